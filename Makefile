@@ -1,0 +1,31 @@
+# Everything below sets itself up: a virtual environment in .venv with the exact packages of constraints.txt.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+
+.PHONY: run test lint bench clean
+.DEFAULT_GOAL := run
+
+$(READY): pyproject.toml constraints.txt
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt torch
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
+	touch $(READY)
+
+run: $(READY)
+	$(BIN)/python -m cascade_sim run scenarios/ads.yaml
+
+test: $(READY)
+	$(BIN)/python -m pytest -n 2 --dist loadfile
+
+lint: $(READY)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy cascade_sim agents models analysis
+
+bench: $(READY)
+	$(BIN)/python -m cascade_sim bench
+
+clean:
+	rm -rf $(VENV) build *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -1,0 +1,34 @@
+"""Every figure of a study as SVG text; the same metrics give the same bytes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from analysis.plot_style import style, svg_text
+from analysis.plots_arms import culprit, lifts, rcs_vs_rpm
+from analysis.plots_funnel import funnel
+from analysis.plots_models import reliability, score_distributions
+
+FIGURES: dict[str, tuple[Callable[[Mapping[str, Any]], Any], str]] = {
+    "rcs_vs_rpm": (rcs_vs_rpm, "Ranking consistency against the revenue lift of each arm"),
+    "lifts": (lifts, "Lifts of CTR and RPM over the baseline, with 95 % intervals"),
+    "culprit": (culprit, "Ranking consistency with one pre-ranking seat replaced at a time"),
+    "funnel": (funnel, "Ads per stage, and where the true eCPM is lost"),
+    "score_distributions": (
+        score_distributions,
+        "Distribution of predicted CTR on the win set and on the pre-ranking set",
+    ),
+    "reliability": (reliability, "Ranker prediction against pre-ranking prediction"),
+}
+
+
+def draw_all(metrics: Mapping[str, Any]) -> dict[str, str]:
+    """Figure name → SVG; a figure whose data the study lacks is left out."""
+    drawn = {}
+    for name, (draw, title) in FIGURES.items():
+        with style(name):
+            figure = draw(metrics)
+            if figure is not None:
+                drawn[name] = svg_text(figure, name, title)
+    return drawn

@@ -1,0 +1,174 @@
+"""The way of a request through the cascade, top to bottom.
+
+`serve` is the only code path: online serving, the shadow, the search for the culprit, what-if replay
+and `trace` all call it, with other seats or other knobs.
+"""
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from cascade_sim.auction import auction, to_micros
+from cascade_sim.bids import BidRules
+from cascade_sim.fusion import Fusion, quality
+from cascade_sim.kernels import select_top
+from cascade_sim.retrieval import Retrieval
+from cascade_sim.seats import Scorer
+
+
+@dataclass(frozen=True)
+class Block:
+    """Requests served together. Arrays of one length R."""
+
+    requests: np.ndarray  # int64 ids
+    users: np.ndarray  # int32
+    context: np.ndarray  # float32
+    times: np.ndarray  # float64, seconds of simulated time
+
+    def __len__(self) -> int:
+        return len(self.requests)
+
+
+@dataclass(frozen=True)
+class Stage:
+    """Who sits in a stage: the model, the kind of bid it is multiplied with, and how they are fused."""
+
+    scorer: Scorer
+    bid: str  # init | opt | none
+    fusion: Fusion
+
+
+@dataclass(frozen=True)
+class Arm:
+    """What an experiment varies."""
+
+    name: str
+    retrieval_size: int
+    pre_ranking: Stage
+    pre_ranking_size: int
+    ranking: Stage
+    slots: int
+    pricing: str = "gsp"
+    reserve_cpc: float = 0.0
+    score_floor: float = 0.0
+    bid_rule: str = "ocpc"
+    bid_range: float = 0.4
+
+    def with_pre_ranking(self, stage: Stage, name: str | None = None) -> "Arm":
+        """The same arm with another pre-ranking seat."""
+        return replace(self, pre_ranking=stage, name=name or self.name)
+
+
+@dataclass(frozen=True)
+class Platform:
+    """What all arms share while serving: the retrieval index, the bids, the slots on the page."""
+
+    retrieval: Retrieval
+    bids: BidRules
+    slot_effects: np.ndarray
+
+
+@dataclass(frozen=True)
+class Decision:
+    """What the cascade decided for a block. Columns of sets ascend by ad id; slots are in page order."""
+
+    pre_ranking_set: np.ndarray  # [R, n] ad ids
+    pre_prediction: np.ndarray  # [R, n] of the pre-ranking model
+    pre_score: np.ndarray  # [R, n] fused, float32
+    competitive_set: np.ndarray  # [R, c] ad ids, -1 = empty
+    ranked_set: np.ndarray  # [R, k+1] ad ids: the win set, then the runner-up
+    ranked_pctr: np.ndarray  # [R, k+1] 0 where empty
+    ranked_bid: np.ndarray  # [R, k+1] 0 where empty
+    ranked_quality: np.ndarray  # [R, k+1]
+    cpc_micros: np.ndarray  # [R, k] int64
+
+    @property
+    def win_set(self) -> np.ndarray:
+        return self.ranked_set[:, :-1]
+
+
+def serve(block: Block, arm: Arm, platform: Platform) -> Decision:
+    """The whole cascade for a block of requests. Decides; changes nothing.
+
+    Fewer candidates than slots leave slots empty (-1). An ad with zero bid, zero pCTR, or below a
+    reserve is never shown. Equal scores go to the smaller ad id.
+    """
+    pre_ranking_set = platform.retrieval(block.users, arm.retrieval_size)
+
+    pre = score(block, pre_ranking_set, arm.pre_ranking, arm, platform)
+    pre_score = admitted(pre, arm.pre_ranking, arm).astype(np.float32)
+    competitive_set, _ = select_top(pre_ranking_set, pre_score, arm.pre_ranking_size)
+
+    rank = score(block, competitive_set, arm.ranking, arm, platform)
+    result = auction(
+        rank.bid,
+        rank.quality,
+        slots=arm.slots,
+        pricing=arm.pricing,
+        reserve_cpc=arm.reserve_cpc,
+        score_floor=arm.score_floor,
+        slot_effects=platform.slot_effects[: arm.slots],
+    )
+    shown = result.ranked >= 0
+    column = np.maximum(result.ranked, 0)
+    ranked_bid = np.where(shown, np.take_along_axis(rank.bid, column, 1), 0.0)
+    return Decision(
+        pre_ranking_set=pre_ranking_set,
+        pre_prediction=pre.prediction,
+        pre_score=pre_score,
+        competitive_set=competitive_set,
+        ranked_set=np.where(shown, np.take_along_axis(competitive_set, column, 1), -1),
+        ranked_pctr=np.where(shown, np.take_along_axis(rank.prediction, column, 1), 0.0),
+        ranked_bid=ranked_bid,
+        ranked_quality=np.where(shown, np.take_along_axis(rank.quality, column, 1), 0.0),
+        cpc_micros=to_micros(result.cpc, ranked_bid[:, :-1]),
+    )
+
+
+@dataclass(frozen=True)
+class Scores:
+    """A stage's view of its candidates, each [R, m]; score = bid * quality."""
+
+    prediction: np.ndarray
+    bid: np.ndarray
+    quality: np.ndarray
+
+    @property
+    def score(self) -> np.ndarray:
+        return self.bid * self.quality
+
+
+def score(block: Block, ids: np.ndarray, stage: Stage, arm: Arm, platform: Platform) -> Scores:
+    """Predict, bid and fuse for the candidates of one stage."""
+    prediction = stage.scorer.predict(block, ids)
+    # A score that is only an order already stands for the whole quality: no exponents on it.
+    fusion = stage.fusion if stage.scorer.link == "sigmoid" else Fusion()
+    return Scores(
+        prediction=prediction,
+        bid=platform.bids.bid(stage.bid, block, ids, arm.bid_rule, arm.bid_range),
+        quality=quality(fusion, prediction, lambda: platform.bids.pcvr(block, ids)),
+    )
+
+
+def admitted(scores: Scores, stage: Stage, arm: Arm) -> np.ndarray:
+    """The pre-ranking score, 0 for ads that this stage already knows to be below a reserve.  [R, m]
+
+    They come last, so that they never push out an ad that the auction would admit. A stage without
+    bids cannot know; a score that is only an order is not compared with the score floor.
+    """
+    score = scores.score
+    if stage.bid != "none" and arm.reserve_cpc > 0:
+        score = np.where(scores.bid >= arm.reserve_cpc, score, 0.0)
+    if stage.bid != "none" and arm.score_floor > 0 and stage.scorer.link == "sigmoid":
+        score = np.where(score >= arm.score_floor, score, 0.0)
+    return score
+
+
+def shadow(arm: Arm) -> Arm:
+    """The arm of the online simulator: the ranking stage scores the whole pre-ranking set.
+
+    Its win set is the ideal win set.
+    """
+    return replace(
+        arm, name=f"shadow of {arm.name}", pre_ranking=arm.ranking, pre_ranking_size=arm.retrieval_size
+    )

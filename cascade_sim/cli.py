@@ -1,0 +1,89 @@
+"""The command line. Sub-commands are imported when they are called, so `--help` answers at once."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+from collections.abc import Sequence
+
+import click
+
+from cascade_sim import __version__
+from cascade_sim.errors import UserError
+from cascade_sim.suggest import unknown_name
+
+# Name -> module with an attribute `command`, and the line that --help shows without importing it.
+COMMANDS = {
+    "run": ("cascade_sim.commands.run", "Run a study: simulate, train, compare the arms, write the report."),
+    "report": ("cascade_sim.commands.report", "Write the report of a finished run again."),
+    "validate": ("cascade_sim.commands.validate", "Check a scenario and summarise it, without running it."),
+    "schema": ("cascade_sim.commands.schema", "Print the JSON schema of scenario files, for editors."),
+    "check-model": ("cascade_sim.commands.check_model", "Test a model class of your own before using it."),
+    "trace": ("cascade_sim.commands.trace", "Explain one request: why an ad won or lost at each stage."),
+    "bench": ("cascade_sim.commands.bench", "Measure the speed of serving, scoring and training."),
+}
+
+
+class LazyGroup(click.Group):
+    """A group whose commands live in the table above."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in COMMANDS:
+            return None
+        command: click.Command = importlib.import_module(COMMANDS[cmd_name][0]).command
+        return command
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        if args and args[0] not in COMMANDS and not args[0].startswith("-"):
+            raise UserError(unknown_name("command", args[0], COMMANDS))
+        return super().resolve_command(ctx, args)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, text) for name, (_, text) in COMMANDS.items()])
+
+
+@click.group(
+    cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100}
+)
+@click.version_option(__version__, prog_name="cascade_sim")
+def cli() -> None:
+    """Simulate a multi-stage ad-ranking cascade with its auction, and compare what to change in it."""
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run a command and return the exit code.
+
+    0 done; 2 a mistake in the input, explained on stderr; 130 interrupted. A traceback is a defect.
+    """
+    try:
+        code = cli.main(
+            args=None if argv is None else list(argv), prog_name="cascade_sim", standalone_mode=False
+        )
+        sys.stdout.flush()
+        return code if isinstance(code, int) else 0
+    except UserError as error:
+        for line in getattr(error, "problems", (str(error),)):
+            click.echo(f"error: {line}", err=True)
+        return 2
+    except click.ClickException as error:
+        context = getattr(error, "ctx", None)
+        if isinstance(error, click.exceptions.NoArgsIsHelpError):
+            click.echo(error.format_message())
+            return 2
+        if context is not None:
+            click.echo(context.get_usage(), err=True)
+        click.echo(f"error: {error.format_message()}", err=True)
+        return error.exit_code
+    except (KeyboardInterrupt, click.Abort):
+        click.echo("interrupted", err=True)
+        return 130
+    except BrokenPipeError:  # `cascade_sim schema | head`
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 141

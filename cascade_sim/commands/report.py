@@ -1,0 +1,72 @@
+"""`cascade_sim report`: the report of a finished run, written again from its metrics."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import click
+
+from cascade_sim.errors import UserError
+
+
+@click.command()
+@click.argument("run", type=click.Path(path_type=Path))
+@click.option("--out", type=click.Path(path_type=Path), help="Write the page here, and no figures beside it.")
+def command(run: Path, out: Path | None) -> None:
+    """Write the report of a finished run again: RUN/report.html and RUN/figures."""
+    metrics, manifest, scenario_text = read_run(run)
+    click.echo(write_report(run, metrics, manifest, scenario_text, out=out))
+
+
+def read_run(folder: Path) -> tuple[dict[str, Any], dict[str, Any], str]:
+    """metrics.json, manifest.json and the text of scenario.yaml of a finished run."""
+    from cascade_sim.run_folder import METRICS, open_run
+
+    run = open_run(folder)
+    arms, baseline = run.metrics.get("arms"), run.metrics.get("baseline")
+    if (
+        not isinstance(arms, Mapping)
+        or not arms
+        or not all(isinstance(arm, Mapping) for arm in arms.values())
+    ):
+        raise UserError(f"{folder / METRICS}: 'arms' must be an object of arms, each an object of measures")
+    if baseline not in arms:
+        raise UserError(f"{folder / METRICS}: 'baseline' must name one of the arms: {', '.join(arms)}")
+    return run.metrics, run.manifest, _read_text(folder / "scenario.yaml")
+
+
+def write_report(
+    folder: Path,
+    metrics: Mapping[str, Any],
+    manifest: Mapping[str, Any],
+    scenario_text: str,
+    *,
+    out: Path | None = None,
+) -> Path:
+    """Draw the figures; write report.html and figures/*.svg into the folder, or the page alone to `out`."""
+    from analysis.plots import draw_all
+    from analysis.report import render
+    from cascade_sim.atomic_files import storage_errors, write_file
+
+    figures = draw_all(metrics)
+    page = out or folder / "report.html"
+    with storage_errors(page):
+        page.parent.mkdir(parents=True, exist_ok=True)
+    if out is None:
+        with storage_errors(folder / "figures"):
+            (folder / "figures").mkdir(exist_ok=True)
+        for name, svg in figures.items():
+            write_file(folder / "figures" / f"{name}.svg", svg.encode())
+    write_file(page, render(metrics, manifest, scenario_text, figures).encode())
+    return page
+
+
+def _read_text(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8")
+    except OSError as error:
+        raise UserError(f"cannot read {path}: {error.strerror or error}") from error
+    except UnicodeDecodeError as error:
+        raise UserError(f"{path}: not UTF-8 text") from error

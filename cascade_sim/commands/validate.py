@@ -1,0 +1,48 @@
+"""`cascade_sim validate`: check a scenario without running it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+if TYPE_CHECKING:
+    from cascade_sim.scenario import Scenario
+
+
+@click.command()
+@click.argument("scenario", type=click.Path(path_type=Path))
+@click.option(
+    "--set", "overrides", multiple=True, metavar="KEY=VALUE", help="Override a key; may be repeated."
+)
+def command(scenario: Path, overrides: tuple[str, ...]) -> None:
+    """Check a scenario and summarise it, without running it."""
+    from cascade_sim.scenario_file import load_scenario
+
+    loaded = load_scenario(scenario, overrides)
+    click.echo(f"ok: {scenario}")
+    for title, text in summary(loaded):
+        click.echo(f"  {title:<8} {text}")
+
+
+def summary(scenario: Scenario) -> list[tuple[str, str]]:
+    """Six lines: world, traffic, stages, models, arms, phases."""
+    from cascade_sim.scenario import AUTOMATIC_ARMS
+
+    world, cascade, phases = scenario.world, scenario.cascade, scenario.phases
+    sizes = (world.ads, cascade.retrieval.size, cascade.pre_ranking.size)
+    arms = [f"{name} (baseline)" if name == scenario.report.baseline else name for name in scenario.arms]
+    models = [f"{name} ({spec.kind}, {spec.recipe})" for name, spec in scenario.models.items()]
+    requests = [f"{name} {getattr(phases, name):,}" for name in ("bootstrap", "log", "shadow", "evaluate")]
+    return [
+        ("world", f"{world.users:,} users, {world.ads:,} ads of {world.advertisers:,} advertisers"),
+        (
+            "traffic",
+            f"{scenario.traffic.requests_per_second:g} requests/s in blocks of {scenario.traffic.block:,}",
+        ),
+        ("stages", " -> ".join(f"{size:,}" for size in sizes) + f" -> {cascade.slots} slots"),
+        ("models", ", ".join(models) or "none"),
+        ("arms", ", ".join(arms) + "; automatic: " + ", ".join(AUTOMATIC_ARMS)),
+        ("phases", ", ".join(requests) + f" requests; exploration {phases.exploration:g}"),
+    ]

@@ -1,0 +1,115 @@
+"""Measures that need the whole corpus: loss attribution and the consistency of retrieval.
+
+Scoring every ad for a request is dear, so these use the first few hundred requests of the evaluation,
+as many as fit a budget of (request, ad) pairs. They ask `serve` and the seats, like everyone else.
+"""
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from analysis import consistency
+from analysis.attribution import STAGES, SlotList, stage_losses, true_ecpm
+from analysis.intervals import ratio_intervals
+from cascade_sim.cascade import Arm, Block, Decision, admitted, score
+from cascade_sim.kernels import select_top
+from cascade_sim.simulation import Simulation
+
+CORPUS_PAIRS = 10_000_000  # (request, ad) pairs scored per arm
+PAIRS_AT_ONCE = 1_000_000  # keeps the temporary arrays small
+
+
+def n_detail(sim: Simulation, n_requests: int) -> int:
+    """How many requests are looked at in detail."""
+    wanted = min(n_requests, sim.scenario.report.detail_requests)
+    return max(min(wanted, CORPUS_PAIRS // sim.world.n_ads), min(wanted, 1))
+
+
+def parts(block: Block, n_ads: int) -> Iterator[Block]:
+    """The block in pieces small enough to score against the whole corpus."""
+    step = max(1, PAIRS_AT_ONCE // n_ads)
+    for start in range(0, len(block), step):
+        cut = slice(start, start + step)
+        yield Block(block.requests[cut], block.users[cut], block.context[cut], block.times[cut])
+
+
+def true_best_of_corpus(sim: Simulation, arm: Arm, block: Block) -> SlotList:
+    """The k ads of the corpus with the highest true CTR * bid of the ranking stage.  [R, k]"""
+    ids, values = [], []
+    for part in parts(block, sim.world.n_ads):
+        corpus = np.broadcast_to(np.arange(sim.world.n_ads, dtype=np.int32), (len(part), sim.world.n_ads))
+        value = true_value(sim, arm, part, corpus)
+        best = consistency.top_ids(corpus, value, arm.slots)
+        ids.append(best)
+        values.append(np.take_along_axis(value, np.maximum(best, 0), 1))
+    return SlotList(np.concatenate(ids), np.concatenate(values))
+
+
+def true_value(sim: Simulation, arm: Arm, block: Block, ids: np.ndarray) -> np.ndarray:
+    """True CTR * bid of the ranking stage; 0 below the CPC reserve.  [R, m]"""
+    bid = sim.platform.bids.bid(arm.ranking.bid, block, ids, arm.bid_rule, arm.bid_range)
+    value = sim.truth.ctr(block, ids) * bid
+    return np.where(bid >= arm.reserve_cpc, value, 0.0)
+
+
+def attribution_columns(
+    sim: Simulation, arm: Arm, block: Block, decision: Decision, best: SlotList
+) -> dict[str, np.ndarray]:
+    """Per request: what each stage lost, and which share of the true winners it dropped."""
+
+    def best_of(ids: np.ndarray) -> SlotList:
+        value = np.where(ids >= 0, true_value(sim, arm, block, ids), -np.inf)
+        chosen = consistency.top_ids(ids, value, arm.slots)
+        return SlotList(chosen, true_value(sim, arm, block, chosen))
+
+    shown = SlotList(decision.win_set, true_value(sim, arm, block, decision.win_set))
+    effects = sim.world.slot_effects
+    losses = stage_losses(
+        best,
+        best_of(decision.pre_ranking_set),
+        best_of(decision.competitive_set),
+        shown,
+        effects,
+        is_in_pre_ranking_set=consistency.membership(best.ids, decision.pre_ranking_set),
+        is_in_competitive_set=consistency.membership(best.ids, decision.competitive_set),
+    )
+    table = {f"{kind} {stage}": losses[stage][kind] for stage in STAGES for kind in ("lost", "dropped")}
+    return {**table, "best": true_ecpm(best, effects), "shown": true_ecpm(shown, effects)}
+
+
+def retrieval_rcs(sim: Simulation, arm: Arm, block: Block, decision: Decision) -> np.ndarray:
+    """Share of the pre-ranking stage's own choice from the whole corpus that retrieval passed on.  [R]"""
+    found = []
+    for part in parts(block, sim.world.n_ads):
+        corpus = np.ascontiguousarray(
+            np.broadcast_to(np.arange(sim.world.n_ads, dtype=np.int32), (len(part), sim.world.n_ads))
+        )
+        scores = score(part, corpus, arm.pre_ranking, arm, sim.platform)
+        wanted = admitted(scores, arm.pre_ranking, arm).astype(np.float32)
+        chosen, _ = select_top(corpus, wanted, min(arm.pre_ranking_size, sim.world.n_ads))
+        start = int(part.requests[0] - block.requests[0])
+        found.append(consistency.rcs(chosen, decision.pre_ranking_set[start : start + len(part)]))
+    return np.concatenate(found)
+
+
+def attribution_table(tables: dict[str, dict[str, np.ndarray]], resamples: int, seed: int) -> dict:
+    """The attribution section of metrics.json from the columns of every arm."""
+    names = [f"{kind} {stage}" for stage in STAGES for kind in ("lost", "dropped")] + ["best", "shown"]
+    first = next(iter(tables))
+    values = ratio_intervals(tables, {name: (name, None) for name in names}, first, resamples, seed)
+    section = {}
+    for arm, row in values.items():
+        total = (row["best"]["value"] or 0.0) - (row["shown"]["value"] or 0.0)
+        stages = []
+        for stage in STAGES:
+            lost = {key: row[f"lost {stage}"][key] for key in ("value", "low", "high")}
+            dropped = {key: row[f"dropped {stage}"][key] for key in ("value", "low", "high")}
+            share = lost["value"] / total if total > 0 and lost["value"] is not None else None
+            stages.append({"stage": stage, "dropped": dropped, "ecpm_lost": lost, "share": share})
+        section[arm] = {
+            "requests": len(tables[arm]["best"]),
+            "stages": stages,
+            "ecpm_best": row["best"]["value"],
+            "ecpm_shown": row["shown"]["value"],
+        }
+    return section

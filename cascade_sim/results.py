@@ -1,0 +1,118 @@
+"""From the tallies of an evaluation to metrics.json: values with paired 95 % intervals, and seeds combined."""
+
+from typing import Any
+
+import numpy as np
+
+from analysis import calibration, money
+from analysis.intervals import paired_function_intervals, ratio_intervals, seed_spread
+from cascade_sim import SEMANTICS, __version__
+from cascade_sim.detail import attribution_table
+from cascade_sim.evaluate import Evaluation
+from cascade_sim.measure import RATIOS
+from cascade_sim.scenario_file import scenario_hash
+
+QUALITY_RESAMPLES = 200
+
+
+def collect(evaluation: Evaluation) -> dict[str, Any]:
+    """The whole content of metrics.json for one seed."""
+    sim = evaluation.sim
+    report = sim.scenario.report
+    baseline, resamples, seed = report.baseline, report.resamples, sim.seed
+    measured = _arm_metrics(evaluation, baseline, resamples, seed)
+    details = {name: evaluation.tallies[name].joined("detail") for name in evaluation.arms}
+    details = {name: table for name, table in details.items() if table}
+    return {
+        "name": sim.scenario.name,
+        "seed": sim.seed,
+        "semantics": SEMANTICS,
+        "version": __version__,
+        "scenario_hash": scenario_hash(sim.scenario),
+        "requests": evaluation.n_requests,
+        "baseline": baseline,
+        "arms": {name: measured[name] for name in evaluation.arms},
+        "culprit": [
+            {
+                "bid": bid,
+                "model": model,
+                **{m: measured[arm.name][m] for m in ("rcs", "ctr", "expected_ctr", "rpm", "expected_rpm")},
+            }
+            for (bid, model), arm in evaluation.culprits.items()
+        ],
+        "attribution": attribution_table(details, resamples, seed) if details else {},
+        "funnel": {name: _funnel(evaluation, name) for name in evaluation.arms},
+        "models": evaluation.quality.metrics(QUALITY_RESAMPLES, seed),
+        "curves": evaluation.quality.curves(),
+    }
+
+
+def _arm_metrics(evaluation: Evaluation, baseline: str, resamples: int, seed: int) -> dict[str, dict]:
+    tallies = evaluation.tallies
+    tables = {name: tally.joined("columns") for name, tally in tallies.items()}
+    measured = ratio_intervals(tables, RATIOS, baseline, resamples, seed)
+    vectors = {
+        "proxy_ece": ({n: t.proxy for n, t in tallies.items() if t.proxy is not None}, calibration.proxy_ece),
+        "proxy_ece_relative": (
+            {n: t.proxy for n, t in tallies.items() if t.proxy is not None},
+            calibration.proxy_ece_relative,
+        ),
+        "proxy_pcoc": (
+            {n: t.proxy for n, t in tallies.items() if t.proxy is not None},
+            lambda s: calibration.pcoc(s[:, 1].sum(-1), s[:, 2].sum(-1)),
+        ),
+        "payment_error": (
+            {n: t.paid for n, t in tallies.items()},
+            lambda s: money.payment_error(s[:, 0], s[:, 1]),
+        ),
+    }
+    for metric, (sums, function) in vectors.items():
+        for name, value in paired_function_intervals(sums, function, baseline, resamples, seed).items():
+            measured[name][metric] = value
+    looked_at = {name: tally.joined("detail") for name, tally in tallies.items() if tally.detail}
+    if looked_at:
+        ratios: dict[str, tuple[str, str | None]] = {"retrieval_rcs": ("retrieval_rcs", None)}
+        for name, row in ratio_intervals(looked_at, ratios, baseline, resamples, seed).items():
+            measured[name].update(row)
+    nothing = {"value": None, "low": None, "high": None}
+    for name in measured:
+        for metric in (*vectors, "retrieval_rcs"):
+            lift = {} if name == baseline else {"lift": dict(nothing)}
+            measured[name].setdefault(metric, {**nothing, **lift})
+    return measured
+
+
+def _funnel(evaluation: Evaluation, name: str) -> dict[str, float]:
+    after = evaluation.tallies[name].sizes / evaluation.n_requests
+    sizes = dict(zip(("pre_ranking_set", "competitive_set", "win_set"), after.tolist(), strict=True))
+    return {"corpus": evaluation.sim.world.n_ads, **sizes}
+
+
+def combine_seeds(studies: list[dict[str, Any]]) -> dict[str, Any]:
+    """One metrics.json of several worlds: values are means, intervals the spread between seeds."""
+    first = studies[0]
+    combined = {
+        key: first[key] if isinstance(first[key], str | int) else _combine([s[key] for s in studies])
+        for key in first
+    }
+    combined["seeds"] = {"n": len(studies), "seeds": [s["seed"] for s in studies]}
+    return combined
+
+
+def _combine(nodes: list[Any]) -> Any:
+    """Spread of every {"value": …}, mean of other numbers, the first where seeds cannot be matched."""
+    first = nodes[0]
+    if isinstance(first, dict):
+        if "value" in first:
+            spread = seed_spread([node["value"] for node in nodes])
+            if "lift" in first:
+                spread["lift"] = seed_spread([node["lift"]["value"] for node in nodes])
+            return spread
+        return {key: _combine([node[key] for node in nodes]) for key in first}
+    if isinstance(first, list):
+        if len({len(node) for node in nodes}) > 1:
+            return first
+        return [_combine(list(items)) for items in zip(*nodes, strict=True)]
+    if isinstance(first, bool | str) or any(node is None for node in nodes):
+        return first
+    return float(np.mean(nodes)) if len(set(nodes)) > 1 else first

@@ -1,0 +1,200 @@
+"""The folder of a run: one writer at a time, whole files only, and clear words when it cannot be read.
+
+Writing: `RunFolder.create` locks the folder, clears what an earlier run left and hands out atomic writes. The
+first thing to write is manifest.json (status "running"), the last its final form (status "complete").
+Reading: `open_run` and `read_manifest` check before they return.
+"""
+
+import json
+import os
+import shutil
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from cascade_sim import SEMANTICS
+from cascade_sim.atomic_files import storage_errors, write_file
+from cascade_sim.errors import UserError
+from cascade_sim.run_lock import LOCK, Lock
+
+MANIFEST = "manifest.json"
+METRICS = "metrics.json"
+
+# What a run writes, and all that replacing it removes: a reader's own notes in the folder stay.
+RUN_ENTRIES = (
+    *(MANIFEST, METRICS, "metrics.csv", "scenario.yaml", "report.html"),
+    *("models", "logs", "figures"),
+)
+
+
+class RunFolder:
+    """A locked run folder to write into. Use as a context manager; the lock goes when it ends."""
+
+    def __init__(self, path: Path, lock: Lock) -> None:
+        self.path = path
+        self._lock = lock
+
+    @classmethod
+    def create(cls, path: str | Path, *, overwrite: bool = True) -> "RunFolder":
+        """Make or take over the folder.
+
+        A run of cascade_sim that lies there is replaced, or refused without `overwrite`. A folder with other
+        content is always refused, and so is one that another run is writing to.
+        """
+        folder = Path(path)
+        _check_replaceable(folder, overwrite)  # before anything is touched
+        with storage_errors(folder):
+            folder.mkdir(parents=True, exist_ok=True)
+            lock = Lock.take(folder)
+        try:
+            _check_replaceable(folder, overwrite)  # it may have changed while the lock was taken
+            with storage_errors(folder):
+                _clear(folder)
+        except BaseException:
+            lock.release()
+            raise
+        return cls(folder, lock)
+
+    def write_bytes(self, name: str, data: bytes) -> Path:
+        """Write a file whole; `name` may lead into sub-folders. Returns its path."""
+        path = self._inside(name)
+        with storage_errors(path):
+            path.parent.mkdir(parents=True, exist_ok=True)
+        write_file(path, data)
+        return path
+
+    def write_text(self, name: str, text: str) -> Path:
+        """Write UTF-8 text whole."""
+        return self.write_bytes(name, text.encode())
+
+    def write_json(self, name: str, content: Any) -> Path:
+        """Write JSON, the same bytes for the same content: sorted keys, indent 1. NaN is a ValueError."""
+        return self.write_text(name, json_text(content))
+
+    def release(self) -> None:
+        """Give the folder up. Releasing twice is harmless."""
+        self._lock.release()
+
+    def __enter__(self) -> "RunFolder":
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.release()
+
+    def _inside(self, name: str) -> Path:
+        parts = Path(name).parts
+        if not parts or Path(name).is_absolute() or ".." in parts or parts == (LOCK,):
+            raise ValueError(f"{name!r} is not the name of a file in a run folder")
+        return self.path / name
+
+
+@dataclass(frozen=True)
+class Run:
+    """A finished run, read from its folder."""
+
+    path: Path
+    manifest: dict[str, Any]
+    metrics: dict[str, Any]
+
+
+def open_run(path: str | Path) -> Run:
+    """A finished run. UserError if it is none, unfinished, damaged, or of another version's semantics."""
+    folder = Path(path)
+    manifest = read_manifest(folder)
+    if manifest.get("semantics") != SEMANTICS:
+        raise UserError(
+            f"{folder} was made with semantics {manifest.get('semantics')}, this version has {SEMANTICS}: "
+            "its results do not compare; run the scenario again"
+        )
+    if not (folder / METRICS).exists():
+        status = manifest.get("status", "unknown")
+        raise UserError(f"{folder} has no {METRICS} (status: {status}): the run did not finish")
+    return Run(folder, manifest, _read_object(folder / METRICS))
+
+
+def read_manifest(path: str | Path) -> dict[str, Any]:
+    """manifest.json of a run folder, finished or not."""
+    folder = Path(path)
+    if not folder.is_dir():
+        raise UserError(f"{folder} is not a folder" if folder.exists() else f"{folder} does not exist")
+    if not (folder / MANIFEST).exists():
+        raise UserError(f"{folder} is not a run folder: it has no {MANIFEST}")
+    return _read_object(folder / MANIFEST)
+
+
+def json_text(content: Any) -> str:
+    """Canonical JSON text with a newline at the end; numpy's numbers and arrays count as numbers and lists.
+
+    NaN or infinity is a ValueError: write None where a value is undefined.
+    """
+    return (
+        json.dumps(content, sort_keys=True, indent=1, allow_nan=False, ensure_ascii=False, default=_plain)
+        + "\n"
+    )
+
+
+def _plain(value: Any) -> Any:
+    """A numpy scalar or array as plain numbers."""
+    if hasattr(value, "tolist"):
+        return value.tolist()
+    raise TypeError(f"{type(value).__name__} does not belong into JSON")
+
+
+def _read_object(path: Path) -> dict[str, Any]:
+    try:
+        content = json.loads(path.read_bytes())
+    except json.JSONDecodeError as error:
+        raise UserError(f"{path}:{error.lineno}:{error.colno} is not JSON: {error.msg}") from error
+    except UnicodeDecodeError as error:
+        raise UserError(f"{path} is not JSON: {error}") from error
+    except OSError as error:
+        raise UserError(f"cannot read {path}: {error.strerror}") from error
+    if not isinstance(content, dict):
+        raise UserError(f"{path} holds a {type(content).__name__}, not a JSON object")
+    return content
+
+
+def _check_replaceable(folder: Path, overwrite: bool) -> None:
+    """Nothing of somebody else's may be lost."""
+    if not folder.exists():
+        return
+    if not folder.is_dir():
+        raise UserError(f"{folder} is a file; give a folder for the run")
+    try:
+        entries = [name for name in os.listdir(folder) if name != LOCK]
+        is_run = _is_run(folder)
+    except OSError as error:
+        raise UserError(f"cannot read {folder}: {error.strerror}") from error
+    if entries and not is_run:
+        raise UserError(f"{folder} is not empty and not a run of cascade_sim; give another folder")
+    if (folder / MANIFEST).exists() and not overwrite:
+        raise UserError(f"{folder} already holds a run; give another folder")
+
+
+def _is_run(folder: Path) -> bool:
+    """A run shows by its manifest or, if it was killed early, by the lock it left."""
+    if Lock.is_ours(folder):
+        return True
+    with suppress(UserError):
+        manifest = read_manifest(folder)
+        return "semantics" in manifest and "scenario_hash" in manifest
+    return False
+
+
+def _clear(folder: Path) -> None:
+    """Remove an earlier run, its manifest first: what a kill leaves then shows as unfinished by its lock."""
+    for name in RUN_ENTRIES:
+        entry = folder / name
+        if entry.is_dir() and not entry.is_symlink():
+            shutil.rmtree(entry)
+        else:
+            entry.unlink(missing_ok=True)
+    for world in folder.glob("seed-*"):  # a study over several worlds keeps a run per seed
+        if world.is_dir() and not world.is_symlink() and _is_run(world):
+            shutil.rmtree(world)
+    for left in folder.glob(".*.[0-9]*.tmp"):
+        left.unlink()

@@ -1,0 +1,299 @@
+"""The sections of a scenario and the range of every key; scenario_checks compares keys with each other."""
+
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, JsonValue
+
+MAX_ID = 2**31 - 1  # ad and user ids are int32
+MAX_REQUESTS = 10**12
+NAME = r"^[A-Za-z0-9][A-Za-z0-9_-]*$"  # no dots (`--set` separates by them), fit for a file name
+FEATURE_NAME = r"^[A-Za-z][A-Za-z0-9_]*$"
+RUN_NAME = r"^[a-z0-9_-]+$"
+
+Name = Annotated[str, Field(pattern=NAME)]
+GroupName = Annotated[str, Field(pattern=FEATURE_NAME)]
+Weight = Annotated[float, Field(ge=-100, le=100)]
+Logit = Annotated[float, Field(ge=-30, le=30)]
+Share = Annotated[float, Field(ge=0, le=1)]
+Deviation = Annotated[float, Field(ge=0, le=100)]
+Dims = Annotated[int, Field(ge=1, le=1024)]
+SlotEffect = Annotated[float, Field(gt=0, le=1)]
+Phase = Literal["bootstrap", "log"]
+
+
+class Section(BaseModel):
+    """Immutable; unknown keys, NaN, and text or truth values in place of numbers are refused."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True, allow_inf_nan=False)
+
+
+class Effects(Section):
+    """Weight of each single feature in the CTR logit."""
+
+    quality: Weight = Field(default=0.25, description="Weight of the ad's quality.")
+    tier: Weight = Field(
+        default=-1.2, description="Weight of the advertiser's price tier, which also drives its bid."
+    )
+    user: Weight = Field(default=0.3, description="Weight of the user's own readiness to click.")
+    context: Weight = Field(default=0.2, description="Weight of the request's context.")
+
+
+class Group(Section):
+    """Interacting features: weight * <u_g, a_g> / sqrt(dims)."""
+
+    dims: Dims = Field(default=4, description="Length of the user's and the ad's vector.")
+    weight: Weight = Field(default=0.5, description="Weight of the scaled dot product in the CTR logit.")
+
+
+class Mismatch(Section):
+    """A penalty: weight * max(0, <u_h, a_h> / sqrt(dims) - threshold)."""
+
+    dims: Dims = Field(default=4, description="Length of the user's and the ad's mismatch vector.")
+    weight: Weight = Field(
+        default=-2.0, description="Weight of the excess over the threshold in the CTR logit."
+    )
+    threshold: Weight = Field(default=0.2, description="Mismatch below this has no effect.")
+
+
+class Bids(Section):
+    """Init-bids: log-normal, partly explained by the advertiser's tier."""
+
+    median: float = Field(default=1.0, gt=0, le=10_000, description="Median init-bid, money per click.")
+    sigma: float = Field(
+        default=0.35, ge=0, le=3, description="Standard deviation of the log of the init-bid."
+    )
+    tier_share: Share = Field(
+        default=0.92, description="Share of the log-bid's variance that the tier explains."
+    )
+
+
+class Conversion(Section):
+    """What happens after a click, and what the platform's bid rule knows of it."""
+
+    base_logit: Logit = Field(default=-2.2, description="Logit of the conversion rate at zero affinity.")
+    dims: Dims = Field(default=4, description="Length of the user's and the ad's conversion vector.")
+    weight: Weight = Field(default=1.0, description="Weight of the conversion affinity in the logit.")
+    opposed_to: GroupName | None = Field(
+        default="G4",
+        description="Feature group whose affinity pulls conversions the other way, or null for none.",
+    )
+    opposition: Share = Field(default=0.2, description="How strongly it pulls: 0 not at all, 1 entirely.")
+    pair_noise: Deviation = Field(
+        default=0.3, description="Standard deviation of the part no model can know."
+    )
+    pcvr_error: Deviation = Field(
+        default=0.1, description="Standard deviation of the pCVR's error, in logits."
+    )
+
+
+class World(Section):
+    """What all arms share and cannot change: users, ads, bids and the hidden truth."""
+
+    users: int = Field(default=4000, ge=1, le=MAX_ID, description="Number of users.")
+    ads: int = Field(default=20000, ge=2, le=MAX_ID, description="Number of ads in the corpus.")
+    advertisers: int = Field(
+        default=2000, ge=1, le=MAX_ID, description="Number of advertisers; at most one per ad."
+    )
+    user_activity: float = Field(
+        default=0.56, ge=0, le=10, description="Zipf exponent of visits per user; 0 is even."
+    )
+    popularity: float = Field(
+        default=0.0, ge=0, le=100, description="Weight of an ad's popularity in the retrieval similarity."
+    )
+    base_logit: Logit = Field(
+        default=-6.0, description="Logit of the click rate when all features are at zero."
+    )
+    effects: Effects = Field(default=Effects(), description="Weight of each single feature in the CTR logit.")
+    groups: dict[GroupName, Group] = Field(
+        default={
+            "G1": Group(dims=4, weight=0.80),
+            "G2": Group(dims=2, weight=0.34),
+            "G3": Group(dims=4, weight=0.36),
+            "G4": Group(dims=4, weight=1.28),
+        },
+        min_length=1,
+        description="Interacting feature groups by name; a model sees those it lists.",
+    )
+    mismatch: Mismatch = Field(default=Mismatch(), description="A penalty for pairs that clash.")
+    pair_noise: Deviation = Field(
+        default=0.25, description="Standard deviation of the part of the logit no model can know."
+    )
+    bids: Bids = Field(default=Bids(), description="How init-bids are drawn.")
+    conversion: Conversion = Field(default=Conversion(), description="Conversions after a click.")
+    slot_effects: Annotated[tuple[SlotEffect, ...], Field(strict=False)] = Field(
+        default=(1.0, 0.85, 0.74, 0.66, 0.6),
+        min_length=1,
+        max_length=1000,
+        description="Chance that a slot is looked at, first slot first; never rising.",
+    )
+
+
+class Traffic(Section):
+    """When requests arrive and in which portions they are served."""
+
+    requests_per_second: float = Field(
+        default=50.0, gt=0, le=1e9, description="Mean rate of the Poisson arrivals."
+    )
+    block: int = Field(default=512, ge=1, le=65536, description="Requests served together.")
+
+
+class Retrieval(Section):
+    """Corpus to pre-ranking set."""
+
+    size: int = Field(default=500, ge=2, le=MAX_ID, description="Ads handed to pre-ranking per request.")
+    group: GroupName = Field(
+        default="G1", description="Feature group that the retrieval similarity looks at."
+    )
+    overlap: Share = Field(default=0.5, description="Share of the similarity that this group explains.")
+
+
+class PreRanking(Section):
+    """Pre-ranking set to competitive set."""
+
+    model: Name = Field(default="logloss", description="A name under `models`, or random, constant, truth.")
+    bid: Literal["init", "opt", "none"] = Field(
+        default="init", description="Bid in the score; none ranks by the model alone."
+    )
+    fusion: Name = Field(
+        default="ecpm", description="How prediction and bid become a score: ecpm or a name under `fusions`."
+    )
+    size: int = Field(
+        default=100, ge=2, le=MAX_ID, description="Ads handed to ranking per request; more than the slots."
+    )
+
+
+class Ranking(Section):
+    """Competitive set to auction."""
+
+    model: Name = Field(default="rank", description="A name under `models`, or random, constant, truth.")
+    bid: Literal["init", "opt"] = Field(default="opt", description="Bid that enters the auction.")
+    fusion: Name = Field(
+        default="ecpm", description="How prediction and bid become a score: ecpm or a name under `fusions`."
+    )
+
+
+class Cascade(Section):
+    """The deployed cascade; arms override parts of it."""
+
+    retrieval: Retrieval = Field(default=Retrieval(), description="Corpus to pre-ranking set.")
+    pre_ranking: PreRanking = Field(default=PreRanking(), description="Pre-ranking set to competitive set.")
+    ranking: Ranking = Field(default=Ranking(), description="Competitive set to auction.")
+    slots: int = Field(default=5, ge=1, le=1000, description="Ads shown per request.")
+
+
+class Fusion(Section):
+    """Weighted geometric fusion: pctr^a * pcvr^b * bid^c."""
+
+    pctr: float = Field(default=1.0, ge=0, le=10, description="Exponent of the pCTR.")
+    pcvr: float = Field(default=0.0, ge=0, le=10, description="Exponent of the pCVR.")
+    bid: float = Field(
+        default=1.0, gt=0, le=10, description="Exponent of the bid; above 0 so that a higher bid never hurts."
+    )
+
+
+class Auction(Section):
+    """Order, prices and reserves."""
+
+    pricing: Literal["gsp", "vcg", "first"] = Field(default="gsp", description="Pricing rule.")
+    squashing: float = Field(
+        default=1.0, ge=0, le=2, description="Exponent of pCTR in the rank score; vcg needs 1."
+    )
+    reserve_cpc: float = Field(
+        default=0.0, ge=0, le=1e9, description="Least price per click; ads bidding less are out."
+    )
+    score_floor: float = Field(
+        default=0.0, ge=0, le=1e9, description="Least rank score; ads below it are out."
+    )
+
+
+class Bidding(Section):
+    """How the platform turns an init-bid into an opt-bid."""
+
+    rule: Literal["ocpc", "none"] = Field(
+        default="ocpc", description="Optimised CPC, or none: the opt-bid is the init-bid."
+    )
+    range: float = Field(default=0.4, ge=0, lt=1, description="Largest relative change of the bid.")
+
+
+class Sample(Section):
+    """Which ads of a shadowed request a student learns from."""
+
+    set: Literal["competitive", "pre_ranking"] = Field(
+        default="competitive", description="Set the ads are drawn from."
+    )
+    per_request: int = Field(
+        default=50, ge=1, le=MAX_ID, description="Ads drawn per request, or all if there are fewer."
+    )
+
+
+class ModelSpec(Section):
+    """A model: its net, what it sees and how it is trained."""
+
+    kind: str = Field(default="towers", description="towers, coaction, path/file.py:Class or module:Class.")
+    recipe: Literal["logloss", "distill", "ltr"] = Field(default="logloss", description="Training recipe.")
+    features: Annotated[tuple[str, ...], Field(strict=False)] = Field(
+        default=(),
+        min_length=1,
+        description="Of user, context, quality, tier, bid, mismatch, conversion, mismatch_pair and groups, "
+        "what it sees; when absent, user, context, quality, tier, mismatch and all groups.",
+    )
+    data: Annotated[tuple[Phase, ...], Field(strict=False)] = Field(
+        default=("bootstrap", "log"),
+        min_length=1,
+        description="For logloss: phases whose impressions it learns from.",
+    )
+    teacher: Name | None = Field(
+        default=None, description="For distill and ltr: name of the logloss model to learn from."
+    )
+    sample: Sample = Field(
+        default=Sample(), description="For distill and ltr: which ads of a request it learns from."
+    )
+    chunks: int = Field(
+        default=5, ge=2, le=10_000, description="For ltr: chunks that the teacher's order is cut into."
+    )
+    hidden: int = Field(default=32, ge=1, le=65536, description="Width of the hidden layer.")
+    dims: int = Field(
+        default=12, ge=1, le=65536, description="Length of the embeddings that meet in the dot product."
+    )
+    epochs: int = Field(default=3, ge=1, le=10_000, description="Passes over the training data.")
+    batch: int = Field(default=4096, ge=1, le=MAX_ID, description="Samples per step.")
+    learning_rate: float = Field(default=0.01, gt=0, le=10, description="Step size of the optimiser.")
+    weight_decay: float = Field(default=0.0, ge=0, le=10, description="Decay of the weights per step.")
+    options: dict[str, JsonValue] = Field(
+        default={}, description="Keyword arguments for a class of your own."
+    )
+
+
+class Phases(Section):
+    """Requests per phase of the study."""
+
+    bootstrap: int = Field(
+        default=30000, ge=0, le=MAX_REQUESTS, description="Requests served by a random cascade."
+    )
+    log: int = Field(
+        default=150000, ge=0, le=MAX_REQUESTS, description="Requests served by the deployed cascade."
+    )
+    exploration: Share = Field(default=0.01, description="Share of random choices while logging.")
+    shadow: int = Field(
+        default=6000, ge=0, le=MAX_REQUESTS, description="Requests on which students learn from the ranker."
+    )
+    evaluate: int = Field(
+        default=10000, ge=1, le=MAX_REQUESTS, description="Requests on which all arms are compared."
+    )
+
+
+class Report(Section):
+    """What is compared with what, and how sure it is."""
+
+    baseline: str = Field(
+        default="", min_length=1, description="Arm that lifts are relative to; when absent, the first arm."
+    )
+    resamples: int = Field(
+        default=1000, ge=2, le=100_000, description="Bootstrap resamples for the intervals."
+    )
+    detail_requests: int = Field(
+        default=1024, ge=0, le=MAX_REQUESTS, description="Evaluated requests stored in full."
+    )
+    exposed_impressions: int = Field(
+        default=10, ge=1, le=MAX_REQUESTS, description="Logged impressions that make an ad exposed."
+    )

@@ -1,0 +1,173 @@
+"""Scorers: what can sit in the pre-ranking or ranking seat.
+
+A scorer turns (block, ad ids [R, m]) into predictions [R, m]. Built-in nets run in fused kernels
+with the ad side computed once; any other torch module runs batched; three need no training:
+`random` (keyed noise), `constant` (1, so that the bid decides) and `truth` (the oracle).
+"""
+
+from typing import Protocol
+
+import numpy as np
+
+from cascade_sim import draws
+from cascade_sim.errors import UserError
+from cascade_sim.kernels import coaction_scores, dot_scores, hinge_scores, pad_lanes, sigmoid_inplace
+
+BUILT_IN = ("random", "constant", "truth")
+
+
+class Scorer(Protocol):
+    """`link` says what a prediction is: "sigmoid", a probability; "exp" or "none", only an order."""
+
+    name: str
+    link: str
+
+    def predict(self, block, ids: np.ndarray) -> np.ndarray: ...
+
+
+class RandomScorer:
+    name, link = "random", "none"
+
+    def __init__(self, seed: int):
+        self._seed = seed
+
+    def predict(self, block, ids):
+        return draws.uniform(self._seed, "random seat", block.requests[:, None], ids)
+
+
+class ConstantScorer:
+    name, link = "constant", "none"
+
+    def predict(self, block, ids):
+        return np.ones(ids.shape, np.float32)
+
+
+class TruthScorer:
+    name, link = "truth", "sigmoid"
+
+    def __init__(self, truth):
+        self._truth = truth
+
+    def predict(self, block, ids):
+        return self._truth.ctr(block, ids)
+
+
+class ModelScorer:
+    """Shared by all trained models: applies the link and refuses what is not a number."""
+
+    def __init__(self, name: str, view, link: str):
+        self.name, self.link, self.view = name, link, view
+
+    def logit(self, block, ids: np.ndarray) -> np.ndarray:
+        raise NotImplementedError
+
+    def predict(self, block, ids):
+        logit = self.logit(block, ids)
+        self._refuse_bad(logit, block, ids)
+        if self.link == "exp":
+            return np.exp(np.clip(logit, -60.0, 60.0))
+        return sigmoid_inplace(logit)
+
+    def _refuse_bad(self, logit, block, ids):
+        if logit.shape != ids.shape:
+            raise UserError(f"model {self.name!r} returned shape {logit.shape} for candidates of shape {ids.shape}")
+        # A sum is not finite when any entry is not: cheaper than testing every entry.
+        if not np.isfinite(np.sum(logit, dtype=np.float64)):
+            bad = ~np.isfinite(logit)
+            if bad.any():
+                row, column = np.argwhere(bad)[0]
+                raise UserError(
+                    f"model {self.name!r} predicted {logit[row, column]} for request "
+                    f"{block.requests[row]}, ad {ids[row, column]}"
+                )
+
+
+class TowersScorer(ModelScorer):
+    """TwoTowers in a fused kernel: one dot product a pair."""
+
+    def __init__(self, name, view, link, module):
+        import torch
+
+        super().__init__(name, view, link)
+        self._module = module
+        with torch.no_grad():
+            self._ad_code = pad_lanes(module.ad_code(torch.from_numpy(view.ad_table)).numpy())
+
+    def request_code(self, block) -> np.ndarray:
+        import torch
+
+        with torch.no_grad():
+            request = torch.from_numpy(self.view.request_features(block.users, block.context))
+            return pad_lanes(self._module.request_code(request).numpy())
+
+    def logit(self, block, ids):
+        return dot_scores(self.request_code(block), self._ad_code, ids)
+
+
+class CoActionScorer(ModelScorer):
+    """CoAction in a fused kernel: the ad's matrix and hidden terms are kept per ad."""
+
+    def __init__(self, name, view, link, module):
+        import torch
+
+        super().__init__(name, view, link)
+        self._module = module
+        with torch.no_grad():
+            ads = torch.from_numpy(view.ad_table)
+            self._ad_matrix = np.ascontiguousarray(module.matrix(ads).numpy())
+            self._ad_hidden = pad_lanes(module.ad_hidden(ads).numpy())
+            hidden = module.out.shape[0]
+            if hidden % 8:
+                raise UserError(f"model {name!r}: hidden must be a multiple of 8 for kind coaction, not {hidden}")
+            self._ad_hidden[:, hidden] += float(module.bias)
+            self._mix = pad_lanes(module.mix.weight.T.numpy())
+            pair = module.pair.numpy()
+            self._pair_weight = pad_lanes(pair[0] if len(pair) else np.zeros(hidden + 1, np.float32))
+            self._out = module.out.numpy()[None, :].copy()
+        if view.pair_width:
+            self._pair_user, self._pair_ad = pad_lanes(view.pair_user), pad_lanes(view.pair_ad)
+
+    def request_code(self, block):
+        import torch
+
+        with torch.no_grad():
+            request = torch.from_numpy(self.view.request_features(block.users, block.context))
+            return (
+                self._module.project(request).numpy(),
+                pad_lanes(self._module.request_hidden(request).numpy()),
+            )
+
+    def logit(self, block, ids):
+        request_in, request_hidden = self.request_code(block)
+        if self.view.pair_width:
+            pair = hinge_scores(self._pair_user[block.users], self._pair_ad, ids, self.view.pair_threshold)
+        else:
+            pair = np.zeros(ids.shape, np.float32)
+        return coaction_scores(
+            request_in, request_hidden, self._ad_matrix, self._ad_hidden,
+            self._mix, self._pair_weight, self._out, pair, ids,
+        )  # fmt: skip
+
+
+class TorchScorer(ModelScorer):
+    """Any torch module with forward(request [R, Fr], ads [R, n, Fa], pair [R, n, P]) -> logits [R, n]."""
+
+    def __init__(self, name, view, link, module):
+        import torch
+
+        super().__init__(name, view, link)
+        self._module = module.eval()
+        self._ads = torch.from_numpy(view.ad_table)
+
+    def logit(self, block, ids):
+        import torch
+
+        with torch.inference_mode():
+            safe = np.maximum(ids, 0)
+            request = torch.from_numpy(self.view.request_features(block.users, block.context))
+            pair = torch.from_numpy(self.view.pair_features(block.users, safe))
+            ads = torch.nn.functional.embedding(torch.from_numpy(safe), self._ads)
+            logit = self._module(request, ads, pair)
+        if not isinstance(logit, torch.Tensor):
+            raise UserError(f"model {self.name!r} returned {type(logit).__name__}, expected a tensor")
+        return logit.float().numpy()

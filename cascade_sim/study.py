@@ -1,0 +1,152 @@
+"""A whole study: from a scenario to a run folder with logs, models, metrics and a report."""
+
+import platform as machine
+import time
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from datetime import UTC, datetime
+from importlib import metadata
+from multiprocessing import get_context
+from pathlib import Path
+from typing import Any
+
+from cascade_sim import SEMANTICS, __version__
+from cascade_sim.commands.report import write_report
+from cascade_sim.errors import UserError
+from cascade_sim.progress import Progress
+from cascade_sim.run_folder import RunFolder
+from cascade_sim.scenario import Scenario
+from cascade_sim.scenario_file import dump_scenario, scenario_hash
+
+PACKAGES = ("numpy", "scipy", "torch", "simpy", "numba", "pandas", "pyarrow", "duckdb", "seaborn")
+
+
+def run_study(
+    scenario: Scenario,
+    *,
+    out: Path,
+    seeds: int = 1,
+    workers: int = 1,
+    device: str = "auto",
+    quiet: bool = False,
+    home: Path = Path("."),
+) -> dict[str, Any]:
+    """Run, write everything into `out`, print the table of arms; returns the metrics."""
+    with RunFolder.create(out) as folder:
+        manifest = _manifest(scenario)
+        folder.write_text("scenario.yaml", dump_scenario(scenario))
+        folder.write_json("manifest.json", manifest)
+        started = time.perf_counter()
+        with Progress(quiet) as progress:
+            if seeds == 1:
+                metrics = run_seed(scenario, out, workers, device, progress, home)
+            else:
+                metrics = _run_seeds(scenario, out, seeds, workers, device, progress, home)
+            folder.write_json("metrics.json", metrics)
+            with progress.stage("report", 1, "pages"):
+                manifest["seconds"] = {**progress.seconds, "total": time.perf_counter() - started}
+                manifest["status"] = "complete"
+                _write_tables(folder, metrics)
+                write_report(out, metrics, manifest, dump_scenario(scenario))
+        folder.write_json("manifest.json", manifest)
+    _print_summary(metrics, out, time.perf_counter() - started)
+    return metrics
+
+
+def run_seed(
+    scenario: Scenario, out: Path, workers: int, device: str, progress: Progress, home: Path
+) -> dict[str, Any]:
+    """One world: all phases and the evaluation. Writes logs and models below `out`."""
+    from cascade_sim.evaluate import Evaluation
+    from cascade_sim.experiment import Experiment
+    from cascade_sim.model_store import ModelStore
+    from cascade_sim.results import collect
+    from cascade_sim.simulation import Simulation
+    from models.training import pick_device
+
+    try:
+        chosen = pick_device(device)
+    except ValueError as error:
+        raise UserError(f"--device: {error}") from error
+    with progress.stage("build the world", 1, "worlds"):
+        sim = Simulation(scenario, scenario.seed, workers, home)
+    store = ModelStore()
+    experiment = Experiment(sim, out, store, progress, chosen)
+    experiment.run()
+    for name, module in experiment.modules.items():
+        if name in scenario.models:
+            store.export(module, out / "models" / f"{name}.safetensors")
+    evaluation = Evaluation(sim, out, progress)
+    evaluation.run()
+    with progress.stage("intervals", 1, "tables"):
+        return collect(evaluation)
+
+
+def _run_seeds(
+    scenario: Scenario, out: Path, seeds: int, workers: int, device: str, progress: Progress, home: Path
+) -> dict[str, Any]:
+    """The study in several worlds, one process each at a time per worker; results do not depend on workers."""
+    from cascade_sim.results import combine_seeds
+
+    worlds = [scenario.model_copy(update={"seed": scenario.seed + i}) for i in range(seeds)]
+    done: dict[int, dict[str, Any]] = {}
+    with (
+        progress.stage("worlds", seeds, "worlds") as bar,
+        # Fresh processes: a fork would copy the state of numerical libraries and their threads.
+        ProcessPoolExecutor(min(workers, seeds), mp_context=get_context("spawn")) as pool,
+    ):
+        jobs = {
+            pool.submit(_run_world, world, out / f"seed-{world.seed}", device, home): world.seed for world in worlds
+        }
+        for job in as_completed(jobs):
+            done[jobs[job]] = job.result()
+            bar.advance(1)
+    return combine_seeds([done[world.seed] for world in worlds])
+
+
+def _run_world(scenario: Scenario, out: Path, device: str, home: Path) -> dict[str, Any]:
+    """One seed of a study over several, in its own process, leaving a complete run folder."""
+    with RunFolder.create(out) as folder:
+        manifest = _manifest(scenario)
+        folder.write_text("scenario.yaml", dump_scenario(scenario))
+        folder.write_json("manifest.json", manifest)
+        with Progress(quiet=True) as progress:
+            metrics = run_seed(scenario, out, 1, device, progress, home)
+        folder.write_json("metrics.json", metrics)
+        _write_tables(folder, metrics)
+        folder.write_json("manifest.json", {**manifest, "seconds": progress.seconds, "status": "complete"})
+    return metrics
+
+
+def _write_tables(folder: RunFolder, metrics: dict[str, Any]) -> None:
+    from analysis.tables import metrics_csv
+
+    folder.write_text("metrics.csv", metrics_csv(metrics))
+
+
+def _manifest(scenario: Scenario) -> dict[str, Any]:
+    """What a reader needs to repeat the run; everything that may differ between machines is here."""
+    versions = {name: metadata.version(name) for name in PACKAGES}
+    return {
+        "name": scenario.name,
+        "seed": scenario.seed,
+        "semantics": SEMANTICS,
+        "version": __version__,
+        "scenario_hash": scenario_hash(scenario),
+        "packages": {"python": machine.python_version(), **versions},
+        "started": datetime.now(UTC).isoformat(timespec="seconds"),
+        "seconds": {},
+        "status": "running",
+    }
+
+
+def _print_summary(metrics: dict[str, Any], out: Path, seconds: float) -> None:
+    import shutil
+    import sys
+
+    import click
+
+    from analysis.terminal import terminal_summary
+
+    width = shutil.get_terminal_size((100, 24)).columns
+    click.echo(terminal_summary(metrics, color=sys.stdout.isatty(), width=width))
+    click.echo(f"report: {out / 'report.html'}   ({seconds:.0f} s)")

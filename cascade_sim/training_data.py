@@ -1,0 +1,50 @@
+"""Samples for the training recipes, taken from the log and from the shadow."""
+
+from collections.abc import Iterable
+from pathlib import Path
+
+import numpy as np
+
+from cascade_sim import draws
+from cascade_sim.cascade import Arm, Block, Decision, score
+from cascade_sim.records import read_table
+from cascade_sim.simulation import Simulation
+from models.training import Impressions, Lists, chunk_of_rank
+
+COLUMNS = ["user", "context", "ad", "examination", "click"]
+
+
+def impressions(logs: Path, phases: Iterable[str]) -> Impressions:
+    """All logged impressions of these phases, in the order of the log."""
+    tables = [read_table(logs, phase, COLUMNS) for phase in phases]
+    user, context, ad, examination, click = (np.concatenate([t[c] for t in tables]) for c in COLUMNS)
+    return Impressions(user, context, ad, examination, click.astype(np.float32))
+
+
+def sample_lists(sim: Simulation, arm: Arm, block: Block, decision: Decision, spec) -> Lists:
+    """A list per request: a uniform sample of the named set, scored by the teacher.
+
+    The chunk labels follow the ranking stage's fused score (its pCTR and its opt-bid), which is the
+    order the student of `ltr` has to learn. Requests with fewer candidates than the sample are left out.
+    """
+    pool = decision.competitive_set if spec.sample.set == "competitive" else decision.pre_ranking_set
+    size = min(spec.sample.per_request, pool.shape[1])
+    luck = draws.uniform(sim.seed, "list sample", block.requests[:, None], pool)
+    order = np.argsort(np.where(pool >= 0, luck, 2.0), axis=1, kind="stable")[:, :size]
+    ads = np.take_along_axis(pool, order, 1)
+    keep = (ads >= 0).all(axis=1)
+    block = Block(block.requests[keep], block.users[keep], block.context[keep], block.times[keep])
+    ads = ads[keep]
+    teacher = sim.scorers[spec.teacher]
+    logit = teacher.logit(block, ads)  # type: ignore[attr-defined]  # a teacher is a trained model
+    fused = score(block, ads, arm.ranking, arm, sim.platform).score
+    best_first = np.lexsort((ads, -fused), axis=1)
+    chunk = np.empty(ads.shape, np.int8)
+    np.put_along_axis(chunk, best_first, chunk_of_rank(size, spec.chunks)[None, :], 1)
+    log_bid = np.log(sim.platform.bids.init_bid[ads]).astype(np.float32)
+    return Lists(block.users, block.context, ads, logit, log_bid, chunk)
+
+
+def join_lists(parts: list[Lists]) -> Lists:
+    """One `Lists` of many, in order."""
+    return Lists(**{key: np.concatenate([p.arrays()[key] for p in parts]) for key in parts[0].arrays()})

@@ -1,0 +1,88 @@
+"""Feature views: which columns of the world a model may look at.
+
+A view joins the visible features into one matrix per side. Request side: user features and the
+context of the request; ad side: ad features; pair side: features of (user, ad) that only an
+expensive stage can afford. Everything a model predicts, it predicts from a view.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+PAIR_FEATURE = "mismatch_pair"
+
+
+@dataclass(frozen=True)
+class FeatureView:
+    """Visible features. user_table [U, Fu], ad_table [A, Fa] float32; context adds one request column."""
+
+    names: tuple[str, ...]
+    user_table: np.ndarray
+    ad_table: np.ndarray
+    has_context: bool
+    pair_user: np.ndarray | None  # [U, d], already divided by sqrt(d)
+    pair_ad: np.ndarray | None  # [A, d]
+    pair_threshold: float
+
+    @property
+    def request_width(self) -> int:
+        return self.user_table.shape[1] + int(self.has_context)
+
+    @property
+    def ad_width(self) -> int:
+        return self.ad_table.shape[1]
+
+    @property
+    def pair_width(self) -> int:
+        return 0 if self.pair_user is None else 1
+
+    def request_features(self, users: np.ndarray, context: np.ndarray) -> np.ndarray:
+        """[R], [R] -> [R, Fr] float32"""
+        rows = self.user_table[users]
+        if not self.has_context:
+            return rows
+        return np.concatenate([rows, context[:, None].astype(np.float32)], axis=1)
+
+    def pair_features(self, users: np.ndarray, ads: np.ndarray) -> np.ndarray:
+        """max(0, <u, a> - threshold) where visible.  [R], [R, n] -> [R, n, P] float32, P = 0 or 1"""
+        if self.pair_user is None or self.pair_ad is None:
+            return np.zeros((*ads.shape, 0), np.float32)
+        affinity = np.einsum("rd,rnd->rn", self.pair_user[users], self.pair_ad[ads])
+        return np.maximum(affinity - self.pair_threshold, 0.0, dtype=np.float32)[..., None]
+
+
+def make_view(
+    names: Sequence[str],
+    user_features: Mapping[str, np.ndarray],
+    ad_features: Mapping[str, np.ndarray],
+    mismatch_threshold: float,
+) -> FeatureView:
+    """Join the named features. A name present on both sides (a group's vectors) is taken on both.
+
+    A side without any visible feature gets one constant column, so that every model has an input.
+    """
+    known = {"context", PAIR_FEATURE, *user_features, *ad_features}
+    for name in names:
+        if name not in known:
+            raise ValueError(f"unknown feature {name!r}; known: {', '.join(sorted(known))}")
+
+    def join(tables: Mapping[str, np.ndarray]) -> np.ndarray:
+        columns = [tables[name] for name in names if name in tables]
+        rows = len(next(iter(tables.values())))
+        if not columns:
+            return np.ones((rows, 1), np.float32)
+        return np.ascontiguousarray(np.concatenate(columns, axis=1).astype(np.float32))
+
+    has_pair = PAIR_FEATURE in names
+    pair_user, pair_ad = user_features["mismatch"], ad_features["mismatch"]
+    scale = np.float32(1.0 / np.sqrt(pair_user.shape[1]))
+    return FeatureView(
+        names=tuple(names),
+        user_table=join(user_features),
+        ad_table=join(ad_features),
+        has_context="context" in names,
+        pair_user=pair_user * scale if has_pair else None,
+        pair_ad=pair_ad if has_pair else None,
+        pair_threshold=mismatch_threshold,
+    )

@@ -1,0 +1,169 @@
+"""Training recipes: from logged samples to a trained net. One loop, three kinds of samples.
+
+Repeatable: one torch thread, shuffles and initial weights from a seed, fixed batches.
+"""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, fields
+
+import numpy as np
+import torch
+from torch import nn
+
+from models import losses
+from models.features import FeatureView
+
+# How a recipe's score becomes a prediction. A loss and its link travel together.
+LINKS = {"logloss": "sigmoid", "distill": "sigmoid", "ltr": "exp"}
+
+
+@dataclass(frozen=True)
+class Impressions:
+    """Shown ads and what became of them; one row each."""
+
+    users: np.ndarray  # [N] int32
+    context: np.ndarray  # [N] float32
+    ads: np.ndarray  # [N] int32
+    examination: np.ndarray  # [N] float32, slot effect
+    click: np.ndarray  # [N] float32
+
+    def arrays(self) -> dict[str, np.ndarray]:
+        return {f.name: getattr(self, f.name) for f in fields(self)}
+
+
+@dataclass(frozen=True)
+class Lists:
+    """Candidates of a request scored by the teacher in the shadow; one row per request."""
+
+    users: np.ndarray  # [L] int32
+    context: np.ndarray  # [L] float32
+    ads: np.ndarray  # [L, m] int32
+    teacher_logit: np.ndarray  # [L, m] float32
+    log_bid: np.ndarray  # [L, m] float32, of the init-bid
+    chunk: np.ndarray  # [L, m] int8, larger is better in the ranking stage's order
+
+    def arrays(self) -> dict[str, np.ndarray]:
+        return {f.name: getattr(self, f.name) for f in fields(self)}
+
+
+def chunk_of_rank(m: int, chunks: int) -> np.ndarray:
+    """Chunk label of each rank 0..m-1: halving chunks, so that the head is cut finely.  [m] int8
+
+    The worst half is chunk 1, the next quarter 2, …; the best m/2^(chunks-1) are chunk `chunks`.
+    """
+    share = (np.arange(m) + 1.0) / m
+    label = 1 + np.floor(-np.log2(np.clip(share, 2.0**-60, 1.0)) + 1e-9)
+    return np.minimum(label, chunks).astype(np.int8)
+
+
+def pick_device(name: str) -> torch.device:
+    """auto takes cuda, then mps, then cpu. A named device that is not there is an error."""
+    available = {"cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available(), "cpu": True}
+    if name == "auto":
+        name = next(kind for kind in ("cuda", "mps", "cpu") if available[kind])
+    if not available.get(name, False):
+        raise ValueError(f"device {name!r} is not available here; available: {[k for k, v in available.items() if v]}")
+    return torch.device(name)
+
+
+def set_base_rate(model: nn.Module, data: Impressions) -> None:
+    """Start the output bias at the log odds of the mean click rate, so epochs are not spent on it."""
+    rate = float(np.sum(data.click, dtype=np.float64) / max(np.sum(data.examination, dtype=np.float64), 1.0))
+    bias = getattr(model, "bias", None)
+    if isinstance(bias, nn.Parameter) and bias.shape == () and 0.0 < rate < 1.0:
+        with torch.no_grad():
+            bias.fill_(math.log(rate / (1 - rate)))
+
+
+def train(
+    model: nn.Module,
+    view: FeatureView,
+    data: Impressions | Lists,
+    recipe: str,
+    *,
+    epochs: int,
+    batch: int,
+    learning_rate: float,
+    weight_decay: float = 0.0,
+    device: torch.device | None = None,
+    seed: int = 0,
+    on_epoch: Callable[[int, float], None] = lambda epoch, loss: None,
+) -> list[float]:
+    """Fit `model` in place; the mean loss of each epoch. The learning rate falls linearly to zero.
+
+    A non-finite loss stops the training with a ValueError. No samples leave the model as it is.
+    """
+    if len(data.users) == 0:
+        return []
+    device = device or torch.device("cpu")
+    model.to(device).train()
+    if isinstance(data, Impressions):
+        set_base_rate(model, data)
+    per_row = 1 if isinstance(data, Impressions) else data.ads.shape[1]
+    rows = max(1, batch // per_row)
+    columns = {name: torch.from_numpy(np.ascontiguousarray(a)).to(device) for name, a in data.arrays().items()}
+    tables = _Tables(view, device)
+    steps = epochs * math.ceil(len(data.users) / rows)
+    optimiser = torch.optim.AdamW(model.parameters(), lr=learning_rate, weight_decay=weight_decay)
+    schedule = torch.optim.lr_scheduler.LambdaLR(optimiser, lambda step: 1.0 - step / max(steps, 1))
+    shuffle = torch.Generator().manual_seed(seed)
+    half = device.type == "cuda"
+    history = []
+    for epoch in range(epochs):
+        order = torch.randperm(len(data.users), generator=shuffle).to(device)
+        total = torch.zeros((), dtype=torch.float64, device=device)
+        for start in range(0, len(order), rows):
+            part = order[start : start + rows]
+            sample = {name: column[part] for name, column in columns.items()}
+            with torch.autocast(device.type, dtype=torch.bfloat16, enabled=half):
+                logit = model(*tables.inputs(sample["users"], sample["context"], sample["ads"]))
+            loss = _loss(recipe, logit.float(), sample)
+            optimiser.zero_grad(set_to_none=True)
+            loss.backward()
+            optimiser.step()
+            schedule.step()
+            total += loss.detach().double() * len(part)
+        mean = float(total) / len(order)
+        if not math.isfinite(mean):
+            raise ValueError(f"the loss of epoch {epoch + 1} is {mean}: lower learning_rate ({learning_rate})")
+        history.append(mean)
+        on_epoch(epoch, mean)
+    model.to("cpu").eval()
+    return history
+
+
+class _Tables:
+    """The view's matrices on the device; gathers the inputs of a batch."""
+
+    def __init__(self, view: FeatureView, device: torch.device):
+        def on_device(a):
+            return None if a is None else torch.from_numpy(np.ascontiguousarray(a)).to(device)
+
+        self.user, self.ad = on_device(view.user_table), on_device(view.ad_table)
+        self.pair_user, self.pair_ad = on_device(view.pair_user), on_device(view.pair_ad)
+        self.has_context, self.threshold = view.has_context, view.pair_threshold
+
+    def inputs(self, users, context, ads):
+        """users [R], context [R], ads [R] or [R, n] -> request [R, Fr], ads [R, n, Fa], pair [R, n, P]"""
+        ads = ads if ads.dim() == 2 else ads.unsqueeze(1)
+        request = self.user[users]
+        if self.has_context:
+            request = torch.cat([request, context.unsqueeze(1)], dim=1)
+        if self.pair_user is None:
+            pair = request.new_zeros((*ads.shape, 0))
+        else:
+            affinity = (self.pair_user[users].unsqueeze(1) * self.pair_ad[ads]).sum(-1, keepdim=True)
+            pair = torch.relu(affinity - self.threshold)
+        return request, self.ad[ads], pair
+
+
+def _loss(recipe: str, logit: torch.Tensor, sample: dict[str, torch.Tensor]) -> torch.Tensor:
+    if recipe == "logloss":
+        return losses.examined_logloss(logit.squeeze(1), sample["click"], sample["examination"])
+    if recipe == "distill":
+        return losses.distill(logit, sample["teacher_logit"])
+    if recipe == "ltr":
+        # The served score is bid * exp(s): its logarithm is what must be in the right order.
+        return losses.chunked_ranknet(sample["log_bid"] + logit, sample["chunk"])
+    raise ValueError(f"unknown recipe {recipe!r}; known: {', '.join(LINKS)}")

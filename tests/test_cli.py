@@ -1,0 +1,189 @@
+"""The command line: exit codes, hints, and how little `--help` imports."""
+
+import importlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+from cascade_sim import __version__
+from cascade_sim.cli import COMMANDS, main
+from cascade_sim.errors import UserError
+
+ROOT = Path(__file__).parents[1]
+ADS = str(ROOT / "scenarios" / "ads.yaml")
+
+
+def command_line(*words, **options):
+    return subprocess.run(
+        [sys.executable, "-m", "cascade_sim", *words], capture_output=True, text=True, cwd=ROOT, **options
+    )
+
+
+@pytest.fixture
+def study(monkeypatch):
+    """Stands in for the study; remembers what it was asked to run."""
+    calls = []
+    module = ModuleType("cascade_sim.study")
+    module.run_study = lambda scenario, **options: calls.append((scenario, options))
+    monkeypatch.setitem(sys.modules, "cascade_sim.study", module)
+    return calls
+
+
+def test_help_lists_every_command_and_imports_none_of_the_heavy_libraries():
+    code = (
+        "import sys; from cascade_sim.cli import main; main(['--help']);"
+        "heavy = ('numpy', 'torch', 'pandas', 'seaborn', 'numba', 'pydantic', 'ruamel.yaml', 'rich');"
+        "print([m for m in heavy if m in sys.modules], [m for m in sys.modules if '.commands' in m])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT, check=True)
+    assert done.stdout.endswith("[] []\n")
+    for name in COMMANDS:
+        assert f"\n  {name} " in done.stdout
+
+
+def test_help_comes_at_once():
+    def seconds():
+        started = time.perf_counter()
+        assert command_line("--help").returncode == 0
+        return time.perf_counter() - started
+
+    assert min(seconds() for _ in range(3)) < 0.3
+
+
+@pytest.mark.parametrize("name", ["run", "validate", "schema"])
+def test_the_line_in_the_list_is_the_first_line_of_the_commands_own_help(name):
+    module, text = COMMANDS[name]
+    assert importlib.import_module(module).command.help.startswith(text)
+
+
+def test_the_version_is_the_packages(capsys):
+    assert main(["--version"]) == 0
+    assert capsys.readouterr().out == f"cascade_sim, version {__version__}\n"
+
+
+def test_an_unknown_command_gets_a_hint(capsys):
+    assert main(["vaildate", ADS]) == 2
+    assert capsys.readouterr().err.startswith(
+        "error: unknown command 'vaildate'; did you mean 'validate'? Known: run"
+    )
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["run"], "error: Missing argument 'SCENARIO'."),
+        (["run", ADS, "--device", "gpu"], "error: Invalid value for '--device'"),
+        (["run", ADS, "--seeds", "0"], "error: Invalid value for '--seeds'"),
+        (["run", ADS, "--workers", "two"], "error: Invalid value for '--workers'"),
+        (["validate", ADS, "--sed", "3"], "error: No such option '--sed'."),
+    ],
+)
+def test_a_wrong_option_is_named_on_stderr(words, message, capsys):
+    assert main(words) == 2
+    shown = capsys.readouterr()
+    assert message in shown.err
+    assert shown.out == ""
+
+
+def test_a_mistake_of_the_user_is_one_line_without_a_traceback(capsys, study, monkeypatch):
+    def refuse(scenario, **options):
+        raise UserError("runs/ads belongs to another run")
+
+    monkeypatch.setattr(sys.modules["cascade_sim.study"], "run_study", refuse)
+    assert main(["run", ADS]) == 2
+    assert capsys.readouterr().err == "error: runs/ads belongs to another run\n"
+
+
+def test_every_problem_of_a_scenario_is_a_line_of_its_own(capsys, study):
+    assert main(["run", ADS, "--set", "cascade.slots=-1", "--set", "sed=3"]) == 2
+    assert capsys.readouterr().err.splitlines() == [
+        "error: --set cascade.slots=-1: expected a whole number from 1 to 1,000, found -1",
+        "error: --set sed=3: unknown key 'sed' in the scenario; did you mean 'seed'?",
+    ]
+    assert study == []
+
+
+def test_a_defect_is_not_hidden(study, monkeypatch):
+    def fail(scenario, **options):
+        raise RuntimeError("a defect")
+
+    monkeypatch.setattr(sys.modules["cascade_sim.study"], "run_study", fail)
+    with pytest.raises(RuntimeError, match="a defect"):
+        main(["run", ADS])
+
+
+def test_run_hands_its_options_to_the_study(study):
+    options = ["--seed", "5", "--seeds", "3", "--out", "here", "--workers", "2", "--device", "cpu", "--quiet"]
+    assert main(["run", ADS, *options, "--set", "cascade.slots=4", "--set", "phases.evaluate=10"]) == 0
+    ((scenario, given),) = study
+    assert (scenario.seed, scenario.cascade.slots, scenario.phases.evaluate) == (5, 4, 10)
+    assert given == {"out": Path("here"), "seeds": 3, "workers": 2, "device": "cpu", "quiet": True}
+
+
+def test_run_writes_below_runs_and_uses_the_cores_there_are(study):
+    assert main(["run", ADS]) == 0
+    ((_, given),) = study
+    assert given["out"] == Path("runs/ads")
+    assert (given["seeds"], given["device"], given["quiet"]) == (1, "auto", False)
+    assert 1 <= given["workers"] <= (os.cpu_count() or 1)
+
+
+def test_validate_says_ok_and_sums_up_in_six_lines(capsys):
+    assert main(["validate", ADS, "--set", "world.ads=30000", "--set", "cascade.slots=3"]) == 0
+    ok, *lines = capsys.readouterr().out.splitlines()
+    assert ok == f"ok: {ADS}"
+    assert [line.split()[0] for line in lines] == ["world", "traffic", "stages", "models", "arms", "phases"]
+    assert "30,000 ads" in lines[0]
+    assert "30,000 -> 500 -> 100 -> 3 slots" in lines[2]
+    assert "(baseline)" in lines[4]
+    assert lines[4].endswith("automatic: random, bid_only, pctr_only, ranker")
+
+
+def test_schema_is_json_that_describes_every_key(capsys):
+    assert main(["schema"]) == 0
+    schema = json.loads(capsys.readouterr().out)
+    assert schema["required"] == ["name", "arms"]
+    assert schema["$schema"].startswith("https://json-schema.org/")
+    assert schema["$defs"]["Bids"]["properties"]["median"]["exclusiveMinimum"] == 0
+    assert "Median init-bid" in schema["$defs"]["Bids"]["properties"]["median"]["description"]
+
+
+def test_a_pipe_that_closes_early_is_no_error():
+    code = f"{sys.executable} -m cascade_sim schema | head -c 1"
+    done = subprocess.run(["sh", "-c", code], capture_output=True, text=True, cwd=ROOT)
+    assert (done.stdout, done.stderr) == ("{", "")
+
+
+INTERRUPTED = """
+import sys, time, types
+study = types.ModuleType("cascade_sim.study")
+def run_study(scenario, **options):
+    print("running", flush=True)
+    time.sleep(30)
+study.run_study = run_study
+sys.modules["cascade_sim.study"] = study
+from cascade_sim.cli import main
+sys.exit(main(["run", "scenarios/ads.yaml"]))
+"""
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="signals differ")
+def test_an_interrupt_ends_with_one_line_and_code_130():
+    child = subprocess.Popen(
+        [sys.executable, "-c", INTERRUPTED],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        cwd=ROOT,
+    )
+    assert child.stdout.readline() == "running\n"
+    child.send_signal(signal.SIGINT)
+    _, shown = child.communicate(timeout=10)
+    assert (child.returncode, shown.split()) == (130, ["interrupted"])

@@ -1,0 +1,89 @@
+"""Kinds of models: built in, in a file, in a module."""
+
+from pathlib import Path
+
+import pytest
+
+from cascade_sim.model_reference import check_reference, find_model_file, from_working_folder
+
+SOURCE = """
+raise RuntimeError("a check must not run this")
+from elsewhere import Imported
+try:
+    class Guarded: pass
+except ImportError:
+    Guarded = None
+class Net:
+    class Inner: pass
+Alias = Net
+"""
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    (tmp_path / "net.py").write_text(SOURCE)
+    (tmp_path / "package" / "sub").mkdir(parents=True)
+    (tmp_path / "package" / "__init__.py").write_text("raise RuntimeError('a check must not run this')\n")
+    (tmp_path / "package" / "net.py").write_text(SOURCE)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [
+        "towers",
+        "coaction",
+        "net.py:Net",
+        "net.py:Guarded",
+        "net.py:Imported",
+        "net.py:Alias",
+        "./package/net.py:Net",
+        "net:Net",
+        "package.net:Net",
+        "collections.abc:Mapping",
+    ],
+)
+def test_a_class_that_is_there_is_found_without_running_its_file(kind, folder):
+    assert check_reference(kind, folder) == ""
+
+
+@pytest.mark.parametrize(
+    ("kind", "words"),
+    [
+        ("tower", "unknown kind 'tower'; did you mean 'towers'? Known: towers, coaction"),
+        ("net.py", "'net.py' names no class; write net.py:ClassName"),
+        ("net.py:", "'' is not the name of a class"),
+        ("net.py:Inner", "in 'net.py': unknown class 'Inner'; known: Net, Guarded"),
+        ("net.py:Ned", "did you mean 'Net'?"),
+        (
+            "nte.py:Net",
+            "no file 'nte.py' in the working folder or beside the scenario; did you mean 'net.py'?",
+        ),
+        ("package.nets:Net", "no module 'package.nets'"),
+        ("package.net.deeper:Net", "no module 'package.net.deeper'"),
+        ("package/net:Net", "neither a .py file nor a module"),
+        ("package.net:Nett", "in 'package.net': unknown class 'Nett'; did you mean 'Net'?"),
+    ],
+)
+def test_what_is_wrong_with_a_kind_is_said(kind, words, folder):
+    assert words in check_reference(kind, folder)
+
+
+def test_a_file_that_is_not_python_is_refused_with_its_line(folder):
+    (folder / "broken.py").write_text("x = 1\nclass Net(:\n")
+    assert "'broken.py' is not valid Python (line 2)" in check_reference("broken.py:Net", folder)
+
+
+def test_a_star_import_may_bring_any_class(folder):
+    (folder / "star.py").write_text("from net import *\n")
+    assert check_reference("star.py:Whatever", folder) == ""
+
+
+def test_a_reference_beside_the_scenario_is_rewritten_for_the_working_folder(folder, monkeypatch):
+    monkeypatch.chdir(folder / "package" / "sub")
+    assert find_model_file("net.py:Net", folder) == folder / "net.py"
+    assert from_working_folder("net.py:Net", folder) == "../../net.py:Net"
+    assert from_working_folder("towers", folder) == "towers"
+    assert from_working_folder("collections:Counter", folder) == "collections:Counter"
+    assert find_model_file("nowhere.py:Net", Path("..")) is None

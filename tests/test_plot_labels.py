@@ -1,0 +1,27 @@
+from itertools import combinations
+
+from analysis.plot_labels import _overlap, place_labels
+from analysis.plot_style import blank, style
+
+
+def boxes(points):
+    """Label boxes in pixels after placing one label per point."""
+    with style("labels"):
+        figure, axes = blank(3.0)
+        axes.set(xlim=(0, 10), ylim=(0, 10))
+        names = [f"a fairly long name {i}" for i in range(len(points))]
+        place_labels(axes, points, names, ["black"] * len(points), [])
+        renderer = figure.canvas.get_renderer()
+        return [text.get_window_extent(renderer) for text in axes.texts], axes.get_window_extent(renderer)
+
+
+def test_labels_of_neighbouring_points_do_not_cover_each_other():
+    found, _ = boxes([(5, 5), (5.3, 5.1), (5.1, 5.6), (4.8, 4.7)])
+    assert len(found) == 4
+    assert all(_overlap(a, b) == 0 for a, b in combinations(found, 2))
+
+
+def test_a_label_at_the_edge_stays_inside_the_axes():
+    found, frame = boxes([(9.9, 9.9), (0.1, 0.1)])
+    for box in found:
+        assert frame.x0 <= box.x0 and box.x1 <= frame.x1 and frame.y0 <= box.y0 and box.y1 <= frame.y1

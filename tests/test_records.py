@@ -1,0 +1,210 @@
+"""The Parquet log: what goes in comes out, in sealed parts, whatever the blocks."""
+
+import errno
+
+import numpy as np
+import pytest
+
+from cascade_sim import records
+from cascade_sim.errors import UserError
+from cascade_sim.records import TableWriter, iterate_table, read_table, tables
+
+
+def rows(n, start=0):
+    """Columns of every kind the log has."""
+    at = np.arange(start, start + n)
+    return {
+        "request": at,
+        "ad": (at % 97).astype(np.int32),
+        "slot": (at % 5).astype(np.int8),
+        "pctr": (at / 7).astype(np.float32),
+        "time": at / 3,
+        "click": at % 3 == 0,
+    }
+
+
+def write(folder, sizes, **options):
+    start = 0
+    with TableWriter(folder, "log", **options) as table:
+        for n in sizes:
+            table.append(rows(n, start))
+            start += n
+    return folder / "logs" / "log"
+
+
+def names(folder):
+    return sorted(path.name for path in folder.iterdir())
+
+
+def assert_same(got, want):
+    assert list(got) == list(want)
+    for name in want:
+        assert got[name].dtype == want[name].dtype, name
+        np.testing.assert_array_equal(got[name], want[name])
+
+
+def test_what_is_appended_is_read_back_in_order_and_type(tmp_path):
+    write(tmp_path, [512, 0, 300, 1])
+    assert_same(read_table(tmp_path, "log"), rows(813))
+
+
+def test_parts_are_sealed_as_soon_as_they_are_full(tmp_path):
+    table = TableWriter(tmp_path, "log", rows_per_part=100)
+    table.append(rows(250))
+    assert [n for n in names(table.folder) if n.startswith("part")] == [
+        "part-00000.parquet",
+        "part-00001.parquet",
+    ]
+    assert_same(read_table(tmp_path, "log"), rows(200))
+    table.close()
+    table.close()
+    assert names(table.folder) == [f"part-0000{i}.parquet" for i in range(3)]
+    assert table.rows == 250
+    assert_same(read_table(tmp_path, "log"), rows(250))
+
+
+def test_the_bytes_do_not_depend_on_how_rows_come_in_blocks(tmp_path, monkeypatch):
+    monkeypatch.setattr(records, "ROW_GROUP", 64)
+    one = write(tmp_path / "one", [500], rows_per_part=200)
+    many = write(tmp_path / "many", [1, 199, 7, 100, 193], rows_per_part=200)
+    assert names(one) == names(many) == [f"part-0000{i}.parquet" for i in range(3)]
+    for name in names(one):
+        assert (one / name).read_bytes() == (many / name).read_bytes()
+
+
+def test_a_part_that_ends_on_its_limit_is_not_followed_by_an_empty_one(tmp_path):
+    assert names(write(tmp_path, [100, 100], rows_per_part=100)) == [
+        "part-00000.parquet",
+        "part-00001.parquet",
+    ]
+
+
+def test_a_block_without_rows_makes_an_empty_table_and_no_block_none(tmp_path):
+    write(tmp_path, [0])
+    assert_same(read_table(tmp_path, "log"), rows(0))
+    write(tmp_path / "none", [])
+    assert not (tmp_path / "none").exists()
+
+
+def test_only_the_columns_asked_for_are_read_in_that_order(tmp_path):
+    write(tmp_path, [10])
+    want = {name: rows(10)[name] for name in ("click", "ad")}
+    assert_same(read_table(tmp_path, "log", ["click", "ad"]), want)
+
+
+def test_iterating_gives_small_batches_in_order(tmp_path):
+    write(tmp_path, [250], rows_per_part=100)
+    batches = list(iterate_table(tmp_path, "log", ["request", "click"], batch_rows=30))
+    assert max(len(batch["request"]) for batch in batches) == 30
+    joined = {name: np.concatenate([batch[name] for batch in batches]) for name in ("request", "click")}
+    assert_same(joined, {name: rows(250)[name] for name in ("request", "click")})
+
+
+def test_writing_strided_columns_and_changing_them_afterwards_is_safe(tmp_path):
+    grid = np.arange(20.0).reshape(10, 2)
+    with TableWriter(tmp_path, "log") as table:
+        table.append({"x": grid[:, 1]})
+        grid[:] = -1
+    assert read_table(tmp_path, "log")["x"].tolist() == [2.0 * i + 1 for i in range(10)]
+
+
+def test_memory_holds_one_row_group_however_many_rows_come(tmp_path, monkeypatch):
+    monkeypatch.setattr(records, "ROW_GROUP", 64)
+    with TableWriter(tmp_path, "log", rows_per_part=1000) as table:
+        for start in range(0, 5000, 500):
+            table.append(rows(500, start))
+            assert {len(buffer) for buffer in table._buffers.values()} == {64}
+    assert len(read_table(tmp_path, "log")["ad"]) == 5000
+
+
+@pytest.mark.parametrize(
+    ("columns", "message"),
+    [
+        ({"x": np.zeros(2), "y": np.zeros(3, np.int32)}, "differ in length"),
+        ({"x": np.zeros(2), "y": np.zeros(2)}, "column y: float64, but it began as int32"),
+        ({"x": np.zeros(2)}, r"columns \['x'\], but it began with \['x', 'y'\]"),
+        ({"x": np.zeros((2, 2)), "y": np.zeros(2, np.int32)}, r"column x: float64 of shape \(2, 2\)"),
+        ({"x": np.array(["a"]), "y": np.zeros(1, np.int32)}, "numbers or booleans"),
+        ({}, "no columns"),
+    ],
+)
+def test_blocks_that_do_not_fit_are_refused_and_add_nothing(tmp_path, columns, message):
+    with TableWriter(tmp_path, "log") as table:
+        table.append({"x": np.ones(1), "y": np.ones(1, np.int32)})
+        with pytest.raises(ValueError, match=message):
+            table.append(columns)
+    assert_same(read_table(tmp_path, "log"), {"x": np.ones(1), "y": np.ones(1, np.int32)})
+
+
+def test_bad_names_sizes_and_late_blocks_are_refused(tmp_path):
+    with pytest.raises(ValueError, match="table name"):
+        TableWriter(tmp_path, "../log")
+    with pytest.raises(ValueError, match="rows_per_part is 0"):
+        TableWriter(tmp_path, "log", rows_per_part=0)
+    table = TableWriter(tmp_path, "log")
+    table.close()
+    with pytest.raises(ValueError, match="closed"):
+        table.append(rows(1))
+
+
+def test_a_run_that_fails_leaves_sealed_parts_and_nothing_half_written(tmp_path):
+    with pytest.raises(RuntimeError), TableWriter(tmp_path, "log", rows_per_part=100) as table:
+        table.append(rows(150))
+        table._write_row_group()  # a row group of the second part is on the disk
+        assert len(names(table.folder)) == 2
+        raise RuntimeError
+    assert names(tmp_path / "logs" / "log") == ["part-00000.parquet"]
+
+
+def test_a_second_writer_of_the_same_table_is_refused(tmp_path):
+    write(tmp_path, [1])
+    with pytest.raises(UserError, match="already holds a table"):
+        TableWriter(tmp_path, "log")
+
+
+def test_a_full_disk_is_reported_with_the_file_and_leaves_no_half_part(tmp_path, monkeypatch):
+    class FullDisk:
+        def __init__(self, path, *_, **__):
+            path.touch()
+
+        def write_table(self, *_, **__):
+            raise OSError(errno.ENOSPC, "No space left on device")
+
+        def close(self):
+            raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(records, "_open_part", FullDisk)
+    table = TableWriter(tmp_path, "log", rows_per_part=10)
+    with pytest.raises(UserError, match=r"cannot write .*part-00000\.parquet: No space left on device"):
+        table.append(rows(10))
+    assert names(table.folder) == []
+
+
+def test_a_folder_that_cannot_be_made_is_reported(tmp_path):
+    (tmp_path / "logs").write_text("in the way")
+    with pytest.raises(UserError, match="cannot write .*: Not a directory"):
+        write(tmp_path, [1])
+
+
+def test_a_missing_table_column_or_part_is_named_with_what_there_is(tmp_path):
+    with pytest.raises(UserError, match="no table 'log'; it has: none"):
+        read_table(tmp_path, "log")
+    folder = write(tmp_path, [250], rows_per_part=100)
+    assert tables(tmp_path) == ["log"]
+    with pytest.raises(UserError, match="no table 'lag'; it has: log"):
+        read_table(tmp_path, "lag")
+    with pytest.raises(UserError, match="table 'log' has no column 'bid'; it has: request, ad, slot"):
+        list(iterate_table(tmp_path, "log", ["bid"]))
+    (folder / "part-00001.parquet").unlink()
+    with pytest.raises(UserError, match=r"part-00001\.parquet is missing"):
+        read_table(tmp_path, "log")
+
+
+def test_a_damaged_part_is_named(tmp_path):
+    folder = write(tmp_path, [1000])
+    part = folder / "part-00000.parquet"
+    whole = part.read_bytes()
+    for damaged in (b"", whole[: len(whole) // 2], whole[:8] + b"\xff" * 500 + whole[508:]):
+        part.write_bytes(damaged)
+        with pytest.raises(UserError, match=r"cannot read .*part-00000\.parquet"):
+            read_table(tmp_path, "log")

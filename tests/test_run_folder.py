@@ -1,0 +1,192 @@
+"""Run folders: whole files, one run at a time, nothing of anybody else's lost, clear words on reading."""
+
+import errno
+import json
+import os
+import stat
+
+import numpy as np
+import pytest
+
+from cascade_sim import SEMANTICS, atomic_files
+from cascade_sim.errors import UserError
+from cascade_sim.run_folder import RunFolder, open_run, read_manifest
+
+FINISHED = {"name": "ads", "semantics": SEMANTICS, "scenario_hash": "abc", "status": "complete"}
+
+
+def finished_run(path, **manifest):
+    with RunFolder.create(path) as run:
+        run.write_json("manifest.json", {**FINISHED, **manifest})
+        run.write_json("metrics.json", {"arms": {}})
+    return path
+
+
+def names(folder):
+    return sorted(os.listdir(folder))
+
+
+def test_files_are_written_into_a_new_folder_and_its_sub_folders(tmp_path):
+    with RunFolder.create(tmp_path / "runs" / "one") as run:
+        path = run.write_text("figures/rcs.svg", "<svg/>")
+        run.write_bytes("raw.bin", b"\0\1")
+    assert path == tmp_path / "runs" / "one" / "figures" / "rcs.svg"
+    assert path.read_text() == "<svg/>"
+    assert names(run.path) == ["figures", "raw.bin"]
+
+
+def test_json_has_sorted_keys_and_a_newline_and_knows_numpy(tmp_path):
+    with RunFolder.create(tmp_path) as run:
+        path = run.write_json(
+            "metrics.json", {"b": np.float64(0.5), "a": [np.int64(1), np.arange(2)], "é": None}
+        )
+    assert path.read_text() == '{\n "a": [\n  1,\n  [\n   0,\n   1\n  ]\n ],\n "b": 0.5,\n "é": null\n}\n'
+
+
+@pytest.mark.parametrize("bad", [float("nan"), float("inf"), np.float64("nan"), np.array([np.nan])])
+def test_nan_is_refused_and_the_old_file_stays(tmp_path, bad):
+    with RunFolder.create(tmp_path) as run:
+        run.write_json("metrics.json", {"value": 1})
+        with pytest.raises(ValueError, match="JSON"):
+            run.write_json("metrics.json", {"value": bad})
+        assert json.loads((tmp_path / "metrics.json").read_text()) == {"value": 1}
+
+
+@pytest.mark.parametrize("name", ["../out.txt", "/out.txt", "", "a/../../b", ".lock"])
+def test_names_that_lead_out_of_the_folder_are_refused(tmp_path, name):
+    with RunFolder.create(tmp_path / "run") as run, pytest.raises(ValueError, match="not the name of a file"):
+        run.write_text(name, "x")
+
+
+# Replacing
+
+
+def test_a_previous_run_is_replaced_and_foreign_notes_in_it_stay(tmp_path):
+    finished_run(tmp_path)
+    for name in (
+        "models/rank.safetensors",
+        "logs/log/part-00000.parquet",
+        "notes.txt",
+        ".report.html.99.tmp",
+    ):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text("old")
+    with RunFolder.create(tmp_path):
+        assert names(tmp_path) == [".lock", "notes.txt"]
+
+
+def test_the_worlds_of_a_previous_study_are_replaced_with_it(tmp_path):
+    finished_run(tmp_path)
+    finished_run(tmp_path / "seed-1")
+    (tmp_path / "seed-corn").mkdir()
+    with RunFolder.create(tmp_path):
+        assert names(tmp_path) == [".lock", "seed-corn"]
+
+
+def test_a_previous_run_is_refused_without_overwrite_and_kept(tmp_path):
+    finished_run(tmp_path)
+    before = names(tmp_path)
+    with pytest.raises(UserError, match="already holds a run"):
+        RunFolder.create(tmp_path, overwrite=False)
+    assert names(tmp_path) == before
+
+
+@pytest.mark.parametrize("content", ["{}", "not json", '{"name": "a npm package"}', "[]"])
+def test_a_folder_that_is_not_a_run_is_refused_untouched(tmp_path, content):
+    (tmp_path / "manifest.json").write_text(content)
+    (tmp_path / "models").mkdir()
+    with pytest.raises(UserError, match="not empty and not a run of cascade_sim"):
+        RunFolder.create(tmp_path)
+    assert names(tmp_path) == ["manifest.json", "models"]
+
+
+def test_a_hidden_file_counts_as_content(tmp_path):
+    (tmp_path / ".git").mkdir()
+    with pytest.raises(UserError, match="not empty"):
+        RunFolder.create(tmp_path)
+
+
+def test_a_file_in_place_of_the_folder_is_refused(tmp_path):
+    (tmp_path / "run").write_text("")
+    with pytest.raises(UserError, match="is a file"):
+        RunFolder.create(tmp_path / "run")
+
+
+# Storage that fails
+
+
+@pytest.mark.parametrize("code", [errno.ENOSPC, errno.EROFS])
+def test_a_failing_disk_is_reported_and_the_old_file_stays_whole(tmp_path, monkeypatch, code):
+    def failing_flush(path):
+        raise OSError(code, os.strerror(code))
+
+    with RunFolder.create(tmp_path) as run:
+        run.write_text("report.html", "old")
+        monkeypatch.setattr(atomic_files, "_flush", failing_flush)
+        with pytest.raises(UserError, match=rf"cannot write .*report\.html: {os.strerror(code)}"):
+            run.write_text("report.html", "new")
+        assert (tmp_path / "report.html").read_text() == "old"
+        assert names(tmp_path) == [".lock", "report.html"]
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write anywhere")
+def test_a_read_only_folder_is_refused(tmp_path):
+    tmp_path.chmod(stat.S_IRUSR | stat.S_IXUSR)
+    try:
+        with pytest.raises(UserError, match="Permission denied"):
+            RunFolder.create(tmp_path)
+    finally:
+        tmp_path.chmod(stat.S_IRWXU)
+
+
+def test_a_folder_that_cannot_be_made_is_refused(tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(UserError, match="cannot write .*: Not a directory"):
+        RunFolder.create(tmp_path / "file" / "run")
+
+
+# Reading
+
+
+def test_a_finished_run_is_read_back(tmp_path):
+    run = open_run(finished_run(tmp_path, seed=3))
+    assert run.path == tmp_path
+    assert run.manifest == {**FINISHED, "seed": 3}
+    assert run.metrics == {"arms": {}}
+
+
+def test_what_is_not_a_run_is_named_with_the_reason(tmp_path):
+    with pytest.raises(UserError, match="nowhere does not exist"):
+        open_run(tmp_path / "nowhere")
+    (tmp_path / "file").write_text("")
+    with pytest.raises(UserError, match="file is not a folder"):
+        open_run(tmp_path / "file")
+    with pytest.raises(UserError, match=r"not a run folder: it has no manifest\.json"):
+        open_run(tmp_path)
+
+
+def test_a_run_that_did_not_finish_is_named_with_its_status(tmp_path):
+    finished_run(tmp_path, status="running")
+    (tmp_path / "metrics.json").unlink()
+    with pytest.raises(UserError, match=r"no metrics\.json \(status: running\)"):
+        open_run(tmp_path)
+    assert read_manifest(tmp_path)["status"] == "running"
+
+
+def test_damaged_json_is_reported_with_line_and_column(tmp_path):
+    finished_run(tmp_path)
+    (tmp_path / "metrics.json").write_text('{\n "arms": {,}\n}')
+    with pytest.raises(UserError, match=r"metrics\.json:2:11 is not JSON"):
+        open_run(tmp_path)
+    (tmp_path / "metrics.json").write_bytes(b'{"a": "\xff"}')
+    with pytest.raises(UserError, match=r"metrics\.json is not JSON"):
+        open_run(tmp_path)
+    (tmp_path / "metrics.json").write_text("[1]")
+    with pytest.raises(UserError, match=r"metrics\.json holds a list, not a JSON object"):
+        open_run(tmp_path)
+
+
+def test_a_run_of_other_semantics_is_refused_with_both_numbers(tmp_path):
+    finished_run(tmp_path, semantics=SEMANTICS + 1)
+    with pytest.raises(UserError, match=f"semantics {SEMANTICS + 1}, this version has {SEMANTICS}"):
+        open_run(tmp_path)

@@ -1,0 +1,105 @@
+"""Keys that contradict each other: which of them is blamed."""
+
+from pathlib import Path
+
+import pytest
+
+from cascade_sim.scenario import Scenario
+from cascade_sim.scenario_checks import check_scenario
+from cascade_sim.scenario_messages import path_text
+
+BASE = {
+    "name": "a",
+    "models": {"rank": {}, "logloss": {}},
+    "cascade": {"pre_ranking": {"size": 50}, "slots": 5},
+    "arms": {"now": {}, "new": {}},
+}
+
+
+def paths(value, path=()):
+    yield path
+    for step, inner in value.items() if isinstance(value, dict) else ():
+        yield from paths(inner, (*path, step))
+
+
+def problems(**sections):
+    data = {**BASE, **sections}
+    found = check_scenario(Scenario.model_validate(data), set(paths(data)), Path("."))
+    return {path_text(problem.path): problem.text for problem in found}
+
+
+def test_a_sound_scenario_has_no_problems():
+    assert problems() == {}
+
+
+def test_a_conflict_in_the_deployed_cascade_is_told_once_not_for_every_arm():
+    assert list(problems(cascade={"pre_ranking": {"size": 5}})) == ["cascade.pre_ranking.size"]
+
+
+def test_the_key_that_was_written_is_blamed_rather_than_a_default():
+    assert list(problems(cascade={"retrieval": {"size": 60}})) == ["cascade.retrieval.size"]
+    assert list(problems(world={"ads": 400, "advertisers": 40})) == ["world.ads"]
+    assert list(problems(world={"slot_effects": [1.0, 0.5]}, cascade={})) == ["world.slot_effects"]
+
+
+@pytest.mark.parametrize(
+    ("change", "blamed"),
+    [
+        ({"pre_ranking": {"size": 5}}, "arms.new.pre_ranking.size"),
+        ({"retrieval": {"size": 20}}, "arms.new.retrieval.size"),
+        ({"retrieval": {"size": 30000}}, "arms.new.retrieval.size"),
+        ({"retrieval": {"size": 20}, "pre_ranking": {"size": 30}}, "arms.new.pre_ranking.size"),
+        ({"slots": 6}, "arms.new.slots"),
+        ({"auction": {"pricing": "vcg", "squashing": 0.5}}, "arms.new.auction.squashing"),
+        ({"ranking": {"model": "rnk"}}, "arms.new.ranking.model"),
+        ({"ranking": {"fusion": "sum"}}, "arms.new.ranking.fusion"),
+    ],
+)
+def test_a_conflict_that_an_arm_brings_about_is_blamed_on_its_own_key(change, blamed):
+    assert list(problems(arms={"now": {}, "new": change})) == [blamed]
+
+
+def test_an_arm_with_many_slots_needs_a_larger_competitive_set():
+    effects = {"slot_effects": [1.0] * 60}
+    assert problems(world=effects, arms={"new": {"slots": 49}}) == {}
+    assert problems(world=effects, arms={"new": {"slots": 50}}) == {
+        "arms.new.slots": "50 slots leave no runner-up among 50 pre-ranked ads; use at most 49"
+    }
+
+
+def test_vcg_in_an_arm_meets_the_squashing_of_the_deployed_auction():
+    found = problems(auction={"squashing": 0.5}, arms={"now": {}, "new": {"auction": {"pricing": "vcg"}}})
+    assert found == {"arms.new.auction.pricing": "vcg needs squashing 1, found 0.5; use 1, or pricing gsp"}
+
+
+def test_built_in_seats_need_no_model():
+    seats = {"pre_ranking": {"model": "truth"}, "ranking": {"model": "constant"}}
+    assert problems(models={}, cascade=seats, arms={"now": {"pre_ranking": {"model": "random"}}}) == {}
+
+
+def test_a_fusion_is_known_once_it_is_defined():
+    arms = {"now": {"pre_ranking": {"fusion": "soft"}}}
+    assert problems(arms=arms, fusions={"soft": {"bid": 0.5}}) == {}
+    assert "known: ecpm" in problems(arms=arms)["arms.now.pre_ranking.fusion"]
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "recipe"),
+    [
+        ("data", ["log"], "distill"),
+        ("sample", {}, "logloss"),
+        ("chunks", 5, "distill"),
+        ("teacher", "rank", "logloss"),
+    ],
+)
+def test_a_key_that_the_recipe_does_not_use_is_refused(key, value, recipe):
+    teacher = {} if recipe == "logloss" else {"teacher": "rank"}
+    spec = {"recipe": recipe, **teacher, key: value}
+    found = problems(models={**BASE["models"], "m": spec})
+    assert list(found) == [f"models.m.{key}"]
+    assert f"no meaning for recipe {recipe}" in found[f"models.m.{key}"]
+
+
+def test_a_model_may_learn_from_either_phase_if_one_has_requests():
+    assert problems(phases={"bootstrap": 0}) == {}
+    assert set(problems(phases={"bootstrap": 0, "log": 0})) == {"models.rank.data", "models.logloss.data"}
