@@ -37,33 +37,39 @@ _RCS = (
     "Ranking consistency: share of the ideal win set (what ranking would choose from the whole "
     "pre-ranking set) that pre-ranking lets through."
 )
-_ONE = "The same with both stages ordering by predicted CTR alone, bids left out."
+_ONE = "RCS with both stages ordering by predicted CTR alone, bids left out."
 _TRUE = (
     "Share of the truly most valuable ads of the pre-ranking set that pre-ranking lets through: "
     "being right, rather than imitating the ranker."
 )
-_SEEN = " Only ads that the log showed often enough to learn from."
-_UNSEEN = " Only ads that the log hardly showed."
+_SEEN = "counted over the ads that the log showed often enough to learn from."
+_UNSEEN = "counted over the ads that the log hardly showed."
 
 ARM_MEASURES: dict[str, Measure] = {
     "rcs": Measure("RCS", "percent", _RCS, 1),
-    "rcs_exposed": Measure("RCS, exposed ads", "percent", _RCS + _SEEN, 1),
-    "rcs_unexposed": Measure("RCS, unexposed ads", "percent", _RCS + _UNSEEN, 1),
+    "rcs_exposed": Measure("RCS, exposed ads", "percent", "RCS " + _SEEN, 1),
+    "rcs_unexposed": Measure("RCS, unexposed ads", "percent", "RCS " + _UNSEEN, 1),
     "single_objective_rcs": Measure("Single-objective RCS", "percent", _ONE, 1),
-    "single_objective_rcs_exposed": Measure("Single-objective RCS, exposed ads", "percent", _ONE + _SEEN, 1),
+    "single_objective_rcs_exposed": Measure(
+        "Single-objective RCS, exposed ads", "percent", "Single-objective RCS " + _SEEN, 1
+    ),
     "single_objective_rcs_unexposed": Measure(
-        "Single-objective RCS, unexposed ads", "percent", _ONE + _UNSEEN, 1
+        "Single-objective RCS, unexposed ads", "percent", "Single-objective RCS " + _UNSEEN, 1
     ),
     "retrieval_rcs": Measure(
         "Retrieval RCS",
         "percent",
-        "The same idea one stage earlier: share of what ranking would choose from the whole corpus "
+        "RCS one stage earlier: share of what ranking would choose from the whole corpus "
         "that retrieval brings into the pre-ranking set.",
         1,
     ),
     "true_value_recall": Measure("True-value recall", "percent", _TRUE, 1),
-    "true_value_recall_exposed": Measure("True-value recall, exposed ads", "percent", _TRUE + _SEEN, 1),
-    "true_value_recall_unexposed": Measure("True-value recall, unexposed ads", "percent", _TRUE + _UNSEEN, 1),
+    "true_value_recall_exposed": Measure(
+        "True-value recall, exposed ads", "percent", "True-value recall " + _SEEN, 1
+    ),
+    "true_value_recall_unexposed": Measure(
+        "True-value recall, unexposed ads", "percent", "True-value recall " + _UNSEEN, 1
+    ),
     "proxy_ece": Measure(
         "Proxy-ECE",
         "number",
@@ -87,7 +93,7 @@ ARM_MEASURES: dict[str, Measure] = {
     "expected_ctr": Measure(
         "CTR, expected",
         "percent",
-        "The same with each click replaced by its true probability: the quantity itself, without the luck "
+        "CTR with each click replaced by its true probability: the quantity itself, without the luck "
         "of the draw.",
         2,
     ),
@@ -114,7 +120,7 @@ ARM_MEASURES: dict[str, Measure] = {
     "cpc_bias": Measure(
         "CPC bias",
         "percent",
-        "The same with its sign: positive when advertisers are charged too much. 0 is perfect.",
+        "CPC error with its sign: positive when advertisers are charged too much. 0 is perfect.",
         1,
     ),
     "revenue_pcoc": Measure(

@@ -102,6 +102,11 @@ def label(name: str) -> str:
     return f" {name}" if name.startswith("_") else name
 
 
+def short(name: str, limit: int = 20) -> str:
+    """A name beside an axis: a very long one is cut so that the plot keeps its room."""
+    return name if len(name) <= limit else name[: limit - 1] + "…"
+
+
 def percent_tick(value: float, _position: int | None = None) -> str:
     """10 to the value as percent: -3 → 0.1 %."""
     return f"{100 * 10.0**value:.10g} %"

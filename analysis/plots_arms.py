@@ -9,7 +9,7 @@ from analysis.catalogue import is_reference
 from analysis.decision import lift_measure, ordered_arms
 from analysis.estimates import Estimate, arm_lift, arm_value, estimate, lift_of, number_text, scaled
 from analysis.plot_labels import place_labels
-from analysis.plot_style import INK, QUIET, arm_colors, arm_markers, bare, blank, label, signed_tick
+from analysis.plot_style import INK, QUIET, arm_colors, arm_markers, bare, blank, short, signed_tick
 
 
 def rcs_vs_rpm(metrics: Mapping[str, Any]) -> Any | None:
@@ -150,7 +150,7 @@ def lifts(metrics: Mapping[str, Any]) -> Any | None:
     for axes, name, title in zip(panels, ("ctr", "rpm"), ("CTR lift, %", "RPM lift, %"), strict=True):
         _forest(axes, metrics, arms, name, colors)
         axes.set_xlabel(title)
-    panels[0].set_yticks(range(len(arms)), arms)
+    panels[0].set_yticks(range(len(arms)), [short(arm) for arm in arms])
     for tick, arm in zip(panels[0].get_yticklabels(), arms, strict=True):
         tick.set_color(QUIET if is_reference(arm) else INK)
     panels[0].set_ylim(len(arms) - 0.4, -0.6)
@@ -267,6 +267,6 @@ def culprit(metrics: Mapping[str, Any]) -> Any | None:
         tone = INK if lift.is_above_zero or lift.is_below_zero else QUIET
         axes.text(114, i, number_text(lift.value, 1, signed=True), ha="center", va="center", color=tone)
     axes.text(114, -0.62, "RPM lift, %", ha="center", va="bottom", color=QUIET)
-    axes.set_yticks(range(len(rows)), [label(f"{row['bid']}-bid × {row['model']}") for row in rows])
+    axes.set_yticks(range(len(rows)), [f"{row['bid']}-bid × {short(row['model'])}" for row in rows])
     axes.set(xlim=(0, 102), ylim=(len(rows) - 0.5, -0.5), xlabel="RCS, %", xticks=range(0, 101, 20))
     return figure

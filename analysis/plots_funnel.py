@@ -8,7 +8,7 @@ from typing import Any
 
 from analysis.decision import losses, ordered_arms, stage_name
 from analysis.estimates import estimate, finite, number_text
-from analysis.plot_style import INK, QUIET, bare, blank
+from analysis.plot_style import INK, QUIET, bare, blank, short
 
 SETS = {
     "corpus": "corpus",
@@ -76,7 +76,7 @@ def _sizes(axes: Any, known: list[tuple[str, float]], baseline: str) -> None:
     axes.set_yticks(range(len(known)), [name for name, _ in known])
     axes.set_xticks([])
     axes.set_ylim(len(known) - 0.5, -0.5)
-    axes.set_title(f"Ads per request ({baseline}; bar length on a log scale)", loc="left", color=INK)
+    axes.set_title(f"Ads per request, {short(baseline)} (log scale)", loc="left", color=INK)
 
 
 def _shares(figure: Any, axes: Any, metrics: Mapping[str, Any], arms: list[str]) -> None:
@@ -113,7 +113,7 @@ def _shares(figure: Any, axes: Any, metrics: Mapping[str, Any], arms: list[str])
             seen.setdefault(name, color)
             start += width
     axes.set_yticks(
-        range(len(arms)), [f"{arm} (baseline)" if arm == metrics["baseline"] else arm for arm in arms]
+        range(len(arms)), [short(arm) + (" (baseline)" if arm == metrics["baseline"] else "") for arm in arms]
     )
     axes.set(xlim=(0, 100), ylim=(len(arms) - 0.5, -0.5), xlabel="% of the best possible true eCPM")
     axes.set_title("Where the value goes", loc="left", color=INK)

@@ -52,6 +52,7 @@ class Cell:
     interval: str = ""
     margin: str = ""  # the interval as ± half width, for a terminal's narrow columns
     tone: str = ""
+    lift: str = ""  # the lift over the baseline, where it has no column of its own
 
 
 @dataclass(frozen=True)
@@ -262,9 +263,9 @@ def all_measures_table(metrics: Mapping[str, Any]) -> Table:
         cells = []
         for arm, value, lift in zip(arms, values, lifts, strict=True):
             has_lift = arm != metrics["baseline"] and lift.text != MISSING
-            note = f"{value.interval} {lift.text} %" if has_lift else value.interval
-            cells.append(Cell(value.text, note.strip()))
-        rows.append(Row(name, cells, hint=arm_measure(name).meaning))
+            cells.append(Cell(value.text, value.interval, lift=f"lift {lift.text} %" if has_lift else ""))
+        measure = arm_measure(name)
+        rows.append(Row(measure.heading, cells, hint=measure.meaning))
     return Table("All measures", "Measure", arms, rows)
 
 

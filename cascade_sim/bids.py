@@ -1,8 +1,11 @@
 """What a click is bid for: the advertiser's init-bid, and the platform's opt-bid (optimised CPC).
 
-rho = pCVR(request, ad) / E[pCVR of that ad];  opt-bid = init-bid * clip(rho, 1 - range, 1 + range).
-Where the click is worth less than usual the bid falls, never below b(1-r); where it is worth more
-it rises, never beyond b*min(1+r, rho): the advertiser's return is kept or raised.
+rho = pCVR(request, ad) / E[pCVR of that ad].
+ocpc        opt-bid = init-bid * clip(rho, 1 - range, 1 + range). Where the click is worth less than
+            usual the bid falls, never below b(1-r); where it is worth more it rises, never beyond
+            b*min(1+r, rho): the advertiser's return is kept or raised.
+target_cpa  opt-bid = CPA* * pCVR with CPA* = init-bid / E[pCVR], so init-bid * rho, without bounds.
+none        opt-bid = init-bid.
 pCVR is the platform's prediction, not the truth: it knows the conversion features, with an error of
 its own for every ad, and nothing of the hidden pair noise.
 """
@@ -38,9 +41,12 @@ class BidRules:
         """Bids per click of the named kind ("init", "opt", or "none" = 1 for all).  [R, m] float64"""
         if kind == "none":
             return (ids >= 0).astype(np.float64)
-        if kind == "init" or rule == "none" or reach == 0.0:
+        if kind == "init" or rule == "none":
             return _gather(self.init_bid, ids)
-        return _opt_bid(self._user[block.users], self._ad, self._offset, self._mean, self.init_bid, ids, reach)
+        low, high = (0.0, np.inf) if rule == "target_cpa" else (1.0 - reach, 1.0 + reach)
+        return _opt_bid(
+            self._user[block.users], self._ad, self._offset, self._mean, self.init_bid, ids, low, high
+        )
 
 
 @njit(cache=True, nogil=True)
@@ -66,10 +72,9 @@ def _pcvr(user, ad, offset, ids):
 
 
 @njit(cache=True, nogil=True)
-def _opt_bid(user, ad, offset, mean, init_bid, ids, reach):
+def _opt_bid(user, ad, offset, mean, init_bid, ids, low, high):
     out = np.zeros(ids.shape, np.float64)
     one = np.float32(1.0)
-    low, high = 1.0 - reach, 1.0 + reach
     for r in range(ids.shape[0]):
         for j in range(ids.shape[1]):
             a = ids[r, j]

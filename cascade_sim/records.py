@@ -21,7 +21,7 @@ from cascade_sim.errors import UserError
 if TYPE_CHECKING:
     import pyarrow.parquet as pq
 
-ROW_GROUP = 65_536  # rows buffered per table; larger groups are no quicker
+ROW_GROUP = 65_536  # rows, also what a writer holds in memory
 _KINDS = "biuf"  # booleans, integers, unsigned integers, floats
 
 Columns = dict[str, NDArray[Any]]

@@ -112,7 +112,9 @@ class AuctionOverride(Override):
 
 
 class BiddingOverride(Override):
-    rule: Literal["ocpc", "none"] | None = Field(default=None, description="Optimised CPC or none.")
+    rule: Literal["ocpc", "target_cpa", "none"] | None = Field(
+        default=None, description="Optimised CPC, target CPA or none."
+    )
     range: float | None = Field(default=None, ge=0, lt=1, description="Largest relative change of the bid.")
 
 

@@ -209,10 +209,11 @@ class Auction(Section):
 class Bidding(Section):
     """How the platform turns an init-bid into an opt-bid."""
 
-    rule: Literal["ocpc", "none"] = Field(
-        default="ocpc", description="Optimised CPC, or none: the opt-bid is the init-bid."
+    rule: Literal["ocpc", "target_cpa", "none"] = Field(
+        default="ocpc",
+        description="Optimised CPC (within range), target_cpa (bid times pCVR, no bounds), or none: the init-bid.",
     )
-    range: float = Field(default=0.4, ge=0, lt=1, description="Largest relative change of the bid.")
+    range: float = Field(default=0.4, ge=0, lt=1, description="For ocpc: largest relative change of the bid.")
 
 
 class Sample(Section):

@@ -150,7 +150,13 @@ class CoActionScorer(ModelScorer):
 
 
 class TorchScorer(ModelScorer):
-    """Any torch module with forward(request [R, Fr], ads [R, n, Fa], pair [R, n, P]) -> logits [R, n]."""
+    """Any torch module with forward(request [R, Fr], ads [R, n, Fa], pair [R, n, P]) -> logits [R, n].
+
+    A module with a method `encode_ads` ([.., Fa] -> [.., E]) gets its encoded ads [R, n, E] in forward
+    in place of the features: the ad side is then computed once per deployment, not once per request.
+    """
+
+    REQUESTS_AT_ONCE = 64  # the gathered ads of so many requests stay in the cache
 
     def __init__(self, name, view, link, module):
         import torch
@@ -158,16 +164,28 @@ class TorchScorer(ModelScorer):
         super().__init__(name, view, link)
         self._module = module.eval()
         self._ads = torch.from_numpy(view.ad_table)
+        if hasattr(module, "encode_ads"):
+            with torch.inference_mode():
+                self._ads = module.encode_ads(self._ads).contiguous()
 
     def logit(self, block, ids):
         import torch
 
-        with torch.inference_mode():
-            safe = np.maximum(ids, 0)
-            request = torch.from_numpy(self.view.request_features(block.users, block.context))
-            pair = torch.from_numpy(self.view.pair_features(block.users, safe))
-            ads = torch.nn.functional.embedding(torch.from_numpy(safe), self._ads)
-            logit = self._module(request, ads, pair)
-        if not isinstance(logit, torch.Tensor):
-            raise UserError(f"model {self.name!r} returned {type(logit).__name__}, expected a tensor")
-        return logit.float().numpy()
+        request = torch.from_numpy(self.view.request_features(block.users, block.context))
+        parts = []
+        for start in range(0, len(ids), self.REQUESTS_AT_ONCE):
+            cut = slice(start, start + self.REQUESTS_AT_ONCE)
+            safe = np.maximum(ids[cut], 0)
+            pair = torch.from_numpy(self.view.pair_features(block.users[cut], safe))
+            with torch.inference_mode():
+                ads = torch.nn.functional.embedding(torch.from_numpy(safe), self._ads)
+                logit = self._module(request[cut], ads, pair)
+            if not isinstance(logit, torch.Tensor):
+                raise UserError(f"model {self.name!r} returned {type(logit).__name__}, expected a tensor")
+            if logit.shape != safe.shape:
+                raise UserError(
+                    f"model {self.name!r} returned shape {tuple(logit.shape)} "
+                    f"for candidates of shape {safe.shape}"
+                )
+            parts.append(logit.float().numpy())
+        return np.concatenate(parts)

@@ -117,7 +117,7 @@ def train(
             part = order[start : start + rows]
             sample = {name: column[part] for name, column in columns.items()}
             with torch.autocast(device.type, dtype=torch.bfloat16, enabled=half):
-                logit = model(*tables.inputs(sample["users"], sample["context"], sample["ads"]))
+                logit = predict(model, *tables.inputs(sample["users"], sample["context"], sample["ads"]))
             loss = _loss(recipe, logit.float(), sample)
             optimiser.zero_grad(set_to_none=True)
             loss.backward()
@@ -131,6 +131,12 @@ def train(
         on_epoch(epoch, mean)
     model.to("cpu").eval()
     return history
+
+
+def predict(model: nn.Module, request: torch.Tensor, ads: torch.Tensor, pair: torch.Tensor) -> torch.Tensor:
+    """Logits [R, n] from raw features; a model that encodes its ads apart is given them encoded."""
+    encode = getattr(model, "encode_ads", None)
+    return model(request, ads if encode is None else encode(ads), pair)
 
 
 class _Tables:
