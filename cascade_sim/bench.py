@@ -4,6 +4,7 @@ import resource
 import tempfile
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -65,7 +66,9 @@ def build() -> tuple[Simulation, Arm]:
 def serving(sim: Simulation, arm: Arm, n_requests: int) -> float:
     """Seconds for the complete way of n requests: SimPy traffic, serve, clicks, charges, log on disk."""
     with tempfile.TemporaryDirectory() as folder:
-        experiment = Experiment(sim, Path(folder), ModelStore(Path(folder)), Progress(True), torch.device("cpu"))
+        experiment = Experiment(
+            sim, Path(folder), ModelStore(Path(folder)), Progress(True), torch.device("cpu")
+        )
         started = time.perf_counter()
         experiment.log_phase("bench", n_requests, arm, rate=0.01)
         return time.perf_counter() - started
@@ -90,21 +93,21 @@ def stage_times(sim: Simulation, arm: Arm, block: Block) -> dict[str, float]:
     decision = sim.serve(block, arm)
     ids, short = decision.pre_ranking_set, decision.competitive_set
     rank = score(block, short, arm.ranking, arm, platform)
-    shown = explore(block, decision, arm, 0.01, sim.seed)
+    shown = explore(block, decision, arm, 0.01, sim.seed, sim.world.init_bid)
     result = outcome(block, decision, sim.truth, sim.world.slot_effects, sim.seed)
     effects = platform.slot_effects[: arm.slots]
     with tempfile.TemporaryDirectory() as folder, TableWriter(Path(folder), "bench") as table:
         return {
             "retrieval": per_request(lambda: platform.retrieval(block.users, arm.retrieval_size), n),
             "pre-ranking": per_request(lambda: score(block, ids, arm.pre_ranking, arm, platform), n),
-            "selection": per_request(
-                lambda: select_top(ids, decision.pre_score, arm.pre_ranking_size), n
-            ),
+            "selection": per_request(lambda: select_top(ids, decision.pre_score, arm.pre_ranking_size), n),
             "ranking": per_request(lambda: score(block, short, arm.ranking, arm, platform), n),
             "auction": per_request(
                 lambda: auction(rank.bid, rank.quality, slots=arm.slots, slot_effects=effects), n
             ),
-            "exploration": per_request(lambda: explore(block, decision, arm, 0.01, sim.seed), n),
+            "exploration": per_request(
+                lambda: explore(block, decision, arm, 0.01, sim.seed, sim.world.init_bid), n
+            ),
             "clicks": per_request(
                 lambda: outcome(block, decision, sim.truth, sim.world.slot_effects, sim.seed), n
             ),
@@ -174,11 +177,9 @@ def training_rates(sim: Simulation, n: int = 200_000) -> dict[str, float]:
         spec = sim.scenario.models[name]
         view = sim.view(spec.features)
         module = build_module(name, spec, view, 1)
-        train(module, view, data, recipe, epochs=1, batch=4096, learning_rate=0.001)  # warm-up
-        seconds = _timed(
-            lambda m=module, v=view, d=data, r=recipe: train(m, v, d, r, epochs=1, batch=4096, learning_rate=0.001)
-        )
-        rates[label] = n / seconds
+        epoch = partial(train, module, view, data, recipe, epochs=1, batch=4096, learning_rate=0.001)
+        epoch()  # warm-up
+        rates[label] = n / _timed(epoch)
     return rates
 
 

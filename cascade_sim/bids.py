@@ -10,6 +10,8 @@ pCVR is the platform's prediction, not the truth: it knows the conversion featur
 its own for every ad, and nothing of the hidden pair noise.
 """
 
+import copy
+
 import numpy as np
 from numba import njit
 
@@ -47,6 +49,13 @@ class BidRules:
         return _opt_bid(
             self._user[block.users], self._ad, self._offset, self._mean, self.init_bid, ids, low, high
         )
+
+    def with_bid(self, ad: int, bid: float) -> "BidRules":
+        """The same rules with another init-bid for one ad; all else is shared, and nothing here changes."""
+        other = copy.copy(self)
+        other.init_bid = self.init_bid.copy()
+        other.init_bid[ad] = bid
+        return other
 
 
 @njit(cache=True, nogil=True)

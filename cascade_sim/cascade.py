@@ -10,6 +10,7 @@ import numpy as np
 
 from cascade_sim.auction import auction, to_micros
 from cascade_sim.bids import BidRules
+from cascade_sim.errors import UserError
 from cascade_sim.fusion import Fusion, quality
 from cascade_sim.kernels import select_top
 from cascade_sim.retrieval import Retrieval
@@ -140,7 +141,11 @@ class Scores:
 
 def score(block: Block, ids: np.ndarray, stage: Stage, arm: Arm, platform: Platform) -> Scores:
     """Predict, bid and fuse for the candidates of one stage."""
-    prediction = stage.scorer.predict(block, ids)
+    try:
+        prediction = stage.scorer.predict(block, ids)
+    except UserError as error:
+        seat = "pre-ranking" if stage is arm.pre_ranking else "ranking"
+        raise UserError(f"arm {arm.name!r}, {seat} stage: {error}") from error
     # A score that is only an order already stands for the whole quality: no exponents on it.
     fusion = stage.fusion if stage.scorer.link == "sigmoid" else Fusion()
     return Scores(

@@ -12,7 +12,7 @@ import numpy as np
 GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 MIX_1 = np.uint64(0xBF58476D1CE4E5B9)
 MIX_2 = np.uint64(0x94D049BB133111EB)
-_TO_UNIT = 2.0**-53
+_TO_UNIT = 2.0**-52
 
 
 def purpose_key(seed: int, purpose: str) -> np.uint64:
@@ -38,8 +38,11 @@ def bits(seed: int, purpose: str, *ids) -> np.ndarray:
 
 
 def uniform(seed: int, purpose: str, *ids) -> np.ndarray:
-    """Uniform draws in the open interval (0, 1), float64, shape of the broadcast ids."""
-    return ((bits(seed, purpose, *ids) >> np.uint64(11)).astype(np.float64) + 0.5) * _TO_UNIT
+    """Uniform draws in the open interval (0, 1), float64, shape of the broadcast ids.
+
+    52 bits and a half: with one bit more the largest would round to 1, whose normal is infinite.
+    """
+    return ((bits(seed, purpose, *ids) >> np.uint64(12)).astype(np.float64) + 0.5) * _TO_UNIT
 
 
 def normal(seed: int, purpose: str, *ids) -> np.ndarray:

@@ -1,5 +1,6 @@
 """The evaluation: every arm serves the same traffic under the same luck, and is measured."""
 
+from contextlib import ExitStack
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
@@ -8,7 +9,7 @@ import numpy as np
 
 from analysis.attribution import SlotList
 from cascade_sim import detail, measure
-from cascade_sim.cascade import Arm, Block, Decision, Stage, score
+from cascade_sim.cascade import Arm, Block, Decision, Stage, admitted, score
 from cascade_sim.experiment import impression_columns
 from cascade_sim.exploration import Explored
 from cascade_sim.outcome import Outcome, outcome
@@ -86,10 +87,15 @@ class Evaluation:
 
     def run(self) -> None:
         """Serve and measure; impressions of every arm and the shadow's scores go to the log."""
-        tables = {name: TableWriter(self.logs, f"evaluate-{name}") for name in self.arms}
-        shadow_table = TableWriter(self.logs, "shadow")
-        service_tables = {name: TableWriter(self.logs, f"service-{name}") for name in self.sim.scenario.arms}
-        with self.progress.stage("evaluate", self.n_requests) as bar:
+        with ExitStack() as stack:
+            bar = stack.enter_context(self.progress.stage("evaluate", self.n_requests))
+
+            def open_table(name: str) -> TableWriter:
+                return stack.enter_context(TableWriter(self.logs, name))
+
+            tables = {name: open_table(f"evaluate-{name}") for name in self.arms}
+            shadow_table = open_table("shadow")
+            service_tables = {name: open_table(f"service-{name}") for name in self.sim.scenario.arms}
 
             def finish(block: Block, found: dict[str, ArmBlock]) -> None:
                 for name, one in found.items():
@@ -102,8 +108,6 @@ class Evaluation:
                 bar.advance(len(block))
 
             self.sim.market.run_phase("evaluate", self.n_requests, self.measure_block, finish)
-        for table in (*tables.values(), shadow_table, *service_tables.values()):
-            table.close()
 
     def measure_block(self, block: Block) -> dict[str, ArmBlock]:
         """All arms on one block. Pure."""
@@ -167,7 +171,9 @@ class Evaluation:
         decision = head_of(found[arm.name].decision, len(part))
         self.quality.add(part, decision)
         ids = decision.pre_ranking_set
-        rank_score = score(part, ids, arm.ranking, arm, sim.platform).score
+        rank_score = admitted(score(part, ids, arm.ranking, arm, sim.platform), arm.ranking, arm)
+        # An ad that the auction would not admit cannot be an ideal winner, however few there are.
+        rank_score = np.where(rank_score > 0, rank_score, -np.inf)
         shadow_table.append(_score_rows(part, ids, "rank_score", rank_score))
         for name, table in service_tables.items():
             own = head_of(found[name].decision, len(part))

@@ -7,8 +7,9 @@ import torch
 
 from cascade_sim import SEMANTICS, draws
 from cascade_sim.cascade import Arm, Block, Decision, Stage
+from cascade_sim.errors import UserError
 from cascade_sim.exploration import Explored, explore
-from cascade_sim.fusion import Fusion
+from cascade_sim.fusion import named_fusion
 from cascade_sim.model_kinds import build_module, make_scorer
 from cascade_sim.model_store import ModelStore, content_key
 from cascade_sim.outcome import Outcome, outcome
@@ -50,7 +51,7 @@ class Experiment:
         sim = self.sim
 
         def handle(block: Block) -> tuple[Explored, Outcome]:
-            explored = explore(block, sim.serve(block, arm), arm, rate, sim.seed)
+            explored = explore(block, sim.serve(block, arm), arm, rate, sim.seed, sim.world.init_bid)
             return explored, outcome(block, explored.decision, sim.truth, sim.world.slot_effects, sim.seed)
 
         with (
@@ -76,17 +77,20 @@ class Experiment:
         key = content_key(
             spec.model_dump(mode="json"), inputs,
             recipe=recipe, seed=weights_seed, semantics=SEMANTICS, torch=torch.__version__,
-            device=self.device.type, classes=_source_digest(module),
+            device=self.device.type, classes=_source_digest(module), pair_threshold=view.pair_threshold,
         )  # fmt: skip
         samples = spec.epochs * data.arrays()["ads"].size
         with self.progress.stage(f"train {alias}", samples, "samples") as bar:
             if not self.store.load(key, module):
-                train(
-                    module, view, data, recipe,
-                    epochs=spec.epochs, batch=spec.batch, learning_rate=spec.learning_rate,
-                    weight_decay=spec.weight_decay, device=self.device, seed=weights_seed % 2**31,
-                    on_epoch=lambda epoch, loss: bar.advance(samples // spec.epochs),
-                )  # fmt: skip
+                try:
+                    train(
+                        module, view, data, recipe,
+                        epochs=spec.epochs, batch=spec.batch, learning_rate=spec.learning_rate,
+                        weight_decay=spec.weight_decay, device=self.device, seed=weights_seed % 2**31,
+                        on_epoch=lambda epoch, loss: bar.advance(samples // spec.epochs),
+                    )  # fmt: skip
+                except ValueError as error:
+                    raise UserError(f"training of model {alias!r}: {error}") from error
                 self.store.save(key, module, {"model": name, "recipe": recipe})
         self.modules[alias] = module
         self.sim.scorers[alias] = make_scorer(name, recipe, view, module)
@@ -100,7 +104,7 @@ class Experiment:
                 self.train_model(name, first, recipe="logloss", alias=f"{name} (first)")
 
     def _deployed(self, first: bool) -> Arm:
-        """The scenario's own cascade. Before the bootstrap is over its models do not exist: random seats."""
+        """The scenario's own cascade; random seats before the bootstrap is over and its models exist."""
         sim = self.sim
         cascade, auction, bidding = sim.scenario.cascade, sim.scenario.auction, sim.scenario.bidding
 
@@ -108,7 +112,9 @@ class Experiment:
             names = [f"{section.model} (first)"] if first else [section.model]
             names += [section.model] if section.model in BUILT_IN else []
             scorer: Scorer = next((sim.scorers[n] for n in names if n in sim.scorers), sim.scorers["random"])
-            return Stage(scorer, section.bid, Fusion(pctr=auction.squashing))
+            return Stage(
+                scorer, section.bid, named_fusion(section.fusion, sim.scenario.fusions, auction.squashing)
+            )
 
         return Arm(
             "deployed", cascade.retrieval.size, seat(cascade.pre_ranking), cascade.pre_ranking.size,

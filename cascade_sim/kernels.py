@@ -68,7 +68,9 @@ def hinge_scores(request_code, ad_code, ids, threshold):
 
 
 @njit(cache=True, nogil=True)
-def coaction_scores(request_in, request_hidden, ad_matrix, ad_hidden, mix, pair_weight, out_weight, pair, ids):
+def coaction_scores(
+    request_in, request_hidden, ad_matrix, ad_hidden, mix, pair_weight, out_weight, pair, ids
+):
     """The co-action network on pairs, with everything that depends on one side computed beforehand.
 
     m = ad_matrix[a]^T request_in[r]                                                     [8]

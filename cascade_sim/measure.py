@@ -95,7 +95,9 @@ def _consistency_columns(decision, arm, yard, is_exposed) -> dict[str, np.ndarra
     found = {}
     for name, (best, reached) in pairs.items():
         found[name] = consistency.rcs(best, reached)
-        found[f"{name}_exposed"], found[f"{name}_unexposed"] = consistency.rcs_split(best, reached, is_exposed)
+        found[f"{name}_exposed"], found[f"{name}_unexposed"] = consistency.rcs_split(
+            best, reached, is_exposed
+        )
     return found
 
 
@@ -165,7 +167,9 @@ def proxy_sums(decision: Decision, arm: Arm, yard: Yardstick) -> np.ndarray | No
     return calibration.proxy_bins(decision.pre_prediction, yard.ideal.pre_prediction, valid=valid)
 
 
-def payments(decision: Decision, result: Outcome, advertiser: np.ndarray, n: int, group: np.ndarray, n_groups: int):
+def payments(
+    decision: Decision, result: Outcome, advertiser: np.ndarray, n: int, group: np.ndarray, n_groups: int
+):
     """Expected payment by (group of requests, advertiser).  [G, n] float64"""
     shown = decision.win_set >= 0
     owner = advertiser[np.maximum(decision.win_set, 0)]

@@ -1,6 +1,6 @@
-"""How good each model is on what was shown (win set) and on what was not (pre-ranking set), against the truth.
+"""How good each model is on what was shown (win set) and on what was not (pre-ranking set).
 
-Also the curves of the report: distributions of predictions on both sets, and the reliability of the
+Predictions are held against the truth. Also the curves of the report: distributions of predictions on both sets, and the reliability of the
 pre-ranking predictions against the ranker's.
 """
 
@@ -41,7 +41,9 @@ class ModelQuality:
             discrimination.score_histogram(logit, true_ctr, LOGIT_EDGES, valid).astype(np.float32)
         )
         auc, weight = discrimination.group_auc(p, true_ctr, valid)
-        self.group_auc.append(np.stack([np.where(weight > 0, np.nan_to_num(auc), 0.0) * weight, weight], axis=1))
+        self.group_auc.append(
+            np.stack([np.where(weight > 0, np.nan_to_num(auc), 0.0) * weight, weight], axis=1)
+        )
         if not self.is_probability:
             return
         self.bins.append(calibration.ece_bins(p, true_ctr, valid=valid).astype(np.float32))

@@ -1,4 +1,4 @@
-"""From the tallies of an evaluation to metrics.json: values with paired 95 % intervals, and seeds combined."""
+"""From the tallies of an evaluation to metrics.json: paired 95 % intervals, and seeds combined."""
 
 from typing import Any
 
@@ -108,7 +108,7 @@ def _combine(nodes: list[Any]) -> Any:
             if "lift" in first:
                 spread["lift"] = seed_spread([node["lift"]["value"] for node in nodes])
             return spread
-        return {key: _combine([node[key] for node in nodes]) for key in first}
+        return {key: _combine([n[key] for n in nodes]) for key in first if all(key in n for n in nodes)}
     if isinstance(first, list):
         if len({len(node) for node in nodes}) > 1:
             return first

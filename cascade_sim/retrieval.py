@@ -28,9 +28,7 @@ class Retrieval:
         self._user = np.hstack(
             [seen * u, own * own_u, np.full((world.n_users, 1), popularity_weight)]
         ).astype(np.float32)
-        self._ad = np.ascontiguousarray(
-            np.hstack([a, own_a, world.popularity[:, None]]).astype(np.float32).T
-        )
+        self._ad = np.ascontiguousarray(np.hstack([a, own_a, world.popularity[:, None]]).astype(np.float32).T)
         self._ids = np.arange(world.n_ads, dtype=np.int32)
         self._kept: dict[int, tuple[np.ndarray, np.ndarray]] = {}
 

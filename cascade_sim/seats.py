@@ -62,15 +62,22 @@ class ModelScorer:
         raise NotImplementedError
 
     def predict(self, block, ids):
-        logit = self.logit(block, ids)
-        self._refuse_bad(logit, block, ids)
+        logit = self.checked_logit(block, ids)
         if self.link == "exp":
             return np.exp(np.clip(logit, -60.0, 60.0))
         return sigmoid_inplace(logit)
 
+    def checked_logit(self, block, ids: np.ndarray) -> np.ndarray:
+        """The logits, or a UserError that names the model, the request and the ad."""
+        logit = self.logit(block, ids)
+        self._refuse_bad(logit, block, ids)
+        return logit
+
     def _refuse_bad(self, logit, block, ids):
         if logit.shape != ids.shape:
-            raise UserError(f"model {self.name!r} returned shape {logit.shape} for candidates of shape {ids.shape}")
+            raise UserError(
+                f"model {self.name!r} returned shape {logit.shape} for candidates of shape {ids.shape}"
+            )
         # A sum is not finite when any entry is not: cheaper than testing every entry.
         if not np.isfinite(np.sum(logit, dtype=np.float64)):
             bad = ~np.isfinite(logit)
@@ -118,7 +125,9 @@ class CoActionScorer(ModelScorer):
             self._ad_hidden = pad_lanes(module.ad_hidden(ads).numpy())
             hidden = module.out.shape[0]
             if hidden % 8:
-                raise UserError(f"model {name!r}: hidden must be a multiple of 8 for kind coaction, not {hidden}")
+                raise UserError(
+                    f"model {name!r}: hidden must be a multiple of 8 for kind coaction, not {hidden}"
+                )
             self._ad_hidden[:, hidden] += float(module.bias)
             self._mix = pad_lanes(module.mix.weight.T.numpy())
             pair = module.pair.numpy()
@@ -184,8 +193,8 @@ class TorchScorer(ModelScorer):
                 raise UserError(f"model {self.name!r} returned {type(logit).__name__}, expected a tensor")
             if logit.shape != safe.shape:
                 raise UserError(
-                    f"model {self.name!r} returned shape {tuple(logit.shape)} "
-                    f"for candidates of shape {safe.shape}"
+                    f"model {self.name!r} returned shape {tuple(logit.shape)} for candidates of shape "
+                    f"{safe.shape}, from request {block.requests[start]} on"
                 )
             parts.append(logit.float().numpy())
-        return np.concatenate(parts)
+        return np.concatenate(parts) if parts else np.zeros(ids.shape, np.float32)

@@ -1,6 +1,7 @@
 """A whole study: from a scenario to a run folder with logs, models, metrics and a report."""
 
 import platform as machine
+import shutil
 import time
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from datetime import UTC, datetime
@@ -33,8 +34,8 @@ def run_study(
     """Run, write everything into `out`, print the table of arms; returns the metrics."""
     with RunFolder.create(out) as folder:
         manifest = _manifest(scenario)
+        folder.write_json("manifest.json", manifest)  # first: it marks the folder as a run
         folder.write_text("scenario.yaml", dump_scenario(scenario))
-        folder.write_json("manifest.json", manifest)
         started = time.perf_counter()
         with Progress(quiet) as progress:
             if seeds == 1:
@@ -84,7 +85,7 @@ def run_seed(
 def _run_seeds(
     scenario: Scenario, out: Path, seeds: int, workers: int, device: str, progress: Progress, home: Path
 ) -> dict[str, Any]:
-    """The study in several worlds, one process each at a time per worker; results do not depend on workers."""
+    """The study in several worlds, each in a process of its own; results do not depend on workers."""
     from cascade_sim.results import combine_seeds
 
     worlds = [scenario.model_copy(update={"seed": scenario.seed + i}) for i in range(seeds)]
@@ -95,7 +96,8 @@ def _run_seeds(
         ProcessPoolExecutor(min(workers, seeds), mp_context=get_context("spawn")) as pool,
     ):
         jobs = {
-            pool.submit(_run_world, world, out / f"seed-{world.seed}", device, home): world.seed for world in worlds
+            pool.submit(run_world, world, out / f"seed-{world.seed}", device, home): world.seed
+            for world in worlds
         }
         for job in as_completed(jobs):
             done[jobs[job]] = job.result()
@@ -103,16 +105,20 @@ def _run_seeds(
     return combine_seeds([done[world.seed] for world in worlds])
 
 
-def _run_world(scenario: Scenario, out: Path, device: str, home: Path) -> dict[str, Any]:
+def run_world(
+    scenario: Scenario, out: Path, device: str, home: Path = Path("."), keep_logs: bool = True
+) -> dict[str, Any]:
     """One seed of a study over several, in its own process, leaving a complete run folder."""
     with RunFolder.create(out) as folder:
         manifest = _manifest(scenario)
+        folder.write_json("manifest.json", manifest)  # first: it marks the folder as a run
         folder.write_text("scenario.yaml", dump_scenario(scenario))
-        folder.write_json("manifest.json", manifest)
         with Progress(quiet=True) as progress:
             metrics = run_seed(scenario, out, 1, device, progress, home)
         folder.write_json("metrics.json", metrics)
         _write_tables(folder, metrics)
+        if not keep_logs:
+            shutil.rmtree(out / "logs")
         folder.write_json("manifest.json", {**manifest, "seconds": progress.seconds, "status": "complete"})
     return metrics
 
@@ -140,7 +146,6 @@ def _manifest(scenario: Scenario) -> dict[str, Any]:
 
 
 def _print_summary(metrics: dict[str, Any], out: Path, seconds: float) -> None:
-    import shutil
     import sys
 
     import click

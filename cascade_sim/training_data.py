@@ -7,7 +7,7 @@ import numpy as np
 
 from cascade_sim import draws
 from cascade_sim.cascade import Arm, Block, Decision, score
-from cascade_sim.records import read_table
+from cascade_sim.records import read_table, tables
 from cascade_sim.simulation import Simulation
 from models.training import Impressions, Lists, chunk_of_rank
 
@@ -15,9 +15,13 @@ COLUMNS = ["user", "context", "ad", "examination", "click"]
 
 
 def impressions(logs: Path, phases: Iterable[str]) -> Impressions:
-    """All logged impressions of these phases, in the order of the log."""
-    tables = [read_table(logs, phase, COLUMNS) for phase in phases]
-    user, context, ad, examination, click = (np.concatenate([t[c] for t in tables]) for c in COLUMNS)
+    """All logged impressions of these phases, in the order of the log. A phase without requests has none."""
+    logged = tables(logs)
+    parts = [read_table(logs, phase, COLUMNS) for phase in phases if phase in logged]
+    if not parts:
+        nothing = np.zeros(0, np.float32)
+        return Impressions(nothing.astype(np.int32), nothing, nothing.astype(np.int32), nothing, nothing)
+    user, context, ad, examination, click = (np.concatenate([part[c] for part in parts]) for c in COLUMNS)
     return Impressions(user, context, ad, examination, click.astype(np.float32))
 
 
@@ -36,7 +40,7 @@ def sample_lists(sim: Simulation, arm: Arm, block: Block, decision: Decision, sp
     block = Block(block.requests[keep], block.users[keep], block.context[keep], block.times[keep])
     ads = ads[keep]
     teacher = sim.scorers[spec.teacher]
-    logit = teacher.logit(block, ads)  # type: ignore[attr-defined]  # a teacher is a trained model
+    logit = teacher.checked_logit(block, ads)  # type: ignore[attr-defined]  # a teacher is a trained model
     fused = score(block, ads, arm.ranking, arm, sim.platform).score
     best_first = np.lexsort((ads, -fused), axis=1)
     chunk = np.empty(ads.shape, np.int8)

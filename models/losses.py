@@ -3,8 +3,6 @@
 import torch
 from torch.nn import functional
 
-LOG_OF_NOTHING = -30.0  # stands for log(0): e^-30 is below float32's resolution next to 1
-
 
 def examined_logloss(logit: torch.Tensor, click: torch.Tensor, examination: torch.Tensor) -> torch.Tensor:
     """Log loss of a click that needs an examined slot: P(click) = x * sigma(s); mean over samples.
@@ -13,7 +11,7 @@ def examined_logloss(logit: torch.Tensor, click: torch.Tensor, examination: torc
     log(1 - x sigma(s)) = softplus(s + log(1-x)) - softplus(s).  x = 1 is the ordinary log loss.
     The logit then means the CTR of a fully examined slot, whatever slots the log showed.
     """
-    log_unseen = torch.log1p(-examination).clamp_min(LOG_OF_NOTHING)
+    log_unseen = torch.log1p(-examination)  # -inf where x = 1: its softplus and the slope of that are 0
     clicked = functional.softplus(-logit)
     skipped = functional.softplus(logit) - functional.softplus(logit + log_unseen)
     return (click * clicked + (1 - click) * skipped).mean()

@@ -63,7 +63,9 @@ def pick_device(name: str) -> torch.device:
     if name == "auto":
         name = next(kind for kind in ("cuda", "mps", "cpu") if available[kind])
     if not available.get(name, False):
-        raise ValueError(f"device {name!r} is not available here; available: {[k for k, v in available.items() if v]}")
+        raise ValueError(
+            f"device {name!r} is not available here; available: {[k for k, v in available.items() if v]}"
+        )
     return torch.device(name)
 
 
@@ -102,7 +104,9 @@ def train(
         set_base_rate(model, data)
     per_row = 1 if isinstance(data, Impressions) else data.ads.shape[1]
     rows = max(1, batch // per_row)
-    columns = {name: torch.from_numpy(np.ascontiguousarray(a)).to(device) for name, a in data.arrays().items()}
+    columns = {
+        name: torch.from_numpy(np.ascontiguousarray(a)).to(device) for name, a in data.arrays().items()
+    }
     tables = _Tables(view, device)
     steps = epochs * math.ceil(len(data.users) / rows)
     optimiser = torch.optim.AdamW(model.parameters(), lr=learning_rate, weight_decay=weight_decay)
@@ -118,6 +122,8 @@ def train(
             sample = {name: column[part] for name, column in columns.items()}
             with torch.autocast(device.type, dtype=torch.bfloat16, enabled=half):
                 logit = predict(model, *tables.inputs(sample["users"], sample["context"], sample["ads"]))
+            if logit.shape != (len(part), per_row):
+                raise ValueError(f"the model returned shape {tuple(logit.shape)}, not {(len(part), per_row)}")
             loss = _loss(recipe, logit.float(), sample)
             optimiser.zero_grad(set_to_none=True)
             loss.backward()
@@ -126,7 +132,9 @@ def train(
             total += loss.detach().double() * len(part)
         mean = float(total) / len(order)
         if not math.isfinite(mean):
-            raise ValueError(f"the loss of epoch {epoch + 1} is {mean}: lower learning_rate ({learning_rate})")
+            raise ValueError(
+                f"the loss of epoch {epoch + 1} is {mean}: lower learning_rate ({learning_rate})"
+            )
         history.append(mean)
         on_epoch(epoch, mean)
     model.to("cpu").eval()

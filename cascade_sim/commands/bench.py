@@ -19,10 +19,16 @@ def command(requests: int, as_json: bool) -> None:
     n, c, k = found["sizes"]
     rate = found["serving"]
     micros = 1e6 / rate
-    click.echo(f"serving, one core (n = {n}, c = {c}, k = {k}; traffic, clicks, charges and log on disk included)")
-    click.echo(f"  built-in models      {rate:12,.0f} requests/s {rate * n:16,.0f} candidates/s {micros:8.1f} us")
+    click.echo(
+        f"serving, one core (n = {n}, c = {c}, k = {k}; traffic, clicks, charges and log on disk included)"
+    )
+    click.echo(
+        f"  built-in models      {rate:12,.0f} requests/s {rate * n:16,.0f} candidates/s {micros:8.1f} us"
+    )
     own = found["own_model"]
-    click.echo(f"  own torch pre-ranker {own:12,.0f} requests/s {own * n:16,.0f} candidates/s {own / rate:8.2f} of it")
+    click.echo(
+        f"  own torch pre-ranker {own:12,.0f} requests/s {own * n:16,.0f} candidates/s {own / rate:8.2f} x"
+    )
     longer = found["serving_longer"]
     click.echo(
         f"  4 x as many requests {longer:12,.0f} requests/s   "
@@ -30,7 +36,9 @@ def command(requests: int, as_json: bool) -> None:
     )
     click.echo("scoring alone, on the same candidates")
     for name, floor in found["floors"].items():
-        click.echo(f"  {name:<20} {1e6 / floor:12,.0f} requests/s   serving takes {micros / floor:.2f} x as long")
+        click.echo(
+            f"  {name:<20} {1e6 / floor:12,.0f} requests/s   serving takes {micros / floor:.2f} x as long"
+        )
     click.echo("share of time per stage")
     total = sum(found["stages"].values())
     for name, value in found["stages"].items():

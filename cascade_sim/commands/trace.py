@@ -1,0 +1,42 @@
+"""`cascade_sim trace`: one request of a finished run, explained."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+EXIT_CODES = """\b
+Exit code  0  explained
+           1  explained, but the run logged another page: something has changed since
+           2  a mistake in the command, or no such run, request, ad or arm"""
+
+
+@click.command(epilog=EXIT_CODES)
+@click.argument("run", type=click.Path(path_type=Path))
+@click.option(
+    "--request", type=int, required=True, metavar="ID", help="Id in the evaluate logs, or number from 0."
+)
+@click.option("--ad", type=int, metavar="ID", help="Also explain this ad: its way, and the bid it needed.")
+@click.option("--arm", metavar="NAME", help="Arm that serves the request.  [default: the baseline]")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON; money in *_micros is in millionths.")
+def command(run: Path, request: int, ad: int | None, arm: str | None, as_json: bool) -> int:
+    """Explain one request: why an ad won or lost at each stage.
+
+    Serves the request again as the run did and prints its page. With --ad also the ad's rank, score and
+    cut-off at each stage, where it was dropped, and the least init-bid with which it would have won.
+    """
+    from cascade_sim.reopen import reopen
+    from cascade_sim.run_folder import json_text
+    from cascade_sim.trace import trace
+    from cascade_sim.trace_text import trace_text
+
+    found = trace(reopen(run), request, ad, arm)
+    click.echo(json_text(found) if as_json else trace_text(found), nl=False)
+    if found["same_as_log"] is False:
+        click.echo(
+            f"warning: {run} logged another page for this request; code, packages or files have changed since",
+            err=True,
+        )
+        return 1
+    return 0

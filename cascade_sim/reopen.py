@@ -1,0 +1,74 @@
+"""A finished run made concrete again: its world, its traffic, and its trained models in their seats."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from torch import nn
+
+from cascade_sim.cascade import Arm
+from cascade_sim.errors import UserError
+from cascade_sim.model_kinds import build_module, make_scorer
+from cascade_sim.model_store import _check_fit, _read
+from cascade_sim.run_folder import open_run
+from cascade_sim.scenario import Scenario, resolved_arms
+from cascade_sim.scenario_file import load_scenario
+from cascade_sim.simulation import Simulation
+from cascade_sim.suggest import unknown_name
+
+
+@dataclass(frozen=True)
+class ReopenedRun:
+    """A run of one world. Models are loaded when an arm asks for them."""
+
+    path: Path
+    scenario: Scenario
+    sim: Simulation
+
+    def arm(self, name: str | None = None) -> Arm:
+        """An arm as it served the evaluation; default: the baseline. UserError if there is none of this name."""
+        specs = resolved_arms(self.scenario)
+        name = name or self.scenario.report.baseline
+        if name not in specs:
+            raise UserError(f"--arm: {unknown_name('arm', name, specs)}")
+        spec = specs[name]
+        for model in (spec.pre_ranking.model, spec.ranking.model):
+            if model not in self.sim.scorers:
+                self._seat(model)
+        return self.sim.arm(name, spec)
+
+    def _seat(self, name: str) -> None:
+        """Put a trained model into the simulation's scorers."""
+        spec, view = self.scenario.models[name], self.sim.view(self.scenario.models[name].features)
+        module = build_module(name, spec, view, seed=0, home=self.path)
+        load_weights(self.path / "models" / f"{name}.safetensors", module)
+        self.sim.scorers[name] = make_scorer(name, spec.recipe, view, module)
+
+
+def reopen(path: Path) -> ReopenedRun:
+    """Open a finished run of one world. UserError if it is none, or holds several worlds."""
+    run = open_run(path)
+    worlds = sorted(run.path.glob("seed-*"), key=lambda folder: (len(folder.name), folder.name))
+    if worlds:
+        listed = ", ".join(str(folder) for folder in worlds)
+        raise UserError(f"{path} is a study over {len(worlds)} worlds; give the folder of one of them: {listed}")
+    scenario = load_scenario(run.path / "scenario.yaml")
+    return ReopenedRun(run.path, scenario, Simulation(scenario, scenario.seed, home=run.path))
+
+
+def load_weights(path: Path, module: nn.Module) -> None:
+    """Put the weights of a file into a module of the same names, shapes and dtypes; else UserError."""
+    if not path.is_file():
+        beside = sorted(file.name for file in path.parent.glob("*.safetensors"))
+        raise UserError(
+            f"{path} is missing: the run's trained weights are not there (found: {', '.join(beside) or 'none'}); "
+            "run the scenario again"
+        )
+    try:
+        tensors = _read(path)
+        _check_fit(tensors, module)
+    except (OSError, ValueError) as error:
+        raise UserError(
+            f"{path} does not fit {type(module).__name__}: {error}; "
+            "the model's code or the file has changed since the run"
+        ) from error
+    module.load_state_dict(tensors, strict=True)

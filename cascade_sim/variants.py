@@ -1,0 +1,131 @@
+"""A study repeated under other settings: where do its conclusions hold, and where do they fade?
+
+A variants file names a scenario and, for each variant, the keys it overrides:
+
+    scenario: ranking_consistency.yaml
+    common: [phases.evaluate=4096]          # overrides of every variant; may be left out
+    variants:
+      as it is: []
+      wide bids: [world.bids.sigma=0.7]
+
+Each (variant, seed) is a run folder of its own. One that is complete and of the same scenario is
+taken as it is, so a stopped study goes on where it was.
+"""
+
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from multiprocessing import get_context
+from pathlib import Path
+from typing import Any
+
+from cascade_sim.errors import UserError
+from cascade_sim.progress import Progress
+from cascade_sim.run_folder import open_run
+from cascade_sim.scenario import Scenario
+from cascade_sim.scenario_file import load_scenario, scenario_hash
+
+
+def load_variants(path: Path, overrides: tuple[str, ...] = ()) -> dict[str, Scenario]:
+    """The scenario of every variant, all checked before any work starts."""
+    from ruamel.yaml import YAML
+    from ruamel.yaml.error import YAMLError
+
+    try:
+        content = YAML(typ="safe").load(path.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError, YAMLError) as error:
+        raise UserError(f"{path}: {error}") from error
+    allowed = {"scenario", "common", "variants"}
+    if not isinstance(content, dict) or not {"scenario", "variants"} <= set(content) <= allowed:
+        raise UserError(f"{path}: expected the keys scenario, variants and optionally common")
+    if not isinstance(content["variants"], dict) or not content["variants"]:
+        raise UserError(f"{path} variants: expected NAME: [key=value, …], at least one")
+    common = tuple(content.get("common") or ())
+    scenario = path.parent / str(content["scenario"])
+    found = {}
+    for name, changes in content["variants"].items():
+        if not isinstance(changes, list) or not all(isinstance(change, str) for change in changes):
+            raise UserError(f"{path} variants.{name}: expected a list of key=value, not {changes!r}")
+        found[str(name)] = load_scenario(scenario, (*common, *changes, *overrides))
+    return found
+
+
+def run_variants(
+    scenarios: dict[str, Scenario], out: Path, seeds: int, workers: int, device: str, quiet: bool
+) -> dict[str, dict[str, Any]]:
+    """The combined metrics of every variant over its seeds."""
+    from cascade_sim.results import combine_seeds
+
+    jobs = {
+        (name, scenario.seed + i): scenario.model_copy(update={"seed": scenario.seed + i})
+        for name, scenario in scenarios.items()
+        for i in range(seeds)
+    }
+    done: dict[tuple[str, int], dict[str, Any]] = {}
+    with (
+        Progress(quiet) as progress,
+        progress.stage("variants", len(jobs), "worlds") as bar,
+        ProcessPoolExecutor(min(workers, len(jobs)), mp_context=get_context("spawn")) as pool,
+    ):
+        futures = {
+            pool.submit(_run_or_reuse, world, folder_of(out, *key), device): key
+            for key, world in jobs.items()
+        }
+        for future in as_completed(futures):
+            done[futures[future]] = future.result()
+            bar.advance(1)
+    return {
+        name: combine_seeds([done[name, scenario.seed + i] for i in range(seeds)])
+        for name, scenario in scenarios.items()
+    }
+
+
+def folder_of(out: Path, variant: str, seed: int) -> Path:
+    safe = "".join(c if c.isalnum() else "-" for c in variant.lower()).strip("-")
+    return out / safe / f"seed-{seed}"
+
+
+def _run_or_reuse(scenario: Scenario, folder: Path, device: str) -> dict[str, Any]:
+    from cascade_sim.study import run_world
+
+    try:
+        run = open_run(folder)
+    except UserError:
+        return run_world(scenario, folder, device, keep_logs=False)
+    if run.manifest.get("scenario_hash") == scenario_hash(scenario):
+        return run.metrics
+    return run_world(scenario, folder, device, keep_logs=False)
+
+
+def table(results: dict[str, dict[str, Any]], metric: str, lift: bool) -> str:
+    """A Markdown table: a row per variant, a column per arm of the study, mean ± half the interval."""
+    from cascade_sim.scenario import AUTOMATIC_ARMS
+
+    arms = [arm for arm in next(iter(results.values()))["arms"] if arm not in AUTOMATIC_ARMS]
+    lines = ["| variant | " + " | ".join(arms) + " |", "|---|" + "---|" * len(arms)]
+    for name, metrics in results.items():
+        cells = []
+        for arm in arms:
+            node = metrics["arms"].get(arm, {}).get(metric, {})
+            cells.append(_cell(node.get("lift") if lift else node, lift))
+        lines.append(f"| {name} | " + " | ".join(cells) + " |")
+    return "\n".join(lines)
+
+
+def culprit_table(results: dict[str, dict[str, Any]]) -> str:
+    """A Markdown table of the RCS with pre-ranking seats replaced, a row per variant."""
+    first = next(iter(results.values()))["culprit"]
+    heads = [f"{row['bid']} × {row['model']}" for row in first]
+    lines = ["| variant | " + " | ".join(heads) + " |", "|---|" + "---|" * len(heads)]
+    for name, metrics in results.items():
+        cells = [_cell(row["rcs"], False) for row in metrics["culprit"]]
+        lines.append(f"| {name} | " + " | ".join(cells) + " |")
+    return "\n".join(lines)
+
+
+def _cell(node: dict[str, Any] | None, signed: bool) -> str:
+    """Percent with half the width of the interval; – where undefined."""
+    if not node or node.get("value") is None:
+        return "–"
+    text = f"{100 * node['value']:+.1f}" if signed else f"{100 * node['value']:.1f}"
+    if node.get("low") is not None:
+        text += f" ± {50 * (node['high'] - node['low']):.1f}"
+    return text

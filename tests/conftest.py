@@ -1,0 +1,38 @@
+"""Fixtures of the engine's tests: a tiny market, and one finished study of it per test process."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+os.environ.setdefault("OMP_NUM_THREADS", "1")  # before numpy and torch: tests share the machine
+
+import pytest
+from tiny_market import Study, run_phases, tiny_scenario
+
+
+@pytest.fixture(autouse=True)
+def no_shared_cache(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No test reads or leaves trained models in the home of whoever runs it."""
+    monkeypatch.setenv("CASCADE_SIM_CACHE", str(tmp_path_factory.getbasetemp() / "models"))
+
+
+@pytest.fixture(scope="session")
+def study(tmp_path_factory: pytest.TempPathFactory) -> Study:
+    """The tiny market after all its phases."""
+    return run_phases(tiny_scenario(), tmp_path_factory.mktemp("study"), tmp_path_factory.mktemp("cache"))
+
+
+@pytest.fixture(scope="session")
+def sim(tmp_path_factory: pytest.TempPathFactory) -> Any:
+    """The tiny market before any training: world, truth, platform and the built-in seats."""
+    from cascade_sim.simulation import Simulation
+
+    scenario = tiny_scenario()
+    return Simulation(scenario, scenario.seed)
+
+
+@pytest.fixture(scope="session")
+def block(sim: Any) -> Any:
+    """The first 128 requests of the evaluation."""
+    return sim.market.block("evaluate", 0, 500)

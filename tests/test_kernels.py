@@ -1,0 +1,126 @@
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from cascade_sim.kernels import dot_scores, hinge_scores, pad_lanes, select_top, sigmoid_inplace
+
+
+def naive_top(ids, score, c):
+    """The c best by (score, then smaller id), in the order of the columns, by sorting."""
+    chosen = np.full((len(ids), c), -1, np.int32)
+    columns = np.full((len(ids), c), -1, np.int32)
+    for r in range(len(ids)):
+        real = [j for j in range(ids.shape[1]) if ids[r, j] >= 0]
+        best = sorted(sorted(real, key=lambda j: (-float(score[r, j]), ids[r, j]))[:c])
+        chosen[r, : len(best)], columns[r, : len(best)] = ids[r, best], best
+    return chosen, columns
+
+
+def rows(n_requests, n, seed=0):
+    """Ascending ad ids, with padding of every length at the end of the rows."""
+    rng = np.random.default_rng(seed)
+    ids = np.sort(np.argsort(rng.random((n_requests, 3 * n + 1)), axis=1)[:, :n], axis=1).astype(np.int32)
+    ids[np.arange(n) >= rng.integers(0, n + 1, n_requests)[:, None]] = -1
+    ids[0] = np.arange(n)
+    return ids, rng
+
+
+def check(ids, score, c):
+    found = select_top(ids, score.astype(np.float32), c)
+    expected = naive_top(ids, score.astype(np.float32), c)
+    assert np.array_equal(found[0], expected[0]) and np.array_equal(found[1], expected[1])
+
+
+@pytest.mark.parametrize("c", [1, 7, 39, 40, 55])
+def test_selection_equals_sorting_with_padding_negative_scores_and_ties(c):
+    ids, rng = rows(60, 40, seed=c)
+    check(ids, rng.standard_normal(ids.shape), c)
+    check(ids, rng.integers(-2, 3, ids.shape).astype(float) + 0.5, c)
+
+
+def test_selection_takes_the_smallest_ids_of_equal_scores():
+    ids, _ = rows(20, 30)
+    for level in (-3.5, 0.0, 1e-30, 7.0):
+        check(ids, np.full(ids.shape, level), 9)
+    assert select_top(np.array([[2, 5, 8]], np.int32), np.ones((1, 3), np.float32), 2)[0].tolist() == [[2, 5]]
+
+
+@pytest.mark.parametrize("outlier", [1e30, -1e30, 3e38, np.inf])
+def test_one_huge_outlier_does_not_blur_the_others(outlier):
+    ids, rng = rows(40, 300)
+    score = 1e-3 + 1e-6 * rng.random(ids.shape)
+    score[:, 11] = outlier
+    check(ids, score, 50)
+
+
+def test_scores_over_the_whole_range_of_floats_are_told_apart():
+    ids, rng = rows(40, 200)
+    score = rng.choice([-1, 1], ids.shape) * 10.0 ** rng.uniform(-44, 38, ids.shape)
+    check(ids, score, 33)
+    near = 1 + np.finfo(np.float32).eps * rng.integers(0, 400, ids.shape)
+    check(ids, near, 33)
+
+
+@given(st.data())
+@settings(max_examples=150, deadline=None)
+def test_selection_equals_sorting_for_any_scores(data):
+    n, c = data.draw(st.integers(1, 12)), data.draw(st.integers(1, 14))
+    floats = st.floats(width=32, allow_nan=False).map(lambda x: x + 0.0)  # no -0.0: it would equal 0.0
+    score = np.array([data.draw(st.lists(floats, min_size=n, max_size=n))], np.float32) + np.float32(0)
+    ids = np.arange(n, dtype=np.int32)[None, :].copy()
+    ids[0, data.draw(st.integers(0, n)) :] = -1
+    check(ids, score, c)
+
+
+def test_nothing_is_selected_from_nothing():
+    for n in (0, 5):
+        ids = np.full((3, n), -1, np.int32)
+        chosen, columns = select_top(ids, np.ones((3, n), np.float32), 4)
+        assert chosen.shape == (3, 4) and np.all(chosen == -1) and np.all(columns == -1)
+
+
+def test_selection_does_not_change_its_inputs():
+    ids, rng = rows(10, 30)
+    score = rng.random(ids.shape).astype(np.float32)
+    before = ids.copy(), score.copy()
+    select_top(ids, score, 5)
+    assert np.array_equal(ids, before[0]) and np.array_equal(score, before[1])
+
+
+def test_a_dot_score_is_the_product_of_the_two_codes_and_padding_scores_0():
+    ids, rng = rows(20, 15)
+    u, a = rng.standard_normal((20, 13)), rng.standard_normal((60, 13))
+    found = dot_scores(pad_lanes(u), pad_lanes(a), ids)
+    expected = np.einsum("rd,rnd->rn", u, a[ids]) * (ids >= 0)
+    assert found == pytest.approx(expected, abs=1e-5)
+    hinge = hinge_scores(pad_lanes(u), pad_lanes(a), ids, 0.5)
+    assert hinge == pytest.approx(np.maximum(expected - 0.5, 0) * (ids >= 0), abs=1e-5)
+
+
+def test_a_score_has_the_same_bits_alone_and_in_a_block():
+    ids, rng = rows(33, 15)
+    u, a = pad_lanes(rng.standard_normal((33, 21))), pad_lanes(rng.standard_normal((60, 21)))
+    whole = dot_scores(u, a, ids)
+    for r in range(33):
+        assert np.array_equal(dot_scores(u[r : r + 1], a, ids[r : r + 1]), whole[r : r + 1])
+        assert np.array_equal(dot_scores(u[r : r + 1], a, ids[r : r + 1, 3:4].copy()), whole[r : r + 1, 3:4])
+
+
+def test_padding_to_lanes_adds_zeros_only():
+    m = np.arange(18.0).reshape(2, 9)
+    padded = pad_lanes(m)
+    assert padded.shape == (2, 16) and padded.dtype == np.float32
+    assert np.array_equal(padded[:, :9], m) and not padded[:, 9:].any()
+    assert pad_lanes(np.ones((2, 8))).shape == (2, 8)
+
+
+def test_the_sigmoid_is_exact_to_float32_and_saturates():
+    x = np.array([[-200.0, -90, -10, -1, 0, 1, 10, 90, 200]], np.float32)
+    found = sigmoid_inplace(x.copy())
+    assert found == pytest.approx(1 / (1 + np.exp(-x.astype(np.float64))), rel=1e-6, abs=1e-38)
+    assert found[0, 0] == 0 and found[0, -1] == 1
+    scattered = np.linspace(-12, 5, 999, dtype=np.float32)[None, :]
+    whole = sigmoid_inplace(scattered.copy())
+    for j in range(0, 999, 37):
+        assert sigmoid_inplace(scattered[:, j : j + 1].copy())[0, 0] == whole[0, j]

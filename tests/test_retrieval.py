@@ -1,0 +1,82 @@
+import numpy as np
+import pytest
+from tiny_market import tiny_scenario
+
+from cascade_sim import retrieval as module
+from cascade_sim.retrieval import Retrieval
+from cascade_sim.world import build_world
+
+
+@pytest.fixture(scope="module")
+def world():
+    return build_world(tiny_scenario().world, 1)
+
+
+def make(world, **changes):
+    weight = changes.pop("popularity", 0.0)
+    spec = tiny_scenario(*[f"cascade.retrieval.{k}={v}" for k, v in changes.items()]).cascade.retrieval
+    return Retrieval(world, spec, weight)
+
+
+def nearest(similarity, size):
+    """Brute force: sort by (similarity, smaller id), keep `size`, ascending ids."""
+    order = np.lexsort((np.arange(similarity.shape[1]), -similarity), axis=1)[:, :size]
+    return np.sort(order, axis=1)
+
+
+def test_retrieval_equals_brute_force(world):
+    r = make(world, overlap=0.5)
+    users = np.array([0, 149, 63, 64, 65, 7, 7, 128], np.int32)
+    similarity = (r._user @ r._ad)[users]
+    assert np.array_equal(r(users, 60), nearest(similarity, 60))
+
+
+def test_full_overlap_is_the_groups_own_affinity(world):
+    r = make(world, overlap=1.0)
+    affinity = world.user_features["G1"].astype(np.float64) @ world.ad_features["G1"].T.astype(np.float64)
+    found = r(np.arange(150, dtype=np.int32), 25)
+    expected = nearest(affinity, 25)
+    assert np.mean([len(np.intersect1d(a, b)) / 25 for a, b in zip(found, expected, strict=True)]) > 0.999
+
+
+def test_without_overlap_retrieval_says_nothing_about_the_groups_affinity(world):
+    r = make(world, overlap=0.0)
+    users = np.arange(150, dtype=np.int32)
+    affinity = world.user_features["G1"] @ world.ad_features["G1"].T
+    retrieved = np.take_along_axis(affinity, r(users, 60), 1)
+    assert abs(retrieved.mean()) < 5 * affinity.std() / np.sqrt(retrieved.size) * 3
+
+
+def test_popular_ads_are_retrieved_for_everyone_when_popularity_weighs_all(world):
+    r = make(world, popularity=100.0)
+    top = np.sort(np.argsort(-world.popularity, kind="stable")[:10])
+    assert all(len(np.intersect1d(row, top)) == 10 for row in r(np.arange(150, dtype=np.int32), 40))
+
+
+def test_an_answer_does_not_depend_on_who_asks_along_or_whether_it_is_kept(world, monkeypatch):
+    users = np.random.default_rng(0).integers(0, 150, 300).astype(np.int32)
+    together = make(world)(users, 60)
+    one_by_one = make(world)
+    assert all(np.array_equal(one_by_one(users[i : i + 1], 60)[0], together[i]) for i in range(300))
+    monkeypatch.setattr(module, "KEPT_IDS", 0)
+    assert np.array_equal(make(world)(users, 60), together)
+
+
+def test_sizes_are_kept_apart_and_a_smaller_one_is_a_subset(world):
+    r = make(world)
+    users = np.arange(100, dtype=np.int32)
+    large, small = r(users, 60), r(users, 20)
+    assert small.shape == (100, 20)
+    assert all(np.isin(s, g).all() for s, g in zip(small, large, strict=True))
+
+
+def test_more_than_the_corpus_gives_the_corpus(world):
+    assert np.array_equal(make(world)(np.array([3], np.int32), 10_000)[0], np.arange(600))
+
+
+def test_a_caller_cannot_spoil_a_kept_answer(world):
+    r = make(world)
+    first = r(np.array([3], np.int32), 60)
+    expected = first.copy()
+    first[:] = -7
+    assert np.array_equal(r(np.array([3], np.int32), 60), expected)
