@@ -123,7 +123,7 @@ class Experiment:
         )  # fmt: skip
 
     def _shadow_phase(self, students: list[str]) -> dict[str, Lists]:
-        """Requests whose candidates the ranker scores beyond what it served, for the students to learn from."""
+        """Requests on which the ranker scores more than it serves, for the students to learn from."""
         sim = self.sim
         n_requests = sim.scenario.phases.shadow
         arms = resolved_arms(sim.scenario)
@@ -153,7 +153,7 @@ def impression_columns(
     decision = explored.decision
     win_set = decision.win_set
     row, slot = np.nonzero(win_set >= 0)
-    ad = win_set[row, slot]
+    ad, is_explored = win_set[row, slot], explored.is_explored[row]
     return {
         "request": block.requests[row],
         "time": block.times[row],
@@ -164,12 +164,14 @@ def impression_columns(
         "advertiser": sim.world.advertiser[ad],
         "examination": sim.world.slot_effects[slot].astype(np.float32),
         "init_bid": sim.world.init_bid[ad],
-        "pctr": decision.ranked_pctr[row, slot].astype(np.float32),
+        # An explored ad met no auction: it has no prediction and no bid in one.
+        "bid": np.where(is_explored, np.nan, decision.ranked_bid[row, slot]),
+        "pctr": np.where(is_explored, np.nan, decision.ranked_pctr[row, slot]).astype(np.float32),
         "cpc_micros": decision.cpc_micros[row, slot],
         "click": result.clicks[row, slot],
         "conversion": result.conversions[row, slot],
         "charge_micros": result.charges_micros[row, slot],
-        "is_explored": explored.is_explored[row],
+        "is_explored": is_explored,
         "propensity": explored.propensity[row, slot],
     }
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from analysis import calibration, consistency, money
-from cascade_sim.auction import MICROS, reprice
+from cascade_sim.auction import MICROS, reprice, to_micros
 from cascade_sim.cascade import Arm, Block, Decision, Platform, Stage, serve, shadow
 from cascade_sim.fusion import quality
 from cascade_sim.outcome import Outcome, outcome
@@ -140,8 +140,6 @@ def true_cpc(decision: Decision, arm: Arm, truth: Truth, block: Block, platform:
 
     Rounded like a real price, so that an oracle cascade has a CPC error of exactly 0.
     """
-    from cascade_sim.auction import to_micros
-
     true_quality = quality(
         arm.ranking.fusion,
         truth.ctr(block, decision.ranked_set),

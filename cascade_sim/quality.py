@@ -1,7 +1,7 @@
 """How good each model is on what was shown (win set) and on what was not (pre-ranking set).
 
-Predictions are held against the truth. Also the curves of the report: distributions of predictions on both sets, and the reliability of the
-pre-ranking predictions against the ranker's.
+Predictions are held against the truth. Also the curves of the report: distributions of predictions on
+both sets, and the reliability of the pre-ranking predictions against the ranker's.
 """
 
 from dataclasses import dataclass, field

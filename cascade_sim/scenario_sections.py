@@ -211,7 +211,7 @@ class Bidding(Section):
 
     rule: Literal["ocpc", "target_cpa", "none"] = Field(
         default="ocpc",
-        description="Optimised CPC (within range), target_cpa (bid times pCVR, unbounded) or none: the init-bid.",
+        description="ocpc (optimised CPC, within range), target_cpa (bid times pCVR, unbounded) or none.",
     )
     range: float = Field(default=0.4, ge=0, lt=1, description="For ocpc: largest relative change of the bid.")
 

@@ -87,6 +87,7 @@ def least_bids(
         page = decide(both, None, arm)
         slot = int(np.flatnonzero(page.win_set[row] == ad)[0])
         found["slot"], found["cpc_micros"] = slot + 1, int(page.cpc_micros[row, slot])
+        found["bid"] = float(page.ranked_bid[row, slot])
     return found
 
 

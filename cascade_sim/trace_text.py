@@ -110,7 +110,10 @@ def _bids(ad: dict[str, Any]) -> list[str]:
     lines = table(("least init-bid", "", "of now"), rows)
     if bids["why_none"]:
         return [*lines, f"No bid wins a slot: {bids['why_none']}."]
-    lines.append(f"At {bids['cascade']:.6f} it wins slot {bids['slot']} at a CPC of {bids['cpc_micros'] / MICROS:.6f}.")
+    lines.append(
+        f"At {bids['cascade']:.6f} it enters the auction with a bid of {bids['bid']:.6f} and wins slot "
+        f"{bids['slot']} at a CPC of {bids['cpc_micros'] / MICROS:.6f}."
+    )
     gap = bids["pre_ranking"] - bids["auction"]
     if gap > 0 and bids["pre_ranking"] > now:
         lines.append(

@@ -95,11 +95,8 @@ def _run_or_reuse(scenario: Scenario, folder: Path, device: str) -> dict[str, An
     return run_world(scenario, folder, device, keep_logs=False)
 
 
-def table(results: dict[str, dict[str, Any]], metric: str, lift: bool) -> str:
-    """A Markdown table: a row per variant, a column per arm of the study, mean ± half the interval."""
-    from cascade_sim.scenario import AUTOMATIC_ARMS
-
-    arms = [arm for arm in next(iter(results.values()))["arms"] if arm not in AUTOMATIC_ARMS]
+def table(results: dict[str, dict[str, Any]], arms: list[str], metric: str, lift: bool) -> str:
+    """A Markdown table: a row per variant, a column per arm, mean ± half the interval."""
     lines = ["| variant | " + " | ".join(arms) + " |", "|---|" + "---|" * len(arms)]
     for name, metrics in results.items():
         cells = []

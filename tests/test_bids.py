@@ -83,3 +83,11 @@ def test_another_bid_for_one_ad_leaves_the_rules_as_they_were(rules, sim, block,
     other = rules.with_bid(int(ids[0, 0]), 9.0)
     assert other.bid("init", block, ids, "ocpc", 0.4)[0, 0] == 9.0
     assert np.array_equal(rules.bid("init", block, ids, "ocpc", 0.4), sim.world.init_bid[ids])
+
+
+def test_a_target_cpa_bid_is_the_cost_per_conversion_times_the_pcvr(rules, sim, block, ids):
+    opt = rules.bid("opt", block, ids, "target_cpa", 0.4)
+    cost_per_conversion = sim.world.init_bid[ids] / rules._mean[ids]
+    assert opt == pytest.approx(cost_per_conversion * rules.pcvr(block, ids), rel=1e-6)
+    ratio = opt / sim.world.init_bid[ids]
+    assert ratio.min() < 0.6 and ratio.max() > 1.4

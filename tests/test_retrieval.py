@@ -2,6 +2,7 @@ import numpy as np
 import pytest
 from tiny_market import tiny_scenario
 
+from cascade_sim import draws
 from cascade_sim import retrieval as module
 from cascade_sim.retrieval import Retrieval
 from cascade_sim.world import build_world
@@ -20,15 +21,23 @@ def make(world, **changes):
 
 def nearest(similarity, size):
     """Brute force: sort by (similarity, smaller id), keep `size`, ascending ids."""
-    order = np.lexsort((np.arange(similarity.shape[1]), -similarity), axis=1)[:, :size]
-    return np.sort(order, axis=1)
+    return np.sort(np.argsort(-similarity, axis=1, kind="stable")[:, :size], axis=1)
 
 
 def test_retrieval_equals_brute_force(world):
-    r = make(world, overlap=0.5)
-    users = np.array([0, 149, 63, 64, 65, 7, 7, 128], np.int32)
-    similarity = (r._user @ r._ad)[users]
-    assert np.array_equal(r(users, 60), nearest(similarity, 60))
+    dims = np.arange(4)[None, :]
+    own_u = draws.normal(1, "user.retrieval", np.arange(150)[:, None], dims)
+    own_a = draws.normal(1, "ad.retrieval", np.arange(600)[:, None], dims)
+    similarity = np.sqrt(0.3) * world.user_features["G1"] @ world.ad_features["G1"].T.astype(np.float64)
+    similarity += np.sqrt(0.7) * own_u @ own_a.T + 0.2 * world.popularity
+    users = np.random.default_rng(0).integers(0, 150, 400).astype(np.int32)
+    found = make(world, overlap=0.3, popularity=0.2)(users, 60)
+    expected = nearest(similarity[users], 60)
+    # Where float32 and float64 disagree, the two ads must be as near as rounding.
+    last = np.take_along_axis(similarity[users], expected, 1).min(axis=1)
+    assert np.all(np.take_along_axis(similarity[users], found, 1) >= last[:, None] - 1e-5)
+    assert np.mean(found == expected) > 0.99
+    assert np.all(np.diff(found, axis=1) > 0)
 
 
 def test_full_overlap_is_the_groups_own_affinity(world):

@@ -29,7 +29,11 @@ def usable_cores() -> int:
     help="Repeat the study over so many worlds and report the spread between them.",
 )
 @click.option("--out", type=click.Path(path_type=Path), help="Run folder.  [default: runs/<name>]")
-@click.option("--workers", type=click.IntRange(min=1), help="Processes.  [default: the usable cores]")
+@click.option(
+    "--workers",
+    type=click.IntRange(min=1),
+    help="Threads for one world, processes for several.  [default: the usable cores]",
+)
 @click.option(
     "--device",
     type=click.Choice(["auto", "cpu", "cuda", "mps"]),

@@ -46,8 +46,9 @@ def command(
     scenarios = study.load_variants(variants, overrides)
     folder = out or Path("runs") / variants.stem
     results = study.run_variants(scenarios, folder, seeds, workers or usable_cores(), device, quiet)
+    arms = list(dict.fromkeys(arm for scenario in scenarios.values() for arm in scenario.arms))
     for title, (metric, lift) in TABLES.items():
         click.echo(f"\n**{title}** (mean over {seeds} seeds ± half the 95 % interval between them)\n")
-        click.echo(study.table(results, metric, lift))
+        click.echo(study.table(results, arms, metric, lift))
     click.echo("\n**RCS with pre-ranking seats replaced, %**\n")
     click.echo(study.culprit_table(results))

@@ -1,0 +1,30 @@
+"""The bench measures what it says: complete serving, scoring alone, every stage, every recipe."""
+
+import pytest
+
+from cascade_sim import bench
+
+
+@pytest.fixture(scope="module")
+def found():
+    return bench.run(n_requests=1024, n_samples=5000)
+
+
+def test_serving_takes_longer_than_scoring_the_same_candidates(found):
+    assert 1e6 / found["serving"] > found["floors"]["fused"] > 0
+
+
+def test_every_stage_and_every_recipe_is_timed(found):
+    stages = ["retrieval", "pre-ranking", "selection", "ranking", "auction", "exploration", "clicks", "log"]
+    assert list(found["stages"]) == stages
+    assert len(found["training"]) == 4
+    assert all(value > 0 for value in [*found["stages"].values(), *found["training"].values()])
+
+
+def test_the_own_model_serves_the_same_cascade_through_torch(found):
+    sim, arm = bench.build()
+    own = bench.own_model_arm(sim, arm)
+    block = sim.market.block("bench", 0, 64)
+    decision = sim.serve(block, own)
+    assert decision.win_set.shape == (64, arm.slots)
+    assert found["own_model"] > 0

@@ -1,0 +1,88 @@
+import numpy as np
+import pytest
+
+from cascade_sim.records import TableWriter, read_table
+from cascade_sim.training_data import impressions, join_lists, sample_lists
+
+
+@pytest.fixture(scope="module")
+def served(study):
+    sim = study.sim
+    block = sim.market.block("shadow", 0, 300)
+    arm = study.evaluation.baseline
+    return sim, block, arm, sim.serve(block, arm)
+
+
+def lists(served, kind="pre_ranking", per_request=30, model="ltr"):
+    sim, block, arm, decision = served
+    spec = sim.scenario.models[model]
+    sample = spec.sample.model_copy(update={"set": kind, "per_request": per_request})
+    return sample_lists(sim, arm, block, decision, spec.model_copy(update={"sample": sample}))
+
+
+def test_impressions_are_the_log_of_the_named_phases_in_order(study):
+    found = impressions(study.folder, ["bootstrap", "log"])
+    tables = [read_table(study.folder, name) for name in ("bootstrap", "log")]
+    for column, name in [("ads", "ad"), ("users", "user"), ("click", "click"), ("examination", "examination")]:
+        expected = np.concatenate([t[name] for t in tables])
+        assert np.array_equal(getattr(found, column), expected), name
+    assert found.click.dtype == np.float32 and 0 < found.click.mean() < 0.5
+    assert len(impressions(study.folder, ["log"]).ads) == len(tables[1]["ad"])
+
+
+def test_a_phase_without_requests_has_no_impressions(study, tmp_path):
+    assert len(impressions(tmp_path, ["log"]).users) == 0
+    with TableWriter(tmp_path, "log") as table:
+        table.append(read_table(study.folder, "log"))
+    assert len(impressions(tmp_path, ["bootstrap", "log"]).users) == len(read_table(study.folder, "log")["ad"])
+
+
+@pytest.mark.parametrize(("kind", "size"), [("pre_ranking", 30), ("competitive", 10), ("competitive", 99)])
+def test_a_list_is_a_sample_without_repetition_of_the_named_set(served, kind, size):
+    _, block, _, decision = served
+    found = lists(served, kind, size)
+    pool = decision.competitive_set if kind == "competitive" else decision.pre_ranking_set
+    assert found.ads.shape == (len(block), min(size, pool.shape[1]))
+    for row, candidates in zip(found.ads, pool, strict=True):
+        assert len(set(row)) == len(row) and set(row) <= set(candidates)
+
+
+def test_every_candidate_is_sampled_alike(served):
+    found = lists(served, per_request=30)
+    position = [np.searchsorted(pool, row) for pool, row in zip(served[3].pre_ranking_set, found.ads, strict=True)]
+    counts = np.bincount(np.concatenate(position), minlength=60)
+    expected = len(found.ads) / 2  # 30 of 60
+    assert abs(counts - expected).max() < 5 * np.sqrt(expected / 2)
+
+
+def test_the_teachers_logit_and_the_order_of_the_ranking_stage(served):
+    sim, block, arm, _ = served
+    found = lists(served)
+    pctr = sim.scorers["rank"].predict(block, found.ads)
+    assert 1 / (1 + np.exp(-found.teacher_logit)) == pytest.approx(pctr, rel=1e-5)
+    bid = sim.platform.bids.bid("opt", block, found.ads, arm.bid_rule, arm.bid_range)
+    fused = pctr * bid
+    for score, chunk in zip(fused, found.chunk, strict=True):
+        best_first = chunk[np.argsort(-score, kind="stable")]
+        assert np.all(np.diff(best_first) <= 0) and best_first[0] == 5 and best_first[-1] == 1
+    assert found.log_bid == pytest.approx(np.log(sim.world.init_bid[found.ads]), abs=1e-6)
+
+
+def test_requests_with_fewer_candidates_than_the_sample_are_left_out(served):
+    from dataclasses import replace
+
+    sim, block, arm, decision = served
+    short = decision.pre_ranking_set.copy()
+    short[::2, 20:] = -1
+    found = lists((sim, block, arm, replace(decision, pre_ranking_set=short)))
+    assert np.array_equal(found.users, block.users[1::2]) and found.ads.min() >= 0
+    short[:] = -1
+    none = lists((sim, block, arm, replace(decision, pre_ranking_set=short)))
+    assert none.ads.shape == (0, 30)
+
+
+def test_lists_are_joined_in_order(served):
+    part = lists(served)
+    both = join_lists([part, part])
+    assert np.array_equal(both.ads, np.concatenate([part.ads, part.ads]))
+    assert both.arrays().keys() == part.arrays().keys() and len(both.users) == 2 * len(part.users)

@@ -1,0 +1,74 @@
+"""A study under several settings: one run per (variant, seed), kept and reused."""
+
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from cascade_sim import variants
+from cascade_sim.commands.variants import command
+from cascade_sim.errors import UserError
+
+QUICK = Path(__file__).parents[1] / "scenarios" / "quick.yaml"
+SHRINK = (
+    "phases.bootstrap=600",
+    "phases.log=900",
+    "phases.shadow=256",
+    "phases.evaluate=256",
+    "report.detail_requests=8",
+    "report.resamples=20",
+)
+
+
+def write(folder: Path, text: str) -> Path:
+    file = folder / "study.yaml"
+    file.write_text(text)
+    return file
+
+
+def test_each_variant_is_the_scenario_with_its_overrides(tmp_path):
+    file = write(
+        tmp_path,
+        f"scenario: {QUICK}\ncommon: [phases.log=5000]\n"
+        "variants:\n  as it is: []\n  wide: [world.bids.sigma=0.9]\n",
+    )
+    found = variants.load_variants(file, ("phases.shadow=300",))
+    assert {s.phases.log for s in found.values()} == {5000}
+    assert {s.phases.shadow for s in found.values()} == {300}
+    assert found["as it is"].world.bids.sigma == 0.35
+    assert found["wide"].world.bids.sigma == 0.9
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("variants: {a: []}", "expected the keys scenario, variants"),
+        (f"scenario: {QUICK}\nvariants: {{}}", "at least one"),
+        (f"scenario: {QUICK}\nvariants: {{a: wide}}", "variants.a: expected a list of key=value"),
+        (f"scenario: {QUICK}\nvariants: {{a: [world.bidz.sigma=1]}}", "did you mean 'bids'"),
+        (f"scenario: {QUICK}\nvariants: {{a: []}}\nseeds: 3", "expected the keys"),
+    ],
+)
+def test_a_variants_file_with_a_mistake_is_refused_before_any_work(tmp_path, text, said):
+    with pytest.raises(UserError, match=said):
+        variants.load_variants(write(tmp_path, text))
+
+
+def test_a_missing_variants_file_is_named(tmp_path):
+    with pytest.raises(UserError, match="nowhere.yaml"):
+        variants.load_variants(tmp_path / "nowhere.yaml")
+
+
+def test_finished_runs_are_reused_and_tables_have_a_row_per_variant(tmp_path, monkeypatch):
+    monkeypatch.setenv("CASCADE_SIM_CACHE", str(tmp_path / "cache"))
+    file = write(tmp_path, f"scenario: {QUICK}\nvariants:\n  as it is: []\n  wide: [world.bids.sigma=0.9]\n")
+    options = [str(file), "--seeds", "1", "--workers", "2", "--out", str(tmp_path / "out"), "--quiet"]
+    options += [part for change in SHRINK for part in ("--set", change)]
+    first = CliRunner().invoke(command, options)
+    assert first.exit_code == 0, first.output
+    assert "| as it is |" in first.output and "| wide |" in first.output
+    stamps = {f: f.stat().st_mtime_ns for f in (tmp_path / "out").rglob("metrics.json")}
+    assert len(stamps) == 2
+    second = CliRunner().invoke(command, options)
+    assert second.output == first.output
+    assert {f: f.stat().st_mtime_ns for f in stamps} == stamps
