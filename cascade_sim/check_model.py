@@ -6,8 +6,6 @@ request depends on that request and its weights alone. The tests need no run, on
 """
 
 import inspect
-import os
-import traceback
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,7 +16,7 @@ from torch import nn
 
 from cascade_sim.cascade import Block
 from cascade_sim.errors import UserError
-from cascade_sim.model_kinds import KINDS, build_module, find_class
+from cascade_sim.model_kinds import KINDS, build_module, find_class, where_and_what
 from cascade_sim.model_reference import check_reference
 from cascade_sim.scenario import BUILT_IN_FEATURES, ModelSpec
 from cascade_sim.scenario import World as WorldSpec
@@ -87,14 +85,16 @@ class Subject:
 
 
 def make_subject(spec: ModelSpec, world_spec: WorldSpec | None = None, home: Path = Path(".")) -> Subject:
-    """The subject of a model's section; groups and mismatch of the world stay, so widths are the true ones."""
+    """The subject of a model's section. The world keeps its groups, so the widths are the true ones."""
     groups = (world_spec or WorldSpec()).groups
     known = (*BUILT_IN_FEATURES, *groups)
     for name in spec.features:
         if name not in known:
             raise UserError(f"--features: {unknown_name('feature', name, known)}")
     problem = check_reference(spec.kind, home)
-    if problem and "is not valid Python" not in problem:  # a syntax error is shown with its line, as a failed check
+    if (
+        problem and "is not valid Python" not in problem
+    ):  # a syntax error is shown with its line, as a failed check
         raise UserError(f"{spec.kind}: {problem}")
     small = (world_spec or WorldSpec()).model_copy(update=SMALL_WORLD)
     world = build_world(small, SEED)
@@ -136,14 +136,14 @@ def verdict(name: str, check: Callable[[Subject], str], subject: Subject) -> Fin
     except CheckFailed as failure:
         return Finding(name, "FAILED", str(failure))
     except UserError as error:
-        return Finding(name, "FAILED", where_and_what(error.__cause__ or error, subject))
+        return Finding(name, "FAILED", where_and_what(error.__cause__ or error, subject.spec.kind))
     except Exception as error:  # the user's code may raise anything
-        return Finding(name, "FAILED", where_and_what(error, subject))
+        return Finding(name, "FAILED", where_and_what(error, subject.spec.kind))
 
 
 def imports(subject: Subject) -> str:
-    cls = find_class(subject.spec.kind, subject.home)
-    return f"{cls.__module__.removeprefix('cascade_sim_user_')}.{cls.__qualname__}, a torch module"
+    find_class(subject.spec.kind, subject.home)
+    return f"{subject.spec.kind}, a torch module"
 
 
 def constructs(subject: Subject) -> str:
@@ -182,26 +182,3 @@ def far_apart(found: torch.Tensor, expected: torch.Tensor, tolerance: float = 1e
     gap = (found.double() - expected.double()).abs()
     is_far = gap > tolerance * (1 + expected.double().abs())
     return float(gap[is_far].max()) if bool(is_far.any()) else 0.0
-
-
-def where_and_what(error: BaseException, subject: Subject) -> str:
-    """`file:line: Type: message`, at the last line of the user's own file that was under way."""
-    what = f"{type(error).__name__}: {error}"
-    if isinstance(error, SyntaxError) and error.filename:
-        return f"{_short(error.filename)}:{error.lineno}: {type(error).__name__}: {error.msg}"
-    frames = traceback.extract_tb(error.__traceback__)
-    own = subject.spec.kind.rpartition(":")[0]
-    mine = [frame for frame in frames if own.endswith(".py") and Path(frame.filename).name == Path(own).name]
-    if not mine:
-        ours = (f"{os.sep}cascade_sim{os.sep}", f"{os.sep}torch{os.sep}", "<frozen")
-        mine = [frame for frame in frames if not any(part in frame.filename for part in ours)]
-    return f"{_short(mine[-1].filename)}:{mine[-1].lineno}: {what}" if mine else what
-
-
-def _short(filename: str) -> str:
-    """A path from the working folder where it lies below it."""
-    path = Path(filename)
-    try:
-        return path.resolve().relative_to(Path.cwd()).as_posix()
-    except ValueError:
-        return filename

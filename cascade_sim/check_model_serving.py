@@ -65,7 +65,9 @@ def eval_mode(subject: Subject) -> str:
         logits(module, subject.inputs(REQUESTS, CANDIDATES))
     left = [name or "the module" for name, part in module.named_modules() if part.training]
     if left:
-        raise CheckFailed(f"expected forward to leave the mode alone, found train() called on: {', '.join(left)}")
+        raise CheckFailed(
+            f"expected forward to leave the mode alone, found train() called on: {', '.join(left)}"
+        )
     if watch.dropped:
         raise CheckFailed(
             "expected no dropout after eval(), found some in forward; use nn.Dropout, or "
@@ -135,10 +137,14 @@ def side_effects(subject: Subject) -> str:
         module(given[0], given[1] if encode is None else encode(given[1]), given[2])
     for name, now, was in zip(("request", "ads", "pair"), given, inputs, strict=True):
         if not _same_bits(now, was):
-            raise CheckFailed(f"expected the inputs to stay as they are, found `{name}` changed in place by forward")
+            raise CheckFailed(
+                f"expected the inputs to stay as they are, found `{name}` changed in place by forward"
+            )
     changed = [name for name, value in module.state_dict().items() if not _same_bits(value, before[name])]
     if changed:
-        raise CheckFailed(f"expected the weights to stay as they are in eval mode, found changed: {', '.join(changed)}")
+        raise CheckFailed(
+            f"expected the weights to stay as they are in eval mode, found changed: {', '.join(changed)}"
+        )
     return "inputs and weights stay as they are"
 
 
@@ -151,8 +157,8 @@ def served(subject: Subject) -> str:
     gap = far_apart(seat, logits(module, subject.inputs(REQUESTS, CANDIDATES)), tolerance=1e-4)
     if gap:
         raise CheckFailed(
-            f"expected the seat to score as forward does, found a difference of {gap:.3g}; encode_ads must give "
-            "an ad the same code whether alone or in a table"
+            f"expected the seat to score as forward does, found a difference of {gap:.3g}; encode_ads must "
+            "give an ad the same code whether alone or in a table"
         )
     how = ", ads encoded once" if hasattr(module, "encode_ads") else ""
     return f"{type(scorer).__name__} scores as forward does{how}"
@@ -172,8 +178,10 @@ class _Watch(TorchDispatchMode):
 
 def _same_bits(a: torch.Tensor, b: torch.Tensor) -> bool:
     """Equal, NaN included."""
-    return a.shape == b.shape and bool(torch.equal(a.isnan(), b.isnan())) and torch.equal(
-        a.nan_to_num(), b.nan_to_num()
+    return (
+        a.shape == b.shape
+        and bool(torch.equal(a.isnan(), b.isnan()))
+        and torch.equal(a.nan_to_num(), b.nan_to_num())
     )
 
 

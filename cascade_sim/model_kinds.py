@@ -2,7 +2,10 @@
 
 import importlib
 import importlib.util
+import os
 import sys
+import traceback
+import zlib
 from pathlib import Path
 
 import torch
@@ -30,11 +33,11 @@ def find_class(kind: str, home: Path = Path(".")) -> type[nn.Module]:
     if not where:
         raise UserError(f"unknown model kind {kind!r}; known: {', '.join(KINDS)}, or path/to/file.py:Class")
     try:
-        module = _load_file(where, home) if where.endswith(".py") else importlib.import_module(where)
+        module = _load_file(where, home) if where.endswith(".py") else _load_module(where)
     except UserError:
         raise
     except Exception as error:
-        raise UserError(f"model kind {kind!r} cannot be imported: {type(error).__name__}: {error}") from error
+        raise UserError(f"model kind {kind!r} cannot be imported: {where_and_what(error, kind)}") from error
     found = getattr(module, name, None)
     if found is None:
         classes = [key for key, value in vars(module).items() if isinstance(value, type)]
@@ -48,13 +51,21 @@ def _load_file(path: str, home: Path):
     file = next((p for p in (Path(path), home / path) if p.is_file()), None)
     if file is None:
         raise UserError(f"model file {path} does not exist")
-    name = f"cascade_sim_user_{file.stem}"
+    # The path is part of the name: two files of one name must not be taken for each other.
+    name = f"cascade_sim_user_{file.stem}_{zlib.crc32(str(file.resolve()).encode()):08x}"
     spec = importlib.util.spec_from_file_location(name, file)
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module
     spec.loader.exec_module(module)
     return module
+
+
+def _load_module(where: str):
+    """A module of the Python path, or below the working folder (which an installed command leaves out)."""
+    if str(Path.cwd()) not in sys.path:
+        sys.path.append(str(Path.cwd()))
+    return importlib.import_module(where)
 
 
 def build_module(name: str, spec, view: FeatureView, seed: int, home: Path = Path(".")) -> nn.Module:
@@ -66,13 +77,36 @@ def build_module(name: str, spec, view: FeatureView, seed: int, home: Path = Pat
         torch.manual_seed(seed)
         try:
             return cls(*widths, **options)
-        except TypeError as error:
+        except Exception as error:  # the user's code may raise anything
             raise UserError(
                 f"model {name!r}: {spec.kind}(request_width, ad_width, pair_width, "
-                f"{', '.join(options) or 'no options'}) failed: {error}"
+                f"{', '.join(options) or 'no options'}) failed: {where_and_what(error, spec.kind)}"
             ) from error
 
 
 def make_scorer(name: str, recipe: str, view: FeatureView, module: nn.Module) -> ModelScorer:
     """The fused scorer of a built-in net, the batched one of any other."""
     return SCORERS.get(type(module), TorchScorer)(name, view, LINKS[recipe], module.eval())
+
+
+def where_and_what(error: BaseException, kind: str) -> str:
+    """`file:line: Type: message`, at the last line of the user's own file that was under way."""
+    what = f"{type(error).__name__}: {error}"
+    if isinstance(error, SyntaxError) and error.filename:
+        return f"{_short(error.filename)}:{error.lineno}: {type(error).__name__}: {error.msg}"
+    frames = traceback.extract_tb(error.__traceback__)
+    own = kind.rpartition(":")[0]
+    mine = [frame for frame in frames if own.endswith(".py") and Path(frame.filename).name == Path(own).name]
+    if not mine:
+        ours = (f"{os.sep}cascade_sim{os.sep}", f"{os.sep}torch{os.sep}", "<frozen")
+        mine = [frame for frame in frames if not any(part in frame.filename for part in ours)]
+    return f"{_short(mine[-1].filename)}:{mine[-1].lineno}: {what}" if mine else what
+
+
+def _short(filename: str) -> str:
+    """A path from the working folder where it lies below it."""
+    path = Path(filename)
+    try:
+        return path.resolve().relative_to(Path.cwd()).as_posix()
+    except ValueError:
+        return filename

@@ -66,14 +66,12 @@ class ModelStore:
         if not self._is_usable or not path.is_file():
             return False
         try:
-            tensors = _read(path)
-            _check_fit(tensors, module)
+            load_file(path, module)
         except (OSError, ValueError) as error:
             warnings.warn(f"stored model {path} is not usable and is dropped: {error}", stacklevel=2)
             with suppress(OSError):
                 path.unlink()
             return False
-        module.load_state_dict(tensors, strict=True)
         return True
 
     def save(self, key: str, module: "torch.nn.Module", meta: Mapping[str, Any]) -> None:
@@ -110,6 +108,13 @@ class ModelStore:
     def _give_up(self, reason: str) -> None:
         self._is_usable = False
         warnings.warn(f"trained models are not kept for the next run: {reason}", stacklevel=3)
+
+
+def load_file(path: Path, module: "torch.nn.Module") -> None:
+    """Put a file's weights into the module; ValueError, and the module untouched, if they do not fit."""
+    tensors = _read(path)
+    _check_fit(tensors, module)
+    module.load_state_dict(tensors, strict=True)
 
 
 def _safetensors(module: "torch.nn.Module", meta: Mapping[str, Any]) -> bytes:

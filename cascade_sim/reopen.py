@@ -8,7 +8,7 @@ from torch import nn
 from cascade_sim.cascade import Arm
 from cascade_sim.errors import UserError
 from cascade_sim.model_kinds import build_module, make_scorer
-from cascade_sim.model_store import _check_fit, _read
+from cascade_sim.model_store import load_file
 from cascade_sim.run_folder import open_run
 from cascade_sim.scenario import Scenario, resolved_arms
 from cascade_sim.scenario_file import load_scenario
@@ -25,7 +25,7 @@ class ReopenedRun:
     sim: Simulation
 
     def arm(self, name: str | None = None) -> Arm:
-        """An arm as it served the evaluation; default: the baseline. UserError if there is none of this name."""
+        """An arm as it served the evaluation; default: the baseline. UserError if unknown."""
         specs = resolved_arms(self.scenario)
         name = name or self.scenario.report.baseline
         if name not in specs:
@@ -50,7 +50,9 @@ def reopen(path: Path) -> ReopenedRun:
     worlds = sorted(run.path.glob("seed-*"), key=lambda folder: (len(folder.name), folder.name))
     if worlds:
         listed = ", ".join(str(folder) for folder in worlds)
-        raise UserError(f"{path} is a study over {len(worlds)} worlds; give the folder of one of them: {listed}")
+        raise UserError(
+            f"{path} is a study over {len(worlds)} worlds; give the folder of one of them: {listed}"
+        )
     scenario = load_scenario(run.path / "scenario.yaml")
     return ReopenedRun(run.path, scenario, Simulation(scenario, scenario.seed, home=run.path))
 
@@ -60,15 +62,13 @@ def load_weights(path: Path, module: nn.Module) -> None:
     if not path.is_file():
         beside = sorted(file.name for file in path.parent.glob("*.safetensors"))
         raise UserError(
-            f"{path} is missing: the run's trained weights are not there (found: {', '.join(beside) or 'none'}); "
+            f"{path} is missing, so a trained model is not there (found: {', '.join(beside) or 'none'}); "
             "run the scenario again"
         )
     try:
-        tensors = _read(path)
-        _check_fit(tensors, module)
+        load_file(path, module)
     except (OSError, ValueError) as error:
         raise UserError(
             f"{path} does not fit {type(module).__name__}: {error}; "
             "the model's code or the file has changed since the run"
         ) from error
-    module.load_state_dict(tensors, strict=True)

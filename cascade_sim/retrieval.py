@@ -49,11 +49,19 @@ class Retrieval:
             known[g] = True
         return kept[users]
 
-    def _answer(self, group: int, size: int) -> np.ndarray:
-        start = group * USERS_AT_ONCE
+    def similarity(self, user: int) -> np.ndarray:
+        """How near every ad is to this user, as retrieval sees it.  [A] float32"""
+        return self._group_similarity(user // USERS_AT_ONCE)[user % USERS_AT_ONCE]
+
+    def _group_similarity(self, group: int) -> np.ndarray:
+        """[64, A]; rows beyond the last user are zero, so that the product always has one shape."""
         query = np.zeros((USERS_AT_ONCE, self._user.shape[1]), np.float32)
-        rows = self._user[start : start + USERS_AT_ONCE]
+        rows = self._user[group * USERS_AT_ONCE : (group + 1) * USERS_AT_ONCE]
         query[: len(rows)] = rows
-        similarity = query @ self._ad
+        return query @ self._ad
+
+    def _answer(self, group: int, size: int) -> np.ndarray:
+        similarity = self._group_similarity(group)
         ids = np.broadcast_to(self._ids, similarity.shape)
-        return select_top(ids, similarity, size)[0][: len(rows)]
+        n_users = min(USERS_AT_ONCE, len(self._user) - group * USERS_AT_ONCE)
+        return select_top(ids, similarity, size)[0][:n_users]

@@ -96,7 +96,7 @@ class TowersScorer(ModelScorer):
         import torch
 
         super().__init__(name, view, link)
-        self._module = module
+        self.module = module
         with torch.no_grad():
             self._ad_code = pad_lanes(module.ad_code(torch.from_numpy(view.ad_table)).numpy())
 
@@ -105,7 +105,7 @@ class TowersScorer(ModelScorer):
 
         with torch.no_grad():
             request = torch.from_numpy(self.view.request_features(block.users, block.context))
-            return pad_lanes(self._module.request_code(request).numpy())
+            return pad_lanes(self.module.request_code(request).numpy())
 
     def logit(self, block, ids):
         return dot_scores(self.request_code(block), self._ad_code, ids)
@@ -118,7 +118,7 @@ class CoActionScorer(ModelScorer):
         import torch
 
         super().__init__(name, view, link)
-        self._module = module
+        self.module = module
         with torch.no_grad():
             ads = torch.from_numpy(view.ad_table)
             self._ad_matrix = np.ascontiguousarray(module.matrix(ads).numpy())
@@ -142,8 +142,8 @@ class CoActionScorer(ModelScorer):
         with torch.no_grad():
             request = torch.from_numpy(self.view.request_features(block.users, block.context))
             return (
-                self._module.project(request).numpy(),
-                pad_lanes(self._module.request_hidden(request).numpy()),
+                self.module.project(request).numpy(),
+                pad_lanes(self.module.request_hidden(request).numpy()),
             )
 
     def logit(self, block, ids):
@@ -171,7 +171,7 @@ class TorchScorer(ModelScorer):
         import torch
 
         super().__init__(name, view, link)
-        self._module = module.eval()
+        self.module = module.eval()
         self._ads = torch.from_numpy(view.ad_table)
         if hasattr(module, "encode_ads"):
             with torch.inference_mode():
@@ -188,7 +188,7 @@ class TorchScorer(ModelScorer):
             pair = torch.from_numpy(self.view.pair_features(block.users[cut], safe))
             with torch.inference_mode():
                 ads = torch.nn.functional.embedding(torch.from_numpy(safe), self._ads)
-                logit = self._module(request[cut], ads, pair)
+                logit = self.module(request[cut], ads, pair)
             if not isinstance(logit, torch.Tensor):
                 raise UserError(f"model {self.name!r} returned {type(logit).__name__}, expected a tensor")
             if logit.shape != safe.shape:

@@ -18,7 +18,6 @@ from cascade_sim.market import Market
 from cascade_sim.outcome import outcome
 from cascade_sim.records import iterate_table, tables
 from cascade_sim.reopen import ReopenedRun
-from cascade_sim.retrieval import USERS_AT_ONCE, Retrieval
 from cascade_sim.simulation import Simulation
 from cascade_sim.trace_bids import given_retrieval, least_bids
 
@@ -175,7 +174,7 @@ def same_as_log(run: ReopenedRun, arm: Arm, request: Request, decision: Decision
 def explain_ad(sim: Simulation, request: Request, arm: Arm, decision: Decision, ad: int) -> dict[str, Any]:
     """An ad's rank, score and cut-off at each stage, where it was dropped, and the bids that change it."""
     row, platform = request.row, sim.platform
-    similarity = similarities(platform.retrieval, int(request.block.users[row]))
+    similarity = platform.retrieval.similarity(int(request.block.users[row]))
     retrieved = stage_row("retrieval", similarity, np.arange(sim.world.n_ads), ad, arm.retrieval_size)
     nearest = np.lexsort((np.arange(sim.world.n_ads), -similarity))[: arm.retrieval_size]
     candidates = _with_ad(decision.pre_ranking_set, row, nearest, ad)
@@ -204,19 +203,6 @@ def explain_ad(sim: Simulation, request: Request, arm: Arm, decision: Decision, 
     }
 
 
-def similarities(retrieval: Retrieval, user: int) -> np.ndarray:
-    """How near every ad is to the user, as retrieval itself computes it.  [A] float32
-
-    The same matrix product of a whole group of users: another shape could differ in the last bit.
-    """
-    start = user // USERS_AT_ONCE * USERS_AT_ONCE
-    query = np.zeros((USERS_AT_ONCE, retrieval._user.shape[1]), np.float32)
-    rows = retrieval._user[start : start + USERS_AT_ONCE]
-    query[: len(rows)] = rows
-    result: np.ndarray = (query @ retrieval._ad)[user - start]
-    return result
-
-
 def stage_row(stage: str, scores: np.ndarray, ids: np.ndarray, ad: int, passes: int) -> dict[str, Any]:
     """Where an ad stands in a stage that passes on its best `passes`; ties go to the smaller id.
 
@@ -241,7 +227,7 @@ def stage_row(stage: str, scores: np.ndarray, ids: np.ndarray, ad: int, passes: 
 
 
 def _with_ad(table: np.ndarray, row: int, best_first: np.ndarray, ad: int) -> np.ndarray:
-    """The table of candidates with this ad in the row: unchanged if it is there, else in the place of the last.
+    """The table of candidates with this ad in the row: in the place of the last one, if it is not there.
 
     best_first: the ads of the row in the stage's order. Rows ascend by ad id, padding at the end.
     """

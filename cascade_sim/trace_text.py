@@ -117,8 +117,8 @@ def _bids(ad: dict[str, Any]) -> list[str]:
     gap = bids["pre_ranking"] - bids["auction"]
     if gap > 0 and bids["pre_ranking"] > now:
         lines.append(
-            f"Pre-ranking asks {gap:.6f} more than the auction: the ad is kept out by the stage that selects, "
-            "not by the rivals it would have to outbid."
+            f"Pre-ranking asks {gap:.6f} more than the auction: the ad is kept out by the stage that "
+            "selects, not by the rivals it would have to outbid."
         )
     return lines
 

@@ -107,38 +107,54 @@ def train(
     columns = {
         name: torch.from_numpy(np.ascontiguousarray(a)).to(device) for name, a in data.arrays().items()
     }
-    tables = _Tables(view, device)
+    parameters = [p for p in model.parameters() if p.requires_grad]
+    if not parameters:
+        raise ValueError(f"{type(model).__name__} has no trainable parameters")
+    optimiser = torch.optim.AdamW(parameters, lr=learning_rate, weight_decay=weight_decay)
     steps = epochs * math.ceil(len(data.users) / rows)
-    optimiser = torch.optim.AdamW(model.parameters(), lr=learning_rate, weight_decay=weight_decay)
     schedule = torch.optim.lr_scheduler.LambdaLR(optimiser, lambda step: 1.0 - step / max(steps, 1))
+    step = _Step(model, recipe, _Tables(view, device), optimiser, schedule)
     shuffle = torch.Generator().manual_seed(seed)
-    half = device.type == "cuda"
     history = []
-    for epoch in range(epochs):
-        order = torch.randperm(len(data.users), generator=shuffle).to(device)
-        total = torch.zeros((), dtype=torch.float64, device=device)
-        for start in range(0, len(order), rows):
-            part = order[start : start + rows]
-            sample = {name: column[part] for name, column in columns.items()}
-            with torch.autocast(device.type, dtype=torch.bfloat16, enabled=half):
-                logit = predict(model, *tables.inputs(sample["users"], sample["context"], sample["ads"]))
-            if logit.shape != (len(part), per_row):
-                raise ValueError(f"the model returned shape {tuple(logit.shape)}, not {(len(part), per_row)}")
-            loss = _loss(recipe, logit.float(), sample)
-            optimiser.zero_grad(set_to_none=True)
-            loss.backward()
-            optimiser.step()
-            schedule.step()
-            total += loss.detach().double() * len(part)
-        mean = float(total) / len(order)
-        if not math.isfinite(mean):
-            raise ValueError(
-                f"the loss of epoch {epoch + 1} is {mean}: lower learning_rate ({learning_rate})"
-            )
-        history.append(mean)
-        on_epoch(epoch, mean)
+    with torch.random.fork_rng():
+        torch.manual_seed(seed)  # for models that draw while they train, such as dropout
+        for epoch in range(epochs):
+            order = torch.randperm(len(data.users), generator=shuffle).to(device)
+            total = torch.zeros((), dtype=torch.float64, device=device)
+            for part in order.split(rows):
+                loss = step({name: column[part] for name, column in columns.items()})
+                total += loss.double() * len(part)
+            mean = float(total) / len(order)
+            if not math.isfinite(mean):
+                raise ValueError(f"the loss of epoch {epoch + 1} is {mean}: lower learning_rate")
+            history.append(mean)
+            on_epoch(epoch, mean)
     model.to("cpu").eval()
     return history
+
+
+class _Step:
+    """One optimiser step on a batch; mixed precision where the device has it."""
+
+    def __init__(self, model: nn.Module, recipe: str, tables: "_Tables", optimiser, schedule):
+        self.model, self.recipe, self.tables = model, recipe, tables
+        self.optimiser, self.schedule = optimiser, schedule
+
+    def __call__(self, sample: dict[str, torch.Tensor]) -> torch.Tensor:
+        """The loss of the batch before the step, detached."""
+        users, ads = sample["users"], sample["ads"]
+        kind = users.device.type
+        with torch.autocast(kind, dtype=torch.bfloat16, enabled=kind == "cuda"):
+            logit = predict(self.model, *self.tables.inputs(users, sample["context"], ads))
+        expected = (len(users), ads.shape[1] if ads.dim() == 2 else 1)
+        if logit.shape != expected:
+            raise ValueError(f"the model returned shape {tuple(logit.shape)}, not {expected}")
+        loss = _loss(self.recipe, logit.float(), sample)
+        self.optimiser.zero_grad(set_to_none=True)
+        loss.backward()
+        self.optimiser.step()
+        self.schedule.step()
+        return loss.detach()
 
 
 def predict(model: nn.Module, request: torch.Tensor, ads: torch.Tensor, pair: torch.Tensor) -> torch.Tensor:

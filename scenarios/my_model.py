@@ -31,7 +31,7 @@ class CrossedTowers(nn.Module):
         return self.ad_side(ads)
 
     def forward(self, request: torch.Tensor, ads: torch.Tensor, pair: torch.Tensor) -> torch.Tensor:
-        """request [R, Fr], ads [R, n, D+1] (encoded; [R, n, Fa] without encode_ads), pair [R, n, P] -> logits [R, n]"""
+        """[R, Fr], [R, n, D+1] (without encode_ads: [R, n, Fa]), [R, n, P] -> logits [R, n]"""
         user = self.request_side(request).unsqueeze(1)  # [R, 1, D+1]
         product = user[..., :-1] * ads[..., :-1]  # [R, n, D]
         crossed = self.out(torch.relu(self.mix(product))).squeeze(-1)  # not squeeze(): n or R may be 1

@@ -28,7 +28,10 @@ class Bids:
     """Init-bid and opt-bid per ad."""
 
     def __init__(self, init, opt=None):
-        self.tables = {"init": np.asarray(init, float), "opt": np.asarray(init if opt is None else opt, float)}
+        self.tables = {
+            "init": np.asarray(init, float),
+            "opt": np.asarray(init if opt is None else opt, float),
+        }
         self.tables["none"] = np.ones(len(init))
 
     def bid(self, kind, block, ids, rule, reach):
@@ -45,9 +48,7 @@ def platform(candidates, bids):
 
 
 def arm(pre, rank, size=4, slots=2, pre_bid="init", rank_bid="opt", **auction):
-    return Arm(
-        "a", 6, Stage(pre, pre_bid, Fusion()), size, Stage(rank, rank_bid, Fusion()), slots, **auction
-    )
+    return Arm("a", 6, Stage(pre, pre_bid, Fusion()), size, Stage(rank, rank_bid, Fusion()), slots, **auction)
 
 
 def one(candidates, bids, **kind):

@@ -141,7 +141,7 @@ def test_validate_says_ok_and_sums_up_in_six_lines(capsys):
     assert ok == f"ok: {ADS}"
     assert [line.split()[0] for line in lines] == ["world", "traffic", "stages", "models", "arms", "phases"]
     assert "30,000 ads" in lines[0]
-    assert "30,000 -> 500 -> 100 -> 3 slots" in lines[2]
+    assert "30,000 -> 500 -> 64 -> 3 slots" in lines[2]
     assert "(baseline)" in lines[4]
     assert lines[4].endswith("automatic: random, bid_only, pctr_only, ranker")
 

@@ -4,7 +4,11 @@ import pytest
 from models.features import make_view
 
 RNG = np.random.default_rng(0)
-USER = {"user": RNG.standard_normal((5, 1)), "G1": RNG.standard_normal((5, 2)), "mismatch": RNG.standard_normal((5, 4))}
+USER = {
+    "user": RNG.standard_normal((5, 1)),
+    "G1": RNG.standard_normal((5, 2)),
+    "mismatch": RNG.standard_normal((5, 4)),
+}
 AD = {
     "quality": RNG.standard_normal((7, 1)), "bid": RNG.standard_normal((7, 1)),
     "G1": RNG.standard_normal((7, 2)), "mismatch": RNG.standard_normal((7, 4)),

@@ -95,3 +95,13 @@ def test_a_kind_that_cannot_be_used_is_refused_with_the_reason(own, sim, specs, 
     spec = specs["logloss"].model_copy(update={"kind": f"{own}:Mine", "options": {"depth": 7}})
     with pytest.raises(UserError, match="model 'mine': .*depth.* failed"):
         build_module("mine", spec, sim.view(("quality",)), 1)
+
+
+def test_two_files_of_one_name_are_not_taken_for_each_other(own, tmp_path):
+    import inspect
+
+    other = tmp_path / "elsewhere" / "mine.py"
+    other.parent.mkdir()
+    other.write_text(OWN.replace("width=4", "width=5"))
+    first, second = find_class(f"{own}:Mine"), find_class(f"{other}:Mine")
+    assert inspect.getfile(first) == str(own) and inspect.getfile(second) == str(other)

@@ -139,7 +139,8 @@ def test_a_prediction_that_is_no_number_names_model_request_and_ad(view, block, 
 
 
 @pytest.mark.parametrize(
-    "change", [lambda x: x[..., None], lambda x: x[:, 0], lambda x: x[:, :-1], lambda x: x.T, lambda x: x.sum()]
+    "change",
+    [lambda x: x[..., None], lambda x: x[:, 0], lambda x: x[:, :-1], lambda x: x.T, lambda x: x.sum()],
 )
 def test_a_wrong_shape_names_model_request_and_both_shapes(view, block, ids, change):
     scorer = TorchScorer("mine", view, "sigmoid", Answer(change))

@@ -15,9 +15,12 @@ def test_a_simulation_starts_with_the_seats_that_need_no_training(sim):
 
 
 def test_an_arm_takes_over_every_knob_of_its_section():
-    overrides = "{retrieval: {size: 50}, pre_ranking: {model: truth, bid: none, size: 9}, ranking: {model: truth, bid: init}, "
-    overrides += "slots: 2, auction: {pricing: first, reserve_cpc: 0.1, score_floor: 0.01}, bidding: {rule: none, range: 0.2}}"
-    scenario = tiny_scenario(f"arms.odd={overrides}", "auction.squashing=0.5")
+    stages = "retrieval: {size: 50}, pre_ranking: {model: truth, bid: none, size: 9}"
+    stages += ", ranking: {model: truth, bid: init}, slots: 2"
+    rules = (
+        "auction: {pricing: first, reserve_cpc: 0.1, score_floor: 0.01}, bidding: {rule: none, range: 0.2}"
+    )
+    scenario = tiny_scenario(f"arms.odd={{{stages}, {rules}}}", "auction.squashing=0.5")
     sim = Simulation(scenario, 3)
     arm = sim.arm("odd", resolved_arms(scenario)["odd"])
     assert (arm.retrieval_size, arm.pre_ranking_size, arm.slots) == (50, 9, 2)

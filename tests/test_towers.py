@@ -12,7 +12,9 @@ def test_the_logit_is_the_product_of_the_codes_plus_both_biases():
     u, a = net.request_tower(request), net.ad_tower(ads)
     expected = (u[:, None, :-1] * a[..., :-1]).sum(-1) + u[:, None, -1] + a[..., -1] + 0.7
     assert torch.allclose(net(request, ads, torch.zeros(2, 6, 0)), expected, atol=1e-6)
-    assert torch.allclose(net.request_code(request)[:, None] @ net.ad_code(ads).mT, expected[:, None], atol=1e-6)
+    assert torch.allclose(
+        net.request_code(request)[:, None] @ net.ad_code(ads).mT, expected[:, None], atol=1e-6
+    )
 
 
 def test_the_ad_side_does_not_see_the_request_nor_the_pair_features():

@@ -98,7 +98,9 @@ def test_a_student_learns_its_teachers_logits():
     history = fit(module, LISTS, "distill", epochs=12)
     assert history[-1] < 0.15 * LISTS.teacher_logit.var() and history[-1] < history[0] / 3
     fresh = lists(50, seed=77)
-    assert np.corrcoef(logits(module, fresh.users, fresh.ads).ravel(), fresh.teacher_logit.ravel())[0, 1] > 0.95
+    assert (
+        np.corrcoef(logits(module, fresh.users, fresh.ads).ravel(), fresh.teacher_logit.ravel())[0, 1] > 0.95
+    )
 
 
 def test_an_ltr_student_learns_to_order_bid_times_score():
@@ -117,7 +119,9 @@ def test_training_repeats_to_the_last_bit(kind, data, recipe):
     assert fit(first, data, recipe, epochs=2, seed=4) == fit(again, data, recipe, epochs=2, seed=4)
     other = net(kind)
     fit(other, data, recipe, epochs=2, seed=5)
-    for (name, a), b, c in zip(first.state_dict().items(), again.parameters(), other.parameters(), strict=True):
+    for (name, a), b, c in zip(
+        first.state_dict().items(), again.parameters(), other.parameters(), strict=True
+    ):
         assert torch.equal(a, b), name
         assert not torch.equal(a, c) or a.numel() == 1, name
 

@@ -23,7 +23,12 @@ def lists(served, kind="pre_ranking", per_request=30, model="ltr"):
 def test_impressions_are_the_log_of_the_named_phases_in_order(study):
     found = impressions(study.folder, ["bootstrap", "log"])
     tables = [read_table(study.folder, name) for name in ("bootstrap", "log")]
-    for column, name in [("ads", "ad"), ("users", "user"), ("click", "click"), ("examination", "examination")]:
+    for column, name in [
+        ("ads", "ad"),
+        ("users", "user"),
+        ("click", "click"),
+        ("examination", "examination"),
+    ]:
         expected = np.concatenate([t[name] for t in tables])
         assert np.array_equal(getattr(found, column), expected), name
     assert found.click.dtype == np.float32 and 0 < found.click.mean() < 0.5
@@ -34,7 +39,9 @@ def test_a_phase_without_requests_has_no_impressions(study, tmp_path):
     assert len(impressions(tmp_path, ["log"]).users) == 0
     with TableWriter(tmp_path, "log") as table:
         table.append(read_table(study.folder, "log"))
-    assert len(impressions(tmp_path, ["bootstrap", "log"]).users) == len(read_table(study.folder, "log")["ad"])
+    assert len(impressions(tmp_path, ["bootstrap", "log"]).users) == len(
+        read_table(study.folder, "log")["ad"]
+    )
 
 
 @pytest.mark.parametrize(("kind", "size"), [("pre_ranking", 30), ("competitive", 10), ("competitive", 99)])
@@ -49,7 +56,9 @@ def test_a_list_is_a_sample_without_repetition_of_the_named_set(served, kind, si
 
 def test_every_candidate_is_sampled_alike(served):
     found = lists(served, per_request=30)
-    position = [np.searchsorted(pool, row) for pool, row in zip(served[3].pre_ranking_set, found.ads, strict=True)]
+    position = [
+        np.searchsorted(pool, row) for pool, row in zip(served[3].pre_ranking_set, found.ads, strict=True)
+    ]
     counts = np.bincount(np.concatenate(position), minlength=60)
     expected = len(found.ads) / 2  # 30 of 60
     assert abs(counts - expected).max() < 5 * np.sqrt(expected / 2)

@@ -87,7 +87,9 @@ def _subject(spec: str, model: str | None, changes: dict[str, Any]) -> Subject:
 
     scenario = load_scenario(spec)
     if model is None:
-        raise UserError(f"{spec}: say which model with --model; it has: {', '.join(scenario.models) or 'none'}")
+        raise UserError(
+            f"{spec}: say which model with --model; it has: {', '.join(scenario.models) or 'none'}"
+        )
     if model not in scenario.models:
         raise UserError(f"{spec}: {unknown_name('model', model, scenario.models)}")
     from cascade_sim.check_model import make_subject

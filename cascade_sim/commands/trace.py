@@ -35,7 +35,7 @@ def command(run: Path, request: int, ad: int | None, arm: str | None, as_json: b
     click.echo(json_text(found) if as_json else trace_text(found), nl=False)
     if found["same_as_log"] is False:
         click.echo(
-            f"warning: {run} logged another page for this request; code, packages or files have changed since",
+            f"warning: {run} logged another page for this request: something has changed since",
             err=True,
         )
         return 1

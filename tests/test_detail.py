@@ -1,0 +1,108 @@
+import numpy as np
+import pytest
+from tiny_market import part_of
+
+from analysis.attribution import STAGES
+from cascade_sim import detail
+from cascade_sim.evaluate import head_of
+
+
+@pytest.fixture(scope="module")
+def served(study):
+    sim, arm = study.sim, study.evaluation.baseline
+    block = part_of(sim.market.block("evaluate", 0, 500), slice(0, 40))
+    return sim, arm, block, sim.serve(block, arm)
+
+
+def value(sim, arm, block, r, ad):
+    one = part_of(block, slice(r, r + 1))
+    ids = np.array([[ad]], np.int32)
+    bid = sim.platform.bids.bid(arm.ranking.bid, one, ids, arm.bid_rule, arm.bid_range)
+    return float((sim.truth.ctr(one, ids) * bid)[0, 0])
+
+
+def test_the_best_of_the_corpus_is_what_brute_force_finds(served, monkeypatch):
+    sim, arm, block, _ = served
+    found = detail.true_best_of_corpus(sim, arm, block)
+    for r in (0, 17, 39):
+        everything = np.array([value(sim, arm, block, r, ad) for ad in range(600)])
+        best = np.argsort(-everything, kind="stable")[:3]
+        assert found.ids[r].tolist() == best.tolist()
+        assert found.value[r] == pytest.approx(everything[best])
+    monkeypatch.setattr(detail, "PAIRS_AT_ONCE", 7 * 600)
+    again = detail.true_best_of_corpus(sim, arm, block)
+    assert np.array_equal(found.ids, again.ids) and np.array_equal(found.value, again.value)
+
+
+def test_the_losses_of_the_stages_add_up_and_none_is_negative(served):
+    sim, arm, block, decision = served
+    best = detail.true_best_of_corpus(sim, arm, block)
+    table = detail.attribution_columns(sim, arm, block, decision, best)
+    lost = sum(table[f"lost {stage}"] for stage in STAGES)
+    assert lost == pytest.approx(table["best"] - table["shown"])
+    for stage in STAGES:
+        assert np.all(table[f"lost {stage}"] >= -1e-9)
+    dropped = sum(table[f"dropped {stage}"] for stage in STAGES)
+    won = np.array([np.isin(b, w).mean() for b, w in zip(best.ids, decision.win_set, strict=True)])
+    assert dropped + won == pytest.approx(np.ones(40))
+
+
+def test_the_page_is_worth_its_true_ecpm(served):
+    sim, arm, block, decision = served
+    best = detail.true_best_of_corpus(sim, arm, block)
+    table = detail.attribution_columns(sim, arm, block, decision, best)
+    effects = sim.world.slot_effects
+    for r in (3, 30):
+        worth = [value(sim, arm, block, r, ad) for ad in decision.win_set[r]]
+        assert table["shown"][r] == pytest.approx(1000 * (effects * worth).sum())
+
+
+def test_an_ad_below_the_reserve_is_worth_nothing(served):
+    from dataclasses import replace
+
+    sim, arm, block, decision = served
+    dear = replace(arm, reserve_cpc=1.2)
+    ids = decision.pre_ranking_set
+    bid = sim.platform.bids.bid("opt", block, ids, arm.bid_rule, arm.bid_range)
+    worth = detail.true_value(sim, dear, block, ids)
+    assert np.array_equal(worth > 0, bid >= 1.2) and (worth > 0).any() and (worth == 0).any()
+
+
+def test_retrieval_is_consistent_with_itself_only_where_it_returns_the_pre_rankers_choice(served):
+    sim, arm, block, decision = served
+    found = detail.retrieval_rcs(sim, arm, block, decision)
+    for r in (0, 21):
+        one = part_of(block, slice(r, r + 1))
+        corpus = np.arange(600, dtype=np.int32)[None, :]
+        score = arm.pre_ranking.scorer.predict(one, corpus) * sim.world.init_bid
+        wanted = np.argsort(-score[0].astype(np.float32), kind="stable")[:15]
+        assert found[r] == pytest.approx(np.isin(wanted, decision.pre_ranking_set[r]).mean())
+    assert 0 < found.mean() < 1
+    from dataclasses import replace
+
+    everything = replace(arm, retrieval_size=600)
+    assert np.all(detail.retrieval_rcs(sim, everything, block, sim.serve(block, everything)) == 1.0)
+
+
+def test_the_detailed_requests_fit_the_budget_of_pairs(served, monkeypatch):
+    sim = served[0]
+    assert detail.n_detail(sim, 500) == 200 and detail.n_detail(sim, 30) == 30
+    monkeypatch.setattr(detail, "CORPUS_PAIRS", 6000)
+    assert detail.n_detail(sim, 500) == 10
+    monkeypatch.setattr(detail, "CORPUS_PAIRS", 10)
+    assert detail.n_detail(sim, 500) == 1
+
+
+def test_the_table_has_every_stage_with_its_share_of_the_loss(study):
+    section = study.metrics["attribution"]["logloss"]
+    assert [row["stage"] for row in section["stages"]] == list(STAGES)
+    assert sum(row["share"] for row in section["stages"]) == pytest.approx(1)
+    lost = sum(row["ecpm_lost"]["value"] for row in section["stages"])
+    assert lost == pytest.approx(section["ecpm_best"] - section["ecpm_shown"])
+    assert section["requests"] == 200
+
+
+def test_the_detailed_requests_are_the_first_of_the_block(served):
+    _, _, _, decision = served
+    assert np.array_equal(head_of(decision, 5).win_set, decision.win_set[:5])
+    assert len(head_of(decision, 0).pre_ranking_set) == 0

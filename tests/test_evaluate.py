@@ -1,0 +1,139 @@
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from tiny_market import run_phases, tiny_scenario
+
+from analysis.consistency import rcs
+from analysis.sql import rcs_sql
+from cascade_sim.cascade import Stage, shadow
+from cascade_sim.evaluate import culprit_arms
+from cascade_sim.fusion import Fusion
+from cascade_sim.records import read_table
+
+SHORT = ("phases.bootstrap=200", "phases.log=200", "phases.shadow=60", "phases.evaluate=150")
+
+
+@pytest.fixture(scope="module")
+def reserved(tmp_path_factory):
+    """A study whose auction turns many ads away, with an arm of another size and one of other rules."""
+    scenario = tiny_scenario(
+        *SHORT, "auction.reserve_cpc=2.2", "auction.score_floor=0.02",
+        "arms={logloss: {}, wide: {pre_ranking: {size: 30}}, ltr: {pre_ranking: {model: ltr}}}",
+    )  # fmt: skip
+    return run_phases(scenario, tmp_path_factory.mktemp("reserved"), tmp_path_factory.mktemp("cache"))
+
+
+def array_rcs(study, name):
+    """Mean RCS of the requests looked at in detail, from the decisions of a fresh serving."""
+    sim, evaluation = study.sim, study.evaluation
+    found = []
+    for index in range(-(-evaluation.n_requests // sim.scenario.traffic.block)):
+        block = sim.market.block("evaluate", index, evaluation.n_requests)
+        arm = evaluation.arms[name]
+        ideal = sim.serve(block, shadow(arm)).win_set
+        found.append(rcs(ideal, sim.serve(block, arm).competitive_set))
+    return np.nanmean(np.concatenate(found)[: evaluation.n_detail])
+
+
+def logged_rcs(study, name):
+    arm = study.evaluation.arms[name]
+    logs = study.folder / "logs"
+    shadow_log, service_log = logs / "shadow" / "*.parquet", logs / f"service-{name}" / "*.parquet"
+    return rcs_sql(shadow_log, service_log, c=arm.pre_ranking_size, k=arm.slots)
+
+
+@pytest.mark.parametrize("name", ["logloss", "ltr", "distill-pre"])
+def test_rcs_by_sql_over_the_logs_is_rcs_by_arrays(study, name):
+    assert study.evaluation.n_detail == 200
+    assert logged_rcs(study, name) == pytest.approx(array_rcs(study, name), abs=1e-12)
+    assert 0.05 < logged_rcs(study, name) < 1
+
+
+@pytest.mark.parametrize("name", ["logloss", "wide", "ltr"])
+def test_rcs_by_sql_leaves_out_what_the_auction_would_not_admit(reserved, name):
+    assert logged_rcs(reserved, name) == pytest.approx(array_rcs(reserved, name), abs=1e-12)
+    assert reserved.metrics["funnel"][name]["win_set"] < 3  # some slots stay empty
+
+
+def test_the_metrics_hold_the_mean_rcs_of_all_requests(study):
+    sim, evaluation = study.sim, study.evaluation
+    values = []
+    for index in range(4):
+        block = sim.market.block("evaluate", index, 500)
+        arm = evaluation.arms["ltr"]
+        values.append(rcs(sim.serve(block, shadow(arm)).win_set, sim.serve(block, arm).competitive_set))
+    assert len(np.concatenate(values)) == 500
+    assert study.metrics["arms"]["ltr"]["rcs"]["value"] == pytest.approx(np.concatenate(values).mean())
+
+
+def test_the_culprit_is_searched_one_seat_at_a_time_and_the_last_row_is_exactly_1(study, reserved):
+    for one in (study, reserved):
+        rows = one.metrics["culprit"]
+        seats = [(row["bid"], row["model"]) for row in rows]
+        assert seats == [("init", "logloss"), ("opt", "logloss"), ("init", "rank"), ("opt", "rank")]
+        assert rows[0]["rcs"]["value"] == one.metrics["arms"]["logloss"]["rcs"]["value"] < 1
+        assert rows[-1]["rcs"] == {"value": 1.0, "low": 1.0, "high": 1.0, "lift": rows[-1]["rcs"]["lift"]}
+        assert one.metrics["arms"]["ranker"]["rcs"]["value"] == 1.0
+
+
+def test_replacing_both_seats_gives_1_for_a_named_fusion_too(study):
+    sim = study.sim
+    block = sim.market.block("evaluate", 0, 500)
+    seat = Stage(sim.scorers["rank"], "opt", Fusion(pctr=0.5, pcvr=0.5))
+    arm = replace(study.evaluation.baseline, ranking=seat)
+    last = list(culprit_arms(arm).values())[-1]
+    ideal = sim.serve(block, shadow(arm)).win_set
+    assert np.all(rcs(ideal, sim.serve(block, last).competitive_set) == 1.0)
+
+
+def test_all_arms_meet_the_same_requests(study):
+    requests = [
+        np.unique(read_table(study.folder, f"evaluate-{arm}")["request"]) for arm in study.metrics["arms"]
+    ]
+    assert all(np.array_equal(requests[0], other) for other in requests)
+    assert len(requests[0]) == 500
+
+
+def test_the_automatic_arms_are_always_there(study):
+    names = ["logloss", "ltr", "distill-pre", "random", "bid_only", "pctr_only", "ranker"]
+    assert list(study.metrics["arms"]) == names
+    for arm in ("random", "bid_only"):
+        assert study.metrics["arms"][arm]["proxy_ece"]["value"] is None
+    assert study.metrics["arms"]["ltr"]["proxy_ece"]["value"] is None
+    assert study.metrics["arms"]["bid_only"]["single_objective_rcs"]["value"] is None
+    assert study.metrics["arms"]["ranker"]["proxy_ece"]["value"] == 0.0
+
+
+def test_exposed_ads_are_those_the_deployed_cascade_showed_often_enough(study):
+    log = read_table(study.folder, "log")
+    for ad in range(0, 600, 23):
+        shown = int(((log["ad"] == ad) & ~log["is_explored"]).sum())
+        assert study.evaluation.is_exposed[ad] == (shown >= 3)
+    assert 0 < study.evaluation.is_exposed.sum() < 600
+
+
+def test_the_funnel_counts_the_candidates_after_each_stage(study):
+    expected = {"corpus": 600, "pre_ranking_set": 60.0, "competitive_set": 15.0, "win_set": 3.0}
+    assert all(funnel == expected for funnel in study.metrics["funnel"].values())
+
+
+def test_the_scenario_may_have_the_truth_in_both_seats(tmp_path):
+    """The oracle as the only arm: nothing is trained, and every yardstick is met exactly."""
+    scenario = tiny_scenario(
+        *SHORT, "models={}", "cascade.pre_ranking={model: truth, bid: opt, size: 15}",
+        "cascade.ranking={model: truth}", "arms={oracle: {}}", "report.baseline=oracle",
+    )  # fmt: skip
+    found = run_phases(scenario, tmp_path, tmp_path / "cache").metrics
+    exact = {name: entry["value"] for name, entry in found["arms"]["oracle"].items()}
+    ones = ("rcs", "single_objective_rcs", "true_value_recall", "welfare", "revenue_vs_oracle", "proxy_pcoc")
+    assert {name: exact[name] for name in ones} == dict.fromkeys(ones, 1.0)
+    zeros = ("cpc_error", "cpc_bias", "payment_error", "proxy_ece")
+    assert {name: exact[name] for name in zeros} == dict.fromkeys(zeros, 0.0)
+    assert exact["revenue_pcoc"] == pytest.approx(1.0, rel=1e-12)
+    assert found["culprit"][-1]["rcs"]["value"] == 1.0
+    ranking = found["attribution"]["oracle"]["stages"]
+    assert ranking[1]["ecpm_lost"]["value"] == pytest.approx(0, abs=1e-9)
+    assert ranking[2]["ecpm_lost"]["value"] == pytest.approx(0, abs=1e-9)
+    assert torch.get_num_threads() == 1

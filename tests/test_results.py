@@ -1,0 +1,76 @@
+import json
+import math
+
+import pytest
+
+from cascade_sim.results import combine_seeds
+
+SHARES = ("rcs", "single_objective_rcs", "true_value_recall")
+METRICS = {
+    *(f"{name}{part}" for name in SHARES for part in ("", "_exposed", "_unexposed")),
+    *("retrieval_rcs", "proxy_ece", "proxy_ece_relative", "proxy_pcoc"),
+    *("ctr", "expected_ctr", "rpm", "expected_rpm", "revenue_per_request", "expected_revenue_per_request"),
+    *("cpc", "cpc_error", "cpc_bias", "revenue_pcoc", "payment_error", "welfare", "revenue_vs_oracle"),
+}
+
+
+def test_every_arm_has_every_metric_with_an_interval_and_a_lift_over_the_baseline(study):
+    for arm, row in study.metrics["arms"].items():
+        assert set(row) >= METRICS, arm
+        for name, entry in row.items():
+            assert {"value", "low", "high"} <= set(entry), (arm, name)
+            assert ("lift" in entry) == (arm != "logloss"), (arm, name)
+            if entry["value"] is not None and entry["low"] is not None:
+                assert entry["low"] <= entry["high"]
+
+
+def test_the_interval_of_a_mean_over_requests_holds_the_mean(study):
+    for row in study.metrics["arms"].values():
+        for name in ("rcs", "expected_ctr", "expected_rpm"):
+            assert row[name]["low"] <= row[name]["value"] <= row[name]["high"]
+
+
+def test_a_lift_is_the_ratio_of_the_values_less_1(study):
+    arms = study.metrics["arms"]
+    for name in ("rcs", "expected_ctr", "expected_rpm", "payment_error"):
+        expected = arms["ltr"][name]["value"] / arms["logloss"][name]["value"] - 1
+        assert arms["ltr"][name]["lift"]["value"] == pytest.approx(expected)
+
+
+def test_the_metrics_are_plain_json_without_nan(study):
+    text = json.dumps(study.metrics, allow_nan=False)
+    assert json.loads(text) == study.metrics
+    for key in ("name", "seed", "semantics", "version", "scenario_hash", "requests", "baseline"):
+        assert key in study.metrics
+    assert study.metrics["requests"] == 500 and study.metrics["baseline"] == "logloss"
+
+
+def world(seed, rcs, lift, share, extra=None):
+    arms = {"a": {"rcs": {"value": 0.5, "low": 0.4, "high": 0.6}}}
+    arms["b"] = {"rcs": {"value": rcs, "low": 0, "high": 1, "lift": {"value": lift, "low": 0, "high": 1}}}
+    metrics = {"name": "x", "seed": seed, "requests": 10, "arms": arms}
+    metrics["attribution"] = {
+        "a": {"stages": [{"stage": "retrieval", "share": share}], "ecpm_best": 2.0 * seed}
+    }
+    return {**metrics, "curves": {"density": extra or {"m": [1.0, 2.0]}}}
+
+
+def test_several_worlds_are_combined_into_means_and_the_spread_between_them():
+    found = combine_seeds([world(1, 0.6, 0.2, 0.3), world(2, 0.7, 0.4, 0.5), world(3, 0.8, 0.6, 0.1)])
+    entry = found["arms"]["b"]["rcs"]
+    assert entry["value"] == pytest.approx(0.7) and entry["sd"] == pytest.approx(0.1)
+    half = 4.302652729911275 * 0.1 / math.sqrt(3)  # t with 2 degrees of freedom
+    assert (entry["low"], entry["high"]) == pytest.approx((0.7 - half, 0.7 + half))
+    assert entry["lift"]["value"] == pytest.approx(0.4) and entry["lift"]["sd"] == pytest.approx(0.2)
+    assert "lift" not in found["arms"]["a"]["rcs"]
+    assert found["seeds"] == {"n": 3, "seeds": [1, 2, 3]}
+    assert found["attribution"]["a"]["ecpm_best"] == pytest.approx(4.0)
+    assert found["attribution"]["a"]["stages"][0] == {"stage": "retrieval", "share": pytest.approx(0.3)}
+    assert found["name"] == "x" and found["requests"] == 10
+
+
+def test_a_metric_that_one_world_cannot_tell_does_not_stop_the_others():
+    found = combine_seeds([world(1, None, None, None), world(2, 0.7, 0.4, 0.5), world(3, 0.8, 0.6, 0.1)])
+    json.dumps(found, allow_nan=False)
+    odd = combine_seeds([world(1, 0.6, 0.2, 0.3), world(2, 0.7, 0.4, 0.5, extra={"other": [3.0, 4.0]})])
+    assert odd["curves"]["density"] == {}
