@@ -77,7 +77,8 @@ class Experiment:
         key = content_key(
             spec.model_dump(mode="json"), inputs,
             recipe=recipe, seed=weights_seed, semantics=SEMANTICS, torch=torch.__version__,
-            device=self.device.type, classes=_source_digest(module), pair_threshold=view.pair_threshold,
+            device=self.device.type, classes=_source_digest(module),
+            pair_threshold=view.pair_threshold if view.pair_width else None,
         )  # fmt: skip
         samples = spec.epochs * data.arrays()["ads"].size
         with self.progress.stage(f"train {alias}", samples, "samples") as bar:

@@ -46,7 +46,7 @@ def explore(
         is_shown = win_set[rows] >= 0
         bid[rows, :-1] = np.where(is_shown, init_bid[win_set[rows]], 0.0)
         pctr[rows, :-1] = quality[rows, :-1] = np.where(is_shown, np.nan, 0.0)
-        cpc[rows] = to_micros(np.minimum(arm.reserve_cpc, bid[rows, :-1]), bid[rows, :-1])
+        cpc[rows] = to_micros(np.full(is_shown.shape, arm.reserve_cpc), bid[rows, :-1])
     chosen = (win_set == decision.win_set) & (win_set >= 0)
     propensity = (1.0 - rate) * chosen + rate / np.maximum(n, 1)[:, None]
     shown = replace(

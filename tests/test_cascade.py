@@ -149,6 +149,15 @@ def test_pre_ranking_uses_the_init_bid_and_ranking_the_opt_bid():
     assert found.cpc_micros.tolist() == [[2_000_000, 1_000_000]]
 
 
+def test_fused_exponents_apply_to_probabilities_and_not_to_a_score_that_is_only_an_order():
+    halved = Fusion(pctr=0.5, pcvr=1.0)
+    for link, expected in (("sigmoid", np.sqrt(PCTR) * 0.5), ("exp", np.array(PCTR))):
+        own = arm(Table(PCTR, link=link), Table(PCTR))
+        own = replace(own, pre_ranking=replace(own.pre_ranking, fusion=halved))
+        found = serve(make_block([0]), own, platform(range(6), Bids(BID)))
+        assert found.pre_score[0] == pytest.approx(expected * BID)
+
+
 def test_without_bids_the_models_order_alone_decides_who_reaches_ranking():
     found = one(range(6), Bids(BID), pre=Table(PCTR), rank=Table(PCTR), pre_bid="none", size=3)
     assert found.competitive_set.tolist() == [[1, 3, 4]]

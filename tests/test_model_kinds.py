@@ -87,10 +87,10 @@ def test_a_kind_that_cannot_be_used_is_refused_with_the_reason(own, sim, specs, 
         find_class(f"{own}:Yours")
     with pytest.raises(UserError, match="is not a torch.nn.Module class"):
         find_class(f"{own}:Plain")
-    with pytest.raises(UserError, match="cannot be imported: ModuleNotFoundError"):
+    with pytest.raises(UserError, match="cannot be imported: .*ModuleNotFoundError"):
         find_class("no.such.package:Net")
     (tmp_path / "bad.py").write_text("1 / 0\n")
-    with pytest.raises(UserError, match="cannot be imported: ZeroDivisionError"):
+    with pytest.raises(UserError, match="cannot be imported: .*ZeroDivisionError"):
         find_class(f"{tmp_path / 'bad.py'}:Net")
     spec = specs["logloss"].model_copy(update={"kind": f"{own}:Mine", "options": {"depth": 7}})
     with pytest.raises(UserError, match="model 'mine': .*depth.* failed"):

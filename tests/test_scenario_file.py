@@ -12,7 +12,7 @@ from cascade_sim.scenario import Scenario
 from cascade_sim.scenario_file import dump_scenario, load_scenario, scenario_hash
 
 ROOT = Path(__file__).parents[1]
-SCENARIOS = sorted((ROOT / "scenarios").glob("*.yaml"))
+SCENARIOS = sorted(p for p in (ROOT / "scenarios").glob("*.yaml") if not p.stem.startswith("consistency_"))
 
 MINIMAL = "name: small\nmodels: {rank: {kind: coaction}, logloss: {}}\narms: {now: {}}\n"
 

@@ -51,7 +51,7 @@ def lists(n, m=12, seed=5):
     users = rng.integers(0, USERS, n).astype(np.int32)
     ads = np.argsort(rng.random((n, ADS)), axis=1)[:, :m].astype(np.int32)
     teacher = LOGIT[users[:, None], ads].astype(np.float32)
-    log_bid = rng.normal(0, 0.3, (n, m)).astype(np.float32)
+    log_bid = (rng.normal(0, 0.3, (n, m)) - 0.8 * AD["quality"][ads, 0]).astype(np.float32)
     chunk = np.empty((n, m), np.int8)
     np.put_along_axis(chunk, np.argsort(-(teacher + log_bid), axis=1), chunk_of_rank(m, 4)[None, :], 1)
     return Lists(users, np.zeros(n, np.float32), ads, teacher, log_bid, chunk)
@@ -111,6 +111,31 @@ def test_an_ltr_student_learns_to_order_bid_times_score():
     ideal = fresh.log_bid + fresh.teacher_logit
     agree = np.sign(served[:, :, None] - served[:, None]) == np.sign(ideal[:, :, None] - ideal[:, None])
     assert history[-1] < 0.5 * history[0] and agree.mean() > 0.85
+
+
+class Silent(nn.Module):
+    """Scores every ad 0."""
+
+    def __init__(self):
+        super().__init__()
+        self.weight = nn.Parameter(torch.zeros(()))
+
+    def forward(self, request, ads, pair):
+        return self.weight * ads.sum(-1)
+
+
+def test_an_ltr_score_is_judged_together_with_the_bid_it_will_be_served_with(monkeypatch):
+    """An ad's served score is bid * exp(s): a model that scores 0 is judged by the logarithm of the bids."""
+    seen = []
+
+    def judge(score, chunk):
+        seen.append(score.detach().numpy().copy())
+        return score.sum() * 0.0
+
+    monkeypatch.setattr("models.losses.chunked_ranknet", judge)
+    fit(Silent(), LISTS, "ltr", epochs=1)
+    rows = np.concatenate(seen)
+    assert np.array_equal(np.sort(rows, axis=0), np.sort(LISTS.log_bid, axis=0))
 
 
 @pytest.mark.parametrize(("kind", "data", "recipe"), [(CoAction, DATA, "logloss"), (TwoTowers, LISTS, "ltr")])
