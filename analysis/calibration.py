@@ -7,6 +7,8 @@ click.
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
@@ -136,3 +138,25 @@ def reliability_curve(
         "reference": np.bincount(index, weights=r, minlength=bins)[is_used] / count[is_used],
         "count": count[is_used].astype(np.float64),
     }
+
+
+def pooled_curve(curves: Sequence[Mapping[str, ArrayLike]], bins: int = 20) -> dict[str, NDArray[np.float64]]:
+    """Reliability curves of several worlds as one: their points, by rising prediction, joined anew.
+
+    Each curve holds "predicted", "reference" and "count", of any length. Points are cut into at most `bins`
+    runs of about equal count, a point going as a whole to the run of its middle; means are weighted by count.
+    """
+    p, r, count = (
+        np.concatenate([np.zeros(0), *(np.asarray(curve[name], np.float64) for curve in curves)])
+        for name in ("predicted", "reference", "count")
+    )
+    order = np.argsort(p, kind="stable")
+    p, r, count = p[order], r[order], count[order]
+    total = count.sum()
+    if total == 0:
+        return {name: np.zeros(0) for name in ("predicted", "reference", "count")}
+    index = np.minimum(((np.cumsum(count) - count / 2) * bins / total).astype(int), bins - 1)
+    sums = [np.bincount(index, weights=x, minlength=bins) for x in (count, count * p, count * r)]
+    is_used = sums[0] > 0
+    size = sums[0][is_used].astype(np.float64)
+    return {"predicted": sums[1][is_used] / size, "reference": sums[2][is_used] / size, "count": size}

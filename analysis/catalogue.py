@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-# Arms that the engine adds to every study. They frame the others and are never recommended.
+# Arms that the engine adds to every study. They frame the others and are never recommended,
+# but the page says so when one of them pays.
 REFERENCE_ARMS: dict[str, str] = {
     "random": "the competitive set is drawn at random",
     "bid_only": "pre-ranking by the bid alone",
@@ -26,6 +27,8 @@ class Measure:
         None  # None: chosen from the size of the column's values, for that many significant digits
     )
     digits: int = 3
+    # Perfect at 0 or 1, so a relative lift of it means nothing: tables show the difference instead.
+    is_signed_or_near_zero: bool = False
 
     @property
     def heading(self) -> str:
@@ -76,9 +79,14 @@ ARM_MEASURES: dict[str, Measure] = {
         "Calibration error of the pre-ranking prediction against the ranker's prediction, over the "
         "pre-ranking set. 0 is perfect.",
         digits=2,
+        is_signed_or_near_zero=True,
     ),
     "proxy_ece_relative": Measure(
-        "Relative proxy-ECE", "percent", "Proxy-ECE divided by the mean prediction.", 1
+        "Relative proxy-ECE",
+        "percent",
+        "Proxy-ECE divided by the mean prediction.",
+        1,
+        is_signed_or_near_zero=True,
     ),
     "proxy_pcoc": Measure(
         "Proxy-PCOC",
@@ -86,6 +94,7 @@ ARM_MEASURES: dict[str, Measure] = {
         "Mean pre-ranking prediction divided by the mean ranker prediction, over the pre-ranking set. "
         "1 is perfect.",
         3,
+        is_signed_or_near_zero=True,
     ),
     "ctr": Measure(
         "CTR, clicked", "percent", "Clicks divided by impressions, as drawn in this simulation.", 2
@@ -107,7 +116,8 @@ ARM_MEASURES: dict[str, Measure] = {
     "expected_revenue_per_request": Measure(
         "Revenue per request, expected",
         "money",
-        "Revenue divided by requests, from the true click probabilities.",
+        "Revenue divided by requests, from the true click probabilities. Arms are compared and recommended "
+        "by it, because an arm that shows fewer ads can raise revenue per impression and still earn less.",
     ),
     "cpc": Measure("CPC", "money", "Mean charge per click."),
     "cpc_error": Measure(
@@ -116,18 +126,30 @@ ARM_MEASURES: dict[str, Measure] = {
         "How far charges are from what the same ranked list would have paid with the true CTRs, as a share "
         "of the latter. 0 is perfect.",
         1,
+        is_signed_or_near_zero=True,
+    ),
+    "cpc_error_floor": Measure(
+        "CPC error, floor",
+        "percent",
+        "The CPC error that would be left on the same ranked list if every feature were used perfectly: what "
+        "no model can predict, the noise of each user and ad. Only the part of the CPC error above it is "
+        "the model's.",
+        1,
+        is_signed_or_near_zero=True,
     ),
     "cpc_bias": Measure(
         "CPC bias",
         "percent",
         "CPC error with its sign: positive when advertisers are charged too much. 0 is perfect.",
         1,
+        is_signed_or_near_zero=True,
     ),
     "revenue_pcoc": Measure(
         "Revenue PCOC",
         "ratio",
         "Revenue the model forecasts divided by revenue expected under the truth. 1 is perfect.",
         3,
+        is_signed_or_near_zero=True,
     ),
     "payment_error": Measure(
         "Payment error",

@@ -1,6 +1,9 @@
-"""What the numbers say, in words: which arm to ship, where the money is lost, which seat is the culprit.
+"""What the numbers say, in words: which arm to ship, what a simpler change would bring, where money is lost.
 
-Every sentence is computed from metrics.json; where the data do not decide, the sentence says so.
+Every sentence is computed from metrics.json; where the data do not decide, the sentence says so. An arm is
+shipped only if its 95 % interval of revenue per request lies above the baseline's; arms are told apart by
+their paired contrast, not by whether their intervals against the baseline overlap. Intervals are not
+adjusted for the number of arms compared; a note says what that means.
 """
 
 from __future__ import annotations
@@ -10,19 +13,31 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from analysis.catalogue import is_reference
-from analysis.estimates import NBSP, Estimate, arm_lift, arm_value, estimate, number_text, percent_text
+from analysis.comparisons import candidates, contrast, ctr_lift, lift_measure, revenue_lift, rpm_lift
+from analysis.estimates import NBSP, Estimate, arm_value, estimate, number_text, percent_text
 
 STAGE_NAMES = {"retrieval": "retrieval", "pre_ranking": "pre-ranking", "ranking": "ranking"}
+# Reference arms that could be had at once: the change, and what it tells of the baseline when it pays.
+SIMPLER = {
+    "pctr_only": ("Dropping the bid from pre-ranking", "bid × pCTR is worse than its pCTR"),
+    "bid_only": ("Pre-ranking by the bid", "bid × pCTR is worse than its bid"),
+    "random": ("Drawing the competitive set at random", "pre-ranking is worse than chance"),
+}
 
 
 @dataclass(frozen=True)
 class Decision:
-    """The arm to ship (None when no arm is clearly better than the baseline) and why."""
+    """The arm to ship (None when no arm is clearly better than the baseline) and why.
+
+    `findings`: reference arms that pay. `notes`: how to read the intervals.
+    """
 
     arm: str | None
     headline: str
     reasons: list[str] = field(default_factory=list)
+    findings: list[str] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
 
 
 def stage_name(stage: str) -> str:
@@ -30,97 +45,102 @@ def stage_name(stage: str) -> str:
     return STAGE_NAMES.get(stage, stage)
 
 
-def lift_measure(metrics: Mapping[str, Any], measure: str) -> str:
-    """`expected_` + measure where any arm has a lift of it, else the clicked measure."""
-    expected = f"expected_{measure}"
-    has_expected = any(arm_lift(metrics, arm, expected).value is not None for arm in metrics["arms"])
-    return expected if has_expected else measure
-
-
-def rpm_lift(metrics: Mapping[str, Any], arm: str) -> Estimate:
-    """The lift the decision rests on: expected RPM where known."""
-    return arm_lift(metrics, arm, lift_measure(metrics, "rpm"))
-
-
-def ctr_lift(metrics: Mapping[str, Any], arm: str) -> Estimate:
-    """The lift of expected CTR where known, else of the clicked CTR."""
-    return arm_lift(metrics, arm, lift_measure(metrics, "ctr"))
-
-
-def ordered_arms(metrics: Mapping[str, Any]) -> list[str]:
-    """Arms by RPM lift, best first, the baseline at its own 0; reference arms after all others."""
-
-    def place(arm: str) -> tuple[bool, float, str]:
-        lift = 0.0 if arm == metrics["baseline"] else rpm_lift(metrics, arm).value
-        return (
-            is_reference(arm) and arm != metrics["baseline"],
-            -lift if lift is not None else float("inf"),
-            arm,
-        )
-
-    return sorted(metrics["arms"], key=place)
-
-
-def candidates(metrics: Mapping[str, Any]) -> list[str]:
-    """Arms that could be shipped instead of the baseline and have an RPM lift, best first."""
-    return [
-        arm
-        for arm in ordered_arms(metrics)
-        if arm != metrics["baseline"] and not is_reference(arm) and rpm_lift(metrics, arm).value is not None
-    ]
-
-
 def decide(metrics: Mapping[str, Any]) -> Decision:
-    """Ship the arm with the best expected RPM lift among those whose 95 % interval lies above 0."""
-    baseline = metrics["baseline"]
+    """Ship the arm with the best revenue per request among those whose 95 % interval lies above 0."""
     contenders = candidates(metrics)
-    better = [arm for arm in contenders if rpm_lift(metrics, arm).is_above_zero]
+    better = [arm for arm in contenders if revenue_lift(metrics, arm).is_above_zero]
     warnings = world_warnings(metrics)
     if not contenders:
-        return Decision(
-            None,
-            f"No other arm to compare with {baseline}.",
-            ["Add a second arm to the scenario to learn whether another pre-ranking stage earns more."],
-            warnings,
-        )
+        return _nothing_to_compare(metrics, warnings)
     if not better:
-        best = contenders[0]
-        reason = (
-            f"The best of the others, {best}, changes revenue per 1,000 impressions (RPM) by "
-            f"{percent_text(rpm_lift(metrics, best))} and CTR by {percent_text(ctr_lift(metrics, best))}; "
-            "the RPM interval does not lie above zero."
-        )
-        return Decision(
-            None, f"No arm is clearly better than {baseline}.", [reason, *worse_arms(metrics)], warnings
-        )
+        return _keep_the_baseline(metrics, contenders[0], warnings)
     best = better[0]
     reasons = [
-        f"Against {baseline} it brings {percent_text(rpm_lift(metrics, best))} revenue per 1,000 impressions "
-        f"(RPM) and {percent_text(ctr_lift(metrics, best))} CTR; brackets hold 95{NBSP}% intervals.",
-        *close_rivals(metrics, best, better[1:]),
+        f"Against {metrics['baseline']} it brings {percent_text(revenue_lift(metrics, best))} revenue per "
+        f"request, {percent_text(rpm_lift(metrics, best))} revenue per 1,000 impressions (RPM) and "
+        f"{percent_text(ctr_lift(metrics, best))} CTR; brackets hold 95{NBSP}% intervals.",
+        *rivals(metrics, best, contenders),
         *ceiling(metrics, best),
         *worse_arms(metrics),
     ]
-    return Decision(best, f"Ship {best}.", reasons, [*trade_offs(metrics, best), *warnings])
+    ahead = [arm for arm in SIMPLER if contrast(metrics, best, arm).is_below_zero]
+    return Decision(
+        best,
+        f"Ship {best}, but {listed(ahead)} alone earns more." if ahead else f"Ship {best}.",
+        reasons,
+        simpler_changes(metrics, best),
+        [*trade_offs(metrics, best), *warnings],
+        comparison_notes(metrics),
+    )
 
 
-def close_rivals(metrics: Mapping[str, Any], best: str, others: list[str]) -> list[str]:
-    """Arms also better than the baseline whose interval reaches into the best one's: not told apart."""
-    floor = rpm_lift(metrics, best).low
+def _nothing_to_compare(metrics: Mapping[str, Any], warnings: list[str]) -> Decision:
+    """A scenario of one arm, or arms whose revenue per request cannot be held against the baseline's."""
+    baseline = metrics["baseline"]
+    others = [arm for arm in metrics["arms"] if arm != baseline and not is_reference(arm)]
+    headline = f"No other arm to compare with {baseline}."
+    reason = "Add a second arm to the scenario to learn whether another pre-ranking stage earns more."
+    if others:
+        headline = f"No arm can be compared with {baseline}."
+        reason = f"The lift of revenue per request is undefined for {listed(others)}."
+    return Decision(None, headline, [reason], simpler_changes(metrics, None), warnings)
+
+
+def _keep_the_baseline(metrics: Mapping[str, Any], best: str, warnings: list[str]) -> Decision:
+    """No arm of the scenario is clearly better; a reference arm may be."""
+    paying = [arm for arm in SIMPLER if revenue_lift(metrics, arm).is_above_zero]
+    headline = f"No arm is clearly better than {metrics['baseline']}"
+    if paying:
+        headline += f", but {listed(paying)} alone {'is' if len(paying) == 1 else 'are'}"
+    reason = (
+        f"The best of the others, {best}, changes revenue per request by "
+        f"{percent_text(revenue_lift(metrics, best))} and CTR by {percent_text(ctr_lift(metrics, best))}; "
+        "the interval of revenue per request does not lie above zero."
+    )
+    return Decision(
+        None,
+        f"{headline}.",
+        [reason, *worse_arms(metrics)],
+        simpler_changes(metrics, None),
+        warnings,
+        comparison_notes(metrics),
+    )
+
+
+def rivals(metrics: Mapping[str, Any], best: str, contenders: list[str]) -> list[str]:
+    """How the best arm stands against each other one that is not clearly below the baseline, paired."""
+    told: list[str] = []
+    others = [arm for arm in contenders if arm != best and not revenue_lift(metrics, arm).is_below_zero]
+    for arm in others:
+        against = contrast(metrics, best, arm)
+        if against.is_above_zero:
+            told.append(f"ahead of {arm} by {percent_text(against)}")
+        elif against.is_below_zero:
+            told.append(f"behind {arm} ({percent_text(against)})")
+        elif against.value is not None:
+            told.append(f"not told apart from {arm} ({percent_text(against)})")
+    if told:
+        return [f"In revenue per request on the same traffic it is {listed(told)}."]
+    return _overlapping(metrics, best, others)
+
+
+def _overlapping(metrics: Mapping[str, Any], best: str, others: list[str]) -> list[str]:
+    """For a run without contrasts: arms whose interval against the baseline reaches into the best one's."""
+    floor = revenue_lift(metrics, best).low
     close = []
     for arm in others:
-        lift = rpm_lift(metrics, arm)
+        lift = revenue_lift(metrics, arm)
         if lift.high is not None and floor is not None and lift.high >= floor:
-            close.append(f"{arm} (RPM {percent_text(lift)})")
+            close.append(f"{arm} ({percent_text(lift)})")
     if not close:
         return []
     verb = "is" if len(close) == 1 else "are"
-    return [f"{listed(close)} {verb} close: the intervals overlap, so this study does not tell them apart."]
+    return [f"{listed(close)} {verb} close, and this run holds no paired comparison to tell them apart."]
 
 
 def ceiling(metrics: Mapping[str, Any], best: str) -> list[str]:
     """How much of the ranker-as-pre-ranker's gain the arm brings, where that gain is clear."""
-    top, own = rpm_lift(metrics, "ranker"), rpm_lift(metrics, best)
+    top, own = revenue_lift(metrics, "ranker"), revenue_lift(metrics, best)
     if not top.is_above_zero or top.value is None or own.value is None or own.value > top.value:
         return []
     return [
@@ -129,31 +149,68 @@ def ceiling(metrics: Mapping[str, Any], best: str) -> list[str]:
     ]
 
 
+def simpler_changes(metrics: Mapping[str, Any], best: str | None) -> list[str]:
+    """Reference arms that earn clearly more than the baseline or than the arm to ship."""
+    found = []
+    for arm, (change, moral) in SIMPLER.items():
+        lift = revenue_lift(metrics, arm)
+        against = contrast(metrics, best, arm) if best else Estimate()
+        if not lift.is_above_zero and not against.is_below_zero:
+            continue
+        text = f"{change} ({arm}) alone would bring {percent_text(lift)} revenue per request"
+        text += f": the baseline's {moral}." if lift.is_above_zero else "."
+        if against.is_below_zero:
+            text += f" That is more than {best} brings, which stands at {percent_text(against)} against it."
+        elif against.is_above_zero:
+            text += f" {best} is ahead of it by {percent_text(against)}."
+        elif against.value is not None:
+            text += f" {best} is not told apart from it ({percent_text(against)})."
+        found.append(text)
+    return found
+
+
 def worse_arms(metrics: Mapping[str, Any]) -> list[str]:
-    """Candidates whose whole RPM interval lies below zero."""
-    worse = [arm for arm in candidates(metrics) if rpm_lift(metrics, arm).is_below_zero]
+    """Candidates whose whole interval lies below zero, and those that a rising RPM would hide."""
+    worse = [arm for arm in candidates(metrics) if revenue_lift(metrics, arm).is_below_zero]
     if not worse:
         return []
-    return [f"{listed(worse)} earn{'s' if len(worse) == 1 else ''} clearly less than {metrics['baseline']}."]
+    found = [f"{listed(worse)} earn{'s' if len(worse) == 1 else ''} clearly less than {metrics['baseline']}."]
+    for arm in worse:
+        if rpm_lift(metrics, arm).is_above_zero:
+            found.append(
+                f"{arm} raises revenue per impression (RPM {percent_text(rpm_lift(metrics, arm))}) but shows "
+                f"fewer ads: revenue per request {percent_text(revenue_lift(metrics, arm))}."
+            )
+    return found
 
 
 def trade_offs(metrics: Mapping[str, Any], best: str) -> list[str]:
-    """What the RPM lift hides: a falling CTR, or fewer ads shown so that revenue per request falls."""
+    """What the revenue lift hides: a falling CTR, or more ads shown at less revenue each."""
     found = []
-    ctr, revenue = (
-        ctr_lift(metrics, best),
-        arm_lift(metrics, best, lift_measure(metrics, "revenue_per_request")),
-    )
+    ctr, rpm = ctr_lift(metrics, best), rpm_lift(metrics, best)
     if ctr.is_below_zero:
         found.append(
-            f"{best} lowers CTR ({percent_text(ctr)}): the revenue comes from dearer clicks, not from more."
+            f"{best} lowers CTR ({percent_text(ctr)}): the revenue comes from dearer clicks or more ads, "
+            "not from ads that users click more often."
         )
-    if revenue.is_below_zero:
+    if rpm.is_below_zero:
         found.append(
-            f"Revenue per request falls with {best} ({percent_text(revenue)}) although revenue per "
-            "impression rises: it shows fewer ads."
+            f"Revenue per impression falls with {best} (RPM {percent_text(rpm)}): it earns more by showing "
+            "more ads."
         )
     return found
+
+
+def comparison_notes(metrics: Mapping[str, Any]) -> list[str]:
+    """What several comparisons do to the meaning of 95 %; empty for a single one."""
+    n = len(candidates(metrics))
+    if n < 2:
+        return []
+    chance = number_text(min(2.5 * n, 100.0), 1 if n % 2 else 0)
+    return [
+        f"Intervals are not adjusted for the number of arms compared: if none of the {n} were better than "
+        f"{metrics['baseline']}, one would still look better in up to {chance}{NBSP}% of such studies."
+    ]
 
 
 def world_warnings(metrics: Mapping[str, Any]) -> list[str]:
@@ -199,46 +256,6 @@ def money_lost(metrics: Mapping[str, Any]) -> tuple[str, str] | None:
     )
 
 
-def culprit_corners(metrics: Mapping[str, Any]) -> dict[str, Mapping[str, Any]] | None:
-    """The rows "today", "bid" and "model" (one seat replaced) and "both" of the culprit table.
-
-    "both" is the consistent corner (highest RCS, opt-bid on a tie) and "today" the one that differs from it
-    in both seats. None if a row is missing.
-    """
-    rows = [row for row in metrics.get("culprit") or [] if estimate(row.get("rcs")).value is not None]
-    if len(rows) != 4:
-        return None
-    both = max(rows, key=lambda row: (estimate(row["rcs"]).value, row["bid"] == "opt"))
-    corners = {}
-    for row in rows:
-        same_bid, same_model = row["bid"] == both["bid"], row["model"] == both["model"]
-        corners[
-            "both" if same_bid and same_model else "bid" if same_bid else "model" if same_model else "today"
-        ] = row
-    return corners if len(corners) == 4 else None
-
-
-def culprit_words(metrics: Mapping[str, Any]) -> str:
-    """Which seat of the baseline's pre-ranking stage breaks consistency more; empty if not measured."""
-    corners = culprit_corners(metrics)
-    if corners is None:
-        return ""
-    level = {name: 100 * (estimate(row["rcs"]).value or 0.0) for name, row in corners.items()}
-    gain = {seat: level[seat] - level["today"] for seat in ("model", "bid")}
-    today, both = corners["today"], corners["both"]
-    shown = {name: f"{number_text(percent, 1)}{NBSP}%" for name, percent in level.items()}
-    text = (
-        f"Today ({today['bid']}-bid × {today['model']}) RCS is {shown['today']}. Giving pre-ranking the "
-        f"ranker's model ({both['model']}) makes it {shown['model']}, giving it the ranker's bid "
-        f"({both['bid']}-bid) {shown['bid']}, both {shown['both']}. "
-    )
-    if abs(gain["model"] - gain["bid"]) < 1.0:
-        return text + "Model and bid are about equally to blame."
-    seat = "model" if gain["model"] > gain["bid"] else "bid"
-    fix = "A better pre-ranking model" if seat == "model" else "Bringing the optimised bid to pre-ranking"
-    return text + f"The {seat} is the main culprit. {fix} is the first thing to try."
-
-
 def listed(parts: list[str]) -> str:
     """a; a and b; a, b and c."""
     return parts[0] if len(parts) == 1 else f"{', '.join(parts[:-1])} and {parts[-1]}"
@@ -246,9 +263,13 @@ def listed(parts: list[str]) -> str:
 
 def key_figures(metrics: Mapping[str, Any], arm: str) -> list[tuple[str, Estimate, Estimate]]:
     """(label, lift or value of the arm, the baseline's value) for the tiles under the headline."""
-    baseline = metrics["baseline"]
+
+    def base(measure: str) -> Estimate:
+        return arm_value(metrics, metrics["baseline"], lift_measure(metrics, measure))
+
     return [
-        ("RPM", rpm_lift(metrics, arm), arm_value(metrics, baseline, lift_measure(metrics, "rpm"))),
-        ("CTR", ctr_lift(metrics, arm), arm_value(metrics, baseline, lift_measure(metrics, "ctr"))),
-        ("RCS", arm_value(metrics, arm, "rcs"), arm_value(metrics, baseline, "rcs")),
+        ("Revenue per request", revenue_lift(metrics, arm), base("revenue_per_request")),
+        ("RPM", rpm_lift(metrics, arm), base("rpm")),
+        ("CTR", ctr_lift(metrics, arm), base("ctr")),
+        ("RCS", arm_value(metrics, arm, "rcs"), arm_value(metrics, metrics["baseline"], "rcs")),
     ]

@@ -115,19 +115,9 @@ def ratio_intervals(
     the baseline. None stands for whatever is undefined: a zero denominator, a column the arm does not have,
     or an interval for which more than 5 % of the resamples leave the metric undefined.
     """
-    lengths = {np.shape(x) for table in columns.values() for x in table.values()}
-    if len(lengths) != 1 or len(next(iter(lengths))) != 1:
-        raise ValueError(f"columns must be one-dimensional and of one length, not {sorted(lengths)}")
     if baseline not in columns:
         raise ValueError(f"baseline {baseline!r} is not among the arms: {', '.join(columns)}")
-    for metric, names in ratios.items():
-        if not any(all(name is None or name in table for name in names) for table in columns.values()):
-            raise ValueError(f"no arm has the columns {names} of {metric!r}")
-    n = next(iter(lengths))[0]
-    tables, evaluate = {}, {}
-    for arm, table in columns.items():
-        tables[arm], evaluate[arm] = _ratio_columns(arm, table, ratios, n)
-    values = _replicate(tables, evaluate, resamples, seed)
+    values = _ratio_replicates(columns, ratios, resamples, seed)
     result: dict[str, dict[str, dict[str, Any]]] = {}
     for arm, replicates in values.items():
         result[arm] = {}
@@ -136,6 +126,52 @@ def ratio_intervals(
             if arm != baseline:
                 result[arm][metric]["lift"] = _interval(_lift(replicates[:, i], values[baseline][:, i]))
     return result
+
+
+def ratio_contrasts(
+    columns: Mapping[str, Mapping[str, ArrayLike]],
+    ratios: Mapping[str, tuple[str, str | None]],
+    arms: Sequence[str],
+    resamples: int,
+    seed: int,
+) -> dict[str, dict[str, dict[str, dict[str, Any]]]]:
+    """Paired lift of each of `arms` over every other arm: {arm: {rival: {metric: {"value", "low", "high"}}}}.
+
+    The same numbers as the lifts of ratio_intervals with each rival as the baseline, from one pass over the
+    resamples. Columns, ratios and what is undefined: as there.
+    """
+    values = _ratio_replicates(columns, ratios, resamples, seed)
+    return {
+        arm: {
+            rival: {
+                metric: _interval(_lift(values[arm][:, i], values[rival][:, i]))
+                for i, metric in enumerate(ratios)
+            }
+            for rival in values
+            if rival != arm
+        }
+        for arm in arms
+    }
+
+
+def _ratio_replicates(
+    columns: Mapping[str, Mapping[str, ArrayLike]],
+    ratios: Mapping[str, tuple[str, str | None]],
+    resamples: int,
+    seed: int,
+) -> dict[str, Floats]:
+    """Each arm's ratios on the data (row 0) and on every resample.  [1 + resamples, metrics]"""
+    lengths = {np.shape(x) for table in columns.values() for x in table.values()}
+    if len(lengths) != 1 or len(next(iter(lengths))) != 1:
+        raise ValueError(f"columns must be one-dimensional and of one length, not {sorted(lengths)}")
+    for metric, names in ratios.items():
+        if not any(all(name is None or name in table for name in names) for table in columns.values()):
+            raise ValueError(f"no arm has the columns {names} of {metric!r}")
+    n = next(iter(lengths))[0]
+    tables, evaluate = {}, {}
+    for arm, table in columns.items():
+        tables[arm], evaluate[arm] = _ratio_columns(arm, table, ratios, n)
+    return _replicate(tables, evaluate, resamples, seed)
 
 
 def _ratio_columns(

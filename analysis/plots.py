@@ -6,13 +6,13 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from analysis.plot_style import style, svg_text
-from analysis.plots_arms import culprit, lifts, rcs_vs_rpm
+from analysis.plots_arms import culprit, lifts, rcs_vs_revenue
 from analysis.plots_funnel import funnel
 from analysis.plots_models import reliability, score_distributions
 
 FIGURES: dict[str, tuple[Callable[[Mapping[str, Any]], Any], str]] = {
-    "rcs_vs_rpm": (rcs_vs_rpm, "Ranking consistency against the revenue lift of each arm"),
-    "lifts": (lifts, "Lifts of CTR and RPM over the baseline, with 95 % intervals"),
+    "rcs_vs_revenue": (rcs_vs_revenue, "Ranking consistency against the revenue lift of each arm"),
+    "lifts": (lifts, "Lifts of revenue per request and CTR over the baseline, with 95 % intervals"),
     "culprit": (culprit, "Ranking consistency with one pre-ranking seat replaced at a time"),
     "funnel": (funnel, "Ads per stage, and where the true eCPM is lost"),
     "score_distributions": (

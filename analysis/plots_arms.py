@@ -6,14 +6,15 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from analysis.catalogue import is_reference
-from analysis.decision import lift_measure, ordered_arms
+from analysis.comparisons import lift_measure, ordered_arms
+from analysis.culprit import culprit_measures, score_label
 from analysis.estimates import Estimate, arm_lift, arm_value, estimate, lift_of, number_text, scaled
 from analysis.plot_labels import place_labels
 from analysis.plot_style import INK, QUIET, arm_colors, arm_markers, bare, blank, short, signed_tick
 
 
-def rcs_vs_rpm(metrics: Mapping[str, Any]) -> Any | None:
-    """RCS against RPM lift, a point per arm with 95 % bars; reference arms far off are named below."""
+def rcs_vs_revenue(metrics: Mapping[str, Any]) -> Any | None:
+    """RCS against the lift of revenue per request, with 95 % bars; arms far off are named below."""
     points = _consistency_points(metrics)
     if len(points) < 2:
         return None
@@ -45,11 +46,11 @@ def rcs_vs_rpm(metrics: Mapping[str, Any]) -> Any | None:
         xlim=x_limits,
         ylim=y_limits,
         xlabel="RCS, %",
-        ylabel=f"{_rpm_title(metrics)} against {metrics['baseline']}, %",
+        ylabel=f"{_revenue_title(metrics)}, lift over {short(metrics['baseline'])}, %",
     )
     axes.yaxis.set_major_formatter(signed_tick)
     listed = [
-        f"{arm} (RCS {number_text(x.value, 0)}, RPM {number_text(y.value, 0, signed=True)})"
+        f"{arm} (RCS {number_text(x.value, 0)}, revenue {number_text(y.value, 0, signed=True)})"
         for arm, (x, y) in points.items()
         if arm not in inside
     ]
@@ -69,13 +70,14 @@ def rcs_vs_rpm(metrics: Mapping[str, Any]) -> Any | None:
     return figure
 
 
-def _rpm_title(metrics: Mapping[str, Any]) -> str:
-    return "Expected RPM lift" if lift_measure(metrics, "rpm").startswith("expected") else "RPM lift"
+def _revenue_title(metrics: Mapping[str, Any]) -> str:
+    is_expected = lift_measure(metrics, "revenue_per_request").startswith("expected")
+    return "Expected revenue per request" if is_expected else "Revenue per request"
 
 
 def _consistency_points(metrics: Mapping[str, Any]) -> dict[str, tuple[Estimate, Estimate]]:
-    """(RCS, RPM lift) in percent for every arm that has both; the baseline lies at a lift of 0."""
-    measure = lift_measure(metrics, "rpm")
+    """(RCS, lift of revenue per request) in percent for every arm that has both; the baseline at 0."""
+    measure = lift_measure(metrics, "revenue_per_request")
     points = {}
     for arm in ordered_arms(metrics):
         x = scaled(arm_value(metrics, arm, "rcs"), 100)
@@ -136,18 +138,22 @@ def _lines(opening: str, parts: Sequence[str], width: int = 62) -> str:
     return "\n".join(line.rstrip() for line in lines)
 
 
+FOREST = {"revenue_per_request": "Revenue per request, lift, %", "ctr": "CTR lift, %"}
+
+
 def lifts(metrics: Mapping[str, Any]) -> Any | None:
-    """A forest plot of CTR and RPM lifts: filled for expected clicks, hollow for clicks drawn."""
+    """A forest plot of lifts of revenue per request and CTR: filled, expected; hollow, clicked."""
     arms = [arm for arm in ordered_arms(metrics) if arm != metrics["baseline"]]
     if not any(
         arm_lift(metrics, arm, name).value is not None
         for arm in arms
-        for name in ("rpm", "expected_rpm", "ctr", "expected_ctr")
+        for measure in FOREST
+        for name in (measure, f"expected_{measure}")
     ):
         return None
     colors = arm_colors(metrics)
     figure, panels = blank(0.9 + 0.34 * len(arms), ncols=2, sharey=True)
-    for axes, name, title in zip(panels, ("ctr", "rpm"), ("CTR lift, %", "RPM lift, %"), strict=True):
+    for axes, (name, title) in zip(panels, FOREST.items(), strict=True):
         _forest(axes, metrics, arms, name, colors)
         axes.set_xlabel(title)
     panels[0].set_yticks(range(len(arms)), [short(arm) for arm in arms])
@@ -237,11 +243,13 @@ def _clipped(axes: Any, row: int, value: float, limits: tuple[float, float], col
 
 
 def culprit(metrics: Mapping[str, Any]) -> Any | None:
-    """RCS with pre-ranking seats replaced by ranking's own, and the RPM lift that goes with it."""
+    """RCS with pre-ranking seats replaced by ranking's own, and the revenue lift that goes with it."""
     rows = [row for row in metrics.get("culprit") or [] if estimate(row.get("rcs")).value is not None]
     if not rows:
         return None
     colors = arm_colors(metrics)
+    _, revenue = culprit_measures(metrics)
+    heading = "revenue lift, %" if "revenue" in revenue else "RPM lift, %"
     figure, axes = blank(0.75 + 0.42 * len(rows))
     bare(axes, grid="x", left=False)
     for i, row in enumerate(rows):
@@ -263,10 +271,10 @@ def culprit(metrics: Mapping[str, Any]) -> Any | None:
             color="white",
             fontweight="bold",
         )
-        lift = scaled(lift_of(row.get("rpm")), 100)
+        lift = scaled(lift_of(row.get(revenue)), 100)
         tone = INK if lift.is_above_zero or lift.is_below_zero else QUIET
         axes.text(114, i, number_text(lift.value, 1, signed=True), ha="center", va="center", color=tone)
-    axes.text(114, -0.62, "RPM lift, %", ha="center", va="bottom", color=QUIET)
-    axes.set_yticks(range(len(rows)), [f"{row['bid']}-bid × {short(row['model'])}" for row in rows])
+    axes.text(114, -0.62, heading, ha="center", va="bottom", color=QUIET)
+    axes.set_yticks(range(len(rows)), [score_label(row, short(row["model"])) for row in rows])
     axes.set(xlim=(0, 102), ylim=(len(rows) - 0.5, -0.5), xlabel="RCS, %", xticks=range(0, 101, 20))
     return figure

@@ -6,7 +6,8 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from analysis.decision import losses, ordered_arms, stage_name
+from analysis.comparisons import ordered_arms
+from analysis.decision import losses, stage_name
 from analysis.estimates import estimate, finite, number_text
 from analysis.plot_style import INK, QUIET, bare, blank, short
 

@@ -7,8 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from analysis.catalogue import ARM_MEASURES, MODEL_MEASURES, REFERENCE_ARMS, measure_names
-from analysis.decision import culprit_words, decide, key_figures, money_lost
-from analysis.estimates import Estimate, finite, interval_text, number_text, scaled
+from analysis.culprit import culprit_words
+from analysis.decision import decide, key_figures, money_lost
+from analysis.estimates import NBSP, Estimate, decimals_for, finite, interval_text, number_text, scaled
 from analysis.plots import FIGURES
 from analysis.tables import (
     all_measures_table,
@@ -22,7 +23,16 @@ from analysis.tables import (
 
 TEMPLATE = "report_template.html"
 # The columns of the arms table that speak for themselves are not repeated here.
-ALWAYS_EXPLAINED = ("rcs", "single_objective_rcs", "true_value_recall", "expected_ctr", "expected_rpm")
+ALWAYS_EXPLAINED = (
+    *("rcs", "single_objective_rcs", "true_value_recall"),
+    *("expected_ctr", "expected_rpm", "expected_revenue_per_request", "cpc_error_floor"),
+)
+ABOUT_INTERVALS = (
+    "Within one world: from a paired bootstrap over requests, the same resamples for every arm. It takes "
+    "requests as independent, although requests of one user share a retrieval set, so with many requests per "
+    "user the intervals are somewhat too narrow. Over several worlds: Student t intervals between worlds, "
+    "which do not rest on that. Neither is adjusted for the number of arms or measures looked at."
+)
 
 
 def render(
@@ -61,6 +71,9 @@ def render(
         scenario=scenario_yaml_text,
         versions=versions(metrics, manifest),
         timings=timings(manifest),
+        corpus_requests=detail_requests(metrics, "corpus_requests"),
+        quality_requests=detail_requests(metrics, "quality_requests"),
+        reliability_worlds=reliability_worlds(metrics),
         figures={name: Markup(svgs[name]) for name in FIGURES if name in svgs},
     )
     return page.rstrip() + "\n"
@@ -85,8 +98,31 @@ def facts(metrics: Mapping[str, Any], manifest: Mapping[str, Any]) -> list[str]:
     return found
 
 
+def detail_requests(metrics: Mapping[str, Any], key: str) -> str:
+    """On how many requests a dear measure rests ("512 requests per arm and world"); empty if unknown."""
+    n = finite((metrics.get("detail") or {}).get(key))
+    if n is None and key == "corpus_requests":  # an older run says it arm by arm
+        rows = [row for row in (metrics.get("attribution") or {}).values() if row]
+        n = finite(rows[0].get("requests")) if rows else None
+    if n is None:
+        return ""
+    return f"{number_text(n, 0)} requests{' of each world' if metrics.get('seeds') else ''}"
+
+
+def reliability_worlds(metrics: Mapping[str, Any]) -> str:
+    """What the reliability figure holds of a study over several worlds; empty for one world."""
+    if not metrics.get("seeds"):
+        return ""
+    curves = [
+        curve for curve in ((metrics.get("curves") or {}).get("proxy_reliability") or {}).values() if curve
+    ]
+    if curves and all(curve.get("worlds") for curve in curves):
+        return f"All {curves[0]['worlds']} worlds pooled."
+    return "Mean over worlds where their bins match, otherwise the first world alone."
+
+
 def tiles(metrics: Mapping[str, Any], arm: str) -> list[dict[str, str]]:
-    """The recommended arm's three numbers, large: RPM and CTR lifts, and RCS."""
+    """The recommended arm's numbers, large: lifts of revenue per request, RPM and CTR, and RCS."""
     made = []
     for name, own, base in key_figures(metrics, arm):
         percent = scaled(own, 100.0)
@@ -106,15 +142,16 @@ def _base_text(name: str, base: Estimate, baseline: str) -> str:
     """What the baseline has, in the unit of the measure."""
     if base.value is None:
         return ""
-    if name == "RPM":
-        return f"{baseline}: {number_text(base.value, 2)}"
+    if name in ("Revenue per request", "RPM"):
+        return f"{baseline}: {number_text(base.value, decimals_for([base.value]))}"
     return f"{baseline}: {number_text(100 * base.value, 2 if name == 'CTR' else 1)} %"
 
 
 def glossary(metrics: Mapping[str, Any]) -> list[tuple[str, str, str]]:
     """(name in the files, label, meaning) of every measure that the study or the page's tables hold."""
     names = [name for name in ARM_MEASURES if name in {*measure_names(metrics), *ALWAYS_EXPLAINED}]
-    rows = [(name, ARM_MEASURES[name].label, ARM_MEASURES[name].meaning) for name in names]
+    rows = [("", f"95{NBSP}% interval", ABOUT_INTERVALS)]
+    rows += [(name, ARM_MEASURES[name].label, ARM_MEASURES[name].meaning) for name in names]
     return rows + [(name, measure.label, measure.meaning) for name, measure in MODEL_MEASURES.items()]
 
 

@@ -4,37 +4,31 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping
 from typing import Any
 
-from analysis.catalogue import (
-    ARM_MEASURES,
-    MODEL_MEASURES,
-    REFERENCE_ARMS,
-    Measure,
-    arm_measure,
-    is_reference,
-    measure_names,
-)
-from analysis.decision import lift_measure, losses, ordered_arms, stage_name
-from analysis.estimates import (
-    MISSING,
-    Estimate,
-    arm_lift,
-    arm_value,
-    decimals_for,
-    estimate,
-    interval_text,
-    lift_of,
-    number_text,
-    scaled,
+from analysis.catalogue import ARM_MEASURES, MODEL_MEASURES, Measure, arm_measure, measure_names
+from analysis.comparisons import lift_measure, ordered_arms
+from analysis.culprit import ROLES, culprit_measures, role_of, score_label
+from analysis.decision import losses, stage_name
+from analysis.estimates import Estimate, arm_lift, arm_value, estimate, lift_of
+from analysis.table_cells import (
+    LIFT,
+    Cell,
+    Row,
+    Table,
+    arm_rows,
+    column,
+    comparison_texts,
+    lift_column,
+    value_column,
 )
 
 MODEL_SETS = {"win_set": "Win set", "pre_ranking_set": "Pre-ranking set"}
 MONEY_MEASURES = (
     "cpc",
     "cpc_error",
+    "cpc_error_floor",
     "cpc_bias",
     "revenue_pcoc",
     "payment_error",
@@ -44,116 +38,39 @@ MONEY_MEASURES = (
 CSV_COLUMNS = ("arm", "metric", "value", "low", "high", "lift", "lift_low", "lift_high")
 
 
-@dataclass(frozen=True)
-class Cell:
-    """What a cell shows: the value, its interval, and "up"/"down" when the interval excludes zero."""
-
-    text: str
-    interval: str = ""
-    margin: str = ""  # the interval as ± half width, for a terminal's narrow columns
-    tone: str = ""
-    lift: str = ""  # the lift over the baseline, where it has no column of its own
-
-
-@dataclass(frozen=True)
-class Row:
-    """A labelled row; `kind` is "baseline", "reference" (added by the engine) or empty."""
-
-    label: str
-    cells: list[Cell]
-    kind: str = ""
-    hint: str = ""
-
-
-@dataclass(frozen=True)
-class Table:
-    """Columns may be grouped: `groups` lists (heading, number of columns) over all columns, or is empty."""
-
-    title: str
-    corner: str
-    columns: list[str]
-    rows: list[Row]
-    groups: list[tuple[str, int]] = field(default_factory=list)
-
-
-def cell(what: Estimate, decimals: int, *, signed: bool = False) -> Cell:
-    """A value with its interval; lifts (`signed`) are toned when they clearly differ from zero."""
-    tone = ""
-    if signed:
-        tone = "up" if what.is_above_zero else "down" if what.is_below_zero else ""
-    half = what.half_width
-    margin = "" if half is None else f"±{number_text(half, decimals)}"
-    return Cell(
-        number_text(what.value, decimals, signed=signed),
-        interval_text(what, decimals, signed=signed),
-        margin,
-        tone,
-    )
-
-
-def column(measure: Measure, values: Sequence[Estimate], *, signed: bool = False) -> list[Cell]:
-    """A column of one measure: percent where people read percent, the same decimals top to bottom."""
-    shown = [scaled(value, 100.0) for value in values] if measure.unit == "percent" else list(values)
-    decimals = measure.decimals
-    if decimals is None:
-        decimals = decimals_for((value.value for value in shown), measure.digits)
-    return [cell(value, decimals, signed=signed) for value in shown]
-
-
-LIFT = Measure("lift", "percent", "", 1)
-
-
-def lift_column(metrics: Mapping[str, Any], arms: Sequence[str], measure: str) -> list[Cell]:
-    """Lifts of one measure in percent; the baseline shows what it is."""
-    cells = column(LIFT, [arm_lift(metrics, arm, measure) for arm in arms], signed=True)
-    return [Cell("0") if arm == metrics["baseline"] else made for arm, made in zip(arms, cells, strict=True)]
-
-
-def value_column(metrics: Mapping[str, Any], arms: Sequence[str], measure: str) -> list[Cell]:
-    """One measure of each arm, in its unit."""
-    return column(arm_measure(measure), [arm_value(metrics, arm, measure) for arm in arms])
-
-
-def arm_rows(metrics: Mapping[str, Any], arms: Sequence[str], columns: Sequence[Sequence[Cell]]) -> list[Row]:
-    """Columns turned into rows, each marked as baseline, reference or neither."""
-    rows = []
-    for i, arm in enumerate(arms):
-        kind = "baseline" if arm == metrics["baseline"] else "reference" if is_reference(arm) else ""
-        rows.append(Row(arm, [cells[i] for cells in columns], kind, REFERENCE_ARMS.get(arm, "")))
-    return rows
+# (group, [(heading, measure, whether its lift or its level is shown)])
+ARM_COLUMNS: list[tuple[str, list[tuple[str, str, bool]]]] = [
+    (
+        "Revenue per request, lift %",
+        [("expected", "expected_revenue_per_request", True), ("clicked", "revenue_per_request", True)],
+    ),
+    ("RPM lift %", [("expected", "expected_rpm", True)]),
+    ("CTR lift %", [("expected", "expected_ctr", True), ("clicked", "ctr", True)]),
+    (
+        "Consistency %",
+        [
+            ("RCS", "rcs", False),
+            ("one objective", "single_objective_rcs", False),
+            ("true value", "true_value_recall", False),
+        ],
+    ),
+    ("Expected level", [("RPM", "expected_rpm", False), ("CTR %", "expected_ctr", False)]),
+    ("Proxy", [("ECE", "proxy_ece", False), ("PCOC", "proxy_pcoc", False)]),
+]
 
 
 def arms_table(metrics: Mapping[str, Any]) -> Table:
     """Every arm with its lifts over the baseline (expected and clicked) and the measures behind them."""
     arms = ordered_arms(metrics)
-    lifts = ["expected_rpm", "rpm", "expected_ctr", "ctr"]
-    values = [
-        "rcs",
-        "single_objective_rcs",
-        "true_value_recall",
-        "expected_ctr",
-        "expected_rpm",
-        "proxy_ece",
-        "proxy_pcoc",
+    shown = [one for _, columns in ARM_COLUMNS for one in columns]
+    columns = [
+        lift_column(metrics, arms, name) if is_lift else value_column(metrics, arms, name)
+        for _, name, is_lift in shown
     ]
-    columns = [lift_column(metrics, arms, name) for name in lifts] + [
-        value_column(metrics, arms, name) for name in values
-    ]
-    headings = [
-        "expected",
-        "clicked",
-        "expected",
-        "clicked",
-        "RCS",
-        "one objective",
-        "true value",
-        "CTR %",
-        "RPM",
-        "ECE",
-        "PCOC",
-    ]
-    groups = [("RPM lift %", 2), ("CTR lift %", 2), ("Consistency %", 3), ("Expected level", 2), ("Proxy", 2)]
-    return Table("Arms", "Arm", headings, arm_rows(metrics, arms, columns), groups)
+    groups = [(group, len(columns)) for group, columns in ARM_COLUMNS]
+    return Table(
+        "Arms", "Arm", [heading for heading, _, _ in shown], arm_rows(metrics, arms, columns), groups
+    )
 
 
 def money_table(metrics: Mapping[str, Any]) -> Table | None:
@@ -175,16 +92,18 @@ def culprit_table(metrics: Mapping[str, Any]) -> Table | None:
     found = metrics.get("culprit")
     if not found:
         return None
+    ctr, revenue = culprit_measures(metrics)
     columns = [
         column(ARM_MEASURES["rcs"], [estimate(row.get("rcs")) for row in found]),
-        column(LIFT, [lift_of(row.get("ctr")) for row in found], signed=True),
-        column(LIFT, [lift_of(row.get("rpm")) for row in found], signed=True),
+        column(LIFT, [lift_of(row.get(ctr)) for row in found], signed=True),
+        column(LIFT, [lift_of(row.get(revenue)) for row in found], signed=True),
     ]
     rows = [
-        Row(f"{row['bid']}-bid × {row['model']}", [made[i] for made in columns])
+        Row(score_label(row), [made[i] for made in columns], tag=ROLES[role_of(row, found[0])])
         for i, row in enumerate(found)
     ]
-    return Table("Finding the culprit", "Pre-ranking score", ["RCS %", "CTR lift %", "RPM lift %"], rows)
+    money = "Revenue lift %" if "revenue" in revenue else "RPM lift %"
+    return Table("Finding the culprit", "Pre-ranking score", ["RCS %", "CTR lift %", money], rows)
 
 
 def models_table(metrics: Mapping[str, Any]) -> Table | None:
@@ -237,33 +156,30 @@ def spread_table(metrics: Mapping[str, Any]) -> Table | None:
     if not metrics.get("seeds"):
         return None
     arms = ordered_arms(metrics)
-    rpm, ctr = lift_measure(metrics, "rpm"), lift_measure(metrics, "ctr")
-    spreads = [
-        [arm_lift(metrics, arm, rpm).sd for arm in arms],
-        [arm_lift(metrics, arm, ctr).sd for arm in arms],
-        [arm_value(metrics, arm, "rcs").sd for arm in arms],
-        [arm_value(metrics, arm, "single_objective_rcs").sd for arm in arms],
+    lifts = [lift_measure(metrics, name) for name in ("revenue_per_request", "rpm", "ctr")]
+    spreads = [[arm_lift(metrics, arm, name).sd for arm in arms] for name in lifts]
+    spreads += [
+        [arm_value(metrics, arm, name).sd for arm in arms] for name in ("rcs", "single_objective_rcs")
     ]
     columns = [column(Measure("SD", "percent", "", 2), [Estimate(sd) for sd in sds]) for sds in spreads]
     return Table(
         "Spread between worlds",
         "Arm",
-        ["RPM lift", "CTR lift", "RCS", "Single-objective RCS"],
+        ["Revenue per request lift", "RPM lift", "CTR lift", "RCS", "Single-objective RCS"],
         arm_rows(metrics, arms, columns),
     )
 
 
 def all_measures_table(metrics: Mapping[str, Any]) -> Table:
-    """Every measure of every arm, measures down and arms across, with its lift where it has one."""
+    """Every measure of every arm, measures down and arms across, compared with the baseline."""
     arms = ordered_arms(metrics)
     rows = []
     for name in measure_names(metrics):
         values = value_column(metrics, arms, name)
-        lifts = lift_column(metrics, arms, name)
-        cells = []
-        for arm, value, lift in zip(arms, values, lifts, strict=True):
-            has_lift = arm != metrics["baseline"] and lift.text != MISSING
-            cells.append(Cell(value.text, value.interval, lift=f"lift {lift.text} %" if has_lift else ""))
+        compared = comparison_texts(metrics, arms, name)
+        cells = [
+            Cell(value.text, value.interval, lift=text) for value, text in zip(values, compared, strict=True)
+        ]
         measure = arm_measure(name)
         rows.append(Row(measure.heading, cells, hint=measure.meaning))
     return Table("All measures", "Measure", arms, rows)

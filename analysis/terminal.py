@@ -7,24 +7,25 @@ import textwrap
 from collections.abc import Mapping
 from typing import Any
 
-from analysis.decision import decide, lift_measure, money_lost, ordered_arms
-from analysis.tables import Row, Table, arm_rows, culprit_table, lift_column, models_table, value_column
+from analysis.comparisons import lift_measure, ordered_arms
+from analysis.decision import decide, money_lost
+from analysis.table_cells import Row, Table, arm_rows, lift_column, value_column
+from analysis.tables import culprit_table, models_table
 
 
 def _terminal_arms(metrics: Mapping[str, Any]) -> Table:
     """The arms table in the few columns that fit 80 characters."""
     arms = ordered_arms(metrics)
-    rpm, ctr = lift_measure(metrics, "rpm"), lift_measure(metrics, "ctr")
+    ctr = lift_measure(metrics, "ctr")
     columns = [
         value_column(metrics, arms, "rcs"),
         value_column(metrics, arms, ctr),
-        value_column(metrics, arms, rpm),
         lift_column(metrics, arms, ctr),
-        lift_column(metrics, arms, rpm),
+        lift_column(metrics, arms, lift_measure(metrics, "rpm")),
+        lift_column(metrics, arms, lift_measure(metrics, "revenue_per_request")),
     ]
-    return Table(
-        "", "arm", ["RCS %", "CTR %", "RPM", "CTR lift %", "RPM lift %"], arm_rows(metrics, arms, columns)
-    )
+    headings = ["RCS %", "CTR %", "CTR lift %", "RPM lift %", "rev/req lift %"]
+    return Table("", "arm", headings, arm_rows(metrics, arms, columns))
 
 
 def _models_by_set(metrics: Mapping[str, Any]) -> list[Table]:
@@ -68,7 +69,8 @@ def table_text(table: Table, *, color: bool = False, width: int = 100, margins: 
             )
             for one in row.cells
         ]
-        made.add_row(Text(row.label + marks.get(row.kind, ""), style=style), *texts)
+        mark = f" ({row.tag})" if row.tag else marks.get(row.kind, "")
+        made.add_row(Text(row.label + mark, style=style), *texts)
     out = io.StringIO()
     Console(
         file=out,
@@ -90,8 +92,7 @@ def terminal_summary(metrics: Mapping[str, Any], *, color: bool = False, width: 
     if culprit is not None:
         parts.append(table_text(culprit, color=color, width=width))
     parts += [table_text(table, color=color, width=width, margins=False) for table in _models_by_set(metrics)]
-    words = [decision.headline, *decision.reasons]
-    if lost is not None:
-        words += list(lost)
-    lines = [textwrap.fill(line, max(width, 40)) for line in [*words, *decision.warnings]]
+    words = [decision.headline, *decision.reasons, *decision.findings, *(lost or [])]
+    words += [*decision.notes, *decision.warnings]
+    lines = [textwrap.fill(line, max(width, 40)) for line in words]
     return "\n".join([*parts, *lines]) + "\n"

@@ -14,9 +14,10 @@ import torch
 
 from cascade_sim.auction import auction
 from cascade_sim.cascade import Arm, Block, Decision, Scores, Stage, score
-from cascade_sim.experiment import Experiment, impression_columns
+from cascade_sim.experiment import Experiment
 from cascade_sim.exploration import Explored, explore
 from cascade_sim.kernels import select_top
+from cascade_sim.log_tables import impression_columns
 from cascade_sim.model_kinds import build_module, make_scorer
 from cascade_sim.model_store import ModelStore
 from cascade_sim.outcome import outcome
@@ -138,7 +139,7 @@ def stage_times(sim: Simulation, arm: Arm, sample: list[Served]) -> dict[str, fl
             "auction": lambda one: auction(
                 one.rank.bid, one.rank.quality, slots=arm.slots, slot_effects=effects[: arm.slots]
             ),
-            "exploration": lambda one: explore(one.block, one.decision, arm, 0.01, seed, sim.world.init_bid),
+            "exploration": lambda one: explore(one.block, one.decision, arm, 0.01, seed, platform),
             "clicks": settle,
             "log": log,
         }

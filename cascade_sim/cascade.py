@@ -29,6 +29,10 @@ class Block:
     def __len__(self) -> int:
         return len(self.requests)
 
+    def take(self, rows) -> "Block":
+        """The requests of these rows (a slice, a mask or indices)."""
+        return Block(self.requests[rows], self.users[rows], self.context[rows], self.times[rows])
+
 
 @dataclass(frozen=True)
 class Stage:
@@ -156,17 +160,22 @@ def score(block: Block, ids: np.ndarray, stage: Stage, arm: Arm, platform: Platf
 
 
 def admitted(scores: Scores, stage: Stage, arm: Arm) -> np.ndarray:
-    """The pre-ranking score, 0 for ads that this stage already knows to be below a reserve.  [R, m]
+    """The pre-ranking score, negative for ads that this stage knows the auction will not admit.  [R, m]
 
-    They come last, so that they never push out an ad that the auction would admit. A stage without
-    bids cannot know; a score that is only an order is not compared with the score floor.
+    They come last, in their own order, so that they never push out an ad that can win. A stage knows
+    the CPC reserve's verdict when it uses the ranking stage's bid, and the score floor's when it is
+    the ranking stage's equal; otherwise it does not guess.
     """
     score = scores.score
-    if stage.bid != "none" and arm.reserve_cpc > 0:
-        score = np.where(scores.bid >= arm.reserve_cpc, score, 0.0)
-    if stage.bid != "none" and arm.score_floor > 0 and stage.scorer.link == "sigmoid":
-        score = np.where(score >= arm.score_floor, score, 0.0)
-    return score
+    barred = None
+    if arm.reserve_cpc > 0 and stage.bid == arm.ranking.bid:
+        barred = scores.bid < arm.reserve_cpc
+    if arm.score_floor > 0 and stage == arm.ranking:
+        barred = (score < arm.score_floor) if barred is None else barred | (score < arm.score_floor)
+    if barred is None:
+        return score
+    with np.errstate(divide="ignore"):
+        return np.where(barred, -1.0 / score, score)
 
 
 def shadow(arm: Arm) -> Arm:

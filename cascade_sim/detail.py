@@ -11,8 +11,9 @@ import numpy as np
 from analysis import consistency
 from analysis.attribution import STAGES, SlotList, stage_losses, true_ecpm
 from analysis.intervals import ratio_intervals
-from cascade_sim.cascade import Arm, Block, Decision, admitted, score
+from cascade_sim.cascade import Arm, Block, Decision, Platform, admitted, score
 from cascade_sim.kernels import select_top
+from cascade_sim.measure import Ruler
 from cascade_sim.simulation import Simulation
 
 CORPUS_PAIRS = 10_000_000  # (request, ad) pairs scored per arm
@@ -20,50 +21,45 @@ PAIRS_AT_ONCE = 1_000_000  # keeps the temporary arrays small
 
 
 def n_detail(sim: Simulation, n_requests: int) -> int:
-    """How many requests are looked at in detail."""
+    """How many requests are held against the whole corpus."""
     wanted = min(n_requests, sim.scenario.report.detail_requests)
     return max(min(wanted, CORPUS_PAIRS // sim.world.n_ads), min(wanted, 1))
 
 
-def parts(block: Block, n_ads: int) -> Iterator[Block]:
-    """The block in pieces small enough to score against the whole corpus."""
+def parts(block: Block, n_ads: int) -> Iterator[tuple[slice, Block, np.ndarray]]:
+    """The block in pieces small enough to score against the whole corpus, with the corpus for each."""
     step = max(1, PAIRS_AT_ONCE // n_ads)
     for start in range(0, len(block), step):
-        cut = slice(start, start + step)
-        yield Block(block.requests[cut], block.users[cut], block.context[cut], block.times[cut])
+        rows = slice(start, start + step)
+        part = block.take(rows)
+        yield rows, part, np.tile(np.arange(n_ads, dtype=np.int32), (len(part), 1))
 
 
-def true_best_of_corpus(sim: Simulation, arm: Arm, block: Block) -> SlotList:
+def true_best_of_corpus(ruler: Ruler, n_ads: int, arm: Arm, block: Block) -> SlotList:
     """The k ads of the corpus with the highest true CTR * bid of the ranking stage.  [R, k]"""
-    ids, values = [], []
-    for part in parts(block, sim.world.n_ads):
-        corpus = np.broadcast_to(np.arange(sim.world.n_ads, dtype=np.int32), (len(part), sim.world.n_ads))
-        value = true_value(sim, arm, part, corpus)
-        best = consistency.top_ids(corpus, value, arm.slots)
-        ids.append(best)
-        values.append(np.take_along_axis(value, np.maximum(best, 0), 1))
-    return SlotList(np.concatenate(ids), np.concatenate(values))
+    found = [
+        consistency.top_ids(corpus, ruler.true_value(part, corpus, arm), arm.slots)
+        for _, part, corpus in parts(block, n_ads)
+    ]
+    return _slot_list(ruler, block, np.concatenate(found), arm)
 
 
-def true_value(sim: Simulation, arm: Arm, block: Block, ids: np.ndarray) -> np.ndarray:
-    """True CTR * bid of the ranking stage; 0 below the CPC reserve.  [R, m]"""
-    bid = sim.platform.bids.bid(arm.ranking.bid, block, ids, arm.bid_rule, arm.bid_range)
-    value = sim.truth.ctr(block, ids) * bid
-    return np.where(bid >= arm.reserve_cpc, value, 0.0)
+def _slot_list(ruler: Ruler, block: Block, ids: np.ndarray, arm: Arm) -> SlotList:
+    """Ads with their true value; what the auction would not admit under the truth is worth nothing."""
+    return SlotList(ids, np.maximum(ruler.true_value(block, ids, arm), 0.0))
 
 
 def attribution_columns(
-    sim: Simulation, arm: Arm, block: Block, decision: Decision, best: SlotList
+    ruler: Ruler, arm: Arm, block: Block, decision: Decision, best: SlotList
 ) -> dict[str, np.ndarray]:
     """Per request: what each stage lost, and which share of the true winners it dropped."""
 
     def best_of(ids: np.ndarray) -> SlotList:
-        value = np.where(ids >= 0, true_value(sim, arm, block, ids), -np.inf)
-        chosen = consistency.top_ids(ids, value, arm.slots)
-        return SlotList(chosen, true_value(sim, arm, block, chosen))
+        chosen = consistency.top_ids(ids, ruler.true_value(block, ids, arm), arm.slots)
+        return _slot_list(ruler, block, chosen, arm)
 
-    shown = SlotList(decision.win_set, true_value(sim, arm, block, decision.win_set))
-    effects = sim.world.slot_effects
+    shown = _slot_list(ruler, block, decision.win_set, arm)
+    effects = ruler.platform.slot_effects
     losses = stage_losses(
         best,
         best_of(decision.pre_ranking_set),
@@ -77,18 +73,14 @@ def attribution_columns(
     return {**table, "best": true_ecpm(best, effects), "shown": true_ecpm(shown, effects)}
 
 
-def retrieval_rcs(sim: Simulation, arm: Arm, block: Block, decision: Decision) -> np.ndarray:
+def retrieval_rcs(platform: Platform, n_ads: int, arm: Arm, block: Block, decision: Decision) -> np.ndarray:
     """Share of the pre-ranking stage's own choice from the whole corpus that retrieval passed on.  [R]"""
     found = []
-    for part in parts(block, sim.world.n_ads):
-        corpus = np.ascontiguousarray(
-            np.broadcast_to(np.arange(sim.world.n_ads, dtype=np.int32), (len(part), sim.world.n_ads))
-        )
-        scores = score(part, corpus, arm.pre_ranking, arm, sim.platform)
+    for rows, part, corpus in parts(block, n_ads):
+        scores = score(part, corpus, arm.pre_ranking, arm, platform)
         wanted = admitted(scores, arm.pre_ranking, arm).astype(np.float32)
-        chosen, _ = select_top(corpus, wanted, min(arm.pre_ranking_size, sim.world.n_ads))
-        start = int(part.requests[0] - block.requests[0])
-        found.append(consistency.rcs(chosen, decision.pre_ranking_set[start : start + len(part)]))
+        chosen, _ = select_top(corpus, wanted, min(arm.pre_ranking_size, n_ads))
+        found.append(consistency.rcs(chosen, decision.pre_ranking_set[rows]))
     return np.concatenate(found)
 
 

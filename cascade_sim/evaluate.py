@@ -3,15 +3,14 @@
 from contextlib import ExitStack
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from analysis.attribution import SlotList
 from cascade_sim import detail, measure
 from cascade_sim.cascade import Arm, Block, Decision, Stage, admitted, score
-from cascade_sim.experiment import impression_columns
 from cascade_sim.exploration import Explored
+from cascade_sim.log_tables import impression_columns
 from cascade_sim.outcome import Outcome, outcome
 from cascade_sim.progress import Progress
 from cascade_sim.quality import QualityStudy
@@ -21,6 +20,7 @@ from cascade_sim.seats import BUILT_IN
 from cascade_sim.simulation import Simulation
 
 GROUPS = 128  # of consecutive requests, over which vector statistics are resampled
+MAX_ROWS = 32_768  # rows kept per arm for resampling
 
 
 @dataclass
@@ -71,14 +71,16 @@ class Evaluation:
         self.sim, self.logs, self.progress = sim, logs, progress
         self.n_requests = sim.scenario.phases.evaluate
         self.n_detail = detail.n_detail(sim, self.n_requests)
+        self.n_quality = min(self.n_requests, sim.scenario.report.detail_requests)
         self.specs = resolved_arms(sim.scenario)
         self.arms = {name: sim.arm(name, spec) for name, spec in self.specs.items()}
         self.baseline = self.arms[sim.scenario.report.baseline]
         self.culprits = culprit_arms(self.baseline)
-        self.is_exposed = self._exposed_ads()
-        pre_rankers = [spec.pre_ranking.model for spec in self.specs.values()]
-        named = [name for name in dict.fromkeys(pre_rankers) if name not in BUILT_IN]
-        self.quality = QualityStudy(sim, named, self.specs[sim.scenario.report.baseline].ranking.model)
+        self.ruler = measure.Ruler(sim.platform, sim.truth, sim.seed, self.baseline, self._exposed_ads())
+        seats = [m for s in self.specs.values() for m in (s.pre_ranking.model, s.ranking.model)]
+        named = [name for name in dict.fromkeys(seats) if name not in BUILT_IN]
+        ranker = self.specs[sim.scenario.report.baseline].ranking.model
+        self.quality = QualityStudy(sim, named, ranker, self.n_quality)
         self.tallies = {name: self._empty_tally() for name in self.all_arms()}
 
     def all_arms(self) -> dict[str, Arm]:
@@ -95,7 +97,12 @@ class Evaluation:
 
             tables = {name: open_table(f"evaluate-{name}") for name in self.arms}
             shadow_table = open_table("shadow")
-            service_tables = {name: open_table(f"service-{name}") for name in self.sim.scenario.arms}
+            # The shadow's scores are the baseline's ranking stage's: only arms that share it can be joined.
+            service_tables = {
+                name: open_table(f"service-{name}")
+                for name in self.sim.scenario.arms
+                if ranking_of(self.arms[name]) == ranking_of(self.baseline)
+            }
 
             def finish(block: Block, found: dict[str, ArmBlock]) -> None:
                 for name, one in found.items():
@@ -111,45 +118,64 @@ class Evaluation:
 
     def measure_block(self, block: Block) -> dict[str, ArmBlock]:
         """All arms on one block. Pure."""
-        sim = self.sim
-        yards: dict[Any, measure.Yardstick] = {}
-        best: dict[Any, SlotList] = {}
-        looked_at = self._detail_part(block)
+        yards: dict[Arm, measure.Yardstick] = {}
+        best: dict[Arm, SlotList] = {}
+        oracle = self.ruler.oracle(block)
+        looked_at = self._head(block, self.n_detail)
         found = {}
         for name, arm in self.all_arms().items():
-            key = replace(arm, name="", pre_ranking=arm.ranking, pre_ranking_size=1)
+            key = ranking_of(arm)
             if key not in yards:
-                yards[key] = measure.yardstick(block, arm, sim.platform, sim.truth, sim.seed)
+                yards[key] = self.ruler.yardstick(block, arm)
                 if len(looked_at):
-                    best[key] = detail.true_best_of_corpus(sim, arm, looked_at)
-            found[name] = self._measure_arm(block, arm, yards[key], looked_at, best.get(key))
+                    n_ads = self.sim.world.n_ads
+                    best[key] = detail.true_best_of_corpus(self.ruler, n_ads, arm, looked_at)
+            found[name] = self._measure_arm(block, arm, yards[key], oracle, looked_at, best.get(key))
         return found
 
     def _measure_arm(
-        self, block: Block, arm: Arm, yard: measure.Yardstick, looked_at: Block, best: SlotList | None
+        self,
+        block: Block,
+        arm: Arm,
+        yard: measure.Yardstick,
+        oracle: measure.Oracle,
+        looked_at: Block,
+        best: SlotList | None,
     ) -> ArmBlock:
-        sim = self.sim
+        sim, world = self.sim, self.sim.world
         decision = sim.serve(block, arm)
-        result = outcome(block, decision, sim.truth, sim.world.slot_effects, sim.seed)
-        group, owner, n = self._group(block), sim.world.advertiser, sim.world.n_advertisers
-        paid = measure.payments(decision, result, owner, n, group, GROUPS)
-        paid_oracle = measure.payments(yard.oracle, yard.oracle_outcome, owner, n, group, GROUPS)
+        result = outcome(block, decision, sim.truth, world.slot_effects, sim.seed)
+        group = self._group(block, GROUPS)
+        paid = [
+            measure.payments(d, o, world.advertiser, world.n_advertisers, group, GROUPS)
+            for d, o in ((decision, result), (oracle.decision, oracle.outcome))
+        ]
         proxy = measure.proxy_sums(decision, arm, yard)
         extra: dict[str, np.ndarray] = {}
         if best is not None and arm.name in self.arms:
             head = head_of(decision, len(looked_at))
-            extra = detail.attribution_columns(sim, arm, looked_at, head, best)
-            extra["retrieval_rcs"] = detail.retrieval_rcs(sim, arm, looked_at, head)
+            extra = detail.attribution_columns(self.ruler, arm, looked_at, head, best)
+            extra["retrieval_rcs"] = detail.retrieval_rcs(sim.platform, world.n_ads, arm, looked_at, head)
+        columns = self.ruler.columns(block, arm, decision, result, yard, oracle)
         return ArmBlock(
             decision=decision,
             outcome=result,
-            columns=measure.columns(
-                decision, result, arm, yard, sim.truth, block, sim.platform, self.is_exposed
-            ),
-            proxy=None if proxy is None else _by_group(proxy, group),
-            paid=np.stack([paid, paid_oracle], axis=1),
+            columns=self._rows(block, measure.ratio_parts(columns)),
+            proxy=None if proxy is None else _by_group(proxy, group, GROUPS),
+            paid=np.stack(paid, axis=1),
             detail=extra,
         )
+
+    def _rows(self, block: Block, columns: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+        """Rows to resample: requests; in a long evaluation sums of a few in a row, so memory stays bounded.
+
+        Only whole blocks meet here: rows of a block that share a number with its neighbour's stay apart.
+        """
+        if self.n_requests <= MAX_ROWS:
+            return columns
+        row = self._group(block, MAX_ROWS)
+        row = row - row[0]
+        return {name: np.bincount(row, column) for name, column in columns.items()}
 
     def _add(self, name: str, one: ArmBlock) -> None:
         tally = self.tallies[name]
@@ -164,12 +190,12 @@ class Evaluation:
 
     def _log_detail(self, block: Block, found: dict[str, ArmBlock], shadow_table, service_tables) -> None:
         """Scores on whole pre-ranking sets, as the paper's SQL wants them, and the quality of the models."""
-        part = self._detail_part(block)
+        part = self._head(block, self.n_quality)
         if not len(part):
             return
         sim, arm = self.sim, self.baseline
         decision = head_of(found[arm.name].decision, len(part))
-        self.quality.add(part, decision)
+        self.quality.add(part, decision, self._group(part, self.quality.n_groups, self.n_quality))
         ids = decision.pre_ranking_set
         rank_score = admitted(score(part, ids, arm.ranking, arm, sim.platform), arm.ranking, arm)
         # An ad that the auction would not admit cannot be an ideal winner, however few there are.
@@ -179,16 +205,16 @@ class Evaluation:
             own = head_of(found[name].decision, len(part))
             table.append(_score_rows(part, own.pre_ranking_set, "pre_rank_score", own.pre_score))
 
-    def _detail_part(self, block: Block) -> Block:
-        """The requests of this block that are looked at in detail; possibly none."""
-        n = int(np.clip(self.n_detail - self._local(block)[0], 0, len(block)))
-        return Block(block.requests[:n], block.users[:n], block.context[:n], block.times[:n])
+    def _head(self, block: Block, n: int) -> Block:
+        """Those requests of this block that are among the first n of the evaluation; possibly none."""
+        return block.take(slice(0, int(np.clip(n - self._local(block)[0], 0, len(block)))))
 
     def _local(self, block: Block) -> np.ndarray:
         return block.requests - self.sim.market.first_request("evaluate")
 
-    def _group(self, block: Block) -> np.ndarray:
-        return self._local(block) * GROUPS // self.n_requests
+    def _group(self, block: Block, n_groups: int, n_requests: int = 0) -> np.ndarray:
+        """Which of n groups of consecutive requests each request belongs to.  [R]"""
+        return self._local(block) * n_groups // (n_requests or self.n_requests)
 
     def _exposed_ads(self) -> np.ndarray:
         """Ads that the deployed cascade showed often enough, exploration apart.  [A] bool"""
@@ -204,14 +230,19 @@ class Evaluation:
         return ArmTally([], [], None, paid, np.zeros(3))
 
 
+def ranking_of(arm: Arm) -> Arm:
+    """What an arm does after pre-ranking; equal for arms that differ in pre-ranking only."""
+    return replace(arm, name="", pre_ranking=arm.ranking, pre_ranking_size=1)
+
+
 def head_of(decision: Decision, n: int) -> Decision:
     """The decision for the first n requests of its block."""
     return Decision(**{f.name: getattr(decision, f.name)[:n] for f in fields(decision)})
 
 
-def _by_group(per_request: np.ndarray, group: np.ndarray) -> np.ndarray:
+def _by_group(per_request: np.ndarray, group: np.ndarray, n_groups: int) -> np.ndarray:
     """[R, ...] -> [G, ...]"""
-    total = np.zeros((GROUPS, *per_request.shape[1:]))
+    total = np.zeros((n_groups, *per_request.shape[1:]))
     np.add.at(total, group, per_request)
     return total
 

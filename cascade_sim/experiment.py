@@ -7,16 +7,18 @@ import torch
 
 from cascade_sim import SEMANTICS, draws
 from cascade_sim.cascade import Arm, Block, Decision, Stage
+from cascade_sim.code_version import model_code_digest
 from cascade_sim.errors import UserError
 from cascade_sim.exploration import Explored, explore
 from cascade_sim.fusion import named_fusion
-from cascade_sim.model_kinds import build_module, make_scorer
+from cascade_sim.log_tables import impression_columns, request_columns
+from cascade_sim.model_kinds import KINDS, build_module, make_scorer, where_and_what
 from cascade_sim.model_store import ModelStore, content_key
 from cascade_sim.outcome import Outcome, outcome
 from cascade_sim.progress import Progress
 from cascade_sim.records import TableWriter
-from cascade_sim.scenario import resolved_arms
-from cascade_sim.seats import BUILT_IN, Scorer
+from cascade_sim.scenario import ArmOverrides, resolve_arm, resolved_arms
+from cascade_sim.seats import BUILT_IN
 from cascade_sim.simulation import Simulation
 from cascade_sim.training_data import impressions, join_lists, sample_lists
 from models.training import Impressions, Lists, train
@@ -34,9 +36,9 @@ class Experiment:
     def run(self) -> None:
         """All phases before the evaluation."""
         sim, phases = self.sim, self.sim.scenario.phases
-        self.log_phase("bootstrap", phases.bootstrap, self._deployed(first=True), rate=1.0)
+        self.log_phase("bootstrap", phases.bootstrap, self._deployed(), rate=1.0)
         self._train_first_deployment()
-        self.log_phase("log", phases.log, self._deployed(first=True), rate=phases.exploration)
+        self.log_phase("log", phases.log, self._deployed(), rate=phases.exploration)
         specs = sim.scenario.models
         for name in specs:
             if specs[name].recipe == "logloss":
@@ -51,16 +53,18 @@ class Experiment:
         sim = self.sim
 
         def handle(block: Block) -> tuple[Explored, Outcome]:
-            explored = explore(block, sim.serve(block, arm), arm, rate, sim.seed, sim.world.init_bid)
+            explored = explore(block, sim.serve(block, arm), arm, rate, sim.seed, sim.platform)
             return explored, outcome(block, explored.decision, sim.truth, sim.world.slot_effects, sim.seed)
 
         with (
             self.progress.stage(f"{phase}: serve", n_requests) as bar,
-            TableWriter(self.logs, phase) as table,
+            TableWriter(self.logs, phase) as shown,
+            TableWriter(self.logs, f"{phase}-requests") as requests,
         ):
 
             def finish(block: Block, result: tuple[Explored, Outcome]) -> None:
-                table.append(impression_columns(sim, block, *result))
+                shown.append(impression_columns(sim, block, *result))
+                requests.append(request_columns(block, result[0], rate))
                 bar.advance(len(block))
 
             sim.market.run_phase(phase, n_requests, handle, finish)
@@ -73,12 +77,10 @@ class Experiment:
         view = sim.view(spec.features)
         weights_seed = int(draws.bits(sim.seed, f"weights {alias}")[0] >> np.uint64(1))
         module = build_module(name, spec, view, weights_seed, sim.home)
-        inputs = {**data.arrays(), "view.user": view.user_table, "view.ad": view.ad_table}
         key = content_key(
-            spec.model_dump(mode="json"), inputs,
+            spec.model_dump(mode="json"), {**data.arrays(), **view.arrays()},
             recipe=recipe, seed=weights_seed, semantics=SEMANTICS, torch=torch.__version__,
-            device=self.device.type, classes=_source_digest(module),
-            pair_threshold=view.pair_threshold if view.pair_width else None,
+            device=self.device.type, code=model_code_digest(module),
         )  # fmt: skip
         samples = spec.epochs * data.arrays()["ads"].size
         with self.progress.stage(f"train {alias}", samples, "samples") as bar:
@@ -92,43 +94,54 @@ class Experiment:
                     )  # fmt: skip
                 except ValueError as error:
                     raise UserError(f"training of model {alias!r}: {error}") from error
+                except Exception as error:  # a class of the user's own may raise anything
+                    if spec.kind in KINDS:
+                        raise
+                    what = where_and_what(error, spec.kind)
+                    raise UserError(f"training of model {alias!r}: {what}") from error
                 self.store.save(key, module, {"model": name, "recipe": recipe})
         self.modules[alias] = module
         self.sim.scorers[alias] = make_scorer(name, recipe, view, module)
 
     def _train_first_deployment(self) -> None:
         """The models that write the log have seen random traffic only; always by log loss."""
-        first = impressions(self.logs, ["bootstrap"])
+        random_traffic = impressions(self.logs, ["bootstrap"])
         cascade = self.sim.scenario.cascade
         for name in dict.fromkeys([cascade.ranking.model, cascade.pre_ranking.model]):
             if name not in BUILT_IN:
-                self.train_model(name, first, recipe="logloss", alias=f"{name} (first)")
+                self.train_model(name, random_traffic, recipe="logloss", alias=first(name))
 
-    def _deployed(self, first: bool) -> Arm:
-        """The scenario's own cascade; random seats before the bootstrap is over and its models exist."""
+    def _deployed(self) -> Arm:
+        """The cascade that writes the log: the scenario's own, with the models of the first deployment.
+
+        Random seats before the bootstrap is over and its models exist.
+        """
         sim = self.sim
-        cascade, auction, bidding = sim.scenario.cascade, sim.scenario.auction, sim.scenario.bidding
 
         def seat(section) -> Stage:
-            names = [f"{section.model} (first)"] if first else [section.model]
-            names += [section.model] if section.model in BUILT_IN else []
-            scorer: Scorer = next((sim.scorers[n] for n in names if n in sim.scorers), sim.scorers["random"])
-            return Stage(
-                scorer, section.bid, named_fusion(section.fusion, sim.scenario.fusions, auction.squashing)
-            )
+            name = section.model if section.model in BUILT_IN else first(section.model)
+            scorer = sim.scorers.get(name, sim.scorers["random"])
+            fusion = named_fusion(section.fusion, sim.scenario.fusions, sim.scenario.auction.squashing)
+            return Stage(scorer, section.bid, fusion)
 
-        return Arm(
-            "deployed", cascade.retrieval.size, seat(cascade.pre_ranking), cascade.pre_ranking.size,
-            seat(cascade.ranking), cascade.slots, auction.pricing, auction.reserve_cpc,
-            auction.score_floor, bidding.rule, bidding.range,
-        )  # fmt: skip
+        spec = resolve_arm(sim.scenario, ArmOverrides())
+        return sim.arm_of("deployed", spec, seat(spec.pre_ranking), seat(spec.ranking))
+
+    def _shadowed(self) -> Arm:
+        """The baseline arm; with the deployed pre-ranker while its own is still to be trained."""
+        spec = resolved_arms(self.sim.scenario)[self.sim.scenario.report.baseline]
+        if spec.pre_ranking.model in self.sim.scorers:
+            return self.sim.arm("shadowed", spec)
+        deployed = self._deployed()
+        return self.sim.arm_of(
+            "shadowed", spec, deployed.pre_ranking, self.sim.stage(spec.ranking, spec.auction.squashing)
+        )
 
     def _shadow_phase(self, students: list[str]) -> dict[str, Lists]:
         """Requests on which the ranker scores more than it serves, for the students to learn from."""
         sim = self.sim
         n_requests = sim.scenario.phases.shadow
-        arms = resolved_arms(sim.scenario)
-        arm = sim.arm("shadowed", arms[sim.scenario.report.baseline])
+        arm = self._shadowed()
         parts: dict[str, list[Lists]] = {name: [] for name in students}
 
         def handle(block: Block) -> dict[str, Lists]:
@@ -147,43 +160,6 @@ class Experiment:
         return {name: join_lists(part) for name, part in parts.items() if part}
 
 
-def impression_columns(
-    sim: Simulation, block: Block, explored: Explored, result: Outcome
-) -> dict[str, np.ndarray]:
-    """The log of a block: one row per shown ad, in request and slot order."""
-    decision = explored.decision
-    win_set = decision.win_set
-    row, slot = np.nonzero(win_set >= 0)
-    ad, is_explored = win_set[row, slot], explored.is_explored[row]
-    return {
-        "request": block.requests[row],
-        "time": block.times[row],
-        "user": block.users[row],
-        "context": block.context[row],
-        "slot": slot.astype(np.int8),
-        "ad": ad,
-        "advertiser": sim.world.advertiser[ad],
-        "examination": sim.world.slot_effects[slot].astype(np.float32),
-        "init_bid": sim.world.init_bid[ad],
-        # An explored ad met no auction: it has no prediction and no bid in one.
-        "bid": np.where(is_explored, np.nan, decision.ranked_bid[row, slot]),
-        "pctr": np.where(is_explored, np.nan, decision.ranked_pctr[row, slot]).astype(np.float32),
-        "cpc_micros": decision.cpc_micros[row, slot],
-        "click": result.clicks[row, slot],
-        "conversion": result.conversions[row, slot],
-        "charge_micros": result.charges_micros[row, slot],
-        "is_explored": is_explored,
-        "propensity": explored.propensity[row, slot],
-    }
-
-
-def _source_digest(module: torch.nn.Module) -> str:
-    """Changes when the code of the model's class does, so that a cached model never outlives its code."""
-    import hashlib
-    import inspect
-
-    try:
-        source = inspect.getsource(inspect.getmodule(type(module)) or type(module))
-    except (OSError, TypeError):
-        source = type(module).__qualname__
-    return hashlib.blake2b(source.encode(), digest_size=8).hexdigest()
+def first(model: str) -> str:
+    """The name of a model's first deployment, trained on random traffic, which writes the log."""
+    return f"{model} (first)"

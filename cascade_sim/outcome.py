@@ -34,7 +34,7 @@ def outcome(block: Block, decision: Decision, truth: Truth, slot_effects: np.nda
     row, slot = np.nonzero(clicks)
     if len(row):
         # Few pages are clicked: only those need a conversion rate.
-        clicked = Block(block.requests[row], block.users[row], block.context[row], block.times[row])
+        clicked = block.take(row)
         ads = win_set[row, slot][:, None]
         luck = draws.uniform(seed, "conversion", clicked.requests[:, None], ads)
         conversions[row, slot] = happens(truth.cvr(clicked, ads), luck)[:, 0]

@@ -4,92 +4,88 @@ Predictions are held against the truth. Also the curves of the report: distribut
 both sets, and the reliability of the pre-ranking predictions against the ranker's.
 """
 
-from dataclasses import dataclass, field
-
 import numpy as np
 
 from analysis import calibration, discrimination
-from analysis.intervals import function_intervals, sum_groups
+from analysis.intervals import function_intervals
+from analysis.ratio import divide
 from cascade_sim.cascade import Block, Decision
 from cascade_sim.seats import Scorer
 from cascade_sim.simulation import Simulation
 
 SETS = ("win_set", "pre_ranking_set")
-GROUPS = 128
+GROUPS = 128  # of consecutive requests, over which the intervals resample
 LOG10_EDGES = np.linspace(-5.0, 0.0, 61)
-LOGIT_EDGES = np.linspace(-14.0, 8.0, 441)  # inner edges of the AUC's histogram; outside: the end bins
+AUC_BINS = 512
 
 
-@dataclass
 class ModelQuality:
-    """Additive statistics of one model on one set; lists grow by one array per block."""
+    """Additive statistics of one model on one set, by group of requests."""
 
-    is_probability: bool
-    histogram: list[np.ndarray] = field(default_factory=list)  # [R, 3, B]
-    bins: list[np.ndarray] = field(default_factory=list)  # [R, 3, 100]
-    group_auc: list[np.ndarray] = field(default_factory=list)  # [R, 2]: AUC * weight, weight
-    log_loss: list[np.ndarray] = field(default_factory=list)  # [R, 2]: total, count
-    density: np.ndarray = field(default_factory=lambda: np.zeros(len(LOG10_EDGES) - 1))
+    def __init__(self, is_probability: bool, n_groups: int):
+        self.is_probability, self.n_groups = is_probability, n_groups
+        self.edges: np.ndarray | None = None  # of the AUC's histogram: quantiles of the first block
+        self.sums: dict[str, np.ndarray] = {}
+        self.density = np.zeros(len(LOG10_EDGES) - 1)
 
-    def add(self, prediction: np.ndarray, true_ctr: np.ndarray, valid: np.ndarray) -> None:
-        """prediction, true_ctr, valid: [R, m]"""
+    def add(self, prediction: np.ndarray, true_ctr: np.ndarray, valid: np.ndarray, group: np.ndarray) -> None:
+        """prediction, true_ctr, valid: [R, m]; group: [R]"""
         p = np.asarray(prediction, np.float64)
-        logit = np.log(np.clip(p, 1e-12, None))
-        if self.is_probability:
-            logit -= np.log1p(-np.clip(p, 0.0, 1.0 - 1e-12))
-        self.histogram.append(
-            discrimination.score_histogram(logit, true_ctr, LOGIT_EDGES, valid).astype(np.float32)
-        )
+        if self.edges is None:
+            self.edges = np.unique(np.quantile(p[valid], np.linspace(0, 1, AUC_BINS + 1)[1:-1]))
         auc, weight = discrimination.group_auc(p, true_ctr, valid)
-        self.group_auc.append(
-            np.stack([np.where(weight > 0, np.nan_to_num(auc), 0.0) * weight, weight], axis=1)
-        )
-        if not self.is_probability:
-            return
-        self.bins.append(calibration.ece_bins(p, true_ctr, valid=valid).astype(np.float32))
-        self.log_loss.append(np.stack(calibration.log_loss(p, true_ctr, valid), axis=1))
-        self.density += np.histogram(np.log10(np.clip(p[valid], 1e-12, 1.0)), LOG10_EDGES)[0]
+        weighted = np.where(weight > 0, np.nan_to_num(auc), 0.0) * weight
+        self._tally("gauc", np.stack([weighted, weight], axis=1), group)
+        self._tally("auc", discrimination.score_histogram(p, true_ctr, self.edges, valid), group)
+        if self.is_probability:
+            self._tally("bins", calibration.ece_bins(p, true_ctr, valid=valid), group)
+            self._tally("logloss", np.stack(calibration.log_loss(p, true_ctr, valid), axis=1), group)
+            self.density += np.histogram(np.log10(np.clip(p[valid], 1e-12, 1.0)), LOG10_EDGES)[0]
+
+    def _tally(self, name: str, per_request: np.ndarray, group: np.ndarray) -> None:
+        total = self.sums.setdefault(name, np.zeros((self.n_groups, *per_request.shape[1:])))
+        np.add.at(total, group, per_request)
 
     def metrics(self, resamples: int, seed: int) -> dict:
-        """{metric: {"value", "low", "high"}}; calibration is null for a score that is no probability."""
+        """{metric: {"value", "low", "high"}}; calibration is absent for a score that is no probability."""
 
-        def measure(parts: list[np.ndarray], function) -> dict:
-            return function_intervals(sum_groups(np.concatenate(parts), GROUPS), function, resamples, seed)
+        def measure(name: str, function) -> dict:
+            return function_intervals(self.sums[name], function, resamples, seed)
 
         found = {
-            "auc": measure(
-                self.histogram, lambda s: discrimination.auc_from_histogram(s[:, 0], s[:, 1], s[:, 2])
-            ),
-            "gauc": measure(self.group_auc, lambda s: s[:, 0] / s[:, 1]),
+            "auc": measure("auc", lambda s: discrimination.auc_from_histogram(s[:, 0], s[:, 1], s[:, 2])),
+            "gauc": measure("gauc", lambda s: divide(s[:, 0], s[:, 1])),
         }
         if self.is_probability:
-            found["logloss"] = measure(self.log_loss, lambda s: s[:, 0] / s[:, 1])
-            found["ece"] = measure(self.bins, calibration.ece)
-            found["pcoc"] = measure(self.bins, lambda s: calibration.pcoc(s[:, 1].sum(-1), s[:, 2].sum(-1)))
-            found["mean_prediction"] = measure(self.bins, lambda s: s[:, 1].sum(-1) / s[:, 0].sum(-1))
+            found["logloss"] = measure("logloss", lambda s: divide(s[:, 0], s[:, 1]))
+            found["ece"] = measure("bins", calibration.ece)
+            found["pcoc"] = measure("bins", lambda s: calibration.pcoc(s[:, 1].sum(-1), s[:, 2].sum(-1)))
+            found["mean_prediction"] = measure("bins", lambda s: divide(s[:, 1].sum(-1), s[:, 0].sum(-1)))
         return found
 
 
 class QualityStudy:
     """Collects every model on both sets of the baseline's decisions."""
 
-    def __init__(self, sim: Simulation, models: list[str], ranker: str):
+    def __init__(self, sim: Simulation, models: list[str], ranker: str, n_requests: int):
         self._sim, self._ranker = sim, ranker
+        self.n_groups = max(1, min(GROUPS, n_requests))
         self.models = {name: sim.scorers[name] for name in [ranker, *[m for m in models if m != ranker]]}
         self.found = {
-            name: {kind: ModelQuality(scorer.link == "sigmoid") for kind in SETS}
+            name: {kind: ModelQuality(scorer.link == "sigmoid", self.n_groups) for kind in SETS}
             for name, scorer in self.models.items()
         }
         self._reliability: dict[str, list[tuple[np.ndarray, np.ndarray]]] = {name: [] for name in self.models}
 
-    def add(self, block: Block, decision: Decision) -> None:
+    def add(self, block: Block, decision: Decision, group: np.ndarray) -> None:
+        """One block; `group` [R] says which group of requests each belongs to."""
         sets = {"win_set": decision.win_set, "pre_ranking_set": decision.pre_ranking_set}
         for kind, ids in sets.items():
             valid = ids >= 0
             true_ctr = self._sim.truth.ctr(block, ids)
             predictions = {name: scorer.predict(block, ids) for name, scorer in self.models.items()}
             for name, prediction in predictions.items():
-                self.found[name][kind].add(prediction, true_ctr, valid)
+                self.found[name][kind].add(prediction, true_ctr, valid, group)
                 if kind == "pre_ranking_set" and self._is_student(name):
                     self._reliability[name].append((prediction[valid], predictions[self._ranker][valid]))
 

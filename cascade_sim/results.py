@@ -5,14 +5,20 @@ from typing import Any
 import numpy as np
 
 from analysis import calibration, money
-from analysis.intervals import paired_function_intervals, ratio_intervals, seed_spread
+from analysis.intervals import paired_function_intervals, ratio_contrasts, ratio_intervals, seed_spread
 from cascade_sim import SEMANTICS, __version__
+from cascade_sim.cascade import Arm
 from cascade_sim.detail import attribution_table
 from cascade_sim.evaluate import Evaluation
-from cascade_sim.measure import RATIOS
+from cascade_sim.measure import PARTS
 from cascade_sim.scenario_file import scenario_hash
 
 QUALITY_RESAMPLES = 200
+CONTRASTED = ("expected_revenue_per_request", "expected_rpm", "expected_ctr", "rcs")
+IN_CULPRIT = (
+    *("rcs", "ctr", "expected_ctr", "rpm", "expected_rpm"),
+    *("revenue_per_request", "expected_revenue_per_request"),
+)
 
 
 def collect(evaluation: Evaluation) -> dict[str, Any]:
@@ -32,14 +38,20 @@ def collect(evaluation: Evaluation) -> dict[str, Any]:
         "requests": evaluation.n_requests,
         "baseline": baseline,
         "arms": {name: measured[name] for name in evaluation.arms},
+        "contrasts": _contrasts(evaluation, resamples, seed),
         "culprit": [
             {
                 "bid": bid,
                 "model": model,
-                **{m: measured[arm.name][m] for m in ("rcs", "ctr", "expected_ctr", "rpm", "expected_rpm")},
+                "role": culprit_role(arm, evaluation.baseline),
+                **{metric: measured[arm.name][metric] for metric in IN_CULPRIT},
             }
             for (bid, model), arm in evaluation.culprits.items()
         ],
+        "detail": {
+            "corpus_requests": evaluation.n_detail,
+            "quality_requests": getattr(evaluation, "n_quality", evaluation.n_detail),
+        },
         "attribution": attribution_table(details, resamples, seed) if details else {},
         "funnel": {name: _funnel(evaluation, name) for name in evaluation.arms},
         "models": evaluation.quality.metrics(QUALITY_RESAMPLES, seed),
@@ -50,7 +62,7 @@ def collect(evaluation: Evaluation) -> dict[str, Any]:
 def _arm_metrics(evaluation: Evaluation, baseline: str, resamples: int, seed: int) -> dict[str, dict]:
     tallies = evaluation.tallies
     tables = {name: tally.joined("columns") for name, tally in tallies.items()}
-    measured = ratio_intervals(tables, RATIOS, baseline, resamples, seed)
+    measured = ratio_intervals(tables, PARTS, baseline, resamples, seed)
     vectors = {
         "proxy_ece": ({n: t.proxy for n, t in tallies.items() if t.proxy is not None}, calibration.proxy_ece),
         "proxy_ece_relative": (
@@ -82,6 +94,23 @@ def _arm_metrics(evaluation: Evaluation, baseline: str, resamples: int, seed: in
     return measured
 
 
+def _contrasts(evaluation: Evaluation, resamples: int, seed: int) -> dict[str, dict]:
+    """The paired lift of each arm of the scenario over every other arm, the automatic ones included."""
+    tables = {name: evaluation.tallies[name].joined("columns") for name in evaluation.arms}
+    ratios = {metric: PARTS[metric] for metric in CONTRASTED}
+    return ratio_contrasts(tables, ratios, list(evaluation.sim.scenario.arms), resamples, seed)
+
+
+def culprit_role(arm: Arm, baseline: Arm) -> str:
+    """Which seats of the baseline's pre-ranking stage the arm replaces; the fusion comes with the model."""
+    own, before = arm.pre_ranking, baseline.pre_ranking
+    has_other_bid = own.bid != before.bid
+    has_other_model = own.scorer.name != before.scorer.name or own.fusion != before.fusion
+    if has_other_bid and has_other_model:
+        return "both"
+    return "bid" if has_other_bid else "model" if has_other_model else "as it is"
+
+
 def _funnel(evaluation: Evaluation, name: str) -> dict[str, float]:
     after = evaluation.tallies[name].sizes / evaluation.n_requests
     sizes = dict(zip(("pre_ranking_set", "competitive_set", "win_set"), after.tolist(), strict=True))
@@ -94,9 +123,32 @@ def combine_seeds(studies: list[dict[str, Any]]) -> dict[str, Any]:
     combined = {
         key: first[key] if isinstance(first[key], str | int) else _combine([s[key] for s in studies])
         for key in first
+        if all(key in study for study in studies)  # a run folder of an older version may lack a section
     }
+    if "proxy_reliability" in combined.get("curves", {}):
+        combined["curves"]["proxy_reliability"] = _pool_reliability(
+            [study["curves"]["proxy_reliability"] for study in studies]
+        )
     combined["seeds"] = {"n": len(studies), "seeds": [s["seed"] for s in studies]}
     return combined
+
+
+def _pool_reliability(worlds: list[dict[str, Any]]) -> dict[str, dict]:
+    """One curve per model that every world has; bins differ between worlds, so they are pooled."""
+    pooled = {}
+    for model in worlds[0]:
+        if not all(world.get(model) for world in worlds):
+            continue
+        curve = calibration.pooled_curve(
+            [{**world[model], "reference": world[model]["ranker"]} for world in worlds]
+        )
+        pooled[model] = {
+            "predicted": curve["predicted"].tolist(),
+            "ranker": curve["reference"].tolist(),
+            "count": curve["count"].tolist(),
+            "worlds": len(worlds),
+        }
+    return pooled
 
 
 def _combine(nodes: list[Any]) -> Any:

@@ -63,7 +63,7 @@ __all__ = [
 
 SEATS = ("random", "constant", "truth")  # built-in occupants of a model seat: keyed noise, 1, the oracle
 AUTOMATIC_ARMS = ("random", "bid_only", "pctr_only", "ranker")
-SINGLE_FEATURES = ("user", "context", "quality", "tier", "bid")
+SINGLE_FEATURES = ("user", "context", "quality", "tier")
 VECTOR_FEATURES = ("mismatch", "conversion")  # and every group
 PAIR_FEATURES = ("mismatch_pair",)
 BUILT_IN_FEATURES = (*SINGLE_FEATURES, *VECTOR_FEATURES, *PAIR_FEATURES)

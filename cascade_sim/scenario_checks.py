@@ -110,7 +110,10 @@ def _check_features(scenario: Scenario, at: Path, spec: ModelSpec) -> Iterator[P
     known = (*BUILT_IN_FEATURES, *scenario.world.groups)
     path: Path = (*at, "features")
     for i, feature in enumerate(spec.features):
-        if feature not in known:
+        if feature == "bid":
+            text = "a model may not see the bid: a higher bid could hurt an ad; use the keys bid and fusion"
+            yield Problem((*path, i), text)
+        elif feature not in known:
             yield Problem(
                 (*path, i), unknown_name("feature", feature, known), uses=(path, ("world", "groups"))
             )
@@ -220,6 +223,11 @@ def _conflicts(scenario: Scenario, arm: ArmSpec) -> Iterator[Blame]:
     if arm.auction.pricing == "vcg" and arm.auction.squashing != 1:
         text = f"vcg needs squashing 1, found {arm.auction.squashing:g}; use 1, or pricing gsp"
         yield [(("auction", "squashing"), text), (("auction", "pricing"), text)]
+    ranker = scenario.models.get(arm.ranking.model)
+    if arm.ranking.model in ("random", "constant") or (ranker is not None and ranker.recipe == "ltr"):
+        name = arm.ranking.model
+        text = f"'{name}' predicts no probability, which prices need; use a logloss or distill model"
+        yield [(("ranking", "model"), text)]
     for stage, seat in (("pre_ranking", arm.pre_ranking), ("ranking", arm.ranking)):
         models, fusions = (*scenario.models, *SEATS), ("ecpm", *scenario.fusions)
         if seat.model not in models:

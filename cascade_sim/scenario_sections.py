@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 from pydantic import BaseModel, ConfigDict, Field, JsonValue
 
 MAX_ID = 2**31 - 1  # ad and user ids are int32
-MAX_REQUESTS = 10**12
+MAX_REQUESTS = 10**9  # each phase has so many request ids
 NAME = r"^[A-Za-z0-9][A-Za-z0-9_-]*$"  # no dots (`--set` separates by them), fit for a file name
 FEATURE_NAME = r"^[A-Za-z][A-Za-z0-9_]*$"
 RUN_NAME = r"^[a-z0-9_-]+$"
@@ -235,7 +235,7 @@ class ModelSpec(Section):
     features: Annotated[tuple[str, ...], Field(strict=False)] = Field(
         default=(),
         min_length=1,
-        description="Of user, context, quality, tier, bid, mismatch, conversion, mismatch_pair and groups, "
+        description="Of user, context, quality, tier, mismatch, conversion, mismatch_pair and groups, "
         "what it sees; when absent, user, context, quality, tier, mismatch and all groups.",
     )
     data: Annotated[tuple[Phase, ...], Field(strict=False)] = Field(

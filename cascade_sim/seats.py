@@ -188,7 +188,13 @@ class TorchScorer(ModelScorer):
             pair = torch.from_numpy(self.view.pair_features(block.users[cut], safe))
             with torch.inference_mode():
                 ads = torch.nn.functional.embedding(torch.from_numpy(safe), self._ads)
-                logit = self.module(request[cut], ads, pair)
+                try:
+                    logit = self.module(request[cut], ads, pair)
+                except Exception as error:  # a class of the user's own may raise anything
+                    raise UserError(
+                        f"model {self.name!r} failed at request {block.requests[start]}: "
+                        f"{type(error).__name__}: {error}"
+                    ) from error
             if not isinstance(logit, torch.Tensor):
                 raise UserError(f"model {self.name!r} returned {type(logit).__name__}, expected a tensor")
             if logit.shape != safe.shape:

@@ -51,12 +51,19 @@ class Simulation:
     def arm(self, name: str, spec: ArmSpec) -> Arm:
         """An arm ready to serve; its models must have been trained."""
         squashing = spec.auction.squashing
+        return self.arm_of(
+            name, spec, self.stage(spec.pre_ranking, squashing), self.stage(spec.ranking, squashing)
+        )
+
+    @staticmethod
+    def arm_of(name: str, spec: ArmSpec, pre_ranking: Stage, ranking: Stage) -> Arm:
+        """An arm with these seats and everything else as in its section."""
         return Arm(
             name=name,
             retrieval_size=spec.retrieval_size,
-            pre_ranking=self.stage(spec.pre_ranking, squashing),
+            pre_ranking=pre_ranking,
             pre_ranking_size=spec.pre_ranking.size,
-            ranking=self.stage(spec.ranking, squashing),
+            ranking=ranking,
             slots=spec.slots,
             pricing=spec.auction.pricing,
             reserve_cpc=spec.auction.reserve_cpc,

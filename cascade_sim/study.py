@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from cascade_sim import SEMANTICS, __version__
+from cascade_sim.code_version import source_digest
 from cascade_sim.commands.report import write_report
 from cascade_sim.errors import UserError
 from cascade_sim.progress import Progress
@@ -33,7 +34,7 @@ def run_study(
 ) -> dict[str, Any]:
     """Run, write everything into `out`, print the table of arms; returns the metrics."""
     with RunFolder.create(out) as folder:
-        manifest = _manifest(scenario)
+        manifest = _manifest(scenario, device, workers)
         folder.write_json("manifest.json", manifest)  # first: it marks the folder as a run
         folder.write_text("scenario.yaml", dump_scenario(scenario))
         started = time.perf_counter()
@@ -74,8 +75,7 @@ def run_seed(
     experiment = Experiment(sim, out, store, progress, chosen)
     experiment.run()
     for name, module in experiment.modules.items():
-        if name in scenario.models:
-            store.export(module, out / "models" / f"{name}.safetensors")
+        store.export(module, out / "models" / f"{name}.safetensors")  # "(first)": those that wrote the log
     evaluation = Evaluation(sim, out, progress)
     evaluation.run()
     with progress.stage("intervals", 1, "tables"):
@@ -110,7 +110,7 @@ def run_world(
 ) -> dict[str, Any]:
     """One seed of a study over several, in its own process, leaving a complete run folder."""
     with RunFolder.create(out) as folder:
-        manifest = _manifest(scenario)
+        manifest = _manifest(scenario, device, workers=1)
         folder.write_json("manifest.json", manifest)  # first: it marks the folder as a run
         folder.write_text("scenario.yaml", dump_scenario(scenario))
         with Progress(quiet=True) as progress:
@@ -129,7 +129,7 @@ def _write_tables(folder: RunFolder, metrics: dict[str, Any]) -> None:
     folder.write_text("metrics.csv", metrics_csv(metrics))
 
 
-def _manifest(scenario: Scenario) -> dict[str, Any]:
+def _manifest(scenario: Scenario, device: str, workers: int) -> dict[str, Any]:
     """What a reader needs to repeat the run; everything that may differ between machines is here."""
     versions = {name: metadata.version(name) for name in PACKAGES}
     return {
@@ -138,6 +138,9 @@ def _manifest(scenario: Scenario) -> dict[str, Any]:
         "semantics": SEMANTICS,
         "version": __version__,
         "scenario_hash": scenario_hash(scenario),
+        "code": source_digest(),
+        "device": device,
+        "workers": workers,
         "packages": {"python": machine.python_version(), **versions},
         "started": datetime.now(UTC).isoformat(timespec="seconds"),
         "seconds": {},

@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 
 from cascade_sim.cascade import Arm, Block, Decision, Platform, score, serve
-from cascade_sim.detail import true_value
 from cascade_sim.errors import UserError
 from cascade_sim.market import Market
+from cascade_sim.measure import true_value
 from cascade_sim.outcome import outcome
 from cascade_sim.records import iterate_table, tables
 from cascade_sim.reopen import ReopenedRun
@@ -141,7 +141,7 @@ def page_rows(sim: Simulation, request: Request, decision: Decision) -> list[dic
 
 def true_best(sim: Simulation, request: Request, arm: Arm, decision: Decision) -> list[dict[str, Any]]:
     """The ads an all-knowing cascade would show, best first, and the stage that dropped each; None: shown."""
-    values = true_value(sim, arm, request.alone, np.arange(sim.world.n_ads, dtype=np.int32)[None, :])[0]
+    values = _true_values(sim, arm, request.alone)
     best = np.lexsort((np.arange(len(values)), -values))[: arm.slots]
     sets = (decision.pre_ranking_set, decision.competitive_set, decision.win_set)
     stages = dict(zip(STAGES, (ids[request.row] for ids in sets), strict=True))
@@ -189,7 +189,7 @@ def explain_ad(sim: Simulation, request: Request, arm: Arm, decision: Decision, 
     for at, stage in enumerate(stages):
         stage["reached"] = dropped_by is None or at <= STAGES.index(dropped_by)
     all_ads = np.arange(sim.world.n_ads, dtype=np.int32)[None, :]
-    value = true_value(sim, arm, request.alone, all_ads)[0]
+    value = _true_values(sim, arm, request.alone)
     return {
         "ad": ad,
         "advertiser": int(sim.world.advertiser[ad]),
@@ -279,3 +279,9 @@ def _why_barred(arm: Arm, bid: float, worth: float) -> str:
     if bid < arm.reserve_cpc:
         return f"its bid {bid:.6f} is below reserve_cpc {arm.reserve_cpc:g}"
     return f"its score {worth:.6g} is below score_floor {arm.score_floor:g}"
+
+
+def _true_values(sim: Simulation, arm: Arm, alone: Block) -> np.ndarray:
+    """What every ad of the corpus is truly worth to this request; 0 if the auction would not admit it."""
+    corpus = np.arange(sim.world.n_ads, dtype=np.int32)[None, :]
+    return np.maximum(true_value(alone, corpus, arm, sim.platform, sim.truth)[0], 0.0)

@@ -37,8 +37,7 @@ def sample_lists(sim: Simulation, arm: Arm, block: Block, decision: Decision, sp
     order = np.argsort(np.where(pool >= 0, luck, 2.0), axis=1, kind="stable")[:, :size]
     ads = np.take_along_axis(pool, order, 1)
     keep = (ads >= 0).all(axis=1)
-    block = Block(block.requests[keep], block.users[keep], block.context[keep], block.times[keep])
-    ads = ads[keep]
+    block, ads = block.take(keep), ads[keep]
     teacher = sim.scorers[spec.teacher]
     logit = teacher.checked_logit(block, ads)  # type: ignore[attr-defined]  # a teacher is a trained model
     fused = score(block, ads, arm.ranking, arm, sim.platform).score

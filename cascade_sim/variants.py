@@ -8,8 +8,8 @@ A variants file names a scenario and, for each variant, the keys it overrides:
       as it is: []
       wide bids: [world.bids.sigma=0.7]
 
-Each (variant, seed) is a run folder of its own. One that is complete and of the same scenario is
-taken as it is, so a stopped study goes on where it was.
+Each (variant, seed) is a run folder of its own. One that is complete, of the same scenario and made by
+the same code is taken as it is, so a stopped study goes on where it was.
 """
 
 from concurrent.futures import ProcessPoolExecutor, as_completed
@@ -17,6 +17,7 @@ from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
+from cascade_sim.code_version import source_digest
 from cascade_sim.errors import UserError
 from cascade_sim.progress import Progress
 from cascade_sim.run_folder import open_run
@@ -45,6 +46,10 @@ def load_variants(path: Path, overrides: tuple[str, ...] = ()) -> dict[str, Scen
         if not isinstance(changes, list) or not all(isinstance(change, str) for change in changes):
             raise UserError(f"{path} variants.{name}: expected a list of key=value, not {changes!r}")
         found[str(name)] = load_scenario(scenario, (*common, *changes, *overrides))
+    folders = {folder_of(Path(), name, 0): name for name in found}
+    if len(folders) < len(found):
+        same = next(name for name in found if folders[folder_of(Path(), name, 0)] != name)
+        raise UserError(f"{path} variants.{same}: differs from another name only in punctuation; rename it")
     return found
 
 
@@ -90,7 +95,8 @@ def _run_or_reuse(scenario: Scenario, folder: Path, device: str) -> dict[str, An
         run = open_run(folder)
     except UserError:
         return run_world(scenario, folder, device, keep_logs=False)
-    if run.manifest.get("scenario_hash") == scenario_hash(scenario):
+    made_by = (run.manifest.get("scenario_hash"), run.manifest.get("code"))
+    if made_by == (scenario_hash(scenario), source_digest()):
         return run.metrics
     return run_world(scenario, folder, device, keep_logs=False)
 

@@ -60,7 +60,6 @@ def build_world(spec, seed: int) -> World:
         spec.bids.sigma,
         spec.bids.tier_share,
     )
-    ad["bid"] = np.log(bid)[:, None]
     rank = np.argsort(np.argsort(draws.uniform(seed, "popularity", ads))) + 1.0
     log_popularity = -np.log(rank)
     return World(

@@ -120,11 +120,11 @@ def train(
         torch.manual_seed(seed)  # for models that draw while they train, such as dropout
         for epoch in range(epochs):
             order = torch.randperm(len(data.users), generator=shuffle).to(device)
-            total = torch.zeros((), dtype=torch.float64, device=device)
-            for part in order.split(rows):
-                loss = step({name: column[part] for name, column in columns.items()})
-                total += loss.double() * len(part)
-            mean = float(total) / len(order)
+            parts = order.split(rows)
+            found = [step({name: column[part] for name, column in columns.items()}) for part in parts]
+            # Summed on the CPU: not every device has float64.
+            sizes = torch.tensor([len(part) for part in parts], dtype=torch.float64)
+            mean = float((torch.stack(found).cpu().double() * sizes).sum()) / len(order)
             if not math.isfinite(mean):
                 raise ValueError(f"the loss of epoch {epoch + 1} is {mean}: lower learning_rate")
             history.append(mean)

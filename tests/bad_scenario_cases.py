@@ -70,6 +70,14 @@ CASES = {
         "    pre_ranking:\n      model: ltr", "    @world: {users: 5}",
         "arms.ltr.world", "known: retrieval, pre_ranking, ranking, slots, auction, bidding",
     ),
+    "a model that sees the bid": (
+        "[user, context, G1]", "[user, @bid, G1]",
+        "models.logloss.features[1]", "a higher bid could hurt an ad",
+    ),
+    "a ranker without a probability": (
+        "    pre_ranking:\n      model: ltr", "    ranking:\n      @model: ltr",
+        "arms.ltr.ranking.model", "no probability, which prices need; use a logloss or distill model",
+    ),
     "text for a number": ("  users: 400", '  @users: "400"', "world.users", "write 400 without quotes"),
     "a word for a number": (
         "    size: 50", "    @size: many", "cascade.pre_ranking.size", "a whole number from 2",

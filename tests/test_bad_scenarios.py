@@ -1,5 +1,6 @@
 """Broken scenario files: each is refused at once, at the right place, with a word on what to do."""
 
+import resource
 import subprocess
 import sys
 import time
@@ -130,11 +131,13 @@ def test_a_refusal_comes_within_a_second_of_typing_the_command_and_imports_nothi
         "heavy = ('numpy', 'torch', 'numba', 'pandas', 'seaborn', 'simpy');"
         "print(code, [m for m in heavy if m in sys.modules])"
     )
-    started = time.perf_counter()
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
     done = subprocess.run(
         [sys.executable, "-c", code, "run", str(path)], capture_output=True, text=True, cwd=ROOT
     )
-    seconds = time.perf_counter() - started
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    # CPU time: a machine that runs other things beside must not fail this.
+    seconds = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
     assert done.stdout == "2 []\n"
     assert done.stderr.startswith(f"error: {path}:22:5 cascade.pre_ranking.size: 5 leaves no runner-up")
-    assert seconds < 1.5  # the second, and some for a machine that runs other tests beside
+    assert seconds < 1.0

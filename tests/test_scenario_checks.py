@@ -73,7 +73,7 @@ def test_vcg_in_an_arm_meets_the_squashing_of_the_deployed_auction():
 
 
 def test_built_in_seats_need_no_model():
-    seats = {"pre_ranking": {"model": "truth"}, "ranking": {"model": "constant"}}
+    seats = {"pre_ranking": {"model": "truth"}, "ranking": {"model": "truth"}}
     assert problems(models={}, cascade=seats, arms={"now": {"pre_ranking": {"model": "random"}}}) == {}
 
 

@@ -1,0 +1,125 @@
+"""What a bidder is: what it knows, what it is asked, what it is told, and the class it may start from.
+
+A bidder acts for m advertisers at once, who own a ads together. It decides in `bids` and `participation`,
+learns in `observe`, and sees only what a real advertiser would see. It draws no random numbers: the same
+history gives the same bids, bit for bit.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from numbers import Real
+from typing import Any
+
+import numpy as np
+
+MICROS = 1_000_000  # micro-units of money in 1.0
+
+
+@dataclass(frozen=True)
+class Portfolio:
+    """What the advertisers know of themselves."""
+
+    value: np.ndarray  # [a] value per click of each ad
+    owner: np.ndarray  # [a] int, the advertiser of each ad, 0..m-1
+    mean_pcvr: np.ndarray  # [a] the platform's average predicted conversion rate of the ad
+    budget_micros: np.ndarray  # [m] int64 per day; a very large number means no budget
+
+
+@dataclass(frozen=True)
+class Moment:
+    """When bids are asked for."""
+
+    time: float  # seconds since the start of the simulation
+    day: int
+    elapsed: float  # share of the day's seconds gone, [0, 1)
+    expected_traffic: float  # share of the day's traffic expected to have come by now, [0, 1]
+
+
+@dataclass(frozen=True)
+class Feedback:
+    """What has come in since the last update, per advertiser; all [m]."""
+
+    impressions: np.ndarray
+    clicks: np.ndarray
+    spend_micros: np.ndarray
+    conversions: np.ndarray  # those that have arrived by now
+    spend_today_micros: np.ndarray  # since the day began, this update included
+    participated: np.ndarray  # requests in which at least one of its ads was eligible to bid
+
+
+class Bidder:
+    """A start for bidders: bids the values, always takes part, and saves the arrays named in STATE.
+
+    A subclass lists in STATE every attribute that `observe` changes (numpy arrays; a single number as an
+    array of shape ()). An advertiser whose budget is 0 has nothing to bid with: `payable` makes its bids 0.
+    """
+
+    STATE: tuple[str, ...] = ()
+
+    def __init__(self, portfolio: Portfolio) -> None:
+        self.value = np.asarray(portfolio.value, dtype=np.float64)
+        self.owner = np.asarray(portfolio.owner, dtype=np.int64)
+        self.budget = np.asarray(portfolio.budget_micros, dtype=np.float64)  # [m] micro-units
+        self.n_advertisers = len(self.budget)
+        self.has_budget = self.budget > 0
+        # Dividing by this is safe; an advertiser without a budget spends nothing, so its shares are 0.
+        self.budget_or_one = np.where(self.has_budget, self.budget, 1.0)
+        self.payable = np.where(self.has_budget[self.owner], self.value, 0.0)  # [a] value, 0 with budget 0
+
+    def bids(self, moment: Moment) -> np.ndarray:
+        """Bid per click of each ad.  [a] float, >= 0"""
+        return self.payable.copy()
+
+    def participation(self, moment: Moment) -> np.ndarray:
+        """The probability with which an advertiser takes part in a request.  [m] in [0, 1]"""
+        return np.ones(self.n_advertisers)
+
+    def observe(self, feedback: Feedback, moment: Moment) -> None:
+        """Learn from what has come in since the last update."""
+
+    def state(self) -> dict[str, np.ndarray]:
+        """Everything that changes, as copies."""
+        return {name: np.array(getattr(self, name)) for name in self.STATE}
+
+    def restore(self, state: Mapping[str, np.ndarray]) -> None:
+        """Put back what `state` gave. Other names or shapes are a ValueError."""
+        if set(state) != set(self.STATE):
+            raise ValueError(
+                f"{type(self).__name__}: expected the state {', '.join(sorted(self.STATE)) or '(empty)'}, "
+                f"found {', '.join(sorted(state)) or '(empty)'}"
+            )
+        for name in self.STATE:
+            own, given = np.asarray(getattr(self, name)), np.asarray(state[name])
+            if own.shape != given.shape:
+                raise ValueError(
+                    f"{type(self).__name__}: state {name!r} has shape {list(given.shape)}, "
+                    f"expected {list(own.shape)}"
+                )
+            setattr(self, name, given.astype(own.dtype))  # a copy
+
+    def per_advertiser(self, of_ad: np.ndarray) -> np.ndarray:
+        """The mean over each advertiser's ads; 0 for one without ads.  [a] -> [m]"""
+        total = np.bincount(self.owner, weights=of_ad, minlength=self.n_advertisers)
+        count = np.bincount(self.owner, minlength=self.n_advertisers)
+        return total / np.maximum(count, 1)
+
+
+def number(name: str, value: Any, low: float, high: float = np.inf, *, above: bool = False) -> float:
+    """An option that must be a number in [low, high], or in (low, high] where it must lie above `low`."""
+    inside = isinstance(value, Real) and not isinstance(value, bool) and low <= float(value) <= high
+    if not inside or (above and float(value) == low):
+        if np.isinf(high):
+            allowed = f"above {low:g}" if above else f"{low:g} or more"
+        else:
+            allowed = f"in {'(' if above else '['}{low:g}, {high:g}]"
+        raise ValueError(f"option {name}: expected a number {allowed}, found {value!r}")
+    if np.isinf(float(value)):
+        raise ValueError(f"option {name}: expected a finite number, found {value!r}")
+    return float(value)
+
+
+def one_of(name: str, value: Any, allowed: tuple[str, ...]) -> str:
+    """An option that must be one of a few words."""
+    if value not in allowed:
+        raise ValueError(f"option {name}: expected one of {', '.join(allowed)}, found {value!r}")
+    return str(value)

@@ -1,0 +1,120 @@
+"""How users look at a page and click. A click model gives both the exact expectation and the event itself.
+
+Slots are in order, [R, k]; `shown` says which are filled. A model of one's own is a class with the methods of
+`ClickModel`, built as `Class(slot_effects, **options)` like the ones here.
+"""
+
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+
+from agents.users import click_probability, happens
+
+
+class ClickModel(Protocol):
+    """Built with the slot effects of the world [>= k] and the options of the scenario."""
+
+    def expected(self, true_ctr: np.ndarray, shown: np.ndarray) -> np.ndarray:
+        """P(click) of every slot before any luck is drawn.  [R, k] float64; 0 in an empty slot.
+
+        true_ctr is the probability of a click on a slot that is examined.
+        """
+        ...
+
+    def clicks(
+        self, true_ctr: np.ndarray, shown: np.ndarray, u_click: np.ndarray, u_continue: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """(clicked, examined), both [R, k] bool, from two uniform draws per slot in (0, 1).
+
+        A clicked slot is examined and an examined one is filled. The mean of `clicked` over the luck is
+        `expected`. Must be pure, row by row: neither other requests nor earlier calls may matter.
+        """
+        ...
+
+
+@dataclass(frozen=True, eq=False)
+class PositionBased:
+    """A slot is examined with its slot effect x_j, whatever the page: P(click) = x_j * true CTR."""
+
+    slot_effects: np.ndarray  # [>= k], each in [0, 1]
+
+    def __post_init__(self) -> None:
+        effects = np.asarray(self.slot_effects, dtype=np.float64)
+        if effects.ndim != 1 or not ((effects >= 0) & (effects <= 1)).all():
+            raise ValueError("slot effects must be a list of probabilities")
+        object.__setattr__(self, "slot_effects", effects)
+
+    def expected(self, true_ctr: np.ndarray, shown: np.ndarray) -> np.ndarray:
+        """x_j * true CTR; 0 in an empty slot.  [R, k]  ValueError with more slots than slot effects."""
+        return click_probability(true_ctr, self._effects(true_ctr), shown)
+
+    def clicks(
+        self, true_ctr: np.ndarray, shown: np.ndarray, u_click: np.ndarray, u_continue: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Clicked where u_click < x_j * true CTR, on u_click alone.
+
+        Examined where clicked, and else with P(examined | no click) = x (1 - q) / (1 - x q), on u_continue:
+        in all with probability x_j.
+        """
+        expected = self.expected(true_ctr, shown)
+        clicked = happens(expected, u_click)
+        unclicked = np.where(shown, self._effects(true_ctr) * (1 - true_ctr), 0.0)
+        # x q = 1 is always clicked: what stands for 0 / 0 does not matter.
+        looked = happens(unclicked / np.maximum(1 - expected, np.finfo(float).tiny), u_continue)
+        return clicked, clicked | looked
+
+    def _effects(self, true_ctr: np.ndarray) -> np.ndarray:
+        slots = true_ctr.shape[1]
+        if slots > len(self.slot_effects):
+            raise ValueError(f"{slots} slots, but only {len(self.slot_effects)} slot effects")
+        return self.slot_effects[:slots]
+
+
+@dataclass(frozen=True, eq=False)
+class Cascade:
+    """A user scans from the top and looks at slot j + 1 only after slot j.
+
+    With r_j = P(slot j is examined), r_1 = 1 and q_j the true CTR:
+    r_{j+1} = r_j * ((1 - q_j) * continuation + q_j * continuation_after_click)
+    An empty slot is passed over. The slot effects are not used: how much a slot is seen follows from what stands above it.
+    continuation_after_click = 0 is the classic model with one click at most.
+    """
+
+    slot_effects: np.ndarray | None = None
+    continuation: float = 0.85
+    continuation_after_click: float = 0.5
+
+    def __post_init__(self) -> None:
+        for name in ("continuation", "continuation_after_click"):
+            if not 0 <= getattr(self, name) <= 1:
+                raise ValueError(f"{name} must be a probability, not {getattr(self, name)}")
+
+    def expected(self, true_ctr: np.ndarray, shown: np.ndarray) -> np.ndarray:
+        """r_j * q_j, exact; 0 in an empty slot.  [R, k]"""
+        true_ctr = np.asarray(true_ctr, dtype=np.float64)
+        expected = np.zeros(true_ctr.shape)
+        reached = np.ones(true_ctr.shape[0])
+        for j in range(true_ctr.shape[1]):
+            ctr, filled = true_ctr[:, j], shown[:, j]
+            expected[:, j] = np.where(filled, reached * ctr, 0.0)
+            goes_on = (1 - ctr) * self.continuation + ctr * self.continuation_after_click
+            reached = np.where(filled, reached * goes_on, reached)
+        return expected
+
+    def clicks(
+        self, true_ctr: np.ndarray, shown: np.ndarray, u_click: np.ndarray, u_continue: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Slot by slot: examined if the scan got there, clicked if u_click < q_j, on if u_continue allows."""
+        clicked = np.zeros(true_ctr.shape, dtype=bool)
+        examined = np.zeros(true_ctr.shape, dtype=bool)
+        reached = np.ones(true_ctr.shape[0], dtype=bool)
+        for j in range(true_ctr.shape[1]):
+            examined[:, j] = reached & shown[:, j]
+            clicked[:, j] = examined[:, j] & happens(true_ctr[:, j], u_click[:, j])
+            goes_on = np.where(clicked[:, j], self.continuation_after_click, self.continuation)
+            reached &= happens(goes_on, u_continue[:, j]) | ~shown[:, j]
+        return clicked, examined
+
+
+CLICK_MODELS: dict[str, type] = {"position": PositionBased, "cascade": Cascade}

@@ -1,0 +1,41 @@
+"""Digests of source code: a stored result must not outlive the code that made it."""
+
+import hashlib
+import inspect
+import sys
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+PACKAGES = ("cascade_sim", "agents", "models")
+_ROOT = Path(__file__).parents[1]
+
+
+@cache
+def source_digest(packages: tuple[str, ...] = PACKAGES) -> str:
+    """Of all Python files of these packages.  16 hex digits"""
+    files = [file for name in packages for file in sorted((_ROOT / name).rglob("*.py"))]
+    return _digest(files, _ROOT)
+
+
+def model_code_digest(module: Any) -> str:
+    """Of what decides how a model trains: our nets, losses and loop, and the user's folder of modules."""
+    own = source_digest(("models",))
+    file = inspect.getsourcefile(type(module))
+    if file is None or _ROOT / "models" in Path(file).resolve().parents:
+        return own
+    folder = Path(file).resolve().parent
+    loaded = {
+        Path(path).resolve()
+        for path in (getattr(m, "__file__", None) for m in list(sys.modules.values()))
+        if path
+    }
+    files = sorted(path for path in loaded if path.suffix == ".py" and path.parent == folder)
+    return _digest([*files, Path(file).resolve()], folder) + own
+
+
+def _digest(files: list[Path], root: Path) -> str:
+    total = hashlib.blake2b(digest_size=8)
+    for file in files:
+        total.update(file.relative_to(root).as_posix().encode() + b"\0" + file.read_bytes() + b"\0")
+    return total.hexdigest()
