@@ -8,7 +8,7 @@ from agents.day_plan import DayBidder, Step
 SURPRISE = 2.0  # standard deviations by which spend must lead the plan before a free bidder is paced
 RELIEF = 2.0  # standard deviations by which it must lag before a paced one at full bids is free again
 TOLERANCE = 0.005  # and by at least this share of the budget
-JUMP = 0.12  # the largest change of the log multiplier that a single click may cause
+JUMP = 0.25  # the largest change of the log multiplier that a single click may cause
 
 
 class PacedBidder(DayBidder):
@@ -21,7 +21,8 @@ class PacedBidder(DayBidder):
       S - X > TOLERANCE + SURPRISE * noise. It is free again when its level is back at 0 and its spend lags:
       X - S > TOLERANCE + RELIEF * noise. Without this, the noise of a budget that does not bind would cost it bids, since the level cannot rise above 0.
     - A budget that is spent teaches nothing more that day; at the day's end, had it run dry at traffic share
-      x, the level is at most (mean level while it lasted) + ln x.
+      x, the level is at most (mean level while it lasted) + ln(x) / 2
+      (spend falls about with the square of the bid where prices are dense; less would do later).
     - A new day keeps the level and begins a new plan.
     """
 
@@ -64,7 +65,7 @@ class PacedBidder(DayBidder):
     def _close_day(self) -> None:
         ran_dry = self.dry_at < 1.0
         mean_level = self.level_sum / np.maximum(self.level_traffic, 1e-9)
-        lasting = mean_level + np.log(np.clip(self.dry_at, 1e-3, 1.0))
+        lasting = mean_level + np.log(np.clip(self.dry_at, 1e-3, 1.0)) / 2.0
         lower = np.maximum(np.minimum(self.level, lasting), -self.max_cut)
         self.level = np.where(ran_dry, lower, self.level)
         self.is_paced = self.is_paced | (ran_dry & (self.level < 0.0))

@@ -11,31 +11,34 @@ class Shading(Bidder):
     Surplus per request  u = w * (v - c):  w = impressions / requests taken part in, c = spend / clicks,
     v = value per click. Half of the updates bid shade * (1 - dither), half the full shade, in the balanced
     order of Thue and Morse, which no trend over the day imitates. From the two, over the last `memory`
-    updates, come the elasticities E_w = d ln w / d ln bid and E_c = d ln c / d ln bid, and the slope
+    seconds (exponential weights), come the elasticities E_w = d ln w / d ln bid and E_c = d ln c / d ln bid, and the slope
     s = (d u / d ln bid) / (w v) = E_w (1 - c/v) - E_c c/v.
-    ln shade <- clip(ln shade + step * soft(s, its standard error), ln min_shade, 0), where soft(s, d) moves s
-    towards 0 by d: slopes that chance may explain do not count. In a first-price auction the largest surplus
+    ln shade <- clip(ln shade + clip(step * dt / memory * soft(s, its standard error), -LEAP, LEAP),
+    ln min_shade, 0)  after dt seconds, where soft(s, d) moves s towards 0 by d: slopes that chance may explain
+    do not count. In a first-price auction the largest surplus
     is at shade = E_w / (1 + E_w); in a second-price auction at 1.
     v is the mean value of the advertiser's ads, or c / shade if that is more (one never pays above the bid).
     Advertisers without MIN_CLICKS in either half stay as they are. Days make no difference.
     """
 
-    STATE = ("log_shade", "updates", "requests", "impressions", "clicks", "spend", "squares", "batches")
+    STATE = ("time", "log_shade", "updates", "requests", "impressions", "clicks", "spend", "squares", "batches")
     MIN_CLICKS = 5.0
+    LEAP = 0.1
 
     def __init__(
         self,
         portfolio: Portfolio,
-        step: float = 0.1,
+        step: float = 4.0,
         dither: float = 0.15,
-        memory: float = 50.0,
+        memory: float = 43200.0,
         min_shade: float = 0.1,
     ) -> None:
         super().__init__(portfolio)
-        self.step = number("step", step, 0.0, 1.0, above=True)
+        self.step = number("step", step, 0.0, 100.0, above=True)
         self.dither = number("dither", dither, 0.01, 0.5)
-        self.memory = number("memory", memory, 2.0)
+        self.memory = number("memory", memory, 0.0, above=True)
         self.min_log = float(np.log(number("min_shade", min_shade, 0.0, 1.0, above=True)))
+        self.time = np.array(0.0)
         self.log_shade = np.zeros(self.n_advertisers)
         self.updates = np.array(0, dtype=np.int64)
         # Rows: updates with the lower bid, updates with the full shade.  [2, m]
@@ -56,7 +59,9 @@ class Shading(Bidder):
 
     def observe(self, feedback: Feedback, moment: Moment) -> None:
         row, who = self._is_full(), np.arange(self.n_advertisers)
-        keep = np.exp(-1.0 / self.memory)
+        passed = max(moment.time - float(self.time), 0.0) / self.memory
+        self.time = np.array(float(moment.time))
+        keep = np.exp(-passed)
         spend = np.asarray(feedback.spend_micros, dtype=np.float64) / MICROS
         per_click = spend / np.maximum(feedback.clicks, 1)
         news = {
@@ -74,7 +79,8 @@ class Shading(Bidder):
         self.updates = self.updates + 1
         slope, error = self._slope()
         sure = np.sign(slope) * np.maximum(np.abs(slope) - error, 0.0)
-        self.log_shade = np.clip(self.log_shade + self.step * np.clip(sure, -1.0, 1.0), self.min_log, 0.0)
+        leap = np.clip(self.step * passed * sure, -self.LEAP, self.LEAP)
+        self.log_shade = np.clip(self.log_shade + leap, self.min_log, 0.0)
 
     def _slope(self) -> tuple[np.ndarray, np.ndarray]:
         """s and its standard error; 0 where too little was seen.  [m], [m]"""

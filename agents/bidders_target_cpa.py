@@ -28,7 +28,7 @@ class TargetCpa(Bidder):
         memory: float = 86400.0,
         delay: float = 0.0,
         arriving: float = 1.0,
-        max_correction: float = 5.0,
+        max_correction: float = 3.0,
     ) -> None:
         super().__init__(portfolio)
         pcvr = np.asarray(portfolio.mean_pcvr, dtype=np.float64)

@@ -77,7 +77,8 @@ class Cascade:
 
     With r_j = P(slot j is examined), r_1 = 1 and q_j the true CTR:
     r_{j+1} = r_j * ((1 - q_j) * continuation + q_j * continuation_after_click)
-    An empty slot is passed over. The slot effects are not used: how much a slot is seen follows from what stands above it.
+    An empty slot is passed over. The slot effects are not used: how much a slot is seen follows from what
+    stands above it.
     continuation_after_click = 0 is the classic model with one click at most.
     """
 

@@ -37,7 +37,7 @@ class DelayMixture:
         return 1.0 - float(self.observed_within(self.window))
 
     def observed_within(self, seconds: ArrayLike) -> np.ndarray:
-        """Share of all conversions observed by so many seconds after the click; 1 - never from the window on."""
+        """Share of all conversions observed so many seconds after the click; 1 - never from the window on."""
         t = np.clip(np.asarray(seconds, dtype=np.float64), 0.0, self.window)[..., None]
         return (-np.expm1(-t / np.array(self.means)) * np.array(self.weights)).sum(axis=-1)
 

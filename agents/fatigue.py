@@ -30,12 +30,12 @@ def fatigued(true_ctr: np.ndarray, shift: np.ndarray) -> np.ndarray:
 def after(
     state: np.ndarray, users: np.ndarray, impressions: np.ndarray, dt: float, *, half_life_hours: float
 ) -> np.ndarray:
-    """The memory at the end of a window of dt seconds: (memory + the window's exposures) * 2^(-dt / half-life).
+    """The memory after a window of dt seconds: (memory + the window's exposures) * 2^(-dt / half-life).  [U]
 
     users [R] int and impressions [R] (ads shown to that request's user) in any order, users repeated or not:
     the exposures are whole numbers, so their sum is exact. All of a window's exposures count as if made at
-    its beginning, so keep the windows fixed and short beside the half-life. An infinite half-life never forgets.
-    Returns a new array; TypeError for impressions that are not whole numbers.
+    its beginning, so keep the windows fixed and short beside the half-life. An infinite half-life never
+    forgets. Returns a new array; TypeError for impressions that are not whole numbers.
     """
     impressions = np.asarray(impressions)
     if impressions.dtype.kind not in "biu":

@@ -254,9 +254,9 @@ def arrivals(
     """Times of a Poisson process of intensity lambda(t) from unit-mean exponential gaps > 0, by time change.
 
     L_i = start_cumulative + sum_{j<=i} gap_j;  t_i = Lambda^-1(L_i).  Returns t and L, both [R], never
-    falling (and increasing but for gaps too small for a float at that time). To go on in blocks, start the next one
-    at L[-1]; to begin at time t, at profile.cumulative(t). The sum is taken strictly from left to right, so
-    cutting the gaps into blocks does not change a bit. No gaps give empty arrays.
+    falling (and increasing but for gaps too small for a float at that time). To go on in blocks, start the
+    next one at L[-1]; to begin at time t, at profile.cumulative(t). The sum is taken strictly from left to
+    right, so cutting the gaps into blocks does not change a bit. No gaps give empty arrays.
     """
     levels = np.cumsum(np.concatenate([[start_cumulative], np.asarray(gaps, dtype=np.float64)]))[1:]
     return profile.inverse(levels), levels

@@ -55,10 +55,12 @@ def decide(metrics: Mapping[str, Any]) -> Decision:
     if not better:
         return _keep_the_baseline(metrics, contenders[0], warnings)
     best = better[0]
+    revenue, rpm = (percent_text(lift(metrics, best)) for lift in (revenue_lift, rpm_lift))
+    per_mille = "the same" if rpm == revenue else rpm  # as many ads shown
     reasons = [
-        f"Against {metrics['baseline']} it brings {percent_text(revenue_lift(metrics, best))} revenue per "
-        f"request, {percent_text(rpm_lift(metrics, best))} revenue per 1,000 impressions (RPM) and "
-        f"{percent_text(ctr_lift(metrics, best))} CTR; brackets hold 95{NBSP}% intervals.",
+        f"Against {metrics['baseline']} it brings {revenue} revenue per request, {per_mille} per 1,000 "
+        f"impressions (RPM) and {percent_text(ctr_lift(metrics, best))} CTR; brackets hold 95{NBSP}% "
+        "intervals.",
         *rivals(metrics, best, contenders),
         *ceiling(metrics, best),
         *worse_arms(metrics),

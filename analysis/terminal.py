@@ -24,8 +24,9 @@ def _terminal_arms(metrics: Mapping[str, Any]) -> Table:
         lift_column(metrics, arms, lift_measure(metrics, "rpm")),
         lift_column(metrics, arms, lift_measure(metrics, "revenue_per_request")),
     ]
-    headings = ["RCS %", "CTR %", "CTR lift %", "RPM lift %", "rev/req lift %"]
-    return Table("", "arm", headings, arm_rows(metrics, arms, columns))
+    headings = ["RCS %", "CTR %", "CTR lift", "RPM lift", "rev. lift"]
+    title = f"Lifts over {metrics['baseline']} in percent; rev. is revenue per request"
+    return Table(title, "arm", headings, arm_rows(metrics, arms, columns))
 
 
 def _models_by_set(metrics: Mapping[str, Any]) -> list[Table]:

@@ -128,7 +128,7 @@ def stage_times(sim: Simulation, arm: Arm, sample: list[Served]) -> dict[str, fl
 
         results = {id(one): settle(one) for one in sample}
         stages: dict[str, Callable[[Served], Any]] = {
-            "retrieval": lambda one: platform.retrieval(one.block.users, arm.retrieval_size),
+            "retrieval (kept)": lambda one: platform.retrieval(one.block.users, arm.retrieval_size),
             "pre-ranking": lambda one: score(
                 one.block, one.decision.pre_ranking_set, arm.pre_ranking, arm, platform
             ),
@@ -144,6 +144,12 @@ def stage_times(sim: Simulation, arm: Arm, sample: list[Served]) -> dict[str, fl
             "log": log,
         }
         return {name: per_request(stage, sample) for name, stage in stages.items()}
+
+
+def first_visit(sim: Simulation, arm: Arm) -> float:
+    """Microseconds of exact retrieval from the whole corpus, for a user who has not been seen before."""
+    users = np.arange(min(256, sim.world.n_users))
+    return _timed(lambda: sim.platform.retrieval.nearest(users, arm.retrieval_size)) / len(users) * 1e6
 
 
 def floors(arm: Arm, sample: list[Served]) -> dict[str, float]:
@@ -243,6 +249,7 @@ def run(n_requests: int = 20_000, n_samples: int = 200_000) -> dict[str, Any]:
         "serving_longer": 4 * n_requests / longer,
         "memory_growth_mb": growth,
         "own_model": n_requests / own_seconds,
+        "first_visit_us": first_visit(sim, arm),
         "floors": floors(arm, sample),
         "stages": stage_times(sim, arm, sample),
         "training": training_rates(sim, n_samples),

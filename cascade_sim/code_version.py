@@ -7,7 +7,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-PACKAGES = ("cascade_sim", "agents", "models")
+PACKAGES = ("cascade_sim", "agents", "models", "analysis")
 _ROOT = Path(__file__).parents[1]
 
 

@@ -25,9 +25,9 @@ MAX_ROWS = 32_768  # rows kept per arm for resampling
 
 @dataclass
 class ArmTally:
-    """What is kept of an arm: columns per request, and vectors summed over groups of requests."""
+    """What is kept of an arm: columns per row, and vectors summed over groups of requests."""
 
-    columns: list[dict[str, np.ndarray]]
+    columns: dict[str, np.ndarray]  # [rows]: a request each, or in a long evaluation a few in a row
     detail: list[dict[str, np.ndarray]]
     proxy: np.ndarray | None  # [G, 3, bins]
     paid: np.ndarray  # [G, 2, advertisers]: by this arm, by the oracle
@@ -35,6 +35,8 @@ class ArmTally:
 
     def joined(self, what: str) -> dict[str, np.ndarray]:
         parts = getattr(self, what)
+        if isinstance(parts, dict):
+            return parts
         return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]} if parts else {}
 
 
@@ -44,7 +46,8 @@ class ArmBlock:
 
     decision: Decision
     outcome: Outcome
-    columns: dict[str, np.ndarray]
+    first_row: int
+    columns: dict[str, np.ndarray]  # of the rows from first_row on
     proxy: np.ndarray | None
     paid: np.ndarray
     detail: dict[str, np.ndarray]
@@ -70,6 +73,7 @@ class Evaluation:
     def __init__(self, sim: Simulation, logs: Path, progress: Progress):
         self.sim, self.logs, self.progress = sim, logs, progress
         self.n_requests = sim.scenario.phases.evaluate
+        self.n_rows = min(self.n_requests, MAX_ROWS)
         self.n_detail = detail.n_detail(sim, self.n_requests)
         self.n_quality = min(self.n_requests, sim.scenario.report.detail_requests)
         self.specs = resolved_arms(sim.scenario)
@@ -156,30 +160,23 @@ class Evaluation:
             head = head_of(decision, len(looked_at))
             extra = detail.attribution_columns(self.ruler, arm, looked_at, head, best)
             extra["retrieval_rcs"] = detail.retrieval_rcs(sim.platform, world.n_ads, arm, looked_at, head)
-        columns = self.ruler.columns(block, arm, decision, result, yard, oracle)
+        columns = measure.ratio_parts(self.ruler.columns(block, arm, decision, result, yard, oracle))
+        row = self._group(block, self.n_rows)
         return ArmBlock(
             decision=decision,
             outcome=result,
-            columns=self._rows(block, measure.ratio_parts(columns)),
+            first_row=int(row[0]),
+            columns={name: np.bincount(row - row[0], column) for name, column in columns.items()},
             proxy=None if proxy is None else _by_group(proxy, group, GROUPS),
             paid=np.stack(paid, axis=1),
             detail=extra,
         )
 
-    def _rows(self, block: Block, columns: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
-        """Rows to resample: requests; in a long evaluation sums of a few in a row, so memory stays bounded.
-
-        Only whole blocks meet here: rows of a block that share a number with its neighbour's stay apart.
-        """
-        if self.n_requests <= MAX_ROWS:
-            return columns
-        row = self._group(block, MAX_ROWS)
-        row = row - row[0]
-        return {name: np.bincount(row, column) for name, column in columns.items()}
-
     def _add(self, name: str, one: ArmBlock) -> None:
         tally = self.tallies[name]
-        tally.columns.append(one.columns)
+        for column, part in one.columns.items():
+            total = tally.columns.setdefault(column, np.zeros(self.n_rows))
+            total[one.first_row : one.first_row + len(part)] += part  # the first may continue the last block's
         if one.detail:
             tally.detail.append(one.detail)
         if one.proxy is not None:
@@ -227,7 +224,7 @@ class Evaluation:
 
     def _empty_tally(self) -> ArmTally:
         paid = np.zeros((GROUPS, 2, self.sim.world.n_advertisers))
-        return ArmTally([], [], None, paid, np.zeros(3))
+        return ArmTally({}, [], None, paid, np.zeros(3))
 
 
 def ranking_of(arm: Arm) -> Arm:

@@ -128,14 +128,17 @@ class Experiment:
         return sim.arm_of("deployed", spec, seat(spec.pre_ranking), seat(spec.ranking))
 
     def _shadowed(self) -> Arm:
-        """The baseline arm; with the deployed pre-ranker while its own is still to be trained."""
+        """The baseline arm; with the deployed stage where its own model is still to be trained."""
         spec = resolved_arms(self.sim.scenario)[self.sim.scenario.report.baseline]
-        if spec.pre_ranking.model in self.sim.scorers:
-            return self.sim.arm("shadowed", spec)
+
+        def seat(section, deployed: Stage) -> Stage:
+            if section.model not in self.sim.scorers:
+                return deployed
+            return self.sim.stage(section, spec.auction.squashing)
+
         deployed = self._deployed()
-        return self.sim.arm_of(
-            "shadowed", spec, deployed.pre_ranking, self.sim.stage(spec.ranking, spec.auction.squashing)
-        )
+        pre_ranking = seat(spec.pre_ranking, deployed.pre_ranking)
+        return self.sim.arm_of("shadowed", spec, pre_ranking, seat(spec.ranking, deployed.ranking))
 
     def _shadow_phase(self, students: list[str]) -> dict[str, Lists]:
         """Requests on which the ranker scores more than it serves, for the students to learn from."""

@@ -33,7 +33,8 @@ def find_class(kind: str, home: Path = Path(".")) -> type[nn.Module]:
     if not where:
         raise UserError(f"unknown model kind {kind!r}; known: {', '.join(KINDS)}, or path/to/file.py:Class")
     try:
-        module = _load_file(where, home) if where.endswith(".py") else _load_module(where)
+        file = source_file(kind, home)
+        module = _load_module(where) if file is None else _load_file(file)
     except UserError:
         raise
     except Exception as error:
@@ -47,10 +48,21 @@ def find_class(kind: str, home: Path = Path(".")) -> type[nn.Module]:
     return found
 
 
-def _load_file(path: str, home: Path):
+def source_file(kind: str, home: Path = Path(".")) -> Path | None:
+    """The file of a kind written as `path/to/file.py:Class`; None for any other kind.
+
+    A path is looked for below the working folder, then below `home`.
+    """
+    path = kind.rpartition(":")[0]
+    if not path.endswith(".py"):
+        return None
     file = next((p for p in (Path(path), home / path) if p.is_file()), None)
     if file is None:
         raise UserError(f"model file {path} does not exist")
+    return file
+
+
+def _load_file(file: Path):
     # The path is part of the name: two files of one name must not be taken for each other.
     name = f"cascade_sim_user_{file.stem}_{zlib.crc32(str(file.resolve()).encode()):08x}"
     spec = importlib.util.spec_from_file_location(name, file)

@@ -24,12 +24,14 @@ class ModelQuality:
 
     def __init__(self, is_probability: bool, n_groups: int):
         self.is_probability, self.n_groups = is_probability, n_groups
-        self.edges: np.ndarray | None = None  # of the AUC's histogram: quantiles of the first block
+        self.edges: np.ndarray | None = None  # of the AUC's histogram: quantiles of the first block with ads
         self.sums: dict[str, np.ndarray] = {}
         self.density = np.zeros(len(LOG10_EDGES) - 1)
 
     def add(self, prediction: np.ndarray, true_ctr: np.ndarray, valid: np.ndarray, group: np.ndarray) -> None:
         """prediction, true_ctr, valid: [R, m]; group: [R]"""
+        if not valid.any():  # nothing was shown, and there is no quantile of nothing
+            return
         p = np.asarray(prediction, np.float64)
         if self.edges is None:
             self.edges = np.unique(np.quantile(p[valid], np.linspace(0, 1, AUC_BINS + 1)[1:-1]))
@@ -50,6 +52,8 @@ class ModelQuality:
         """{metric: {"value", "low", "high"}}; calibration is absent for a score that is no probability."""
 
         def measure(name: str, function) -> dict:
+            if name not in self.sums:
+                return {"value": None, "low": None, "high": None}
             return function_intervals(self.sums[name], function, resamples, seed)
 
         found = {

@@ -39,6 +39,9 @@ class ReopenedRun:
     def _seat(self, name: str) -> None:
         """Put a trained model into the simulation's scorers."""
         spec, view = self.scenario.models[name], self.sim.view(self.scenario.models[name].features)
+        kept = self.path / "models" / f"{name}.py"
+        if kept.is_file():  # the user's own class, as it was when the run was made
+            spec = spec.model_copy(update={"kind": f"{kept}:{spec.kind.rpartition(':')[2]}"})
         module = build_module(name, spec, view, seed=0, home=self.path)
         load_weights(self.path / "models" / f"{name}.safetensors", module)
         self.sim.scorers[name] = make_scorer(name, spec.recipe, view, module)

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from cascade_sim import SEMANTICS, __version__
+from cascade_sim.atomic_files import write_file
 from cascade_sim.code_version import source_digest
 from cascade_sim.commands.report import write_report
 from cascade_sim.errors import UserError
@@ -60,6 +61,7 @@ def run_seed(
     """One world: all phases and the evaluation. Writes logs and models below `out`."""
     from cascade_sim.evaluate import Evaluation
     from cascade_sim.experiment import Experiment
+    from cascade_sim.model_kinds import source_file
     from cascade_sim.model_store import ModelStore
     from cascade_sim.results import collect
     from cascade_sim.simulation import Simulation
@@ -74,6 +76,11 @@ def run_seed(
     store = ModelStore()
     experiment = Experiment(sim, out, store, progress, chosen)
     experiment.run()
+    for name, spec in scenario.models.items():
+        file = source_file(spec.kind, home)
+        if file is not None:  # the run can then be traced after the file has changed or moved
+            (out / "models").mkdir(exist_ok=True)
+            write_file(out / "models" / f"{name}.py", file.read_bytes())
     for name, module in experiment.modules.items():
         store.export(module, out / "models" / f"{name}.safetensors")  # "(first)": those that wrote the log
     evaluation = Evaluation(sim, out, progress)

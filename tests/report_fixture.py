@@ -85,13 +85,8 @@ def arm_entries(arm: str, rng: random.Random, sd: float | None) -> dict[str, Any
     values["proxy_ece_relative"] = made(ece and ece / 0.011, 0.01, (ece or 0) / 0.0085 - 1, 0.02)
     values["proxy_pcoc"] = made(pcoc, 0.01, (pcoc or 0) / 1.62 - 1, 0.01)
     for name, level in BASE.items():
-        lift = (
-            rpm_lift
-            if name in LIFTED_BY_RPM
-            else ctr_lift
-            if name.endswith("ctr")
-            else rng.uniform(-0.05, 0.05)
-        )
+        lift = rng.uniform(-0.05, 0.05)
+        lift = rpm_lift if name in LIFTED_BY_RPM else ctr_lift if name.endswith("ctr") else lift
         noise = 0.013 if name in SEES_CLICKS else 0.004
         if name in SEES_CLICKS and compared:
             lift += rng.gauss(0, 0.006)
@@ -185,15 +180,28 @@ def models() -> dict[str, Any]:
     return made
 
 
+def contrasts() -> dict[str, Any]:
+    """Every arm of the scenario against every other arm, in revenue per request."""
+    revenue = {arm: 1 + row[3] for arm, row in ARMS.items()}
+    return {
+        arm: {
+            rival: {"expected_revenue_per_request": entry(revenue[arm] / revenue[rival] - 1, 0.003)}
+            for rival in ARMS
+            if rival != arm
+        }
+        for arm in list(ARMS)[:5]
+    }
+
+
 def make_metrics(seeds: int = 0) -> dict[str, Any]:
     """A study of nine arms; with `seeds`, the mean over so many worlds and the spread between them."""
     rng = random.Random(7)
     sd = math.sqrt(seeds) / 2.0 if seeds else None
     rows = [
-        ("init", "logloss", 0.657, 0.0, 0.0),
-        ("opt", "logloss", 0.862, 0.02, 0.034),
-        ("init", "rank", 0.956, 0.078, 0.051),
-        ("opt", "rank", 1.0, 0.112, 0.058),
+        ("as it is", "init", "logloss", 0.657, 0.0, 0.0),
+        ("bid", "opt", "logloss", 0.862, 0.02, 0.034),
+        ("model", "init", "rank", 0.956, 0.078, 0.051),
+        ("both", "opt", "rank", 1.0, 0.112, 0.058),
     ]
     made: dict[str, Any] = {
         "name": "ads",
@@ -206,14 +214,18 @@ def make_metrics(seeds: int = 0) -> dict[str, Any]:
         "arms": {arm: arm_entries(arm, rng, sd) for arm in ARMS},
         "culprit": [
             {
+                "role": role,
                 "bid": bid,
                 "model": model,
                 "rcs": entry(rcs, 0.0 if rcs == 1 else 0.006),
                 "ctr": entry(0.0509 * (1 + ctr), 0.0003, (ctr, 0.004)),
                 "rpm": entry(41.55 * (1 + rpm), 0.2, (rpm, 0.004)),
+                "expected_revenue_per_request": entry(0.2078 * (1 + rpm), 0.001, (rpm, 0.004)),
             }
-            for bid, model, rcs, ctr, rpm in rows
+            for role, bid, model, rcs, ctr, rpm in rows
         ],
+        "contrasts": contrasts(),
+        "detail": {"corpus_requests": 512, "quality_requests": 768},
         "attribution": {arm: attribution(arm) for arm in ARMS},
         "funnel": {
             arm: {"corpus": 20000, "pre_ranking_set": 500.0, "competitive_set": 100.0, "win_set": 4.98}
@@ -228,12 +240,9 @@ def make_metrics(seeds: int = 0) -> dict[str, Any]:
 
 
 def make_manifest() -> dict[str, Any]:
+    shared = ("name", "seed", "semantics", "version", "scenario_hash")
     return {
-        "name": "ads",
-        "seed": 1,
-        "semantics": 1,
-        "version": "0.1.0",
-        "scenario_hash": "8c1f0a77d2b94e65",
+        **{key: value for key, value in make_metrics().items() if key in shared},
         "packages": {"numpy": "2.1.3", "torch": "2.13.0", "python": "3.12.4"},
         "started": "2025-01-31T12:00:00Z",
         "seconds": {"bootstrap": 3.1, "log": 16.42, "train": 61.0, "shadow": 2.2, "evaluate": 11.9},

@@ -15,7 +15,16 @@ def test_serving_takes_longer_than_scoring_the_same_candidates(found):
 
 
 def test_every_stage_and_every_recipe_is_timed(found):
-    stages = ["retrieval", "pre-ranking", "selection", "ranking", "auction", "exploration", "clicks", "log"]
+    stages = [
+        "retrieval (kept)",
+        "pre-ranking",
+        "selection",
+        "ranking",
+        "auction",
+        "exploration",
+        "clicks",
+        "log",
+    ]
     assert list(found["stages"]) == stages
     assert len(found["training"]) == 4
     assert all(value > 0 for value in [*found["stages"].values(), *found["training"].values()])

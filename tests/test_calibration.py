@@ -10,6 +10,7 @@ from analysis.calibration import (
     ece_bins,
     log_loss,
     pcoc,
+    pooled_curve,
     proxy_bins,
     proxy_ece,
     proxy_ece_relative,
@@ -153,3 +154,18 @@ def test_the_reliability_curve_ignores_padding_and_may_be_empty():
     curve = reliability_curve([[0.1, 0.9]], [[0.2, 0.8]], valid=[[True, False]])
     assert [curve[name].tolist() for name in ("predicted", "reference", "count")] == [[0.1], [0.2], [1]]
     assert len(reliability_curve([], [])["count"]) == 0
+
+
+def test_pooled_curves_of_different_lengths_keep_every_count_and_the_overall_means():
+    short = {"predicted": [0.1, 0.3], "reference": [0.2, 0.2], "count": [30, 10]}
+    long = {"predicted": [0.05, 0.2, 0.4], "reference": [0.1, 0.1, 0.5], "count": [10, 20, 10]}
+    pooled = pooled_curve([short, long], bins=2)
+    # by rising prediction: 10 at 0.05 and 30 at 0.1 | 20 at 0.2, 10 at 0.3 and 10 at 0.4
+    assert pooled["count"].tolist() == [40, 40]
+    assert pooled["predicted"] == pytest.approx([(10 * 0.05 + 30 * 0.1) / 40, (20 * 0.2 + 3 + 4) / 40])
+    assert pooled["reference"] == pytest.approx([(10 * 0.1 + 30 * 0.2) / 40, (20 * 0.1 + 2 + 5) / 40])
+
+
+def test_nothing_pools_to_nothing():
+    empty = {"predicted": [], "reference": [], "count": []}
+    assert all(len(column) == 0 for column in pooled_curve([empty, empty]).values())

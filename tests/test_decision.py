@@ -1,18 +1,29 @@
+import pytest
 from report_fixture import entry, make_metrics, minimal_metrics
 
-from analysis.decision import culprit_words, decide, money_lost, ordered_arms
+from analysis.decision import decide, key_figures, money_lost
+
+REVENUE = "expected_revenue_per_request"
 
 
-def study(**rpm_lifts):
-    """Arms with the given (expected RPM lift, half width), against an arm called base."""
-    arms = {"base": {"expected_rpm": entry(40.0, 1.0), "expected_ctr": entry(0.05, 0.001)}}
-    for arm, lift in rpm_lifts.items():
-        arms[arm] = {"expected_rpm": entry(40.0, 1.0, lift), "expected_ctr": entry(0.05, 0.001, (0.02, 0.01))}
-    return {"name": "s", "seed": 3, "baseline": "base", "arms": arms}
+def study(contrasts=None, **lifts):
+    """Arms with the given (lift of revenue per request, half width), against an arm called base.
+
+    contrasts: {(arm, rival): (value, half width)}.
+    """
+    arms = {"base": {REVENUE: entry(0.2, 0.01), "expected_ctr": entry(0.05, 0.001)}}
+    for arm, lift in lifts.items():
+        arms[arm] = {REVENUE: entry(0.2, 0.01, lift), "expected_ctr": entry(0.05, 0.001, (0.02, 0.01))}
+    made = {"name": "s", "seed": 3, "baseline": "base", "arms": arms}
+    for (arm, rival), (value, width) in (contrasts or {}).items():
+        found = made.setdefault("contrasts", {}).setdefault(arm, {})
+        found[rival] = {REVENUE: entry(value, width)}
+    return made
 
 
 def words(decision):
-    return " ".join([decision.headline, *decision.reasons, *decision.warnings])
+    parts = [decision.headline, *decision.reasons, *decision.findings, *decision.warnings, *decision.notes]
+    return " ".join(parts).replace("\u00a0", " ")
 
 
 def test_the_best_arm_whose_interval_excludes_zero_is_shipped():
@@ -26,21 +37,112 @@ def test_no_arm_is_shipped_when_every_interval_reaches_zero():
     assert "b earns clearly less than base" in words(decision)
 
 
+def test_an_arm_that_earns_more_per_impression_and_less_per_request_is_not_shipped():
+    metrics = study(one=(-0.55, 0.01), own=(0.02, 0.01))
+    metrics["arms"]["one"]["expected_rpm"] = entry(60.0, 1.0, (0.3, 0.01))
+    decision = decide(metrics)
+    assert decision.arm == "own"
+    assert "one raises revenue per impression (RPM +30.0 % [+29.0, +31.0]) but shows fewer ads" in words(
+        decision
+    )
+    del metrics["arms"]["own"]
+    assert decide(metrics).arm is None
+
+
+def test_a_rising_rpm_alone_ships_nothing():
+    metrics = study(flat=(0.0, 0.01))
+    metrics["arms"]["flat"]["expected_rpm"] = entry(60.0, 1.0, (0.3, 0.01))
+    assert decide(metrics).arm is None
+    del metrics["arms"]["flat"][REVENUE]
+    decision = decide(metrics)
+    assert decision.arm is None and "undefined for flat" in words(decision)
+
+
+def test_an_arm_that_earns_by_showing_more_ads_says_so():
+    metrics = study(more=(0.05, 0.01))
+    metrics["arms"]["more"]["expected_rpm"] = entry(30.0, 1.0, (-0.2, 0.01))
+    assert "Revenue per impression falls with more (RPM −20.0 %" in words(decide(metrics))
+
+
+def test_an_arm_that_lowers_ctr_says_so():
+    metrics = study(dear=(0.05, 0.01))
+    metrics["arms"]["dear"]["expected_ctr"] = entry(0.04, 0.001, (-0.2, 0.01))
+    assert "dear lowers CTR (−20.0 %" in words(decide(metrics))
+
+
 def test_an_arm_the_engine_added_is_never_shipped():
     decision = decide(study(own=(0.03, 0.01), ranker=(0.06, 0.01), pctr_only=(0.09, 0.01)))
     assert decision.arm == "own"
     assert "50" in next(reason for reason in decision.reasons if "ranker" in reason)  # 0.03 / 0.06
 
 
-def test_a_rival_whose_interval_overlaps_is_named():
-    assert "near (RPM" in words(decide(study(best=(0.05, 0.01), near=(0.04, 0.01))))
-    assert "near (RPM" not in words(decide(study(best=(0.05, 0.01), near=(0.02, 0.01))))
+def test_rivals_are_told_apart_by_their_paired_contrast_and_not_by_overlap():
+    lifts = {"best": (0.05, 0.03), "near": (0.04, 0.03)}  # against base these overlap widely
+    clear = words(decide(study({("best", "near"): (0.01, 0.005)}, **lifts)))
+    assert "ahead of near by +1.0 % [+0.5, +1.5]" in clear and "not told apart" not in clear
+    close = words(decide(study({("best", "near"): (0.01, 0.02)}, **lifts)))
+    assert "not told apart from near (+1.0 % [−1.0, +3.0])" in close and "ahead" not in close
 
 
-def test_a_falling_revenue_per_request_is_not_hidden_by_a_rising_rpm():
-    metrics = study(fewer=(0.05, 0.01))
-    metrics["arms"]["fewer"]["expected_revenue_per_request"] = entry(0.1, 0.01, (-0.2, 0.01))
-    assert "Revenue per request falls with fewer" in words(decide(metrics))
+def test_a_rival_not_clearly_above_the_baseline_may_still_not_be_told_apart():
+    found = words(decide(study({("best", "wild"): (-0.02, 0.08)}, best=(0.05, 0.01), wild=(0.07, 0.09))))
+    assert "not told apart from wild" in found
+
+
+def test_a_run_without_contrasts_says_that_it_cannot_tell():
+    assert "no paired comparison" in words(decide(study(best=(0.05, 0.01), near=(0.04, 0.01))))
+    assert "no paired comparison" not in words(decide(study(best=(0.05, 0.01), near=(0.02, 0.01))))
+
+
+def test_dropping_the_bid_is_named_when_it_alone_pays():
+    decision = decide(study({("own", "pctr_only"): (0.02, 0.01)}, own=(0.05, 0.01), pctr_only=(0.03, 0.01)))
+    assert decision.headline == "Ship own."
+    (finding,) = [finding.replace("\u00a0", " ") for finding in decision.findings]
+    assert finding == (
+        "Dropping the bid from pre-ranking (pctr_only) alone would bring +3.0 % [+2.0, +4.0] revenue per "
+        "request: the baseline's bid × pCTR is worse than its pCTR. "
+        "own is ahead of it by +2.0 % [+1.0, +3.0]."
+    )
+
+
+@pytest.mark.parametrize(
+    ("arm", "says"),
+    [
+        ("pctr_only", "worse than its pCTR"),
+        ("bid_only", "worse than its bid"),
+        ("random", "worse than chance"),
+    ],
+)
+def test_a_reference_arm_that_beats_the_baseline_is_in_the_headline_when_no_other_does(arm, says):
+    decision = decide(study(own=(0.0, 0.01), **{arm: (0.03, 0.01)}))
+    assert decision.arm is None
+    assert decision.headline == f"No arm is clearly better than base, but {arm} alone is."
+    assert says in words(decision)
+
+
+def test_a_reference_arm_that_beats_the_arm_to_ship_is_in_the_headline():
+    metrics = study({("own", "bid_only"): (-0.04, 0.01)}, own=(0.05, 0.01), bid_only=(0.09, 0.01))
+    decision = decide(metrics)
+    assert decision.headline == "Ship own, but bid_only alone earns more."
+    assert "stands at −4.0 % [−5.0, −3.0] against it" in words(decision)
+
+
+def test_reference_arms_that_do_not_pay_are_not_spoken_of():
+    assert decide(study(own=(0.05, 0.01), pctr_only=(0.0, 0.01), random=(-0.5, 0.01))).findings == []
+    assert decide(make_metrics()).findings == []
+
+
+def test_several_comparisons_come_with_what_that_does_to_their_intervals():
+    assert "none of the 4 were better than base, one would still look better in up to 10 %" in words(
+        decide(study(a=(0.1, 0.01), b=(0.1, 0.01), c=(0.1, 0.01), d=(0.1, 0.01)))  # 4 · 2.5 %
+    )
+    assert decide(study(a=(0.1, 0.01))).notes == []
+
+
+def test_revenue_per_request_is_the_first_key_figure():
+    assert [label for label, _, _ in key_figures(make_metrics(), "ltr")] == [
+        *("Revenue per request", "RPM", "CTR", "RCS")
+    ]
 
 
 def test_one_world_comes_with_a_caution_and_several_do_not():
@@ -49,46 +151,11 @@ def test_one_world_comes_with_a_caution_and_several_do_not():
 
 
 def test_a_study_of_one_arm_compares_nothing():
-    assert decide(minimal_metrics()).arm is None
-    assert money_lost(minimal_metrics()) is None and culprit_words(minimal_metrics()) == ""
-
-
-def test_clicked_rpm_decides_where_expected_rpm_is_unknown():
-    metrics = study()
-    metrics["arms"]["other"] = {"rpm": entry(41.0, 1.0, (0.02, 0.01))}
-    assert decide(metrics).arm == "other"
-
-
-def test_arms_come_by_revenue_with_the_engines_own_last():
-    names = ordered_arms(study(a=(-0.01, 0.01), b=(0.02, 0.01), random=(0.5, 0.1)))
-    assert names == ["b", "base", "a", "random"]
+    assert decide(minimal_metrics()).headline == "No other arm to compare with only."
+    assert money_lost(minimal_metrics()) is None
 
 
 def test_the_stage_that_loses_most_is_named_with_its_share():
-    metrics = make_metrics()
-    headline, sentence = money_lost(metrics)
+    headline, sentence = money_lost(make_metrics())
     assert headline == "Retrieval loses the most money today."
     assert f"retrieval {100 * 171 / 612:.1f}" in sentence
-
-
-def test_the_seat_whose_replacement_helps_more_is_the_culprit():
-    metrics = make_metrics()
-    assert "The model is the main culprit." in culprit_words(metrics)
-    metrics["culprit"][1]["rcs"], metrics["culprit"][2]["rcs"] = (
-        metrics["culprit"][2]["rcs"],
-        metrics["culprit"][1]["rcs"],
-    )
-    assert "The bid is the main culprit." in culprit_words(metrics)
-
-
-def test_the_culprit_does_not_depend_on_the_order_of_the_rows():
-    metrics = make_metrics()
-    before = culprit_words(metrics)
-    metrics["culprit"].reverse()
-    assert culprit_words(metrics) == before
-
-
-def test_a_missing_culprit_row_leaves_the_words_out():
-    metrics = make_metrics()
-    metrics["culprit"][1]["rcs"] = None
-    assert culprit_words(metrics) == ""

@@ -10,6 +10,7 @@ from analysis.calibration import proxy_bins, proxy_ece
 from analysis.intervals import (
     function_intervals,
     paired_function_intervals,
+    ratio_contrasts,
     ratio_intervals,
     resample_counts,
     seed_spread,
@@ -226,3 +227,24 @@ def test_one_seed_has_no_spread_and_undefined_seeds_are_left_out():
     assert seed_spread([0.7]) == {"value": 0.7, "low": None, "high": None, "sd": None}
     assert seed_spread([0.7, None, float("nan")]) == seed_spread([0.7])
     assert seed_spread([None])["value"] is None
+
+
+def test_a_contrast_is_the_lift_with_the_rival_as_baseline():
+    generator = np.random.default_rng(4)
+    columns = {arm: {"x": generator.random(60), "y": 1 + generator.random(60)} for arm in "abc"}
+    ratios = {"mean": ("x", None), "ratio": ("x", "y")}
+    found = ratio_contrasts(columns, ratios, ["a", "b"], 40, 7)
+    assert {arm: set(rivals) for arm, rivals in found.items()} == {"a": {"b", "c"}, "b": {"a", "c"}}
+    for rival in "bc":
+        lifts = ratio_intervals(columns, ratios, rival, 40, 7)["a"]
+        assert found["a"][rival] == {metric: lifts[metric]["lift"] for metric in ratios}
+
+
+def test_arms_that_share_their_luck_are_told_apart_where_their_levels_are_not():
+    generator = np.random.default_rng(5)
+    luck = generator.exponential(1.0, 400)
+    columns = {"a": {"x": 1.02 * luck}, "b": {"x": luck}}
+    found = ratio_contrasts(columns, {"mean": ("x", None)}, ["a"], 100, 1)["a"]["b"]["mean"]
+    assert found["low"] == pytest.approx(0.02) and found["high"] == pytest.approx(0.02)
+    levels = ratio_intervals(columns, {"mean": ("x", None)}, "b", 100, 1)
+    assert levels["a"]["mean"]["low"] < levels["b"]["mean"]["high"]

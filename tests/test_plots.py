@@ -50,15 +50,15 @@ def test_figures_load_nothing_and_tell_no_date(drawn):
 
 
 def test_every_arm_is_named_where_arms_are_compared(metrics, drawn):
-    for figure in ("rcs_vs_rpm", "lifts", "funnel"):
+    for figure in ("rcs_vs_revenue", "lifts", "funnel"):
         for arm in metrics["arms"]:
             if figure != "lifts" or arm != metrics["baseline"]:  # the baseline has no lift over itself
                 assert arm in drawn[figure], (figure, arm)
 
 
 def test_far_reference_arms_do_not_squeeze_the_others(drawn):
-    assert "Off the chart" in drawn["rcs_vs_rpm"]
-    assert "−47" in drawn["rcs_vs_rpm"]  # random, 100 · −0.466
+    assert "Off the chart" in drawn["rcs_vs_revenue"]
+    assert "−47" in drawn["rcs_vs_revenue"]  # random, 100 · −0.466
 
 
 def test_hostile_names_are_text_in_a_figure():
@@ -66,7 +66,7 @@ def test_hostile_names_are_text_in_a_figure():
     for svg in drawn.values():
         assert "<script" not in svg
         ElementTree.fromstring(svg)
-    assert html.escape(EVIL, quote=False) in drawn["rcs_vs_rpm"] and ">$x_1$<" in drawn["rcs_vs_rpm"]
+    assert html.escape(EVIL, quote=False) in drawn["rcs_vs_revenue"] and ">$x_1$<" in drawn["rcs_vs_revenue"]
     assert "_hidden" in drawn["reliability"]
 
 
@@ -89,7 +89,7 @@ def test_nothing_is_drawn_without_data():
 def test_undefined_points_are_left_out():
     metrics = make_metrics()
     metrics["arms"]["ltr"]["rcs"] = None
-    metrics["arms"]["distill-pre"]["expected_rpm"]["lift"] = None
+    metrics["arms"]["distill-pre"]["expected_revenue_per_request"]["lift"] = None
     metrics["curves"]["proxy_reliability"]["logloss"] = None
     metrics["curves"]["proxy_reliability"]["logloss-med"]["predicted"][0] = 0.0
     metrics["curves"]["score_distribution"]["win_set"]["density"]["logloss"] = None
@@ -97,4 +97,4 @@ def test_undefined_points_are_left_out():
     metrics["culprit"][0]["rcs"] = {"value": None, "low": None, "high": None}
     drawn = draw_all(metrics)
     assert set(drawn) == set(FIGURES)
-    assert ">ltr<" not in drawn["rcs_vs_rpm"] and ">distill-pre<" not in drawn["rcs_vs_rpm"]
+    assert ">ltr<" not in drawn["rcs_vs_revenue"] and ">distill-pre<" not in drawn["rcs_vs_revenue"]

@@ -186,3 +186,39 @@ def test_a_run_that_cannot_be_reported_is_explained(run_folder, name, content, m
 
 def test_a_folder_that_is_not_there_is_explained(tmp_path):
     assert isinstance(call(tmp_path / "nowhere").exception, UserError)
+
+
+def test_the_page_says_on_how_many_requests_dear_measures_rest(metrics, figures, page):
+    assert "Measured on 512 requests, against the whole corpus." in text_of(page)
+    assert "Against the true CTR, on 768 requests." in text_of(page)
+    older = {key: value for key, value in metrics.items() if key != "detail"}
+    text = text_of(render(older, make_manifest(), SCENARIO_TEXT, figures))
+    assert "Measured on 1,024 requests" in text and "Against the true CTR. Undefined" in text  # by arm
+
+
+def test_the_reliability_figure_says_which_worlds_it_shows(page, figures):
+    several = make_metrics(seeds=3)
+    text = text_of(render(several, make_manifest(), SCENARIO_TEXT, figures))
+    assert "otherwise the first world alone" in text
+    for curve in several["curves"]["proxy_reliability"].values():
+        curve["worlds"] = 3
+    assert "All 3 worlds pooled." in text_of(render(several, make_manifest(), SCENARIO_TEXT, figures))
+    assert "worlds pooled" not in text_of(page) and "first world" not in text_of(page)
+
+
+def test_a_reference_arm_that_pays_is_on_the_page(figures):
+    metrics = make_metrics()
+    lift = {"value": 0.05, "low": 0.04, "high": 0.06}
+    metrics["arms"]["pctr_only"]["expected_revenue_per_request"]["lift"] = lift
+    page = render(metrics, make_manifest(), SCENARIO_TEXT, figures)
+    assert "Dropping the bid from pre-ranking (pctr_only) alone would bring +5.0 %" in text_of(page)
+
+
+def test_the_glossary_says_what_the_intervals_leave_out(page):
+    text = text_of(page)
+    assert "requests of one user share a retrieval set" in text and "CPC error, floor" in text
+
+
+def test_the_first_tile_is_revenue_per_request(page):
+    labels = re.findall(r'<span class="label">([^<]+)</span>', page)
+    assert labels[:2] == ["Revenue per request against logloss", "RPM against logloss"]

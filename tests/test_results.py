@@ -74,3 +74,61 @@ def test_a_metric_that_one_world_cannot_tell_does_not_stop_the_others():
     json.dumps(found, allow_nan=False)
     odd = combine_seeds([world(1, 0.6, 0.2, 0.3), world(2, 0.7, 0.4, 0.5, extra={"other": [3.0, 4.0]})])
     assert odd["curves"]["density"] == {}
+
+
+def test_every_arm_is_contrasted_with_every_other_on_the_same_resamples(study):
+    found, arms = study.metrics["contrasts"], study.metrics["arms"]
+    assert set(found) == set(study.sim.scenario.arms)
+    for arm, rivals in found.items():
+        assert set(rivals) == set(arms) - {arm}
+        for rival, row in rivals.items():
+            assert set(row) == {"expected_revenue_per_request", "expected_rpm", "expected_ctr", "rcs"}
+            for name, entry in row.items():
+                expected = arms[arm][name]["value"] / arms[rival][name]["value"] - 1
+                assert entry["value"] == pytest.approx(expected)
+                if rival == "logloss":
+                    assert entry == arms[arm][name]["lift"]
+
+
+def test_each_culprit_row_says_what_it_replaces(study):
+    rows = study.metrics["culprit"]
+    assert [row["role"] for row in rows] == ["as it is", "bid", "model", "both"]
+    assert rows[-1]["rcs"]["value"] == 1.0  # pre-ranking is ranking
+    revenue = "expected_revenue_per_request"
+    assert rows[0][revenue]["value"] == study.metrics["arms"]["logloss"][revenue]["value"]
+
+
+def test_the_metrics_say_on_how_many_requests_dear_measures_rest(study):
+    found = study.metrics["detail"]
+    assert found["corpus_requests"] == study.evaluation.n_detail == 200
+    assert found["quality_requests"] >= found["corpus_requests"]
+
+
+def test_contrasts_of_several_worlds_are_the_spread_of_each_worlds_contrast():
+    worlds = []
+    for seed, value in ((1, 0.1), (2, 0.3)):
+        contrasts = {"a": {"b": {"rcs": {"value": value, "low": 0.0, "high": 1.0}}}}
+        worlds.append({**world(seed, 0.6, 0.2, 0.3), "contrasts": contrasts})
+    entry = combine_seeds(worlds)["contrasts"]["a"]["b"]["rcs"]
+    half = 12.706204736 * math.sqrt(0.02) / math.sqrt(2)  # t with 1 degree of freedom, sd of 0.1 and 0.3
+    assert entry["value"] == pytest.approx(0.2) and entry["high"] == pytest.approx(0.2 + half)
+
+
+def test_reliability_curves_of_different_lengths_are_pooled_over_the_worlds():
+    worlds = []
+    for seed, size in ((1, 2), (2, 3)):
+        curve = {
+            "predicted": [0.1 * i for i in range(1, size + 1)],
+            "ranker": [0.1] * size,
+            "count": [5] * size,
+        }
+        worlds.append({**world(seed, 0.6, 0.2, 0.3), "curves": {"proxy_reliability": {"m": curve}}})
+    curve = combine_seeds(worlds)["curves"]["proxy_reliability"]["m"]
+    assert sum(curve["count"]) == 5 * (2 + 3) and curve["worlds"] == 2
+    assert max(curve["predicted"]) == pytest.approx(0.3)
+
+
+def test_a_world_of_an_older_version_leaves_out_what_it_lacks():
+    newer = {**world(2, 0.7, 0.4, 0.5), "contrasts": {}, "detail": {"corpus_requests": 5}}
+    for worlds in ([newer, world(1, 0.6, 0.2, 0.3)], [world(1, 0.6, 0.2, 0.3), newer]):
+        assert "contrasts" not in combine_seeds(worlds) and "arms" in combine_seeds(worlds)

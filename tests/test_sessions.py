@@ -75,6 +75,29 @@ def test_a_cut_at_the_very_time_of_a_request_gives_it_to_the_later_window():
     assert np.array_equal(np.concatenate([before.time, after.time]), whole["time"])
 
 
+def test_requests_at_the_same_time_come_by_session_and_page_however_time_is_cut():
+    """Sessions start in pairs, every 6 seconds, and view three pages, one a second or all at once."""
+    luck = SessionDraws(
+        start=lambda s: np.where(s % 2 == 0, 1.0, 0.0) * 2,
+        visitor=lambda s: np.full(len(s), 0.5),
+        length=lambda s: np.full(len(s), (2 / 3) ** 2.5),
+        pause=lambda s, page: np.where(s < 4, 1.0, 0.0),
+    )
+    who = Sessions(constant(1.0), luck, activity_cdf(5, 0.0), mean_pages=3.0, pause_seconds=1.0)
+    whole, end = in_windows(who, [0.0, 20.0])
+    pairs = list(zip(whole["session"].tolist(), whole["page"].tolist(), strict=True))
+    assert whole["time"] == pytest.approx([6, 6, 7, 7, 8, 8, 12, 12, 13, 13, 14, 14, *[18] * 6])
+    assert pairs[:6] == [(0, 1), (1, 1), (0, 2), (1, 2), (0, 3), (1, 3)]
+    assert pairs[-6:] == [(4, 1), (4, 2), (4, 3), (5, 1), (5, 2), (5, 3)]
+    starts = [float(t) for t in np.unique(whole["time"])]
+    parts, _ = in_windows(who, [0.0, *starts, 20.0])
+    for name in COLUMNS:
+        assert np.array_equal(whole[name], parts[name]), name
+    assert end.started == 6
+    _, at_a_start = session_requests(who, no_sessions(who), starts[0])
+    assert at_a_start.started == 0 and len(at_a_start.session) == 0
+
+
 def test_requests_are_in_order_of_time_and_numbered_through():
     got, end = in_windows(sessions(daily(2.0)), CUTS["uneven"])
     assert np.all(np.diff(got["time"]) >= 0)

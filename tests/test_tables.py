@@ -40,7 +40,7 @@ def test_shares_are_shown_in_percent_with_their_interval(metrics):
 def test_a_lift_is_toned_only_when_its_interval_excludes_zero(metrics):
     tones = {row.label: row.cells[0].tone for row in arms_table(metrics).rows}
     assert tones["distill-pre"] == "up" and tones["logloss-small"] == "down" and tones["logloss"] == ""
-    lift = metrics["arms"]["distill-pre"]["expected_rpm"]["lift"]
+    lift = metrics["arms"]["distill-pre"]["expected_revenue_per_request"]["lift"]
     low, lift["low"] = lift["low"], -0.001
     assert row_of(arms_table(metrics), "distill-pre").cells[0].tone == ""
     lift["low"] = low
@@ -122,3 +122,47 @@ def test_undefined_numbers_are_empty_in_the_csv(metrics):
     assert next(line for line in lines if line.startswith("logloss,rcs,")).endswith(
         ",,,"
     )  # no lift over itself
+
+
+def test_a_measure_perfect_at_zero_or_one_shows_its_difference_and_no_lift(metrics):
+    table = all_measures_table(metrics)
+
+    def compared(label):
+        return row_of(table, label).cells[table.columns.index("distill-pre")].lift
+
+    assert compared("RPM, expected").startswith("lift +3.7")
+    assert compared("Proxy-PCOC") == "difference −0.600"  # 1.02 - 1.62
+    arms = metrics["arms"]
+    points = 100 * (arms["distill-pre"]["cpc_bias"]["value"] - arms["logloss"]["cpc_bias"]["value"])
+    assert compared("CPC bias %") == f"difference {points:+.1f} points".replace("-", "−")
+    for label in ("CPC error %", "Proxy-ECE", "Relative proxy-ECE %", "Revenue PCOC"):
+        assert compared(label).startswith("difference ")
+    assert all(row.cells[table.columns.index("logloss")].lift == "" for row in table.rows)
+    assert row_of(table, "Proxy-PCOC").cells[table.columns.index("ltr")].lift == ""
+
+
+def test_the_floor_of_the_cpc_error_stands_beside_it():
+    metrics = make_metrics()
+    assert cell_of(money_table(metrics), "ltr", "CPC error, floor %").text == MISSING
+    metrics["arms"]["ltr"]["cpc_error_floor"] = {"value": 0.042, "low": 0.04, "high": 0.044}
+    table = money_table(metrics)
+    assert table.columns.index("CPC error, floor %") == table.columns.index("CPC error %") + 1
+    assert cell_of(table, "ltr", "CPC error, floor %").text == "4.2"
+
+
+def test_each_culprit_row_says_what_it_replaces(metrics):
+    assert [row.tag for row in culprit_table(metrics).rows] == [
+        *("as it is", "bid replaced", "model replaced", "both replaced")
+    ]
+    assert culprit_table(metrics).columns[-1] == "Revenue lift %"
+
+
+def test_a_run_without_the_newer_sections_still_makes_every_table():
+    metrics = make_metrics()
+    for key in ("contrasts", "detail"):
+        del metrics[key]
+    for row in metrics["culprit"]:
+        del row["role"], row["expected_revenue_per_request"]
+    assert culprit_table(metrics).columns[-1] == "RPM lift %"
+    assert culprit_table(metrics).rows[3].tag == "both replaced"
+    assert metrics_csv(metrics) == metrics_csv(make_metrics())

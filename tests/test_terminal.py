@@ -30,3 +30,19 @@ def test_a_name_in_brackets_is_a_name_and_not_markup():
     metrics = minimal_metrics()
     metrics["arms"]["[red]x[/red]"] = {"rcs": {"value": 0.5, "low": 0.4, "high": 0.6}}
     assert "[red]x[/red]" in terminal_summary(metrics)
+
+
+def test_a_reference_arm_that_pays_is_told(metrics):
+    paying = make_metrics()
+    paying["arms"]["pctr_only"]["expected_revenue_per_request"]["lift"] = {
+        "value": 0.05,
+        "low": 0.04,
+        "high": 0.06,
+    }
+    text = " ".join(terminal_summary(paying).split())
+    assert "Dropping the bid from pre-ranking (pctr_only) alone would bring" in text
+    assert "Dropping the bid" not in terminal_summary(metrics)
+
+
+def test_the_summary_says_that_intervals_are_not_adjusted(metrics):
+    assert "not adjusted for the number of arms" in " ".join(terminal_summary(metrics).split())
