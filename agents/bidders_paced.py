@@ -5,10 +5,10 @@ import numpy as np
 from agents.bidding import Feedback, Moment, Portfolio, number
 from agents.day_plan import DayBidder, Step
 
-SURPRISE = 2.0  # standard deviations by which spend must lead the plan before a free bidder is paced
+SURPRISE = 1.5  # standard deviations by which spend must lead the plan before a free bidder is paced
 RELIEF = 2.0  # standard deviations by which it must lag before a paced one at full bids is free again
 TOLERANCE = 0.005  # and by at least this share of the budget
-JUMP = 0.25  # the largest change of the log multiplier that a single click may cause
+JUMP = 0.4  # the largest change of the log multiplier that a single click may cause
 
 
 class PacedBidder(DayBidder):
@@ -19,14 +19,23 @@ class PacedBidder(DayBidder):
     - The gain is at most JUMP * clicks per budget: budgets of a few clicks learn slowly, not wildly.
     - An advertiser starts free (level 0) and is paced once its spend leads the traffic by more than chance:
       S - X > TOLERANCE + SURPRISE * noise. It is free again when its level is back at 0 and its spend lags:
-      X - S > TOLERANCE + RELIEF * noise. Without this, the noise of a budget that does not bind would cost it bids, since the level cannot rise above 0.
-    - A budget that is spent teaches nothing more that day; at the day's end, had it run dry at traffic share
-      x, the level is at most (mean level while it lasted) + ln(x) / 2
-      (spend falls about with the square of the bid where prices are dense; less would do later).
+      X - S > TOLERANCE + RELIEF * noise. Without this, the noise of a budget that does not bind would cost
+      it bids, since the level cannot rise above 0.
+    - A budget that is spent teaches nothing more that day. At the day's end, had it run dry at traffic share
+      x, the level is at most (mean level while it lasted) + ln(x) / 2: as if spend went with the square of
+      the bid. What that leaves to do is learned during the next day.
     - A new day keeps the level and begins a new plan.
     """
 
-    STATE = (*DayBidder.STATE, "level", "is_paced", "level_sum", "level_traffic", "seen_clicks", "seen_spent")
+    STATE: tuple[str, ...] = (
+        *DayBidder.STATE,
+        "level",
+        "is_paced",
+        "level_sum",
+        "level_traffic",
+        "seen_clicks",
+        "seen_spent",
+    )
 
     def __init__(self, portfolio: Portfolio, gain: float, max_cut: float) -> None:
         super().__init__(portfolio)
@@ -131,7 +140,7 @@ class Pid(PacedBidder):
     def learn(self, step: Step, feedback: Feedback) -> None:
         super().learn(step, feedback)
         before = self.rate_error
-        # Exponential average of error per traffic; the second factor is (1 - keep) / dx, its limit for dx = 0.
+        # Exponential average of the error per traffic; without traffic, the limit of (1 - keep) / dx.
         keep = np.exp(-step.traffic / self.window)
         per_traffic = (1.0 - keep) / step.traffic if step.traffic > 0.0 else 1.0 / self.window
         now = keep * before + per_traffic * step.error

@@ -11,17 +11,27 @@ class Shading(Bidder):
     Surplus per request  u = w * (v - c):  w = impressions / requests taken part in, c = spend / clicks,
     v = value per click. Half of the updates bid shade * (1 - dither), half the full shade, in the balanced
     order of Thue and Morse, which no trend over the day imitates. From the two, over the last `memory`
-    seconds (exponential weights), come the elasticities E_w = d ln w / d ln bid and E_c = d ln c / d ln bid, and the slope
-    s = (d u / d ln bid) / (w v) = E_w (1 - c/v) - E_c c/v.
-    ln shade <- clip(ln shade + clip(step * dt / memory * soft(s, its standard error), -LEAP, LEAP),
-    ln min_shade, 0)  after dt seconds, where soft(s, d) moves s towards 0 by d: slopes that chance may explain
-    do not count. In a first-price auction the largest surplus
-    is at shade = E_w / (1 + E_w); in a second-price auction at 1.
+    seconds (exponential weights), come the elasticities E_w = d ln w / d ln bid and E_c = d ln c / d ln bid,
+    and the slope  s = (d u / d ln bid) / (w v) = E_w (1 - c/v) - E_c c/v.
+    After dt seconds  ln shade <- ln shade + step * dt / memory * soft(s, standard error of s),  at most LEAP
+    at once and within [ln min_shade, 0]. soft(s, d) moves s towards 0 by d: slopes that chance may explain do
+    not count. In a first-price auction the largest surplus is at shade = E_w / (1 + E_w); in a second-price
+    auction at 1.
     v is the mean value of the advertiser's ads, or c / shade if that is more (one never pays above the bid).
     Advertisers without MIN_CLICKS in either half stay as they are. Days make no difference.
     """
 
-    STATE = ("time", "log_shade", "updates", "requests", "impressions", "clicks", "spend", "squares", "batches")
+    STATE = (
+        "time",
+        "log_shade",
+        "updates",
+        "requests",
+        "impressions",
+        "clicks",
+        "spend",
+        "squares",
+        "batches",
+    )
     MIN_CLICKS = 5.0
     LEAP = 0.1
 

@@ -39,7 +39,7 @@ class DayBidder(Bidder):
     one of the old day; what it spent in the new day is only counted as spent.
     """
 
-    STATE = ("day", "traffic", "spent", "clicks", "dry_at")
+    STATE: tuple[str, ...] = ("day", "traffic", "spent", "clicks", "dry_at")
 
     def __init__(self, portfolio: Portfolio) -> None:
         super().__init__(portfolio)
@@ -82,10 +82,11 @@ class DayBidder(Bidder):
         return np.asarray(feedback.spend_today_micros, dtype=np.float64) / self.budget_or_one
 
     def pace(self) -> np.ndarray:
-        """Budget to spend per traffic from now on, both as shares of the day: 1 when on plan.  [m] in [0, 2]"""
+        """Share of the budget to spend per share of traffic from now on: 1 when on plan.  [m] in [0, 2]"""
         left = np.clip(1.0 - float(self.traffic), 1e-9, HORIZON)
-        return np.where(self.spent < 1.0, np.clip(1.0 + (self.traffic - self.spent) / left, 0.0, FASTEST), 0.0)
+        pace = np.clip(1.0 + (self.traffic - self.spent) / left, 0.0, FASTEST)
+        return np.where(self.spent < 1.0, pace, 0.0)
 
     def noise(self) -> np.ndarray:
-        """Standard deviation of `spent` if clicks come by chance: S / sqrt(clicks); 0 before the first.  [m]"""
+        """Standard deviation of `spent` if clicks come by chance: S / sqrt(clicks).  [m]"""
         return self.spent / np.sqrt(np.maximum(self.clicks, 1.0))

@@ -129,7 +129,7 @@ def tiles(metrics: Mapping[str, Any], arm: str) -> list[dict[str, str]]:
         is_level = name == "RCS"
         made.append(
             {
-                "label": name if is_level else f"{name} against {metrics['baseline']}",
+                "label": name if is_level else f"{name}, lift",
                 "value": f"{number_text(percent.value, 1, signed=not is_level)} %",
                 "interval": interval_text(percent, 1, signed=not is_level),
                 "base": _base_text(name, base, metrics["baseline"]),

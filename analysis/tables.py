@@ -54,7 +54,7 @@ ARM_COLUMNS: list[tuple[str, list[tuple[str, str, bool]]]] = [
             ("true value", "true_value_recall", False),
         ],
     ),
-    ("Expected level", [("RPM", "expected_rpm", False), ("CTR %", "expected_ctr", False)]),
+    ("CTR %", [("expected", "expected_ctr", False)]),
     ("Proxy", [("ECE", "proxy_ece", False), ("PCOC", "proxy_pcoc", False)]),
 ]
 

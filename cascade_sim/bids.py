@@ -33,7 +33,7 @@ class BidRules:
         error = draws.normal(world.seed, "pcvr error", np.arange(world.n_ads))
         self._offset = (conversion.base_logit + conversion.pcvr_error * error).astype(np.float32)
         step = max(1, world.n_users // USERS_FOR_MEAN)
-        self._mean = _mean_pcvr(self._user[::step], self._ad, self._offset)
+        self.mean_pcvr = _mean_pcvr(self._user[::step], self._ad, self._offset)
 
     def pcvr(self, block, ids: np.ndarray) -> np.ndarray:
         """The platform's predicted conversion rate after a click.  [R, m] float32"""
@@ -47,15 +47,20 @@ class BidRules:
             return _gather(self.init_bid, ids)
         low, high = (0.0, np.inf) if rule == "target_cpa" else (1.0 - reach, 1.0 + reach)
         return _opt_bid(
-            self._user[block.users], self._ad, self._offset, self._mean, self.init_bid, ids, low, high
+            self._user[block.users], self._ad, self._offset, self.mean_pcvr, self.init_bid, ids, low, high
         )
+
+    def with_bids(self, init_bid: np.ndarray) -> "BidRules":
+        """The same rules with other init-bids [A]; all else is shared."""
+        other = copy.copy(self)
+        other.init_bid = init_bid
+        return other
 
     def with_bid(self, ad: int, bid: float) -> "BidRules":
         """The same rules with another init-bid for one ad; all else is shared, and nothing here changes."""
-        other = copy.copy(self)
-        other.init_bid = self.init_bid.copy()
-        other.init_bid[ad] = bid
-        return other
+        init_bid = self.init_bid.copy()
+        init_bid[ad] = bid
+        return self.with_bids(init_bid)
 
 
 @njit(cache=True, nogil=True)

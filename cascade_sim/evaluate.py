@@ -176,7 +176,7 @@ class Evaluation:
         tally = self.tallies[name]
         for column, part in one.columns.items():
             total = tally.columns.setdefault(column, np.zeros(self.n_rows))
-            total[one.first_row : one.first_row + len(part)] += part  # the first may continue the last block's
+            total[one.first_row : one.first_row + len(part)] += part  # may continue the last block's
         if one.detail:
             tally.detail.append(one.detail)
         if one.proxy is not None:

@@ -20,7 +20,8 @@ from cascade_sim.cascade import Block
 from cascade_sim.world import World
 
 # Each phase has its own range of request ids: a longer log does not change the traffic of an evaluation.
-PHASES = {name: (i + 1) * 10**9 for i, name in enumerate(("bootstrap", "log", "shadow", "evaluate", "bench"))}
+PHASE_NAMES = ("bootstrap", "log", "shadow", "evaluate", "bench", "market")
+PHASES = {name: (i + 1) * 10**9 for i, name in enumerate(PHASE_NAMES)}
 
 Serve = Callable[[Block], Any]
 Finish = Callable[[Block, Any], None]

@@ -23,15 +23,23 @@ SCORERS = {TwoTowers: TowersScorer, CoAction: CoActionScorer}
 
 
 def find_class(kind: str, home: Path = Path(".")) -> type[nn.Module]:
-    """The class of a kind: built in, `path/to/file.py:Class`, or `package.module:Class`.
+    """The class of a model kind: built in, `path/to/file.py:Class`, or `package.module:Class`.
 
     A path is looked for below the working directory, then beside the scenario (`home`).
     """
     if kind in KINDS:
         return KINDS[kind]
-    where, _, name = kind.rpartition(":")
-    if not where:
+    if ":" not in kind:
         raise UserError(f"unknown model kind {kind!r}; known: {', '.join(KINDS)}, or path/to/file.py:Class")
+    found = find_any_class(kind, home)
+    if not issubclass(found, nn.Module):
+        raise UserError(f"{kind} is not a torch.nn.Module class")
+    return found
+
+
+def find_any_class(kind: str, home: Path = Path(".")) -> type:
+    """The class named as `path/to/file.py:Class` or `package.module:Class`."""
+    where, _, name = kind.rpartition(":")
     try:
         file = source_file(kind, home)
         module = _load_module(where) if file is None else _load_file(file)
@@ -40,11 +48,9 @@ def find_class(kind: str, home: Path = Path(".")) -> type[nn.Module]:
     except Exception as error:
         raise UserError(f"model kind {kind!r} cannot be imported: {where_and_what(error, kind)}") from error
     found = getattr(module, name, None)
-    if found is None:
+    if not isinstance(found, type):
         classes = [key for key, value in vars(module).items() if isinstance(value, type)]
         raise UserError(f"{where} has no class {name!r}; it has: {', '.join(classes) or 'none'}")
-    if not (isinstance(found, type) and issubclass(found, nn.Module)):
-        raise UserError(f"{kind} is not a torch.nn.Module class")
     return found
 
 

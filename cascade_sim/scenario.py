@@ -4,6 +4,7 @@ from typing import Any, Literal
 
 from pydantic import Field, ValidationInfo, field_validator
 
+from cascade_sim.scenario_market import Market
 from cascade_sim.scenario_sections import (
     MAX_ID,
     RUN_NAME,
@@ -165,6 +166,9 @@ class Scenario(Section):
     phases: Phases = Field(default=Phases(), description="Requests per phase of the study.")
     arms: dict[Name, ArmOverrides] = Field(
         min_length=1, description="What is compared: each arm's changes to cascade, auction and bidding."
+    )
+    market: Market | None = Field(
+        default=None, description="Simulated days with budgets and bidders that adapt; absent: none."
     )
     report: Report = Field(default=Report(), validate_default=True, description="Baseline and intervals.")
 

@@ -86,7 +86,12 @@ def run_seed(
     evaluation = Evaluation(sim, out, progress)
     evaluation.run()
     with progress.stage("intervals", 1, "tables"):
-        return collect(evaluation)
+        metrics = collect(evaluation)
+    if scenario.market is not None:
+        from cascade_sim.market_study import run_markets
+
+        metrics["market"] = run_markets(sim, out, progress, workers)
+    return metrics
 
 
 def _run_seeds(

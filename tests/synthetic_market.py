@@ -19,7 +19,7 @@ ADS_EACH = 3
 
 
 def traffic_share(elapsed: np.ndarray) -> np.ndarray:
-    """Share of the day's traffic by then: the integral of a curve from 0.19 (at 4) to 1.76 (at 16 o'clock)."""
+    """Share of the day's traffic by then: the integral of a curve from 0.19 (4 am) to 1.76 (4 pm)."""
     middle, swing = (HIGH + LOW) / 2, (HIGH - LOW) / 2
     turn, start = 2 * np.pi * (np.asarray(elapsed) - 4 / 24), -2 * np.pi * 4 / 24
     raw = middle * np.asarray(elapsed) - swing * (np.sin(turn) - np.sin(start)) / (2 * np.pi)
@@ -88,7 +88,9 @@ class SyntheticMarket:
             if then.day != now.day:
                 today = np.zeros(self.m, dtype=np.int64)
             shown = today if then.day == now.day else np.zeros_like(today)
-            bidder.observe(Feedback(*(getattr(feedback, k) for k in FIELDS), shown, feedback.participated), then)
+            bidder.observe(
+                Feedback(*(getattr(feedback, k) for k in FIELDS), shown, feedback.participated), then
+            )
         shape = (days, steps, self.m)
         return History(self, *(np.array(rows[k]).reshape(shape) for k in rows))
 
@@ -115,7 +117,9 @@ class SyntheticMarket:
         conversions = rng.binomial(clicks, self.true_cvr)
         seen = np.floor(took_part * part).astype(np.int64)
         spend = np.minimum(spend, left)
-        return Feedback(shown_m, clicks, spend, conversions, today, seen), self.sum(clicked * self.value) * part
+        return Feedback(shown_m, clicks, spend, conversions, today, seen), self.sum(
+            clicked * self.value
+        ) * part
 
 
 FIELDS = ("impressions", "clicks", "spend_micros", "conversions")

@@ -15,7 +15,7 @@ def ids(sim, block):
 
 
 def rho(rules, block, ids):
-    return rules.pcvr(block, ids) / rules._mean[ids]
+    return rules.pcvr(block, ids) / rules.mean_pcvr[ids]
 
 
 def test_the_init_bid_is_the_advertisers_and_none_counts_every_ad_alike(rules, sim, block, ids):
@@ -58,7 +58,7 @@ def test_the_mean_pcvr_of_an_ad_is_the_mean_over_users(sim, rules):
 
     everyone = make_block(np.arange(150))
     ids = np.tile(np.arange(600, dtype=np.int32), (150, 1))
-    assert rules.pcvr(everyone, ids).mean(axis=0) == pytest.approx(rules._mean, rel=1e-5)
+    assert rules.pcvr(everyone, ids).mean(axis=0) == pytest.approx(rules.mean_pcvr, rel=1e-5)
 
 
 def test_the_platforms_pcvr_is_close_to_the_truth_but_not_the_truth(sim, rules, block, ids):
@@ -87,7 +87,7 @@ def test_another_bid_for_one_ad_leaves_the_rules_as_they_were(rules, sim, block,
 
 def test_a_target_cpa_bid_is_the_cost_per_conversion_times_the_pcvr(rules, sim, block, ids):
     opt = rules.bid("opt", block, ids, "target_cpa", 0.4)
-    cost_per_conversion = sim.world.init_bid[ids] / rules._mean[ids]
+    cost_per_conversion = sim.world.init_bid[ids] / rules.mean_pcvr[ids]
     assert opt == pytest.approx(cost_per_conversion * rules.pcvr(block, ids), rel=1e-6)
     ratio = opt / sim.world.init_bid[ids]
     assert ratio.min() < 0.6 and ratio.max() > 1.4

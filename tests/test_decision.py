@@ -159,3 +159,11 @@ def test_the_stage_that_loses_most_is_named_with_its_share():
     headline, sentence = money_lost(make_metrics())
     assert headline == "Retrieval loses the most money today."
     assert f"retrieval {100 * 171 / 612:.1f}" in sentence
+
+
+def test_rpm_is_not_repeated_where_as_many_ads_are_shown():
+    metrics = study(own=(0.05, 0.01))
+    metrics["arms"]["own"]["expected_rpm"] = entry(42.0, 1.0, (0.05, 0.01))
+    assert "revenue per request, the same per 1,000 impressions (RPM)" in words(decide(metrics))
+    metrics["arms"]["own"]["expected_rpm"] = entry(41.0, 1.0, (0.03, 0.01))
+    assert "revenue per request, +3.0 % [+2.0, +4.0] per 1,000 impressions (RPM)" in words(decide(metrics))

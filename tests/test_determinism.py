@@ -1,14 +1,17 @@
 """The same scenario and seed give the same bytes, whoever computes them and how often.
 
-Promised: any number of workers, and repetition. A block size is part of the scenario: fused kernels and
+Promised: any number of workers, of threads of the numerical libraries, and repetition. A block size is part of the scenario: fused kernels and
 keyed draws do not feel it, torch's matrix products and the order of float sums may, in the last digit.
 """
 
 import hashlib
+import os
+import subprocess
+import sys
 
 import numpy as np
 import pytest
-from tiny_market import tiny_scenario
+from tiny_market import ROOT, part_of, tiny_scenario
 
 from cascade_sim.cascade import Arm, Stage
 from cascade_sim.fusion import Fusion
@@ -66,6 +69,48 @@ def test_a_run_from_the_cache_gives_the_same_bytes(runs, tmp_path, monkeypatch):
     assert digests(tmp_path / "cached") == digests(runs / "one")
 
 
+ELSEWHERE = """
+import sys
+from pathlib import Path
+
+import numpy as np
+from tiny_market import tiny_scenario
+
+import cascade_sim.study
+from cascade_sim.retrieval import Retrieval
+from cascade_sim.world import build_world
+
+out = Path(sys.argv[1])
+scenario = tiny_scenario("world.ads=3001", "world.groups.G1.dims=32")  # large enough for BLAS to share the work
+retrieval = Retrieval(build_world(scenario.world, 1), scenario.cascade.retrieval, 0.1)
+users = np.arange(scenario.world.users, dtype=np.int32)
+near = b"".join(retrieval.similarity(user).tobytes() for user in users)
+(out / "retrieval").write_bytes(near + retrieval(users, 60).tobytes())
+cascade_sim.study.write_report = lambda *_: None
+cascade_sim.study.run_study(tiny_scenario(*sys.argv[2:]), out=out / "run", device="cpu", quiet=True)
+"""
+
+
+def test_the_threads_of_the_numerical_libraries_change_nothing(tmp_path):
+    jobs = []
+    for threads in ("1", "2"):
+        out = tmp_path / threads
+        out.mkdir()
+        own = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), threads)
+        own |= {"CASCADE_SIM_CACHE": str(out / "cache"), "PYTHONPATH": f"{ROOT}{os.pathsep}{ROOT / 'tests'}"}
+        command = [sys.executable, "-c", ELSEWHERE, str(out), *SHORT, "report.resamples=10"]
+        pipes = {"stdout": subprocess.DEVNULL, "stderr": subprocess.PIPE, "text": True}
+        jobs.append(subprocess.Popen(command, env={**os.environ, **own}, **pipes))
+    for job in jobs:
+        _, errors = job.communicate(timeout=120)
+        assert job.returncode == 0, errors
+    assert len((tmp_path / "1" / "retrieval").read_bytes()) == 150 * (3001 + 60) * 4
+    assert (tmp_path / "1" / "retrieval").read_bytes() == (tmp_path / "2" / "retrieval").read_bytes()
+    first, second = (tmp_path / threads / "run" for threads in ("1", "2"))
+    assert (first / "metrics.json").read_bytes() == (second / "metrics.json").read_bytes()
+    assert digests(first) == digests(second)
+
+
 def test_another_seed_gives_another_world(runs):
     one = Simulation(tiny_scenario(*SHORT), 1)
     other = Simulation(tiny_scenario(*SHORT), 2)
@@ -95,8 +140,6 @@ def test_trained_models_feel_the_size_of_blocks_in_the_last_digits_only(study):
     sim = study.sim
     block = sim.market.block("evaluate", 0, 500)
     ids = sim.platform.retrieval(block.users, 60)
-    from tiny_market import part_of
-
     for name in ("rank", "logloss", "ltr", "distill-pre"):
         whole = sim.scorers[name].predict(block, ids)
         alone = [sim.scorers[name].predict(part_of(block, [r]), ids[[r]])[0] for r in range(0, 128, 16)]

@@ -1,11 +1,17 @@
+import shutil
+import sys
+
 import numpy as np
 import pytest
 import torch
 from tiny_market import tiny_scenario
 
+from cascade_sim import code_version
 from cascade_sim import experiment as module
+from cascade_sim.auction import floor_micros
+from cascade_sim.cascade import Block
 from cascade_sim.errors import UserError
-from cascade_sim.experiment import Experiment
+from cascade_sim.experiment import Experiment, first
 from cascade_sim.fusion import Fusion
 from cascade_sim.model_store import ModelStore
 from cascade_sim.progress import Progress
@@ -38,16 +44,22 @@ def learn(folder, cache, *overrides, seed=None, sim=None):
     return experiment
 
 
+NARROW = "[user, context, quality, tier, G1]"
+PAIR = (
+    "world.mismatch.weight=0",
+    "models.rank.features=[user, context, quality, tier, G1, mismatch_pair]",
+    *(f"models.{name}.features={NARROW}" for name in ("logloss", "ltr", "distill-pre")),
+)
 ALL = ["logloss", "logloss", "logloss", "logloss", "ltr", "distill"]  # two first deployments, then the four
 
 
 def test_an_unchanged_recipe_is_not_trained_again(tmp_path, trained):
-    first = learn(tmp_path / "a", tmp_path / "cache")
+    one = learn(tmp_path / "a", tmp_path / "cache")
     assert trained == ALL
     trained.clear()
     again = learn(tmp_path / "b", tmp_path / "cache")
     assert trained == []
-    for name, net in first.modules.items():
+    for name, net in one.modules.items():
         for key, value in net.state_dict().items():
             assert torch.equal(value, again.modules[name].state_dict()[key]), (name, key)
 
@@ -76,6 +88,35 @@ def test_a_pair_feature_with_another_threshold_is_another_feature(tmp_path, trai
     assert trained == ["logloss", *ALL[2:]]  # the first pre-ranker does not see the pair feature
 
 
+def test_a_pair_feature_of_other_vectors_is_another_feature(tmp_path, trained):
+    """Without a weight in the truth they leave the bootstrap log as it is, and no model but the ranker."""
+    learn(tmp_path / "a", tmp_path / "cache", *PAIR)
+    trained.clear()
+    learn(tmp_path / "b", tmp_path / "cache", *PAIR, "world.mismatch.dims=3")
+    bootstraps = [read_table(tmp_path / run, "bootstrap") for run in "ab"]
+    assert all(np.array_equal(bootstraps[0][c], bootstraps[1][c]) for c in ("request", "ad", "click"))
+    assert trained[0] == "logloss" and trained == ["logloss", *ALL[2:]]  # the first pre-ranker is not trained
+
+
+def test_a_change_in_the_code_of_the_nets_or_the_training_is_trained_again(tmp_path, trained, monkeypatch):
+    learn(tmp_path / "a", tmp_path / "cache")
+    source = tmp_path / "source"
+    shutil.copytree(code_version._ROOT / "models", source / "models")
+
+    def digest(packages):
+        assert packages == ("models",)
+        return code_version._digest(sorted(source.rglob("*.py")), source)
+
+    monkeypatch.setattr(code_version, "source_digest", digest)
+    trained.clear()
+    learn(tmp_path / "b", tmp_path / "cache")
+    assert trained == []  # the same files elsewhere
+    with (source / "models" / "losses.py").open("a") as file:
+        file.write("# a change\n")
+    learn(tmp_path / "c", tmp_path / "cache")
+    assert trained == ALL
+
+
 def test_the_phases_leave_a_log_each_and_a_scorer_for_every_model(study):
     assert {"bootstrap", "log"} <= set(tables(study.folder))
     names = set(study.sim.scenario.models)
@@ -92,19 +133,65 @@ def test_the_bootstrap_is_random_and_the_log_explores_as_often_as_asked(study):
     assert set(np.bincount(log["log"]["request"] - log["log"]["request"].min())) == {3}
 
 
-def test_an_explored_ad_is_logged_without_a_prediction(study):
+def test_an_explored_ad_is_logged_with_the_pctr_and_the_bid_of_the_deployed_ranker(study):
+    """In the bootstrap the ranking seat is random and predicts nothing."""
+    assert np.all(np.isnan(read_table(study.folder, "bootstrap")["pctr"]))
     log = read_table(study.folder, "log")
-    assert np.array_equal(np.isnan(log["pctr"]), log["is_explored"])
-    assert np.all(log["pctr"][~log["is_explored"]] > 0)
+    assert np.all(log["pctr"] > 0) and np.all(log["pctr"] < 1)
+    explored = np.nonzero(log["is_explored"])[0]
+    users, context = log["user"][explored], log["context"][explored]
+    block = Block(log["request"][explored], users, context, log["time"][explored])
+    ads = log["ad"][explored][:, None]
+    ranker = study.sim.scorers["rank (first)"]
+    assert log["pctr"][explored] == pytest.approx(ranker.predict(block, ads)[:, 0], rel=1e-4)
+    bid = study.sim.platform.bids.bid("opt", block, ads, "ocpc", 0.4)[:, 0]
+    assert log["bid"][explored] == pytest.approx(bid, rel=1e-12)
+    assert len(explored) > 1000 and not np.allclose(bid, log["init_bid"][explored])
 
 
-def test_no_logged_price_exceeds_the_bid_or_an_explored_ones_init_bid(tmp_path):
+def test_an_explored_click_costs_the_reserve_or_the_rankers_bid_whichever_is_less(tmp_path):
     learn(tmp_path, tmp_path / "cache", "auction.reserve_cpc=1.1", "phases.exploration=0.5")
     log = read_table(tmp_path, "log")
     explored = log["is_explored"]
-    limit = np.where(explored, log["init_bid"], 1.4 * log["init_bid"])
-    assert np.all(log["cpc_micros"] <= np.ceil(limit * 1e6))
-    assert np.all(log["cpc_micros"][~explored] >= 1_100_000)
+    price = np.minimum(1_100_000, floor_micros(log["bid"]))
+    assert np.array_equal(log["cpc_micros"][explored], price[explored])
+    assert (price[explored] == 1_100_000).any() and (price[explored] < 1_100_000).any()
+    own = log["cpc_micros"][~explored]
+    assert np.all(own >= 1_100_000) and np.all(own <= floor_micros(log["bid"][~explored]))
+
+
+@pytest.mark.parametrize("model", ["distill-pre", "ltr"])
+def test_a_student_may_sit_in_the_pre_ranking_of_the_deployed_cascade(tmp_path, model):
+    """It writes the log as it was first deployed, trained by log loss, before it learns from the shadow."""
+    found = learn(
+        tmp_path, tmp_path / "cache", f"cascade.pre_ranking.model={model}", f"report.baseline={model}"
+    )
+    assert {model, first(model)} <= set(found.modules)
+    deployed, shadowed = found._deployed(), found._shadowed()
+    assert deployed.pre_ranking.scorer is found.sim.scorers[first(model)]
+    assert deployed.pre_ranking.scorer.link == "sigmoid"
+    assert shadowed.pre_ranking.scorer is found.sim.scorers[model]  # now that it exists
+
+
+@pytest.mark.parametrize("model", ["distill-pre", "ltr"])
+def test_a_student_of_the_baseline_arm_alone_learns_from_the_deployed_cascades_candidates(tmp_path, model):
+    scenario = tiny_scenario(*SHORT, f"report.baseline={model}", f"models.{model}.sample.set=competitive")
+    sim = Simulation(scenario, scenario.seed)
+    seen = []
+    serve = sim.serve
+    sim.serve = lambda block, arm: (seen.append(arm), serve(block, arm))[1]
+    learn(tmp_path, tmp_path / "cache", sim=sim)
+    (shadowed,) = {arm.pre_ranking.scorer.name for arm in seen if arm.name == "shadowed"}
+    assert shadowed == "logloss" and model in sim.scorers
+    arm = next(arm for arm in seen if arm.name == "shadowed")
+    assert arm.pre_ranking.scorer is sim.scorers[first("logloss")]
+    assert arm.ranking.scorer is sim.scorers["rank"]
+
+
+def test_a_student_may_sit_in_the_ranking_stage_of_the_baseline(tmp_path):
+    found = learn(tmp_path, tmp_path / "cache", "cascade.ranking.model=distill-pre")
+    assert found._shadowed().ranking.scorer is found.sim.scorers["distill-pre"]
+    assert found._deployed().ranking.scorer is found.sim.scorers[first("distill-pre")]
 
 
 def test_the_log_is_written_by_the_deployed_cascade_with_its_own_fusion(tmp_path):
@@ -114,7 +201,7 @@ def test_the_log_is_written_by_the_deployed_cascade_with_its_own_fusion(tmp_path
     )  # fmt: skip
     sim = Simulation(scenario, 1)
     with Progress(quiet=True) as progress:
-        arm = Experiment(sim, tmp_path, ModelStore(tmp_path), progress, torch.device("cpu"))._deployed(True)
+        arm = Experiment(sim, tmp_path, ModelStore(tmp_path), progress, torch.device("cpu"))._deployed()
     assert arm.pre_ranking.fusion == arm.ranking.fusion == Fusion(pctr=0.5, pcvr=0.25)
     assert arm.pre_ranking.scorer.name == "random"  # nothing is trained yet
     assert (arm.retrieval_size, arm.pre_ranking_size, arm.slots) == (60, 15, 3)
@@ -139,6 +226,8 @@ class Own(nn.Module):
 
     def forward(self, request, ads, pair):
         logit = self.layer(ads).squeeze(-1)
+        if self.fault == "raise when served" and not self.training:
+            raise RuntimeError("this page is not for me")
         if self.fault == "nan" or (self.fault == "nan when served" and not self.training):
             return logit * float("nan")
         return logit.sum(-1) if self.fault == "shape" else logit
@@ -156,6 +245,15 @@ def own_model(tmp_path, fault):
     [
         ("nan", ["training of model 'logloss (first)'", "loss of epoch 1 is nan"]),
         ("shape", ["training of model 'logloss (first)'", "returned shape"]),
+        (
+            "raise when served",
+            [
+                "model 'logloss'",
+                "pre-ranking stage",
+                "request 2000000000",
+                "RuntimeError: this page is not for me",
+            ],
+        ),
         ("nan when served", ["model 'logloss'", "pre-ranking stage", "request 2000000000", "nan"]),
     ],
 )
@@ -177,3 +275,24 @@ def test_a_model_of_ones_own_takes_part_and_is_kept(tmp_path, trained):
     path.write_text(OWN.replace("self.layer(ads)", "0.5 * self.layer(ads)"))
     learn(tmp_path / "c", tmp_path / "cache", own)
     assert "logloss" in trained  # its code has changed
+
+
+def test_a_module_beside_ones_own_model_is_part_of_its_code(tmp_path, trained, monkeypatch):
+    package = tmp_path / "nets_of_mine"
+    package.mkdir()
+    (package / "__init__.py").write_text("")
+    (package / "own.py").write_text(
+        OWN.replace("import torch\n", "import torch\nfrom nets_of_mine import helper\n", 1)
+    )
+    (package / "helper.py").write_text("SCALE = 1.0\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    own = "models.logloss={kind: 'nets_of_mine.own:Own', features: [quality, tier], options: {fault: ''}}"
+    learn(tmp_path / "a", tmp_path / "cache", own)
+    trained.clear()
+    learn(tmp_path / "b", tmp_path / "cache", own)
+    assert trained == []
+    (package / "helper.py").write_text("SCALE = 2.0\n")
+    learn(tmp_path / "c", tmp_path / "cache", own)
+    assert "logloss" in trained
+    for name in [name for name in sys.modules if name.startswith("nets_of_mine")]:
+        del sys.modules[name]

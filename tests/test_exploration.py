@@ -1,19 +1,22 @@
 import numpy as np
 import pytest
-from tiny_market import make_block
+from tiny_market import Bids, Table, make_block
 
 from cascade_sim.auction import floor_micros
-from cascade_sim.cascade import Arm, Decision, Stage
+from cascade_sim.cascade import Arm, Decision, Platform, Stage
 from cascade_sim.exploration import explore
 from cascade_sim.fusion import Fusion
-from cascade_sim.seats import ConstantScorer
+from cascade_sim.seats import RandomScorer
 
 R, N, K = 40_000, 6, 2
 BID = np.array([0.5, 1.0, 2.0, 0.1, 3.0, 0.7])
+OPT = 1.25 * BID
+PCTR = np.array([0.1, 0.2, 0.3, 0.4, 0.5, 0.6])
+PLATFORM = Platform(None, Bids(BID, OPT), np.ones(K))  # retrieval is over before anyone explores
 
 
-def arm(reserve=0.0, slots=K):
-    seat = Stage(ConstantScorer(), "init", Fusion())
+def arm(reserve=0.0, slots=K, ranker=None):
+    seat = Stage(ranker or Table(PCTR), "opt", Fusion(pctr=1.0, pcvr=1.0))
     return Arm("a", N, seat, N, seat, slots, reserve_cpc=reserve)
 
 
@@ -27,10 +30,12 @@ def decision(ids, page, runner_up=3, slots=K):
     )  # fmt: skip
 
 
-def explored(rate, n=N, reserve=0.0, page=(4, 1), requests=R):
+def explored(rate, n=N, reserve=0.0, page=(4, 1), requests=R, ranker=None):
     ids = np.tile(np.arange(N, dtype=np.int32), (requests, 1))
     ids[:, n:] = -1
-    return explore(make_block(np.zeros(requests)), decision(ids, page), arm(reserve), rate, 1, BID)
+    return explore(
+        make_block(np.zeros(requests)), decision(ids, page), arm(reserve, ranker=ranker), rate, 1, PLATFORM
+    )
 
 
 def test_rate_0_changes_nothing_and_its_propensity_is_1():
@@ -83,30 +88,45 @@ def test_with_fewer_ads_than_slots_the_rest_of_the_page_stays_empty():
 def test_an_explored_click_costs_the_reserve_but_never_more_than_the_bid():
     found = explored(1.0, reserve=0.6)
     page, cpc = found.decision.win_set, found.decision.cpc_micros
-    assert np.array_equal(cpc, np.minimum(600_000, floor_micros(BID))[page])
-    assert cpc.min() == 100_000 and cpc.max() == 600_000
+    assert np.array_equal(cpc, np.minimum(600_000, floor_micros(OPT))[page])
+    assert cpc.min() == 125_000 and cpc.max() == 600_000
 
 
-def test_the_log_claims_no_prediction_for_an_ad_that_the_ranker_did_not_place():
+def test_an_explored_ad_has_the_rankers_pctr_and_bid_and_no_runner_up():
     found = explored(0.5, requests=1000)
-    pctr = found.decision.ranked_pctr[:, :-1]
-    assert np.all(np.isnan(pctr[found.is_explored])) and np.all(pctr[~found.is_explored] == 0.3)
-    assert np.array_equal(
-        found.decision.ranked_bid[found.is_explored, :-1], BID[found.decision.win_set[found.is_explored]]
-    )
+    one, own = found.decision, found.is_explored
+    page = one.win_set[own]
+    assert np.array_equal(one.ranked_pctr[own, :-1], PCTR[page])
+    assert np.array_equal(one.ranked_bid[own, :-1], OPT[page])
+    assert one.ranked_quality[own, :-1] == pytest.approx(0.5 * PCTR[page])  # pCVR is 0.5 for everyone
+    for table, empty in (
+        (one.ranked_set, -1),
+        (one.ranked_pctr, 0),
+        (one.ranked_bid, 0),
+        (one.ranked_quality, 0),
+    ):
+        assert np.all(table[own, -1] == empty)
+    assert np.all(one.ranked_pctr[~own] == 0.3) and np.all(one.ranked_set[~own, -1] == 3)
+    assert 400 < own.sum() < 600
+
+
+def test_a_ranking_seat_without_probabilities_claims_none_for_explored_ads():
+    found = explored(1.0, n=1, requests=50, ranker=RandomScorer(1)).decision
+    assert np.all(np.isnan(found.ranked_pctr[:, 0])) and np.all(found.ranked_pctr[:, 1:] == 0)
+    assert np.all(found.ranked_bid == [OPT[0], 0, 0])
 
 
 def test_exploration_leaves_the_cascades_own_decision_untouched():
     ids = np.tile(np.arange(N, dtype=np.int32), (50, 1))
     own = decision(ids, (4, 1))
-    explore(make_block(np.zeros(50)), own, arm(), 1.0, 1, BID)
+    explore(make_block(np.zeros(50)), own, arm(), 1.0, 1, PLATFORM)
     assert np.all(own.win_set == [4, 1]) and np.all(own.cpc_micros == 250_000)
     assert np.all(own.ranked_pctr == 0.3)
 
 
 def test_whether_a_page_is_explored_does_not_depend_on_its_block():
     ids = np.tile(np.arange(N, dtype=np.int32), (20, 1))
-    whole = explore(make_block(np.zeros(20)), decision(ids, (4, 1)), arm(), 0.5, 1, BID)
+    whole = explore(make_block(np.zeros(20)), decision(ids, (4, 1)), arm(), 0.5, 1, PLATFORM)
     for r in range(20):
-        one = explore(make_block([0], first_request=r), decision(ids[:1], (4, 1)), arm(), 0.5, 1, BID)
+        one = explore(make_block([0], first_request=r), decision(ids[:1], (4, 1)), arm(), 0.5, 1, PLATFORM)
         assert np.array_equal(one.decision.win_set[0], whole.decision.win_set[r])

@@ -55,6 +55,18 @@ def test_without_the_pair_feature_its_width_is_0():
     assert view("mismatch").pair_features(np.array([0]), np.array([[1, 2]])).shape == (1, 2, 0)
 
 
+def test_the_arrays_of_a_view_tell_it_from_every_other():
+    """Those of the pair feature as well, which no table of features holds."""
+    seen = view("user", "mismatch_pair", threshold=0.3).arrays()
+    assert set(seen) == {"view.user", "view.ad", "view.pair_user", "view.pair_ad", "view.pair_threshold"}
+    other = view("user", "mismatch_pair", threshold=0.4).arrays()
+    assert [name for name in seen if not np.array_equal(seen[name], other[name])] == ["view.pair_threshold"]
+    turned = {**AD, "mismatch": AD["mismatch"][::-1].copy()}
+    other = make_view(("user", "mismatch_pair"), USER, turned, 0.3).arrays()
+    assert [name for name in seen if not np.array_equal(seen[name], other[name])] == ["view.pair_ad"]
+    assert set(view("user", "quality").arrays()) == {"view.user", "view.ad"}
+
+
 def test_an_unknown_feature_is_refused_with_the_known_ones():
     with pytest.raises(ValueError, match="unknown feature 'G9'; known: .*G1.*quality"):
         view("user", "G9")

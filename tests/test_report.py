@@ -221,4 +221,4 @@ def test_the_glossary_says_what_the_intervals_leave_out(page):
 
 def test_the_first_tile_is_revenue_per_request(page):
     labels = re.findall(r'<span class="label">([^<]+)</span>', page)
-    assert labels[:2] == ["Revenue per request against logloss", "RPM against logloss"]
+    assert labels[:2] == ["Revenue per request, lift", "RPM, lift"]

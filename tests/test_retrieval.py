@@ -71,6 +71,31 @@ def test_an_answer_does_not_depend_on_who_asks_along_or_whether_it_is_kept(world
     assert np.array_equal(make(world)(users, 60), together)
 
 
+def test_the_answer_follows_the_similarity_it_reports(world):
+    r = make(world, popularity=0.2)
+    for user in (0, 77, 149):
+        similarity = r.similarity(user)
+        assert similarity.dtype == np.float32 and similarity.shape == (600,)
+        assert np.array_equal(r(np.array([user], np.int32), 60)[0], nearest(similarity[None], 60)[0])
+
+
+def test_a_users_answer_is_computed_once_and_only_when_asked_for(world, monkeypatch):
+    r = make(world)
+    asked = []
+    real = r.nearest
+    monkeypatch.setattr(
+        r, "nearest", lambda users, size: (asked.extend(users.tolist()), real(users, size))[1]
+    )
+    for users in ([3, 5, 3], [5, 9], [3]):
+        r(np.array(users, np.int32), 60)
+    assert asked == [3, 5, 9]
+    monkeypatch.setattr(module, "KEPT_IDS", 150 * 60 + 150 * 20 - 1)  # no room for a second size
+    asked.clear()
+    for _ in range(2):
+        r(np.array([3, 3, 5], np.int32), 20)
+    assert asked == [3, 5, 3, 5]
+
+
 def test_sizes_are_kept_apart_and_a_smaller_one_is_a_subset(world):
     r = make(world)
     users = np.arange(100, dtype=np.int32)

@@ -154,6 +154,24 @@ def test_what_is_not_a_tensor_is_refused(view, block, ids):
         TorchScorer("mine", view, "sigmoid", Answer(lambda x: x.tolist())).predict(block, ids)
 
 
+@pytest.mark.parametrize("error", [RuntimeError, IndexError, ZeroDivisionError])
+def test_a_module_that_raises_names_model_request_error_and_message(view, block, ids, error):
+    """The request is the first of the batch that was under way."""
+
+    class Fails(nn.Module):
+        def forward(self, request, ads, pair):
+            if len(request) < TorchScorer.REQUESTS_AT_ONCE:
+                raise error("of my own")
+            return torch.zeros(ads.shape[:2])
+
+    size = TorchScorer.REQUESTS_AT_ONCE
+    part = part_of(block, slice(0, size + 5))
+    with pytest.raises(UserError) as caught:
+        TorchScorer("mine", view, "sigmoid", Fails()).predict(part, ids[: size + 5])
+    expected = f"model 'mine' failed at request {block.requests[size]}: {error.__name__}: of my own"
+    assert str(caught.value) == expected and isinstance(caught.value.__cause__, error)
+
+
 def test_a_module_may_return_a_broadcast_view_or_half_precision(view, block, ids):
     expanded = TorchScorer("mine", view, "sigmoid", Answer(lambda x: torch.ones(1, 1).expand(x.shape)))
     assert expanded.predict(block, ids) == pytest.approx(1 / (1 + np.exp(-1)))

@@ -3,6 +3,7 @@ import pytest
 import torch
 from tiny_market import tiny_scenario
 
+from cascade_sim.cascade import Stage
 from cascade_sim.fusion import Fusion
 from cascade_sim.scenario import resolved_arms
 from cascade_sim.seats import BUILT_IN
@@ -28,6 +29,15 @@ def test_an_arm_takes_over_every_knob_of_its_section():
     assert (arm.bid_rule, arm.bid_range) == ("none", 0.2)
     assert (arm.pre_ranking.bid, arm.ranking.bid) == ("none", "init")
     assert arm.pre_ranking.scorer is sim.scorers["truth"] and arm.ranking.fusion == Fusion(pctr=0.5)
+
+
+def test_an_arm_may_be_given_other_seats_and_keeps_all_other_knobs(sim):
+    spec = resolved_arms(sim.scenario)["logloss"]
+    noise, truth = (Stage(sim.scorers[name], "opt", Fusion(0.5)) for name in ("random", "truth"))
+    arm = Simulation.arm_of("x", spec, noise, truth)
+    assert (arm.name, arm.pre_ranking, arm.ranking) == ("x", noise, truth)
+    assert (arm.retrieval_size, arm.pre_ranking_size, arm.slots) == (60, 15, 3)
+    assert (arm.pricing, arm.reserve_cpc, arm.bid_rule, arm.bid_range) == ("gsp", 0.0, "ocpc", 0.4)
 
 
 def test_a_named_fusion_reaches_the_stage_that_asks_for_it():

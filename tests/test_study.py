@@ -1,8 +1,10 @@
 import json
 
 import pytest
-from tiny_market import tiny_scenario
+from tiny_market import QUICK, TINY, tiny_scenario
 
+from cascade_sim.cli import main
+from cascade_sim.code_version import source_digest
 from cascade_sim.errors import UserError
 from cascade_sim.records import tables
 from cascade_sim.run_folder import read_manifest
@@ -31,8 +33,10 @@ def test_a_run_folder_has_everything_a_reader_needs(run):
     for name in ("scenario.yaml", "manifest.json", "metrics.csv", "report.html"):
         assert (out / name).stat().st_size > 100, name
     models = {path.name for path in (out / "models").iterdir()}
-    assert models == {f"{name}.safetensors" for name in ("rank", "logloss", "ltr", "distill-pre")}
+    deployed = ("rank (first)", "logloss (first)")  # those that wrote the log
+    assert models == {f"{name}.safetensors" for name in ("rank", "logloss", "ltr", "distill-pre", *deployed)}
     expected = {"bootstrap", "log", "shadow", "service-logloss", "evaluate-logloss", "evaluate-random"}
+    expected |= {"bootstrap-requests", "log-requests"}
     assert expected <= set(tables(out))
 
 
@@ -42,6 +46,8 @@ def test_the_manifest_says_that_the_run_is_complete_and_how_to_repeat_it(run):
     assert manifest["status"] == "complete" and manifest["seed"] == 1
     assert manifest["scenario_hash"] == metrics["scenario_hash"]
     assert {"python", "torch", "numpy"} <= set(manifest["packages"])
+    assert (manifest["device"], manifest["workers"]) == ("cpu", 1)
+    assert len(manifest["code"]) == 16 and manifest["code"] == source_digest()
     assert {"bootstrap: serve", "train rank", "evaluate", "total"} <= set(manifest["seconds"])
 
 
@@ -51,14 +57,16 @@ def test_the_resolved_scenario_of_a_run_can_be_run_again(run):
     assert again == tiny_scenario(*SHORT)
 
 
-def test_several_worlds_are_run_each_in_its_folder_and_combined(tmp_path, monkeypatch):
-    """The worlds run in this process here: what a pool of processes adds is not under test."""
-    from concurrent.futures import ThreadPoolExecutor
-
-    monkeypatch.setattr("cascade_sim.study.ProcessPoolExecutor", lambda n, mp_context: ThreadPoolExecutor(1))
+def test_several_worlds_are_run_each_in_a_process_and_a_folder_of_its_own_and_combined(tmp_path, monkeypatch):
+    """However many processes there are."""
     monkeypatch.setattr("cascade_sim.study.write_report", lambda *_: None)
     scenario = tiny_scenario(*SHORT)
-    metrics = run_study(scenario, out=tmp_path / "out", seeds=2, device="cpu", quiet=True)
+    for out, workers in (("out", 1), ("two", 2)):
+        monkeypatch.setenv("CASCADE_SIM_CACHE", str(tmp_path / f"cache-{out}"))
+        metrics = run_study(scenario, out=tmp_path / out, seeds=2, workers=workers, device="cpu", quiet=True)
+    for name in ("metrics.json", "seed-1/metrics.json", "seed-2/metrics.json"):
+        assert (tmp_path / "out" / name).read_bytes() == (tmp_path / "two" / name).read_bytes(), name
+    assert read_manifest(tmp_path / "two")["workers"] == 2
     assert metrics["seeds"] == {"n": 2, "seeds": [1, 2]}
     own = [json.loads((tmp_path / "out" / f"seed-{s}" / "metrics.json").read_text()) for s in (1, 2)]
     assert [one["seed"] for one in own] == [1, 2]
@@ -76,3 +84,35 @@ def test_a_run_that_fails_is_not_left_as_complete(tmp_path):
         run_study(tiny_scenario(*SHORT), out=tmp_path / "out", device=missing, quiet=True)
     assert read_manifest(tmp_path / "out")["status"] == "running"
     assert not (tmp_path / "out" / "metrics.json").exists()
+
+
+RAISES = """
+import torch
+
+
+class Own(torch.nn.Module):
+    def __init__(self, request_width, ad_width, pair_width):
+        super().__init__()
+        self.layer = torch.nn.Linear(ad_width, 1)
+
+    def forward(self, request, ads, pair):
+        if not self.training:
+            raise RuntimeError("this page is not for me")
+        return self.layer(ads).squeeze(-1)
+"""
+
+
+@pytest.mark.parametrize("stage", ["pre-ranking", "ranking"])
+def test_a_users_model_that_raises_ends_the_command_with_a_message_and_no_traceback(tmp_path, capfd, stage):
+    file = tmp_path / "own.py"
+    file.write_text(RAISES)
+    changes = [*TINY, *SHORT, f"models.mine={{kind: '{file}:Own', features: [quality, tier]}}"]
+    changes.append(f"cascade.{stage.replace('-', '_')}.model=mine")
+    options = [part for change in changes for part in ("--set", change)]
+    where = ["--out", str(tmp_path / "out"), "--device", "cpu", "--quiet"]
+    assert main(["run", str(QUICK), *options, *where]) == 2
+    text = capfd.readouterr().err
+    words = ["error: arm 'deployed'", f"{stage} stage", "model 'mine'", "request 2000000000"]
+    assert all(word in text for word in [*words, "RuntimeError: this page is not for me"]), text
+    assert "Traceback" not in text and text.count("\n") == 1
+    assert read_manifest(tmp_path / "out")["status"] == "running"

@@ -34,7 +34,7 @@ def command(requests: int, as_json: bool) -> None:
         f"  4 x as many requests {longer:12,.0f} requests/s   "
         f"peak memory grew by {found['memory_growth_mb']:.0f} MB"
     )
-    click.echo(f"  a user's first visit: {found['first_visit_us']:,.0f} us more, for exact retrieval; then kept")
+    click.echo(f"  a user's first visit: {found['first_visit_us']:,.0f} us of exact retrieval, then kept")
     click.echo("scoring alone, on the same candidates")
     for name, floor in found["floors"].items():
         click.echo(

@@ -1,0 +1,70 @@
+"""`cascade_sim check-bidder`: test a bidder class before it is used."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from cascade_sim.commands.check_model import _option
+
+if TYPE_CHECKING:
+    from cascade_sim.check_bidder import Finding, Subject
+
+EXIT_CODES = """\b
+Exit code  0  every check is ok; notes are allowed
+           1  a check FAILED
+           2  a mistake in the command, or no such file, class or bidder"""
+
+
+@click.command(epilog=EXIT_CODES)
+@click.argument("spec", metavar="SPEC")
+@click.option(
+    "--option", "options", multiple=True, metavar="KEY=VALUE", help="Keyword of the class; may be repeated."
+)
+@click.option("--json", "as_json", is_flag=True, help="Print JSON, once all checks are through.")
+def command(spec: str, options: tuple[str, ...], as_json: bool) -> int:
+    """Test a bidder class of your own before using it.
+
+    SPEC is path/to/file.py:Class, package.module:Class, or a built-in bidder (fixed, shading, target_cpa,
+    multiplier, adaptive, pid, throttling). The class is built, asked, told, saved and restored as the engine
+    would, for advertisers made up here; each check is a line: ok, note, skipped or FAILED.
+    """
+    given = dict(_option(text) for text in options)
+
+    from cascade_sim.bidder_kinds import check_bidder_reference
+    from cascade_sim.check_bidder import Subject, check_bidder
+
+    check_bidder_reference(spec)
+    subject = Subject(spec, given)
+    if not as_json:
+        click.echo(spec)
+    findings = check_bidder(subject, on_finding=lambda found: None if as_json else click.echo(line(found)))
+    n_failed = sum(found.status == "FAILED" for found in findings)
+    if as_json:
+        click.echo(_json(subject, findings), nl=False)
+    elif n_failed:
+        click.echo(f"{n_failed} of {len(findings)} checks FAILED")
+    else:
+        click.echo("The bidder can be used.")
+    return 1 if n_failed else 0
+
+
+def line(found: Finding) -> str:
+    """`ok       bids            floats of shape [40], 0 or more`"""
+    return f"{found.status:<8} {found.check:<14}  {found.text}"
+
+
+def _json(subject: Subject, findings: list[Finding]) -> str:
+    from dataclasses import asdict
+
+    from cascade_sim.run_folder import json_text
+
+    return json_text(
+        {
+            "bidder": subject.kind,
+            "options": dict(subject.options),
+            "ok": all(found.status != "FAILED" for found in findings),
+            "checks": [asdict(found) for found in findings],
+        }
+    )
