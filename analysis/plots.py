@@ -8,6 +8,7 @@ from typing import Any
 from analysis.plot_style import style, svg_text
 from analysis.plots_arms import culprit, lifts, rcs_vs_revenue
 from analysis.plots_funnel import funnel
+from analysis.plots_market import market_hours, market_multipliers, market_spend
 from analysis.plots_models import reliability, score_distributions
 
 FIGURES: dict[str, tuple[Callable[[Mapping[str, Any]], Any], str]] = {
@@ -20,6 +21,9 @@ FIGURES: dict[str, tuple[Callable[[Mapping[str, Any]], Any], str]] = {
         "Distribution of predicted CTR on the win set and on the pre-ranking set",
     ),
     "reliability": (reliability, "Ranker prediction against pre-ranking prediction"),
+    "market_spend": (market_spend, "Share of the budget spent over the day, by kind of bidder"),
+    "market_multipliers": (market_multipliers, "Mean bid relative to the starting bid, by kind of bidder"),
+    "market_hours": (market_hours, "Revenue and requests by hour, by arm"),
 }
 
 

@@ -10,6 +10,7 @@ from analysis.catalogue import ARM_MEASURES, MODEL_MEASURES, REFERENCE_ARMS, mea
 from analysis.culprit import culprit_words
 from analysis.decision import decide, key_figures, money_lost
 from analysis.estimates import NBSP, Estimate, decimals_for, finite, interval_text, number_text, scaled
+from analysis.market_tables import market_section
 from analysis.plots import FIGURES
 from analysis.tables import (
     all_measures_table,
@@ -66,6 +67,7 @@ def render(
         losses=attribution_table(metrics),
         models=models_table(metrics),
         money=money_table(metrics),
+        market=market_section(metrics),
         everything=all_measures_table(metrics),
         glossary=glossary(metrics),
         scenario=scenario_yaml_text,

@@ -9,6 +9,7 @@ from typing import Any
 
 from analysis.comparisons import lift_measure, ordered_arms
 from analysis.decision import decide, money_lost
+from analysis.market_tables import bidders_table, market_baseline, market_words
 from analysis.table_cells import Row, Table, arm_rows, lift_column, value_column
 from analysis.tables import culprit_table, models_table
 
@@ -85,7 +86,7 @@ def table_text(table: Table, *, color: bool = False, width: int = 100, margins: 
 
 
 def terminal_summary(metrics: Mapping[str, Any], *, color: bool = False, width: int = 100) -> str:
-    """What a run prints at its end: the answer, the arms, the culprit, and the models."""
+    """What a run prints at its end: the answer, the arms, the culprit, the models, and the budgets."""
     decision = decide(metrics)
     lost = money_lost(metrics)
     parts = [table_text(_terminal_arms(metrics), color=color, width=width)]
@@ -94,6 +95,9 @@ def terminal_summary(metrics: Mapping[str, Any], *, color: bool = False, width: 
         parts.append(table_text(culprit, color=color, width=width))
     parts += [table_text(table, color=color, width=width, margins=False) for table in _models_by_set(metrics)]
     words = [decision.headline, *decision.reasons, *decision.findings, *(lost or [])]
+    if market_baseline(metrics) is not None:
+        parts.append(table_text(bidders_table(metrics, narrow=True), color=color, width=width))
+        words.append(market_words(metrics))
     words += [*decision.notes, *decision.warnings]
     lines = [textwrap.fill(line, max(width, 40)) for line in words]
     return "\n".join([*parts, *lines]) + "\n"

@@ -18,28 +18,12 @@ from agents.bidders import BIDDERS
 from agents.bidding import Feedback, Moment, Portfolio
 from cascade_sim.bidder_kinds import METHODS, find_bidder
 from cascade_sim.errors import UserError
+from cascade_sim.findings import CheckFailed, Finding, Remark
 
 DAY = 86400.0
 ADVERTISERS, ADS = 12, 40
 UPDATES_PER_DAY = 24
 NO_BUDGET = 2**60
-
-
-@dataclass(frozen=True)
-class Finding:
-    """What a check found. status: ok | note | skipped | FAILED."""
-
-    check: str
-    status: str
-    text: str
-
-
-class CheckFailed(Exception):  # noqa: N818 (a verdict, not an error of this program)
-    """Raised by a check: what was expected and what was found."""
-
-
-class Remark(Exception):  # noqa: N818
-    """Raised by a check for what is allowed but worth knowing."""
 
 
 @dataclass(frozen=True)

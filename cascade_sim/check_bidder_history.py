@@ -14,8 +14,6 @@ from cascade_sim.check_bidder import (
     ADS,
     ADVERTISERS,
     UPDATES_PER_DAY,
-    CheckFailed,
-    Remark,
     Subject,
     answers_well,
     copies,
@@ -24,6 +22,7 @@ from cascade_sim.check_bidder import (
     make_portfolio,
     moment_of,
 )
+from cascade_sim.findings import CheckFailed, Remark
 
 UPDATES = 2 * UPDATES_PER_DAY + 6  # two days and the morning of the third
 MIDDLE = UPDATES_PER_DAY + 7

@@ -16,6 +16,7 @@ from torch import nn
 
 from cascade_sim.cascade import Block
 from cascade_sim.errors import UserError
+from cascade_sim.findings import CheckFailed, Finding, Remark
 from cascade_sim.model_kinds import KINDS, build_module, find_class, where_and_what
 from cascade_sim.model_reference import check_reference
 from cascade_sim.scenario import BUILT_IN_FEATURES, ModelSpec
@@ -29,23 +30,6 @@ from models.training import predict
 SMALL_WORLD = {"users": 64, "ads": 256, "advertisers": 32, "base_logit": -1.0}
 SEED = 1
 Tensors = tuple[torch.Tensor, torch.Tensor, torch.Tensor]
-
-
-@dataclass(frozen=True)
-class Finding:
-    """What a check found. status: ok | note | skipped | FAILED."""
-
-    check: str
-    status: str
-    text: str
-
-
-class CheckFailed(Exception):  # noqa: N818 (a verdict, not an error of this program)
-    """Raised by a check: what was expected and what was found."""
-
-
-class Remark(Exception):  # noqa: N818
-    """Raised by a check for what is allowed but worth knowing."""
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,8 @@ from typing import Any
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from cascade_sim.check_model import CheckFailed, Remark, Subject, Tensors, far_apart, logits
+from cascade_sim.check_model import Subject, Tensors, far_apart, logits
+from cascade_sim.findings import CheckFailed, Remark
 from cascade_sim.model_kinds import make_scorer
 
 REQUESTS, CANDIDATES = 6, 5

@@ -10,7 +10,8 @@ from scipy.special import logit as log_odds
 from torch import nn
 
 from cascade_sim import draws
-from cascade_sim.check_model import SEED, CheckFailed, Remark, Subject, logits
+from cascade_sim.check_model import SEED, Subject, logits
+from cascade_sim.findings import CheckFailed, Remark
 from cascade_sim.model_kinds import make_scorer
 from cascade_sim.model_store import ModelStore
 from cascade_sim.reopen import load_weights

@@ -20,6 +20,7 @@ COMMANDS = {
     "validate": ("cascade_sim.commands.validate", "Check a scenario and summarise it, without running it."),
     "schema": ("cascade_sim.commands.schema", "Print the JSON schema of scenario files, for editors."),
     "check-model": ("cascade_sim.commands.check_model", "Test a model class of your own before using it."),
+    "check-bidder": ("cascade_sim.commands.check_bidder", "Test a bidder class of your own before using it."),
     "trace": ("cascade_sim.commands.trace", "Explain one request: why an ad won or lost at each stage."),
     "variants": ("cascade_sim.commands.variants", "Run a study under several settings, side by side."),
     "bench": ("cascade_sim.commands.bench", "Measure the speed of serving, scoring and training."),

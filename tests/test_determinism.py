@@ -1,7 +1,8 @@
 """The same scenario and seed give the same bytes, whoever computes them and how often.
 
-Promised: any number of workers, of threads of the numerical libraries, and repetition. A block size is part of the scenario: fused kernels and
-keyed draws do not feel it, torch's matrix products and the order of float sums may, in the last digit.
+Promised: any number of workers, of threads of the numerical libraries, and repetition. A block size is part
+of the scenario: fused kernels and keyed draws do not feel it, torch's matrix products and the order of float
+sums may, in the last digit.
 """
 
 import hashlib
@@ -81,7 +82,8 @@ from cascade_sim.retrieval import Retrieval
 from cascade_sim.world import build_world
 
 out = Path(sys.argv[1])
-scenario = tiny_scenario("world.ads=3001", "world.groups.G1.dims=32")  # large enough for BLAS to share the work
+# Large enough for a matrix product to be shared between threads.
+scenario = tiny_scenario("world.ads=3001", "world.groups.G1.dims=32")
 retrieval = Retrieval(build_world(scenario.world, 1), scenario.cascade.retrieval, 0.1)
 users = np.arange(scenario.world.users, dtype=np.int32)
 near = b"".join(retrieval.similarity(user).tobytes() for user in users)

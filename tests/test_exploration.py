@@ -1,6 +1,7 @@
 import numpy as np
 import pytest
-from tiny_market import Bids, Table, make_block
+from fixed_cascade import Bids, Table
+from tiny_market import make_block
 
 from cascade_sim.auction import floor_micros
 from cascade_sim.cascade import Arm, Decision, Platform, Stage

@@ -3,7 +3,8 @@ from itertools import permutations
 
 import numpy as np
 import pytest
-from tiny_market import Bids, Table, make_block, part_of, run_phases, tiny_scenario
+from fixed_cascade import Bids, Table
+from tiny_market import make_block, part_of, run_phases, tiny_scenario
 
 from cascade_sim.auction import reprice, to_micros
 from cascade_sim.cascade import Arm, Platform, Stage, serve

@@ -79,30 +79,3 @@ def make_block(users: Any, first_request: int = 0) -> Any:
     users = np.asarray(users, np.int32)
     requests = first_request + np.arange(len(users), dtype=np.int64)
     return Block(requests, users, np.zeros(len(users), np.float32), np.zeros(len(users)))
-
-
-class Table:
-    """A seat that predicts pctr[ad]; padding gets a prediction too, which must not matter."""
-
-    def __init__(self, pctr: Any, link: str = "sigmoid", name: str = "table"):
-        self.pctr, self.link, self.name = np.asarray(pctr, np.float64), link, name
-
-    def predict(self, block: Any, ids: np.ndarray) -> np.ndarray:
-        return self.pctr[ids]
-
-
-class Bids:
-    """Init-bid and opt-bid per ad."""
-
-    def __init__(self, init: Any, opt: Any = None):
-        self.tables = {
-            "init": np.asarray(init, float),
-            "opt": np.asarray(init if opt is None else opt, float),
-        }
-        self.tables["none"] = np.ones(len(init))
-
-    def bid(self, kind: str, block: Any, ids: np.ndarray, rule: str, reach: float) -> np.ndarray:
-        return np.where(ids >= 0, self.tables[kind][ids], 0.0)
-
-    def pcvr(self, block: Any, ids: np.ndarray) -> np.ndarray:
-        return np.full(ids.shape, 0.5)

@@ -9,7 +9,8 @@ import click
 from cascade_sim.commands.check_model import _option
 
 if TYPE_CHECKING:
-    from cascade_sim.check_bidder import Finding, Subject
+    from cascade_sim.check_bidder import Subject
+    from cascade_sim.findings import Finding
 
 EXIT_CODES = """\b
 Exit code  0  every check is ok; notes are allowed
@@ -39,7 +40,7 @@ def command(spec: str, options: tuple[str, ...], as_json: bool) -> int:
     subject = Subject(spec, given)
     if not as_json:
         click.echo(spec)
-    findings = check_bidder(subject, on_finding=lambda found: None if as_json else click.echo(line(found)))
+    findings = check_bidder(subject, on_finding=lambda found: None if as_json else click.echo(found.line()))
     n_failed = sum(found.status == "FAILED" for found in findings)
     if as_json:
         click.echo(_json(subject, findings), nl=False)
@@ -48,11 +49,6 @@ def command(spec: str, options: tuple[str, ...], as_json: bool) -> int:
     else:
         click.echo("The bidder can be used.")
     return 1 if n_failed else 0
-
-
-def line(found: Finding) -> str:
-    """`ok       bids            floats of shape [40], 0 or more`"""
-    return f"{found.status:<8} {found.check:<14}  {found.text}"
 
 
 def _json(subject: Subject, findings: list[Finding]) -> str:

@@ -10,7 +10,8 @@ import click
 from cascade_sim.errors import UserError
 
 if TYPE_CHECKING:
-    from cascade_sim.check_model import Finding, Subject
+    from cascade_sim.check_model import Subject
+    from cascade_sim.findings import Finding
 
 EXIT_CODES = """\b
 Exit code  0  every check is ok; notes are allowed
@@ -56,7 +57,7 @@ def command(
 
     if not as_json:
         click.echo(f"{subject.spec.kind}, seeing {', '.join(subject.spec.features)}")
-    findings = check_model(subject, on_finding=lambda found: None if as_json else click.echo(line(found)))
+    findings = check_model(subject, on_finding=lambda found: None if as_json else click.echo(found.line()))
     n_failed = sum(found.status == "FAILED" for found in findings)
     if as_json:
         click.echo(_json(subject, findings), nl=False)
@@ -65,11 +66,6 @@ def command(
     else:
         click.echo("The model can be used.")
     return 1 if n_failed else 0
-
-
-def line(found: Finding) -> str:
-    """`ok       output          float32 of shape [6, 5]`"""
-    return f"{found.status:<8} {found.check:<14}  {found.text}"
 
 
 def _subject(spec: str, model: str | None, changes: dict[str, Any]) -> Subject:
