@@ -18,6 +18,7 @@ from analysis.table_cells import Cell, Row, Table, arm_rows, column
 # Spend that is never further than this from the share of traffic is called in step with it; a kind whose
 # money is gone with more than this share of the traffic still to come is called dry early.
 IN_STEP = 0.15
+BINDING = 0.9  # from this share of all budgets on, what is left to spend limits every arm
 TOTALS: dict[str, Measure] = {
     "requests": Measure("Requests", "number", "", 0),
     "revenue": Measure("Revenue", "money", "", digits=4),
@@ -28,7 +29,7 @@ TOTALS: dict[str, Measure] = {
     "overspend": Measure("Overspend", "money", "", is_signed_or_near_zero=True),
 }
 BIDDER_COLUMNS = (
-    *("Advertisers with a budget", "Budget", "Spent, % of budget"),
+    *("With a budget", "Budget", "Spent, % of budget"),
     *("Ran dry, %", "Median hour dry", "Largest gap, points"),
 )
 NARROW_COLUMNS = ("with budget", "budget", "spent %", "dry %", "dry at", "gap, pts")
@@ -222,12 +223,28 @@ def _gap_text(kind: Mapping[str, Any], is_first: bool) -> str:
 
 
 def _about(metrics: Mapping[str, Any], days: float) -> str:
-    """How far the totals can be trusted."""
-    span = "one simulated day" if days == 1 else f"{days:g} simulated days"
-    worlds = (
-        f", as means over {metrics['seeds'].get('n')} worlds" if metrics.get("seeds") else " of one world"
-    )
-    return (
-        f"Every arm lives through the same {span}{worlds}, with the same budgets and bidders that adapt to it. "
-        "These are totals without intervals: small differences may be luck."
-    )
+    """How far the totals can be trusted, and whether budgets leave room for any arm to earn more."""
+    span = "simulated day" if days == 1 else f"{days:g} simulated days"
+    seeds = metrics.get("seeds")
+    worlds = f", as means over {seeds.get('n')} worlds" if seeds else " of one world"
+    parts = [
+        f"Every arm lives through the same {span}{worlds}, with the same budgets and adapting bidders.",
+        "These are totals without intervals: small differences may be luck.",
+    ]
+    used = _budget_used(metrics)
+    if used is not None and used >= BINDING:
+        parts.append(
+            f"With {market_baseline(metrics)}, {number_text(100 * used, 1)}{NBSP}% of all budgets were "
+            "spent: no arm can take much more from advertisers with a budget, however well it ranks."
+        )
+    return " ".join(parts)
+
+
+def _budget_used(metrics: Mapping[str, Any]) -> float | None:
+    """Share of all budgets of the baseline arm that was spent; None without budgets."""
+    pairs = [
+        (finite(kind.get("budget")) or 0.0, finite(kind.get("spend_of_budget")) or 0.0)
+        for kind in bidder_kinds(metrics).values()
+    ]
+    total = sum(budget for budget, _ in pairs)
+    return sum(budget * share for budget, share in pairs) / total if total else None

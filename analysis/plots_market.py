@@ -1,4 +1,4 @@
-"""Figures of the market: how budgets are spent over the day, what bidders do to their bids, hourly revenue."""
+"""Figures of the market: spend over the day, what bidders do to their bids, revenue by hour."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from analysis.estimates import NBSP, finite, number_text
+from analysis.estimates import finite, number_text
 from analysis.market_tables import bidder_kinds, clock, has_budget, market_arms
 from analysis.plot_style import COLORS, INK, QUIET, arm_colors, bare, blank, label, short
 
@@ -49,17 +49,15 @@ def market_spend(metrics: Mapping[str, Any]) -> Any | None:
 
 
 def _note(axes: Any, kind: Mapping[str, Any]) -> None:
-    """The panel's numbers in its lower right corner, which a rising curve leaves free."""
+    """The panel's numbers in its lower right corner, which both curves leave free late in the day."""
     lines = []
-    gap, dry, hour = (finite(kind.get(key)) for key in ("largest_gap", "ran_dry", "dry_hour"))
+    gap, hour = finite(kind.get("largest_gap")), finite(kind.get("dry_hour"))
     if gap is not None:
-        lines.append(f"gap {number_text(100 * gap, 1)} points")
-    if dry and hour is not None:
-        lines.append(f"{number_text(100 * dry, 0)}{NBSP}% dry, {clock(hour)}")
-    axes.text(
-        0.97, 0.05, "\n".join(lines), transform=axes.transAxes, ha="right", va="bottom",
-        color=QUIET, fontsize=7.0,
-    )  # fmt: skip
+        lines.append(f"gap {number_text(100 * gap, 1)}")
+    if hour is not None:
+        lines.append(f"dry {clock(hour)}")
+    at = {"transform": axes.transAxes, "ha": "right", "va": "bottom"}
+    axes.text(0.97, 0.05, "\n".join(lines), color=QUIET, fontsize=7.5, **at)
 
 
 def market_multipliers(metrics: Mapping[str, Any]) -> Any | None:
@@ -180,8 +178,8 @@ def _small_multiples(n: int, end: float) -> tuple[Any, list[Any]]:
         bare(one)
         if i >= n - columns:  # the lowest of its column
             one.tick_params(labelbottom=True)
-            one.set_xlabel("hour")
     _time_axis(axes[:n], end)
+    figure.supxlabel("hour", fontsize=8.5, color=INK)
     return figure, axes[:n]
 
 

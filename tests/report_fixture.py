@@ -8,6 +8,8 @@ import math
 import random
 from typing import Any
 
+from market_fixture import make_market
+
 # arm: (rcs, single-objective rcs, expected CTR lift, expected RPM lift, proxy-ECE, proxy-PCOC)
 ARMS: dict[str, tuple[float, float, float, float, float | None, float | None]] = {
     "logloss-small": (0.589, 0.915, -0.030, -0.029, 0.0093, 1.84),
@@ -156,14 +158,8 @@ def curves() -> dict[str, Any]:
 
 
 def models() -> dict[str, Any]:
-    gauc = {
-        "logloss-small": 0.702,
-        "logloss-med": 0.711,
-        "logloss": 0.724,
-        "ltr": 0.745,
-        "distill-pre": 0.752,
-        "rank": 0.806,
-    }
+    gauc = {"logloss-small": 0.702, "logloss-med": 0.711, "logloss": 0.724}
+    gauc |= {"ltr": 0.745, "distill-pre": 0.752, "rank": 0.806}
     made = {}
     for name, level in gauc.items():
         made[name] = {
@@ -233,6 +229,7 @@ def make_metrics(seeds: int = 0) -> dict[str, Any]:
         },
         "models": models(),
         "curves": curves(),
+        "market": make_market(list(ARMS)[:5]),
     }
     if seeds:
         made["seeds"] = {"n": seeds, "seeds": list(range(1, seeds + 1))}
@@ -278,7 +275,13 @@ EVIL = '<script>alert("1")</script>'
 def hostile_metrics() -> dict[str, Any]:
     """make_metrics() with names that are markup, mathematics, or hidden to matplotlib."""
     metrics = make_metrics()
-    for old, new in (("distill-pre", EVIL), ("ads", EVIL), ("ltr", "$x_1$"), ("logloss-med", "_hidden")):
+    for old, new in (
+        ("distill-pre", EVIL),
+        ("ads", EVIL),
+        ("ltr", "$x_1$"),
+        ("logloss-med", "_hidden"),
+        ("paced", EVIL),
+    ):
         metrics = renamed(metrics, old, new)
     return metrics
 

@@ -31,4 +31,5 @@ def test_the_variants_of_a_study_are_valid_and_all_different(file):
 
 
 def test_the_main_scenarios_share_one_world():
-    assert load_scenario(FOLDER / "ads.yaml").world == load_scenario(FOLDER / "ranking_consistency.yaml").world
+    ads, consistency = (load_scenario(FOLDER / f"{name}.yaml") for name in ("ads", "ranking_consistency"))
+    assert ads.world == consistency.world

@@ -68,9 +68,9 @@ def test_an_unknown_request_is_answered_with_the_range(run, bad):
 
 def test_the_similarity_shown_is_the_one_retrieval_selects_by(run):
     for user in (0, 63, 64, 149):
-        nearest = np.lexsort(
-            (np.arange(run.sim.world.n_ads), -run.sim.platform.retrieval.similarity(user))
-        )[:60]
+        nearest = np.lexsort((np.arange(run.sim.world.n_ads), -run.sim.platform.retrieval.similarity(user)))[
+            :60
+        ]
         assert sorted(nearest.tolist()) == run.sim.platform.retrieval(np.array([user]), 60)[0].tolist()
 
 

@@ -1,0 +1,72 @@
+"""What the README shows is true: links, commands, examples, the error message."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from cascade_sim.cli import COMMANDS
+from cascade_sim.errors import ScenarioError
+from cascade_sim.scenario_file import load_scenario
+
+ROOT = Path(__file__).parents[1]
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+
+
+def block(language: str, number: int = 0) -> str:
+    return re.findall(rf"```{language}\n(.*?)```", README, re.DOTALL)[number]
+
+
+def test_every_link_and_named_file_exists():
+    links = re.findall(r"\]\(([^)#]+)\)", README)
+    named = re.findall(
+        r"(?:scenarios|cascade_sim|models|agents|analysis)/[\w./]+\.(?:yaml|py|csv|png)", README
+    )
+    missing = [name for name in {*links, *named} if not (ROOT / name).exists()]
+    assert links and not missing
+
+
+def test_every_command_is_described_and_every_described_command_exists():
+    table = README[README.index("## Commands") : README.index("## What a study does")]
+    described = set(
+        re.findall(r"`([a-z-]+)[ `]", "\n".join(line for line in table.splitlines() if line[:2] == "| "))
+    )
+    assert set(COMMANDS) <= described
+
+
+def test_make_knows_the_two_commands():
+    makefile = (ROOT / "Makefile").read_text()
+    for command in re.findall(r"^make (\w+)", README, re.MULTILINE):
+        assert re.search(rf"^{command}:", makefile, re.MULTILINE)
+
+
+def test_the_shortest_scenario_worth_running_is_valid(tmp_path):
+    file = tmp_path / "wider.yaml"
+    file.write_text(block("yaml"))
+    assert list(load_scenario(file).arms) == ["today", "wider", "squashed"]
+
+
+def test_the_model_example_passes_the_checker(tmp_path):
+    from cascade_sim.check_model import check_model, make_subject
+    from cascade_sim.scenario import ModelSpec
+
+    file = tmp_path / "mine.py"
+    file.write_text("import torch\n\n\n" + block("python"))
+    spec = ModelSpec(kind=f"{file}:MyPreRanker", features=("user", "quality", "G1"))
+    findings = check_model(make_subject(spec, home=tmp_path), on_finding=lambda found: None)
+    assert [found for found in findings if found.status == "FAILED"] == []
+
+
+def test_the_error_shown_is_the_error_given(tmp_path):
+    shown = re.search(r"error: scenarios/ads\.yaml:(\S+) (.*)", README)
+    assert shown is not None
+    text = (ROOT / "scenarios" / "ads.yaml").read_text()
+    file = tmp_path / "ads.yaml"
+    file.write_text(text.replace("fusion: ecpm, size: 64}", "fusion: ecpm, size: 5}"))
+    with pytest.raises(ScenarioError) as refused:
+        load_scenario(file)
+    assert refused.value.problems == (f"{file}:{shown[1]} {shown[2]}",)
+
+
+def test_no_placeholder_is_left():
+    assert not re.search(r"^[A-Z_]{6,}$", README, re.MULTILINE)

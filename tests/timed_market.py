@@ -1,0 +1,120 @@
+"""A market in simulated time that is small enough for tests, and a run of it with everything written down."""
+
+from __future__ import annotations
+
+from copy import deepcopy
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+WORLD = {
+    "name": "timed",
+    "world": {
+        "users": 100,
+        "ads": 200,
+        "advertisers": 20,
+        "base_logit": -2.5,
+        "slot_effects": [1.0, 0.8, 0.6],
+    },
+    "cascade": {
+        "retrieval": {"size": 60},
+        "pre_ranking": {"model": "random", "size": 20},
+        "ranking": {"model": "truth", "bid": "init"},
+        "slots": 3,
+    },
+    "traffic": {"block": 64},
+    "phases": {"bootstrap": 64, "log": 64, "shadow": 0, "evaluate": 128},
+    "arms": {"now": {}, "opt": {"ranking": {"bid": "opt"}}},
+    "report": {"resamples": 10, "detail_requests": 16},
+}
+MARKET = {
+    "days": 0.02,
+    "requests_per_second": 1.0,
+    "profile": "constant",
+    "budgets": {"share": 0.0},
+}
+# Budgets that run dry here and there within the simulated half hour, and bidders that learn and sit out.
+SCARCE = {
+    "budgets": {"share": 0.9, "median": 20.0, "sigma": 1.0},
+    "update": 180.0,
+    "bidders": {
+        "fixed": {},
+        "shading": {"kind": "shading"},
+        "pid": {"kind": "pid"},
+        "throttling": {"kind": "throttling"},
+    },
+}
+
+
+def timed_scenario(market: dict[str, Any] | None = None, **sections: Any) -> Any:
+    """WORLD with a market of MARKET and these keys; `sections` are merged into the scenario's sections."""
+    from cascade_sim.scenario import Scenario
+
+    data = deepcopy(WORLD)
+    for name, section in sections.items():
+        data[name] = {**data.get(name, {}), **section}  # type: ignore[dict-item]
+    data["market"] = {**MARKET, **(market or {})}
+    return Scenario.model_validate(data)
+
+
+@dataclass(frozen=True)
+class Finished:
+    """A finished run: its objects, its log as columns, its blocks, and its metrics."""
+
+    sim: Any
+    run: Any
+    log: dict[str, np.ndarray]
+    settled: list[Any]
+    metrics: dict[str, Any]
+
+    def bidder(self, name: str) -> Any:
+        return self.run.crowd.bidders[self.run.crowd.names.index(name)]
+
+    def members(self, name: str) -> np.ndarray:
+        """The advertisers that a bidder acts for."""
+        return np.nonzero(self.run.crowd.kind_of == self.run.crowd.names.index(name))[0]
+
+    def per_advertiser(self, rows: np.ndarray, column: str | None = None) -> np.ndarray:
+        """The number of these rows of the log, or the sum of a column, by advertiser."""
+        found = np.zeros(self.sim.world.n_advertisers, np.int64)
+        np.add.at(found, self.log["advertiser"][rows], 1 if column is None else self.log[column][rows])
+        return found
+
+
+def live(
+    market: dict[str, Any] | None = None,
+    *,
+    arm: str = "now",
+    workers: int = 1,
+    home: Path = Path("."),
+    **sections: Any,
+) -> Finished:
+    """Let an arm's market run."""
+    from cascade_sim.market_run import MarketRun
+    from cascade_sim.market_study import market_columns
+    from cascade_sim.scenario import resolved_arms
+    from cascade_sim.simulation import Simulation
+
+    scenario = timed_scenario(market, **sections)
+    sim = Simulation(scenario, scenario.seed, home=home)
+    settled: list[Any] = []
+    run = MarketRun(
+        sim,
+        sim.arm(arm, resolved_arms(scenario)[arm]),
+        scenario.market,
+        workers=workers,
+        on_block=settled.append,
+    )
+    tally = run.run()
+    parts = [market_columns(sim, one) for one in settled]
+    log = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
+    return Finished(sim, run, log, settled, tally.metrics())
+
+
+def write_bidder(folder: Path, body: str) -> str:
+    """A file with a class `Own`, a Bidder with these methods; returns its kind, by the file's name."""
+    text = f"import numpy as np\n\nfrom agents.bidding import Bidder\n\n\nclass Own(Bidder):\n{body}"
+    (folder / "own.py").write_text(text)
+    return "own.py:Own"
