@@ -178,8 +178,9 @@ def _small_multiples(n: int, end: float) -> tuple[Any, list[Any]]:
         bare(one)
         if i >= n - columns:  # the lowest of its column
             one.tick_params(labelbottom=True)
+        if i // columns == rows - 1:  # a name in a higher row would push rows apart
+            one.set_xlabel("hour")
     _time_axis(axes[:n], end)
-    figure.supxlabel("hour", fontsize=8.5, color=INK)
     return figure, axes[:n]
 
 

@@ -129,13 +129,8 @@ def histogram(mean: float, sd: float, edges: list[float]) -> list[float]:
 def curves() -> dict[str, Any]:
     won = [-4 + 0.1 * i for i in range(41)]
     seen = [-6 + 0.12 * i for i in range(51)]
-    means = {
-        "logloss-small": (-1.42, -2.1),
-        "logloss-med": (-1.4, -2.2),
-        "logloss": (-1.38, -2.3),
-        "distill-pre": (-1.34, -2.75),
-        "rank": (-1.35, -2.8),
-    }
+    means = {"logloss-small": (-1.42, -2.1), "logloss-med": (-1.4, -2.2), "logloss": (-1.38, -2.3)}
+    means |= {"distill-pre": (-1.34, -2.75), "rank": (-1.35, -2.8)}
     ranker = [10 ** (-5 + 0.2 * i) for i in range(20)]
     squeeze = {"logloss-small": 0.62, "logloss-med": 0.68, "logloss": 0.74, "distill-pre": 0.985}
     return {

@@ -222,3 +222,19 @@ def test_the_glossary_says_what_the_intervals_leave_out(page):
 def test_the_first_tile_is_revenue_per_request(page):
     labels = re.findall(r'<span class="label">([^<]+)</span>', page)
     assert labels[:2] == ["Revenue per request, lift", "RPM, lift"]
+
+
+def test_the_market_has_its_section_with_both_tables_and_all_figures(page):
+    text = text_of(page[page.index('<section id="market">') :])
+    assert "The market day" in text and "With logloss, greedy (100 % of its advertisers" in text
+    for words in ("What each arm earned", "How budgets were spent, logloss", "612", "06:00", "75.0"):
+        assert words in text, words  # 612 = 600 · 1.02, the baseline's revenue
+    for figure in ("market_hours", "market_spend", "market_multipliers"):
+        assert f'id="figure-{figure}"' in page
+
+
+def test_a_study_without_a_market_has_no_section_of_it():
+    metrics = make_metrics()
+    del metrics["market"]
+    page = render(metrics, make_manifest(), SCENARIO_TEXT, {})
+    assert 'id="market"' not in page and "market day" not in page

@@ -1,0 +1,144 @@
+import html
+import math
+import re
+from xml.etree import ElementTree
+
+import pytest
+from market_fixture import PER_DAY, make_market
+from report_fixture import EVIL, make_metrics, minimal_metrics, renamed
+
+from analysis.plot_style import COLORS, style, svg_text
+from analysis.plots_market import (
+    PER_LINE,
+    kind_colors,
+    market_hours,
+    market_multipliers,
+    market_spend,
+)
+
+DRAWN = (market_spend, market_multipliers, market_hours)
+
+
+def drawn(draw, metrics):
+    with style("test"):
+        return draw(metrics)
+
+
+def with_market(arms, days):
+    return {**make_metrics(), "market": make_market(arms, days)}
+
+
+def lines(axes):
+    """(x, y) of the solid, thick lines: not references, not midnights."""
+    return [line.get_xydata().T for line in axes.get_lines() if line.get_linewidth() > 1.5]
+
+
+def midnights(axes):
+    """Places of upright lines."""
+    found = [line.get_xdata() for line in axes.get_lines()]
+    return [x[0] for x in found if len(x) == 2 and x[0] == x[1]]
+
+
+def test_each_kind_with_a_budget_has_a_panel_of_spend_and_traffic():
+    figure = drawn(market_spend, make_metrics())
+    assert [axes.get_title("left") for axes in figure.axes] == ["paced", "greedy"]  # `open` has no budget
+    hours, spend = lines(figure.axes[1])[0]
+    assert (hours[0], spend[0]) == (0.0, 0.0)  # a day starts with nothing spent
+    assert spend[hours == 3.0] == pytest.approx(4 * 100 * 3 / 24)
+    reference = figure.axes[1].get_lines()[0].get_xydata().T
+    assert reference[1][reference[0] == 6.0] == pytest.approx(100 * 6 / 24)
+
+
+def test_days_follow_each_other_with_midnights_marked_and_lines_broken():
+    figure = drawn(market_spend, with_market(["logloss"], 3))
+    for axes in figure.axes:
+        assert midnights(axes) == [24.0, 48.0] and axes.get_xlim() == (0.0, 72.0)
+    hours, spend = lines(figure.axes[1])[0]
+    assert sum(math.isnan(y) for y in spend) == 2
+    assert len(hours) == 3 * (PER_DAY + 1) + 2  # each day from zero, a gap between days
+    assert [y for x, y in zip(hours, spend, strict=True) if x == 24.0][0] == 100.0  # the day that ends
+
+
+def test_one_day_has_no_midnight_in_it():
+    assert [midnights(axes) for axes in drawn(market_spend, make_metrics()).axes] == [[], []]
+
+
+def test_multipliers_are_shown_for_every_kind_that_has_advertisers():
+    metrics = make_metrics()
+    figure = drawn(market_multipliers, metrics)
+    assert [axes.get_title("left") for axes in figure.axes] == ["paced", "greedy", "open"]
+    assert lines(figure.axes[0])[0][1][-1] == pytest.approx(0.4)
+    metrics["market"]["arms"]["logloss"]["bidders"]["open"]["advertisers"] = 0
+    assert len(drawn(market_multipliers, metrics).axes) == 2
+
+
+def test_requests_are_one_line_where_all_arms_had_the_same():
+    metrics = make_metrics()
+    revenue, requests = drawn(market_hours, metrics).axes
+    assert len(revenue.patches) == 5 and len(requests.patches) == 2  # an outline and its area
+    assert "same in every arm" in requests.get_title("left")
+    metrics["market"]["arms"]["ltr"]["hours"]["requests"][0] = 7
+    _, requests = drawn(market_hours, metrics).axes
+    assert len(requests.patches) == 5 and "same" not in requests.get_title("left")
+
+
+def test_a_long_market_is_drawn_day_by_day_and_with_few_points():
+    metrics = with_market(["logloss"], 30)
+    revenue, _ = drawn(market_hours, metrics).axes
+    assert revenue.get_title("left") == "Revenue per day"
+    values, edges, _ = revenue.patches[0].get_data()
+    assert values == pytest.approx([1.0 * (6 * 50 + 18 * 50 / 3)] * 30) and edges[-1] == 30 * 24
+    for draw in (market_spend, market_multipliers):
+        for axes in drawn(draw, metrics).axes:
+            assert len(lines(axes)[0][0]) <= PER_LINE + 3 * 30
+
+
+def test_part_of_a_day_ends_where_it_ends():
+    metrics = make_metrics()
+    for arm in metrics["market"]["arms"].values():
+        for kind in arm["bidders"].values():
+            kind["curve"] = {name: values[:5] for name, values in kind["curve"].items()}
+    axes = drawn(market_spend, metrics).axes[0]
+    assert axes.get_xlim() == (0.0, 2.5)
+    assert max(axes.get_xticks()) <= 2.5 and len(axes.get_xticks()) >= 3
+
+
+def test_kinds_differ_in_colour_and_keep_it():
+    colors = kind_colors(make_metrics())
+    assert len(set(colors.values())) == 3 and set(colors.values()) <= set(COLORS)
+
+
+@pytest.mark.parametrize("draw", DRAWN)
+def test_the_same_market_gives_the_same_bytes(draw):
+    texts = []
+    for _ in range(2):
+        with style("market"):
+            texts.append(svg_text(draw(with_market(["logloss", "ltr"], 2)), "market", "title"))
+    assert texts[0] == texts[1] and "<metadata" not in texts[0]
+
+
+def test_hostile_names_are_text():
+    metrics = renamed(renamed(make_metrics(), "paced", "<b>&$x$"), "ltr", EVIL)
+    metrics = renamed(metrics, "greedy", "_hidden")
+    for draw in DRAWN:
+        with style("market"):
+            svg = svg_text(draw(metrics), "market", "title")
+        ElementTree.fromstring(svg)
+        assert "<script" not in svg and "<b>" not in svg
+        name = EVIL if draw is market_hours else "<b>&$x$"
+        assert html.escape(name, quote=False) in re.sub(r"&quot;", '"', svg)
+
+
+@pytest.mark.parametrize("draw", DRAWN)
+def test_nothing_is_drawn_without_data(draw):
+    assert drawn(draw, minimal_metrics()) is None
+    bare = with_market(["logloss"], 1)
+    bare["market"]["arms"]["logloss"] = {"requests": 0, "hours": None, "bidders": {"paced": None}}
+    assert drawn(draw, bare) is None
+
+
+def test_updates_that_are_not_numbers_are_left_out():
+    metrics = with_market(["logloss"], 1)
+    curve = metrics["market"]["arms"]["logloss"]["bidders"]["paced"]["curve"]
+    curve["spend_share"][3] = None
+    assert len(lines(drawn(market_spend, metrics).axes[0])[0][0]) == 1 + PER_DAY - 1
