@@ -1,18 +1,21 @@
 """The advertisers of a market: their budgets, their bidders, and the ledger that no one can overdraw."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
 
-from agents.bidders import BIDDERS
 from agents.bidding import Bidder, Feedback, Moment, Portfolio
 from cascade_sim import draws
 from cascade_sim.auction import MICROS
+from cascade_sim.bidder_kinds import build_bidder
 from cascade_sim.errors import UserError
-from cascade_sim.model_kinds import find_any_class
 from cascade_sim.simulation import Simulation
 
 NO_BUDGET = np.int64(2**62)
+LARGEST_BUDGET = 2.0**61  # micro-units
+LARGEST_BID = 1e12
 
 
 class Ledger:
@@ -40,7 +43,8 @@ def draw_budgets(spec, n: int, seed: int) -> np.ndarray:
     ids = np.arange(n)
     amount = spec.median * np.exp(spec.sigma * draws.normal(seed, "budget", ids))
     has_one = draws.uniform(seed, "has a budget", ids) < spec.share
-    return np.where(has_one, np.maximum(np.rint(amount * MICROS), 1).astype(np.int64), NO_BUDGET)
+    micros = np.clip(np.rint(amount * MICROS), 1.0, LARGEST_BUDGET).astype(np.int64)
+    return np.where(has_one, micros, NO_BUDGET)
 
 
 class Crowd:
@@ -55,6 +59,7 @@ class Crowd:
             np.searchsorted(edges, drawn, side="right"), len(names) - 1
         )  # [advertisers]
         self.names = names
+        self._kinds = [specs[name].kind for name in names]
         self.bidders: list[Bidder] = []
         self._members: list[np.ndarray] = []
         self._ads: list[np.ndarray] = []
@@ -69,32 +74,52 @@ class Crowd:
             )
             self._members.append(members)
             self._ads.append(ads)
-            self.bidders.append(_build(name, specs[name], portfolio, home))
+            with _named(name):
+                self.bidders.append(build_bidder(specs[name].kind, portfolio, specs[name].options, home))
 
     def bids(self, moment: Moment, n_ads: int) -> np.ndarray:
         """Bid per click of every ad.  [A]"""
         found = np.zeros(n_ads)
-        for bidder, ads in zip(self.bidders, self._ads, strict=True):
-            found[ads] = bidder.bids(moment)
+        for i, ads in enumerate(self._ads):
+            found[ads] = self._answer(i, "bids", moment, len(ads), LARGEST_BID)
         return found
 
     def participation(self, moment: Moment, n_advertisers: int) -> np.ndarray:
         """Probability of taking part in a request.  [advertisers]"""
         found = np.ones(n_advertisers)
-        for bidder, members in zip(self.bidders, self._members, strict=True):
-            found[members] = bidder.participation(moment)
+        for i, members in enumerate(self._members):
+            found[members] = self._answer(i, "participation", moment, len(members), 1.0)
         return found
 
     def observe(self, feedback: Feedback, moment: Moment) -> None:
         """Tell each bidder what came in for its own advertisers, and nothing else."""
-        for bidder, members in zip(self.bidders, self._members, strict=True):
+        for i, members in enumerate(self._members):
             own = Feedback(**{key: value[members] for key, value in vars(feedback).items()})
-            bidder.observe(own, moment)
+            with _named(self.names[i], self._kinds[i]):
+                self.bidders[i].observe(own, moment)
+
+    def _answer(self, i: int, method: str, moment: Moment, n: int, most: float) -> np.ndarray:
+        """What a bidder says: n numbers in [0, most], or a UserError that names it."""
+        with _named(self.names[i], self._kinds[i]):
+            answer = np.asarray(getattr(self.bidders[i], method)(moment), dtype=np.float64)
+            when = f"{method} at {moment.time:g} s"
+            if answer.shape != (n,):
+                raise UserError(f"{when}: the answer has shape {list(answer.shape)}, expected [{n}]")
+            is_bad = ~((answer >= 0) & (answer <= most))
+            if is_bad.any():
+                at = int(np.argmax(is_bad))
+                raise UserError(f"{when}: entry {at} is {answer[at]}; expected a number in [0, {most:g}]")
+        return answer
 
 
-def _build(name: str, spec, portfolio: Portfolio, home: Path) -> Bidder:
-    cls = BIDDERS.get(spec.kind) or find_any_class(spec.kind, home)
+@contextmanager
+def _named(name: str, kind: str = "") -> Iterator[None]:
+    """Errors of a bidder say which one it is and, in a class of one's own, the line."""
     try:
-        return cls(portfolio, **spec.options)
-    except (TypeError, ValueError) as error:
-        raise UserError(f"market.bidders.{name}: {spec.kind}: {error}") from error
+        yield
+    except UserError as error:
+        raise UserError(f"market.bidders.{name}: {error}") from error
+    except Exception as error:  # the user's code may raise anything
+        from cascade_sim.model_kinds import where_and_what
+
+        raise UserError(f"market.bidders.{name}: {where_and_what(error, kind)}") from error

@@ -4,13 +4,13 @@ SimPy processes, all state in `MarketRun`:
     traffic   cuts time into windows; the requests of a window are served with the bids and the
               eligibility at its start, and settled in request order against the ledger
     bidding   every `update` seconds bidders see what came in and set new bids
-    days      at midnight budgets are new
+    days      at midnight, when a window always ends, budgets are new
     progress  is told after each window
 Within a window blocks are scored by several threads; settlement is sequential, so the log does not depend
 on the number of workers.
 """
 
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -29,7 +29,7 @@ from cascade_sim.cascade import Arm, Block, serve
 from cascade_sim.errors import UserError
 from cascade_sim.market import PHASES
 from cascade_sim.market_tally import MarketTally
-from cascade_sim.scenario_market import DAY, Market
+from cascade_sim.scenario_market import DAY, Market, find_profile
 from cascade_sim.settlement import Pages, RankedLists, empty_pages, settle
 from cascade_sim.simulation import Simulation
 
@@ -61,6 +61,7 @@ class MarketRun:
     ):
         self.sim, self.arm, self.spec, self.on_block = sim, arm, spec, on_block
         self.env = simpy.Environment()
+        self.now = 0.0  # the end of the last window, exact; env.now is a sum of waits and rounds
         self.profile = traffic_profile(spec, sim.home)
         self.ledger = Ledger(draw_budgets(spec.budgets, sim.world.n_advertisers, sim.seed))
         self.crowd = Crowd(sim, spec.bidders, self.ledger.budget, sim.home)
@@ -86,21 +87,27 @@ class MarketRun:
 
     def _traffic(self, pool: ThreadPoolExecutor) -> Generator:
         """Serve the requests of each window when it is over, then let the others act on it."""
-        n_windows = int(np.ceil(self.spec.days * DAY / self.spec.window))
-        for i in range(n_windows):
-            end = min((i + 1) * self.spec.window, self.spec.days * DAY)
+        for end in self._window_ends():
             yield self.env.timeout(max(0.0, end - self.env.now))
+            self.now = end
             self._serve_window(self._requests_until(end), pool)
             over, self.window_over = self.window_over, self.env.event()
             over.succeed()
             yield self.env.timeout(0.0)  # after those who wait for the window
 
+    def _window_ends(self) -> Iterator[float]:
+        """Every `window` seconds since midnight, and at midnight: no window lives on two days' budgets."""
+        for day in range(int(np.ceil(self.spec.days))):
+            start, end = day * DAY, min(day + 1, self.spec.days) * DAY
+            for i in range(int(np.ceil((end - start) / self.spec.window))):
+                yield min(start + (i + 1) * self.spec.window, end)
+
     def _days(self) -> Generator:
         day = 0
         while True:
             yield self.window_over
-            if self.env.now >= (day + 1) * DAY:
-                self.tally.end_of_day(day)
+            if self.now >= (day + 1) * DAY:
+                self.tally.end_of_day()
                 day += 1
                 self.ledger.new_day()
 
@@ -109,17 +116,17 @@ class MarketRun:
         due = self.spec.update
         while True:
             yield self.window_over
-            if self.env.now < due:
+            if self.now < due:
                 self._bar_empty()
                 continue
-            due = (np.floor(self.env.now / self.spec.update) + 1) * self.spec.update
+            due = (np.floor(self.now / self.spec.update) + 1) * self.spec.update
             self.crowd.observe(self._feedback(), self._moment())
             self._reset_feedback()
             self._set_bids()
-            self.tally.update(self.env.now, self.bids, self.sim.world)
+            self.tally.update(self.now, self.bids, self.sim.world)
 
     def _moment(self) -> Moment:
-        now = self.env.now
+        now = self.now
         day = int(now // DAY)
         return Moment(now, day, (now - day * DAY) / DAY, float(expected_share(self.profile, day, now)))
 
@@ -175,20 +182,30 @@ class MarketRun:
         decision = serve(block, replace(arm, slots=depth - 1), self.platform)
         ads = decision.ranked_set
         owner = sim.world.advertiser[np.maximum(ads, 0)]
-        takes_part = self.participation[owner]
-        is_in = np.ones(ads.shape, bool)
-        if (takes_part < 1).any():
-            luck = draws.uniform(sim.seed, "participation", block.requests[:, None], owner)
-            is_in = luck < takes_part
+        in_auction = decision.competitive_set
+        entrants = sim.world.advertiser[np.maximum(in_auction, 0)]
+        enters = (in_auction >= 0) & (self.platform.bids.init_bid[in_auction] > 0)
+        enters &= self._takes_part(block, entrants)
         return RankedLists(
             ads=ads,
             bid=decision.ranked_bid,
             quality=decision.ranked_quality.astype(np.float64),
             true_ctr=sim.truth.ctr(block, ads),
             click_luck=draws.uniform(sim.seed, "click", block.requests[:, None], ads),
-            is_in=is_in,
+            is_in=self._takes_part(block, owner),
             is_cut=np.full(len(block), depth < arm.pre_ranking_size),
+            entrants=np.where(enters, entrants, -1),
         )
+
+    def _takes_part(self, block: Block, advertiser: np.ndarray) -> np.ndarray:
+        """Whether these advertisers [R, m] take part: one draw a request for all ads of an advertiser."""
+        share = self.participation[advertiser]
+        takes_part = np.ones(share.shape, bool)
+        row, place = np.nonzero(share < 1)
+        if len(row):
+            luck = draws.uniform(self.sim.seed, "participation", block.requests[row], advertiser[row, place])
+            takes_part[row, place] = luck < share[row, place]
+        return takes_part
 
     def _settle_block(self, block: Block, lists: RankedLists) -> None:
         arm, start = self.arm, 0
@@ -196,14 +213,16 @@ class MarketRun:
         while start < len(block):
             pages = empty_pages(len(block), arm.slots)
             stopped = settle(
-                lists, self.sim.world.advertiser, self.ledger.remaining, pages,
+                lists, self.sim.world.advertiser, self.ledger.remaining, self._since["participated"], pages,
                 pricing=arm.pricing, reserve_cpc=arm.reserve_cpc, score_floor=arm.score_floor,
                 slot_effects=effects, start=start,
             )  # fmt: skip
             self._book(block, lists, pages, slice(start, stopped))
             start = stopped
             if start < len(block):
-                lists = self._rank(block, arm.pre_ranking_size)  # so deep that nothing is cut off
+                # So deep that nothing is cut off: at most once a block. The whole block, since what a
+                # net predicts may differ in the last bit with the number of requests beside it.
+                lists = self._rank(block, arm.pre_ranking_size)
 
     def _book(self, block: Block, lists: RankedLists, pages: Pages, rows: slice) -> None:
         """Write down what happened to these requests."""
@@ -224,9 +243,6 @@ class MarketRun:
         spent = np.zeros(n, np.int64)
         np.add.at(spent, owner[pages.clicks], pages.charges_micros[pages.clicks])
         self._since["spend_micros"] += spent
-        row, place = np.nonzero(lists.is_in & (lists.ads >= 0))
-        took_part = np.unique(row * n + self.sim.world.advertiser[lists.ads[row, place]]) % n
-        self._since["participated"] += np.bincount(took_part, minlength=n)
         settled = Settled(part, lists, pages, expected, conversions)
         self.tally.add(settled, owner, ads)
         self.on_block(settled)
@@ -258,7 +274,7 @@ class MarketRun:
 
     def _feedback(self) -> Feedback:
         times, owner = self._converted
-        arrived = times <= self.env.now
+        arrived = times <= self.now
         self._converted = (times[~arrived], owner[~arrived])
         return Feedback(
             **self._since,
@@ -273,7 +289,7 @@ def traffic_profile(spec: Market, home: Path = Path(".")) -> Profile:
         return constant(spec.requests_per_second)
     if spec.profile == "daily":
         return daily(spec.requests_per_second)
-    file = next((p for p in (Path(spec.profile), home / spec.profile) if p.is_file()), None)
+    file = find_profile(spec.profile, home)
     if file is None:
         raise UserError(f"market.profile: {spec.profile} is not constant, daily or a file")
     try:

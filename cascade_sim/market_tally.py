@@ -31,6 +31,7 @@ class MarketTally:
             "multiplier": [],
         }
         self._days: list[np.ndarray] = []  # spend of each advertiser on each finished day
+        self._last_click = np.zeros(len(ledger.budget))  # seconds into the day
         self._dry_at = np.full(len(ledger.budget), np.inf)  # seconds into the day at which money ran out
 
     def add(self, settled, owner: np.ndarray, ads: np.ndarray) -> None:
@@ -45,10 +46,14 @@ class MarketTally:
         }
         for name, count in counts.items():
             np.add.at(self.hours[name], hour, count)
-        self.expected_clicks += float(settled.expected_clicks.sum())
+        # Strictly one after the other, so that the sum does not depend on how requests were cut into blocks.
+        in_order = np.concatenate([[self.expected_clicks], settled.expected_clicks.ravel()])
+        self.expected_clicks = float(np.cumsum(in_order)[-1])
         row, slot = np.nonzero(settled.pages.clicks)
-        broke = self._ledger.remaining[owner[row, slot]] <= 0
-        np.minimum.at(self._dry_at, owner[row, slot][broke], settled.block.times[row][broke] % DAY)
+        who = owner[row, slot]
+        self._last_click[who] = settled.block.times[row] % DAY  # in order: the last one stays
+        broke = who[self._ledger.remaining[who] <= 0]  # their last click took the last of the money
+        self._dry_at[broke] = np.minimum(self._dry_at[broke], self._last_click[broke])
 
     def update(self, now: float, bids: np.ndarray, world) -> None:
         """After the bidders' update: how far each kind has come with today's budgets."""
@@ -67,20 +72,19 @@ class MarketTally:
             ]
         )
 
-    def end_of_day(self, day: int) -> None:
+    def end_of_day(self) -> None:
         """Before the ledger turns over."""
         self._days.append(self._ledger.spend_today().copy())
 
     def close(self) -> None:
         """At the end of the simulation, which may be in the middle of a day."""
-        today = self._ledger.spend_today()
-        if not self._days or today.any():
-            self._days.append(today.copy())
+        if len(self._days) < self._spec.days:
+            self._days.append(self._ledger.spend_today().copy())
 
-    def _budgeted(self, amounts: np.ndarray) -> list[int]:
+    def _budgeted(self, amounts: np.ndarray) -> list[float]:
         """Sum over the advertisers of each kind that have a budget."""
-        kind_of = self._crowd.kind_of
-        return [int(amounts[self.has_budget & (kind_of == i)].sum()) for i in range(len(self._crowd.names))]
+        mine = [self.has_budget & (self._crowd.kind_of == i) for i in range(len(self._crowd.names))]
+        return [float(amounts[one].sum(dtype=np.float64)) for one in mine]  # many budgets exceed 64 bits
 
     def metrics(self) -> dict[str, Any]:
         """The section of an arm in metrics.json."""
@@ -96,8 +100,7 @@ class MarketTally:
             "ctr": total["clicks"] / max(total["impressions"], 1),
             "rpm": 1000.0 * revenue / max(total["impressions"], 1),
             "revenue_per_request": revenue / max(total["requests"], 1),
-            "overspend": float(max(0, int((self._ledger.spend_today() - self._ledger.budget).max())))
-            / MICROS,
+            "overspend": max(0, int((np.stack(self._days) - self._ledger.budget).max())) / MICROS,
             "hours": {
                 "time": [float(h) for h in range(len(self.hours["requests"]))],
                 **{name: value.tolist() for name, value in self.hours.items() if name != "revenue_micros"},

@@ -30,11 +30,16 @@ def from_working_folder(kind: str, folder: Path) -> str:
     path = find_model_file(kind, folder) if is_file_reference(kind) else None
     if path is None or path == Path(kind.rpartition(":")[0]):
         return kind
+    return f"{path_from_working_folder(path)}:{kind.rpartition(':')[2]}"
+
+
+def path_from_working_folder(path: Path) -> str:
+    """The path of an existing file as it holds from the working folder."""
     try:
         path = Path(os.path.relpath(path))
     except ValueError:  # another drive
         path = path.resolve()
-    return f"{path.as_posix()}:{kind.rpartition(':')[2]}"
+    return path.as_posix()
 
 
 def check_reference(kind: str, folder: Path) -> str:

@@ -16,7 +16,7 @@ from cascade_sim.scenario import (
     Scenario,
     resolve_arm,
 )
-from cascade_sim.scenario_market import BIDDER_KINDS
+from cascade_sim.scenario_market import check_market
 from cascade_sim.scenario_yaml import Path, Problem
 from cascade_sim.suggest import unknown_name
 
@@ -35,24 +35,8 @@ def check_scenario(scenario: Scenario, given: Collection[Path], folder: FilePath
         *_check_names(scenario),
         *_check_models(scenario, given, folder),
         *_check_arms(scenario, given),
-        *_check_market(scenario, folder),
+        *check_market(scenario.market, folder),
     ]
-
-
-def _check_market(scenario: Scenario, folder: FilePath) -> Iterator[Problem]:
-    """Bidders and the traffic profile of a market."""
-    if scenario.market is None:
-        return
-    for name, spec in scenario.market.bidders.items():
-        at = ("market", "bidders", name, "kind")
-        if ":" not in spec.kind and spec.kind not in BIDDER_KINDS:
-            yield Problem(at, unknown_name("bidder", spec.kind, BIDDER_KINDS) + ", or path/to/file.py:Class")
-    profile = scenario.market.profile
-    if profile not in ("constant", "daily") and not any(
-        (place / profile).is_file() for place in (FilePath(), folder)
-    ):
-        text = f"'{profile}' is no file; use constant, daily, or a CSV file of 24 or 168 hours"
-        yield Problem(("market", "profile"), text)
 
 
 def _check_world(scenario: Scenario) -> Iterator[Problem]:

@@ -16,6 +16,7 @@ from cascade_sim.errors import ScenarioError
 from cascade_sim.model_reference import from_working_folder
 from cascade_sim.scenario import Scenario
 from cascade_sim.scenario_checks import RECIPE_KEYS, check_scenario
+from cascade_sim.scenario_market import from_working_folder as market_from_working_folder
 from cascade_sim.scenario_messages import explain, known_keys, path_text, schema_at
 from cascade_sim.scenario_overrides import Override, apply_overrides
 from cascade_sim.scenario_yaml import Document, Problem, parse
@@ -27,7 +28,8 @@ def load_scenario(path: Path | str, overrides: Sequence[str] = (), seed: int | N
     """Read and check a scenario file.
 
     `overrides` are `path.to.key=value` with a YAML value, applied in order; `seed` comes last. The path of
-    a model file that was found beside the scenario is rewritten to hold from the working folder.
+    a file that was found beside the scenario (of a model, a bidder, a traffic profile) is rewritten to hold
+    from the working folder.
     Raises ScenarioError with all problems, one line each: `file:line:column key: what is wrong; what to do`.
     """
     text = _read(Path(path))
@@ -51,7 +53,8 @@ def load_scenario(path: Path | str, overrides: Sequence[str] = (), seed: int | N
         name: spec.model_copy(update={"kind": from_working_folder(spec.kind, Path(path).parent)})
         for name, spec in scenario.models.items()
     }
-    return scenario.model_copy(update={"models": models})
+    market = scenario.market and market_from_working_folder(scenario.market, Path(path).parent)
+    return scenario.model_copy(update={"models": models, "market": market})
 
 
 def dump_scenario(scenario: Scenario) -> str:

@@ -1,13 +1,23 @@
 """The `market` section of a scenario: simulated days with budgets and bidders that adapt."""
 
+from __future__ import annotations
+
+import inspect
+from collections.abc import Iterator
+from pathlib import Path
 from typing import Annotated, Any
 
 from pydantic import Field
 
+from cascade_sim.model_reference import check_reference, path_from_working_folder
+from cascade_sim.model_reference import from_working_folder as reference_from_working_folder
 from cascade_sim.scenario_sections import Section
+from cascade_sim.scenario_yaml import Problem
+from cascade_sim.suggest import did_you_mean, unknown_name
 
 # Kept here as names: the classes, in agents.bidders, need numpy, which a scenario's check does without.
 BIDDER_KINDS = ("fixed", "shading", "target_cpa", "multiplier", "adaptive", "pid", "throttling")
+BUILT_IN_PROFILES = ("constant", "daily")
 Share = Annotated[float, Field(ge=0, le=1)]
 DAY = 86_400.0
 
@@ -55,3 +65,83 @@ class Market(Section):
     bidders: dict[str, BidderSpec] = Field(
         default={"fixed": BidderSpec()}, min_length=1, description="Who bids how, by name."
     )
+
+
+def check_market(market: Market | None, folder: Path) -> Iterator[Problem]:
+    """What is wrong with the bidders and the traffic profile of a market; `folder` is the scenario's."""
+    if market is None:
+        return
+    for name, spec in market.bidders.items():
+        at = ("market", "bidders", name)
+        fault = _kind_fault(spec.kind, folder)
+        if fault:
+            yield Problem((*at, "kind"), fault)
+        elif spec.kind in BIDDER_KINDS and spec.options:
+            fault = _options_fault(spec)
+            if fault:
+                yield Problem((*at, "options"), fault, uses=((*at, "kind"),))
+    if market.profile not in BUILT_IN_PROFILES:
+        fault = _profile_fault(market.profile, folder)
+        if fault:
+            yield Problem(("market", "profile"), fault)
+
+
+def find_profile(profile: str, folder: Path) -> Path | None:
+    """The file of a profile: looked for from the working folder, then beside the scenario."""
+    return next((path for path in (Path(profile), folder / profile) if path.is_file()), None)
+
+
+def from_working_folder(market: Market, folder: Path) -> Market:
+    """The same market with paths that hold from the working folder, where files lie beside the scenario."""
+    bidders = {
+        name: spec.model_copy(update={"kind": reference_from_working_folder(spec.kind, folder)})
+        for name, spec in market.bidders.items()
+    }
+    profile, file = market.profile, find_profile(market.profile, folder)
+    if profile not in BUILT_IN_PROFILES and file is not None and file != Path(profile):
+        profile = path_from_working_folder(file)
+    return market.model_copy(update={"bidders": bidders, "profile": profile})
+
+
+def _kind_fault(kind: str, folder: Path) -> str:
+    if kind in BIDDER_KINDS:
+        return ""
+    if ":" in kind:
+        return check_reference(kind, folder).partition("; expected")[0]  # what follows is about models
+    if kind.endswith(".py"):
+        return f"'{kind}' names no class; write {kind}:ClassName"
+    return unknown_name("bidder", kind, BIDDER_KINDS) + ", or path/to/file.py:Class"
+
+
+def _options_fault(spec: BidderSpec) -> str:
+    """Tries the options of a built-in bidder on one advertiser: a study must not find out at its end."""
+    import numpy as np
+
+    from agents.bidders import BIDDERS
+    from agents.bidding import Portfolio
+
+    known = [name for name in inspect.signature(BIDDERS[spec.kind]).parameters if name != "portfolio"]
+    unknown = [name for name in spec.options if name not in known]
+    if unknown:
+        return unknown_name(f"option of {spec.kind}", unknown[0], known)
+    one = Portfolio(np.ones(1), np.zeros(1, np.int64), np.full(1, 0.1), np.full(1, 10**6))
+    try:
+        BIDDERS[spec.kind](one, **spec.options)
+    except (TypeError, ValueError) as error:
+        return str(error)
+    return ""
+
+
+def _profile_fault(profile: str, folder: Path) -> str:
+    file = find_profile(profile, folder)
+    if file is None:
+        names = (*BUILT_IN_PROFILES, *(path.name for path in folder.glob("*.csv")))
+        hint = did_you_mean(profile, names)
+        return f"'{profile}' is no file{hint or '; use constant, daily, or a CSV file of 24 or 168 hours'}"
+    from agents.traffic_profiles import hourly
+
+    try:
+        hourly(file, 1.0)
+    except (ValueError, OSError) as error:
+        return str(error)
+    return ""

@@ -28,6 +28,7 @@ class RankedLists:
     click_luck: np.ndarray  # float64 in (0, 1)
     is_in: np.ndarray  # bool: takes part in this request (throttling)
     is_cut: np.ndarray  # [R] bool: candidates beyond the last one were not handed over
+    entrants: np.ndarray  # [R, c] int: advertisers of the ads that reached the auction and take part; or -1
 
 
 @dataclass(frozen=True)
@@ -37,7 +38,7 @@ class Pages:
     column: np.ndarray  # int64, place in the ranked list
     cpc_micros: np.ndarray  # int64
     clicks: np.ndarray  # bool
-    charges_micros: np.ndarray  # int64, at most the CPC; less only for the click that empties a budget
+    charges_micros: np.ndarray  # int64, the CPC of a click, or what the advertiser had left if that is less
 
 
 def empty_pages(n_requests: int, slots: int) -> Pages:
@@ -54,6 +55,7 @@ def settle(
     lists: RankedLists,
     owner: np.ndarray,
     remaining_micros: np.ndarray,
+    took_part: np.ndarray,
     pages: Pages,
     *,
     pricing: str,
@@ -64,12 +66,14 @@ def settle(
 ) -> int:
     """Settle requests from `start` on. Fills `pages` and lowers `remaining_micros` [advertisers] in place.
 
+    `took_part` [advertisers] int64 grows by the number of requests that an advertiser entered with money
+    left: a matter of the auction's candidates, not of how many of them were handed over in rank order.
     Returns the number of requests settled: less than R if the list of that request needs more.
     """
     return int(
         _settle(
             lists.ads, lists.bid, lists.quality, lists.true_ctr, lists.click_luck, lists.is_in, lists.is_cut,
-            owner, remaining_micros, PRICINGS.index(pricing), float(reserve_cpc),
+            lists.entrants, owner, remaining_micros, took_part, PRICINGS.index(pricing), float(reserve_cpc),
             float(score_floor), np.ascontiguousarray(slot_effects, np.float64), start,
             pages.column, pages.cpc_micros, pages.clicks, pages.charges_micros,
         )
@@ -78,13 +82,14 @@ def settle(
 
 @njit(cache=True, nogil=True)
 def _settle(
-    ads, bid, quality, true_ctr, luck, is_in, is_cut, owner, remaining, pricing, reserve, floor, effects,
-    start, column, cpc_micros, clicks, charges,
+    ads, bid, quality, true_ctr, luck, is_in, is_cut, entrants, owner, remaining, took_part, pricing,
+    reserve, floor, effects, start, column, cpc_micros, clicks, charges,
 ):  # fmt: skip
     n_requests, depth = ads.shape
     slots = column.shape[1]
     top_bid, top_quality = np.zeros(slots + 1), np.zeros(slots + 1)
     top_score, price = np.zeros(slots + 1), np.zeros(slots)
+    counted = np.full(len(remaining), -1)  # the last request that was counted for an advertiser
     for r in range(start, n_requests):
         n_listed, seen_end = 0, False
         for j in range(depth):
@@ -103,6 +108,11 @@ def _settle(
         if n_listed < slots + 1 and is_cut[r] and not seen_end:
             column[r, :] = -1
             return r
+        for j in range(entrants.shape[1]):
+            entrant = entrants[r, j]
+            if entrant >= 0 and remaining[entrant] > 0 and counted[entrant] != r:
+                counted[entrant] = r
+                took_part[entrant] += 1
         price_listed(top_bid, top_quality, top_score, n_listed, pricing, reserve, floor, effects, price)
         for k in range(min(slots, n_listed)):
             j = column[r, k]

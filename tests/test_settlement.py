@@ -10,6 +10,7 @@ import pytest
 from cascade_sim.settlement import RankedLists, empty_pages, settle
 
 SLOTS = 3
+NOBODY = np.full((1, 1), -1)
 EFFECTS = (1.0, 0.7, 0.4)
 N_ADS, N_OWNERS = 60, 9
 OWNER = np.arange(N_ADS) % N_OWNERS
@@ -31,7 +32,8 @@ def random_lists(seed, n_requests=150, depth=12):
     ctr = rng.choice([0.0, 0.3, 0.9, 1.0], ads.shape) * (ads >= 0)
     luck = rng.uniform(0, 1, ads.shape)
     is_in = rng.random(ads.shape) < 0.8
-    return RankedLists(ads, bid, quality, ctr, luck, is_in, np.zeros(n_requests, bool))
+    entrants = rng.integers(-1, N_OWNERS, (n_requests, 7))
+    return RankedLists(ads, bid, quality, ctr, luck, is_in, np.zeros(n_requests, bool), entrants)
 
 
 def plain_price(place, bids, qualities, pricing, reserve, score_floor):
@@ -50,10 +52,12 @@ def plain_price(place, bids, qualities, pricing, reserve, score_floor):
 
 
 def plain_settlement(lists, budgets, pricing, reserve, score_floor):
-    """[(request, slot, ad, CPC, is clicked, charge)] and what is left of the budgets, in Python numbers."""
+    """[(request, slot, ad, CPC, is clicked, charge)], what is left of the budgets, requests taken part in."""
     left = [int(budget) for budget in budgets]
-    shown = []
+    shown, took_part = [], [0] * N_OWNERS
     for r in range(len(lists.ads)):
+        for advertiser in {int(one) for one in lists.entrants[r] if one >= 0 and left[one] > 0}:
+            took_part[advertiser] += 1
         there = [
             j
             for j in range(lists.ads.shape[1])
@@ -69,15 +73,16 @@ def plain_settlement(lists, budgets, pricing, reserve, score_floor):
             charge = min(cpc, left[advertiser]) if click else 0
             left[advertiser] -= charge
             shown.append((r, slot, int(lists.ads[r, j]), cpc, click, charge))
-    return shown, left
+    return shown, left, took_part
 
 
-def settled(lists, budgets, pricing="gsp", reserve=0.0, score_floor=0.0, start=0, pages=None):
-    """The engine's settlement: where it stopped, its pages, and what is left."""
+def settled(lists, budgets, pricing="gsp", reserve=0.0, score_floor=0.0, start=0, pages=None, counts=None):
+    """The engine's settlement: where it stopped, its pages, and what is left; adds to `counts`."""
     left = np.array(budgets, np.int64)
+    counts = np.zeros(N_OWNERS, np.int64) if counts is None else counts
     pages = pages or empty_pages(len(lists.ads), SLOTS)
     stopped = settle(
-        lists, OWNER, left, pages,
+        lists, OWNER, left, counts, pages,
         pricing=pricing, reserve_cpc=reserve, score_floor=score_floor, slot_effects=np.array(EFFECTS),
         start=start,
     )  # fmt: skip
@@ -114,11 +119,12 @@ def test_settlement_equals_one_in_plain_python(pricing, reserve, score_floor):
     n_dry = n_clicks = 0
     for seed in range(6):
         lists, budgets = random_lists(seed), budgets_of(seed)
-        expected, left = plain_settlement(lists, budgets, pricing, reserve, score_floor)
-        stopped, pages, remaining = settled(lists, budgets, pricing, reserve, score_floor)
+        expected, left, took_part = plain_settlement(lists, budgets, pricing, reserve, score_floor)
+        counts = np.zeros(N_OWNERS, np.int64)
+        stopped, pages, remaining = settled(lists, budgets, pricing, reserve, score_floor, counts=counts)
         assert stopped == len(lists.ads)
         assert rows_of(lists, pages) == expected
-        assert remaining.tolist() == left
+        assert remaining.tolist() == left and counts.tolist() == took_part
         n_dry += left[3:].count(0)
         n_clicks += sum(row[4] for row in expected)
     assert n_dry > 5 and n_clicks > 500  # the cases are there
@@ -143,7 +149,7 @@ def test_two_clicks_on_one_page_cannot_overdraw_a_budget_either():
     ads = np.array([[0, N_OWNERS, 1, 2]], np.int32)  # the first two belong to advertiser 0
     one = np.ones(ads.shape)
     quality = np.array([[0.4, 0.3, 0.2, 0.1]])
-    lists = RankedLists(ads, one, quality, one, 0.1 * one, one > 0, np.zeros(1, bool))
+    lists = RankedLists(ads, one, quality, one, 0.1 * one, one > 0, np.zeros(1, bool), NOBODY)
     _, pages, left = settled(lists, [1_000_000] * N_OWNERS, "first")
     assert pages.clicks[0].tolist() == [True] * 3
     assert pages.charges_micros[0].tolist() == [1_000_000, 0, 1_000_000] and left[0] == 0
@@ -154,10 +160,11 @@ def test_a_list_that_runs_out_is_asked_for_again_and_the_result_is_that_of_full_
     n_asked = 0
     for seed in range(8):
         full, budgets = random_lists(seed), budgets_of(seed)
-        cut = RankedLists(**{k: v[:, :depth] if v.ndim == 2 else v for k, v in vars(full).items()})
-        cut = replace(cut, is_cut=np.ones(len(full.ads), bool))
-        expected, left = plain_settlement(full, budgets, "gsp", 0.0, 0.0)
-        stopped, pages, remaining = settled(cut, budgets)
+        shorter = {k: v[:, :depth] for k, v in vars(full).items() if k not in ("is_cut", "entrants")}
+        cut = replace(full, **shorter, is_cut=np.ones(len(full.ads), bool))
+        expected, left, took_part = plain_settlement(full, budgets, "gsp", 0.0, 0.0)
+        counts = np.zeros(N_OWNERS, np.int64)
+        stopped, pages, remaining = settled(cut, budgets, counts=counts)
         while stopped < len(full.ads):
             n_asked += 1
             assert (pages.column[stopped] == -1).all() and not pages.clicks[stopped].any()
@@ -165,19 +172,19 @@ def test_a_list_that_runs_out_is_asked_for_again_and_the_result_is_that_of_full_
             there &= remaining[OWNER[full.ads[stopped]]] > 0
             assert there[:depth].sum() <= SLOTS  # it was needed
             row = {k: v[stopped : stopped + 1] for k, v in vars(full).items()}
-            _, page, remaining = settled(RankedLists(**row), remaining)
+            _, page, remaining = settled(RankedLists(**row), remaining, counts=counts)
             for name, value in vars(page).items():
                 getattr(pages, name)[stopped] = value[0]
-            stopped, pages, remaining = settled(cut, remaining, start=stopped + 1, pages=pages)
+            stopped, pages, remaining = settled(cut, remaining, start=stopped + 1, pages=pages, counts=counts)
         assert rows_of(full, pages) == expected
-        assert remaining.tolist() == left
+        assert remaining.tolist() == left and counts.tolist() == took_part
     assert n_asked > 8
 
 
 def test_a_list_that_ended_by_itself_is_not_asked_for_again():
     ads = np.array([[4, 7, -1, -1, -1]], np.int32)
     there = (ads >= 0) * 1.0
-    lists = RankedLists(ads, there, there, 0 * there, there, there > 0, np.ones(1, bool))
+    lists = RankedLists(ads, there, there, 0 * there, there, there > 0, np.ones(1, bool), NOBODY)
     stopped, pages, _ = settled(lists, [5] * N_OWNERS)
     assert stopped == 1 and pages.column[0].tolist() == [0, 1, -1]
 
@@ -188,7 +195,7 @@ def test_an_ad_that_is_passed_over_prices_nobody():
     bid = np.array([[5.0, 4.0, 3.0, 2.0, 1.0]])
     one = np.ones(ads.shape)
     is_in = np.array([[True, False, True, True, True]])
-    lists = RankedLists(ads, bid, one, 0 * one, one, is_in, np.zeros(1, bool))
+    lists = RankedLists(ads, bid, one, 0 * one, one, is_in, np.zeros(1, bool), NOBODY)
     _, pages, _ = settled(lists, [10**9, 10**9, 0, *[10**9] * (N_OWNERS - 3)])  # ad 2 has no money
     assert pages.column[0].tolist() == [0, 3, 4]
     assert pages.cpc_micros[0].tolist() == [2_000_000, 1_000_000, 0]

@@ -46,6 +46,48 @@ SCARCE = {
         "throttling": {"kind": "throttling"},
     },
 }
+# The whole corpus reaches the auction, so that taking part is a matter of money and will alone.
+OPEN = {
+    "cascade": {
+        "retrieval": {"size": 40},
+        "pre_ranking": {"model": "truth", "size": 40},
+        "ranking": {"model": "truth", "bid": "init"},
+        "slots": 3,
+    },
+    "world": {
+        "users": 50, "ads": 40, "advertisers": 5, "base_logit": -2.5, "slot_effects": [1.0, 0.8, 0.6]
+    },
+}  # fmt: skip
+# Methods of bidders: one writes down, one bids more each time, one throttles its first advertiser.
+RECORDER = """
+    def __init__(self, portfolio):
+        super().__init__(portfolio)
+        self.portfolio, self.told, self.asked = portfolio, [], []
+
+    def bids(self, moment):
+        self.asked.append(moment)
+        return self.value
+
+    def observe(self, feedback, moment):
+        self.told.append((moment, feedback))
+"""
+RAISER = """
+    def __init__(self, portfolio):
+        super().__init__(portfolio)
+        self.n = 0
+
+    def bids(self, moment):
+        self.n += 1
+        return self.value * self.n
+"""
+FIRST_ONE = """
+    def __init__(self, portfolio, first=1.0):
+        super().__init__(portfolio)
+        self.first = first
+
+    def participation(self, moment):
+        return np.where(np.arange(self.n_advertisers) == 0, self.first, 1.0)
+"""
 
 
 def timed_scenario(market: dict[str, Any] | None = None, **sections: Any) -> Any:
@@ -111,6 +153,15 @@ def live(
     parts = [market_columns(sim, one) for one in settled]
     log = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
     return Finished(sim, run, log, settled, tally.metrics())
+
+
+def same(one: Finished, other: Finished) -> None:
+    """Two runs wrote the same log, bit for bit, and the same metrics."""
+    assert one.log.keys() == other.log.keys()
+    for name in one.log:
+        assert one.log[name].dtype == other.log[name].dtype
+        assert one.log[name].tobytes() == other.log[name].tobytes(), name
+    assert one.metrics == other.metrics
 
 
 def write_bidder(folder: Path, body: str) -> str:
