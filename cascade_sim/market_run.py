@@ -137,7 +137,7 @@ class MarketRun:
         self._bar_empty()
 
     def _bar_empty(self) -> None:
-        """Ads of an advertiser with nothing left do not enter the next window's cascade."""
+        """Ads of an advertiser with nothing left bid 0 in the next window: retrieved, but never shown."""
         can_pay = self.ledger.remaining[self.sim.world.advertiser] > 0
         effects = self.sim.platform.slot_effects
         padded = np.concatenate(

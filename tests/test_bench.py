@@ -30,6 +30,12 @@ def test_every_stage_and_every_recipe_is_timed(found):
     assert all(value > 0 for value in [*found["stages"].values(), *found["training"].values()])
 
 
+def test_auctions_and_the_market_are_timed(found):
+    assert list(found["auction"]) == ["48 bidders, 3 slots", "2 bidders, 1 slots"]
+    assert all(rate > 0 for rate in found["auction"].values())
+    assert found["market"] > 0
+
+
 def test_the_own_model_serves_the_same_cascade_through_torch(found):
     sim, arm = bench.build()
     own = bench.own_model_arm(sim, arm)

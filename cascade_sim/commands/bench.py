@@ -45,6 +45,12 @@ def command(requests: int, as_json: bool) -> None:
     for name, value in found["stages"].items():
         click.echo(f"  {name:<20} {value:8.2f} us {value / total:6.1%}")
     click.echo(f"  {'rest (SimPy, Python)':<20} {max(micros - total, 0.0):8.2f} us")
+    click.echo("auction alone, one core")
+    for name, value in found["auction"].items():
+        click.echo(f"  {name:<20} {value:12,.0f} bids/s")
+    market = found["market"]
+    click.echo("market in time, one core (budgets, pacing, conversions and log on disk included)")
+    click.echo(f"  {'settled in order':<20} {market:12,.0f} requests/s {market / rate:8.2f} x plain serving")
     click.echo("training, one core")
     for name, value in found["training"].items():
         click.echo(f"  {name:<20} {value:12,.0f} samples/s")
