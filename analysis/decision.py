@@ -14,7 +14,7 @@ from typing import Any
 
 from analysis.catalogue import is_reference
 from analysis.comparisons import candidates, contrast, ctr_lift, lift_measure, revenue_lift, rpm_lift
-from analysis.estimates import NBSP, Estimate, arm_value, estimate, number_text, percent_text
+from analysis.estimates import NBSP, Estimate, arm_value, estimate, finite, number_text, percent_text
 
 STAGE_NAMES = {"retrieval": "retrieval", "pre_ranking": "pre-ranking", "ranking": "ranking"}
 # Reference arms that could be had at once: the change, and what it tells of the baseline when it pays.
@@ -71,9 +71,22 @@ def decide(metrics: Mapping[str, Any]) -> Decision:
         f"Ship {best}, but {listed(ahead)} alone earns more." if ahead else f"Ship {best}.",
         reasons,
         simpler_changes(metrics, best),
-        [*trade_offs(metrics, best), *warnings],
+        [*trade_offs(metrics, best), *under_budgets(metrics, best), *warnings],
         comparison_notes(metrics),
     )
+
+
+def under_budgets(metrics: Mapping[str, Any], best: str) -> list[str]:
+    """What becomes of the recommended arm's lift in the simulated market, where budgets run out."""
+    arms = (metrics.get("market") or {}).get("arms", {})
+    earned = [finite(arms.get(arm, {}).get("revenue")) for arm in (best, metrics["baseline"])]
+    if earned[0] is None or not earned[1]:
+        return []
+    lift = number_text(100 * (earned[0] / earned[1] - 1), 1, signed=True)
+    return [
+        f"In the market with budgets it earns {lift}{NBSP}% against {metrics['baseline']} (no interval): what "
+        "advertisers cannot pay for is no revenue."
+    ]
 
 
 def _nothing_to_compare(metrics: Mapping[str, Any], warnings: list[str]) -> Decision:

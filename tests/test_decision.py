@@ -167,3 +167,10 @@ def test_rpm_is_not_repeated_where_as_many_ads_are_shown():
     assert "revenue per request, the same per 1,000 impressions (RPM)" in words(decide(metrics))
     metrics["arms"]["own"]["expected_rpm"] = entry(41.0, 1.0, (0.03, 0.01))
     assert "revenue per request, +3.0 % [+2.0, +4.0] per 1,000 impressions (RPM)" in words(decide(metrics))
+
+
+def test_the_page_says_what_budgets_leave_of_the_lift():
+    metrics = study(sure=(0.03, 0.01))
+    assert "budgets" not in words(decide(metrics))
+    metrics["market"] = {"arms": {"sure": {"revenue": 101.0}, "base": {"revenue": 100.0}}}
+    assert "In the market with budgets it earns +1.0 % against base" in words(decide(metrics))
