@@ -84,8 +84,8 @@ def under_budgets(metrics: Mapping[str, Any], best: str) -> list[str]:
         return []
     lift = number_text(100 * (earned[0] / earned[1] - 1), 1, signed=True)
     return [
-        f"In the market with budgets it earns {lift}{NBSP}% against {metrics['baseline']} (no interval): what "
-        "advertisers cannot pay for is no revenue."
+        f"In the market with budgets it earns {lift}{NBSP}% against {metrics['baseline']} (no interval): "
+        "what advertisers cannot pay for is no revenue."
     ]
 
 
