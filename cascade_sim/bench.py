@@ -126,7 +126,9 @@ def stage_times(sim: Simulation, arm: Arm, sample: list[Served]) -> dict[str, fl
     with tempfile.TemporaryDirectory() as folder, TableWriter(Path(folder), "bench") as table:
 
         def log(one: Served) -> None:
-            shown = Explored(one.decision, np.zeros(len(one.block), bool), one.decision.ranked_bid[:, :-1])
+            n = len(one.block)
+            certain = np.ones(one.decision.win_set.shape)
+            shown = Explored(one.decision, np.zeros(n, bool), certain, np.ones(n, bool))
             table.append(impression_columns(sim, one.block, shown, results[id(one)]))
 
         results = {id(one): settle(one) for one in sample}

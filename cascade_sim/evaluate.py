@@ -113,7 +113,8 @@ class Evaluation:
                     self._add(name, one)
                     if name in tables:
                         propensity = (one.decision.win_set >= 0).astype(np.float64)
-                        shown = Explored(one.decision, np.zeros(len(block), bool), propensity)
+                        n = len(block)
+                        shown = Explored(one.decision, np.zeros(n, bool), propensity, np.ones(n, bool))
                         tables[name].append(impression_columns(self.sim, block, shown, one.outcome))
                 self._log_detail(block, found, shadow_table, service_tables)
                 bar.advance(len(block))

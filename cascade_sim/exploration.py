@@ -21,6 +21,7 @@ class Explored:
     decision: Decision
     is_explored: np.ndarray  # [R] bool
     propensity: np.ndarray  # [R, k] float64, 1 when there is no exploration; 0 in an empty slot
+    is_own_page: np.ndarray  # [R] bool: the page is the cascade's own, be it by exploration
 
 
 def explore(
@@ -53,7 +54,8 @@ def explore(
         ranked_quality=quality,
         cpc_micros=cpc,
     )
-    return Explored(shown, is_explored, np.where(win_set >= 0, propensity, 0.0))
+    is_own_page = (win_set == decision.win_set).all(axis=1)
+    return Explored(shown, is_explored, np.where(win_set >= 0, propensity, 0.0), is_own_page)
 
 
 def _random_page(requests: np.ndarray, ids: np.ndarray, slots: int, seed: int) -> np.ndarray:

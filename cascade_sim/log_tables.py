@@ -43,14 +43,14 @@ def request_columns(block: Block, explored: Explored, rate: float) -> dict[str, 
     """One row per request, also of those whose page stayed empty.
 
     The runner-up is the ad that priced the last slot (-1: none). page_propensity is the probability of
-    this very page: (1 - rate) * [not explored] + rate * (n - k)! / n!. An explored page that happens to be
-    the cascade's own counts as explored alone: with hundreds of candidates that does not occur.
+    this very page: (1 - rate) * [it is the cascade's own] + rate * [as full as can be] * (n - k)! / n!.
     """
     decision = explored.decision
     shown = (decision.win_set >= 0).sum(axis=1)
     n = (decision.pre_ranking_set >= 0).sum(axis=1)
     slots = decision.win_set.shape[1]
     orders = prod(np.maximum(n - i, 1).astype(np.float64) for i in range(slots))
+    by_chance = np.where(shown == np.minimum(n, slots), rate / orders, 0.0)
     return {
         "request": block.requests,
         "time": block.times,
@@ -59,7 +59,7 @@ def request_columns(block: Block, explored: Explored, rate: float) -> dict[str, 
         "n_candidates": n.astype(np.int32),
         "n_shown": shown.astype(np.int8),
         "is_explored": explored.is_explored,
-        "page_propensity": np.where(explored.is_explored, 0.0, 1.0 - rate) + rate / orders,
+        "page_propensity": (1.0 - rate) * explored.is_own_page + by_chance,
         "runner_up": decision.ranked_set[:, -1],
         "runner_up_bid": decision.ranked_bid[:, -1],
         "runner_up_pctr": decision.ranked_pctr[:, -1].astype(np.float32),
