@@ -1,10 +1,12 @@
 """The advertisers of a market: their budgets, their bidders, and the ledger that no one can overdraw."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+from numba import njit
 
 from agents.bidding import Bidder, Feedback, Moment, Portfolio
 from cascade_sim import draws
@@ -19,23 +21,62 @@ LARGEST_BID = 1e12
 
 
 class Ledger:
-    """Budgets and spend in integer micro-units. Settlement lowers `remaining`; nothing else does."""
+    """Budgets, charges and holds, in integer micro-units per advertiser.
 
-    def __init__(self, budget_micros: np.ndarray):
+    available = budget - charged today - held. Who has nothing available shows no ads. Charges at once come out
+    of `available` (settlement.take); late ones may find it empty, and stop at `limit` =
+    budget * (1 + overspend): whatever happens, no day's charges exceed that.
+    """
+
+    def __init__(self, budget_micros: np.ndarray, overspend: float = 0.0):
         self.budget = budget_micros
-        self.remaining = budget_micros.copy()
+        self.limit = budget_micros + np.minimum(budget_micros * overspend, LARGEST_BUDGET).astype(np.int64)
+        self.available = budget_micros.copy()
+        self.held = np.zeros_like(budget_micros)
         self.spent_before = np.zeros_like(budget_micros)  # on days that are over
 
     def spend_today(self) -> np.ndarray:
-        return self.budget - self.remaining
-
-    def new_day(self) -> None:
-        self.spent_before = self.spent_before + self.spend_today()
-        self.remaining = self.budget.copy()
+        return self.budget - self.available - self.held
 
     def spend(self) -> np.ndarray:
         """Since the simulation began.  [advertisers]"""
         return self.spent_before + self.spend_today()
+
+    def hold(self, advertiser: np.ndarray, micros: np.ndarray) -> None:
+        """Book as held what was taken from `available`.  [n], [n]"""
+        np.add.at(self.held, advertiser, micros)
+
+    def release(self, advertiser: np.ndarray, micros: np.ndarray) -> None:
+        """Give back what was held.  [n], [n]"""
+        np.subtract.at(self.held, advertiser, micros)
+        np.add.at(self.available, advertiser, micros)
+
+    def charge_late(self, advertiser: np.ndarray, cpc_micros: np.ndarray) -> np.ndarray:
+        """Charge these clicks in order, each at most up to the limit of the day; the charges.  [n] int64"""
+        spent = self.spend_today()
+        charges = np.zeros(len(advertiser), np.int64)
+        _charge_late(advertiser, cpc_micros, spent, self.limit, charges)
+        np.subtract.at(self.available, advertiser, charges)
+        return charges
+
+    def new_day(self) -> None:
+        self.spent_before = self.spent_before + self.spend_today()
+        self.available = self.budget - self.held
+
+    def state(self) -> dict[str, np.ndarray]:
+        return {name: getattr(self, name).copy() for name in ("available", "held", "spent_before")}
+
+    def restore(self, state: Mapping[str, np.ndarray]) -> None:
+        for name in ("available", "held", "spent_before"):
+            setattr(self, name, np.array(state[name], np.int64))
+
+
+@njit(cache=True)
+def _charge_late(advertiser, cpc, spent, limit, charges):
+    for i in range(len(advertiser)):
+        who = advertiser[i]
+        charges[i] = max(0, min(cpc[i], limit[who] - spent[who]))
+        spent[who] += charges[i]
 
 
 def draw_budgets(spec, n: int, seed: int) -> np.ndarray:
@@ -97,6 +138,19 @@ class Crowd:
             own = Feedback(**{key: value[members] for key, value in vars(feedback).items()})
             with _named(self.names[i], self._kinds[i]):
                 self.bidders[i].observe(own, moment)
+
+    def state(self) -> dict[str, Any]:
+        """What the bidders have learned, by their number."""
+        found = {}
+        for i, bidder in enumerate(self.bidders):
+            with _named(self.names[i], self._kinds[i]):
+                found[str(i)] = {key: np.asarray(value) for key, value in bidder.state().items()}
+        return found
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        for i, bidder in enumerate(self.bidders):
+            with _named(self.names[i], self._kinds[i]):
+                bidder.restore(state.get(str(i), {}))
 
     def _answer(self, i: int, method: str, moment: Moment, n: int, most: float) -> np.ndarray:
         """What a bidder says: n numbers in [0, most], or a UserError that names it."""

@@ -17,6 +17,7 @@ from cascade_sim.model_store import ModelStore, content_key
 from cascade_sim.outcome import Outcome, outcome
 from cascade_sim.progress import Progress
 from cascade_sim.records import TableWriter
+from cascade_sim.run_folder import is_done, keep
 from cascade_sim.scenario import ArmOverrides, resolve_arm, resolved_arms
 from cascade_sim.seats import BUILT_IN
 from cascade_sim.simulation import Simulation
@@ -51,6 +52,8 @@ class Experiment:
     def log_phase(self, phase: str, n_requests: int, arm: Arm, rate: float) -> None:
         """Serve traffic, realise what happens, and write every impression to the log."""
         sim = self.sim
+        if is_done(self.logs, phase):
+            return
 
         def handle(block: Block) -> tuple[Explored, Outcome]:
             explored = explore(block, sim.serve(block, arm), arm, rate, sim.seed, sim.platform)
@@ -68,6 +71,7 @@ class Experiment:
                 bar.advance(len(block))
 
             sim.market.run_phase(phase, n_requests, handle, finish)
+        keep(self.logs, phase, [phase, f"{phase}-requests"])
 
     def train_model(self, name: str, data: Impressions | Lists, recipe: str = "", alias: str = "") -> None:
         """Train a model, or take it from the cache when recipe and data are the same to the byte."""

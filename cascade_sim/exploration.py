@@ -36,7 +36,7 @@ def explore(
     )
     rows = np.nonzero(is_explored)[0]
     if len(rows):
-        page = _random_page(block.requests[rows], decision.pre_ranking_set[rows], arm.slots, seed)
+        page = random_page(block.requests[rows], decision.pre_ranking_set[rows], arm.slots, seed)
         rank = score(block.take(rows), page, arm.ranking, arm, platform)
         is_probability = arm.ranking.scorer.link == "sigmoid"
         ranked[rows] = page
@@ -58,7 +58,7 @@ def explore(
     return Explored(shown, is_explored, np.where(win_set >= 0, propensity, 0.0), is_own_page)
 
 
-def _random_page(requests: np.ndarray, ids: np.ndarray, slots: int, seed: int) -> np.ndarray:
+def random_page(requests: np.ndarray, ids: np.ndarray, slots: int, seed: int) -> np.ndarray:
     """A uniform draw of ads in random order, and no runner-up.  [R, n] -> [R, slots + 1]"""
     luck = draws.uniform(seed, "explored page", requests[:, None], ids)
     order = np.argsort(np.where(ids >= 0, luck, 2.0), axis=1, kind="stable")[:, :slots]

@@ -1,57 +1,117 @@
-"""The market phase of a study: every arm lives through the same simulated days, with its own ledger."""
+"""The market phase of a study: every arm lives through the same simulated days, with its own ledger.
 
+Every `market.checkpoint` simulated seconds the state of an arm, its half-written tables included, goes into
+checkpoints/ARM.npz of the run folder, and the figures of an arm that is done into checkpoints/ARM.json. A run
+that was stopped takes up from there and writes the same bytes as one that was not.
+"""
+
+import json
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from cascade_sim.market_run import MarketRun, Settled
+from cascade_sim.atomic_files import write_file
+from cascade_sim.checkpoints import load_state, save_state
+from cascade_sim.market_run import MarketRun
+from cascade_sim.market_server import Settled
 from cascade_sim.progress import Progress
-from cascade_sim.records import TableWriter
+from cascade_sim.records import ROW_GROUP, TableWriter
+from cascade_sim.run_folder import CHECKPOINTS, keep
 from cascade_sim.scenario import resolved_arms
 from cascade_sim.scenario_market import DAY
 from cascade_sim.simulation import Simulation
 
 
-def run_markets(sim: Simulation, logs: Path, progress: Progress, workers: int) -> dict[str, Any]:
+def run_markets(sim: Simulation, out: Path, progress: Progress, workers: int) -> dict[str, Any]:
     """The `market` section of metrics.json: each arm of the scenario over the simulated days."""
     spec = sim.scenario.market
     assert spec is not None
-    specs = resolved_arms(sim.scenario)
-    expected = int(spec.days * DAY * spec.requests_per_second)
     found = {}
     for name in sim.scenario.arms:
-        with (
-            progress.stage(f"market: {name}", expected) as bar,
-            TableWriter(logs, f"market-{name}") as table,
-        ):
-
-            def on_block(settled: Settled, table=table, bar=bar) -> None:
-                table.append(market_columns(sim, settled))
-                bar.advance(len(settled.block))
-
-            run = MarketRun(sim, sim.arm(name, specs[name]), spec, workers=workers, on_block=on_block)
-            found[name] = run.run().metrics()
+        done = out / CHECKPOINTS / f"{name}.json"
+        if not done.is_file():
+            result = run_market(sim, name, out, progress, workers)
+            keep(out, f"market-{name}", market_tables(sim, name))
+            write_file(done, json.dumps(result, allow_nan=False).encode())
+        found[name] = json.loads(done.read_text())
     return {"days": spec.days, "window": spec.window, "update": spec.update, "arms": found}
 
 
+def run_market(sim: Simulation, name: str, out: Path, progress: Progress, workers: int) -> dict[str, Any]:
+    """One arm's market, from its last checkpoint if there is one."""
+    spec = sim.scenario.market
+    assert spec is not None
+    file = out / CHECKPOINTS / f"{name}.npz"
+    state = load_state(file) if file.is_file() else None
+    names = market_tables(sim, name)
+    with ExitStack() as stack:
+        bar = stack.enter_context(
+            progress.stage(f"market: {name}", int(spec.days * DAY * spec.requests_per_second))
+        )
+        tables = {}
+        for table in names:
+            writer = (
+                TableWriter(out, table, ROW_GROUP)
+                if state is None
+                else TableWriter.resume(out, table, state["tables"][table])
+            )
+            tables[table] = stack.enter_context(writer)
+
+        def on_block(settled: Settled) -> None:
+            tables[names[0]].append(market_columns(sim, settled))
+            bar.advance(len(settled.block))
+
+        def on_checkpoint(now: dict[str, Any]) -> None:
+            keep(out, f"market-{name}", names)
+            save_state(file, {**now, "tables": {table: tables[table].state() for table in names}})
+
+        run = MarketRun(
+            sim, sim.arm(name, resolved_arms(sim.scenario)[name]), spec, workers=workers, on_block=on_block,
+            on_charges=lambda charges: tables[names[-1]].append(charge_columns(charges)),
+            on_checkpoint=on_checkpoint,
+        )  # fmt: skip
+        if state is not None:
+            run.restore(state)
+            bar.advance(int(run.tally.hours["requests"].sum()))
+        return run.run().metrics()
+
+
+def market_tables(sim: Simulation, arm: str) -> list[str]:
+    """The tables an arm's market writes: impressions and, where clicks are charged late, their charges."""
+    assert sim.scenario.market is not None
+    is_late = sim.scenario.market.charging.click_delay > 0
+    return [f"market-{arm}", *([f"market-{arm}-charges"] if is_late else [])]
+
+
 def market_columns(sim: Simulation, settled: Settled) -> dict[str, np.ndarray]:
-    """A row per shown ad, in request and slot order."""
-    pages, lists, block = settled.pages, settled.lists, settled.block
-    row, slot = np.nonzero(pages.column >= 0)
-    place = pages.column[row, slot]
-    ad = lists.ads[row, place]
+    """A row per shown ad, in request and slot order: what was decided, and what the user did with it."""
+    block = settled.block
+    row, slot = np.nonzero(settled.ads >= 0)
+    ad = settled.ads[row, slot]
     return {
         "request": block.requests[row],
         "time": block.times[row],
         "user": block.users[row],
+        "context": block.context[row],
         "slot": slot.astype(np.int8),
         "ad": ad,
         "advertiser": sim.world.advertiser[ad],
-        "bid": lists.bid[row, place],
-        "quality": lists.quality[row, place],
-        "cpc_micros": pages.cpc_micros[row, slot],
-        "click": pages.clicks[row, slot],
+        "examination": sim.world.slot_effects[slot].astype(np.float32),
+        "bid": settled.bid[row, slot],
+        "quality": settled.quality[row, slot],
+        "prediction": settled.prediction[row, slot],
+        "is_explored": ~settled.lists.is_auctioned[row],
+        "cpc_micros": settled.cpc_micros[row, slot],
+        "click": settled.clicks[row, slot],
+        "click_time": settled.click_time[row, slot],
         "conversion": settled.conversions[row, slot],
-        "charge_micros": pages.charges_micros[row, slot],
+        "charge_micros": settled.charges_micros[row, slot],
     }
+
+
+def charge_columns(charges: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """A row per click that is charged after its page, in order of arrival."""
+    names = {"cpc": "cpc_micros", "charge": "charge_micros"}
+    return {names.get(name, name): values for name, values in charges.items()}

@@ -1,5 +1,6 @@
 """What is kept of a market: totals, hours, and how each kind of bidder spent its budgets."""
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -10,6 +11,7 @@ from cascade_sim.auction import MICROS
 from cascade_sim.scenario_market import DAY, Market
 
 HOUR = 3600.0
+BY_KIND = ("spend_share", "multiplier")  # of the updates: a number for every kind of bidder
 
 
 class MarketTally:
@@ -23,6 +25,7 @@ class MarketTally:
             for name in ("requests", "impressions", "clicks", "conversions", "revenue_micros")
         }
         self.expected_clicks = 0.0
+        self.free_clicks = self.given_away_micros = self.clicks_under_way = 0  # of delayed clicks
         self.has_budget = ledger.budget < NO_BUDGET
         self._updates: dict[str, list] = {
             "time": [],
@@ -34,25 +37,39 @@ class MarketTally:
         self._last_click = np.zeros(len(ledger.budget))  # seconds into the day
         self._dry_at = np.full(len(ledger.budget), np.inf)  # seconds into the day at which money ran out
 
-    def add(self, settled, owner: np.ndarray, ads: np.ndarray) -> None:
+    def add(self, settled) -> None:
         """One settled piece of a block."""
-        hour = np.minimum((settled.block.times // HOUR).astype(int), len(self.hours["requests"]) - 1)
+        hour = self._hour(settled.block.times)
         counts = {
             "requests": np.ones(len(hour), np.int64),
-            "impressions": (ads >= 0).sum(axis=1),
-            "clicks": settled.pages.clicks.sum(axis=1),
+            "impressions": (settled.ads >= 0).sum(axis=1),
+            "clicks": settled.clicks.sum(axis=1),
             "conversions": settled.conversions.sum(axis=1),
-            "revenue_micros": settled.pages.charges_micros.sum(axis=1),
+            "revenue_micros": settled.charges_micros.sum(axis=1),
         }
         for name, count in counts.items():
             np.add.at(self.hours[name], hour, count)
         # Strictly one after the other, so that the sum does not depend on how requests were cut into blocks.
         in_order = np.concatenate([[self.expected_clicks], settled.expected_clicks.ravel()])
         self.expected_clicks = float(np.cumsum(in_order)[-1])
-        row, slot = np.nonzero(settled.pages.clicks)
-        who = owner[row, slot]
-        self._last_click[who] = settled.block.times[row] % DAY  # in order: the last one stays
-        broke = who[self._ledger.remaining[who] <= 0]  # their last click took the last of the money
+        row, slot = np.nonzero(settled.clicks & (settled.charges_micros > 0))
+        self._note_dry(settled.advertiser[row, slot], settled.block.times[row])
+
+    def charge(self, clicks: Mapping[str, np.ndarray]) -> None:
+        """Clicks that were charged after their page."""
+        np.add.at(self.hours["revenue_micros"], self._hour(clicks["time"]), clicks["charge"])
+        self.free_clicks += int((clicks["charge"] < clicks["cpc"]).sum())
+        self.given_away_micros += int((clicks["cpc"] - clicks["charge"]).sum())
+        self._note_dry(clicks["advertiser"], clicks["time"])
+
+    def _hour(self, times: np.ndarray) -> np.ndarray:
+        return np.minimum((times // HOUR).astype(int), len(self.hours["requests"]) - 1)
+
+    def _note_dry(self, advertiser: np.ndarray, times: np.ndarray) -> None:
+        """After charges, in order of time: who has spent the day's budget has run dry at its last one."""
+        self._last_click[advertiser] = times % DAY  # in order: the last one stays
+        spent = self._ledger.spend_today()[advertiser] >= self._ledger.budget[advertiser]
+        broke = advertiser[spent]
         self._dry_at[broke] = np.minimum(self._dry_at[broke], self._last_click[broke])
 
     def update(self, now: float, bids: np.ndarray, world) -> None:
@@ -76,10 +93,34 @@ class MarketTally:
         """Before the ledger turns over."""
         self._days.append(self._ledger.spend_today().copy())
 
-    def close(self) -> None:
+    def close(self, clicks_under_way: int = 0) -> None:
         """At the end of the simulation, which may be in the middle of a day."""
+        self.clicks_under_way = clicks_under_way
         if len(self._days) < self._spec.days:
             self._days.append(self._ledger.spend_today().copy())
+
+    def state(self) -> dict[str, Any]:
+        kinds = len(self._crowd.names)
+        return {
+            "hours": self.hours,
+            "sums": np.array([self.free_clicks, self.given_away_micros]),
+            "expected_clicks": np.float64(self.expected_clicks),
+            "updates": {
+                name: np.array(value, np.float64).reshape((-1, kinds) if name in BY_KIND else (-1,))
+                for name, value in self._updates.items()
+            },
+            "days": np.array(self._days, np.int64).reshape(-1, len(self._ledger.budget)),
+            "last_click": self._last_click,
+            "dry_at": self._dry_at,
+        }
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        self.hours = {name: np.array(state["hours"][name]) for name in self.hours}
+        self.free_clicks, self.given_away_micros = (int(n) for n in state["sums"])
+        self.expected_clicks = float(state["expected_clicks"])
+        self._updates = {name: state["updates"][name].tolist() for name in self._updates}
+        self._days = list(np.array(state["days"]))
+        self._last_click, self._dry_at = np.array(state["last_click"]), np.array(state["dry_at"])
 
     def _budgeted(self, amounts: np.ndarray) -> list[float]:
         """Sum over the advertisers of each kind that have a budget."""
@@ -100,6 +141,10 @@ class MarketTally:
             "ctr": total["clicks"] / max(total["impressions"], 1),
             "rpm": 1000.0 * revenue / max(total["impressions"], 1),
             "revenue_per_request": revenue / max(total["requests"], 1),
+            "free_clicks": self.free_clicks,
+            "given_away": self.given_away_micros / MICROS,
+            "clicks_under_way": self.clicks_under_way,
+            "overspend_limit": self._spec.charging.overspend,
             "overspend": max(0, int((np.stack(self._days) - self._ledger.budget).max())) / MICROS,
             "hours": {
                 "time": [float(h) for h in range(len(self.hours["requests"]))],

@@ -39,7 +39,12 @@ class TableWriter:
             raise ValueError(f"table name {table!r}: use letters, digits, _ and -")
         if rows_per_part < 1:
             raise ValueError(f"rows_per_part is {rows_per_part}; it must be at least 1")
-        self.folder = _table_folder(folder, table)
+        self._start(_table_folder(folder, table), rows_per_part)
+        if any(self.folder.glob("part-*.parquet")):
+            raise UserError(f"{self.folder} already holds a table")
+
+    def _start(self, folder: Path, rows_per_part: int) -> None:
+        self.folder = folder
         self.rows = 0
         self._rows_per_part = rows_per_part
         self._buffers: Columns = {}
@@ -48,8 +53,37 @@ class TableWriter:
         self._n_parts = 0
         self._writer: pq.ParquetWriter | None = None
         self._is_closed = False
-        if any(self.folder.glob("part-*.parquet")):
-            raise UserError(f"{self.folder} already holds a table")
+
+    @classmethod
+    def resume(cls, folder: str | Path, table: str, state: Mapping[str, Any]) -> "TableWriter":
+        """Go on with a table as it was when `state` was taken; parts sealed since then are removed."""
+        kept, where = int(state["parts"]), _table_folder(folder, table)
+        for part in where.glob("part-*.parquet"):
+            if int(part.stem.partition("-")[2]) >= kept:
+                part.unlink()
+        held = {path.name for path in where.glob("part-*.parquet")}
+        missing = [name for name in map(_part_name, range(kept)) if name not in held]
+        if missing:
+            raise UserError(f"{where / missing[0]} is missing; run again without --resume")
+        writer = cls.__new__(cls)
+        writer._start(where, int(state["rows_per_part"]))
+        writer._n_parts, writer.rows = kept, int(state["rows"])
+        for name, values in state["buffer"].items():
+            writer._buffers[name] = np.empty(ROW_GROUP, values.dtype)
+            writer._buffers[name][: len(values)] = values
+            writer._buffered = len(values)
+        return writer
+
+    def state(self) -> dict[str, Any]:
+        """What `resume` needs. Only for tables whose parts are one row group each: others lie half written."""
+        if self._rows_per_part > ROW_GROUP:
+            raise ValueError(
+                f"table {self.folder.name}: parts of more than {ROW_GROUP} rows cannot be resumed"
+            )
+        buffer = {name: values[: self._buffered].copy() for name, values in self._buffers.items()}
+        return {
+            "rows_per_part": self._rows_per_part, "parts": self._n_parts, "rows": self.rows, "buffer": buffer
+        }  # fmt: skip
 
     def append(self, columns: Mapping[str, NDArray[Any]]) -> None:
         """Add rows: one array [rows] per column. Nothing is added if they do not fit together."""
@@ -97,7 +131,7 @@ class TableWriter:
 
     @property
     def _part(self) -> Path:
-        return self.folder / f"part-{self._n_parts:05d}.parquet"
+        return self.folder / _part_name(self._n_parts)
 
     def _write_row_group(self) -> None:
         import pyarrow as pa
@@ -159,6 +193,10 @@ def iterate_table(
 def tables(folder: str | Path) -> list[str]:
     """Names of the tables of a run folder."""
     return sorted({part.parent.name for part in (Path(folder) / "logs").glob("*/part-*.parquet")})
+
+
+def _part_name(number: int) -> str:
+    return f"part-{number:05d}.parquet"
 
 
 def _table_folder(folder: str | Path, table: str) -> Path:

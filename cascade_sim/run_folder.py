@@ -8,6 +8,7 @@ Reading: `open_run` and `read_manifest` check before they return.
 import json
 import os
 import shutil
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,12 +22,22 @@ from cascade_sim.run_lock import LOCK, Lock
 
 MANIFEST = "manifest.json"
 METRICS = "metrics.json"
+CHECKPOINTS = "checkpoints"  # marks and states of a run that is under way; gone when it is complete
 
 # What a run writes, and all that replacing it removes: a reader's own notes in the folder stay.
 RUN_ENTRIES = (
     *(MANIFEST, METRICS, "metrics.csv", "scenario.yaml", "report.html"),
-    *("models", "logs", "figures"),
+    *("models", "logs", "figures", CHECKPOINTS),
 )
+# What tells one run from another: a stopped run goes on only as the run it was.
+IDENTITY = {
+    "semantics": "another version's semantics",
+    "scenario_hash": "another scenario (or other --set values)",
+    "code": "another version of the code",
+    "packages": "other versions of Python or its packages",
+    "device": "another --device",
+    "seeds": "another number of --seeds",
+}
 
 
 class RunFolder:
@@ -57,6 +68,30 @@ class RunFolder:
             raise
         return cls(folder, lock)
 
+    @classmethod
+    def resume(cls, path: str | Path, manifest: Mapping[str, Any]) -> "RunFolder":
+        """Take over a folder whose run was stopped, keeping what is finished of it.
+
+        An absent or empty folder is taken as `create` does. A run that is not the same as `manifest` says, or
+        that another process is writing, is a UserError.
+        """
+        folder = Path(path)
+        if not (folder / MANIFEST).exists():
+            return cls.create(folder)
+        lock = Lock.take(folder)
+        try:
+            left = read_manifest(folder)
+            for key, what in IDENTITY.items():
+                if left.get(key) != manifest.get(key):
+                    raise UserError(f"{folder} holds a run of {what}: it cannot go on; run without --resume")
+            with storage_errors(folder):
+                if left.get("status") != "complete":
+                    _clear_unfinished(folder)
+        except BaseException:
+            lock.release()
+            raise
+        return cls(folder, lock)
+
     def write_bytes(self, name: str, data: bytes) -> Path:
         """Write a file whole; `name` may lead into sub-folders. Returns its path."""
         path = self._inside(name)
@@ -72,6 +107,14 @@ class RunFolder:
     def write_json(self, name: str, content: Any) -> Path:
         """Write JSON, the same bytes for the same content: sorted keys, indent 1. NaN is a ValueError."""
         return self.write_text(name, json_text(content))
+
+    def is_complete(self) -> bool:
+        """Whether the run that lies here had come to its end."""
+        return (self.path / METRICS).exists() and read_manifest(self.path).get("status") == "complete"
+
+    def remove_checkpoints(self) -> None:
+        """At the end, when there is nothing left to go on with."""
+        shutil.rmtree(self.path / CHECKPOINTS, ignore_errors=True)
 
     def release(self) -> None:
         """Give the folder up. Releasing twice is harmless."""
@@ -183,6 +226,27 @@ def _is_run(folder: Path) -> bool:
         manifest = read_manifest(folder)
         return "semantics" in manifest and "scenario_hash" in manifest
     return False
+
+
+def _clear_unfinished(folder: Path) -> None:
+    """Remove what a stopped run left half done: tables that no mark in checkpoints/ keeps, unnamed files."""
+    kept = {name for mark in (folder / CHECKPOINTS).glob("*.keep") for name in mark.read_text().split()}
+    for table in (folder / "logs").glob("*"):
+        if table.name not in kept:
+            shutil.rmtree(table)
+    for left in folder.glob("**/.*.[0-9]*.tmp"):
+        left.unlink()
+
+
+def is_done(folder: Path, step: str) -> bool:
+    """Whether a stopped run had finished this step."""
+    return (folder / CHECKPOINTS / f"{step}.keep").is_file()
+
+
+def keep(folder: Path, step: str, tables: Iterable[str]) -> None:
+    """Mark the tables of a step as worth keeping, should the run be stopped from here on."""
+    (folder / CHECKPOINTS).mkdir(parents=True, exist_ok=True)
+    write_file(folder / CHECKPOINTS / f"{step}.keep", "\n".join(tables).encode())
 
 
 def _clear(folder: Path) -> None:

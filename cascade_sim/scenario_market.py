@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
@@ -17,6 +17,7 @@ from cascade_sim.suggest import did_you_mean, unknown_name
 
 # Kept here as names: the classes, in agents.bidders, need numpy, which a scenario's check does without.
 BIDDER_KINDS = ("fixed", "shading", "target_cpa", "multiplier", "adaptive", "pid", "throttling")
+CLICK_MODEL_KINDS = ("position", "cascade")
 BUILT_IN_PROFILES = ("constant", "daily")
 Share = Annotated[float, Field(ge=0, le=1)]
 DAY = 86_400.0
@@ -45,8 +46,58 @@ class BidderSpec(Section):
     options: dict[str, Any] = Field(default={}, description="Keyword arguments of the bidder.")
 
 
+class SessionsSpec(Section):
+    """Users come for several pages with pauses between them."""
+
+    mean_pages: float = Field(default=3.0, ge=1, le=1000, description="Pages of a session on average.")
+    pause_seconds: float = Field(default=45.0, ge=0, le=DAY, description="Mean pause between two pages.")
+
+
+class Fatigue(Section):
+    """Users who have seen many ads of late click less: the logit falls by strength * log(1 + ads in memory)."""
+
+    strength: float = Field(default=0.0, ge=0, le=10, description="0: no fatigue.")
+    half_life_hours: float = Field(default=6.0, gt=0, le=10_000, description="Memory halves in this time.")
+
+
+class Users(Section):
+    """How users come and click."""
+
+    click_model: str = Field(
+        default="position", description="position, cascade, or file.py:Class of one's own."
+    )
+    options: dict[str, Any] = Field(default={}, description="Keyword arguments of the click model.")
+    sessions: SessionsSpec | None = Field(
+        default=None, description="Several pages per visit; absent: every request is a visit of its own."
+    )
+    fatigue: Fatigue = Field(default=Fatigue(), description="How ads seen of late lower the CTR.")
+
+
+class Charging(Section):
+    """When clicks reach the platform and are charged, and how far late ones may overdraw a budget."""
+
+    click_delay: float = Field(
+        default=0.0,
+        ge=0,
+        le=DAY,
+        description="Mean seconds from page to click (exponential); 0: charged at once.",
+    )
+    hold: Literal["none", "expected", "full"] = Field(
+        default="expected",
+        description="With delayed clicks, what a shown ad keeps back of its budget: "
+        "nothing, pCTR * CPC, or the CPC.",
+    )
+    click_window: float = Field(
+        default=60.0, gt=0, le=DAY, description="Seconds after which a hold ends without a click."
+    )
+    overspend: Share = Field(
+        default=0.0,
+        description="Share of a daily budget by which late clicks may exceed it; beyond, clicks are free.",
+    )
+
+
 class Market(Section):
-    """Simulated time: traffic, budgets and bidders."""
+    """Simulated time: traffic, users, budgets and bidders."""
 
     days: float = Field(default=1.0, gt=0, le=366, description="Simulated days.")
     requests_per_second: float = Field(default=5.0, gt=0, le=1e6, description="Mean rate over the profile.")
@@ -58,9 +109,15 @@ class Market(Section):
         description="Seconds; bids and budgets' eligibility are those at its start.",
     )
     update: float = Field(default=300.0, gt=0, le=DAY, description="Seconds between updates of the bidders.")
+    exploration: Share = Field(default=0.0, description="Share of requests whose page is filled at random.")
+    checkpoint: float = Field(
+        default=21_600.0, gt=0, description="Seconds between states from which a stopped run can go on."
+    )
     depth: int = Field(
         default=16, ge=2, le=1000, description="Ads of a request kept in rank order for settlement."
     )
+    users: Users = Field(default=Users(), description="How users come and click.")
+    charging: Charging = Field(default=Charging(), description="When clicks are charged.")
     budgets: Budgets = Field(default=Budgets(), description="Daily budgets.")
     bidders: dict[str, BidderSpec] = Field(
         default={"fixed": BidderSpec()}, min_length=1, description="Who bids how, by name."
@@ -80,6 +137,9 @@ def check_market(market: Market | None, folder: Path) -> Iterator[Problem]:
             fault = _options_fault(spec)
             if fault:
                 yield Problem((*at, "options"), fault, uses=((*at, "kind"),))
+    fault = _click_model_fault(market.users, folder)
+    if fault:
+        yield Problem(("market", "users", "click_model"), fault)
     if market.profile not in BUILT_IN_PROFILES:
         fault = _profile_fault(market.profile, folder)
         if fault:
@@ -100,7 +160,9 @@ def from_working_folder(market: Market, folder: Path) -> Market:
     profile, file = market.profile, find_profile(market.profile, folder)
     if profile not in BUILT_IN_PROFILES and file is not None and file != Path(profile):
         profile = path_from_working_folder(file)
-    return market.model_copy(update={"bidders": bidders, "profile": profile})
+    kind = reference_from_working_folder(market.users.click_model, folder)
+    users = market.users.model_copy(update={"click_model": kind})
+    return market.model_copy(update={"bidders": bidders, "profile": profile, "users": users})
 
 
 def _kind_fault(kind: str, folder: Path) -> str:
@@ -111,6 +173,30 @@ def _kind_fault(kind: str, folder: Path) -> str:
     if kind.endswith(".py"):
         return f"'{kind}' names no class; write {kind}:ClassName"
     return unknown_name("bidder", kind, BIDDER_KINDS) + ", or path/to/file.py:Class"
+
+
+def _click_model_fault(users: Users, folder: Path) -> str:
+    kind = users.click_model
+    if kind not in CLICK_MODEL_KINDS:
+        if ":" in kind:
+            return check_reference(kind, folder).partition("; expected")[0]
+        return unknown_name("click model", kind, CLICK_MODEL_KINDS) + ", or path/to/file.py:Class"
+    if not users.options:
+        return ""
+    import numpy as np
+
+    from agents.click_models import CLICK_MODELS
+
+    cls = CLICK_MODELS[kind]
+    known = [name for name in inspect.signature(cls).parameters if name != "slot_effects"]
+    unknown = [name for name in users.options if name not in known]
+    if unknown:
+        return unknown_name(f"option of {kind}", unknown[0], known)
+    try:
+        cls(np.ones(1), **users.options)
+    except (TypeError, ValueError) as error:
+        return str(error)
+    return ""
 
 
 def _options_fault(spec: BidderSpec) -> str:

@@ -16,7 +16,7 @@ from cascade_sim.code_version import source_digest
 from cascade_sim.commands.report import write_report
 from cascade_sim.errors import UserError
 from cascade_sim.progress import Progress
-from cascade_sim.run_folder import RunFolder
+from cascade_sim.run_folder import RunFolder, open_run
 from cascade_sim.scenario import Scenario
 from cascade_sim.scenario_file import dump_scenario, scenario_hash
 
@@ -32,10 +32,18 @@ def run_study(
     device: str = "auto",
     quiet: bool = False,
     home: Path = Path("."),
+    resume: bool = False,
 ) -> dict[str, Any]:
-    """Run, write everything into `out`, print the table of arms; returns the metrics."""
-    with RunFolder.create(out) as folder:
-        manifest = _manifest(scenario, device, workers)
+    """Run, write everything into `out`, print the table of arms; returns the metrics.
+
+    With `resume` a run that was stopped in `out` goes on from what it had finished.
+    """
+    manifest = _manifest(scenario, device, workers, seeds)
+    with RunFolder.resume(out, manifest) if resume else RunFolder.create(out) as folder:
+        if resume and folder.is_complete():
+            metrics = open_run(out).metrics
+            _print_summary(metrics, out, 0.0)
+            return metrics
         folder.write_json("manifest.json", manifest)  # first: it marks the folder as a run
         folder.write_text("scenario.yaml", dump_scenario(scenario))
         started = time.perf_counter()
@@ -43,7 +51,7 @@ def run_study(
             if seeds == 1:
                 metrics = run_seed(scenario, out, workers, device, progress, home)
             else:
-                metrics = _run_seeds(scenario, out, seeds, workers, device, progress, home)
+                metrics = _run_seeds(scenario, out, seeds, workers, device, progress, home, resume)
             folder.write_json("metrics.json", metrics)
             with progress.stage("report", 1, "pages"):
                 manifest["seconds"] = {**progress.seconds, "total": time.perf_counter() - started}
@@ -51,6 +59,7 @@ def run_study(
                 _write_tables(folder, metrics)
                 write_report(out, metrics, manifest, dump_scenario(scenario))
         folder.write_json("manifest.json", manifest)
+        folder.remove_checkpoints()
     _print_summary(metrics, out, time.perf_counter() - started)
     return metrics
 
@@ -95,7 +104,14 @@ def run_seed(
 
 
 def _run_seeds(
-    scenario: Scenario, out: Path, seeds: int, workers: int, device: str, progress: Progress, home: Path
+    scenario: Scenario,
+    out: Path,
+    seeds: int,
+    workers: int,
+    device: str,
+    progress: Progress,
+    home: Path,
+    resume: bool = False,
 ) -> dict[str, Any]:
     """The study in several worlds, each in a process of its own; results do not depend on workers."""
     from cascade_sim.results import combine_seeds
@@ -108,7 +124,7 @@ def _run_seeds(
         ProcessPoolExecutor(min(workers, seeds), mp_context=get_context("spawn")) as pool,
     ):
         jobs = {
-            pool.submit(run_world, world, out / f"seed-{world.seed}", device, home): world.seed
+            pool.submit(run_world, world, out / f"seed-{world.seed}", device, home, resume=resume): world.seed
             for world in worlds
         }
         for job in as_completed(jobs):
@@ -118,11 +134,18 @@ def _run_seeds(
 
 
 def run_world(
-    scenario: Scenario, out: Path, device: str, home: Path = Path("."), keep_logs: bool = True
+    scenario: Scenario,
+    out: Path,
+    device: str,
+    home: Path = Path("."),
+    keep_logs: bool = True,
+    resume: bool = False,
 ) -> dict[str, Any]:
     """One seed of a study over several, in its own process, leaving a complete run folder."""
-    with RunFolder.create(out) as folder:
-        manifest = _manifest(scenario, device, workers=1)
+    manifest = _manifest(scenario, device, workers=1)
+    with RunFolder.resume(out, manifest) if resume else RunFolder.create(out) as folder:
+        if resume and folder.is_complete():
+            return open_run(out).metrics
         folder.write_json("manifest.json", manifest)  # first: it marks the folder as a run
         folder.write_text("scenario.yaml", dump_scenario(scenario))
         with Progress(quiet=True) as progress:
@@ -132,6 +155,7 @@ def run_world(
         if not keep_logs:
             shutil.rmtree(out / "logs")
         folder.write_json("manifest.json", {**manifest, "seconds": progress.seconds, "status": "complete"})
+        folder.remove_checkpoints()
     return metrics
 
 
@@ -141,7 +165,7 @@ def _write_tables(folder: RunFolder, metrics: dict[str, Any]) -> None:
     folder.write_text("metrics.csv", metrics_csv(metrics))
 
 
-def _manifest(scenario: Scenario, device: str, workers: int) -> dict[str, Any]:
+def _manifest(scenario: Scenario, device: str, workers: int, seeds: int = 1) -> dict[str, Any]:
     """What a reader needs to repeat the run; everything that may differ between machines is here."""
     versions = {name: metadata.version(name) for name in PACKAGES}
     return {
@@ -153,6 +177,7 @@ def _manifest(scenario: Scenario, device: str, workers: int) -> dict[str, Any]:
         "code": source_digest(),
         "device": device,
         "workers": workers,
+        "seeds": seeds,
         "packages": {"python": machine.python_version(), **versions},
         "started": datetime.now(UTC).isoformat(timespec="seconds"),
         "seconds": {},

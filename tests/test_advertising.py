@@ -30,11 +30,11 @@ def crowd(sim, bidders, home=None):
 
 def test_a_ledger_begins_each_day_with_the_whole_budget_and_remembers_all_spend():
     ledger = Ledger(np.array([100, 7, NO_BUDGET]))
-    ledger.remaining -= [30, 7, 5_000]
+    ledger.available -= [30, 7, 5_000]
     assert ledger.spend_today().tolist() == [30, 7, 5_000]
     ledger.new_day()
-    assert ledger.spend_today().tolist() == [0, 0, 0] and ledger.remaining.tolist() == [100, 7, NO_BUDGET]
-    ledger.remaining -= [1, 2, 3]
+    assert ledger.spend_today().tolist() == [0, 0, 0] and ledger.available.tolist() == [100, 7, NO_BUDGET]
+    ledger.available -= [1, 2, 3]
     ledger.new_day()
     assert ledger.spend().tolist() == [30 + 1, 7 + 2, 5_000 + 3]
     assert ledger.budget.tolist() == [100, 7, NO_BUDGET]

@@ -53,8 +53,9 @@ def test_totals_and_rates_follow_from_the_log(found):
     plain = 0.0
     for one in block:
         for r in range(len(one.block)):
-            for slot, place in enumerate(one.pages.column[r]):
-                plain += effects[slot] * one.lists.true_ctr[r, place] if place >= 0 else 0.0
+            true_ctr = found.sim.truth.ctr(one.block, one.ads)
+            for slot, ad in enumerate(one.ads[r]):
+                plain += effects[slot] * true_ctr[r, slot] if ad >= 0 else 0.0
     assert m["expected_clicks"] == pytest.approx(plain, rel=1e-12)
     assert abs(m["clicks"] - plain) < 4 * np.sqrt(plain)
 
@@ -111,10 +112,10 @@ def made_up(budget, days):
 
 def test_an_overdraft_on_any_day_would_be_seen():
     ledger, tally = made_up([100, 200], 2.0)
-    ledger.remaining -= [103, 200]
+    ledger.available -= [103, 200]
     tally.end_of_day()
     ledger.new_day()
-    ledger.remaining -= [5, 5]
+    ledger.available -= [5, 5]
     tally.end_of_day()
     ledger.new_day()
     tally.close()
@@ -123,13 +124,13 @@ def test_an_overdraft_on_any_day_would_be_seen():
 
 def test_a_begun_day_counts_even_if_nothing_was_spent_and_a_finished_one_only_once():
     ledger, tally = made_up([100, 100], 1.5)
-    ledger.remaining -= [50, 100]
+    ledger.available -= [50, 100]
     tally.end_of_day()
     ledger.new_day()
     tally.close()
     assert tally.metrics()["bidders"]["all"]["spend_of_budget"] == 150 / (2 * 200)
     ledger, tally = made_up([100, 100], 1.0)
-    ledger.remaining -= [50, 100]
+    ledger.available -= [50, 100]
     tally.end_of_day()
     ledger.new_day()
     tally.close()

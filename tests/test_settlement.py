@@ -1,19 +1,54 @@
 """Settlement against a second one in plain Python: one request at a time, whole numbers, exact prices."""
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from math import floor
 
 import numpy as np
 import pytest
 
-from cascade_sim.settlement import RankedLists, empty_pages, settle
+from cascade_sim.settlement import RankedLists, list_pages, take
 
 SLOTS = 3
 NOBODY = np.full((1, 1), -1)
 EFFECTS = (1.0, 0.7, 0.4)
 N_ADS, N_OWNERS = 60, 9
 OWNER = np.arange(N_ADS) % N_OWNERS
+
+
+@dataclass(frozen=True)
+class Case:
+    """Ranked lists, and what users would do with each ad of them."""
+
+    ads: np.ndarray
+    bid: np.ndarray
+    quality: np.ndarray
+    true_ctr: np.ndarray
+    click_luck: np.ndarray
+    is_in: np.ndarray
+    is_cut: np.ndarray
+    entrants: np.ndarray
+    is_auctioned: bool = True
+
+    def lists(self):
+        every = np.full(len(self.ads), self.is_auctioned)
+        parts = (self.ads, self.bid, self.quality, self.quality, self.is_in, self.is_cut, every)
+        return RankedLists(*parts, self.entrants)
+
+
+@dataclass(frozen=True)
+class Outcome:
+    column: np.ndarray
+    cpc_micros: np.ndarray
+    clicks: np.ndarray
+    charges_micros: np.ndarray
+
+
+def no_outcome(n_requests):
+    shape = (n_requests, SLOTS)
+    return Outcome(
+        np.full(shape, -1), np.zeros(shape, np.int64), np.zeros(shape, bool), np.zeros(shape, np.int64)
+    )
 
 
 def random_lists(seed, n_requests=150, depth=12):
@@ -33,7 +68,7 @@ def random_lists(seed, n_requests=150, depth=12):
     luck = rng.uniform(0, 1, ads.shape)
     is_in = rng.random(ads.shape) < 0.8
     entrants = rng.integers(-1, N_OWNERS, (n_requests, 7))
-    return RankedLists(ads, bid, quality, ctr, luck, is_in, np.zeros(n_requests, bool), entrants)
+    return Case(ads, bid, quality, ctr, luck, is_in, np.zeros(n_requests, bool), entrants)
 
 
 def plain_price(place, bids, qualities, pricing, reserve, score_floor):
@@ -77,16 +112,30 @@ def plain_settlement(lists, budgets, pricing, reserve, score_floor):
 
 
 def settled(lists, budgets, pricing="gsp", reserve=0.0, score_floor=0.0, start=0, pages=None, counts=None):
-    """The engine's settlement: where it stopped, its pages, and what is left; adds to `counts`."""
+    """The engine's settlement with users in between: where it stopped, its pages, and what is left."""
     left = np.array(budgets, np.int64)
     counts = np.zeros(N_OWNERS, np.int64) if counts is None else counts
-    pages = pages or empty_pages(len(lists.ads), SLOTS)
-    stopped = settle(
-        lists, OWNER, left, counts, pages,
-        pricing=pricing, reserve_cpc=reserve, score_floor=score_floor, slot_effects=np.array(EFFECTS),
-        start=start,
-    )  # fmt: skip
-    return stopped, pages, left
+    pages = pages or no_outcome(len(lists.ads))
+    ranked, n = lists.lists(), len(lists.ads)
+    while start < n:
+        listed, stop = list_pages(
+            ranked, OWNER, left, pricing=pricing, reserve_cpc=reserve, score_floor=score_floor,
+            slot_effects=np.array(EFFECTS), start=start,
+        )  # fmt: skip
+        if stop == start:
+            return start, pages, left
+        shown, place = listed.column >= 0, np.maximum(listed.column, 0)
+        ctr, luck = (np.take_along_axis(a, place, 1) for a in (lists.true_ctr, lists.click_luck))
+        clicks = shown & (luck < np.array(EFFECTS) * ctr)
+        payer = OWNER[np.take_along_axis(lists.ads, place, 1)]
+        due = np.where(clicks, listed.cpc_micros, 0)
+        taken, stop = take(due, payer, left, ranked.entrants, counts, start, stop)
+        rows = slice(start, stop)
+        found = (listed.column, listed.cpc_micros, clicks, taken)
+        for own, new in zip(vars(pages).values(), found, strict=True):
+            own[rows] = new[rows]
+        start = stop
+    return start, pages, left
 
 
 def rows_of(lists, pages):
@@ -149,7 +198,7 @@ def test_two_clicks_on_one_page_cannot_overdraw_a_budget_either():
     ads = np.array([[0, N_OWNERS, 1, 2]], np.int32)  # the first two belong to advertiser 0
     one = np.ones(ads.shape)
     quality = np.array([[0.4, 0.3, 0.2, 0.1]])
-    lists = RankedLists(ads, one, quality, one, 0.1 * one, one > 0, np.zeros(1, bool), NOBODY)
+    lists = Case(ads, one, quality, one, 0.1 * one, one > 0, np.zeros(1, bool), NOBODY)
     _, pages, left = settled(lists, [1_000_000] * N_OWNERS, "first")
     assert pages.clicks[0].tolist() == [True] * 3
     assert pages.charges_micros[0].tolist() == [1_000_000, 0, 1_000_000] and left[0] == 0
@@ -160,7 +209,11 @@ def test_a_list_that_runs_out_is_asked_for_again_and_the_result_is_that_of_full_
     n_asked = 0
     for seed in range(8):
         full, budgets = random_lists(seed), budgets_of(seed)
-        shorter = {k: v[:, :depth] for k, v in vars(full).items() if k not in ("is_cut", "entrants")}
+        shorter = {
+            k: v[:, :depth]
+            for k, v in vars(full).items()
+            if v is not True and v.ndim == 2 and k != "entrants"
+        }
         cut = replace(full, **shorter, is_cut=np.ones(len(full.ads), bool))
         expected, left, took_part = plain_settlement(full, budgets, "gsp", 0.0, 0.0)
         counts = np.zeros(N_OWNERS, np.int64)
@@ -171,8 +224,8 @@ def test_a_list_that_runs_out_is_asked_for_again_and_the_result_is_that_of_full_
             there = full.is_in[stopped] & (full.ads[stopped] >= 0)
             there &= remaining[OWNER[full.ads[stopped]]] > 0
             assert there[:depth].sum() <= SLOTS  # it was needed
-            row = {k: v[stopped : stopped + 1] for k, v in vars(full).items()}
-            _, page, remaining = settled(RankedLists(**row), remaining, counts=counts)
+            row = {k: v[stopped : stopped + 1] for k, v in vars(full).items() if k != "is_auctioned"}
+            _, page, remaining = settled(Case(**row), remaining, counts=counts)
             for name, value in vars(page).items():
                 getattr(pages, name)[stopped] = value[0]
             stopped, pages, remaining = settled(cut, remaining, start=stopped + 1, pages=pages, counts=counts)
@@ -184,7 +237,7 @@ def test_a_list_that_runs_out_is_asked_for_again_and_the_result_is_that_of_full_
 def test_a_list_that_ended_by_itself_is_not_asked_for_again():
     ads = np.array([[4, 7, -1, -1, -1]], np.int32)
     there = (ads >= 0) * 1.0
-    lists = RankedLists(ads, there, there, 0 * there, there, there > 0, np.ones(1, bool), NOBODY)
+    lists = Case(ads, there, there, 0 * there, there, there > 0, np.ones(1, bool), NOBODY)
     stopped, pages, _ = settled(lists, [5] * N_OWNERS)
     assert stopped == 1 and pages.column[0].tolist() == [0, 1, -1]
 
@@ -195,7 +248,17 @@ def test_an_ad_that_is_passed_over_prices_nobody():
     bid = np.array([[5.0, 4.0, 3.0, 2.0, 1.0]])
     one = np.ones(ads.shape)
     is_in = np.array([[True, False, True, True, True]])
-    lists = RankedLists(ads, bid, one, 0 * one, one, is_in, np.zeros(1, bool), NOBODY)
+    lists = Case(ads, bid, one, 0 * one, one, is_in, np.zeros(1, bool), NOBODY)
     _, pages, _ = settled(lists, [10**9, 10**9, 0, *[10**9] * (N_OWNERS - 3)])  # ad 2 has no money
     assert pages.column[0].tolist() == [0, 3, 4]
     assert pages.cpc_micros[0].tolist() == [2_000_000, 1_000_000, 0]
+
+
+def test_a_page_that_no_auction_made_costs_the_reserve_or_the_bid():
+    ads = np.array([[0, 1, 2, 3, 4]], np.int32)
+    bid = np.array([[0.2, 4.0, 0.5, 2.0, 1.0]])
+    one = np.ones(ads.shape)
+    case = Case(ads, bid, one, 0 * one, one, one > 0, np.zeros(1, bool), NOBODY, is_auctioned=False)
+    _, pages, _ = settled(case, [10**9] * N_OWNERS, reserve=0.3)
+    assert pages.column[0].tolist() == [0, 1, 2]  # as listed, though the second bids most
+    assert pages.cpc_micros[0].tolist() == [200_000, 300_000, 300_000]

@@ -110,6 +110,7 @@ class Finished:
     log: dict[str, np.ndarray]
     settled: list[Any]
     metrics: dict[str, Any]
+    late: dict[str, np.ndarray]  # clicks charged after their page
 
     def bidder(self, name: str) -> Any:
         return self.run.crowd.bidders[self.run.crowd.names.index(name)]
@@ -142,17 +143,20 @@ def live(
     scenario = timed_scenario(market, **sections)
     sim = Simulation(scenario, scenario.seed, home=home)
     settled: list[Any] = []
+    charges: list[dict[str, np.ndarray]] = []
     run = MarketRun(
         sim,
         sim.arm(arm, resolved_arms(scenario)[arm]),
         scenario.market,
         workers=workers,
         on_block=settled.append,
+        on_charges=charges.append,
     )
     tally = run.run()
     parts = [market_columns(sim, one) for one in settled]
     log = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
-    return Finished(sim, run, log, settled, tally.metrics())
+    late = {name: np.concatenate([part[name] for part in charges]) for name in (charges or [{}])[0]}
+    return Finished(sim, run, log, settled, tally.metrics(), late)
 
 
 def same(one: Finished, other: Finished) -> None:
@@ -161,6 +165,8 @@ def same(one: Finished, other: Finished) -> None:
     for name in one.log:
         assert one.log[name].dtype == other.log[name].dtype
         assert one.log[name].tobytes() == other.log[name].tobytes(), name
+    assert one.late.keys() == other.late.keys()
+    assert all(one.late[name].tobytes() == other.late[name].tobytes() for name in one.late)
     assert one.metrics == other.metrics
 
 

@@ -41,6 +41,7 @@ def usable_cores() -> int:
     show_default=True,
     help="Where models are trained.",
 )
+@click.option("--resume", is_flag=True, help="Go on with the run that was stopped in the run folder.")
 @click.option("--quiet", is_flag=True, help="No progress bars.")
 def command(
     scenario: Path,
@@ -50,6 +51,7 @@ def command(
     out: Path | None,
     workers: int | None,
     device: str,
+    resume: bool,
     quiet: bool,
 ) -> None:
     """Run a study: simulate, train, compare the arms, write the report."""
@@ -67,4 +69,5 @@ def command(
         workers=workers or usable_cores(),
         device=device,
         quiet=quiet,
+        resume=resume,
     )

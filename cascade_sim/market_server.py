@@ -1,0 +1,247 @@
+"""How a market serves the requests of a window: rank in parallel, then settle in request order.
+
+`rank` is pure, so blocks are ranked by several threads with the bids and the eligibility at the window's
+start. Pages, clicks and charges then follow one request after the other against the ledger.
+"""
+
+from collections import deque
+from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from agents.conversions import click_delays, delays
+from agents.users import happens
+from cascade_sim import draws
+from cascade_sim.advertising import Ledger
+from cascade_sim.audience import Audience
+from cascade_sim.cascade import Arm, Block, score, serve
+from cascade_sim.exploration import random_page
+from cascade_sim.scenario_market import Market
+from cascade_sim.settlement import Pages, RankedLists, list_pages, take
+from cascade_sim.simulation import Simulation
+
+
+UNDER_WAY = 16  # blocks ranked ahead of settlement: enough for the workers, few enough for the memory
+
+
+@dataclass(frozen=True)
+class Settled:
+    """Requests with their pages and what comes of them. [R, k] in slot order; ad -1 is an empty slot."""
+
+    block: Block
+    lists: RankedLists
+    ads: np.ndarray
+    advertiser: np.ndarray  # of an empty slot: any
+    bid: np.ndarray
+    quality: np.ndarray
+    prediction: np.ndarray
+    cpc_micros: np.ndarray
+    expected_clicks: np.ndarray
+    clicks: np.ndarray  # bool, whenever they arrive
+    click_time: np.ndarray  # seconds; infinite without a click
+    conversions: np.ndarray  # bool, whenever they arrive
+    conversion_time: np.ndarray  # seconds; infinite without one, or where it is never observed
+    charges_micros: np.ndarray  # charged at once
+    held_micros: np.ndarray  # taken off what is available until the click arrives or its window ends
+
+
+class MarketServer:
+    """One arm's server. `set_bids` before every window; `serve` settles against the ledger."""
+
+    def __init__(self, sim: Simulation, arm: Arm, spec: Market, audience: Audience, ledger: Ledger):
+        self.sim, self.arm, self.spec = sim, arm, spec
+        self._audience, self._ledger = audience, ledger
+
+    def set_bids(self, bids: np.ndarray, participation: np.ndarray) -> None:
+        """The bids [A] and the probabilities of taking part [advertisers] of the next window.
+
+        Ads of an advertiser with nothing available bid 0: retrieved, but never shown.
+        """
+        self.participation = participation
+        can_pay = self._ledger.available[self.sim.world.advertiser] > 0
+        effects = self.sim.platform.slot_effects
+        padded = np.concatenate(
+            [effects, np.full(max(0, self.arm.pre_ranking_size - len(effects)), effects[-1])]
+        )
+        self.platform = replace(
+            self.sim.platform,
+            bids=self.sim.platform.bids.with_bids(np.where(can_pay, bids, 0.0)),
+            slot_effects=padded,
+        )
+
+    def serve(self, window: Block, took_part: np.ndarray, pool: ThreadPoolExecutor) -> Iterator[Settled]:
+        """Settle the requests of a window, piece by piece in request order.
+
+        `took_part` [advertisers] grows by the requests an advertiser took part in.
+        """
+        size, n = self.sim.scenario.traffic.block, len(window)
+        blocks = [window.take(slice(start, start + size)) for start in range(0, n, size)]
+        depth = min(max(self.spec.depth, self.arm.slots + 1), self.arm.pre_ranking_size)
+        for block, lists in self._ranked(blocks, depth, pool):
+            yield from self._settle(block, lists, took_part)
+
+    def _ranked(
+        self, blocks: list[Block], depth: int, pool: ThreadPoolExecutor
+    ) -> Iterator[tuple[Block, RankedLists]]:
+        """Blocks with their lists, in order; a few at a time are under way."""
+        pending: deque[tuple[Block, Future]] = deque()
+        for block in blocks:
+            pending.append((block, pool.submit(self.rank, block, depth)))
+            if len(pending) >= UNDER_WAY:
+                first, lists = pending.popleft()
+                yield first, lists.result()
+        for block, lists in pending:
+            yield block, lists.result()
+
+    def rank(self, block: Block, depth: int) -> RankedLists:
+        """The cascade's order for each request, `depth` deep; a random one for explored requests. Pure."""
+        arm, world = self.arm, self.sim.world
+        decision = serve(block, replace(arm, slots=depth - 1), self.platform)
+        ads, bid = decision.ranked_set.copy(), decision.ranked_bid.copy()
+        quality = decision.ranked_quality.astype(np.float64)
+        prediction = decision.ranked_pctr.astype(np.float64)
+        in_auction = decision.competitive_set
+        entrants = world.advertiser[np.maximum(in_auction, 0)]
+        enters = (in_auction >= 0) & (self.platform.bids.init_bid[in_auction] > 0)
+        enters &= self._takes_part(block, entrants)
+        is_cut = np.full(len(block), depth < arm.pre_ranking_size)
+        is_explored = self._is_explored(block)
+        rows = np.nonzero(is_explored)[0]
+        if len(rows):
+            drawn = random_page(block.requests[rows], decision.pre_ranking_set[rows], depth, self.sim.seed)
+            ads[rows] = drawn[:, :depth]
+            rank = score(block.take(rows), ads[rows], arm.ranking, arm, self.platform)
+            there = ads[rows] >= 0
+            bid[rows], quality[rows] = np.where(there, rank.bid, 0.0), np.where(there, rank.quality, 0.0)
+            prediction[rows] = np.where(there, rank.prediction, 0.0)
+            enters[rows] = False
+        return RankedLists(
+            ads=ads,
+            bid=bid,
+            quality=quality,
+            prediction=prediction,
+            is_in=self._takes_part(block, world.advertiser[np.maximum(ads, 0)]) & (bid > 0),
+            is_cut=is_cut,
+            is_auctioned=~is_explored,
+            entrants=np.where(enters, entrants, -1),
+        )
+
+    def _is_explored(self, block: Block) -> np.ndarray:
+        if self.spec.exploration == 0:
+            return np.zeros(len(block), bool)
+        return draws.uniform(self.sim.seed, "explore", block.requests) < self.spec.exploration
+
+    def _takes_part(self, block: Block, advertiser: np.ndarray) -> np.ndarray:
+        """Whether these advertisers [R, m] take part: one draw a request for all ads of an advertiser."""
+        share = self.participation[advertiser]
+        takes_part = np.ones(share.shape, bool)
+        row, place = np.nonzero(share < 1)
+        if len(row):
+            luck = draws.uniform(self.sim.seed, "participation", block.requests[row], advertiser[row, place])
+            takes_part[row, place] = luck < share[row, place]
+        return takes_part
+
+    def _settle(self, block: Block, lists: RankedLists, took_part: np.ndarray) -> Iterator[Settled]:
+        arm, start = self.arm, 0
+        owner, available = self.sim.world.advertiser, self._ledger.available
+        while start < len(block):
+            pages, listed = list_pages(
+                lists, owner, available, pricing=arm.pricing, reserve_cpc=arm.reserve_cpc,
+                score_floor=arm.score_floor, slot_effects=self._effects, start=start,
+            )  # fmt: skip
+            stop = start
+            if listed > start:
+                whole = slice(start, listed)
+                found = self._respond(block.take(whole), lists.take(whole), pages.take(whole))
+                due = np.zeros_like(pages.cpc_micros)
+                due[whole] = found.held_micros if self._is_late else found.charges_micros
+                payer = np.zeros_like(pages.column)
+                payer[whole] = found.advertiser
+                taken, stop = take(due, payer, available, lists.entrants, took_part, start, listed)
+                yield _first(found, stop - start, taken[start:stop], self._is_late)
+            if stop == start:
+                # So deep that nothing is cut off: at most once a block. The whole block, since what a
+                # net predicts may differ in the last bit with the number of requests beside it.
+                lists = self.rank(block, arm.pre_ranking_size)
+            start = stop
+
+    @property
+    def _effects(self) -> np.ndarray:
+        return self.sim.platform.slot_effects[: self.arm.slots]
+
+    @property
+    def _is_late(self) -> bool:
+        return self.spec.charging.click_delay > 0
+
+    def _respond(self, block: Block, lists: RankedLists, pages: Pages) -> Settled:
+        """What users make of these pages, and what would be due for it."""
+        shown, column = pages.column >= 0, np.maximum(pages.column, 0)
+
+        def of_page(values: np.ndarray, empty: float) -> np.ndarray:
+            return np.where(shown, np.take_along_axis(values, column, 1), values.dtype.type(empty))
+
+        ads = of_page(lists.ads, -1)
+        answer = self._audience.respond(block, ads)
+        clicks, prediction = answer.clicks, of_page(lists.prediction, 0.0)
+        click_time = np.where(clicks, block.times[:, None], np.inf)
+        charges, held = np.where(clicks, pages.cpc_micros, 0), np.zeros_like(pages.cpc_micros)
+        if self._is_late:
+            luck = draws.uniform(self.sim.seed, "click delay", block.requests[:, None], ads)
+            click_time += click_delays(luck, self.spec.charging.click_delay)
+            charges, held = held, self._holds(prediction, pages.cpc_micros)
+        conversions, conversion_time = self._convert(block, ads, click_time)
+        return Settled(
+            block=block,
+            lists=lists,
+            ads=ads,
+            advertiser=self.sim.world.advertiser[np.maximum(ads, 0)],
+            bid=of_page(lists.bid, 0.0),
+            quality=of_page(lists.quality, 0.0),
+            prediction=prediction,
+            cpc_micros=pages.cpc_micros,
+            expected_clicks=answer.expected,
+            clicks=clicks,
+            click_time=click_time,
+            conversions=conversions,
+            conversion_time=conversion_time,
+            charges_micros=charges,
+            held_micros=held,
+        )
+
+    def _holds(self, prediction: np.ndarray, cpc_micros: np.ndarray) -> np.ndarray:
+        """What a shown ad keeps back until its click is charged.  [R, k] int64"""
+        kind = self.spec.charging.hold
+        if kind == "none":
+            return np.zeros_like(cpc_micros)
+        if kind == "full":
+            return cpc_micros
+        share = np.clip(prediction * self._effects, 0.0, 1.0)
+        return np.ceil(share * cpc_micros).astype(np.int64)
+
+    def _convert(
+        self, block: Block, ads: np.ndarray, click_time: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Which clicks convert, and when the news of it arrives.  [R, k], [R, k]"""
+        conversions, times = np.zeros(ads.shape, bool), np.full(ads.shape, np.inf)
+        row, slot = np.nonzero(np.isfinite(click_time))
+        if len(row):
+            seed, clicked = self.sim.seed, block.take(row)
+            ad = ads[row, slot][:, None]
+            ids = (clicked.requests[:, None], ad)
+            bought = happens(self.sim.truth.cvr(clicked, ad), draws.uniform(seed, "conversion", *ids))[:, 0]
+            wait = delays(draws.uniform(seed, "delay kind", *ids), draws.uniform(seed, "delay", *ids))[:, 0]
+            conversions[row, slot] = bought
+            times[row, slot] = np.where(bought, click_time[row, slot] + wait, np.inf)
+        return conversions, times
+
+
+def _first(found: Settled, n: int, taken: np.ndarray, is_late: bool) -> Settled:
+    """The first n requests, with what was taken of what was due."""
+    rows = slice(0, n)
+    parts = {
+        name: value.take(rows) if name in ("block", "lists") else value[rows]
+        for name, value in vars(found).items()
+    }
+    return Settled(**{**parts, "held_micros" if is_late else "charges_micros": taken})
