@@ -23,8 +23,8 @@ LARGEST_BID = 1e12
 class Ledger:
     """Budgets, charges and holds, in integer micro-units per advertiser.
 
-    available = budget - charged today - held. Who has nothing available shows no ads. Charges at once come out
-    of `available` (settlement.take); late ones may find it empty, and stop at `limit` =
+    available = budget - charged today - held. Who has nothing available shows no ads. Charges at once come
+    out of `available` (settlement.take); late ones may find it empty, and stop at `limit` =
     budget * (1 + overspend): whatever happens, no day's charges exceed that.
     """
 

@@ -52,7 +52,8 @@ class Experiment:
     def log_phase(self, phase: str, n_requests: int, arm: Arm, rate: float) -> None:
         """Serve traffic, realise what happens, and write every impression to the log."""
         sim = self.sim
-        if is_done(self.logs, phase):
+        if is_done(self.logs, phase):  # a stopped run left its tables: only time has to pass
+            sim.market.run_phase(phase, n_requests, lambda block: None, lambda block, nothing: None)
             return
 
         def handle(block: Block) -> tuple[Explored, Outcome]:

@@ -22,7 +22,6 @@ from cascade_sim.scenario_market import Market
 from cascade_sim.settlement import Pages, RankedLists, list_pages, take
 from cascade_sim.simulation import Simulation
 
-
 UNDER_WAY = 16  # blocks ranked ahead of settlement: enough for the workers, few enough for the memory
 
 
@@ -45,6 +44,7 @@ class Settled:
     conversion_time: np.ndarray  # seconds; infinite without one, or where it is never observed
     charges_micros: np.ndarray  # charged at once
     held_micros: np.ndarray  # taken off what is available until the click arrives or its window ends
+    model_version: np.ndarray  # [R] int32: which deployment of the models decided
 
 
 class MarketServer:
@@ -53,6 +53,7 @@ class MarketServer:
     def __init__(self, sim: Simulation, arm: Arm, spec: Market, audience: Audience, ledger: Ledger):
         self.sim, self.arm, self.spec = sim, arm, spec
         self._audience, self._ledger = audience, ledger
+        self.model_version = 0  # the arm's models may be replaced between windows
 
     def set_bids(self, bids: np.ndarray, participation: np.ndarray) -> None:
         """The bids [A] and the probabilities of taking part [advertisers] of the next window.
@@ -208,6 +209,7 @@ class MarketServer:
             conversion_time=conversion_time,
             charges_micros=charges,
             held_micros=held,
+            model_version=np.full(len(block), self.model_version, np.int32),
         )
 
     def _holds(self, prediction: np.ndarray, cpc_micros: np.ndarray) -> np.ndarray:

@@ -75,7 +75,7 @@ class TableWriter:
         return writer
 
     def state(self) -> dict[str, Any]:
-        """What `resume` needs. Only for tables whose parts are one row group each: others lie half written."""
+        """What `resume` needs. Only for tables whose parts are one row group each: others are half written."""
         if self._rows_per_part > ROW_GROUP:
             raise ValueError(
                 f"table {self.folder.name}: parts of more than {ROW_GROUP} rows cannot be resumed"

@@ -12,6 +12,7 @@ from pydantic import Field
 from cascade_sim.model_reference import check_reference, path_from_working_folder
 from cascade_sim.model_reference import from_working_folder as reference_from_working_folder
 from cascade_sim.scenario_sections import Section
+from cascade_sim.scenario_training import Training
 from cascade_sim.scenario_yaml import Problem
 from cascade_sim.suggest import did_you_mean, unknown_name
 
@@ -54,7 +55,7 @@ class SessionsSpec(Section):
 
 
 class Fatigue(Section):
-    """Users who have seen many ads of late click less: the logit falls by strength * log(1 + ads in memory)."""
+    """Users who have seen many ads of late click less: -strength * log(1 + ads in memory) on the logit."""
 
     strength: float = Field(default=0.0, ge=0, le=10, description="0: no fatigue.")
     half_life_hours: float = Field(default=6.0, gt=0, le=10_000, description="Memory halves in this time.")
@@ -121,6 +122,9 @@ class Market(Section):
     budgets: Budgets = Field(default=Budgets(), description="Daily budgets.")
     bidders: dict[str, BidderSpec] = Field(
         default={"fixed": BidderSpec()}, min_length=1, description="Who bids how, by name."
+    )
+    training: Training | None = Field(
+        default=None, description="Models that learn from what they show; absent: they stay as they are."
     )
 
 

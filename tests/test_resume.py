@@ -1,0 +1,173 @@
+"""A run that was stopped goes on to the same bytes as one that was not; another run is never taken for it."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from timed_market import MARKET, SCARCE, WORLD
+from tiny_market import ROOT
+
+from cascade_sim.cli import main
+
+MODELS = {
+    "rank": {"kind": "coaction", "hidden": 8, "dims": 4, "features": ["user", "quality", "G1"], "epochs": 1}
+}
+TELL_THE_TIME = ("manifest.json", ".lock", "report.html")
+SCENARIO = {
+    **WORLD,
+    "cascade": {**WORLD["cascade"], "ranking": {"model": "rank", "bid": "init"}},  # type: ignore[dict-item]
+    "models": MODELS,
+    "arms": {"now": {}, "first": {"auction": {"pricing": "first"}}},
+    "market": {**MARKET, **SCARCE, "days": 0.03, "checkpoint": 300.0},
+}
+
+
+@pytest.fixture(scope="module")
+def scenario(tmp_path_factory):
+    path = tmp_path_factory.mktemp("scenario") / "timed.yaml"
+    path.write_text(json.dumps(SCENARIO))  # JSON is YAML
+    return path
+
+
+@pytest.fixture(autouse=True, scope="module")
+def no_report():
+    """It follows from the rest, and takes longer than all of it."""
+    from cascade_sim import study
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(study, "write_report", lambda *arguments: None)
+        yield
+
+
+def run(scenario, out, *options):
+    return main(["run", str(scenario), "--out", str(out), "--workers", "1", "--quiet", *options])
+
+
+def results(out: Path) -> dict[str, bytes]:
+    """Every file that neither tells the time nor belongs to the report."""
+    files = (p for p in sorted(out.rglob("*")) if p.is_file() and p.name not in TELL_THE_TIME)
+    return {str(p.relative_to(out)): p.read_bytes() for p in files if p.parent.name != "figures"}
+
+
+@pytest.fixture(scope="module")
+def undisturbed(scenario, tmp_path_factory):
+    out = tmp_path_factory.mktemp("undisturbed") / "out"
+    assert run(scenario, out) == 0
+    return results(out)
+
+
+def stopped_at(monkeypatch, module, name, n):
+    """Ctrl-C at the n-th call of a function."""
+    real, calls = getattr(module, name), []
+
+    def counted(*arguments, **options):
+        calls.append(1)
+        if len(calls) == n:
+            raise KeyboardInterrupt
+        return real(*arguments, **options)
+
+    monkeypatch.setattr(module, name, counted)
+
+
+@pytest.mark.parametrize(
+    ("module", "name", "n"),
+    [
+        ("experiment", "impression_columns", 1),  # while the log is written
+        ("experiment", "train", 2),
+        ("evaluate", "TableWriter", 2),
+        ("market_study", "market_columns", 1),  # before the first checkpoint
+        ("market_study", "market_columns", 21),  # after several
+        ("market_study", "save_state", 3),
+        ("market_study", "save_state", 11),  # in the second arm
+        ("study", "write_report", 1),
+    ],
+)
+def test_a_run_stopped_anywhere_goes_on_to_the_same_bytes(
+    scenario, undisturbed, tmp_path, monkeypatch, module, name, n
+):
+    import importlib
+
+    out = tmp_path / "out"
+    monkeypatch.setenv("CASCADE_SIM_CACHE", str(tmp_path / "cache"))
+    with monkeypatch.context() as patch:
+        stopped_at(patch, importlib.import_module(f"cascade_sim.{module}"), name, n)
+        assert run(scenario, out) == 130
+    assert json.loads((out / "manifest.json").read_text())["status"] == "running"
+    assert run(scenario, out, "--resume") == 0
+    assert results(out) == undisturbed
+    assert not (out / "checkpoints").exists()
+
+
+def test_what_was_finished_is_not_done_again(scenario, tmp_path, monkeypatch):
+    from cascade_sim import experiment, market_study
+
+    out = tmp_path / "out"
+    with monkeypatch.context() as patch:
+        stopped_at(patch, market_study, "save_state", 11)
+        assert run(scenario, out) == 130
+    done = json.loads((out / "checkpoints" / "now.json").read_text())
+    assert done["requests"] > 1000
+
+    def refuse(*arguments, **options):
+        raise AssertionError("done already")
+
+    monkeypatch.setattr(experiment, "impression_columns", refuse)
+    rows = []
+    real = market_study.market_columns
+    monkeypatch.setattr(market_study, "market_columns", lambda *a: rows.append(len(a[1].block)) or real(*a))
+    assert run(scenario, out, "--resume") == 0
+    assert sum(rows) < done["requests"]  # of the second arm, what came behind its last checkpoint
+
+
+def test_a_run_killed_without_a_word_goes_on_too(scenario, undisturbed, tmp_path):
+    out = tmp_path / "out"
+    command = [sys.executable, "-m", "cascade_sim", "run", str(scenario), "--out", str(out), "--quiet"]
+    child = subprocess.Popen([*command, "--workers", "1"], cwd=ROOT, env={**os.environ})
+    deadline = time.monotonic() + 120
+    while not list(out.glob("checkpoints/now.npz")) and time.monotonic() < deadline:
+        time.sleep(0.01)
+    child.send_signal(signal.SIGKILL)
+    assert child.wait() == -signal.SIGKILL
+    assert run(scenario, out, "--resume") == 0
+    assert results(out) == undisturbed
+
+
+def test_a_finished_run_is_left_as_it_is(scenario, undisturbed, tmp_path, capsys):
+    out = tmp_path / "out"
+    assert run(scenario, out) == 0
+    before = {p: p.stat().st_mtime_ns for p in out.rglob("*") if p.is_file()}
+    assert run(scenario, out, "--resume") == 0
+    assert {p: p.stat().st_mtime_ns for p in out.rglob("*") if p.is_file()} == before
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (("--set", "seed=2"), "another scenario"),
+        (("--set", "market.window=30"), "another scenario"),
+        (("--seeds", "2"), "another number of --seeds"),
+    ],
+)
+def test_another_run_does_not_go_on_in_this_ones_folder(
+    scenario, tmp_path, monkeypatch, capsys, options, message
+):
+    from cascade_sim import market_study
+
+    out = tmp_path / "out"
+    with monkeypatch.context() as patch:
+        stopped_at(patch, market_study, "market_columns", 21)
+        assert run(scenario, out) == 130
+    before = results(out)
+    assert run(scenario, out, "--resume", *options) == 2
+    assert message in capsys.readouterr().err
+    assert results(out) == before  # and loses nothing
+
+
+def test_resuming_where_nothing_lies_is_a_run_like_any_other(scenario, undisturbed, tmp_path):
+    assert run(scenario, tmp_path / "new", "--resume") == 0
+    assert results(tmp_path / "new") == undisturbed
