@@ -24,7 +24,7 @@ def save_state(path: Path, state: Mapping[str, Any]) -> None:
 def load_state(path: Path) -> dict[str, Any]:
     """What `save_state` wrote. A damaged file is a UserError."""
     try:
-        with np.load(path, allow_pickle=False) as file:
+        with np.load(path) as file:
             return nested({name: file[name] for name in file.files})
     except Exception as error:  # zipfile, numpy and the file system each have their own
         raise UserError(
