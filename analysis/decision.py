@@ -14,7 +14,8 @@ from typing import Any
 
 from analysis.catalogue import is_reference
 from analysis.comparisons import candidates, contrast, ctr_lift, lift_measure, revenue_lift, rpm_lift
-from analysis.estimates import NBSP, Estimate, arm_value, estimate, finite, number_text, percent_text
+from analysis.estimates import NBSP, Estimate, arm_value, estimate, number_text, percent_text
+from analysis.market_verdict import under_budgets
 
 STAGE_NAMES = {"retrieval": "retrieval", "pre_ranking": "pre-ranking", "ranking": "ranking"}
 # Reference arms that could be had at once: the change, and what it tells of the baseline when it pays.
@@ -76,19 +77,6 @@ def decide(metrics: Mapping[str, Any]) -> Decision:
     )
 
 
-def under_budgets(metrics: Mapping[str, Any], best: str) -> list[str]:
-    """What becomes of the recommended arm's lift in the simulated market, where budgets run out."""
-    arms = (metrics.get("market") or {}).get("arms", {})
-    earned = [finite(arms.get(arm, {}).get("revenue")) for arm in (best, metrics["baseline"])]
-    if earned[0] is None or not earned[1]:
-        return []
-    lift = number_text(100 * (earned[0] / earned[1] - 1), 1, signed=True)
-    return [
-        f"In the market with budgets it earns {lift}{NBSP}% against {metrics['baseline']} (no interval): "
-        "what advertisers cannot pay for is no revenue."
-    ]
-
-
 def _nothing_to_compare(metrics: Mapping[str, Any], warnings: list[str]) -> Decision:
     """A scenario of one arm, or arms whose revenue per request cannot be held against the baseline's."""
     baseline = metrics["baseline"]
@@ -117,7 +105,7 @@ def _keep_the_baseline(metrics: Mapping[str, Any], best: str, warnings: list[str
         f"{headline}.",
         [reason, *worse_arms(metrics)],
         simpler_changes(metrics, None),
-        warnings,
+        [*under_budgets(metrics, None), *warnings],
         comparison_notes(metrics),
     )
 

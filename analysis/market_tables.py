@@ -1,31 +1,44 @@
 """The market in words and tables: what each arm earned over the simulated days, and how budgets were spent.
 
-The market's numbers are totals of a simulation and carry no intervals: they describe, and decide nothing.
+Totals of a simulation. Their differences carry intervals only over several days or worlds (market_lifts).
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from analysis.catalogue import Measure
 from analysis.comparisons import ordered_arms
 from analysis.decision import listed
-from analysis.estimates import MISSING, NBSP, Estimate, decimals_for, finite, number_text
+from analysis.estimates import (
+    MISSING,
+    NBSP,
+    Estimate,
+    decimals_for,
+    finite,
+    interval_text,
+    number_text,
+    scaled,
+)
+from analysis.market_lifts import RATIOS
+from analysis.market_verdict import market_lift
 from analysis.table_cells import Cell, Row, Table, arm_rows, column
 
 # Spend that is never further than this from the share of traffic is called in step with it; a kind whose
 # money is gone with more than this share of the traffic still to come is called dry early.
 IN_STEP = 0.15
-BINDING = 0.9  # from this share of all budgets on, what is left to spend limits every arm
 TOTALS: dict[str, Measure] = {
     "requests": Measure("Requests", "number", "", 0),
+    "impressions": Measure("Impressions", "number", "", 0),
+    "clicks": Measure("Clicks", "number", "", 0),
+    "ctr": Measure("CTR", "percent", "", 2),
+    "rpm": Measure("RPM", "money", "", digits=4),
+    "cpc": Measure("CPC", "money", "", digits=4),
     "revenue": Measure("Revenue", "money", "", digits=4),
     "revenue_per_request": Measure("Revenue per request", "money", "", digits=4),
-    "ctr": Measure("CTR", "percent", "", 2),
-    "clicks": Measure("Clicks", "number", "", 0),
     "conversions": Measure("Conversions", "number", "", 0),
+    "surplus": Measure("Surplus", "money", "", digits=4),
     "overspend": Measure("Overspend", "money", "", is_signed_or_near_zero=True),
 }
 BIDDER_COLUMNS = (
@@ -33,34 +46,6 @@ BIDDER_COLUMNS = (
     *("Ran dry, %", "Median hour dry", "Largest gap, points"),
 )
 NARROW_COLUMNS = ("with budget", "budget", "spent %", "dry %", "dry at", "gap, pts")
-
-
-@dataclass(frozen=True)
-class MarketSection:
-    """What the report shows of the market."""
-
-    title: str
-    arm: str  # whose bidders are shown
-    words: str
-    about: str
-    totals: Table
-    bidders: Table
-
-
-def market_section(metrics: Mapping[str, Any]) -> MarketSection | None:
-    """The report's section on the market; None for a study without one."""
-    arm = market_baseline(metrics)
-    if arm is None:
-        return None
-    days = finite(metrics["market"].get("days")) or 1.0
-    return MarketSection(
-        "The market day" if days <= 1 else "The market days",
-        arm,
-        market_words(metrics),
-        _about(metrics, days),
-        totals_table(metrics),
-        bidders_table(metrics),
-    )
 
 
 def market_arms(metrics: Mapping[str, Any]) -> list[str]:
@@ -113,13 +98,31 @@ def totals_table(metrics: Mapping[str, Any]) -> Table:
         values = [finite(found[arm].get(name)) for arm in arms]
         cells = column(measure, [Estimate(value) for value in values])
         changes = _changes(measure, values, at)
-        columns.append([Cell(cell.text, lift=change) for cell, change in zip(cells, changes, strict=True)])
+        columns.append(
+            [
+                Cell(cell.text, lift=change)
+                if i == at
+                else _compared(metrics, arms[i], name, cell.text, change)
+                for i, (cell, change) in enumerate(zip(cells, changes, strict=True))
+            ]
+        )
     return Table(
         "Totals of the market",
         "Arm",
         [measure.heading for measure in TOTALS.values()],
         arm_rows(metrics, arms, columns),
     )
+
+
+def _compared(metrics: Mapping[str, Any], arm: str, name: str, text: str, change: str) -> Cell:
+    """A number with its difference; toned and with an interval where days or worlds give one."""
+    lift = market_lift(metrics, arm, name) if name in RATIOS else Estimate()
+    if lift.low is None:
+        return Cell(text, lift=change)
+    tone = "up" if lift.is_above_zero else "down" if lift.is_below_zero else ""
+    percent = scaled(lift, 100.0)
+    difference = f"{number_text(percent.value, 1, signed=True)}{NBSP}%"
+    return Cell(text, difference, tone=tone, lift=interval_text(percent, 1, signed=True))  # a line each
 
 
 def _changes(measure: Measure, values: Sequence[float | None], at: int) -> list[str]:
@@ -220,31 +223,3 @@ def _gap_text(kind: Mapping[str, Any], is_first: bool) -> str:
     gap = finite(kind.get("largest_gap"))
     points = number_text(None if gap is None else 100 * gap, 1)
     return f"at most {points} percentage points away" if is_first else points
-
-
-def _about(metrics: Mapping[str, Any], days: float) -> str:
-    """How far the totals can be trusted, and whether budgets leave room for any arm to earn more."""
-    span = "simulated day" if days == 1 else f"{days:g} simulated days"
-    seeds = metrics.get("seeds")
-    worlds = f", as means over {seeds.get('n')} worlds" if seeds else " of one world"
-    parts = [
-        f"Every arm lives through the same {span}{worlds}, with the same budgets and adapting bidders.",
-        "These are totals without intervals: small differences may be luck.",
-    ]
-    used = _budget_used(metrics)
-    if used is not None and used >= BINDING:
-        parts.append(
-            f"With {market_baseline(metrics)}, {number_text(100 * used, 1)}{NBSP}% of all budgets were "
-            "spent: no arm can take much more from advertisers with a budget, however well it ranks."
-        )
-    return " ".join(parts)
-
-
-def _budget_used(metrics: Mapping[str, Any]) -> float | None:
-    """Share of all budgets of the baseline arm that was spent; None without budgets."""
-    pairs = [
-        (finite(kind.get("budget")) or 0.0, finite(kind.get("spend_of_budget")) or 0.0)
-        for kind in bidder_kinds(metrics).values()
-    ]
-    total = sum(budget for budget, _ in pairs)
-    return sum(budget * share for budget, share in pairs) / total if total else None

@@ -7,8 +7,12 @@ from typing import Any
 
 from analysis.plot_style import style, svg_text
 from analysis.plots_arms import culprit, lifts, rcs_vs_revenue
+from analysis.plots_compute import compute_hours, compute_latency, compute_value
+from analysis.plots_critical_bids import critical_bids
 from analysis.plots_funnel import funnel
-from analysis.plots_market import market_hours, market_multipliers, market_spend
+from analysis.plots_learning import learning_recall, learning_revenue
+from analysis.plots_market import market_multipliers, market_spend
+from analysis.plots_market_hours import market_hours, market_wins
 from analysis.plots_models import reliability, score_distributions
 
 FIGURES: dict[str, tuple[Callable[[Mapping[str, Any]], Any], str]] = {
@@ -21,9 +25,25 @@ FIGURES: dict[str, tuple[Callable[[Mapping[str, Any]], Any], str]] = {
         "Distribution of predicted CTR on the win set and on the pre-ranking set",
     ),
     "reliability": (reliability, "Ranker prediction against pre-ranking prediction"),
+    "critical_bids": (
+        critical_bids,
+        "Critical bids as a share of the bid, in the auction and through the cascade",
+    ),
+    "market_hours": (market_hours, "Revenue, CPC and requests by hour, by arm"),
+    "market_wins": (market_wins, "Impressions won per request taken part in, by hour and kind of bidder"),
     "market_spend": (market_spend, "Share of the budget spent over the day, by kind of bidder"),
-    "market_multipliers": (market_multipliers, "Mean bid relative to the starting bid, by kind of bidder"),
-    "market_hours": (market_hours, "Revenue and requests by hour, by arm"),
+    "market_multipliers": (
+        market_multipliers,
+        "Mean bid relative to the starting bid, by kind of bidder and arm",
+    ),
+    "compute_value": (
+        compute_value,
+        "Revenue per 1000 requests against server time per request, by arm",
+    ),
+    "compute_latency": (compute_latency, "Share of requests that ranking answered within a time, by arm"),
+    "compute_hours": (compute_hours, "Load of the busiest servers and late requests by hour, by arm"),
+    "learning_recall": (learning_recall, "True-value recall of every deployment over time, by arm"),
+    "learning_revenue": (learning_revenue, "Revenue per request by day, by arm"),
 }
 
 

@@ -7,10 +7,13 @@ from pathlib import Path
 from typing import Any
 
 from analysis.catalogue import ARM_MEASURES, MODEL_MEASURES, REFERENCE_ARMS, measure_names
+from analysis.critical_bids_tables import critical_bids_section
+from analysis.compute_tables import compute_section
 from analysis.culprit import culprit_words
 from analysis.decision import decide, key_figures, money_lost
 from analysis.estimates import NBSP, Estimate, decimals_for, finite, interval_text, number_text, scaled
-from analysis.market_tables import market_section
+from analysis.learning_tables import learning_section
+from analysis.market_section import market_section
 from analysis.plots import FIGURES
 from analysis.tables import (
     all_measures_table,
@@ -67,7 +70,10 @@ def render(
         losses=attribution_table(metrics),
         models=models_table(metrics),
         money=money_table(metrics),
+        critical=critical_bids_section(metrics),
         market=market_section(metrics),
+        compute=compute_section(metrics),
+        learning=learning_section(metrics),
         everything=all_measures_table(metrics),
         glossary=glossary(metrics),
         scenario=scenario_yaml_text,

@@ -9,6 +9,7 @@ from typing import Any
 
 from analysis.comparisons import lift_measure, ordered_arms
 from analysis.decision import decide, money_lost
+from analysis.learning_tables import learning_words
 from analysis.market_tables import bidders_table, market_baseline, market_words
 from analysis.table_cells import Row, Table, arm_rows, lift_column, value_column
 from analysis.tables import culprit_table, models_table
@@ -97,7 +98,7 @@ def terminal_summary(metrics: Mapping[str, Any], *, color: bool = False, width: 
     words = [decision.headline, *decision.reasons, *decision.findings, *(lost or [])]
     if market_baseline(metrics) is not None:
         parts.append(table_text(bidders_table(metrics, narrow=True), color=color, width=width))
-        words.append(market_words(metrics))
+        words += [line for line in (market_words(metrics), learning_words(metrics)) if line]
     words += [*decision.notes, *decision.warnings]
     lines = [textwrap.fill(line, max(width, 40)) for line in words]
     return "\n".join([*parts, *lines]) + "\n"

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from agents import fatigue
-from agents.click_models import CLICK_MODELS, ClickModel
+from agents.click_models import CLICK_MODELS, ClickModel, PositionBased
 from agents.sessions import OpenSessions, SessionDraws, Sessions, no_sessions, session_requests
 from agents.traffic import visitors
 from agents.traffic_profiles import Profile, arrivals
@@ -61,10 +61,13 @@ class Audience:
             shift = fatigue.fatigue_shift(self._memory, block.users, strength=self._spec.fatigue.strength)
             true_ctr = np.where(shown, fatigue.fatigued(true_ctr, shift), 0.0)
         ids = (block.requests[:, None], ads)
-        luck = draws.uniform(seed, "click", *ids), draws.uniform(seed, "look on", *ids)
+        luck = draws.uniform(seed, "click", *ids)
+        # What position-based users look at beyond their clicks matters to nobody here: no draw for it.
+        is_position = isinstance(self._click_model, PositionBased)
+        look_on = luck if is_position else draws.uniform(seed, "look on", *ids)
         with _named(self._spec.click_model):
             expected = np.asarray(self._click_model.expected(true_ctr, shown), np.float64)
-            clicks, _ = self._click_model.clicks(true_ctr, shown, *luck)
+            clicks, _ = self._click_model.clicks(true_ctr, shown, luck, look_on)
             clicks = np.asarray(clicks)
             _check_answer(expected, clicks, shown)
         return Response(true_ctr, expected, clicks)

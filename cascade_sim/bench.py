@@ -12,21 +12,19 @@ from typing import Any
 import numpy as np
 import torch
 
-from cascade_sim.auction import auction, run_auction
+from cascade_sim.auction import auction
+from cascade_sim.bench_market import auction_rates, market_rate
 from cascade_sim.cascade import Arm, Block, Decision, Scores, Stage, score
 from cascade_sim.experiment import Experiment
 from cascade_sim.exploration import Explored, explore
 from cascade_sim.kernels import select_top
 from cascade_sim.log_tables import impression_columns
-from cascade_sim.market_run import MarketRun
-from cascade_sim.market_study import market_columns
 from cascade_sim.model_kinds import build_module, make_scorer
 from cascade_sim.model_store import ModelStore
 from cascade_sim.outcome import outcome
 from cascade_sim.progress import Progress
 from cascade_sim.records import TableWriter
 from cascade_sim.scenario import Scenario, resolve_arm
-from cascade_sim.scenario_market import DAY, BidderSpec, Budgets, Market
 from cascade_sim.seats import TorchScorer
 from cascade_sim.simulation import Simulation
 from models.training import Impressions, Lists, chunk_of_rank, predict, train
@@ -228,36 +226,6 @@ def training_rates(sim: Simulation, n: int) -> dict[str, float]:
         epoch()  # warm-up
         rates[label] = n / _timed(epoch)
     return rates
-
-
-def auction_rates(n_requests: int = 4096, repeats: int = 7) -> dict[str, float]:
-    """Bids per second of the auction alone, GSP, for many bidders and for two."""
-    generator = np.random.default_rng(0)
-    rates = {}
-    for bidders, slots in ((48, 3), (2, 1)):
-        bid = generator.lognormal(size=(n_requests, bidders))
-        pctr = generator.uniform(0.001, 0.1, size=(n_requests, bidders))
-        best = min(_timed(partial(run_auction, bid, pctr, slots=slots)) for _ in range(repeats))
-        rates[f"{bidders} bidders, {slots} slots"] = n_requests * bidders / best
-    return rates
-
-
-def market_rate(sim: Simulation, arm: Arm, n_requests: int, rate: float = 200.0) -> float:
-    """Requests per second of a market with budgets, pacing bidders, conversions and its log on disk."""
-    spec = Market(
-        days=n_requests / rate / DAY,
-        requests_per_second=rate,
-        profile="constant",
-        window=10.0,
-        update=30.0,
-        budgets=Budgets(share=1.0, median=0.2),
-        bidders={"pid": BidderSpec(kind="pid"), "throttling": BidderSpec(kind="throttling")},
-    )
-    with tempfile.TemporaryDirectory() as folder, TableWriter(Path(folder), "bench") as table:
-        run = MarketRun(sim, arm, spec, on_block=lambda settled: table.append(market_columns(sim, settled)))
-        started = time.perf_counter()
-        tally = run.run()
-        return int(tally.hours["requests"].sum()) / (time.perf_counter() - started)
 
 
 def peak_memory_mb() -> float:

@@ -13,8 +13,10 @@ from cascade_sim.bids import BidRules
 from cascade_sim.errors import UserError
 from cascade_sim.fusion import Fusion, quality
 from cascade_sim.kernels import select_top
+from cascade_sim.late_answers import BY_PRE_RANKING, by_pre_ranking, by_retrieval
 from cascade_sim.retrieval import Retrieval
 from cascade_sim.seats import Scorer
+from cascade_sim.size_rule import SizeRule, select_sizes
 
 
 @dataclass(frozen=True)
@@ -58,6 +60,7 @@ class Arm:
     score_floor: float = 0.0
     bid_rule: str = "ocpc"
     bid_range: float = 0.4
+    size_rule: SizeRule | None = None  # chooses each request's size; pre_ranking_size is then the largest
 
     def with_pre_ranking(self, stage: Stage, name: str | None = None) -> "Arm":
         """The same arm with another pre-ranking seat."""
@@ -92,19 +95,37 @@ class Decision:
         return self.ranked_set[:, :-1]
 
 
-def serve(block: Block, arm: Arm, platform: Platform) -> Decision:
+def serve(block: Block, arm: Arm, platform: Platform, answered_by: np.ndarray | None = None) -> Decision:
     """The whole cascade for a block of requests. Decides; changes nothing.
 
     Fewer candidates than slots leave slots empty (-1). An ad with zero bid, zero pCTR, or below a
     reserve is never shown. Equal scores go to the smaller ad id.
+    `answered_by` [R] names the last stage that each request had time for (late_answers); None: all three.
     """
+    return rank(block, pre_rank(block, arm, platform), arm, platform, answered_by)
+
+
+def pre_rank(block: Block, arm: Arm, platform: Platform) -> "PreRanked":
+    """Retrieval and pre-ranking: the first half of `serve`."""
     pre_ranking_set = platform.retrieval(block.users, arm.retrieval_size)
+    scores = score(block, pre_ranking_set, arm.pre_ranking, arm, platform)
+    pre_score = admitted(scores, arm.pre_ranking, arm).astype(np.float32)
+    if arm.size_rule is None:
+        competitive_set, columns = select_top(pre_ranking_set, pre_score, arm.pre_ranking_size)
+    else:
+        sizes = arm.size_rule.sizes(block.requests, pre_score)
+        competitive_set, columns = select_sizes(pre_ranking_set, pre_score, sizes, arm.pre_ranking_size)
+    return PreRanked(pre_ranking_set, scores, pre_score, competitive_set, columns)
 
-    pre = score(block, pre_ranking_set, arm.pre_ranking, arm, platform)
-    pre_score = admitted(pre, arm.pre_ranking, arm).astype(np.float32)
-    competitive_set, _ = select_top(pre_ranking_set, pre_score, arm.pre_ranking_size)
 
+def rank(
+    block: Block, passed: "PreRanked", arm: Arm, platform: Platform, answered_by: np.ndarray | None = None
+) -> Decision:
+    """Ranking and the auction: the second half of `serve`."""
+    competitive_set = passed.competitive_set
     rank = score(block, competitive_set, arm.ranking, arm, platform)
+    if answered_by is not None:
+        rank = by_pre_ranking(rank, block, passed, arm, platform, answered_by == BY_PRE_RANKING)
     result = auction(
         rank.bid,
         rank.quality,
@@ -117,10 +138,10 @@ def serve(block: Block, arm: Arm, platform: Platform) -> Decision:
     shown = result.ranked >= 0
     column = np.maximum(result.ranked, 0)
     ranked_bid = np.where(shown, np.take_along_axis(rank.bid, column, 1), 0.0)
-    return Decision(
-        pre_ranking_set=pre_ranking_set,
-        pre_prediction=pre.prediction,
-        pre_score=pre_score,
+    decision = Decision(
+        pre_ranking_set=passed.pre_ranking_set,
+        pre_prediction=passed.scores.prediction,
+        pre_score=passed.pre_score,
         competitive_set=competitive_set,
         ranked_set=np.where(shown, np.take_along_axis(competitive_set, column, 1), -1),
         ranked_pctr=np.where(shown, np.take_along_axis(rank.prediction, column, 1), 0.0),
@@ -128,6 +149,7 @@ def serve(block: Block, arm: Arm, platform: Platform) -> Decision:
         ranked_quality=np.where(shown, np.take_along_axis(rank.quality, column, 1), 0.0),
         cpc_micros=to_micros(result.cpc, ranked_bid[:, :-1]),
     )
+    return decision if answered_by is None else by_retrieval(decision, block, arm, platform, answered_by)
 
 
 @dataclass(frozen=True)
@@ -141,6 +163,22 @@ class Scores:
     @property
     def score(self) -> np.ndarray:
         return self.bid * self.quality
+
+
+@dataclass(frozen=True)
+class PreRanked:
+    """What pre-ranking hands on."""
+
+    pre_ranking_set: np.ndarray  # [R, n] ad ids
+    scores: Scores  # [R, n]
+    pre_score: np.ndarray  # [R, n] fused, float32
+    competitive_set: np.ndarray  # [R, c] ad ids, -1 = empty
+    columns: np.ndarray  # [R, c] their places in the pre-ranking set, -1 = empty
+
+    @property
+    def sizes(self) -> np.ndarray:
+        """Ads handed on per request.  [R]"""
+        return (self.competitive_set >= 0).sum(axis=1)
 
 
 def score(block: Block, ids: np.ndarray, stage: Stage, arm: Arm, platform: Platform) -> Scores:
@@ -184,5 +222,9 @@ def shadow(arm: Arm) -> Arm:
     Its win set is the ideal win set.
     """
     return replace(
-        arm, name=f"shadow of {arm.name}", pre_ranking=arm.ranking, pre_ranking_size=arm.retrieval_size
+        arm,
+        name=f"shadow of {arm.name}",
+        pre_ranking=arm.ranking,
+        pre_ranking_size=arm.retrieval_size,
+        size_rule=None,
     )

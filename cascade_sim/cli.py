@@ -21,8 +21,21 @@ COMMANDS = {
     "schema": ("cascade_sim.commands.schema", "Print the JSON schema of scenario files, for editors."),
     "check-model": ("cascade_sim.commands.check_model", "Test a model class of your own before using it."),
     "check-bidder": ("cascade_sim.commands.check_bidder", "Test a bidder class of your own before using it."),
+    "check-auctions": (
+        "cascade_sim.commands.check_auctions",
+        "Compare the auction with a plain-Python one on random auctions.",
+    ),
     "trace": ("cascade_sim.commands.trace", "Explain one request: why an ad won or lost at each stage."),
+    "critical-bids": (
+        "cascade_sim.commands.critical_bids",
+        "The least bids that would have kept each slot, and what the cascade adds.",
+    ),
+    "landscape": (
+        "cascade_sim.commands.landscape",
+        "Impressions, clicks and cost of one ad as a function of its bid.",
+    ),
     "variants": ("cascade_sim.commands.variants", "Run a study under several settings, side by side."),
+    "theory": ("cascade_sim.commands.theory", "Check which losses lead to which orders: regret bounds."),
     "bench": ("cascade_sim.commands.bench", "Measure the speed of serving, scoring and training."),
 }
 

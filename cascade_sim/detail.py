@@ -15,6 +15,7 @@ from cascade_sim.cascade import Arm, Block, Decision, Platform, admitted, score
 from cascade_sim.kernels import select_top
 from cascade_sim.measure import Ruler
 from cascade_sim.simulation import Simulation
+from cascade_sim.size_rule import select_sizes
 
 CORPUS_PAIRS = 10_000_000  # (request, ad) pairs scored per arm
 PAIRS_AT_ONCE = 1_000_000  # keeps the temporary arrays small
@@ -79,7 +80,11 @@ def retrieval_rcs(platform: Platform, n_ads: int, arm: Arm, block: Block, decisi
     for rows, part, corpus in parts(block, n_ads):
         scores = score(part, corpus, arm.pre_ranking, arm, platform)
         wanted = admitted(scores, arm.pre_ranking, arm).astype(np.float32)
-        chosen, _ = select_top(corpus, wanted, min(arm.pre_ranking_size, n_ads))
+        if arm.size_rule is None:
+            chosen, _ = select_top(corpus, wanted, min(arm.pre_ranking_size, n_ads))
+        else:
+            sizes = (decision.competitive_set[rows] >= 0).sum(axis=1)
+            chosen, _ = select_sizes(corpus, wanted, sizes, arm.pre_ranking_size)
         found.append(consistency.rcs(chosen, decision.pre_ranking_set[rows]))
     return np.concatenate(found)
 

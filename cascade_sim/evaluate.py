@@ -230,7 +230,7 @@ class Evaluation:
 
 def ranking_of(arm: Arm) -> Arm:
     """What an arm does after pre-ranking; equal for arms that differ in pre-ranking only."""
-    return replace(arm, name="", pre_ranking=arm.ranking, pre_ranking_size=1)
+    return replace(arm, name="", pre_ranking=arm.ranking, pre_ranking_size=1, size_rule=None)
 
 
 def head_of(decision: Decision, n: int) -> Decision:

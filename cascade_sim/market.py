@@ -20,7 +20,7 @@ from cascade_sim.cascade import Block
 from cascade_sim.world import World
 
 # Each phase has its own range of request ids: a longer log does not change the traffic of an evaluation.
-PHASE_NAMES = ("bootstrap", "log", "shadow", "evaluate", "bench", "market")
+PHASE_NAMES = ("bootstrap", "log", "shadow", "evaluate", "bench", "market", "panel")
 PHASES = {name: (i + 1) * 10**9 for i, name in enumerate(PHASE_NAMES)}
 
 Serve = Callable[[Block], Any]

@@ -6,6 +6,7 @@ SimPy processes, which hold no state of their own; all of it is in `MarketRun` a
     deliveries   at the end of a window, clicks that have arrived are charged, holds that ended are released
     days         at midnight, when a window always ends, budgets are new
     bidding      every `update` seconds bidders see what came in and set new bids
+    training     every `training.every` seconds the models learn from what was shown and are redeployed
     checkpoints  every `checkpoint` seconds the whole state is handed out; `restore` goes on from it
 Within a window blocks are ranked by several threads; settlement is sequential, so the log does not depend
 on the number of workers.
@@ -28,6 +29,7 @@ from cascade_sim.deliveries import Deliveries
 from cascade_sim.errors import UserError
 from cascade_sim.market_server import MarketServer, Settled
 from cascade_sim.market_tally import MarketTally
+from cascade_sim.market_training import make_trainer
 from cascade_sim.scenario_market import DAY, Market, find_profile
 from cascade_sim.simulation import Simulation
 
@@ -57,9 +59,10 @@ class MarketRun:
         budgets = draw_budgets(spec.budgets, sim.world.n_advertisers, sim.seed)
         self.ledger = Ledger(budgets, spec.charging.overspend)
         self.crowd = Crowd(sim, spec.bidders, self.ledger.budget, sim.home)
-        self.server = MarketServer(sim, arm, spec, self.audience, self.ledger)
+        self.trainer = make_trainer(sim, arm, spec.training, spec.exploration)
+        self.server = MarketServer(sim, self.trainer.arm, spec, self.audience, self.ledger)
         self.deliveries = Deliveries()
-        self.tally = MarketTally(self.crowd, self.ledger, spec, self.profile)
+        self.tally = MarketTally(self.crowd, self.ledger, spec, self.profile, sim.world)
         self._workers = workers
         self._bids_due, self._checkpoint_due = spec.update, spec.checkpoint
         self._since = self._nothing()
@@ -70,10 +73,11 @@ class MarketRun:
         self.env = simpy.Environment(initial_time=self.now)
         with ThreadPoolExecutor(self._workers) as pool:
             self.window_over = self.env.event()
-            for process in (self._arriving(), self._days(), self._bidding(), self._checkpoints()):
-                self.env.process(process)
+            for process in (self._arriving, self._days, self._bidding, self._training, self._checkpoints):
+                self.env.process(process())
             done = self.env.process(self._traffic(pool))
             self.env.run(until=done)
+        self.tally.took_part(self.now, self._since["participated"])
         self.tally.close(len(self.deliveries.clicks))
         return self.tally
 
@@ -132,9 +136,21 @@ class MarketRun:
                 continue
             self._bids_due = (np.floor(self.now / self.spec.update) + 1) * self.spec.update
             self.crowd.observe(self._feedback(), self._moment())
+            self.tally.took_part(self.now, self._since["participated"])
             self._since = self._nothing()
             self._ask_for_bids()
-            self.tally.update(self.now, self.bids, self.sim.world)
+            self.tally.update(self.now, self.bids, self.participation)
+
+    def _training(self) -> Generator:
+        """Models are replaced at the first end of a window after each deployment is due."""
+        while True:
+            yield self.window_over
+            if self.now >= self.trainer.due:
+                self.trainer.train(self.now)
+                self._deploy()
+
+    def _deploy(self) -> None:
+        self.server.arm, self.server.model_version = self.trainer.arm, self.trainer.version
 
     def _checkpoints(self) -> Generator:
         """Last of all at the end of a window, when everything of it is booked."""
@@ -168,6 +184,7 @@ class MarketRun:
         known = np.isfinite(settled.conversion_time)
         self.deliveries.conversions.add(time=settled.conversion_time[known], advertiser=owner[known])
         self.tally.add(settled)
+        self.trainer.add(settled)
         self.on_block(settled)
 
     def _expect_clicks(self, settled: Settled) -> None:
@@ -205,6 +222,7 @@ class MarketRun:
             "bids": self.bids,
             "participation": self.participation,
             "since": self._since,
+            "compute": self.server.compute.state(),
             **{name: getattr(self, name).state() for name in STATEFUL},
         }
 
@@ -214,12 +232,14 @@ class MarketRun:
         self.day = int(day)
         self.bids, self.participation = np.array(state["bids"]), np.array(state["participation"])
         self._since = {name: np.array(state["since"][name]) for name in COUNTED}
+        self.server.compute.restore(state.get("compute", {}))
         for name in STATEFUL:
             getattr(self, name).restore(state.get(name, {}))
+        self._deploy()
         self.server.set_bids(self.bids, self.participation)
 
 
-STATEFUL = ("audience", "ledger", "crowd", "deliveries", "tally")
+STATEFUL = ("audience", "ledger", "crowd", "deliveries", "tally", "trainer")
 
 
 def traffic_profile(spec: Market, home: Path = Path(".")) -> Profile:

@@ -18,7 +18,9 @@ from cascade_sim.advertising import Ledger
 from cascade_sim.audience import Audience
 from cascade_sim.cascade import Arm, Block, score, serve
 from cascade_sim.exploration import random_page
-from cascade_sim.scenario_market import Market
+from cascade_sim.late_answers import BY_PRE_RANKING, BY_RANKING, BY_RETRIEVAL
+from cascade_sim.market_compute import MarketCompute
+from cascade_sim.scenario_market import DAY, Market
 from cascade_sim.settlement import Pages, RankedLists, list_pages, take
 from cascade_sim.simulation import Simulation
 
@@ -54,6 +56,7 @@ class MarketServer:
         self.sim, self.arm, self.spec = sim, arm, spec
         self._audience, self._ledger = audience, ledger
         self.model_version = 0  # the arm's models may be replaced between windows
+        self.compute = MarketCompute(spec.compute, arm, spec.days * DAY, sim.seed)
 
     def set_bids(self, bids: np.ndarray, participation: np.ndarray) -> None:
         """The bids [A] and the probabilities of taking part [advertisers] of the next window.
@@ -80,26 +83,32 @@ class MarketServer:
         size, n = self.sim.scenario.traffic.block, len(window)
         blocks = [window.take(slice(start, start + size)) for start in range(0, n, size)]
         depth = min(max(self.spec.depth, self.arm.slots + 1), self.arm.pre_ranking_size)
-        for block, lists in self._ranked(blocks, depth, pool):
+        self.arm = self.compute.arm_now(self.arm)
+        answered_by = self.compute.answered_by(blocks, self.arm, self.platform, pool)
+        for block, lists in self._ranked(blocks, depth, answered_by, pool):
             yield from self._settle(block, lists, took_part)
 
     def _ranked(
-        self, blocks: list[Block], depth: int, pool: ThreadPoolExecutor
+        self, blocks: list[Block], depth: int, answered_by: list[np.ndarray | None], pool: ThreadPoolExecutor
     ) -> Iterator[tuple[Block, RankedLists]]:
         """Blocks with their lists, in order; a few at a time are under way."""
         pending: deque[tuple[Block, Future]] = deque()
-        for block in blocks:
-            pending.append((block, pool.submit(self.rank, block, depth)))
+        for block, answered in zip(blocks, answered_by, strict=True):
+            pending.append((block, pool.submit(self.rank, block, depth, answered)))
             if len(pending) >= UNDER_WAY:
                 first, lists = pending.popleft()
                 yield first, lists.result()
         for block, lists in pending:
             yield block, lists.result()
 
-    def rank(self, block: Block, depth: int) -> RankedLists:
-        """The cascade's order for each request, `depth` deep; a random one for explored requests. Pure."""
+    def rank(self, block: Block, depth: int, answered_by: np.ndarray | None = None) -> RankedLists:
+        """The cascade's order for each request, `depth` deep; a random one for explored requests. Pure.
+
+        `answered_by` [R] is the last stage that each request had time for; None: all had time for ranking.
+        """
         arm, world = self.arm, self.sim.world
-        decision = serve(block, replace(arm, slots=depth - 1), self.platform)
+        decision = serve(block, replace(arm, slots=depth - 1), self.platform, answered_by)
+        answers = np.full(len(block), BY_RANKING, np.int8) if answered_by is None else answered_by
         ads, bid = decision.ranked_set.copy(), decision.ranked_bid.copy()
         quality = decision.ranked_quality.astype(np.float64)
         prediction = decision.ranked_pctr.astype(np.float64)
@@ -108,7 +117,7 @@ class MarketServer:
         enters = (in_auction >= 0) & (self.platform.bids.init_bid[in_auction] > 0)
         enters &= self._takes_part(block, entrants)
         is_cut = np.full(len(block), depth < arm.pre_ranking_size)
-        is_explored = self._is_explored(block)
+        is_explored = self._is_explored(block) & (answers >= BY_RETRIEVAL)
         rows = np.nonzero(is_explored)[0]
         if len(rows):
             drawn = random_page(block.requests[rows], decision.pre_ranking_set[rows], depth, self.sim.seed)
@@ -117,7 +126,8 @@ class MarketServer:
             there = ads[rows] >= 0
             bid[rows], quality[rows] = np.where(there, rank.bid, 0.0), np.where(there, rank.quality, 0.0)
             prediction[rows] = np.where(there, rank.prediction, 0.0)
-            enters[rows] = False
+        is_auctioned = ~is_explored & (answers >= BY_PRE_RANKING)
+        enters &= is_auctioned[:, None]
         return RankedLists(
             ads=ads,
             bid=bid,
@@ -125,7 +135,9 @@ class MarketServer:
             prediction=prediction,
             is_in=self._takes_part(block, world.advertiser[np.maximum(ads, 0)]) & (bid > 0),
             is_cut=is_cut,
-            is_auctioned=~is_explored,
+            is_auctioned=is_auctioned,
+            is_explored=is_explored,
+            answered_by=answers,
             entrants=np.where(enters, entrants, -1),
         )
 
@@ -147,25 +159,30 @@ class MarketServer:
     def _settle(self, block: Block, lists: RankedLists, took_part: np.ndarray) -> Iterator[Settled]:
         arm, start = self.arm, 0
         owner, available = self.sim.world.advertiser, self._ledger.available
+        answers = _Answers(self._audience, block, arm.slots)
         while start < len(block):
             pages, listed = list_pages(
                 lists, owner, available, pricing=arm.pricing, reserve_cpc=arm.reserve_cpc,
                 score_floor=arm.score_floor, slot_effects=self._effects, start=start,
             )  # fmt: skip
-            stop = start
-            if listed > start:
-                whole = slice(start, listed)
-                found = self._respond(block.take(whole), lists.take(whole), pages.take(whole))
-                due = np.zeros_like(pages.cpc_micros)
-                due[whole] = found.held_micros if self._is_late else found.charges_micros
-                payer = np.zeros_like(pages.column)
-                payer[whole] = found.advertiser
-                taken, stop = take(due, payer, available, lists.entrants, took_part, start, listed)
-                yield _first(found, stop - start, taken[start:stop], self._is_late)
-            if stop == start:
+            if listed == start:
                 # So deep that nothing is cut off: at most once a block. The whole block, since what a
                 # net predicts may differ in the last bit with the number of requests beside it.
-                lists = self.rank(block, arm.pre_ranking_size)
+                lists = self.rank(block, arm.pre_ranking_size, lists.answered_by)
+                continue
+            ads = of_page(lists.ads, pages, -1)
+            answers.update(ads, start, listed)
+            if self._is_late:
+                due = self._holds(of_page(lists.prediction, pages, 0.0), pages.cpc_micros)
+            else:
+                due = np.where(answers.clicks, pages.cpc_micros, 0)
+            payer = owner[np.maximum(ads, 0)]
+            taken, stop = take(due, payer, available, lists.entrants, took_part, start, listed)
+            rows = slice(start, stop)
+            yield self._settled(
+                block.take(rows), lists.take(rows), pages.take(rows), answers.expected[rows],
+                answers.clicks[rows], taken[rows],
+            )  # fmt: skip
             start = stop
 
     @property
@@ -176,39 +193,38 @@ class MarketServer:
     def _is_late(self) -> bool:
         return self.spec.charging.click_delay > 0
 
-    def _respond(self, block: Block, lists: RankedLists, pages: Pages) -> Settled:
-        """What users make of these pages, and what would be due for it."""
-        shown, column = pages.column >= 0, np.maximum(pages.column, 0)
-
-        def of_page(values: np.ndarray, empty: float) -> np.ndarray:
-            return np.where(shown, np.take_along_axis(values, column, 1), values.dtype.type(empty))
-
-        ads = of_page(lists.ads, -1)
-        answer = self._audience.respond(block, ads)
-        clicks, prediction = answer.clicks, of_page(lists.prediction, 0.0)
+    def _settled(
+        self,
+        block: Block,
+        lists: RankedLists,
+        pages: Pages,
+        expected: np.ndarray,
+        clicks: np.ndarray,
+        taken: np.ndarray,
+    ) -> Settled:
+        """What came of these requests, and what is still to come."""
+        ads, nothing = of_page(lists.ads, pages, -1), np.zeros_like(taken)
         click_time = np.where(clicks, block.times[:, None], np.inf)
-        charges, held = np.where(clicks, pages.cpc_micros, 0), np.zeros_like(pages.cpc_micros)
         if self._is_late:
             luck = draws.uniform(self.sim.seed, "click delay", block.requests[:, None], ads)
             click_time += click_delays(luck, self.spec.charging.click_delay)
-            charges, held = held, self._holds(prediction, pages.cpc_micros)
         conversions, conversion_time = self._convert(block, ads, click_time)
         return Settled(
             block=block,
             lists=lists,
             ads=ads,
             advertiser=self.sim.world.advertiser[np.maximum(ads, 0)],
-            bid=of_page(lists.bid, 0.0),
-            quality=of_page(lists.quality, 0.0),
-            prediction=prediction,
+            bid=of_page(lists.bid, pages, 0.0),
+            quality=of_page(lists.quality, pages, 0.0),
+            prediction=of_page(lists.prediction, pages, 0.0),
             cpc_micros=pages.cpc_micros,
-            expected_clicks=answer.expected,
+            expected_clicks=expected,
             clicks=clicks,
             click_time=click_time,
             conversions=conversions,
             conversion_time=conversion_time,
-            charges_micros=charges,
-            held_micros=held,
+            charges_micros=nothing if self._is_late else taken,
+            held_micros=taken if self._is_late else nothing,
             model_version=np.full(len(block), self.model_version, np.int32),
         )
 
@@ -239,11 +255,28 @@ class MarketServer:
         return conversions, times
 
 
-def _first(found: Settled, n: int, taken: np.ndarray, is_late: bool) -> Settled:
-    """The first n requests, with what was taken of what was due."""
-    rows = slice(0, n)
-    parts = {
-        name: value.take(rows) if name in ("block", "lists") else value[rows]
-        for name, value in vars(found).items()
-    }
-    return Settled(**{**parts, "held_micros" if is_late else "charges_micros": taken})
+def of_page(values: np.ndarray, pages: Pages, empty: float) -> np.ndarray:
+    """Of values in rank order [R, D] those of the shown ads; `empty` in an empty slot.  [R, k]"""
+    found = np.take_along_axis(values, np.maximum(pages.column, 0), 1)
+    return np.where(pages.column >= 0, found, values.dtype.type(empty))
+
+
+class _Answers:
+    """What users do with the pages of a block. Only a page that has changed is looked at again."""
+
+    def __init__(self, audience: Audience, block: Block, slots: int):
+        shape = (len(block), slots)
+        self._audience, self._block = audience, block
+        self._ads = np.full(shape, -2, np.int32)  # nothing yet
+        self.expected, self.clicks = np.zeros(shape), np.zeros(shape, bool)
+
+    def update(self, ads: np.ndarray, start: int, stop: int) -> None:
+        """Pages of the requests from start to stop: ads [R, k] of the whole block."""
+        rows = start + np.nonzero((ads[start:stop] != self._ads[start:stop]).any(axis=1))[0]
+        if len(rows):
+            answer = self._audience.respond(self._block.take(rows), ads[rows])
+            self._ads[rows], self.expected[rows], self.clicks[rows] = (
+                ads[rows],
+                answer.expected,
+                answer.clicks,
+            )

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from analysis.market_lifts import market_lifts
 from cascade_sim.atomic_files import write_file
 from cascade_sim.checkpoints import load_state, save_state
 from cascade_sim.market_run import MarketRun
@@ -19,9 +20,10 @@ from cascade_sim.market_server import Settled
 from cascade_sim.progress import Progress
 from cascade_sim.records import ROW_GROUP, TableWriter
 from cascade_sim.run_folder import CHECKPOINTS, keep
-from cascade_sim.scenario import resolved_arms
-from cascade_sim.scenario_market import DAY
+from cascade_sim.scenario import ArmSpec, resolved_arms
+from cascade_sim.scenario_market import DAY, Market
 from cascade_sim.simulation import Simulation
+from cascade_sim.true_value import learning_sections
 
 
 def run_markets(sim: Simulation, out: Path, progress: Progress, workers: int) -> dict[str, Any]:
@@ -36,13 +38,23 @@ def run_markets(sim: Simulation, out: Path, progress: Progress, workers: int) ->
             keep(out, f"market-{name}", market_tables(sim, name))
             write_file(done, json.dumps(result, allow_nan=False).encode())
         found[name] = json.loads(done.read_text())
-    return {"days": spec.days, "window": spec.window, "update": spec.update, "arms": found}
+    if spec.training is not None:
+        report = sim.scenario.report
+        learning = learning_sections(found, report.baseline, report.resamples, sim.seed)
+        found = {name: {**section, "learning": learning[name]} for name, section in found.items()}
+    return {
+        "days": spec.days,
+        "window": spec.window,
+        "update": spec.update,
+        "lifts": market_lifts(found, sim.scenario.report.baseline),
+        "arms": found,
+    }
 
 
 def run_market(sim: Simulation, name: str, out: Path, progress: Progress, workers: int) -> dict[str, Any]:
     """One arm's market, from its last checkpoint if there is one."""
-    spec = sim.scenario.market
-    assert spec is not None
+    arm = resolved_arms(sim.scenario)[name]
+    spec = arm_market(sim, arm)
     file = out / CHECKPOINTS / f"{name}.npz"
     state = load_state(file) if file.is_file() else None
     names = market_tables(sim, name)
@@ -68,14 +80,25 @@ def run_market(sim: Simulation, name: str, out: Path, progress: Progress, worker
             save_state(file, {**now, "tables": {table: tables[table].state() for table in names}})
 
         run = MarketRun(
-            sim, sim.arm(name, resolved_arms(sim.scenario)[name]), spec, workers=workers, on_block=on_block,
+            sim, sim.arm(name, arm), spec, workers=workers, on_block=on_block,
             on_charges=lambda charges: tables[names[-1]].append(charge_columns(charges)),
             on_checkpoint=on_checkpoint,
         )  # fmt: skip
         if state is not None:
             run.restore(state)
             bar.advance(int(run.tally.hours["requests"].sum()))
-        return run.run().metrics()
+        figures = run.run().metrics()
+        compute = run.server.compute.metrics(figures["revenue"])
+        figures = figures if compute is None else {**figures, "compute": compute}
+        learning = run.trainer.metrics(run.now)
+        return figures if learning is None else {**figures, "learning": learning}
+
+
+def arm_market(sim: Simulation, arm: ArmSpec) -> Market:
+    """The scenario's market with the arm's own exploration."""
+    spec = sim.scenario.market
+    assert spec is not None
+    return spec if arm.exploration is None else spec.model_copy(update={"exploration": arm.exploration})
 
 
 def market_tables(sim: Simulation, arm: str) -> list[str]:
@@ -102,7 +125,9 @@ def market_columns(sim: Simulation, settled: Settled) -> dict[str, np.ndarray]:
         "bid": settled.bid[row, slot],
         "quality": settled.quality[row, slot],
         "prediction": settled.prediction[row, slot],
-        "is_explored": ~settled.lists.is_auctioned[row],
+        "model_version": settled.model_version[row],
+        "is_explored": settled.lists.is_explored[row],
+        "answered_by": settled.lists.answered_by[row],
         "cpc_micros": settled.cpc_micros[row, slot],
         "click": settled.clicks[row, slot],
         "click_time": settled.click_time[row, slot],

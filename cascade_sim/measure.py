@@ -82,7 +82,12 @@ class Ruler:
         arm = self.baseline
         seat = Stage(TruthScorer(self.truth), arm.ranking.bid, arm.ranking.fusion)
         known = replace(
-            arm, name="oracle", pre_ranking=seat, pre_ranking_size=arm.retrieval_size, ranking=seat
+            arm,
+            name="oracle",
+            pre_ranking=seat,
+            pre_ranking_size=arm.retrieval_size,
+            size_rule=None,
+            ranking=seat,
         )
         decision = serve(block, known, self.platform)
         return Oracle(decision, outcome(block, decision, self.truth, self.platform.slot_effects, self.seed))
@@ -104,6 +109,9 @@ class Ruler:
         own_best = consistency.top_ids(
             decision.pre_ranking_set, decision.pre_prediction, arm.pre_ranking_size
         )
+        if arm.size_rule is not None:  # best first, as many as the request handed on
+            handed_on = (decision.competitive_set >= 0).sum(axis=1, keepdims=True)
+            own_best = np.where(np.arange(own_best.shape[1]) < handed_on, own_best, -1)
         pairs = {
             "rcs": (yard.ideal.win_set, decision.competitive_set),
             "single_objective_rcs": (yard.best_pctr, own_best),

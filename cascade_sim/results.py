@@ -152,7 +152,13 @@ def _pool_reliability(worlds: list[dict[str, Any]]) -> dict[str, dict]:
 
 
 def _combine(nodes: list[Any]) -> Any:
-    """Spread of every {"value": …}, mean of other numbers, the first where seeds cannot be matched."""
+    """Spread of every {"value": …}, mean of other numbers, the first where seeds cannot be matched.
+
+    What is None in some worlds (an hour at which no budget ran dry) comes from the worlds that have it.
+    """
+    nodes = [node for node in nodes if node is not None]
+    if not nodes:
+        return None
     first = nodes[0]
     if isinstance(first, dict):
         if "value" in first:
@@ -165,6 +171,6 @@ def _combine(nodes: list[Any]) -> Any:
         if len({len(node) for node in nodes}) > 1:
             return first
         return [_combine(list(items)) for items in zip(*nodes, strict=True)]
-    if isinstance(first, bool | str) or any(node is None for node in nodes):
+    if isinstance(first, bool | str):
         return first
     return float(np.mean(nodes)) if len(set(nodes)) > 1 else first

@@ -58,6 +58,12 @@ class Retrieval:
             )[0]
         return found
 
+    def nearest_first(self, users: np.ndarray, ids: np.ndarray) -> np.ndarray:
+        """The same ads, most similar first; of equals the smaller id.  [R], [R, m] ascending -> [R, m]"""
+        distance = np.where(ids >= 0, -dot_scores(self._user[users], self._ad, ids), np.inf)
+        order = np.argsort(distance, axis=1, kind="stable")
+        return np.take_along_axis(ids, order, 1)
+
     def similarity(self, user: int) -> np.ndarray:
         """How near every ad is to this user.  [A] float32"""
         return dot_scores(self._user[user : user + 1], self._ad, self._ids[None, :])[0]

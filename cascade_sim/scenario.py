@@ -4,6 +4,7 @@ from typing import Any, Literal
 
 from pydantic import Field, ValidationInfo, field_validator
 
+from cascade_sim.scenario_compute import Sizes
 from cascade_sim.scenario_market import Market
 from cascade_sim.scenario_sections import (
     MAX_ID,
@@ -56,6 +57,7 @@ __all__ = [
     "Retrieval",
     "Sample",
     "Scenario",
+    "Sizes",
     "Traffic",
     "World",
     "resolve_arm",
@@ -95,6 +97,9 @@ class PreRankingOverride(Override):
     )
     fusion: Name | None = Field(default=None, description="ecpm or a name under `fusions`.")
     size: int | None = Field(default=None, ge=2, le=MAX_ID, description="Ads handed to ranking per request.")
+    sizes: Sizes | None = Field(
+        default=None, description="In place of size: a size for each request, under a common budget."
+    )
 
 
 class RankingOverride(Override):
@@ -128,17 +133,22 @@ class ArmOverrides(Override):
     slots: int | None = Field(default=None, ge=1, le=1000, description="Ads shown per request.")
     auction: AuctionOverride | None = Field(default=None, description="Changes to the auction.")
     bidding: BiddingOverride | None = Field(default=None, description="Changes to the bid rule.")
+    exploration: float | None = Field(
+        default=None, ge=0, le=1, description="In the market: share of requests whose page is random."
+    )
 
 
 class ArmSpec(Section):
-    """An arm with nothing left to inherit."""
+    """An arm with nothing left to inherit; with `sizes`, the size of pre_ranking is the largest of them."""
 
     retrieval_size: int
     slots: int
     pre_ranking: PreRanking
+    sizes: Sizes | None = None
     ranking: Ranking
     auction: Auction
     bidding: Bidding
+    exploration: float | None = None  # of its market; None: market.exploration
 
 
 class Scenario(Section):
@@ -197,16 +207,24 @@ def resolve_arm(scenario: Scenario, overrides: ArmOverrides) -> ArmSpec:
     """The deployed cascade, auction and bid rule with an arm's changes applied."""
 
     def merged(base: Section, change: Override | None) -> Any:
-        return base if change is None else base.model_copy(update=change.model_dump(exclude_none=True))
+        if change is None:
+            return base
+        return base.model_copy(update=change.model_dump(exclude_none=True, exclude={"sizes"}))
 
     cascade = scenario.cascade
+    pre_ranking = merged(cascade.pre_ranking, overrides.pre_ranking)
+    sizes = overrides.pre_ranking.sizes if overrides.pre_ranking else None
+    if sizes is not None:
+        pre_ranking = pre_ranking.model_copy(update={"size": max(sizes.choices)})
     return ArmSpec(
         retrieval_size=merged(cascade.retrieval, overrides.retrieval).size,
         slots=cascade.slots if overrides.slots is None else overrides.slots,
-        pre_ranking=merged(cascade.pre_ranking, overrides.pre_ranking),
+        pre_ranking=pre_ranking,
+        sizes=sizes,
         ranking=merged(cascade.ranking, overrides.ranking),
         auction=merged(scenario.auction, overrides.auction),
         bidding=merged(scenario.bidding, overrides.bidding),
+        exploration=overrides.exploration,
     )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
+from itertools import pairwise
 from pathlib import Path as FilePath
 
 from cascade_sim.model_reference import check_reference
@@ -17,6 +18,7 @@ from cascade_sim.scenario import (
     resolve_arm,
 )
 from cascade_sim.scenario_market import check_market
+from cascade_sim.scenario_training import check_training
 from cascade_sim.scenario_yaml import Path, Problem
 from cascade_sim.suggest import unknown_name
 
@@ -36,6 +38,7 @@ def check_scenario(scenario: Scenario, given: Collection[Path], folder: FilePath
         *_check_models(scenario, given, folder),
         *_check_arms(scenario, given),
         *check_market(scenario.market, folder),
+        *check_training(scenario),
     ]
 
 
@@ -87,6 +90,11 @@ def _check_names(scenario: Scenario) -> Iterator[Problem]:
     if baseline not in scenario.arms:
         path = ("report", "baseline")
         yield Problem(path, unknown_name("arm", baseline, scenario.arms), uses=(path,))
+    elif resolve_arm(scenario, scenario.arms[baseline]).sizes is not None:
+        # Other arms are the baseline with other seats, for which its rule was not learned.
+        path = ("report", "baseline")
+        text = f"'{baseline}' has sizes by request; name an arm of one size"
+        yield Problem(path, text, uses=(path, ("arms", baseline, "pre_ranking", "sizes")))
 
 
 def _check_models(scenario: Scenario, given: Collection[Path], folder: FilePath) -> Iterator[Problem]:
@@ -172,6 +180,11 @@ def _check_arms(scenario: Scenario, given: Collection[Path]) -> Iterator[Problem
         default = "" if key in given else " (the default)"
         yield Problem(key, text + default, uses=tuple(k for k, _ in keys))
     for name, overrides in scenario.arms.items():
+        pre_ranking = overrides.pre_ranking
+        if pre_ranking is not None and pre_ranking.size is not None and pre_ranking.sizes is not None:
+            text = "means nothing beside sizes, which choose for each request; remove one of them"
+            at: Path = ("arms", name, "pre_ranking")
+            yield Problem((*at, "size"), text, uses=((*at, "size"), (*at, "sizes")))
         for blame in _conflicts(scenario, resolve_arm(scenario, overrides)):
             keys = [(("arms", name, *key), text) for key, text in blame]
             own = [k for k in keys if k[0] in given]
@@ -184,30 +197,35 @@ def _deployed_path(key: Path) -> Path:
     return key if key[0] in ("auction", "bidding", "world") else ("cascade", *key)
 
 
+def _size_conflicts(arm: ArmSpec) -> Iterator[Blame]:
+    """Sizes of the competitive set against slots, retrieval and each other."""
+    slots, retrieved, sizes = arm.slots, arm.retrieval_size, arm.sizes
+    key: Path = ("pre_ranking", "size" if sizes is None else "sizes")
+    least = most = arm.pre_ranking.size
+    if sizes is not None:
+        key = (*key, "choices")
+        least, most = min(sizes.choices), max(sizes.choices)
+        if any(a >= b for a, b in pairwise(sizes.choices)):
+            yield [(key, f"sizes must rise from one to the next, found {list(sizes.choices)}")]
+        if not least <= sizes.mean <= most:
+            text = f"{sizes.mean:g} is not a mean of the choices; use {least} to {most}"
+            yield [(("pre_ranking", "sizes", "mean"), text), (key, text)]
+    if least <= slots:
+        text = f"{least} leaves no runner-up to price the last of {slots} slots; use at least {slots + 1}"
+        other = f"{slots} slots leave no runner-up among {least} pre-ranked ads; use at most {least - 1}"
+        yield [(key, text), (("slots",), other)]
+    if most > retrieved:
+        text = f"{most} is more than the {retrieved} retrieved ads; use at most {retrieved}"
+        other = f"{retrieved} retrieved ads cannot fill a competitive set of {most}; use at least {most}"
+        yield [(key, text), (("retrieval", "size"), other)]
+
+
 def _conflicts(scenario: Scenario, arm: ArmSpec) -> Iterator[Blame]:
     """Every conflict in one resolved arm, with the keys (as an arm writes them) that could be changed."""
-    size, slots, retrieved = arm.pre_ranking.size, arm.slots, arm.retrieval_size
+    slots, retrieved = arm.slots, arm.retrieval_size
     ads, effects = scenario.world.ads, len(scenario.world.slot_effects)
-    retrieval_key, size_key, slots_key = ("retrieval", "size"), ("pre_ranking", "size"), ("slots",)
-    if size <= slots:
-        yield [
-            (
-                size_key,
-                f"{size} leaves no runner-up to price the last of {slots} slots; use at least {slots + 1}",
-            ),
-            (
-                slots_key,
-                f"{slots} slots leave no runner-up among {size} pre-ranked ads; use at most {size - 1}",
-            ),
-        ]
-    if size > retrieved:
-        yield [
-            (size_key, f"{size} is more than the {retrieved} retrieved ads; use at most {retrieved}"),
-            (
-                retrieval_key,
-                f"{retrieved} retrieved ads cannot fill a competitive set of {size}; use at least {size}",
-            ),
-        ]
+    retrieval_key, slots_key = ("retrieval", "size"), ("slots",)
+    yield from _size_conflicts(arm)
     if retrieved > ads:
         yield [
             (retrieval_key, f"{retrieved} is more than the {ads} ads of the world; use at most {ads}"),

@@ -11,6 +11,7 @@ from pydantic import Field
 
 from cascade_sim.model_reference import check_reference, path_from_working_folder
 from cascade_sim.model_reference import from_working_folder as reference_from_working_folder
+from cascade_sim.scenario_compute import Compute
 from cascade_sim.scenario_sections import Section
 from cascade_sim.scenario_training import Training
 from cascade_sim.scenario_yaml import Problem
@@ -113,6 +114,9 @@ class Market(Section):
     exploration: Share = Field(default=0.0, description="Share of requests whose page is filled at random.")
     checkpoint: float = Field(
         default=21_600.0, gt=0, description="Seconds between states from which a stopped run can go on."
+    )
+    compute: Compute | None = Field(
+        default=None, description="What stages cost in time, on which servers; absent: no time at all."
     )
     depth: int = Field(
         default=16, ge=2, le=1000, description="Ads of a request kept in rank order for settlement."

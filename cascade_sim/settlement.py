@@ -28,6 +28,8 @@ class RankedLists:
     is_in: np.ndarray  # bool: takes part in this request (throttling)
     is_cut: np.ndarray  # [R] bool: candidates beyond the last one were not handed over
     is_auctioned: np.ndarray  # [R] bool; otherwise no auction made the order, and a slot costs the reserve
+    is_explored: np.ndarray  # [R] bool
+    answered_by: np.ndarray  # [R] int8: the stage whose order it is (late_answers)
     entrants: np.ndarray  # [R, c] int: advertisers of the ads that reached the auction and take part; or -1
 
     def take(self, rows) -> "RankedLists":

@@ -6,12 +6,13 @@ import torch
 
 from cascade_sim import cascade
 from cascade_sim.bids import BidRules
-from cascade_sim.cascade import Arm, Platform, Stage
+from cascade_sim.cascade import Arm, Block, Platform, Stage
 from cascade_sim.fusion import named_fusion
 from cascade_sim.market import Market
 from cascade_sim.retrieval import Retrieval
 from cascade_sim.scenario import ArmSpec, Scenario
 from cascade_sim.seats import BUILT_IN, ConstantScorer, RandomScorer, Scorer, TruthScorer
+from cascade_sim.size_rule_fit import with_size_rule
 from cascade_sim.truth import Truth
 from cascade_sim.world import build_world
 from models.features import FeatureView, make_view
@@ -51,9 +52,16 @@ class Simulation:
     def arm(self, name: str, spec: ArmSpec) -> Arm:
         """An arm ready to serve; its models must have been trained."""
         squashing = spec.auction.squashing
-        return self.arm_of(
+        arm = self.arm_of(
             name, spec, self.stage(spec.pre_ranking, squashing), self.stage(spec.ranking, squashing)
         )
+        if spec.sizes is None:
+            return arm
+
+        def block_of(index: int, n_requests: int) -> Block:
+            return self.market.block("shadow", index, n_requests)
+
+        return with_size_rule(arm, self.platform, spec.sizes, block_of, self.seed)
 
     @staticmethod
     def arm_of(name: str, spec: ArmSpec, pre_ranking: Stage, ranking: Stage) -> Arm:

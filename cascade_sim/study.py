@@ -21,6 +21,7 @@ from cascade_sim.scenario import Scenario
 from cascade_sim.scenario_file import dump_scenario, scenario_hash
 
 PACKAGES = ("numpy", "scipy", "torch", "simpy", "numba", "pandas", "pyarrow", "duckdb", "seaborn")
+CRITICAL_BID_REQUESTS = 200  # the first of the evaluation, in every arm
 
 
 def run_study(
@@ -68,6 +69,7 @@ def run_seed(
     scenario: Scenario, out: Path, workers: int, device: str, progress: Progress, home: Path
 ) -> dict[str, Any]:
     """One world: all phases and the evaluation. Writes logs and models below `out`."""
+    from cascade_sim.critical_bids import critical_bid_section
     from cascade_sim.evaluate import Evaluation
     from cascade_sim.experiment import Experiment
     from cascade_sim.model_kinds import source_file
@@ -96,6 +98,8 @@ def run_seed(
     evaluation.run()
     with progress.stage("intervals", 1, "tables"):
         metrics = collect(evaluation)
+    with progress.stage("critical bids", 1, "tables"):
+        metrics["critical_bids"] = critical_bid_section(sim, evaluation.arms, CRITICAL_BID_REQUESTS)
     if scenario.market is not None:
         from cascade_sim.market_study import run_markets
 

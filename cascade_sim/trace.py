@@ -180,8 +180,9 @@ def explain_ad(sim: Simulation, request: Request, arm: Arm, decision: Decision, 
     candidates = _with_ad(decision.pre_ranking_set, row, nearest, ad)
     asked = serve(request.block, arm, given_retrieval(platform, candidates))
     ids, scores = asked.pre_ranking_set[row], asked.pre_score[row].astype(np.float64)
-    pre_ranked = stage_row("pre_ranking", scores, ids, ad, arm.pre_ranking_size)
-    best = ids[np.lexsort((ids, -scores))][: arm.pre_ranking_size]
+    size = arm.pre_ranking_size if arm.size_rule is None else int((asked.competitive_set[row] >= 0).sum())
+    pre_ranked = stage_row("pre_ranking", scores, ids, ad, size)
+    best = ids[np.lexsort((ids, -scores))][:size]
     competitors = _with_ad(asked.competitive_set, row, best, ad)
     ranked = _ranking_row(request, arm, platform, competitors, ad)
     stages = [retrieved, pre_ranked, ranked]
@@ -247,7 +248,7 @@ def _ranking_row(request: Request, arm: Arm, platform: Platform, ids: np.ndarray
     """
     row, c = request.row, ids.shape[1]
     everyone = replace(given_retrieval(platform, ids), slot_effects=np.ones(c))
-    long_page = replace(arm, retrieval_size=c, pre_ranking_size=c, slots=c, pricing="first")
+    long_page = replace(arm, retrieval_size=c, pre_ranking_size=c, size_rule=None, slots=c, pricing="first")
     decision = serve(request.block, long_page, everyone)
     order = decision.ranked_set[row]
     scores = (decision.ranked_bid * decision.ranked_quality)[row]

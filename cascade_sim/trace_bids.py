@@ -59,7 +59,7 @@ def least_bids(
     """
     _, pre_ranked, ranked = stages
     c = competitors.shape[1]
-    everyone_passes = replace(arm, retrieval_size=c, pre_ranking_size=c)
+    everyone_passes = replace(arm, retrieval_size=c, pre_ranking_size=c, size_rule=None)
 
     def decide(bid_micros: int, given: np.ndarray | None, used: Arm) -> Decision:
         changed = replace(platform, bids=platform.bids.with_bid(ad, bid_micros / MICROS))

@@ -8,6 +8,7 @@ import numpy as np
 from cascade_sim import draws
 from cascade_sim.cascade import Arm, Block, Decision, score
 from cascade_sim.records import read_table, tables
+from cascade_sim.seats import Scorer
 from cascade_sim.simulation import Simulation
 from models.training import Impressions, Lists, chunk_of_rank
 
@@ -25,11 +26,14 @@ def impressions(logs: Path, phases: Iterable[str]) -> Impressions:
     return Impressions(user, context, ad, examination, click.astype(np.float32))
 
 
-def sample_lists(sim: Simulation, arm: Arm, block: Block, decision: Decision, spec) -> Lists:
+def sample_lists(
+    sim: Simulation, arm: Arm, block: Block, decision: Decision, spec, teacher: Scorer | None = None
+) -> Lists:
     """A list per request: a uniform sample of the named set, scored by the teacher.
 
     The chunk labels follow the ranking stage's fused score (its pCTR and its opt-bid), which is the
     order the student of `ltr` has to learn. Requests with fewer candidates than the sample are left out.
+    `teacher`: in place of the simulation's model of that name.
     """
     pool = decision.competitive_set if spec.sample.set == "competitive" else decision.pre_ranking_set
     size = min(spec.sample.per_request, pool.shape[1])
@@ -38,7 +42,7 @@ def sample_lists(sim: Simulation, arm: Arm, block: Block, decision: Decision, sp
     ads = np.take_along_axis(pool, order, 1)
     keep = (ads >= 0).all(axis=1)
     block, ads = block.take(keep), ads[keep]
-    teacher = sim.scorers[spec.teacher]
+    teacher = teacher or sim.scorers[spec.teacher]
     logit = teacher.checked_logit(block, ads)  # type: ignore[attr-defined]  # a teacher is a trained model
     fused = score(block, ads, arm.ranking, arm, sim.platform).score
     best_first = np.lexsort((ads, -fused), axis=1)

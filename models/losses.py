@@ -1,32 +1,69 @@
-"""Losses of the training recipes, in the stable softplus form."""
+"""Losses: loss(scores, labels, lists, *, weight=None, reduction="mean", ...).
+
+scores [N] and labels [N] are flat, `lists` [L + 1] = [0, n_1, n_1 + n_2, ...] says where each list starts and
+the last ends; without `lists` each row of [L, m] is one. `from_padded` makes them from rows and a mask.
+
+- What one list's value is, each loss says: by default the sum of its terms; each="mean" is the mean of them.
+- reduction: none (the lists' values [L]), sum, mean over lists. The mean of no lists is 0.
+- weight [L] >= 0: a list of weight k counts as k such lists. Weights of items belong in the labels.
+- Labels and weights must be finite and offsets whole: ValueError otherwise, which names the fault. A NaN
+  score makes NaN of the value of its own list and touches no other.
+- engine: auto, fused, torch. On the CPU the losses on pairs and lists run in fused kernels, in float64 and in
+  an order that depends on nothing else, and are differentiable once; torch works on every device, and is
+  differentiable twice.
+"""
+
+from collections.abc import Callable
 
 import torch
-from torch.nn import functional
 
+from models.loss_lists import from_padded
+from models.loss_listwise import approx_ndcg, calibrated_softmax, jrc, list_ce, rcr, rcr_regression, softmax
+from models.loss_pairwise import (
+    calibrated_ranknet,
+    chunked_ranknet,
+    ordered_pairs,
+    ranknet,
+    self_boosted_pair,
+)
+from models.loss_pointwise import distill, examined_logloss, logistic, squared
+from models.loss_templates import (
+    bregman,
+    pairwise_exponential,
+    pairwise_logistic,
+    pairwise_squared,
+    pointwise_differentiable_hinge,
+    pointwise_exponential,
+    pointwise_logistic,
+    pointwise_square_hinge,
+    pointwise_squared,
+)
 
-def examined_logloss(logit: torch.Tensor, click: torch.Tensor, examination: torch.Tensor) -> torch.Tensor:
-    """Log loss of a click that needs an examined slot: P(click) = x * sigma(s); mean over samples.
+LOSSES: dict[str, Callable[..., torch.Tensor]] = {
+    "squared": squared,
+    "logistic": logistic,
+    "ranknet": ranknet,
+    "softmax": softmax,
+    "approx_ndcg": approx_ndcg,
+    "list_ce": list_ce,
+    "calibrated_softmax": calibrated_softmax,
+    "calibrated_ranknet": calibrated_ranknet,
+    "jrc": jrc,  # scores [N, 2]
+    "rcr": rcr,
+    "rcr_regression": rcr_regression,
+    "self_boosted_pair": self_boosted_pair,  # needs dumped_scores and dumped_labels
+    "distill": distill,
+    "chunked_ranknet": chunked_ranknet,
+    "ordered_pairs": ordered_pairs,
+    "pointwise_squared": pointwise_squared,
+    "pointwise_logistic": pointwise_logistic,
+    "pointwise_exponential": pointwise_exponential,
+    "pointwise_square_hinge": pointwise_square_hinge,
+    "pointwise_differentiable_hinge": pointwise_differentiable_hinge,
+    "pairwise_squared": pairwise_squared,
+    "pairwise_logistic": pairwise_logistic,
+    "pairwise_exponential": pairwise_exponential,
+    "bregman": bregman,
+}
 
-    -[ y log sigma(s) + (1-y) log(1 - x sigma(s)) ], with
-    log(1 - x sigma(s)) = softplus(s + log(1-x)) - softplus(s).  x = 1 is the ordinary log loss.
-    The logit then means the CTR of a fully examined slot, whatever slots the log showed.
-    """
-    log_unseen = torch.log1p(-examination)  # -inf where x = 1: its softplus and the slope of that are 0
-    clicked = functional.softplus(-logit)
-    skipped = functional.softplus(logit) - functional.softplus(logit + log_unseen)
-    return (click * clicked + (1 - click) * skipped).mean()
-
-
-def distill(logit: torch.Tensor, teacher_logit: torch.Tensor) -> torch.Tensor:
-    """Mean squared difference of the logits."""
-    return functional.mse_loss(logit, teacher_logit)
-
-
-def chunked_ranknet(score: torch.Tensor, chunk: torch.Tensor) -> torch.Tensor:
-    """RankNet between chunks: -sum_{y_i > y_j} log sigma(s_i - s_j) per ordered pair.  [L, m], [L, m] -> ()
-
-    `chunk` grows with quality. Pairs within a chunk do not count; 0 where there is no ordered pair.
-    """
-    ordered = (chunk.unsqueeze(2) > chunk.unsqueeze(1)).to(score.dtype)
-    difference = score.unsqueeze(2) - score.unsqueeze(1)
-    return (ordered * functional.softplus(-difference)).sum() / ordered.sum().clamp_min(1)
+__all__ = ["LOSSES", "examined_logloss", "from_padded", *LOSSES]

@@ -90,17 +90,19 @@ def train(
     weight_decay: float = 0.0,
     device: torch.device | None = None,
     seed: int = 0,
+    warm_start: bool = False,
     on_epoch: Callable[[int, float], None] = lambda epoch, loss: None,
 ) -> list[float]:
     """Fit `model` in place; the mean loss of each epoch. The learning rate falls linearly to zero.
 
-    A non-finite loss stops the training with a ValueError. No samples leave the model as it is.
+    A non-finite loss stops the training with a ValueError. No samples leave the model as it is. A warm start
+    goes on from the model's own base rate in place of the data's.
     """
     if len(data.users) == 0:
         return []
     device = device or torch.device("cpu")
     model.to(device).train()
-    if isinstance(data, Impressions):
+    if isinstance(data, Impressions) and not warm_start:
         set_base_rate(model, data)
     per_row = 1 if isinstance(data, Impressions) else data.ads.shape[1]
     rows = max(1, batch // per_row)
@@ -192,8 +194,16 @@ def _loss(recipe: str, logit: torch.Tensor, sample: dict[str, torch.Tensor]) -> 
     if recipe == "logloss":
         return losses.examined_logloss(logit.squeeze(1), sample["click"], sample["examination"])
     if recipe == "distill":
-        return losses.distill(logit, sample["teacher_logit"])
+        return losses.distill(logit, sample["teacher_logit"], each="mean")
     if recipe == "ltr":
         # The served score is bid * exp(s): its logarithm is what must be in the right order.
-        return losses.chunked_ranknet(sample["log_bid"] + logit, sample["chunk"])
+        return losses.chunked_ranknet(sample["log_bid"] + logit, sample["chunk"]) / _pairs(sample["chunk"])
     raise ValueError(f"unknown recipe {recipe!r}; known: {', '.join(LINKS)}")
+
+
+def _pairs(chunk: torch.Tensor) -> int:
+    """Ordered pairs of a row, the same in every row (each is cut by chunk_of_rank); at least 1.  [L, m]"""
+    if len(chunk) == 0:
+        return 1
+    counts = torch.bincount(chunk[0].long())
+    return max(int((chunk.shape[1] ** 2 - counts.square().sum()) // 2), 1)

@@ -1,7 +1,8 @@
 """A believable market section of metrics.json. The numbers are invented.
 
-Traffic is even over the day. Three kinds of bidders: `paced` spends with traffic and lowers its bids,
-`greedy` has spent all by six in the morning, `open` has no budgets.
+Traffic is even over the day. Three kinds of bidders: `paced` spends with traffic, lowers its bids and sits
+half of the requests out, `greedy` has spent all by six in the morning, `open` has no budgets. A click costs
+1.25 and is worth 2 to the advertiser.
 """
 
 from __future__ import annotations
@@ -29,17 +30,29 @@ def market_arm(days: int, scale: float) -> dict[str, Any]:
         "clicks": round(480 * days * scale),
         "conversions": 48 * days,
         "revenue": 600.0 * days * scale,
+        "click_value": 960.0 * days * scale,
+        "surplus": 360.0 * days * scale,
         "ctr": 0.05 * scale,
         "rpm": 62.5 * scale,
+        "cpc": 1.25,
         "revenue_per_request": 0.25 * scale,
+        "click_delay": 0.0,
+        "free_clicks": 0,
+        "given_away": 0.0,
+        "clicks_under_way": 0,
+        "overspend_limit": 0.0,
         "overspend": 0.0,
+        "overspend_share": 0.0,
+        "beyond_limit": 0.0,
         "hours": {
             "time": [float(h) for h in range(hours)],
             "requests": [100] * hours,
             "impressions": [400] * hours,
             "clicks": [20] * hours,
             "conversions": [2] * hours,
+            "charged_clicks": [20] * hours,
             "revenue": [scale * (50.0 if h % 24 < 6 else 50 / 3) for h in range(hours)],
+            "click_value": [40.0 * scale] * hours,
         },
         "bidders": {
             "greedy": bidder(days, 40, 1.0, 6.0, 0.75, [min(1.0, 4 * x) for x in traffic()], 1.0),
@@ -67,10 +80,30 @@ def bidder(
         "ran_dry": dry,
         "dry_hour": hour,
         "largest_gap": gap,
+        "click_value": 400.0 * days,
+        "surplus": 100.0 * days,
+        "impressions": 2400 * days,
+        "clicks": 200 * days,
+        "win_rate": 0.25,
+        "last_multiplier": bid,
+        "hours": {"requests": [400] * 24 * days, "impressions": [100] * 24 * days},
         "curve": {
             "hour": [24 * (i + 1) / PER_DAY for i in range(PER_DAY * days)],
             "traffic_share": traffic() * days,
             "spend_share": spent * days,
             "multiplier": [1 + (bid - 1) * x for x in traffic()] * days,
+            "participation": [0.5 if bid < 1 else 1.0] * PER_DAY * days,
+            "advertisers": spread(days, spent) if n else None,
         },
+    }
+
+
+def spread(days: int, spent: list[float]) -> dict[str, Any]:
+    """Some advertisers spend at half the pace of their kind, some are a tenth of the budget ahead."""
+    return {
+        "hour": [24 * (i + 1) / PER_DAY for i in range(PER_DAY * days)],
+        "low": [0.5 * x for x in spent] * days,
+        "median": spent * days,
+        "high": [min(1.0, x + 0.1) for x in spent] * days,
+        "single": [{"budget": 5.0, "share": spent * days}, {"budget": 5.5, "share": [0.25] * PER_DAY * days}],
     }

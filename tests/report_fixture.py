@@ -8,6 +8,7 @@ import math
 import random
 from typing import Any
 
+from critical_bids_fixture import make_critical_bids
 from market_fixture import make_market
 
 # arm: (rcs, single-objective rcs, expected CTR lift, expected RPM lift, proxy-ECE, proxy-PCOC)
@@ -224,6 +225,7 @@ def make_metrics(seeds: int = 0) -> dict[str, Any]:
         },
         "models": models(),
         "curves": curves(),
+        "critical_bids": make_critical_bids(list(ARMS)),
         "market": make_market(list(ARMS)[:5]),
     }
     if seeds:

@@ -7,6 +7,8 @@ from hypothesis import strategies as st
 
 from cascade_sim.auction import MICROS, floor_micros, reprice, to_micros
 
+MANY = settings(max_examples=2000, deadline=None, derandomize=True)
+
 
 def test_repricing_keeps_the_order_and_caps_each_price_at_its_bid():
     cpc = reprice([[2.0, 3.0, 1.0]], [[0.1, 0.2, 0.5]], slots=2)
@@ -51,13 +53,14 @@ def test_a_charge_is_never_above_the_bid_in_whole_micro_units():
     assert to_micros([1.0000007], [1.000001]).tolist() == [MICROS + 1]
 
 
+@MANY
 @given(st.integers(0, 10**12))
 def test_amounts_of_six_decimals_are_kept_exactly(micros):
     assert floor_micros(micros / MICROS).item() == to_micros(micros / MICROS).item() == micros
     assert floor_micros((micros + 0.5) / MICROS).item() == micros
 
 
-@settings(max_examples=400, deadline=None)
+@MANY
 @given(st.floats(0, 1e6), st.floats(0, 1e6), st.floats(0, 1))
 def test_integer_charges_stay_between_reserve_and_bid(one, other, between):
     reserve, bid = min(one, other), max(one, other)

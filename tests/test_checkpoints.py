@@ -5,6 +5,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from learning_market import run_arm
 from timed_market import SCARCE, timed_scenario
 
 from cascade_sim.checkpoints import flat, load_state, nested, save_state
@@ -22,6 +23,7 @@ EVERYTHING = {
     "users": {"click_model": "cascade", "sessions": {"mean_pages": 3.0}, "fatigue": {"strength": 0.3}},
     "charging": {"click_delay": 30.0, "overspend": 0.05},
     "budgets": {"share": 0.9, "median": 8.0, "sigma": 1.0},
+    "compute": {"deadline": 1500.0, "stages": {"ranking": {"per_candidate_us": 30_000.0}}},
 }
 
 
@@ -99,6 +101,30 @@ def test_a_market_stopped_twice_goes_on_too(undisturbed, tmp_path, monkeypatch):
                 lived(tmp_path)
     assert lived(tmp_path) == undisturbed[0]
     assert files(tmp_path) == undisturbed[1]
+
+
+@pytest.fixture(scope="module")
+def undisturbed_learner(tmp_path_factory):
+    """Models that are trained while the market runs, a student among them."""
+    folder = tmp_path_factory.mktemp("learner")
+    return run_arm(folder), files(folder)
+
+
+@pytest.mark.parametrize(("n_checkpoints", "workers"), [(1, 1), (2, 2), (4, 1)])
+def test_a_market_that_learns_goes_on_to_the_same_bytes(
+    undisturbed_learner, tmp_path, monkeypatch, n_checkpoints, workers
+):
+    """Before the first deployment (500 s), after it, and between the second and the third."""
+    with monkeypatch.context() as patch:
+        stop_after(patch, n_checkpoints, blocks_more=n_checkpoints % 3)
+        with pytest.raises(Stopped):
+            run_arm(tmp_path, workers)
+    state = load_state(tmp_path / "checkpoints" / "taught.npz")["trainer"]
+    assert state["clock"][0] == {1: 0, 2: 1, 4: 2}[n_checkpoints] and len(state["recent"]["ad"]) > 300
+    figures = run_arm(tmp_path, workers=3 - workers)
+    assert figures["learning"]["version"][-1] == 3
+    assert json.dumps(figures) == json.dumps(undisturbed_learner[0])
+    assert files(tmp_path) == undisturbed_learner[1]
 
 
 def test_a_state_comes_back_as_it_was(tmp_path):

@@ -70,47 +70,29 @@ def test_the_log_loss_is_least_at_the_true_ctr_whatever_slots_were_shown():
     assert torch.sigmoid(best).item() == pytest.approx(0.2, abs=0.002)
 
 
-def naive_ranknet(score, chunk):
-    total, pairs = 0.0, 0
-    for s, y in zip(score, chunk, strict=True):
-        for i in range(len(s)):
-            for j in range(len(s)):
-                if y[i] > y[j]:
-                    total -= math.log(1 / (1 + math.exp(-(s[i] - s[j]))))
-                    pairs += 1
-    return total / max(pairs, 1)
+def test_distillation_is_the_squared_difference_of_logits():
+    student, teacher = doubles(1, 2, 5), doubles(1, 0, 2)
+    assert distill(student, teacher, [0, 3]).item() == 0 + 4 + 9
+    assert distill(student, teacher, [0, 3], each="mean").item() == pytest.approx((0 + 4 + 9) / 3)
+    rows = distill(student.expand(2, 3), teacher.expand(2, 3), reduction="none")
+    assert rows.tolist() == [13, 13]
 
 
-def test_ranknet_between_chunks_is_a_loop_over_ordered_pairs():
-    rng = np.random.default_rng(2)
-    score, chunk = rng.normal(0, 2, (7, 9)), rng.integers(1, 4, (7, 9)).astype(np.int8)
-    found = chunked_ranknet(torch.from_numpy(score), torch.from_numpy(chunk))
-    assert found.item() == pytest.approx(naive_ranknet(score, chunk))
+def test_ranknet_between_chunks_counts_pairs_of_different_chunks_once():
+    score, chunk = doubles(0, 0, 0, 0), torch.tensor([1, 1, 2, 5], dtype=torch.int8)
+    assert chunked_ranknet(score, chunk, [0, 4]).item() == pytest.approx((4 + 1) * math.log(2))
+    assert chunked_ranknet(score, chunk, [0, 4], each="mean").item() == pytest.approx(math.log(2))
 
 
-def test_without_an_ordered_pair_ranknet_is_0():
+def test_without_an_ordered_pair_ranknet_between_chunks_is_0():
     for shape in [(3, 1), (3, 4), (0, 4)]:
-        assert chunked_ranknet(torch.randn(shape), torch.ones(shape, dtype=torch.int8)).item() == 0
+        tied = torch.ones(shape, dtype=torch.int8)
+        assert chunked_ranknet(torch.randn(shape), tied).item() == 0
+        assert chunked_ranknet(torch.randn(shape), tied, each="mean").item() == 0
 
 
-def test_ranknet_does_not_depend_on_the_order_of_ads_and_survives_extreme_scores():
-    rng = np.random.default_rng(3)
-    score, chunk = torch.from_numpy(rng.normal(0, 2, (4, 8))), torch.from_numpy(rng.integers(1, 4, (4, 8)))
-    order = torch.randperm(8, generator=torch.Generator().manual_seed(0))
-    shuffled = chunked_ranknet(score[:, order], chunk[:, order])
-    assert shuffled.item() == pytest.approx(chunked_ranknet(score, chunk).item())
+def test_a_pair_in_the_wrong_order_costs_its_distance_however_far():
     extreme = torch.tensor([[200.0, -200.0]], requires_grad=True)
     loss = chunked_ranknet(extreme, torch.tensor([[1, 2]]))
     loss.backward()
     assert loss.item() == pytest.approx(400) and extreme.grad.tolist() == [[1.0, -1.0]]
-
-
-def test_the_gradient_of_ranknet():
-    rng = np.random.default_rng(4)
-    score = torch.from_numpy(rng.normal(0, 2, (2, 6))).requires_grad_()
-    chunk = torch.from_numpy(rng.integers(1, 4, (2, 6)))
-    assert torch.autograd.gradcheck(lambda s: chunked_ranknet(s, chunk), score)
-
-
-def test_distillation_is_the_mean_squared_difference_of_logits():
-    assert distill(doubles(1, 2, 5), doubles(1, 0, 2)).item() == pytest.approx((0 + 4 + 9) / 3)

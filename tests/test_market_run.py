@@ -278,9 +278,9 @@ def test_a_block_is_ranked_again_at_most_once(monkeypatch):
     ranked = []
     rank = MarketServer.rank
 
-    def counted(self, block, depth):
+    def counted(self, block, depth, *answered_by):
         ranked.append((int(block.requests[0]), depth))
-        return rank(self, block, depth)
+        return rank(self, block, depth, *answered_by)
 
     monkeypatch.setattr(MarketServer, "rank", counted)
     found = live({**SCARCE, "depth": 4, "window": 900.0}, traffic={"block": 128})

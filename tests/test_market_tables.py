@@ -2,12 +2,12 @@ import pytest
 from market_fixture import make_market
 from report_fixture import make_metrics, minimal_metrics, renamed
 
+from analysis.market_section import market_section
 from analysis.market_tables import (
     bidder_kinds,
     bidders_table,
     clock,
     market_baseline,
-    market_section,
     market_words,
     totals_table,
 )
@@ -36,6 +36,20 @@ def test_totals_show_each_arm_and_its_difference_to_the_baseline(metrics):
     assert (found["Requests"].text, found["Requests"].lift) == ("2,400", "same")
     assert [cell.lift for cell in cells(table, "logloss")] == [""] * len(table.columns)
     assert [row.kind for row in table.rows if row.label == "logloss"] == ["baseline"]
+
+
+def test_differences_with_an_interval_show_it_and_are_toned(metrics):
+    lift = {"value": 0.02, "low": 0.01, "high": 0.03}
+    metrics["market"]["lifts"] = {"distill-pre": {"revenue_per_request": lift, "ctr": {**lift, "low": -0.01}}}
+    table = totals_table(metrics)
+    found = dict(zip(table.columns, cells(table, "distill-pre"), strict=True))
+    one = found["Revenue per request"]
+    assert (plain(one.interval), one.lift, one.tone) == ("+2.0 %", "[+1.0, +3.0]", "up")
+    assert (found["CTR %"].lift, found["CTR %"].tone) == ("[−1.0, +3.0]", "")
+    assert (found["Surplus"].text, plain(found["Surplus"].lift)) == (
+        "374.4",
+        "+2.0 %",
+    )  # 360 · 1.04, no interval
 
 
 def test_overspend_is_compared_in_money_because_the_baseline_has_none(metrics):
@@ -100,6 +114,7 @@ def test_the_section_says_when_budgets_leave_no_room(metrics):
     assert section is not None and section.title == "The market day"
     # (60 · 0.96 + 40 · 1) / 100
     assert "97.6 % of all budgets were spent" in plain(section.about)
+    assert "Hours of a day share its budgets" in section.about
     for name in ("paced", "greedy"):
         metrics["market"]["arms"]["logloss"]["bidders"][name]["spend_of_budget"] = 0.5
     assert "of all budgets" not in market_section(metrics).about
@@ -134,6 +149,12 @@ def test_the_market_of_several_worlds_is_their_mean(metrics):
     revenue = cells(table, "logloss")[table.columns.index("Revenue")]
     assert revenue.text == "617.0"  # 612 + 10 / 2
     assert cells(bidders_table(both), "greedy")[4].text == "07:00"
+    # An hour that one world lacks is that of the other.
+    other["market"]["arms"]["logloss"]["bidders"]["greedy"]["dry_hour"] = None
+    for first, second in ((metrics, other), (other, metrics)):
+        both = combine_seeds([{"seed": i, "market": one["market"]} for i, one in enumerate((first, second))])
+        assert both["market"]["arms"]["logloss"]["bidders"]["greedy"]["dry_hour"] == 6.0
+    both = {**make_metrics(seeds=2), **combine_seeds(worlds)}
     own = metrics["market"]["arms"]["logloss"]["bidders"]["greedy"]["curve"]["spend_share"][0]
     mean = both["market"]["arms"]["logloss"]["bidders"]["greedy"]["curve"]["spend_share"][0]
     assert mean == pytest.approx(own + 0.25)

@@ -107,7 +107,8 @@ def test_the_curve_is_the_share_of_todays_budgets_spent_by_each_update(found, na
 def made_up(budget, days):
     ledger = Ledger(np.array(budget))
     crowd = SimpleNamespace(names=["all"], kind_of=np.zeros(len(budget), int))
-    return ledger, MarketTally(crowd, ledger, Market(days=days), constant(1.0))
+    world = SimpleNamespace(init_bid=np.ones(len(budget)), advertiser=np.arange(len(budget)))
+    return ledger, MarketTally(crowd, ledger, Market(days=days), constant(1.0), world)
 
 
 def test_an_overdraft_on_any_day_would_be_seen():

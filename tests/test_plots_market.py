@@ -8,15 +8,10 @@ from market_fixture import PER_DAY, make_market
 from report_fixture import EVIL, make_metrics, minimal_metrics, renamed
 
 from analysis.plot_style import COLORS, style, svg_text
-from analysis.plots_market import (
-    PER_LINE,
-    kind_colors,
-    market_hours,
-    market_multipliers,
-    market_spend,
-)
+from analysis.plots_market import PER_LINE, SINGLE_WIDTH, kind_colors, market_multipliers, market_spend
+from analysis.plots_market_hours import market_hours, market_wins
 
-DRAWN = (market_spend, market_multipliers, market_hours)
+DRAWN = (market_spend, market_multipliers, market_hours, market_wins)
 
 
 def drawn(draw, metrics):
@@ -45,8 +40,22 @@ def test_each_kind_with_a_budget_has_a_panel_of_spend_and_traffic():
     hours, spend = lines(figure.axes[1])[0]
     assert (hours[0], spend[0]) == (0.0, 0.0)  # a day starts with nothing spent
     assert spend[hours == 3.0] == pytest.approx(4 * 100 * 3 / 24)
-    reference = figure.axes[1].get_lines()[0].get_xydata().T
+    dashed = [line for line in figure.axes[1].get_lines() if line.get_linewidth() == 1.0]
+    reference = dashed[0].get_xydata().T
     assert reference[1][reference[0] == 6.0] == pytest.approx(100 * 6 / 24)
+
+
+def test_the_spread_over_advertisers_and_single_ones_lie_behind_the_kind():
+    metrics = make_metrics()
+    axes = drawn(market_spend, metrics).axes[0]  # paced: 4 points behind traffic
+    band = axes.collections[0].get_paths()[0].vertices
+    noon = sorted({round(y, 6) for x, y in band if x == 12.0})
+    assert noon == [pytest.approx(50 * 0.46), pytest.approx(100 * (0.46 + 0.1))]
+    thin = [line for line in axes.get_lines() if line.get_linewidth() == SINGLE_WIDTH]
+    assert [line.get_ydata()[-1] for line in thin] == [pytest.approx(96.0), pytest.approx(25.0)]
+    # Over several worlds no advertiser is the mean of others.
+    axes = drawn(market_spend, {**metrics, "seeds": {"n": 2, "seeds": [1, 2]}}).axes[0]
+    assert axes.collections and not [x for x in axes.get_lines() if x.get_linewidth() == SINGLE_WIDTH]
 
 
 def test_days_follow_each_other_with_midnights_marked_and_lines_broken():
@@ -72,19 +81,53 @@ def test_multipliers_are_shown_for_every_kind_that_has_advertisers():
     assert len(drawn(market_multipliers, metrics).axes) == 2
 
 
+def test_every_arms_multipliers_are_drawn_and_what_throttling_leaves_out():
+    metrics = with_market(["ltr", "logloss"], 1)
+    curve = metrics["market"]["arms"]["ltr"]["bidders"]["open"]["curve"]
+    curve["multiplier"] = [3.0] * PER_DAY
+    paced, _, other = drawn(market_multipliers, metrics).axes
+    assert len(lines(other)) == 1 and other.get_ylim() == (0.0, pytest.approx(3.0 * 1.08))
+    thin = [line.get_ydata()[-1] for line in other.get_lines() if line.get_linewidth() == 1.1]
+    assert thin == [3.0] and lines(other)[0][1][-1] == pytest.approx(1.2)  # the baseline's is thick
+    dotted = [line.get_ydata()[0] for line in paced.get_lines() if line.get_linewidth() == 1.4]
+    assert dotted == [0.5] and not [x for x in other.get_lines() if x.get_linewidth() == 1.4]
+
+
+def test_the_price_of_a_click_is_revenue_over_clicks_and_left_out_where_clicks_are_few():
+    metrics = with_market(["logloss"], 1)
+    hours = metrics["market"]["arms"]["logloss"]["hours"]
+    hours["charged_clicks"][1] = 3
+    _, prices, _ = drawn(market_hours, metrics).axes
+    values, _, _ = prices.patches[0].get_data()
+    assert values[0] == pytest.approx(50 / 20) and math.isnan(values[1])
+    for arm in metrics["market"]["arms"].values():
+        del arm["hours"]["charged_clicks"]  # a run of an older version
+    assert len(drawn(market_hours, metrics).axes) == 2
+
+
+def test_win_rates_are_drawn_for_hours_with_enough_requests():
+    metrics = make_metrics()
+    hours = metrics["market"]["arms"]["logloss"]["bidders"]["greedy"]["hours"]
+    hours["requests"][3], hours["impressions"][3] = 5, 5
+    axes = drawn(market_wins, metrics).axes[0]
+    found = lines(axes)
+    assert len(found) == 3 and axes.get_xlim() == (0.0, 24.0)
+    assert found[0][1] == pytest.approx([25.0] * 24) and len(found[1][0]) == 23
+
+
 def test_requests_are_one_line_where_all_arms_had_the_same():
     metrics = make_metrics()
-    revenue, requests = drawn(market_hours, metrics).axes
+    revenue, _, requests = drawn(market_hours, metrics).axes
     assert len(revenue.patches) == 5 and len(requests.patches) == 2  # an outline and its area
     assert "same in every arm" in requests.get_title("left")
     metrics["market"]["arms"]["ltr"]["hours"]["requests"][0] = 7
-    _, requests = drawn(market_hours, metrics).axes
+    _, _, requests = drawn(market_hours, metrics).axes
     assert len(requests.patches) == 5 and "same" not in requests.get_title("left")
 
 
 def test_a_long_market_is_drawn_day_by_day_and_with_few_points():
     metrics = with_market(["logloss"], 30)
-    revenue, _ = drawn(market_hours, metrics).axes
+    revenue, _, _ = drawn(market_hours, metrics).axes
     assert revenue.get_title("left") == "Revenue per day"
     values, edges, _ = revenue.patches[0].get_data()
     assert values == pytest.approx([1.0 * (6 * 50 + 18 * 50 / 3)] * 30) and edges[-1] == 30 * 24
@@ -97,7 +140,8 @@ def test_part_of_a_day_ends_where_it_ends():
     metrics = make_metrics()
     for arm in metrics["market"]["arms"].values():
         for kind in arm["bidders"].values():
-            kind["curve"] = {name: values[:5] for name, values in kind["curve"].items()}
+            curve = {**kind["curve"], "advertisers": None}
+            kind["curve"] = {name: values and values[:5] for name, values in curve.items()}
     axes = drawn(market_spend, metrics).axes[0]
     assert axes.get_xlim() == (0.0, 2.5)
     assert max(axes.get_xticks()) <= 2.5 and len(axes.get_xticks()) >= 3

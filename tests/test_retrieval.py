@@ -114,3 +114,16 @@ def test_a_caller_cannot_spoil_a_kept_answer(world):
     expected = first.copy()
     first[:] = -7
     assert np.array_equal(r(np.array([3], np.int32), 60), expected)
+
+
+def test_the_nearest_come_first_when_asked_for(world):
+    retrieval = make(world)
+    users = np.array([3, 77, 3], np.int32)
+    ids = retrieval(users, 60)
+    found = retrieval.nearest_first(users, ids)
+    assert np.array_equal(np.sort(found, axis=1), ids) and np.array_equal(found[0], found[2])
+    similarity = np.stack([retrieval.similarity(user) for user in users])
+    assert np.all(np.diff(np.take_along_axis(similarity, found, 1), axis=1) <= 0)
+    assert np.array_equal(np.sort(found[:, :10], axis=1), retrieval(users, 10))
+    padded = np.concatenate([ids[:, :5], np.full((3, 2), -1, np.int32)], axis=1)
+    assert np.all(retrieval.nearest_first(users, padded)[:, 5:] == -1)

@@ -32,8 +32,9 @@ class Case:
 
     def lists(self):
         every = np.full(len(self.ads), self.is_auctioned)
-        parts = (self.ads, self.bid, self.quality, self.quality, self.is_in, self.is_cut, every)
-        return RankedLists(*parts, self.entrants)
+        own = {name: value for name, value in vars(self).items() if name in RankedLists.__annotations__}
+        rest = {"prediction": self.quality, "is_explored": every, "answered_by": every}
+        return RankedLists(**{**own, **rest, "is_auctioned": every})
 
 
 @dataclass(frozen=True)

@@ -40,6 +40,14 @@ def test_a_run_folder_has_everything_a_reader_needs(run):
     assert expected <= set(tables(out))
 
 
+def test_a_run_says_what_each_arm_s_ads_had_to_bid(run):
+    out, metrics = run
+    found = metrics["critical_bids"]
+    assert found["requests"] == 120 and set(found["arms"]) == set(metrics["arms"])  # all there are
+    assert found["arms"]["ranker"]["with_gap"]["value"] == 0.0 < found["arms"]["logloss"]["with_gap"]["value"]
+    assert '<section id="critical-bids">' in (out / "report.html").read_text()
+
+
 def test_the_manifest_says_that_the_run_is_complete_and_how_to_repeat_it(run):
     out, metrics = run
     manifest = read_manifest(out)

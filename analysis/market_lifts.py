@@ -1,0 +1,96 @@
+"""How sure the market's lifts are, within one world: paired over its simulated days.
+
+The unit is a day. Hours of a day share its budgets (what is spent in the morning is missing at night) and its
+tides, so they say nothing about how another day would go; days begin anew with their budgets. They are still
+days of one world, with bidders that learn from day to day: intervals between worlds are the wider truth.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+HOURS = 24
+FEWEST_DAYS = 5  # below, a t interval over days says next to nothing
+# Ratios of the hours' sums: (added, subtracted or None, divided by).
+RATIOS: dict[str, tuple[str, str | None, str]] = {
+    "revenue_per_request": ("revenue", None, "requests"),
+    "impressions": ("impressions", None, "requests"),
+    "ctr": ("clicks", None, "impressions"),
+    "cpc": ("revenue", None, "charged_clicks"),
+    "rpm": ("revenue", None, "impressions"),
+    "conversions": ("conversions", None, "requests"),
+    "surplus": ("click_value", "revenue", "requests"),
+}
+
+
+def market_lifts(
+    arms: Mapping[str, Mapping[str, Any]], baseline: str
+) -> dict[str, dict[str, dict[str, float | None]]]:
+    """{arm: {measure: {"value", "low", "high"}}}: each arm's `hours` relative to the baseline's, minus 1.
+
+    The baseline and arms without hours are left out. With FEWEST_DAYS whole days and more: a 95 % t interval
+    from the jackknife over days, both arms losing the same day; otherwise low and high are None.
+    """
+    base = (arms.get(baseline) or {}).get("hours")
+    if not base:
+        return {}
+    return {
+        name: {measure: _lift(arm["hours"], base, ratio) for measure, ratio in RATIOS.items()}
+        for name, arm in arms.items()
+        if name != baseline and arm.get("hours")
+    }
+
+
+def _lift(
+    own: Mapping[str, Sequence[float]],
+    base: Mapping[str, Sequence[float]],
+    ratio: tuple[str, str | None, str],
+) -> dict[str, float | None]:
+    days = [_days(hours, ratio) for hours in (own, base)]
+    value = _relative(*days)
+    if value is None or len(days[0]) != len(days[1]):
+        return {"value": value, "low": None, "high": None}
+    half = _half_width(days[0], days[1], value, n_whole=len(own["requests"]) // HOURS)
+    return {
+        "value": value,
+        "low": None if half is None else value - half,
+        "high": None if half is None else value + half,
+    }
+
+
+def _days(
+    hours: Mapping[str, Sequence[float]], ratio: tuple[str, str | None, str]
+) -> list[tuple[float, float]]:
+    """(numerator, denominator) of each day; the last may be a part of one."""
+    plus, minus, below = ratio
+    found = []
+    for start in range(0, len(hours["requests"]), HOURS):
+        day = slice(start, start + HOURS)
+        above = math.fsum(hours[plus][day]) - (math.fsum(hours[minus][day]) if minus else 0.0)
+        found.append((above, math.fsum(hours[below][day])))
+    return found
+
+
+def _relative(own: Sequence[tuple[float, float]], base: Sequence[tuple[float, float]]) -> float | None:
+    (a, b), (c, d) = ([math.fsum(column) for column in zip(*rows, strict=True)] for rows in (own, base))
+    return (a / b) / (c / d) - 1.0 if b and c and d else None
+
+
+def _half_width(
+    own: Sequence[tuple[float, float]], base: Sequence[tuple[float, float]], value: float, n_whole: int
+) -> float | None:
+    """Half the 95 % interval: t(n - 1) * sqrt((n - 1) / n * sum of squares of the leave-one-out lifts)."""
+    from scipy.special import stdtrit  # type: ignore[import-untyped]
+
+    n = len(own)
+    if n < FEWEST_DAYS or n_whole < n:  # a part of a day is no day
+        return None
+    without = [_relative([*own[:i], *own[i + 1 :]], [*base[:i], *base[i + 1 :]]) for i in range(n)]
+    known = [one for one in without if one is not None]
+    if len(known) < n:
+        return None
+    mean = math.fsum(known) / n
+    spread = math.sqrt((n - 1) / n * math.fsum((one - mean) ** 2 for one in known))
+    return float(stdtrit(n - 1, 0.975)) * spread

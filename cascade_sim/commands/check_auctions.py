@@ -1,0 +1,71 @@
+"""`cascade_sim check-auctions`: the engine's auction against the plain-Python one, on random auctions."""
+
+from __future__ import annotations
+
+import os
+import time
+from typing import TYPE_CHECKING
+
+import click
+
+if TYPE_CHECKING:
+    from cascade_sim.check_auctions import Difference, Verdict
+
+EXIT_CODES = """\b
+Exit code  0  no auction differs
+           1  some differ; the first are printed in full
+           2  a mistake in the command"""
+
+
+@click.command(epilog=EXIT_CODES)
+@click.option("--auctions", type=click.IntRange(1), default=1_000_000, show_default=True, metavar="N")
+@click.option("--seed", type=click.IntRange(0), default=1, show_default=True, metavar="N")
+@click.option(
+    "--workers", type=click.IntRange(1), default=os.cpu_count() or 1, metavar="N",
+    help="Processes; the result does not depend on it.  [default: all cores]",
+)  # fmt: skip
+@click.option("--quiet", is_flag=True, help="No progress bar.")
+def command(auctions: int, seed: int, workers: int, quiet: bool) -> int:
+    """Compare the auction with a plain-Python one on random auctions.
+
+    All three pricings, squashing, both reserves, slot effects, ties, zeros, empty slots, tiny and huge
+    values. Winners and charges in micro-units must be identical, prices equal to 12 digits.
+    """
+    from cascade_sim.check_auctions import check_auctions
+    from cascade_sim.progress import Progress
+
+    started = time.perf_counter()
+    with Progress(quiet) as progress:
+        verdict = check_auctions(auctions, seed, workers, progress)
+    for found in verdict.first:
+        click.echo(difference_text(found))
+    if verdict.different > len(verdict.first):
+        click.echo(f"… and {verdict.different - len(verdict.first):,} more\n")
+    click.echo(verdict_text(verdict, time.perf_counter() - started))
+    return 1 if verdict.different else 0
+
+
+def verdict_text(verdict: Verdict, seconds: float) -> str:
+    """What was seen, how often, and the verdict on it."""
+    seen = ", ".join(f"{name} {n:,}" for name, n in verdict.seen.items() if n)
+    return (
+        f"among them: {seen}\n"
+        f"{verdict.by_last_bit:,} of {verdict.charges:,} charges a micro-unit apart, "
+        "where the exact price is half a micro-unit but for the last bits of a double\n"
+        f"{verdict.auctions:,} auctions ({verdict.bids:,} bids), "
+        f"{verdict.different:,} differences, {seconds:.0f} s"
+    )
+
+
+def difference_text(found: Difference) -> str:
+    """An auction and both answers, in numbers that can be put back in."""
+    lines = [f"auction {found.number} differs", "  rules"]
+    lines += [f"    {name:<14} {value!r}" for name, value in found.rules.items()]
+    lines += ["  candidates", f"    bid            {found.bid}", f"    pctr           {found.pctr}"]
+    lines.append(f"    ids            {'the columns' if found.ids is None else found.ids}")
+    for name, answer in (("engine", found.engine), ("reference", found.reference)):
+        lines.append(f"  {name}")
+        lines.append(f"    winners        {answer.winners}")
+        lines.append(f"    cpc            {answer.cpc}")
+        lines.append(f"    charges_micros {answer.charges_micros}")
+    return "\n".join(lines) + "\n"

@@ -1,0 +1,115 @@
+"""`cascade_sim critical-bids`: what each impression of a finished run would have had to bid."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+if TYPE_CHECKING:
+    from cascade_sim.critical_bids import CriticalBids
+
+EXIT_CODES = """\b
+Exit code  0  done
+           1  done, but the run logged other pages: something has changed since
+           2  a mistake in the command, or no such run or arm"""
+CSV_COLUMNS = (
+    *("arm", "request", "slot", "ad", "init_bid", "local", "cascade", "gap"),
+    *("auction_bid", "cpc"),
+)
+
+
+@click.command(epilog=EXIT_CODES)
+@click.argument("run", type=click.Path(path_type=Path))
+@click.option("--arm", "names", multiple=True, metavar="NAME", help="May be repeated.  [default: every arm]")
+@click.option(
+    "--impressions", type=click.IntRange(1), default=2000, show_default=True, metavar="N",
+    help="About so many per arm: all those of the first requests of the evaluation.",
+)  # fmt: skip
+@click.option("--out", type=click.Path(path_type=Path), metavar="CSV", help="Write every impression here.")
+@click.option("--quiet", is_flag=True, help="No progress bar.")
+def command(run: Path, names: tuple[str, ...], impressions: int, out: Path | None, quiet: bool) -> int:
+    """The least bids that would have kept each slot, and what the cascade adds.
+
+    For each impression: the least init-bid that keeps the slot among the ads that reached the auction, the
+    least that keeps it through the whole cascade, and the gap between the two.
+    """
+    import shutil
+    import sys
+    import textwrap
+
+    from analysis.critical_bids_tables import critical_words, narrow_tables
+    from analysis.terminal import table_text
+    from cascade_sim.atomic_files import storage_errors, write_file
+    from cascade_sim.critical_bids import critical_bids, section
+    from cascade_sim.progress import Progress
+    from cascade_sim.reopen import reopen
+    from cascade_sim.scenario import resolved_arms
+
+    opened = reopen(run)
+    arms = {name: opened.arm(name) for name in names or resolved_arms(opened.scenario)}
+    total = opened.scenario.phases.evaluate
+    n = min(total, -(-impressions // max(arm.slots for arm in arms.values())))
+    found = {}
+    with Progress(quiet) as progress, progress.stage("critical bids", n * len(arms)) as bar:
+        for name, arm in arms.items():
+            found[name] = critical_bids(opened.sim, arm, n, bar.advance)
+    metrics = {
+        "baseline": opened.scenario.report.baseline,
+        "arms": {name: {} for name in arms},
+        "critical_bids": section(opened.sim, arms, found, n),
+    }
+    width = shutil.get_terminal_size((100, 24)).columns
+    for table in narrow_tables(metrics):
+        click.echo(table_text(table, color=sys.stdout.isatty(), width=width))
+    shown = sum(len(one) for one in found.values())
+    click.echo(f"{shown:,} impressions of the first {n:,} of {total:,} requests, 95 % intervals")
+    click.echo(textwrap.fill(critical_words(metrics), max(width, 40)))
+    if out is not None:
+        with storage_errors(out):
+            out.parent.mkdir(parents=True, exist_ok=True)
+        write_file(out, csv_text(found).encode())
+        click.echo(out)
+    return _compare_with_log(run, found, n)
+
+
+def csv_text(found: Mapping[str, CriticalBids]) -> str:
+    """A line per impression; money in units, exact to the micro-unit where it is counted in those."""
+    lines = [",".join(CSV_COLUMNS)]
+    for arm, one in found.items():
+        for i in range(len(one)):
+            money = (one.local_micros[i], one.cascade_micros[i], one.gap_micros[i])
+            cells = [
+                arm,
+                str(one.request[i]),
+                str(one.slot[i] + 1),
+                str(one.ad[i]),
+                repr(float(one.init_bid[i])),
+            ]
+            cells += [_units(int(amount)) for amount in money]
+            cells += [repr(float(one.init_bid[i] * one.factor[i])), _units(int(one.cpc_micros[i]))]
+            lines.append(",".join(cells))
+    return "\n".join(lines) + "\n"
+
+
+def _units(micros: int) -> str:
+    return f"{micros // 1_000_000}.{micros % 1_000_000:06d}"
+
+
+def _compare_with_log(run: Path, found: Mapping[str, CriticalBids], n_requests: int) -> int:
+    """1 and a warning where the run logged other pages than were served here."""
+    from cascade_sim.replay import logged
+
+    code = 0
+    for arm, one in found.items():
+        rows = logged(run, arm, n_requests, ("request", "slot", "ad", "cpc_micros"))
+        if rows is None:
+            continue
+        if any(rows[name].tolist() != getattr(one, name).tolist() for name in rows):
+            click.echo(
+                f"warning: {run} logged other pages for arm {arm}: something has changed since", err=True
+            )
+            code = 1
+    return code

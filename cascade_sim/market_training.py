@@ -1,0 +1,264 @@
+"""The Trainer of a market: learns from what the arm has shown of late, and redeploys.
+
+Every `every` seconds the models in the arm's seats are fitted on the impressions of the last `history`
+seconds, explored ones included, from the weights that are deployed. A click counts if it has arrived by
+then. Students (distill, ltr) follow: the new teacher scores candidates of a sample of the same requests, at
+the bids of the market's start. The arm owns copies of its models; nobody else sees them change.
+
+Repeatable: the log is read in request order, and every shuffle and fresh weight belongs to
+(seed, model, version). All that changes is in `state`.
+"""
+
+import copy
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import torch
+
+from cascade_sim import cascade, draws
+from cascade_sim.cascade import Arm, Block, Stage
+from cascade_sim.dumped_context import arrived_clicks
+from cascade_sim.errors import UserError
+from cascade_sim.market_server import Settled
+from cascade_sim.model_kinds import KINDS, build_module, make_scorer, where_and_what
+from cascade_sim.scenario_training import Training
+from cascade_sim.seats import ModelScorer
+from cascade_sim.simulation import Simulation
+from cascade_sim.training_data import join_lists, sample_lists
+from cascade_sim.true_value import PANEL_COLUMNS, Panel
+from models.training import Impressions, Lists, train
+
+REPLAYED = {
+    "request": np.int64, "time": np.float64, "user": np.int32, "context": np.float32, "ad": np.int32,
+    "examination": np.float32, "prediction": np.float64, "click": np.bool_, "click_time": np.float64,
+    "model_version": np.int32,
+}  # fmt: skip
+
+
+class RecentImpressions:
+    """The rows of the market's log that are young enough to learn from, in the order of the log."""
+
+    def __init__(self) -> None:
+        self._parts: list[dict[str, np.ndarray]] = []
+
+    def add(self, settled: Settled, slot_effects: np.ndarray) -> None:
+        block = settled.block
+        row, slot = np.nonzero(settled.ads >= 0)
+        found = {
+            "request": block.requests[row],
+            "time": block.times[row],
+            "user": block.users[row],
+            "context": block.context[row],
+            "ad": settled.ads[row, slot],
+            "examination": slot_effects[slot],
+            "prediction": settled.prediction[row, slot],
+            "click": settled.clicks[row, slot],
+            "click_time": settled.click_time[row, slot],
+            "model_version": settled.model_version[row],
+        }
+        self._parts.append({name: found[name].astype(dtype) for name, dtype in REPLAYED.items()})
+
+    def since(self, start: float) -> dict[str, np.ndarray]:
+        """The rows of pages after `start`; older ones are forgotten."""
+        whole = self.state()
+        is_recent = whole["time"] > start
+        self._parts = [{name: column[is_recent] for name, column in whole.items()}]
+        return dict(self._parts[0])
+
+    def state(self) -> dict[str, np.ndarray]:
+        parts = self._parts or [{name: np.zeros(0, dtype) for name, dtype in REPLAYED.items()}]
+        return {name: np.concatenate([part[name] for part in parts]) for name in REPLAYED}
+
+    def restore(self, state: Mapping[str, np.ndarray]) -> None:
+        self._parts = [{name: np.array(state[name], dtype) for name, dtype in REPLAYED.items()}]
+
+
+class NoTrainer:
+    """Of a market whose models stay as they are."""
+
+    version = 0
+    due = np.inf
+
+    def __init__(self, arm: Arm):
+        self.arm = arm
+
+    def add(self, settled: Settled) -> None: ...
+
+    def train(self, now: float) -> None: ...
+
+    def metrics(self, end: float) -> None:
+        return None
+
+    def state(self) -> dict[str, Any]:
+        return {}
+
+    def restore(self, state: Mapping[str, Any]) -> None: ...
+
+
+class Trainer:
+    """One arm's models. `arm` is the cascade with the models of deployment `version`."""
+
+    def __init__(self, sim: Simulation, arm: Arm, spec: Training, exploration: float = 0.0):
+        self.sim, self.spec, self.exploration = sim, spec, exploration
+        self.arm, self.version, self.due = arm, 0, spec.every
+        self.recent = RecentImpressions()
+        self._panel = Panel(sim, arm, spec.panel)
+        self._modules = self._own_models(arm)
+        self._scorers: dict[str, ModelScorer] = {}
+        self._measured: list[tuple[float, int, dict[str, np.ndarray]]] = []
+        self._deploy()
+        self._measure(0.0)
+
+    def add(self, settled: Settled) -> None:
+        """Pages that were served, in request order."""
+        self.recent.add(settled, self.sim.world.slot_effects)
+
+    def train(self, now: float) -> None:
+        """Fit every model, redeploy, and look at the panel. Without any impression the models stay."""
+        every = self.spec.every
+        self.due = (np.floor(now / every) + 1) * every
+        shown = self.recent.since(now - (self.spec.history or every))
+        if not len(shown["request"]):
+            return
+        self.version += 1
+        data = Impressions(
+            users=shown["user"], context=shown["context"], ads=shown["ad"],
+            examination=shown["examination"], click=arrived_clicks(shown, now),
+        )  # fmt: skip
+        students = [name for name in self._modules if self._spec(name).recipe != "logloss"]
+        for name in self._modules:
+            if name not in students:
+                self._fit(name, data)
+        if students:
+            self._deploy()  # the new teacher ranks
+            for name, lists in self._lists(shown, students).items():
+                self._fit(name, lists)
+        self._deploy()
+        self._measure(now)
+
+    def metrics(self, end: float) -> dict[str, Any]:
+        """What the panel saw of each deployment, as plain lists; the last one also stands at the end."""
+        seen = self._measured + ([(end, *self._measured[-1][1:])] if self._measured[-1][0] < end else [])
+        return {
+            "requests": self.spec.panel,
+            "every": self.spec.every,
+            "exploration": self.exploration,
+            "time": [time for time, _, _ in seen],
+            "version": [version for _, version, _ in seen],
+            "panel": [
+                {name: [None if np.isnan(x) else x for x in table[name].tolist()] for name in PANEL_COLUMNS}
+                for _, _, table in seen
+            ],
+        }
+
+    def state(self) -> dict[str, Any]:
+        return {
+            "clock": np.array([self.version, self.due]),
+            "recent": self.recent.state(),
+            "weights": {name: _weights(module) for name, module in self._modules.items()},
+            "measured": {
+                "time": np.array([time for time, _, _ in self._measured]),
+                "version": np.array([version for _, version, _ in self._measured]),
+                **{name: np.stack([table[name] for _, _, table in self._measured]) for name in PANEL_COLUMNS},
+            },
+        }
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        self.version, self.due = int(state["clock"][0]), float(state["clock"][1])
+        self.recent.restore(state["recent"])
+        for name, module in self._modules.items():
+            module.load_state_dict(
+                {k: torch.from_numpy(np.array(a)) for k, a in state["weights"][name].items()}
+            )
+        seen = state["measured"]
+        self._measured = [
+            (float(time), int(version), {name: np.array(seen[name][i]) for name in PANEL_COLUMNS})
+            for i, (time, version) in enumerate(zip(seen["time"], seen["version"], strict=True))
+        ]
+        self._deploy()
+
+    def _own_models(self, arm: Arm) -> dict[str, torch.nn.Module]:
+        """Copies of the trained models in the arm's seats, teachers included."""
+        seats = [stage.scorer for stage in (arm.ranking, arm.pre_ranking)]
+        names = [scorer.name for scorer in seats if isinstance(scorer, ModelScorer)]
+        names += [self._spec(name).teacher for name in names if self._spec(name).recipe != "logloss"]
+        is_fresh = self.spec.start_from == "random"
+        return {
+            name: self._fresh(name) if is_fresh else copy.deepcopy(self.sim.scorers[name].module)  # type: ignore[attr-defined]
+            for name in dict.fromkeys(names)
+        }
+
+    def _spec(self, name: str):
+        return self.sim.scenario.models[name]
+
+    def _seed(self, name: str) -> int:
+        return int(draws.bits(self.sim.seed, f"retrain {name}", self.version)[0] >> np.uint64(1))
+
+    def _fresh(self, name: str) -> torch.nn.Module:
+        spec = self._spec(name)
+        return build_module(name, spec, self.sim.view(spec.features), self._seed(name), self.sim.home)
+
+    def _fit(self, name: str, data: Impressions | Lists) -> None:
+        spec, own = self._spec(name), self.spec
+        is_warm = own.warm_start and (self.version > 1 or own.start_from == "study")
+        if not own.warm_start:
+            self._modules[name] = self._fresh(name)
+        try:
+            train(
+                self._modules[name], self.sim.view(spec.features), data, spec.recipe,
+                epochs=own.epochs, batch=own.batch or spec.batch,
+                learning_rate=own.learning_rate or spec.learning_rate, weight_decay=spec.weight_decay,
+                seed=self._seed(name) % 2**31, warm_start=is_warm,
+            )  # fmt: skip
+        except Exception as error:  # a class of the user's own may raise anything
+            if not isinstance(error, ValueError) and spec.kind in KINDS:
+                raise
+            what = str(error) if isinstance(error, ValueError) else where_and_what(error, spec.kind)
+            raise UserError(f"deployment {self.version} of model {name!r}: {what}") from error
+
+    def _lists(self, shown: Mapping[str, np.ndarray], students: list[str]) -> dict[str, Lists]:
+        """Candidates of a keyed sample of the shown requests, scored by the teacher, for each student."""
+        requests, first = np.unique(shown["request"], return_index=True)
+        luck = draws.uniform(self.sim.seed, "retrain lists", self.version, requests)
+        picked = first[np.sort(np.argsort(luck, kind="stable")[: self.spec.lists])]
+        size = self.sim.scenario.traffic.block
+        parts: dict[str, list[Lists]] = {name: [] for name in students}
+        for start in range(0, len(picked), size):
+            rows = picked[start : start + size]
+            block = Block(
+                shown["request"][rows], shown["user"][rows], shown["context"][rows], shown["time"][rows]
+            )
+            decision = cascade.serve(block, self.arm, self.sim.platform)
+            for name in students:
+                spec = self._spec(name)
+                teacher = self._scorers[spec.teacher]
+                parts[name].append(sample_lists(self.sim, self.arm, block, decision, spec, teacher))
+        return {name: join_lists(part) for name, part in parts.items()}
+
+    def _deploy(self) -> None:
+        """One scorer a model: seats that share a model stay equal, which the reserves look at."""
+        self._scorers = {
+            name: make_scorer(name, self._spec(name).recipe, self.sim.view(self._spec(name).features), module)
+            for name, module in self._modules.items()
+        }
+
+        def seat(stage: Stage) -> Stage:
+            return replace(stage, scorer=self._scorers.get(stage.scorer.name, stage.scorer))
+
+        self.arm = replace(self.arm, pre_ranking=seat(self.arm.pre_ranking), ranking=seat(self.arm.ranking))
+
+    def _measure(self, now: float) -> None:
+        self._measured.append((now, self.version, self._panel.measure(self.arm)))
+
+
+def make_trainer(
+    sim: Simulation, arm: Arm, spec: Training | None, exploration: float = 0.0
+) -> Trainer | NoTrainer:
+    """The trainer of an arm's market; one that does nothing where the market has no training."""
+    return NoTrainer(arm) if spec is None else Trainer(sim, arm, spec, exploration)
+
+
+def _weights(module: torch.nn.Module) -> dict[str, np.ndarray]:
+    return {name: value.detach().cpu().numpy().copy() for name, value in module.state_dict().items()}

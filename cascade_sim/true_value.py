@@ -1,0 +1,156 @@
+"""How much of the true value a deployed cascade finds: the same panel of requests for every deployment.
+
+Of the k truly most valuable ads of a request's pre-ranking set (true CTR * bid, as in `measure`), recall is
+the share that reaches ranking and win recall the share that is shown. Bids are those at the start of the
+market, so that deployments and arms differ in their models alone.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from analysis.consistency import rcs, top_ids
+from analysis.discrimination import group_auc
+from analysis.intervals import function_intervals, ratio_intervals
+from analysis.ratio import divide
+from cascade_sim.cascade import Arm, Block, score, serve
+from cascade_sim.measure import true_value
+from cascade_sim.simulation import Simulation
+
+# metric -> (numerator, denominator) among the columns of a panel; None: the mean over requests.
+PANEL_RATIOS: dict[str, tuple[str, str | None]] = {
+    "recall": ("recall", None),
+    "win_recall": ("win_recall", None),
+    "gauc": ("auc", "auc_weight"),  # of the ranker on the pre-ranking set, clicks weighed by the true CTR
+    "pcoc": ("predicted", "true"),  # of the ranker on the pre-ranking set
+    "shown_pcoc": ("shown_predicted", "shown_true"),  # of the ranker on its own win set
+}
+PANEL_COLUMNS = tuple(
+    dict.fromkeys(name for pair in PANEL_RATIOS.values() for name in pair if name is not None)
+)
+
+
+class Panel:
+    """A fixed set of requests and what is best for them. The same requests for all arms of a world."""
+
+    def __init__(self, sim: Simulation, arm: Arm, n_requests: int):
+        self._sim = sim
+        size = sim.scenario.traffic.block
+        self._blocks = [sim.market.block("panel", i, n_requests) for i in range(-(-n_requests // size))]
+        self._best = [self._best_ads(block, arm) for block in self._blocks]
+
+    def _best_ads(self, block: Block, arm: Arm) -> np.ndarray:
+        """The k best ads of the pre-ranking set by true value.  [R, k]"""
+        ids = self._sim.platform.retrieval(block.users, arm.retrieval_size)
+        value = true_value(block, ids, arm, self._sim.platform, self._sim.truth)
+        return top_ids(ids, value, arm.slots)
+
+    def measure(self, arm: Arm) -> dict[str, np.ndarray]:
+        """Per request, what the arm makes of the panel.  {column: [R] float64}; NaN where undefined"""
+        parts = [self._columns(b, best, arm) for b, best in zip(self._blocks, self._best, strict=True)]
+        return {name: np.concatenate([part[name] for part in parts]) for name in PANEL_COLUMNS}
+
+    def _columns(self, block: Block, best: np.ndarray, arm: Arm) -> dict[str, np.ndarray]:
+        platform, truth = self._sim.platform, self._sim.truth
+        decision = serve(block, arm, platform)
+        ids, shown = decision.pre_ranking_set, decision.win_set >= 0
+        prediction = score(block, ids, arm.ranking, arm, platform).prediction.astype(np.float64)
+        true_ctr = truth.ctr(block, ids)
+        auc, weight = group_auc(prediction, true_ctr, ids >= 0)
+        return {
+            "recall": rcs(best, decision.competitive_set),
+            "win_recall": rcs(best, decision.win_set),
+            "auc": auc * weight,
+            "auc_weight": weight,
+            "predicted": np.where(ids >= 0, prediction, 0.0).sum(axis=1),
+            "true": true_ctr.sum(axis=1),
+            "shown_predicted": np.where(shown, decision.ranked_pctr[:, :-1], 0.0).sum(
+                axis=1, dtype=np.float64
+            ),
+            "shown_true": truth.ctr(block, decision.win_set).sum(axis=1),
+        }
+
+
+def learning_sections(
+    arms: Mapping[str, Mapping[str, Any]], baseline: str, resamples: int, seed: int
+) -> dict[str, dict[str, Any]]:
+    """The section `learning` of each arm in metrics.json.
+
+    arms: {arm: its market section, whose `learning` is what `Trainer.metrics` gave}. Lists have an entry per
+    deployment (`time`, `version`); `difference` is that of the last one to the baseline's. All intervals
+    resample the same units in every arm: requests of the panel and, for revenue, hours.
+    """
+    revenue = _revenue(arms, baseline, resamples, seed)
+    found = {}
+    for name, section in arms.items():
+        raw = section["learning"]
+        panel = _arrays(raw["panel"])
+        measured = [ratio_intervals({"": one}, PANEL_RATIOS, "", resamples, seed)[""] for one in panel]
+        found[name] = {
+            **{key: value for key, value in raw.items() if key != "panel"},
+            **{metric: [one[metric] for one in measured] for metric in PANEL_RATIOS},
+            **revenue[name],
+        }
+        if name != baseline:
+            base = _arrays(arms[baseline]["learning"]["panel"])
+            found[name]["difference"] = {
+                metric: _difference(panel[-1], base[-1], pair, resamples, seed)
+                for metric, pair in PANEL_RATIOS.items()
+            }
+            if raw["time"] == arms[baseline]["learning"]["time"]:
+                found[name]["recall_difference"] = [
+                    _difference(own, other, PANEL_RATIOS["recall"], resamples, seed)
+                    for own, other in zip(panel, base, strict=True)
+                ]
+    return found
+
+
+def _arrays(panel: Sequence[Mapping[str, Sequence[float | None]]]) -> list[dict[str, np.ndarray]]:
+    """Columns from JSON, where None stands for NaN."""
+    return [{name: np.array(values, np.float64) for name, values in one.items()} for one in panel]
+
+
+def _difference(
+    own: Mapping[str, np.ndarray],
+    base: Mapping[str, np.ndarray],
+    pair: tuple[str, str | None],
+    resamples: int,
+    seed: int,
+) -> dict[str, Any]:
+    """A ratio of one arm less that of another on the same requests, resampled together."""
+    sums = []
+    for table in (own, base):
+        top = table[pair[0]]
+        bottom = np.ones(len(top)) if pair[1] is None else table[pair[1]]
+        is_there = ~(np.isnan(top) | np.isnan(bottom))
+        sums += [np.where(is_there, top, 0.0), np.where(is_there, bottom, 0.0)]
+
+    def gap(s: np.ndarray) -> np.ndarray:
+        return divide(s[:, 0], s[:, 1]) - divide(s[:, 2], s[:, 3])
+
+    return function_intervals(np.stack(sums, axis=1), gap, resamples, seed)
+
+
+def _revenue(
+    arms: Mapping[str, Mapping[str, Any]], baseline: str, resamples: int, seed: int
+) -> dict[str, dict[str, Any]]:
+    """Revenue per request, over all and by day, with paired lifts: hours are resampled."""
+    hours = {
+        name: {key: np.array(section["hours"][key], np.float64) for key in ("revenue", "requests")}
+        for name, section in arms.items()
+    }
+    ratio: dict[str, tuple[str, str | None]] = {"per_request": ("revenue", "requests")}
+
+    def between(start: int, stop: int) -> dict[str, Any]:
+        part = {arm: {key: x[start:stop] for key, x in table.items()} for arm, table in hours.items()}
+        found = ratio_intervals(part, ratio, baseline, resamples, seed)
+        return {arm: one["per_request"] for arm, one in found.items()}
+
+    n_hours = max(len(table["requests"]) for table in hours.values())
+    whole = between(0, n_hours)
+    days = [between(start, start + 24) for start in range(0, n_hours, 24)]
+    return {
+        name: {"revenue_per_request": whole[name], "revenue_by_day": [day[name] for day in days]}
+        for name in arms
+    }

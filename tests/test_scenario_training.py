@@ -1,0 +1,76 @@
+"""The section market.training and arms that explore: what is refused, where, and with which advice."""
+
+import pytest
+
+from cascade_sim.errors import ScenarioError
+from cascade_sim.scenario import resolved_arms
+from cascade_sim.scenario_file import dump_scenario, load_scenario
+
+TEXT = """name: learning
+cascade: {pre_ranking: {model: pre}, ranking: {model: rank}}
+models: {rank: {}, pre: {}}
+arms: {now: {}, bold: {exploration: 0.1}}
+market: {exploration: 0.02, training: {every: 3600}}
+"""
+
+
+def loaded(folder, *changes):
+    path = folder / "scenario.yaml"
+    text = TEXT
+    for old, new in changes:
+        assert old in text
+        text = text.replace(old, new)
+    path.write_text(text)
+    return load_scenario(path)
+
+
+def refusal(folder, *changes):
+    with pytest.raises(ScenarioError) as raised:
+        loaded(folder, *changes)
+    assert len(raised.value.problems) == 1
+    return raised.value.problems[0]
+
+
+def test_models_learn_from_the_last_deployment_on_unless_told_otherwise(tmp_path):
+    training = loaded(tmp_path).market.training
+    assert (training.every, training.history, training.start_from, training.warm_start) == (
+        3600.0, None, "study", True
+    )  # fmt: skip
+    assert loaded(tmp_path, (", training: {every: 3600}", "")).market.training is None
+
+
+def test_an_arm_may_explore_more_than_the_market(tmp_path):
+    arms = resolved_arms(loaded(tmp_path))
+    assert arms["now"].exploration is None and arms["bold"].exploration == 0.1
+
+
+def test_it_dumps_and_loads_as_it_is(tmp_path):
+    scenario = loaded(tmp_path)
+    path = tmp_path / "again.yaml"
+    path.write_text(dump_scenario(scenario))
+    assert load_scenario(path) == scenario
+
+
+def test_an_arm_cannot_explore_without_a_market(tmp_path):
+    problem = refusal(tmp_path, ("market: {exploration: 0.02, training: {every: 3600}}\n", ""))
+    assert "arms.bold.exploration" in problem and "add a section market" in problem
+    assert problem.startswith(f"{tmp_path / 'scenario.yaml'}:4:")
+
+
+def test_an_arm_without_models_has_nothing_to_train(tmp_path):
+    change = ("bold: {", "bold: {pre_ranking: {model: random}, ranking: {model: truth}, ")
+    assert "arm 'bold' has no model to train (random and truth are built in)" in refusal(tmp_path, change)
+
+
+def test_one_model_is_enough(tmp_path):
+    loaded(tmp_path, ("bold: {", "bold: {ranking: {model: truth}, "))
+
+
+@pytest.mark.parametrize("text", ["every: 0", "epochs: 0", "start_from: scratch", "history: -1", "panel: 0"])
+def test_values_out_of_range_are_refused(tmp_path, text):
+    assert "market.training." + text.partition(":")[0] in refusal(tmp_path, ("every: 3600", text))
+
+
+@pytest.mark.parametrize("share", ["1.1", "-0.1", ""])
+def test_exploration_is_a_share(tmp_path, share):
+    assert "arms.bold.exploration" in refusal(tmp_path, ("exploration: 0.1", f"exploration: {share}"))

@@ -1,0 +1,149 @@
+"""True-value recall of deployed cascades on a panel, and what metrics.json says of it."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from learning_market import learning_scenario, learning_sim
+from timed_market import timed_scenario
+
+from cascade_sim.cascade import Stage, serve
+from cascade_sim.fusion import Fusion
+from cascade_sim.measure import Ruler
+from cascade_sim.outcome import outcome
+from cascade_sim.results import combine_seeds
+from cascade_sim.scenario import resolved_arms
+from cascade_sim.simulation import Simulation
+from cascade_sim.true_value import PANEL_COLUMNS, Panel, learning_sections
+
+N = 300
+
+
+@pytest.fixture(scope="module")
+def sim():
+    return Simulation(timed_scenario(), 1)
+
+
+@pytest.fixture(scope="module")
+def arm(sim):
+    """Random pre-ranking of 20 of 60 ads, then the truth."""
+    return sim.arm("now", resolved_arms(sim.scenario)["now"])
+
+
+def test_an_oracle_finds_and_shows_all_of_the_best_ads(sim, arm):
+    known = replace(arm, pre_ranking=arm.ranking)
+    found = Panel(sim, known, N).measure(known)
+    assert (found["recall"] == 1).all() and (found["win_recall"] == 1).all()
+    assert found["predicted"] == pytest.approx(found["true"])
+    assert found["shown_predicted"] == pytest.approx(found["shown_true"])
+
+
+def test_a_random_draw_finds_its_share_of_them(sim, arm):
+    recall = Panel(sim, arm, N).measure(arm)["recall"]
+    assert abs(recall.mean() - 20 / 60) < 4 * recall.std() / np.sqrt(N)
+    assert set(np.round(3 * recall)) <= {0, 1, 2, 3}
+
+
+def test_shown_ads_are_no_more_than_those_ranked(sim, arm):
+    found = Panel(sim, arm, N).measure(arm)
+    assert (found["win_recall"] <= found["recall"]).all() and found["win_recall"].mean() > 0.2
+
+
+def test_recall_is_that_of_an_evaluation(sim, arm):
+    found = Panel(sim, arm, 64).measure(arm)
+    block = sim.market.block("panel", 0, 64)
+    ruler = Ruler(sim.platform, sim.truth, sim.seed, arm, np.ones(sim.world.n_ads, bool))
+    decision = serve(block, arm, sim.platform)
+    result = outcome(block, decision, sim.truth, sim.world.slot_effects, sim.seed)
+    columns = ruler.columns(block, arm, decision, result, ruler.yardstick(block, arm), ruler.oracle(block))
+    assert np.array_equal(found["recall"], columns["true_value_recall"])
+
+
+def test_the_panel_is_the_same_for_every_arm_and_its_requests_are_no_others(sim, arm):
+    blocks = [sim.market.block("panel", i, N) for i in range(5)]
+    ids = np.concatenate([block.requests for block in blocks])
+    assert len(np.unique(ids)) == N and ids.min() > sim.market.block("market", 0, 64).requests.max()
+    other = replace(arm, name="other", pre_ranking_size=10)
+    assert np.array_equal(
+        Panel(sim, arm, N).measure(other)["recall"], Panel(sim, other, N).measure(other)["recall"]
+    )
+
+
+def test_a_request_without_an_admitted_ad_has_no_recall(sim, arm):
+    dear = replace(arm, reserve_cpc=1e6)
+    found = Panel(sim, dear, 10).measure(dear)
+    assert np.isnan(found["recall"]).all() and (found["shown_true"] == 0).all()
+
+
+def raw(recall, revenue, exploration=0.0):
+    """An arm's market section before intervals: a panel with this recall at each deployment."""
+    ones = [1.0] * len(recall[0])
+    panel = [{name: ones for name in PANEL_COLUMNS} | {"recall": values} for values in recall]
+    learning = {
+        "requests": len(ones), "every": 10.0, "exploration": exploration, "panel": panel,
+        "time": [10.0 * i for i in range(len(recall))], "version": list(range(len(recall))),
+    }  # fmt: skip
+    return {"hours": {"revenue": revenue, "requests": [2] * len(revenue)}, "learning": learning}
+
+
+BASE = raw([[0.0, 0.0, 0.5, 0.5], [0.25, 0.5, 0.75, 0.5]], [4.0] * 24 + [2.0] * 6)
+OTHER = raw([[0.0, 0.0, 0.5, 0.5], [0.5, 0.75, 1.0, 0.75]], [3.0] * 24 + [3.0] * 6, 0.1)
+
+
+def test_the_learning_section_has_a_recall_for_every_deployment_and_the_paired_difference_at_the_end():
+    found = learning_sections({"base": BASE, "other": OTHER}, "base", 200, 1)
+    assert [one["value"] for one in found["base"]["recall"]] == [0.25, 0.5]
+    assert [one["value"] for one in found["other"]["recall"]] == [0.25, 0.6875 + 0.0625]
+    assert found["base"]["recall"][1]["low"] < 0.5 < found["base"]["recall"][1]["high"]
+    gap = found["other"]["difference"]["recall"]  # the same 0.25 on every request: nothing is left to chance
+    assert gap == {"value": 0.25, "low": 0.25, "high": 0.25}
+    assert [one["value"] for one in found["other"]["recall_difference"]] == [0.0, 0.25]
+    assert "difference" not in found["base"] and "panel" not in found["base"]
+    assert found["other"]["exploration"] == 0.1 and found["other"]["version"] == [0, 1]
+
+
+def test_revenue_is_per_request_and_by_day_with_lifts():
+    found = learning_sections({"base": BASE, "other": OTHER}, "base", 50, 1)["other"]
+    assert [day["value"] for day in found["revenue_by_day"]] == [3.0 / 2, 3.0 / 2]
+    assert [day["lift"]["value"] for day in found["revenue_by_day"]] == [3 / 4 - 1, 3 / 2 - 1]
+    assert found["revenue_per_request"]["lift"]["value"] == pytest.approx(90 / (24 * 4 + 6 * 2) - 1)
+
+
+def test_requests_without_a_best_ad_are_not_counted():
+    base = raw([[None, 0.5, 0.5, 0.5]], [1.0])
+    other = raw([[None, 1.0, 0.5, 0.5]], [1.0])
+    found = learning_sections({"base": base, "other": other}, "base", 50, 1)
+    assert found["other"]["recall"][0]["value"] == 2 / 3
+    assert found["other"]["difference"]["recall"]["value"] == pytest.approx(2 / 3 - 1 / 2)
+
+
+def test_worlds_are_combined_deployment_by_deployment():
+    sections = [
+        learning_sections({"base": BASE, "other": raw([[0.0] * 4, [level] * 4], [4.0] * 30)}, "base", 20, 1)
+        for level in (0.6, 0.8)
+    ]
+    studies = [
+        {"seed": i, "market": {"arms": {"other": {"learning": one["other"]}}}}
+        for i, one in enumerate(sections)
+    ]
+    found = combine_seeds(studies)["market"]["arms"]["other"]["learning"]
+    assert found["recall"][1]["value"] == pytest.approx(0.7) and found["recall"][1]["low"] < 0.6
+    assert found["difference"]["recall"]["value"] == pytest.approx((0.1 + 0.3) / 2)
+    assert found["revenue_by_day"][1]["lift"]["value"] == pytest.approx(4 / 2 - 1)
+    assert found["time"] == [0.0, 10.0] and found["version"] == [0, 1]
+
+
+def test_a_ranker_that_says_twice_the_truth_has_a_pcoc_of_two():
+    sim = learning_sim(learning_scenario())
+
+    class Double:
+        name, link = "double", "sigmoid"
+
+        def predict(self, block, ids):
+            return 2.0 * sim.truth.ctr(block, ids)
+
+    arm = sim.arm("now", resolved_arms(sim.scenario)["now"])
+    arm = replace(arm, ranking=Stage(Double(), "opt", Fusion()))
+    found = Panel(sim, arm, 64).measure(arm)
+    assert found["predicted"].sum() / found["true"].sum() == pytest.approx(2)
+    assert found["shown_predicted"].sum() / found["shown_true"].sum() == pytest.approx(2)
