@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 from market_fixture import make_market
-from report_fixture import make_metrics
 
 # arm: (exploration, recall at the start, at the middle and at the end, lift of revenue per request)
 LEARNERS = {"logloss": (0.0, 0.2, 0.6, 0.5, 0.0), "ltr": (0.1, 0.2, 0.65, 0.6, -0.04)}
@@ -40,10 +39,23 @@ def make_learning(arm: str) -> dict[str, Any]:
     return section
 
 
-def learning_metrics(seeds: int = 0) -> dict[str, Any]:
-    """The study of report_fixture with a market of two days in which two arms learn."""
-    metrics = make_metrics(seeds)
-    metrics["market"] = make_market(["logloss", "ltr", "distill-pre"], 2)
+def with_learning(market: dict[str, Any]) -> dict[str, Any]:
+    """The market with two arms that learn."""
     for arm in LEARNERS:
-        metrics["market"]["arms"][arm]["learning"] = make_learning(arm)
+        market["arms"][arm]["learning"] = make_learning(arm)
+    return market
+
+
+def learning_metrics() -> dict[str, Any]:
+    """The study of report_fixture with a market of two days."""
+    return {**fixed_metrics(), "market": with_learning(make_market(["logloss", "ltr", "distill-pre"], 2))}
+
+
+def fixed_metrics() -> dict[str, Any]:
+    """The study of report_fixture with models that stay as they are."""
+    from report_fixture import make_metrics
+
+    metrics = make_metrics()
+    for arm in LEARNERS:
+        del metrics["market"]["arms"][arm]["learning"]
     return metrics

@@ -9,6 +9,7 @@ import random
 from typing import Any
 
 from critical_bids_fixture import make_critical_bids
+from learning_fixture import with_learning
 from market_fixture import make_market
 
 # arm: (rcs, single-objective rcs, expected CTR lift, expected RPM lift, proxy-ECE, proxy-PCOC)
@@ -226,7 +227,7 @@ def make_metrics(seeds: int = 0) -> dict[str, Any]:
         "models": models(),
         "curves": curves(),
         "critical_bids": make_critical_bids(list(ARMS)),
-        "market": make_market(list(ARMS)[:5]),
+        "market": with_learning(make_market(list(ARMS)[:5])),
     }
     if seeds:
         made["seeds"] = {"n": seeds, "seeds": list(range(1, seeds + 1))}

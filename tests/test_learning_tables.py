@@ -1,6 +1,6 @@
 import pytest
-from learning_fixture import around, learning_metrics
-from report_fixture import make_metrics, minimal_metrics, renamed
+from learning_fixture import around, fixed_metrics, learning_metrics
+from report_fixture import minimal_metrics, renamed
 
 from analysis.learning_tables import arms_table, learning_arms, learning_section, learning_words
 from analysis.plots import draw_all
@@ -74,7 +74,7 @@ def test_a_difference_is_called_what_its_interval_allows(metrics, gap, text):
 
 
 def test_a_study_whose_models_stay_has_no_such_section():
-    for metrics in (make_metrics(), minimal_metrics()):
+    for metrics in (fixed_metrics(), minimal_metrics()):
         assert learning_section(metrics) is None and learning_words(metrics) == ""
 
 
@@ -91,6 +91,6 @@ def test_report_and_terminal_show_it(metrics):
     assert 'id="learning"' in page and "What do models learn" in page and "<ltr>" not in page
     assert 'aria-label="True-value recall of every deployment' in page
     assert "At the end, logloss lets" in plain(terminal_summary(metrics))
-    without = make_metrics()
+    without = fixed_metrics()
     assert 'id="learning"' not in render(without, {}, "name: x", {})
     assert "At the end" not in terminal_summary(without)

@@ -1,8 +1,8 @@
 import xml.etree.ElementTree as ElementTree
 
 import pytest
-from learning_fixture import learning_metrics
-from report_fixture import EVIL, make_metrics, minimal_metrics, renamed
+from learning_fixture import fixed_metrics, learning_metrics
+from report_fixture import EVIL, minimal_metrics, renamed
 
 from analysis.plot_style import style, svg_text
 from analysis.plots_learning import learning_recall, learning_revenue
@@ -48,7 +48,7 @@ def test_values_without_an_interval_have_no_band():
 
 @pytest.mark.parametrize("draw", DRAWN)
 def test_nothing_is_drawn_where_models_stay(draw):
-    assert drawn(draw, make_metrics()) is None and drawn(draw, minimal_metrics()) is None
+    assert drawn(draw, fixed_metrics()) is None and drawn(draw, minimal_metrics()) is None
 
 
 @pytest.mark.parametrize("draw", DRAWN)
