@@ -17,6 +17,13 @@ def with_compute(metrics: dict[str, Any]) -> dict[str, Any]:
     return metrics
 
 
+def without_compute(metrics: dict[str, Any]) -> dict[str, Any]:
+    """The same metrics of a study whose stages take no time."""
+    for arm in metrics["market"]["arms"].values():
+        arm.pop("compute", None)
+    return metrics
+
+
 def compute(size: int, late: float, n_hours: int, deadline: float = 100.0) -> dict[str, Any]:
     """Half of those in time take 20 ms, half 40; twice as many are late at noon."""
     edges = [float(10 * (i + 1)) for i in range(20)]

@@ -39,8 +39,9 @@ def make_learning(arm: str) -> dict[str, Any]:
     return section
 
 
-def with_learning(market: dict[str, Any]) -> dict[str, Any]:
-    """The market with two arms that learn."""
+def learning_market(arms: list[str], days: int = 1) -> dict[str, Any]:
+    """The market of market_fixture with two arms that learn, over two days whatever its own."""
+    market = make_market(arms, days)
     for arm in LEARNERS:
         market["arms"][arm]["learning"] = make_learning(arm)
     return market
@@ -48,7 +49,7 @@ def with_learning(market: dict[str, Any]) -> dict[str, Any]:
 
 def learning_metrics() -> dict[str, Any]:
     """The study of report_fixture with a market of two days."""
-    return {**fixed_metrics(), "market": with_learning(make_market(["logloss", "ltr", "distill-pre"], 2))}
+    return {**fixed_metrics(), "market": learning_market(["logloss", "ltr", "distill-pre"], 2)}
 
 
 def fixed_metrics() -> dict[str, Any]:

@@ -8,9 +8,9 @@ import math
 import random
 from typing import Any
 
+from compute_fixture import with_compute
 from critical_bids_fixture import make_critical_bids
-from learning_fixture import with_learning
-from market_fixture import make_market
+from learning_fixture import learning_market
 
 # arm: (rcs, single-objective rcs, expected CTR lift, expected RPM lift, proxy-ECE, proxy-PCOC)
 ARMS: dict[str, tuple[float, float, float, float, float | None, float | None]] = {
@@ -227,8 +227,9 @@ def make_metrics(seeds: int = 0) -> dict[str, Any]:
         "models": models(),
         "curves": curves(),
         "critical_bids": make_critical_bids(list(ARMS)),
-        "market": with_learning(make_market(list(ARMS)[:5])),
+        "market": learning_market(list(ARMS)[:5]),
     }
+    with_compute(made)
     if seeds:
         made["seeds"] = {"n": seeds, "seeds": list(range(1, seeds + 1))}
     return made

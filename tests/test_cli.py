@@ -126,7 +126,8 @@ def test_run_hands_its_options_to_the_study(study):
     assert main(["run", ADS, *options, "--set", "cascade.slots=4", "--set", "phases.evaluate=10"]) == 0
     ((scenario, given),) = study
     assert (scenario.seed, scenario.cascade.slots, scenario.phases.evaluate) == (5, 4, 10)
-    assert given == {"out": Path("here"), "seeds": 3, "workers": 2, "device": "cpu", "quiet": True}
+    expected = {"out": Path("here"), "seeds": 3, "workers": 2, "device": "cpu", "quiet": True}
+    assert given == {**expected, "resume": False}
 
 
 def test_run_writes_below_runs_and_uses_the_cores_there_are(study):

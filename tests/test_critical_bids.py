@@ -221,7 +221,8 @@ def folder(study, tmp_path_factory):
     return as_run_folder(study, tmp_path_factory.mktemp("runs") / "tiny")
 
 
-def test_the_command_prints_a_table_and_writes_every_impression(folder, tmp_path, capsys):
+def test_the_command_prints_a_table_and_writes_every_impression(folder, tmp_path, capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "120")
     out = tmp_path / "new" / "bids.csv"
     words = ["--impressions", "300", "--out", str(out), "--arm", "logloss", "--arm", "ranker", "--quiet"]
     assert main(["critical-bids", str(folder), *words]) == 0

@@ -100,7 +100,10 @@ def test_a_kind_that_saves_its_money_strays_from_traffic(metrics):
 
 def test_overspend_is_told(metrics):
     metrics["market"]["arms"]["logloss"]["overspend"] = 1.5
-    assert "one advertiser was charged 1.50 beyond its budget" in market_words(metrics)
+    assert plain(market_words(metrics)).endswith("1.50 beyond its budget, the most of all.")
+    for beyond, word in ((0.0, "within"), (0.5, "beyond")):
+        metrics["market"]["arms"]["logloss"] |= {"overspend_limit": 0.02, "beyond_limit": beyond}
+        assert plain(market_words(metrics)).endswith(f"of all, {word} the declared 2 % of a budget.")
 
 
 def test_without_budgets_the_sentence_says_only_that(metrics):

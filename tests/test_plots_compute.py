@@ -3,7 +3,7 @@ import re
 from xml.etree import ElementTree
 
 import pytest
-from compute_fixture import with_compute
+from compute_fixture import with_compute, without_compute
 from report_fixture import EVIL, make_metrics, minimal_metrics, renamed
 
 from analysis.plot_style import style, svg_text
@@ -95,7 +95,8 @@ def test_hostile_names_are_text(draw):
 
 @pytest.mark.parametrize("draw", DRAWN)
 def test_nothing_is_drawn_without_data(draw):
-    assert drawn(draw, minimal_metrics()) is None and drawn(draw, make_metrics()) is None
+    assert drawn(draw, minimal_metrics()) is None
+    assert drawn(draw, without_compute(make_metrics())) is None
     metrics = made()
     for arm in metrics["market"]["arms"].values():
         arm["compute"] = {"latency": None, "hours": {}, "stages": None}

@@ -70,3 +70,18 @@ def test_the_error_shown_is_the_error_given(tmp_path):
 
 def test_no_placeholder_is_left():
     assert not re.search(r"^[A-Z_]{6,}$", README, re.MULTILINE)
+
+
+def test_the_user_example_runs_and_does_what_it_expects(tmp_path):
+    import numpy as np
+
+    from cascade_sim.audience import build_click_model
+    from cascade_sim.scenario_market import Users
+
+    (tmp_path / "one_look.py").write_text("import numpy as np\n\n\n" + block("python", 1))
+    users = Users(click_model="one_look.py:OneLook", options={"chance": 0.4})
+    model, n = build_click_model(users, np.ones(2), tmp_path), 50_000
+    ctr, shown = np.tile([0.5, 0.3], (n, 1)), np.tile([True, False], (n, 1))
+    clicked, _ = model.clicks(ctr, shown, *np.random.default_rng(0).random((2, n, 2)))
+    assert model.expected(ctr, shown)[0].tolist() == [0.4 * 0.5, 0.0]
+    assert clicked.mean(axis=0) == pytest.approx([0.2, 0.0], abs=0.01)

@@ -1,6 +1,5 @@
 """Money in every market that is shipped, from the log alone: tiny versions with budgets that bind."""
 
-import json
 from pathlib import Path
 
 import numpy as np
@@ -8,18 +7,19 @@ import pyarrow.dataset
 import pytest
 
 from cascade_sim.advertising import draw_budgets
+from cascade_sim.progress import Progress
 from cascade_sim.scenario_file import load_scenario
-from cascade_sim.study import run_study
+from cascade_sim.study import run_seed
 
 ROOT = Path(__file__).parents[1]
 DAY = 86_400.0
 MARKETS = [file for file in sorted((ROOT / "scenarios").glob("*.yaml")) if "\nmarket:" in file.read_text()]
-# About 2,600 requests a day, and budgets of about a click.
+# About 1,000 requests a day, and budgets of about a click.
 TINY = (
-    *("world.users=200", "phases.bootstrap=512", "phases.log=512", "phases.evaluate=64", "phases.shadow=0"),
+    *("world.users=200", "phases.bootstrap=256", "phases.log=256", "phases.evaluate=64", "phases.shadow=0"),
     *("report.resamples=10", "report.detail_requests=8"),
-    *("market.requests_per_second=0.03", "market.window=1800", "market.update=3600"),
-    "market.budgets={share: 1.0, median: 1.0, sigma: 0.8}",
+    *("market.requests_per_second=0.012", "market.window=1800", "market.update=3600"),
+    "market.budgets={share: 1.0, median: 0.6, sigma: 0.8}",
 )
 
 
@@ -37,8 +37,9 @@ def run(request, tmp_path_factory):
         learns = load_scenario(request.param).market.training is not None
         more = ["market.training=null"] if learns else []  # hours of it; money does not depend on it
         scenario = load_scenario(request.param, overrides=[*TINY, *more])
-        run_study(scenario, out=folder / "run", quiet=True)
-    return scenario, json.loads((folder / "run" / "metrics.json").read_text()), folder / "run"
+        with Progress(quiet=True) as progress:
+            metrics = run_seed(scenario, folder, 1, "cpu", progress, ROOT / "scenarios")
+    return scenario, metrics, folder
 
 
 def table(folder: Path, name: str) -> dict[str, np.ndarray]:
