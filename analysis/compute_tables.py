@@ -148,9 +148,10 @@ def _best_words(metrics: Mapping[str, Any], arms: list[str], base: str) -> str:
     text = f" {best} earned most per request, {number_text(100 * gain, 1)}{NBSP}% more than {base}"
     if cost is None or own is None or own <= 0:
         return text + "."
-    change = number_text(100 * (cost / own - 1), 0, signed=True)
+    change = cost / own - 1
+    time = "the same" if abs(change) < LEVEL else f"{number_text(100 * change, 0, signed=True)}{NBSP}%"
     late = _percent(value_at(metrics, best, ("compute", "late")))
-    return f"{text}, with {change}{NBSP}% server time and {late} late."
+    return f"{text}, with {time} server time and {late} late."
 
 
 def _percent(share: float | None) -> str:

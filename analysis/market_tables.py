@@ -193,13 +193,22 @@ def market_words(metrics: Mapping[str, Any]) -> str:
         parts.append("no advertiser has a budget")
     over = finite(metrics["market"]["arms"][arm].get("overspend"))
     if kinds and over is not None:
-        decimals = decimals_for([over])
         parts.append(
-            f"one advertiser was charged {number_text(over, decimals)} beyond its budget, the most of all"
+            f"one advertiser was charged {number_text(over, decimals_for([over]))} beyond its budget, the "
+            f"most of all{_within_limit(metrics['market']['arms'][arm])}"
             if over > 0
             else "no advertiser was charged beyond its budget"
         )
     return f"With {arm}, {'; '.join(parts)}."
+
+
+def _within_limit(arm: Mapping[str, Any]) -> str:
+    """Whether overspend stayed within what the scenario declares; empty where it declares nothing."""
+    limit, beyond = finite(arm.get("overspend_limit")), finite(arm.get("beyond_limit"))
+    if not limit or beyond is None:
+        return ""
+    declared = f"the declared {number_text(100 * limit, 1).removesuffix('.0')}{NBSP}% of a budget"
+    return f", beyond {declared}" if beyond > 0 else f", within {declared}"
 
 
 def _is_dry_early(kind: Mapping[str, Any]) -> bool:

@@ -108,3 +108,11 @@ def test_several_worlds_are_means(metrics):
     worlds = [{"seed": i, "market": one["market"]} for i, one in enumerate((metrics, other))]
     both = {**make_metrics(seeds=2), **combine_seeds(worlds)}
     assert row(arms_table(both), "logloss")["Late %"] == "20.00"
+
+
+def test_an_arm_that_earns_more_with_the_same_server_time_is_said_to(metrics):
+    arms = list(metrics["market"]["arms"].values())
+    for i, arm in enumerate(arms):
+        arm["revenue_per_request"] = 0.2 + 0.01 * i
+        arm["compute"]["server_ms_per_request"] = 30.0
+    assert "with the same server time" in compute_words(metrics)

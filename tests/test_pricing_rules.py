@@ -1,4 +1,4 @@
-"""What theory says of the pricing rules, on a small version of the shipped study with the truth in all seats."""
+"""What theory says of the pricing rules, on a small version of the shipped study with true CTRs."""
 
 from pathlib import Path
 
