@@ -179,6 +179,12 @@ MODEL_MEASURES: dict[str, Measure] = {
     "gauc": Measure(
         "GAUC", "ratio", "AUC within each request, averaged with the number of candidates as weight.", 4
     ),
+    "ndcg": Measure(
+        "NDCG@10",
+        "ratio",
+        "Discounted true CTR of the first ten by score, relative to the best order, by request.",
+        4,
+    ),
     "logloss": Measure(
         "LogLoss", "number", "Mean negative log-likelihood against the truth. Lower is better.", 4
     ),

@@ -157,8 +157,9 @@ def _about(metrics: Mapping[str, Any]) -> str:
     spread = (
         f"Intervals are Student t intervals between {seeds.get('n')} worlds."
         if seeds
-        else "Intervals resample the panel's requests, the same in every arm, and for revenue hours, as if "
-        "these were independent; they hold for this world and these models, and say nothing of others."
+        else "Intervals resample the panel's requests, the same in every arm, as if these were independent; "
+        "they hold for this world and these models, and say nothing of others. Revenue has one from five "
+        "days on, paired by day."
     )
     hours = None if every is None else every / 3600
     return (

@@ -26,7 +26,7 @@ RATIOS: dict[str, tuple[str, str | None, str]] = {
 
 
 def market_lifts(
-    arms: Mapping[str, Mapping[str, Any]], baseline: str
+    arms: Mapping[str, Mapping[str, Any]], baseline: str, measures: Sequence[str] = tuple(RATIOS)
 ) -> dict[str, dict[str, dict[str, float | None]]]:
     """{arm: {measure: {"value", "low", "high"}}}: each arm's `hours` relative to the baseline's, minus 1.
 
@@ -37,7 +37,7 @@ def market_lifts(
     if not base:
         return {}
     return {
-        name: {measure: _lift(arm["hours"], base, ratio) for measure, ratio in RATIOS.items()}
+        name: {measure: _lift(arm["hours"], base, RATIOS[measure]) for measure in measures}
         for name, arm in arms.items()
         if name != baseline and arm.get("hours")
     }

@@ -7,6 +7,7 @@ from typing import Any
 
 from analysis.plot_style import style, svg_text
 from analysis.plots_arms import culprit, lifts, rcs_vs_revenue
+from analysis.plots_calibration import miscalibration, objective_reliability
 from analysis.plots_compute import compute_hours, compute_latency, compute_value
 from analysis.plots_critical_bids import critical_bids
 from analysis.plots_funnel import funnel
@@ -25,6 +26,8 @@ FIGURES: dict[str, tuple[Callable[[Mapping[str, Any]], Any], str]] = {
         "Distribution of predicted CTR on the win set and on the pre-ranking set",
     ),
     "reliability": (reliability, "Ranker prediction against pre-ranking prediction"),
+    "objective_reliability": (objective_reliability, "True CTR against predicted CTR, by ranker"),
+    "miscalibration": (miscalibration, "Calibration error, CPC error and RPM of each ranker"),
     "critical_bids": (
         critical_bids,
         "Critical bids as a share of the bid, in the auction and through the cascade",

@@ -6,9 +6,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from analysis.calibration_tables import objectives_section
 from analysis.catalogue import ARM_MEASURES, MODEL_MEASURES, REFERENCE_ARMS, measure_names
-from analysis.critical_bids_tables import critical_bids_section
 from analysis.compute_tables import compute_section
+from analysis.critical_bids_tables import critical_bids_section
 from analysis.culprit import culprit_words
 from analysis.decision import decide, key_figures, money_lost
 from analysis.estimates import NBSP, Estimate, decimals_for, finite, interval_text, number_text, scaled
@@ -70,6 +71,7 @@ def render(
         losses=attribution_table(metrics),
         models=models_table(metrics),
         money=money_table(metrics),
+        objectives=objectives_section(metrics),
         critical=critical_bids_section(metrics),
         market=market_section(metrics),
         compute=compute_section(metrics),

@@ -12,12 +12,13 @@ from agents.bidding import Bidder, Feedback, Moment, Portfolio
 from cascade_sim import draws
 from cascade_sim.auction import MICROS
 from cascade_sim.bidder_kinds import build_bidder
+from cascade_sim.checkpoints import flat
 from cascade_sim.errors import UserError
 from cascade_sim.simulation import Simulation
 
 NO_BUDGET = np.int64(2**62)
 LARGEST_BUDGET = 2.0**61  # micro-units
-LARGEST_BID = 1e12
+LARGEST_BID = 1e6  # a million such clicks still fit the integers of a ledger
 
 
 class Ledger:
@@ -118,6 +119,8 @@ class Crowd:
             with _named(name):
                 self.bidders.append(build_bidder(specs[name].kind, portfolio, specs[name].options, home))
 
+        self._at_first = [_fingerprints(bidder) for bidder in self.bidders]
+
     def bids(self, moment: Moment, n_ads: int) -> np.ndarray:
         """Bid per click of every ad.  [A]"""
         found = np.zeros(n_ads)
@@ -140,17 +143,27 @@ class Crowd:
                 self.bidders[i].observe(own, moment)
 
     def state(self) -> dict[str, Any]:
-        """What the bidders have learned, by their number."""
-        found = {}
+        """What the bidders have learned, by their number, and which attributes they change without a word."""
+        found: dict[str, Any] = {}
         for i, bidder in enumerate(self.bidders):
             with _named(self.names[i], self._kinds[i]):
-                found[str(i)] = {key: np.asarray(value) for key, value in bidder.state().items()}
+                state = {key: np.asarray(value) for key, value in bidder.state().items()}
+                flat(state)  # what cannot be stored is refused here, with the bidder's name
+                now = _fingerprints(bidder)
+                lost = [key for key in now if key not in state and now[key] != self._at_first[i].get(key)]
+                found[str(i)] = {"state": state, "unsaved": np.array(",".join(lost))}
         return found
 
     def restore(self, state: Mapping[str, Any]) -> None:
         for i, bidder in enumerate(self.bidders):
             with _named(self.names[i], self._kinds[i]):
-                bidder.restore(state.get(str(i), {}))
+                unsaved = str(state[str(i)]["unsaved"])
+                if unsaved:
+                    raise UserError(
+                        f"it changes {unsaved}, which its state() leaves out, so a stopped run cannot go on "
+                        "from here; add it to STATE, and run without --resume"
+                    )
+                bidder.restore(state[str(i)].get("state", {}))
 
     def _answer(self, i: int, method: str, moment: Moment, n: int, most: float) -> np.ndarray:
         """What a bidder says: n numbers in [0, most], or a UserError that names it."""
@@ -164,6 +177,14 @@ class Crowd:
                 at = int(np.argmax(is_bad))
                 raise UserError(f"{when}: entry {at} is {answer[at]}; expected a number in [0, {most:g}]")
         return answer
+
+
+def _fingerprints(bidder: Bidder) -> dict[str, Any]:
+    """Every attribute of a bidder as something that can be compared."""
+    return {
+        key: (value.dtype.str, value.shape, value.tobytes()) if isinstance(value, np.ndarray) else repr(value)
+        for key, value in vars(bidder).items()
+    }
 
 
 @contextmanager

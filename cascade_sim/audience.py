@@ -66,8 +66,9 @@ class Audience:
         is_position = isinstance(self._click_model, PositionBased)
         look_on = luck if is_position else draws.uniform(seed, "look on", *ids)
         with _named(self._spec.click_model):
-            expected = np.asarray(self._click_model.expected(true_ctr, shown), np.float64)
-            clicks, _ = self._click_model.clicks(true_ctr, shown, luck, look_on)
+            # Copies: a model that writes into what it is given harms itself alone.
+            expected = np.asarray(self._click_model.expected(true_ctr.copy(), shown.copy()), np.float64)
+            clicks, _ = self._click_model.clicks(true_ctr.copy(), shown.copy(), luck, look_on)
             clicks = np.asarray(clicks)
             _check_answer(expected, clicks, shown)
         return Response(true_ctr, expected, clicks)

@@ -15,7 +15,7 @@ from cascade_sim.fusion import Fusion, quality
 from cascade_sim.kernels import select_top
 from cascade_sim.late_answers import BY_PRE_RANKING, by_pre_ranking, by_retrieval
 from cascade_sim.retrieval import Retrieval
-from cascade_sim.seats import Scorer
+from cascade_sim.seats import Scorer, is_probability
 from cascade_sim.size_rule import SizeRule, select_sizes
 
 
@@ -189,7 +189,7 @@ def score(block: Block, ids: np.ndarray, stage: Stage, arm: Arm, platform: Platf
         seat = "pre-ranking" if stage is arm.pre_ranking else "ranking"
         raise UserError(f"arm {arm.name!r}, {seat} stage: {error}") from error
     # A score that is only an order already stands for the whole quality: no exponents on it.
-    fusion = stage.fusion if stage.scorer.link == "sigmoid" else Fusion()
+    fusion = stage.fusion if is_probability(stage.scorer) else Fusion()
     return Scores(
         prediction=prediction,
         bid=platform.bids.bid(stage.bid, block, ids, arm.bid_rule, arm.bid_range),

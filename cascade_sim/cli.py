@@ -36,6 +36,7 @@ COMMANDS = {
     ),
     "variants": ("cascade_sim.commands.variants", "Run a study under several settings, side by side."),
     "theory": ("cascade_sim.commands.theory", "Check which losses lead to which orders: regret bounds."),
+    "ltr": ("cascade_sim.commands.ltr", "Compare objectives on learning-to-rank files."),
     "bench": ("cascade_sim.commands.bench", "Measure the speed of serving, scoring and training."),
 }
 

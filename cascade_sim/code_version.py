@@ -34,6 +34,25 @@ def model_code_digest(module: Any) -> str:
     return _digest([*files, Path(file).resolve()], folder) + own
 
 
+def named_files_digest(scenario: Any, home: Path) -> str:
+    """Of the files that a scenario names: models, bidders and click models of one's own, traffic profiles."""
+    from cascade_sim.model_reference import find_model_file
+    from cascade_sim.scenario_market import find_profile
+
+    kinds = [spec.kind for spec in scenario.models.values()]
+    files = []
+    if scenario.market is not None:
+        kinds += [spec.kind for spec in scenario.market.bidders.values()]
+        kinds.append(scenario.market.users.click_model)
+        files = [find_profile(scenario.market.profile, home)]
+    files += [find_model_file(kind, home) for kind in kinds if ".py:" in kind]
+    total = hashlib.blake2b(digest_size=8)
+    for file in files:
+        total.update(b"" if file is None else file.read_bytes())
+        total.update(b"\0")
+    return total.hexdigest()
+
+
 def _digest(files: list[Path], root: Path) -> str:
     total = hashlib.blake2b(digest_size=8)
     for file in files:

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-DUMPED = ("request", "prediction", "click", "click_time", "model_version")
+DUMPED = ("request", "prediction", "click", "click_time", "model_version", "is_explored", "answered_by")
 LEAST, MOST = 2.0**-60, 1.0 - 2.0**-24  # a probability of 0 or 1 has no logit
 
 
@@ -30,13 +30,16 @@ class Dump:
     list_of: np.ndarray  # [N] int64: the list of each sample
     request: np.ndarray  # [L] int64
     model_version: np.ndarray  # [L] int32: which deployment the scores are of
+    is_explored: np.ndarray  # [L] bool: shown at random; scored by the ranker all the same
+    answered_by: np.ndarray  # [L] int8: 2 where the ranker decided (or explored), less where it had no time
 
 
 def dumped_context(columns: Mapping[str, np.ndarray], now: float = np.inf) -> Dump:
     """The lists of a market's log (rows in request order) with what was known at time `now`.
 
-    Pages that no ranker scored (answered after a deadline, or before the first prediction) have predictions
-    of 0, whose scores are the least a logit can be here, log(2^-60).
+    Pages that ranking had no time for (answered_by below 2) carry the prediction of pre-ranking, or 0 where
+    nobody predicted one: leave them out where the ranker's own scores are meant. A prediction of 0 has the
+    least score a logit can have here, log(2^-60).
     """
     request = np.asarray(columns["request"])
     starts = np.nonzero(np.r_[True, request[1:] != request[:-1]])[0] if len(request) else np.zeros(0, int)
@@ -49,6 +52,8 @@ def dumped_context(columns: Mapping[str, np.ndarray], now: float = np.inf) -> Du
         list_of=np.repeat(np.arange(len(starts)), np.diff(lists)),
         request=request[starts],
         model_version=np.asarray(columns["model_version"])[starts],
+        is_explored=np.asarray(columns["is_explored"])[starts],
+        answered_by=np.asarray(columns["answered_by"])[starts],
     )
 
 

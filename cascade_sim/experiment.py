@@ -1,6 +1,8 @@
 """One study in one world: bootstrap -> log -> train -> shadow -> train pre-rankers -> ready to evaluate."""
 
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -12,16 +14,20 @@ from cascade_sim.errors import UserError
 from cascade_sim.exploration import Explored, explore
 from cascade_sim.fusion import named_fusion
 from cascade_sim.log_tables import impression_columns, request_columns
-from cascade_sim.model_kinds import KINDS, build_module, make_scorer, where_and_what
+from cascade_sim.model_kinds import KINDS, build_module, served_scorer, where_and_what
 from cascade_sim.model_store import ModelStore, content_key
+from cascade_sim.objective_training import fit_pages, stored_calibrator
 from cascade_sim.outcome import Outcome, outcome
 from cascade_sim.progress import Progress
 from cascade_sim.records import TableWriter
 from cascade_sim.run_folder import is_done, keep
 from cascade_sim.scenario import ArmOverrides, resolve_arm, resolved_arms
+from cascade_sim.scenario_models import ModelSpec
 from cascade_sim.seats import BUILT_IN
 from cascade_sim.simulation import Simulation
-from cascade_sim.training_data import impressions, join_lists, sample_lists
+from cascade_sim.training_data import impressions, join_lists, pages, sample_lists, split_pages
+from models.calibrators import Calibrator
+from models.list_training import Pages
 from models.training import Impressions, Lists, train
 
 
@@ -33,6 +39,7 @@ class Experiment:
     ):
         self.sim, self.logs, self.store, self.progress, self.device = sim, logs, store, progress, device
         self.modules: dict[str, torch.nn.Module] = {}
+        self.calibrators: dict[str, Calibrator] = {}
 
     def run(self) -> None:
         """All phases before the evaluation."""
@@ -43,7 +50,8 @@ class Experiment:
         specs = sim.scenario.models
         for name in specs:
             if specs[name].recipe == "logloss":
-                self.train_model(name, impressions(self.logs, specs[name].data))
+                read = impressions if specs[name].is_plain else pages
+                self.train_model(name, read(self.logs, specs[name].data))
         students = [name for name in specs if specs[name].recipe != "logloss"]
         if students:
             for name, lists in self._shadow_phase(students).items():
@@ -74,39 +82,75 @@ class Experiment:
             sim.market.run_phase(phase, n_requests, handle, finish)
         keep(self.logs, phase, [phase, f"{phase}-requests"])
 
-    def train_model(self, name: str, data: Impressions | Lists, recipe: str = "", alias: str = "") -> None:
-        """Train a model, or take it from the cache when recipe and data are the same to the byte."""
+    def train_model(
+        self, name: str, data: Impressions | Pages | Lists, recipe: str = "", alias: str = ""
+    ) -> None:
+        """Train a model, or take it from the cache when recipe and data are the same to the byte.
+
+        A `recipe` given here replaces the model's own, and its objective and calibrator with it.
+        """
         sim = self.sim
         spec = sim.scenario.models[name]
-        recipe, alias = recipe or spec.recipe, alias or name
+        section, alias = spec.model_dump(mode="json", exclude={"calibrator", "held_out"}), alias or name
+        if recipe:
+            spec = spec.model_copy(update={"recipe": recipe, "objective": "pointwise", "calibrator": None})
         view = sim.view(spec.features)
-        weights_seed = int(draws.bits(sim.seed, f"weights {alias}")[0] >> np.uint64(1))
+        # Objectives start from the same weights and shuffles, and calibrators of one objective from one net.
+        luck = alias if spec.is_plain else "objective"
+        weights_seed = int(draws.bits(sim.seed, f"weights {luck}")[0] >> np.uint64(1))
         module = build_module(name, spec, view, weights_seed, sim.home)
+        apart = None
+        if spec.calibrator is not None and isinstance(data, Pages):
+            data, apart = split_pages(data, spec.held_out, sim.seed)
         key = content_key(
-            spec.model_dump(mode="json"), {**data.arrays(), **view.arrays()},
-            recipe=recipe, seed=weights_seed, semantics=SEMANTICS, torch=torch.__version__,
+            section, {**data.arrays(), **view.arrays()},
+            recipe=spec.recipe, seed=weights_seed, semantics=SEMANTICS, torch=torch.__version__,
             device=self.device.type, code=model_code_digest(module),
         )  # fmt: skip
         samples = spec.epochs * data.arrays()["ads"].size
         with self.progress.stage(f"train {alias}", samples, "samples") as bar:
             if not self.store.load(key, module):
-                try:
-                    train(
-                        module, view, data, recipe,
-                        epochs=spec.epochs, batch=spec.batch, learning_rate=spec.learning_rate,
-                        weight_decay=spec.weight_decay, device=self.device, seed=weights_seed % 2**31,
-                        on_epoch=lambda epoch, loss: bar.advance(samples // spec.epochs),
-                    )  # fmt: skip
-                except ValueError as error:
-                    raise UserError(f"training of model {alias!r}: {error}") from error
-                except Exception as error:  # a class of the user's own may raise anything
-                    if spec.kind in KINDS:
-                        raise
-                    what = where_and_what(error, spec.kind)
-                    raise UserError(f"training of model {alias!r}: {what}") from error
-                self.store.save(key, module, {"model": name, "recipe": recipe})
+                self._fit(
+                    alias, spec, module, data, weights_seed, lambda: bar.advance(samples // spec.epochs)
+                )
+                self.store.save(key, module, {"model": name, "recipe": spec.recipe})
+            if apart is not None:
+                self.calibrators[alias] = stored_calibrator(
+                    self.store, key, alias, spec, view, module, apart, weights_seed % 2**31
+                )
         self.modules[alias] = module
-        self.sim.scorers[alias] = make_scorer(name, recipe, view, module)
+        self.sim.scorers[alias] = served_scorer(name, spec, view, module, self.calibrators.get(alias))
+
+    def _fit(
+        self,
+        alias: str,
+        spec: ModelSpec,
+        module: torch.nn.Module,
+        data: Impressions | Pages | Lists,
+        seed: int,
+        on_epoch: Callable[[], None],
+    ) -> None:
+        view = self.sim.view(spec.features)
+        settings: dict[str, Any] = {
+            "epochs": spec.epochs, "batch": spec.batch, "learning_rate": spec.learning_rate,
+            "weight_decay": spec.weight_decay, "device": self.device, "seed": seed % 2**31,
+            "on_epoch": lambda epoch, loss: on_epoch(),
+        }  # fmt: skip
+        try:
+            if isinstance(data, Pages) and spec.objective != "pointwise":
+
+                def build(heads: int) -> torch.nn.Module:
+                    return build_module(alias, spec, view, seed, self.sim.home, heads)
+
+                fit_pages(module, build, spec, view, data, **settings)
+            else:
+                train(module, view, data.shown if isinstance(data, Pages) else data, spec.recipe, **settings)
+        except ValueError as error:
+            raise UserError(f"training of model {alias!r}: {error}") from error
+        except Exception as error:  # a class of the user's own may raise anything
+            if spec.kind in KINDS:
+                raise
+            raise UserError(f"training of model {alias!r}: {where_and_what(error, spec.kind)}") from error
 
     def _train_first_deployment(self) -> None:
         """The models that write the log have seen random traffic only; always by log loss."""

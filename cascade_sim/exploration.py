@@ -14,6 +14,7 @@ import numpy as np
 from cascade_sim import draws
 from cascade_sim.auction import to_micros
 from cascade_sim.cascade import Arm, Block, Decision, Platform, score
+from cascade_sim.seats import is_probability
 
 
 @dataclass(frozen=True)
@@ -38,10 +39,11 @@ def explore(
     if len(rows):
         page = random_page(block.requests[rows], decision.pre_ranking_set[rows], arm.slots, seed)
         rank = score(block.take(rows), page, arm.ranking, arm, platform)
-        is_probability = arm.ranking.scorer.link == "sigmoid"
         ranked[rows] = page
         bid[rows], quality[rows] = rank.bid, np.where(page >= 0, rank.quality, 0.0)
-        pctr[rows] = np.where(page >= 0, rank.prediction if is_probability else np.nan, 0.0)
+        pctr[rows] = np.where(
+            page >= 0, rank.prediction if is_probability(arm.ranking.scorer) else np.nan, 0.0
+        )
         cpc[rows] = to_micros(np.full((len(rows), arm.slots), arm.reserve_cpc), bid[rows, :-1])
     win_set = ranked[:, :-1]
     chosen = (win_set == decision.win_set) & (win_set >= 0)

@@ -125,7 +125,7 @@ class KindTally:
         self._spread = list(np.array(state["spread"]))
 
     def metrics(self, days: np.ndarray, dry_at: np.ndarray) -> dict[str, Any]:
-        """By name. days [days, advertisers]: micro-units spent; dry_at [advertisers]: seconds or infinite."""
+        """By name. days [days, advertisers]: micro-units spent; dry_at likewise: seconds or infinite."""
         return {
             name: {**self._money(i, days, dry_at), **self._wins(i), "curve": self._curve(i)}
             for i, name in enumerate(self.names)
@@ -135,7 +135,7 @@ class KindTally:
         mine, budgeted = self._kind_of == i, self._budgeted(i)
         budget = self._ledger.budget[budgeted].astype(np.float64)
         use = days[:, budgeted] / budget
-        dry = dry_at[budgeted][np.isfinite(dry_at[budgeted])]
+        dry = dry_at[:, budgeted][np.isfinite(dry_at[:, budgeted])]  # of all days
         value, spend = int(self._counts["value_micros"][i]), int(days[:, mine].sum())
         shares = zip(self._curves["spend_share"], self._traffic, strict=True)
         return {
@@ -149,7 +149,7 @@ class KindTally:
             if len(budgeted)
             else None,
             "median_use": float(np.median(use)) if use.size else None,
-            "ran_dry": len(dry) / len(budgeted) if len(budgeted) else None,
+            "ran_dry": len(dry) / (len(days) * len(budgeted)) if len(budgeted) else None,
             "dry_hour": float(np.median(dry) / HOUR) if len(dry) else None,
             "largest_gap": max((abs(spent[i] - traffic) for spent, traffic in shares), default=0.0),
         }

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from cascade_sim.auction import to_micros
+from cascade_sim.seats import is_probability
 
 if TYPE_CHECKING:
     from cascade_sim.cascade import Arm, Block, Decision, Platform, PreRanked, Scores
@@ -38,7 +39,7 @@ def by_pre_ranking(
     if arm.pre_ranking.bid == "none":
         bid = platform.bids.bid("init", block, ids, arm.bid_rule, arm.bid_range)
     pctr = np.take_along_axis(pre.prediction, column, 1)
-    if arm.pre_ranking.scorer.link != "sigmoid":
+    if not is_probability(arm.pre_ranking.scorer):
         pctr = np.zeros_like(pctr)
     return replace(
         rank,

@@ -38,7 +38,8 @@ class MarketCompute:
         if self._rule is not None and blocks:
             seen = list(pool.map(lambda block: _sizes(block, arm, platform), blocks))
             sizes = [size for size, _ in seen]
-            self._rule.see(np.concatenate([feature for _, feature in seen]))  # for the next window
+            features = np.concatenate([feature for _, feature in seen])
+            self._rule.see(features, np.concatenate(sizes))  # for the next window
         if self._pools is None or self._tally is None:
             return [None] * len(blocks)
         found: list[np.ndarray | None] = []

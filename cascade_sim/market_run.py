@@ -25,6 +25,7 @@ from agents.traffic_profiles import Profile, constant, daily, expected_share, ho
 from cascade_sim.advertising import Crowd, Ledger, draw_budgets
 from cascade_sim.audience import Audience
 from cascade_sim.cascade import Arm
+from cascade_sim.checkpoints import flat, nested
 from cascade_sim.deliveries import Deliveries
 from cascade_sim.errors import UserError
 from cascade_sim.market_server import MarketServer, Settled
@@ -216,8 +217,8 @@ class MarketRun:
         )
 
     def state(self) -> dict[str, Any]:
-        """Everything that changes, at the end of a window."""
-        return {
+        """Everything that changes, at the end of a window, as copies."""
+        now = {
             "clock": np.array([self.now, self.day, self._bids_due, self._checkpoint_due]),
             "bids": self.bids,
             "participation": self.participation,
@@ -225,6 +226,7 @@ class MarketRun:
             "compute": self.server.compute.state(),
             **{name: getattr(self, name).state() for name in STATEFUL},
         }
+        return nested({name: value.copy() for name, value in flat(now).items()})
 
     def restore(self, state: Mapping[str, Any]) -> None:
         """Go on from a state of the same market."""

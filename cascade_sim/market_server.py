@@ -120,8 +120,8 @@ class MarketServer:
         is_explored = self._is_explored(block) & (answers >= BY_RETRIEVAL)
         rows = np.nonzero(is_explored)[0]
         if len(rows):
-            drawn = random_page(block.requests[rows], decision.pre_ranking_set[rows], depth, self.sim.seed)
-            ads[rows] = drawn[:, :depth]
+            may_show = self._may_explore(block.take(rows), decision.pre_ranking_set[rows])
+            ads[rows] = random_page(block.requests[rows], may_show, depth, self.sim.seed)[:, :depth]
             rank = score(block.take(rows), ads[rows], arm.ranking, arm, self.platform)
             there = ads[rows] >= 0
             bid[rows], quality[rows] = np.where(there, rank.bid, 0.0), np.where(there, rank.quality, 0.0)
@@ -140,6 +140,13 @@ class MarketServer:
             answered_by=answers,
             entrants=np.where(enters, entrants, -1),
         )
+
+    def _may_explore(self, block: Block, ids: np.ndarray) -> np.ndarray:
+        """Of these ads [R, n] those that bid, no less than the reserve, and take part; -1 for the others."""
+        bid = self.platform.bids.bid(self.arm.ranking.bid, block, ids, self.arm.bid_rule, self.arm.bid_range)
+        there = (ids >= 0) & (bid > 0) & (bid >= self.arm.reserve_cpc)
+        there &= self._takes_part(block, self.sim.world.advertiser[np.maximum(ids, 0)])
+        return np.where(there, ids, np.int32(-1))
 
     def _is_explored(self, block: Block) -> np.ndarray:
         if self.spec.exploration == 0:

@@ -65,7 +65,7 @@ def run_market(sim: Simulation, name: str, out: Path, progress: Progress, worker
         tables = {}
         for table in names:
             writer = (
-                TableWriter(out, table, ROW_GROUP)
+                TableWriter.anew(out, table, ROW_GROUP)
                 if state is None
                 else TableWriter.resume(out, table, state["tables"][table])
             )
@@ -105,7 +105,7 @@ def market_tables(sim: Simulation, arm: str) -> list[str]:
     """The tables an arm's market writes: impressions and, where clicks are charged late, their charges."""
     assert sim.scenario.market is not None
     is_late = sim.scenario.market.charging.click_delay > 0
-    return [f"market-{arm}", *([f"market-{arm}-charges"] if is_late else [])]
+    return [f"market-{arm}", *([f"charges-{arm}"] if is_late else [])]
 
 
 def market_columns(sim: Simulation, settled: Settled) -> dict[str, np.ndarray]:
@@ -121,7 +121,7 @@ def market_columns(sim: Simulation, settled: Settled) -> dict[str, np.ndarray]:
         "slot": slot.astype(np.int8),
         "ad": ad,
         "advertiser": sim.world.advertiser[ad],
-        "examination": sim.world.slot_effects[slot].astype(np.float32),
+        "examination": _examination(sim)[slot],
         "bid": settled.bid[row, slot],
         "quality": settled.quality[row, slot],
         "prediction": settled.prediction[row, slot],
@@ -140,3 +140,11 @@ def charge_columns(charges: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
     """A row per click that is charged after its page, in order of arrival."""
     names = {"cpc": "cpc_micros", "charge": "charge_micros"}
     return {names.get(name, name): values for name, values in charges.items()}
+
+
+def _examination(sim: Simulation) -> np.ndarray:
+    """P(examined) of each slot as float32; NaN where users do not follow the slot effects."""
+    assert sim.scenario.market is not None
+    if sim.scenario.market.users.click_model == "position":
+        return sim.world.slot_effects.astype(np.float32)
+    return np.full(len(sim.world.slot_effects), np.nan, np.float32)

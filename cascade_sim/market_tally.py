@@ -26,10 +26,10 @@ class MarketTally:
         self.hours = {name: np.zeros(n_hours, np.int64) for name in (*COUNTED, *MONEY)}
         self.kinds = KindTally(crowd, ledger, spec, profile, world)
         self.expected_clicks = 0.0
-        self.free_clicks = self.given_away_micros = self.clicks_under_way = 0  # of delayed clicks
+        self.free_clicks = self.given_away_micros = self.clicks_under_way = 0  # not paid in full
         self._days: list[np.ndarray] = []  # spend of each advertiser on each finished day
-        self._last_click = np.zeros(len(ledger.budget))  # seconds into the day
         self._dry_at = np.full(len(ledger.budget), np.inf)  # seconds into the day at which money ran out
+        self._dry_days: list[np.ndarray] = []  # the same of each finished day
 
     def add(self, settled) -> None:
         """One settled piece of a block."""
@@ -49,17 +49,21 @@ class MarketTally:
         self.kinds.add(settled)
         if self._spec.charging.click_delay == 0:
             row, slot = np.nonzero(settled.clicks)
-            self._clicked(settled.ads[row, slot], settled.block.times[row])
-        row, slot = np.nonzero(settled.clicks & (settled.charges_micros > 0))
-        self._note_dry(settled.advertiser[row, slot], settled.block.times[row])
+            times, charge = settled.block.times[row], settled.charges_micros[row, slot]
+            self._clicked(settled.ads[row, slot], times)
+            self._not_paid(settled.cpc_micros[row, slot] - charge)
+            self._note_dry(settled.advertiser[row, slot], times, charge)
 
     def charge(self, clicks: Mapping[str, np.ndarray]) -> None:
         """Clicks that were charged after their page."""
         np.add.at(self.hours["revenue_micros"], self._hour(clicks["time"]), clicks["charge"])
         self._clicked(clicks["ad"], clicks["time"])
-        self.free_clicks += int((clicks["charge"] < clicks["cpc"]).sum())
-        self.given_away_micros += int((clicks["cpc"] - clicks["charge"]).sum())
-        self._note_dry(clicks["advertiser"], clicks["time"])
+        self._not_paid(clicks["cpc"] - clicks["charge"])
+        self._note_dry(clicks["advertiser"], clicks["time"], clicks["charge"])
+
+    def _not_paid(self, micros: np.ndarray) -> None:
+        self.free_clicks += int((micros > 0).sum())
+        self.given_away_micros += int(micros.sum())
 
     def _clicked(self, ads: np.ndarray, times: np.ndarray) -> None:
         """Clicks that have reached the ledger. The value of one is the bid its advertiser began with."""
@@ -71,12 +75,14 @@ class MarketTally:
     def _hour(self, times: np.ndarray) -> np.ndarray:
         return np.minimum((times // HOUR).astype(int), len(self.hours["requests"]) - 1)
 
-    def _note_dry(self, advertiser: np.ndarray, times: np.ndarray) -> None:
-        """After charges, in order of time: who has spent the day's budget has run dry at its last one."""
-        self._last_click[advertiser] = times % DAY  # in order: the last one stays
-        spent = self._ledger.spend_today()[advertiser] >= self._ledger.budget[advertiser]
-        broke = advertiser[spent]
-        self._dry_at[broke] = np.minimum(self._dry_at[broke], self._last_click[broke])
+    def _note_dry(self, advertiser: np.ndarray, times: np.ndarray, charges: np.ndarray) -> None:
+        """After charges, in order of time: who ran dry did so at the click that reached the day's budget."""
+        spent = self._ledger.spend_today()
+        for who in np.unique(advertiser[spent[advertiser] >= self._ledger.budget[advertiser]]):
+            if np.isinf(self._dry_at[who]):
+                mine = advertiser == who
+                after = spent[who] - np.append(np.cumsum(charges[mine][::-1])[::-1][1:], 0)
+                self._dry_at[who] = times[mine][np.argmax(after >= self._ledger.budget[who])] % DAY
 
     def took_part(self, now: float, participated: np.ndarray) -> None:
         """Requests that each advertiser took part in since the last update.  [advertisers] int64"""
@@ -91,12 +97,14 @@ class MarketTally:
     def end_of_day(self) -> None:
         """Before the ledger turns over."""
         self._days.append(self._ledger.spend_today().copy())
+        self._dry_days.append(self._dry_at)
+        self._dry_at = np.full(len(self._dry_at), np.inf)
 
     def close(self, clicks_under_way: int = 0) -> None:
         """At the end of the simulation, which may be in the middle of a day."""
         self.clicks_under_way = clicks_under_way
         if len(self._days) < self._spec.days:
-            self._days.append(self._ledger.spend_today().copy())
+            self.end_of_day()
 
     def state(self) -> dict[str, Any]:
         return {
@@ -105,8 +113,8 @@ class MarketTally:
             "sums": np.array([self.free_clicks, self.given_away_micros]),
             "expected_clicks": np.float64(self.expected_clicks),
             "days": np.array(self._days, np.int64).reshape(-1, len(self._ledger.budget)),
-            "last_click": self._last_click,
             "dry_at": self._dry_at,
+            "dry_days": np.array(self._dry_days, np.float64).reshape(-1, len(self._ledger.budget)),
         }
 
     def restore(self, state: Mapping[str, Any]) -> None:
@@ -115,7 +123,7 @@ class MarketTally:
         self.free_clicks, self.given_away_micros = (int(n) for n in state["sums"])
         self.expected_clicks = float(state["expected_clicks"])
         self._days = list(np.array(state["days"]))
-        self._last_click, self._dry_at = np.array(state["last_click"]), np.array(state["dry_at"])
+        self._dry_at, self._dry_days = np.array(state["dry_at"]), list(np.array(state["dry_days"]))
 
     def metrics(self) -> dict[str, Any]:
         """The section of an arm in metrics.json."""
@@ -140,7 +148,7 @@ class MarketTally:
                 **{name: self.hours[name].tolist() for name in COUNTED},
                 **{name.removesuffix("_micros"): (self.hours[name] / MICROS).tolist() for name in MONEY},
             },
-            "bidders": self.kinds.metrics(np.stack(self._days), self._dry_at),
+            "bidders": self.kinds.metrics(np.stack(self._days), np.stack(self._dry_days)),
         }
 
     def _delayed(self) -> dict[str, Any]:

@@ -3,7 +3,9 @@
 Every `every` seconds the models in the arm's seats are fitted on the impressions of the last `history`
 seconds, explored ones included, from the weights that are deployed. A click counts if it has arrived by
 then. Students (distill, ltr) follow: the new teacher scores candidates of a sample of the same requests, at
-the bids of the market's start. The arm owns copies of its models; nobody else sees them change.
+the bids of the market's start. The arm owns copies of its models; nobody else sees them change. A model with
+an objective learns for it from whole pages, beside the predictions that were served there; a calibrator stays
+as the study fitted it.
 
 Repeatable: the log is read in request order, and every shuffle and fresh weight belongs to
 (seed, model, version). All that changes is in `state`.
@@ -22,18 +24,20 @@ from cascade_sim.cascade import Arm, Block, Stage
 from cascade_sim.dumped_context import arrived_clicks
 from cascade_sim.errors import UserError
 from cascade_sim.market_server import Settled
-from cascade_sim.model_kinds import KINDS, build_module, make_scorer, where_and_what
+from cascade_sim.model_kinds import KINDS, build_module, served_scorer, where_and_what
+from cascade_sim.objective_training import objective_of
 from cascade_sim.scenario_training import Training
 from cascade_sim.seats import ModelScorer
 from cascade_sim.simulation import Simulation
 from cascade_sim.training_data import join_lists, sample_lists
 from cascade_sim.true_value import PANEL_COLUMNS, Panel
+from models.list_training import Pages, make_pages, net_to_train, served_net, train_pages
 from models.training import Impressions, Lists, train
 
 REPLAYED = {
     "request": np.int64, "time": np.float64, "user": np.int32, "context": np.float32, "ad": np.int32,
     "examination": np.float32, "prediction": np.float64, "click": np.bool_, "click_time": np.float64,
-    "model_version": np.int32,
+    "model_version": np.int32, "is_explored": np.bool_, "answered_by": np.int8,
 }  # fmt: skip
 
 
@@ -57,6 +61,8 @@ class RecentImpressions:
             "click": settled.clicks[row, slot],
             "click_time": settled.click_time[row, slot],
             "model_version": settled.model_version[row],
+            "is_explored": settled.lists.is_explored[row],
+            "answered_by": settled.lists.answered_by[row],
         }
         self._parts.append({name: found[name].astype(dtype) for name, dtype in REPLAYED.items()})
 
@@ -127,10 +133,12 @@ class Trainer:
             users=shown["user"], context=shown["context"], ads=shown["ad"],
             examination=shown["examination"], click=arrived_clicks(shown, now),
         )  # fmt: skip
+        served = shown["prediction"]
+        pages = make_pages(data, shown["request"], np.where(served > 0, served, np.nan))
         students = [name for name in self._modules if self._spec(name).recipe != "logloss"]
         for name in self._modules:
             if name not in students:
-                self._fit(name, data)
+                self._fit(name, data if self._spec(name).objective == "pointwise" else pages)
         if students:
             self._deploy()  # the new teacher ranks
             for name, lists in self._lists(shown, students).items():
@@ -184,11 +192,15 @@ class Trainer:
         seats = [stage.scorer for stage in (arm.ranking, arm.pre_ranking)]
         names = [scorer.name for scorer in seats if isinstance(scorer, ModelScorer)]
         names += [self._spec(name).teacher for name in names if self._spec(name).recipe != "logloss"]
-        is_fresh = self.spec.start_from == "random"
         return {
-            name: self._fresh(name) if is_fresh else copy.deepcopy(self.sim.scorers[name].module)  # type: ignore[attr-defined]
+            name: self._fresh(name) if self.spec.start_from == "random" else self._copy(name)
             for name in dict.fromkeys(names)
         }
+
+    def _copy(self, name: str) -> torch.nn.Module:
+        """The study's model, with the heads that its objective trains."""
+        module: torch.nn.Module = copy.deepcopy(self.sim.scorers[name].module)  # type: ignore[attr-defined]
+        return net_to_train(module, objective_of(self._spec(name)))
 
     def _spec(self, name: str):
         return self.sim.scenario.models[name]
@@ -198,20 +210,25 @@ class Trainer:
 
     def _fresh(self, name: str) -> torch.nn.Module:
         spec = self._spec(name)
-        return build_module(name, spec, self.sim.view(spec.features), self._seed(name), self.sim.home)
+        heads = objective_of(spec).n_heads
+        return build_module(name, spec, self.sim.view(spec.features), self._seed(name), self.sim.home, heads)
 
-    def _fit(self, name: str, data: Impressions | Lists) -> None:
+    def _fit(self, name: str, data: Impressions | Pages | Lists) -> None:
         spec, own = self._spec(name), self.spec
         is_warm = own.warm_start and (self.version > 1 or own.start_from == "study")
         if not own.warm_start:
             self._modules[name] = self._fresh(name)
+        module, view = self._modules[name], self.sim.view(spec.features)
+        settings: dict[str, Any] = {
+            "epochs": own.epochs, "batch": own.batch or spec.batch,
+            "learning_rate": own.learning_rate or spec.learning_rate, "weight_decay": spec.weight_decay,
+            "seed": self._seed(name) % 2**31, "warm_start": is_warm,
+        }  # fmt: skip
         try:
-            train(
-                self._modules[name], self.sim.view(spec.features), data, spec.recipe,
-                epochs=own.epochs, batch=own.batch or spec.batch,
-                learning_rate=own.learning_rate or spec.learning_rate, weight_decay=spec.weight_decay,
-                seed=self._seed(name) % 2**31, warm_start=is_warm,
-            )  # fmt: skip
+            if isinstance(data, Pages):
+                train_pages(module, view, data, objective_of(spec), **settings)
+            else:
+                train(module, view, data, spec.recipe, **settings)
         except Exception as error:  # a class of the user's own may raise anything
             if not isinstance(error, ValueError) and spec.kind in KINDS:
                 raise
@@ -239,10 +256,12 @@ class Trainer:
 
     def _deploy(self) -> None:
         """One scorer a model: seats that share a model stay equal, which the reserves look at."""
-        self._scorers = {
-            name: make_scorer(name, self._spec(name).recipe, self.sim.view(self._spec(name).features), module)
-            for name, module in self._modules.items()
-        }
+        self._scorers = {}
+        for name, module in self._modules.items():
+            spec = self._spec(name)
+            net = served_net(module, objective_of(spec))
+            calibrator = getattr(self.sim.scorers.get(name), "calibrator", None)
+            self._scorers[name] = served_scorer(name, spec, self.sim.view(spec.features), net, calibrator)
 
         def seat(stage: Stage) -> Stage:
             return replace(stage, scorer=self._scorers.get(stage.scorer.name, stage.scorer))

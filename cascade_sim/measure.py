@@ -13,7 +13,7 @@ from cascade_sim.auction import MICROS, reprice, to_micros
 from cascade_sim.cascade import Arm, Block, Decision, Platform, Stage, serve, shadow
 from cascade_sim.fusion import quality
 from cascade_sim.outcome import Outcome, outcome
-from cascade_sim.seats import TruthScorer
+from cascade_sim.seats import TruthScorer, is_probability
 from cascade_sim.truth import Truth
 
 # metric -> (numerator column, denominator column); None as denominator: the mean over requests.
@@ -223,7 +223,7 @@ PARTS: dict[str, tuple[str, str | None]] = {m: (f"{m} top", f"{m} bottom") for m
 
 def proxy_sums(decision: Decision, arm: Arm, yard: Yardstick) -> np.ndarray | None:
     """Bins of the pre-ranking prediction against the ranker's, per request; None if it is no probability."""
-    if arm.pre_ranking.scorer.link != "sigmoid":
+    if not is_probability(arm.pre_ranking.scorer):
         return None
     valid = decision.pre_ranking_set >= 0
     return calibration.proxy_bins(decision.pre_prediction, yard.ideal.pre_prediction, valid=valid)

@@ -11,8 +11,11 @@ from pathlib import Path
 import torch
 from torch import nn
 
+from cascade_sim.calibrated_scorer import with_calibrator, with_link
 from cascade_sim.errors import UserError
+from cascade_sim.scenario_models import ModelSpec
 from cascade_sim.seats import CoActionScorer, ModelScorer, TorchScorer, TowersScorer
+from models.calibrators import Calibrator
 from models.coaction import CoAction
 from models.features import FeatureView
 from models.towers import TwoTowers
@@ -86,11 +89,18 @@ def _load_module(where: str):
     return importlib.import_module(where)
 
 
-def build_module(name: str, spec, view: FeatureView, seed: int, home: Path = Path(".")) -> nn.Module:
-    """A fresh module with weights drawn from the seed. A class of one's own gets `options` as keywords."""
+def build_module(
+    name: str, spec, view: FeatureView, seed: int, home: Path = Path("."), heads: int = 1
+) -> nn.Module:
+    """A fresh module with weights drawn from the seed. A class of one's own gets `options` as keywords.
+
+    Several heads are for training a built-in net; what is served has one.
+    """
     cls = find_class(spec.kind, home)
     widths = (view.request_width, view.ad_width, view.pair_width)
     options = {"hidden": spec.hidden, "dims": spec.dims} if spec.kind in KINDS else dict(spec.options)
+    if heads > 1:
+        options["heads"] = heads
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         try:
@@ -105,6 +115,16 @@ def build_module(name: str, spec, view: FeatureView, seed: int, home: Path = Pat
 def make_scorer(name: str, recipe: str, view: FeatureView, module: nn.Module) -> ModelScorer:
     """The fused scorer of a built-in net, the batched one of any other."""
     return SCORERS.get(type(module), TorchScorer)(name, view, LINKS[recipe], module.eval())
+
+
+def served_scorer(
+    name: str, spec: ModelSpec, view: FeatureView, module: nn.Module, calibrator: Calibrator | None = None
+) -> ModelScorer:
+    """The scorer of a trained model as its section wants it served: with its link, or its calibrator."""
+    scorer = make_scorer(name, spec.recipe, view, module)
+    if calibrator is not None:
+        return with_calibrator(scorer, calibrator)
+    return with_link(scorer, spec.objective, spec.objective_options)
 
 
 def where_and_what(error: BaseException, kind: str) -> str:

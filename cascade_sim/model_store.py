@@ -100,6 +100,10 @@ class ModelStore:
             target.parent.mkdir(parents=True, exist_ok=True)
         write_file(target, _safetensors(module, meta or {}))
 
+    def beside(self, key: str) -> Path | None:
+        """Where to keep the calibrator of this key; None if nothing is kept."""
+        return self._path(key).with_suffix(".calibrator.safetensors") if self._is_usable else None
+
     def _path(self, key: str) -> Path:
         if not re.fullmatch(r"[0-9a-f]+", key):
             raise ValueError(f"{key!r} is not a content key")

@@ -4,19 +4,22 @@ Predictions are held against the truth. Also the curves of the report: distribut
 both sets, and the reliability of the pre-ranking predictions against the ranker's.
 """
 
+from collections.abc import Collection
+
 import numpy as np
 
-from analysis import calibration, discrimination
+from analysis import calibration, discrimination, metrics
 from analysis.intervals import function_intervals
 from analysis.ratio import divide
 from cascade_sim.cascade import Block, Decision
-from cascade_sim.seats import Scorer
+from cascade_sim.seats import Scorer, is_probability
 from cascade_sim.simulation import Simulation
 
 SETS = ("win_set", "pre_ranking_set")
 GROUPS = 128  # of consecutive requests, over which the intervals resample
 LOG10_EDGES = np.linspace(-5.0, 0.0, 61)
 AUC_BINS = 512
+NDCG_DEPTH = 10
 
 
 class ModelQuality:
@@ -38,6 +41,11 @@ class ModelQuality:
         auc, weight = discrimination.group_auc(p, true_ctr, valid)
         weighted = np.where(weight > 0, np.nan_to_num(auc), 0.0) * weight
         self._tally("gauc", np.stack([weighted, weight], axis=1), group)
+        # The gain of an ad is its true CTR, so NDCG is a share of the clicks that the best order would get.
+        lists = np.concatenate([[0], np.cumsum(valid.sum(axis=1))])
+        ndcg = metrics.ndcg(p[valid], true_ctr[valid], lists, k=NDCG_DEPTH, gain="linear")
+        found = np.stack([np.where(ndcg.valid, ndcg.value, 0.0), ndcg.valid], axis=1)
+        self._tally("ndcg", found.astype(np.float64), group)
         self._tally("auc", discrimination.score_histogram(p, true_ctr, self.edges, valid), group)
         if self.is_probability:
             self._tally("bins", calibration.ece_bins(p, true_ctr, valid=valid), group)
@@ -59,6 +67,7 @@ class ModelQuality:
         found = {
             "auc": measure("auc", lambda s: discrimination.auc_from_histogram(s[:, 0], s[:, 1], s[:, 2])),
             "gauc": measure("gauc", lambda s: divide(s[:, 0], s[:, 1])),
+            "ndcg": measure("ndcg", lambda s: divide(s[:, 0], s[:, 1])),
         }
         if self.is_probability:
             found["logloss"] = measure("logloss", lambda s: divide(s[:, 0], s[:, 1]))
@@ -76,7 +85,7 @@ class QualityStudy:
         self.n_groups = max(1, min(GROUPS, n_requests))
         self.models = {name: sim.scorers[name] for name in [ranker, *[m for m in models if m != ranker]]}
         self.found = {
-            name: {kind: ModelQuality(scorer.link == "sigmoid", self.n_groups) for kind in SETS}
+            name: {kind: ModelQuality(is_probability(scorer), self.n_groups) for kind in SETS}
             for name, scorer in self.models.items()
         }
         self._reliability: dict[str, list[tuple[np.ndarray, np.ndarray]]] = {name: [] for name in self.models}
@@ -95,13 +104,23 @@ class QualityStudy:
 
     def _is_student(self, name: str) -> bool:
         scorer: Scorer = self.models[name]
-        return name != self._ranker and scorer.link == "sigmoid"
+        return name != self._ranker and is_probability(scorer)
 
     def metrics(self, resamples: int, seed: int) -> dict:
         return {
             name: {kind: quality.metrics(resamples, seed) for kind, quality in sets.items()}
             for name, sets in self.found.items()
         }
+
+    def reliability(self, models: Collection[str]) -> dict:
+        """Count, sum of predictions and sum of true CTRs by bin of the prediction, on the win set."""
+        found = {}
+        for name in self.models:
+            bins = self.found[name]["win_set"].sums.get("bins")
+            if name in models and bins is not None:
+                parts = zip(("count", "predicted", "truth"), bins.sum(axis=0).tolist(), strict=True)
+                found[name] = dict(parts)
+        return found
 
     def curves(self) -> dict:
         """The `curves` section of metrics.json."""

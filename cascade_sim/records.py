@@ -55,6 +55,13 @@ class TableWriter:
         self._is_closed = False
 
     @classmethod
+    def anew(cls, folder: str | Path, table: str, rows_per_part: int = 1_000_000) -> "TableWriter":
+        """A table from its beginning; what a stopped run left of it is removed."""
+        for part in _table_folder(folder, table).glob("part-*.parquet"):
+            part.unlink()
+        return cls(folder, table, rows_per_part)
+
+    @classmethod
     def resume(cls, folder: str | Path, table: str, state: Mapping[str, Any]) -> "TableWriter":
         """Go on with a table as it was when `state` was taken; parts sealed since then are removed."""
         kept, where = int(state["parts"]), _table_folder(folder, table)
@@ -75,7 +82,7 @@ class TableWriter:
         return writer
 
     def state(self) -> dict[str, Any]:
-        """What `resume` needs. Only for tables whose parts are one row group each: others are half written."""
+        """What `resume` needs. Only for tables with parts of one row group: others lie half written."""
         if self._rows_per_part > ROW_GROUP:
             raise ValueError(
                 f"table {self.folder.name}: parts of more than {ROW_GROUP} rows cannot be resumed"

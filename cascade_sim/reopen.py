@@ -5,9 +5,10 @@ from pathlib import Path
 
 from torch import nn
 
+from cascade_sim.calibrated_scorer import calibrator_file, load_calibrator
 from cascade_sim.cascade import Arm
 from cascade_sim.errors import UserError
-from cascade_sim.model_kinds import build_module, make_scorer
+from cascade_sim.model_kinds import build_module, served_scorer
 from cascade_sim.model_store import load_file
 from cascade_sim.run_folder import open_run
 from cascade_sim.scenario import Scenario, resolved_arms
@@ -43,8 +44,10 @@ class ReopenedRun:
         if kept.is_file():  # the user's own class, as it was when the run was made
             spec = spec.model_copy(update={"kind": f"{kept}:{spec.kind.rpartition(':')[2]}"})
         module = build_module(name, spec, view, seed=0, home=self.path)
-        load_weights(self.path / "models" / f"{name}.safetensors", module)
-        self.sim.scorers[name] = make_scorer(name, spec.recipe, view, module)
+        file = self.path / "models" / f"{name}.safetensors"
+        load_weights(file, module)
+        calibrator = load_calibrator(calibrator_file(file)) if spec.calibrator is not None else None
+        self.sim.scorers[name] = served_scorer(name, spec, view, module, calibrator)
 
 
 def reopen(path: Path) -> ReopenedRun:

@@ -56,7 +56,24 @@ def collect(evaluation: Evaluation) -> dict[str, Any]:
         "funnel": {name: _funnel(evaluation, name) for name in evaluation.arms},
         "models": evaluation.quality.metrics(QUALITY_RESAMPLES, seed),
         "curves": evaluation.quality.curves(),
+        **_objectives(evaluation),
     }
+
+
+def _objectives(evaluation: Evaluation) -> dict[str, Any]:
+    """Which objective each arm's ranking stage is trained for; nothing if all rankers are plain."""
+    specs = evaluation.sim.scenario.models
+    rankers = {arm: evaluation.specs[arm].ranking.model for arm in evaluation.sim.scenario.arms}
+    trained = {arm: model for arm, model in rankers.items() if model in specs}
+    if all(specs[model].is_plain for model in trained.values()):
+        return {}
+    arms = {
+        arm: {"model": model, "objective": specs[model].objective, "calibrator": specs[model].calibrator}
+        for arm, model in trained.items()
+        if specs[model].recipe == "logloss"
+    }
+    models = {trained[arm] for arm in arms}
+    return {"objectives": {"arms": arms, "reliability": evaluation.quality.reliability(models)}}
 
 
 def _arm_metrics(evaluation: Evaluation, baseline: str, resamples: int, seed: int) -> dict[str, dict]:
@@ -151,6 +168,10 @@ def _pool_reliability(worlds: list[dict[str, Any]]) -> dict[str, dict]:
     return pooled
 
 
+# A bound holds in every world: what exceeds it most is what counts.
+MOST_OF_ALL = ("overspend", "overspend_share", "beyond_limit")
+
+
 def _combine(nodes: list[Any]) -> Any:
     """Spread of every {"value": …}, mean of other numbers, the first where seeds cannot be matched.
 
@@ -163,10 +184,14 @@ def _combine(nodes: list[Any]) -> Any:
     if isinstance(first, dict):
         if "value" in first:
             spread = seed_spread([node["value"] for node in nodes])
-            if "lift" in first:
+            if all("lift" in node for node in nodes):
                 spread["lift"] = seed_spread([node["lift"]["value"] for node in nodes])
             return spread
-        return {key: _combine([n[key] for n in nodes]) for key in first if all(key in n for n in nodes)}
+        return {
+            key: max(n[key] for n in nodes) if key in MOST_OF_ALL else _combine([n[key] for n in nodes])
+            for key in first
+            if all(key in n for n in nodes)
+        }
     if isinstance(first, list):
         if len({len(node) for node in nodes}) > 1:
             return first

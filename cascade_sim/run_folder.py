@@ -34,6 +34,7 @@ IDENTITY = {
     "semantics": "another version's semantics",
     "scenario_hash": "another scenario (or other --set values)",
     "code": "another version of the code",
+    "files": "other content of a file the scenario names",
     "packages": "other versions of Python or its packages",
     "device": "another --device",
     "seeds": "another number of --seeds",
@@ -78,7 +79,8 @@ class RunFolder:
         folder = Path(path)
         if not (folder / MANIFEST).exists():
             return cls.create(folder)
-        lock = Lock.take(folder)
+        with storage_errors(folder):
+            lock = Lock.take(folder)
         try:
             left = read_manifest(folder)
             for key, what in IDENTITY.items():
@@ -234,8 +236,9 @@ def _clear_unfinished(folder: Path) -> None:
     for table in (folder / "logs").glob("*"):
         if table.name not in kept:
             shutil.rmtree(table)
-    for left in folder.glob("**/.*.[0-9]*.tmp"):
-        left.unlink()
+    for place in (folder, *(folder / name for name in RUN_ENTRIES)):  # not in a world's folder: it has a lock
+        for left in place.glob("**/.*.[0-9]*.tmp" if place != folder else ".*.[0-9]*.tmp"):
+            left.unlink()
 
 
 def is_done(folder: Path, step: str) -> bool:

@@ -6,6 +6,7 @@ from pydantic import Field, ValidationInfo, field_validator
 
 from cascade_sim.scenario_compute import Sizes
 from cascade_sim.scenario_market import Market
+from cascade_sim.scenario_models import ModelSpec, Sample
 from cascade_sim.scenario_sections import (
     MAX_ID,
     RUN_NAME,
@@ -18,14 +19,12 @@ from cascade_sim.scenario_sections import (
     Fusion,
     Group,
     Mismatch,
-    ModelSpec,
     Name,
     Phases,
     PreRanking,
     Ranking,
     Report,
     Retrieval,
-    Sample,
     Section,
     Traffic,
     World,

@@ -18,6 +18,7 @@ from cascade_sim.scenario import (
     resolve_arm,
 )
 from cascade_sim.scenario_market import check_market
+from cascade_sim.scenario_models import check_objective
 from cascade_sim.scenario_training import check_training
 from cascade_sim.scenario_yaml import Path, Problem
 from cascade_sim.suggest import unknown_name
@@ -110,6 +111,7 @@ def _check_models(scenario: Scenario, given: Collection[Path], folder: FilePath)
             if path in given and spec.recipe not in fits:
                 text = f"has no meaning for recipe {spec.recipe} (only for {' and '.join(fits)}); remove it"
                 yield Problem(path, text, uses=((*at, "recipe"),))
+        yield from check_objective(spec, given, at)
         if spec.recipe == "logloss":
             yield from _check_data(scenario, at, spec)
         else:

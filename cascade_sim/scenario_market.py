@@ -147,7 +147,14 @@ def check_market(market: Market | None, folder: Path) -> Iterator[Problem]:
                 yield Problem((*at, "options"), fault, uses=((*at, "kind"),))
     fault = _click_model_fault(market.users, folder)
     if fault:
-        yield Problem(("market", "users", "click_model"), fault)
+        key = "options" if market.users.click_model in CLICK_MODEL_KINDS else "click_model"
+        yield Problem(("market", "users", key), fault)
+    if market.training is not None and market.users.click_model != "position":
+        yield Problem(
+            ("market", "training"),
+            f"models learn what slots are examined from the slot effects, which '{market.users.click_model}' "
+            "users do not follow; use click_model: position, or no training",
+        )
     if market.profile not in BUILT_IN_PROFILES:
         fault = _profile_fault(market.profile, folder)
         if fault:

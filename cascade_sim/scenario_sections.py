@@ -2,7 +2,7 @@
 
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, JsonValue
+from pydantic import BaseModel, ConfigDict, Field
 
 MAX_ID = 2**31 - 1  # ad and user ids are int32
 MAX_REQUESTS = 10**9  # each phase has so many request ids
@@ -18,7 +18,6 @@ Share = Annotated[float, Field(ge=0, le=1)]
 Deviation = Annotated[float, Field(ge=0, le=100)]
 Dims = Annotated[int, Field(ge=1, le=1024)]
 SlotEffect = Annotated[float, Field(gt=0, le=1)]
-Phase = Literal["bootstrap", "log"]
 
 
 class Section(BaseModel):
@@ -214,55 +213,6 @@ class Bidding(Section):
         description="ocpc (optimised CPC, within range), target_cpa (bid times pCVR, unbounded) or none.",
     )
     range: float = Field(default=0.4, ge=0, lt=1, description="For ocpc: largest relative change of the bid.")
-
-
-class Sample(Section):
-    """Which ads of a shadowed request a student learns from."""
-
-    set: Literal["competitive", "pre_ranking"] = Field(
-        default="competitive", description="Set the ads are drawn from."
-    )
-    per_request: int = Field(
-        default=50, ge=1, le=MAX_ID, description="Ads drawn per request, or all if there are fewer."
-    )
-
-
-class ModelSpec(Section):
-    """A model: its net, what it sees and how it is trained."""
-
-    kind: str = Field(default="towers", description="towers, coaction, path/file.py:Class or module:Class.")
-    recipe: Literal["logloss", "distill", "ltr"] = Field(default="logloss", description="Training recipe.")
-    features: Annotated[tuple[str, ...], Field(strict=False)] = Field(
-        default=(),
-        min_length=1,
-        description="Of user, context, quality, tier, mismatch, conversion, mismatch_pair and groups, "
-        "what it sees; when absent, user, context, quality, tier, mismatch and all groups.",
-    )
-    data: Annotated[tuple[Phase, ...], Field(strict=False)] = Field(
-        default=("bootstrap", "log"),
-        min_length=1,
-        description="For logloss: phases whose impressions it learns from.",
-    )
-    teacher: Name | None = Field(
-        default=None, description="For distill and ltr: name of the logloss model to learn from."
-    )
-    sample: Sample = Field(
-        default=Sample(), description="For distill and ltr: which ads of a request it learns from."
-    )
-    chunks: int = Field(
-        default=5, ge=2, le=10_000, description="For ltr: chunks that the teacher's order is cut into."
-    )
-    hidden: int = Field(default=32, ge=1, le=65536, description="Width of the hidden layer.")
-    dims: int = Field(
-        default=12, ge=1, le=65536, description="Length of the embeddings that meet in the dot product."
-    )
-    epochs: int = Field(default=3, ge=1, le=10_000, description="Passes over the training data.")
-    batch: int = Field(default=4096, ge=1, le=MAX_ID, description="Samples per step.")
-    learning_rate: float = Field(default=0.01, gt=0, le=10, description="Step size of the optimiser.")
-    weight_decay: float = Field(default=0.0, ge=0, le=10, description="Decay of the weights per step.")
-    options: dict[str, JsonValue] = Field(
-        default={}, description="Keyword arguments for a class of your own."
-    )
 
 
 class Phases(Section):

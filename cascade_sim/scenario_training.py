@@ -23,7 +23,7 @@ class Training(Section):
     history: float | None = Field(
         default=None,
         gt=0,
-        description="Seconds of impressions to learn from; absent: as many as between two deployments.",
+        description="Seconds of impressions to learn from; absent: as many as `every`.",
     )
     start_from: Literal["study", "random"] = Field(
         default="study",

@@ -14,15 +14,21 @@ from cascade_sim.errors import UserError
 from cascade_sim.kernels import coaction_scores, dot_scores, hinge_scores, pad_lanes, sigmoid_inplace
 
 BUILT_IN = ("random", "constant", "truth")
+PROBABILITIES = ("sigmoid", "capped_exp", "capped_softplus", "calibrator")  # links whose predictions are some
 
 
 class Scorer(Protocol):
-    """`link` says what a prediction is: "sigmoid", a probability; "exp" or "none", only an order."""
+    """`link` says what a prediction is: one of PROBABILITIES; "exp" or "none": only an order."""
 
     name: str
     link: str
 
     def predict(self, block, ids: np.ndarray) -> np.ndarray: ...
+
+
+def is_probability(scorer: Scorer) -> bool:
+    """Whether predictions are probabilities, which may be priced and held against clicks."""
+    return scorer.link in PROBABILITIES
 
 
 class RandomScorer:
@@ -66,6 +72,10 @@ class ModelScorer:
         if self.link == "exp":
             return np.exp(np.clip(logit, -60.0, 60.0))
         return sigmoid_inplace(logit)
+
+    def log_odds(self, block, ids: np.ndarray) -> np.ndarray:
+        """What a student imitates: the logit of the prediction."""
+        return self.checked_logit(block, ids)
 
     def checked_logit(self, block, ids: np.ndarray) -> np.ndarray:
         """The logits, or a UserError that names the model, the request and the ad."""

@@ -5,7 +5,8 @@ The cascade scores a block in parallel and hands over each request's ranked list
 this request out, is passed over; the next in line moves up and is priced by the next one still there. Users
 look at the pages, and `take` goes through the requests in order, taking what is due from what is left, up to
 the first request that leaves an advertiser with nothing; from the one behind it on, pages are listed anew.
-So no advertiser ever gives more than it has, and nothing depends on how requests were cut into blocks.
+So no advertiser ever gives more than it has, and settlement does not depend on how requests were cut into
+blocks (what a torch model predicts may, in the last bit).
 """
 
 from dataclasses import dataclass
@@ -24,7 +25,7 @@ class RankedLists:
     ads: np.ndarray  # int32
     bid: np.ndarray  # float64
     quality: np.ndarray  # float64
-    prediction: np.ndarray  # float64, of the ranking seat: the pCTR where it predicts one
+    prediction: np.ndarray  # float64, the pCTR of the stage that decided; 0 where it predicts none
     is_in: np.ndarray  # bool: takes part in this request (throttling)
     is_cut: np.ndarray  # [R] bool: candidates beyond the last one were not handed over
     is_auctioned: np.ndarray  # [R] bool; otherwise no auction made the order, and a slot costs the reserve

@@ -60,6 +60,11 @@ class SizeRule:
         at = (np.cumsum(self.share)[:-1] * len(feature)).round().astype(int)
         return replace(self, edges=np.sort(feature)[np.minimum(at, len(feature) - 1)])
 
+    def with_mean(self, mean: float) -> "SizeRule":
+        """The rule of these gains for another mean size."""
+        low, high, part, price = _spend(self.gain, self.share, self.choices, mean)
+        return replace(self, low=low, high=high, part=part, price=price)
+
     def sizes(self, requests: np.ndarray, pre_score: np.ndarray) -> np.ndarray:
         """The size of each request; ids [R], pre-ranking scores [R, n] -> [R] int.
 

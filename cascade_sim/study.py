@@ -12,7 +12,7 @@ from typing import Any
 
 from cascade_sim import SEMANTICS, __version__
 from cascade_sim.atomic_files import write_file
-from cascade_sim.code_version import source_digest
+from cascade_sim.code_version import named_files_digest, source_digest
 from cascade_sim.commands.report import write_report
 from cascade_sim.errors import UserError
 from cascade_sim.progress import Progress
@@ -39,7 +39,7 @@ def run_study(
 
     With `resume` a run that was stopped in `out` goes on from what it had finished.
     """
-    manifest = _manifest(scenario, device, workers, seeds)
+    manifest = _manifest(scenario, device, workers, seeds, home)
     with RunFolder.resume(out, manifest) if resume else RunFolder.create(out) as folder:
         if resume and folder.is_complete():
             metrics = open_run(out).metrics
@@ -69,6 +69,7 @@ def run_seed(
     scenario: Scenario, out: Path, workers: int, device: str, progress: Progress, home: Path
 ) -> dict[str, Any]:
     """One world: all phases and the evaluation. Writes logs and models below `out`."""
+    from cascade_sim.calibrated_scorer import calibrator_file, export_calibrator
     from cascade_sim.critical_bids import critical_bid_section
     from cascade_sim.evaluate import Evaluation
     from cascade_sim.experiment import Experiment
@@ -93,7 +94,10 @@ def run_seed(
             (out / "models").mkdir(exist_ok=True)
             write_file(out / "models" / f"{name}.py", file.read_bytes())
     for name, module in experiment.modules.items():
-        store.export(module, out / "models" / f"{name}.safetensors")  # "(first)": those that wrote the log
+        file = out / "models" / f"{name}.safetensors"
+        store.export(module, file)  # "(first)": those that wrote the log
+        if name in experiment.calibrators:
+            export_calibrator(experiment.calibrators[name], calibrator_file(file))
     evaluation = Evaluation(sim, out, progress)
     evaluation.run()
     with progress.stage("intervals", 1, "tables"):
@@ -146,7 +150,7 @@ def run_world(
     resume: bool = False,
 ) -> dict[str, Any]:
     """One seed of a study over several, in its own process, leaving a complete run folder."""
-    manifest = _manifest(scenario, device, workers=1)
+    manifest = _manifest(scenario, device, workers=1, home=home)
     with RunFolder.resume(out, manifest) if resume else RunFolder.create(out) as folder:
         if resume and folder.is_complete():
             return open_run(out).metrics
@@ -160,7 +164,8 @@ def run_world(
             shutil.rmtree(out / "logs")
         folder.write_json("manifest.json", {**manifest, "seconds": progress.seconds, "status": "complete"})
         folder.remove_checkpoints()
-    return metrics
+    # As they are read from the disk: a world that was finished before a run was stopped comes from there.
+    return open_run(out).metrics
 
 
 def _write_tables(folder: RunFolder, metrics: dict[str, Any]) -> None:
@@ -169,7 +174,9 @@ def _write_tables(folder: RunFolder, metrics: dict[str, Any]) -> None:
     folder.write_text("metrics.csv", metrics_csv(metrics))
 
 
-def _manifest(scenario: Scenario, device: str, workers: int, seeds: int = 1) -> dict[str, Any]:
+def _manifest(
+    scenario: Scenario, device: str, workers: int, seeds: int = 1, home: Path = Path(".")
+) -> dict[str, Any]:
     """What a reader needs to repeat the run; everything that may differ between machines is here."""
     versions = {name: metadata.version(name) for name in PACKAGES}
     return {
@@ -179,6 +186,7 @@ def _manifest(scenario: Scenario, device: str, workers: int, seeds: int = 1) -> 
         "version": __version__,
         "scenario_hash": scenario_hash(scenario),
         "code": source_digest(),
+        "files": named_files_digest(scenario, home),
         "device": device,
         "workers": workers,
         "seeds": seeds,

@@ -10,9 +10,11 @@ from cascade_sim.cascade import Arm, Block, Decision, score
 from cascade_sim.records import read_table, tables
 from cascade_sim.seats import Scorer
 from cascade_sim.simulation import Simulation
+from models.list_training import Pages, make_pages
 from models.training import Impressions, Lists, chunk_of_rank
 
 COLUMNS = ["user", "context", "ad", "examination", "click"]
+PAGE_COLUMNS = ["request", "pctr"]
 
 
 def impressions(logs: Path, phases: Iterable[str]) -> Impressions:
@@ -24,6 +26,21 @@ def impressions(logs: Path, phases: Iterable[str]) -> Impressions:
         return Impressions(nothing.astype(np.int32), nothing, nothing.astype(np.int32), nothing, nothing)
     user, context, ad, examination, click = (np.concatenate([part[c] for part in parts]) for c in COLUMNS)
     return Impressions(user, context, ad, examination, click.astype(np.float32))
+
+
+def pages(logs: Path, phases: Iterable[str]) -> Pages:
+    """The logged impressions of these phases by request, with what the deployed ranker had said of them."""
+    shown, logged = impressions(logs, phases), tables(logs)
+    parts = [read_table(logs, phase, PAGE_COLUMNS) for phase in phases if phase in logged]
+    if not parts:
+        return make_pages(shown, np.zeros(0, np.int64), np.zeros(0, np.float32))
+    return make_pages(shown, *(np.concatenate([part[c] for part in parts]) for c in PAGE_COLUMNS))
+
+
+def split_pages(data: Pages, share: float, seed: int) -> tuple[Pages, Pages]:
+    """Pages to train on, and about this share of them, drawn by request, kept apart for a calibrator."""
+    is_apart = draws.uniform(seed, "held out", data.request) < share
+    return data.take(~is_apart), data.take(is_apart)
 
 
 def sample_lists(
@@ -43,7 +60,7 @@ def sample_lists(
     keep = (ads >= 0).all(axis=1)
     block, ads = block.take(keep), ads[keep]
     teacher = teacher or sim.scorers[spec.teacher]
-    logit = teacher.checked_logit(block, ads)  # type: ignore[attr-defined]  # a teacher is a trained model
+    logit = teacher.log_odds(block, ads)  # type: ignore[attr-defined]  # a teacher is a trained model
     fused = score(block, ads, arm.ranking, arm, sim.platform).score
     best_first = np.lexsort((ads, -fused), axis=1)
     chunk = np.empty(ads.shape, np.int8)

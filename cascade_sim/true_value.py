@@ -13,6 +13,7 @@ import numpy as np
 from analysis.consistency import rcs, top_ids
 from analysis.discrimination import group_auc
 from analysis.intervals import function_intervals, ratio_intervals
+from analysis.market_lifts import market_lifts
 from analysis.ratio import divide
 from cascade_sim.cascade import Arm, Block, score, serve
 from cascade_sim.measure import true_value
@@ -81,7 +82,7 @@ def learning_sections(
     deployment (`time`, `version`); `difference` is that of the last one to the baseline's. All intervals
     resample the same units in every arm: requests of the panel and, for revenue, hours.
     """
-    revenue = _revenue(arms, baseline, resamples, seed)
+    revenue = _revenue(arms, baseline)
     found = {}
     for name, section in arms.items():
         raw = section["learning"]
@@ -132,25 +133,30 @@ def _difference(
     return function_intervals(np.stack(sums, axis=1), gap, resamples, seed)
 
 
-def _revenue(
-    arms: Mapping[str, Mapping[str, Any]], baseline: str, resamples: int, seed: int
-) -> dict[str, dict[str, Any]]:
-    """Revenue per request, over all and by day, with paired lifts: hours are resampled."""
-    hours = {
-        name: {key: np.array(section["hours"][key], np.float64) for key in ("revenue", "requests")}
-        for name, section in arms.items()
-    }
-    ratio: dict[str, tuple[str, str | None]] = {"per_request": ("revenue", "requests")}
+def _revenue(arms: Mapping[str, Mapping[str, Any]], baseline: str) -> dict[str, dict[str, Any]]:
+    """Revenue per request, over all and by day, with lifts over the baseline.
 
-    def between(start: int, stop: int) -> dict[str, Any]:
-        part = {arm: {key: x[start:stop] for key, x in table.items()} for arm, table in hours.items()}
-        found = ratio_intervals(part, ratio, baseline, resamples, seed)
-        return {arm: one["per_request"] for arm, one in found.items()}
+    Intervals of lifts are over days (analysis.market_lifts), where there are enough; levels have none.
+    """
+    lifts = market_lifts(arms, baseline, ("revenue_per_request",))
 
-    n_hours = max(len(table["requests"]) for table in hours.values())
-    whole = between(0, n_hours)
-    days = [between(start, start + 24) for start in range(0, n_hours, 24)]
-    return {
-        name: {"revenue_per_request": whole[name], "revenue_by_day": [day[name] for day in days]}
-        for name in arms
-    }
+    def between(name: str, start: int, stop: int) -> float | None:
+        hours = arms[name]["hours"]
+        requests = float(np.sum(hours["requests"][start:stop]))
+        return float(np.sum(hours["revenue"][start:stop])) / requests if requests else None
+
+    found = {}
+    for name, section in arms.items():
+        n_hours = len(section["hours"]["requests"])
+        whole: dict[str, Any] = {"value": between(name, 0, n_hours), "low": None, "high": None}
+        if name in lifts:
+            whole["lift"] = lifts[name]["revenue_per_request"]
+        by_day: list[dict[str, Any]] = []
+        for start in range(0, n_hours, 24):
+            own, base = (between(arm, start, start + 24) for arm in (name, baseline))
+            by_day.append({"value": own, "low": None, "high": None})
+            if name in lifts:
+                change = own / base - 1 if own is not None and base else None
+                by_day[-1]["lift"] = {"value": change, "low": None, "high": None}
+        found[name] = {"revenue_per_request": whole, "revenue_by_day": by_day}
+    return found

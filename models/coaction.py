@@ -5,6 +5,7 @@ CAN, 2022), so user and ad meet in a product rather than in a sum:
     m = M(ad)^T p(request)                                   M(ad) [P, M], p [P]
     h = U(request) + A(ad) + m C + pair * w                  [H + 1]
     logit = <relu(h_1..H), o> + h_{H+1} + b                  the last column is a linear path
+With several heads each has its own o, b and linear column of h, and all share the rest.
 """
 
 import torch
@@ -12,21 +13,33 @@ from torch import nn
 
 
 class CoAction(nn.Module):
-    """The built-in ranker. `hidden` = H; `dims` = P, the width of the request's projection."""
+    """The built-in ranker. `hidden` = H; `dims` = P, the width of the request's projection.
+
+    `heads` > 1 is for training: `folded` makes the net of one head that serves.
+    """
 
     UNITS = 8
 
-    def __init__(self, request_width: int, ad_width: int, pair_width: int, hidden: int = 32, dims: int = 16):
+    def __init__(
+        self,
+        request_width: int,
+        ad_width: int,
+        pair_width: int,
+        hidden: int = 32,
+        dims: int = 16,
+        heads: int = 1,
+    ):
         super().__init__()
-        self.dims = dims
+        self.dims, self.hidden, self.heads = dims, hidden, heads
+        of_head = () if heads == 1 else (heads,)
         self.project = nn.Linear(request_width, dims)
         self.ad_matrix = nn.Linear(ad_width, dims * self.UNITS)
-        self.request_hidden = nn.Linear(request_width, hidden + 1)
-        self.ad_hidden = nn.Linear(ad_width, hidden + 1)
-        self.mix = nn.Linear(self.UNITS, hidden + 1, bias=False)
-        self.pair = nn.Parameter(torch.zeros(pair_width, hidden + 1))
-        self.out = nn.Parameter(torch.randn(hidden) / hidden**0.5)
-        self.bias = nn.Parameter(torch.zeros(()))
+        self.request_hidden = nn.Linear(request_width, hidden + heads)
+        self.ad_hidden = nn.Linear(ad_width, hidden + heads)
+        self.mix = nn.Linear(self.UNITS, hidden + heads, bias=False)
+        self.pair = nn.Parameter(torch.zeros(pair_width, hidden + heads))
+        self.out = nn.Parameter(torch.randn(hidden, *of_head) / hidden**0.5)
+        self.bias = nn.Parameter(torch.zeros(of_head))
 
     def matrix(self, ads: torch.Tensor) -> torch.Tensor:
         """The matrix each ad writes, scaled so that units start near unit size.  [.., Fa] -> [.., P, M]"""
@@ -34,9 +47,53 @@ class CoAction(nn.Module):
         return flat.unflatten(-1, (self.dims, self.UNITS))
 
     def forward(self, request: torch.Tensor, ads: torch.Tensor, pair: torch.Tensor) -> torch.Tensor:
-        """[R, Fr], [R, n, Fa], [R, n, P] -> logits [R, n]"""
+        """[R, Fr], [R, n, Fa], [R, n, P] -> logits [R, n], of several heads [R, n, heads]"""
         units = torch.matmul(self.project(request)[:, None, None, :], self.matrix(ads)).squeeze(-2)
         h = self.request_hidden(request)[:, None, :] + self.ad_hidden(ads) + self.mix(units)
         if pair.shape[-1]:
             h = h + pair @ self.pair
+        if self.heads > 1:
+            return torch.relu(h[..., : self.hidden]) @ self.out + h[..., self.hidden :] + self.bias
         return torch.relu(h[..., :-1]) @ self.out + h[..., -1] + self.bias
+
+    @torch.no_grad()
+    def widened(self, weights: torch.Tensor) -> "CoAction":
+        """The net whose heads are this one's logit times the weights [heads], to train on from."""
+        request_width, ad_width = self.project.in_features, self.ad_hidden.in_features
+        wide = CoAction(request_width, ad_width, len(self.pair), self.hidden, self.dims, len(weights))
+        kept = slice(None, self.hidden)
+        for theirs, own in (
+            (wide.request_hidden, self.request_hidden),
+            (wide.ad_hidden, self.ad_hidden),
+            (wide.mix, self.mix),
+        ):
+            theirs.weight.copy_(torch.cat([own.weight[kept], torch.outer(weights, own.weight[-1])]))
+            if own.bias is not None:
+                theirs.bias.copy_(torch.cat([own.bias[kept], weights * own.bias[-1]]))
+        wide.pair.copy_(torch.cat([self.pair[:, kept], torch.outer(self.pair[:, -1], weights)], dim=1))
+        wide.out.copy_(torch.outer(self.out, weights))
+        wide.bias.copy_(self.bias * weights)
+        wide.project.load_state_dict(self.project.state_dict())
+        wide.ad_matrix.load_state_dict(self.ad_matrix.state_dict())
+        return wide
+
+    @torch.no_grad()
+    def folded(self, weights: torch.Tensor) -> "CoAction":
+        """The net of one head whose logit is the weighted sum of this one's.  weights [heads]"""
+        request_width, ad_width = self.project.in_features, self.ad_hidden.in_features
+        one = CoAction(request_width, ad_width, len(self.pair), self.hidden, self.dims)
+        kept, joined = slice(None, self.hidden), slice(self.hidden, None)
+        for theirs, own in (
+            (one.request_hidden, self.request_hidden),
+            (one.ad_hidden, self.ad_hidden),
+            (one.mix, self.mix),
+        ):
+            theirs.weight.copy_(torch.cat([own.weight[kept], (weights @ own.weight[joined])[None]]))
+            if own.bias is not None:
+                theirs.bias.copy_(torch.cat([own.bias[kept], (weights @ own.bias[joined])[None]]))
+        one.pair.copy_(torch.cat([self.pair[:, kept], (self.pair[:, joined] @ weights)[:, None]], dim=1))
+        one.out.copy_(self.out @ weights)
+        one.bias.copy_(self.bias @ weights)
+        one.project.load_state_dict(self.project.state_dict())
+        one.ad_matrix.load_state_dict(self.ad_matrix.state_dict())
+        return one

@@ -2,6 +2,7 @@
 
 logit = <u(request), a(ad)> + b_u(request) + b_a(ad) + b.  Each tower is a linear map plus a small
 ReLU layer. The ad side does not depend on the request, so it is computed once per deployment.
+With several heads each weighs the products of the dot product in its own way and has its own b's.
 """
 
 import torch
@@ -22,13 +23,27 @@ class Tower(nn.Module):
 
 
 class TwoTowers(nn.Module):
-    """The built-in pre-ranking model. `dims` is the width of the dot product."""
+    """The built-in pre-ranking model. `dims` is the width of the dot product.
 
-    def __init__(self, request_width: int, ad_width: int, pair_width: int, hidden: int = 32, dims: int = 14):
+    `heads` > 1 is for training: `folded` makes the net of one head that serves.
+    """
+
+    def __init__(
+        self,
+        request_width: int,
+        ad_width: int,
+        pair_width: int,
+        hidden: int = 32,
+        dims: int = 14,
+        heads: int = 1,
+    ):
         super().__init__()
-        self.request_tower = Tower(request_width, hidden, dims + 1)
-        self.ad_tower = Tower(ad_width, hidden, dims + 1)
-        self.bias = nn.Parameter(torch.zeros(()))
+        self.hidden, self.dims, self.heads = hidden, dims, heads
+        self.request_tower = Tower(request_width, hidden, dims + heads)
+        self.ad_tower = Tower(ad_width, hidden, dims + heads)
+        self.bias = nn.Parameter(torch.zeros(() if heads == 1 else (heads,)))
+        if heads > 1:
+            self.head_weight = nn.Parameter(1.0 + torch.randn(dims, heads) / dims**0.5)
 
     def request_code(self, request: torch.Tensor) -> torch.Tensor:
         """[R, Fr] -> [R, D+2]: (u, b_u, 1)"""
@@ -41,5 +56,58 @@ class TwoTowers(nn.Module):
         return torch.cat([code[..., :-1], torch.ones_like(code[..., :1]), code[..., -1:] + self.bias], dim=-1)
 
     def forward(self, request: torch.Tensor, ads: torch.Tensor, pair: torch.Tensor) -> torch.Tensor:
-        """[R, Fr], [R, n, Fa], [R, n, P] -> logits [R, n]. The pair features are not used."""
+        """[R, Fr], [R, n, Fa], [R, n, P] -> logits [R, n], of several heads [R, n, heads].
+
+        The pair features are not used.
+        """
+        if self.heads > 1:
+            request_code, ad_code = self.request_tower(request).unsqueeze(1), self.ad_tower(ads)
+            products = request_code[..., : self.dims] * ad_code[..., : self.dims]
+            own = request_code[..., self.dims :] + ad_code[..., self.dims :] + self.bias
+            return products @ self.head_weight + own
         return (self.request_code(request).unsqueeze(1) * self.ad_code(ads)).sum(-1)
+
+    @torch.no_grad()
+    def widened(self, weights: torch.Tensor) -> "TwoTowers":
+        """The net whose heads are this one's logit times the weights [heads], to train on from."""
+        widths = (self.request_tower.inner.in_features, self.ad_tower.inner.in_features)
+        wide = TwoTowers(*widths, 0, self.hidden, self.dims, len(weights))
+
+        def widen(rows: torch.Tensor) -> torch.Tensor:
+            """[dims + 1, ..] -> [dims + heads, ..]"""
+            return torch.cat([rows[:-1], torch.stack([weight * rows[-1] for weight in weights])])
+
+        for theirs, own in (
+            (wide.request_tower, self.request_tower),
+            (wide.ad_tower, self.ad_tower),
+        ):
+            theirs.inner.load_state_dict(own.inner.state_dict())
+            theirs.linear.weight.copy_(widen(own.linear.weight))
+            theirs.linear.bias.copy_(widen(own.linear.bias))
+            theirs.outer.weight.copy_(widen(own.outer.weight))
+        wide.head_weight.copy_(weights.expand(self.dims, -1))
+        wide.bias.copy_(self.bias * weights)
+        return wide
+
+    @torch.no_grad()
+    def folded(self, weights: torch.Tensor) -> "TwoTowers":
+        """The net of one head whose logit is the weighted sum of this one's.  weights [heads]"""
+        widths = (self.request_tower.inner.in_features, self.ad_tower.inner.in_features)
+        one = TwoTowers(*widths, 0, self.hidden, self.dims)
+        request_scale, ad_scale = torch.ones(self.dims), self.head_weight @ weights
+        for theirs, own, scale in (
+            (one.request_tower, self.request_tower, request_scale),
+            (one.ad_tower, self.ad_tower, ad_scale),
+        ):
+
+            def fold(rows: torch.Tensor, scale: torch.Tensor = scale) -> torch.Tensor:
+                """[dims + heads, ..] -> [dims + 1, ..]"""
+                kept = rows[: self.dims] * scale.reshape(-1, *[1] * (rows.dim() - 1))
+                return torch.cat([kept, (weights @ rows[self.dims :])[None]])
+
+            theirs.inner.load_state_dict(own.inner.state_dict())
+            theirs.linear.weight.copy_(fold(own.linear.weight))
+            theirs.linear.bias.copy_(fold(own.linear.bias))
+            theirs.outer.weight.copy_(fold(own.outer.weight))
+        one.bias.copy_(self.bias @ weights)
+        return one

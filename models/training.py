@@ -4,7 +4,7 @@ Repeatable: one torch thread, shuffles and initial weights from a seed, fixed ba
 """
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
 
 import numpy as np
@@ -101,32 +101,71 @@ def train(
     if len(data.users) == 0:
         return []
     device = device or torch.device("cpu")
-    model.to(device).train()
+    model.to(device)
     if isinstance(data, Impressions) and not warm_start:
         set_base_rate(model, data)
     per_row = 1 if isinstance(data, Impressions) else data.ads.shape[1]
-    rows = max(1, batch // per_row)
-    columns = {
-        name: torch.from_numpy(np.ascontiguousarray(a)).to(device) for name, a in data.arrays().items()
-    }
+    columns, tables = on_device(data.arrays(), device), Tables(view, device)
+
+    def loss(rows: torch.Tensor) -> torch.Tensor:
+        sample = {name: column[rows] for name, column in columns.items()}
+        users, ads = sample["users"], sample["ads"]
+        logit = outputs(model, tables, users, sample["context"], ads)
+        expected = (len(users), ads.shape[1] if ads.dim() == 2 else 1)
+        if logit.shape != expected:
+            raise ValueError(f"the model returned shape {tuple(logit.shape)}, not {expected}")
+        return _loss(recipe, logit.float(), sample)
+
+    return run_epochs(
+        model, loss, len(data.users), max(1, batch // per_row), epochs=epochs, learning_rate=learning_rate,
+        weight_decay=weight_decay, device=device, seed=seed, on_epoch=on_epoch,
+    )  # fmt: skip
+
+
+def run_epochs(
+    model: nn.Module,
+    loss: Callable[[torch.Tensor], torch.Tensor],
+    n: int,
+    rows: int,
+    *,
+    epochs: int,
+    learning_rate: float,
+    weight_decay: float,
+    device: torch.device,
+    seed: int,
+    on_epoch: Callable[[int, float], None],
+) -> list[float]:
+    """Passes over n rows in shuffled batches; `loss` gives a batch's mean loss from its row numbers.
+
+    The mean loss of each epoch. Leaves the model on the CPU, in evaluation mode.
+    """
     parameters = [p for p in model.parameters() if p.requires_grad]
     if not parameters:
         raise ValueError(f"{type(model).__name__} has no trainable parameters")
+    model.train()
     optimiser = torch.optim.AdamW(parameters, lr=learning_rate, weight_decay=weight_decay)
-    steps = epochs * math.ceil(len(data.users) / rows)
+    steps = epochs * math.ceil(n / rows)
     schedule = torch.optim.lr_scheduler.LambdaLR(optimiser, lambda step: 1.0 - step / max(steps, 1))
-    step = _Step(model, recipe, _Tables(view, device), optimiser, schedule)
+
+    def step(part: torch.Tensor) -> torch.Tensor:
+        """The loss of the batch before the step, detached."""
+        found = loss(part)
+        optimiser.zero_grad(set_to_none=True)
+        found.backward()
+        optimiser.step()
+        schedule.step()
+        return found.detach()
+
     shuffle = torch.Generator().manual_seed(seed)
     history = []
     with torch.random.fork_rng():
         torch.manual_seed(seed)  # for models that draw while they train, such as dropout
         for epoch in range(epochs):
-            order = torch.randperm(len(data.users), generator=shuffle).to(device)
-            parts = order.split(rows)
-            found = [step({name: column[part] for name, column in columns.items()}) for part in parts]
+            parts = torch.randperm(n, generator=shuffle).to(device).split(rows)
+            found = [step(part) for part in parts]
             # Summed on the CPU: not every device has float64.
             sizes = torch.tensor([len(part) for part in parts], dtype=torch.float64)
-            mean = float((torch.stack(found).cpu().double() * sizes).sum()) / len(order)
+            mean = float((torch.stack(found).cpu().double() * sizes).sum()) / n
             if not math.isfinite(mean):
                 raise ValueError(f"the loss of epoch {epoch + 1} is {mean}: lower learning_rate")
             history.append(mean)
@@ -135,28 +174,17 @@ def train(
     return history
 
 
-class _Step:
-    """One optimiser step on a batch; mixed precision where the device has it."""
+def on_device(arrays: Mapping[str, np.ndarray], device: torch.device) -> dict[str, torch.Tensor]:
+    return {name: torch.from_numpy(np.ascontiguousarray(a)).to(device) for name, a in arrays.items()}
 
-    def __init__(self, model: nn.Module, recipe: str, tables: "_Tables", optimiser, schedule):
-        self.model, self.recipe, self.tables = model, recipe, tables
-        self.optimiser, self.schedule = optimiser, schedule
 
-    def __call__(self, sample: dict[str, torch.Tensor]) -> torch.Tensor:
-        """The loss of the batch before the step, detached."""
-        users, ads = sample["users"], sample["ads"]
-        kind = users.device.type
-        with torch.autocast(kind, dtype=torch.bfloat16, enabled=kind == "cuda"):
-            logit = predict(self.model, *self.tables.inputs(users, sample["context"], ads))
-        expected = (len(users), ads.shape[1] if ads.dim() == 2 else 1)
-        if logit.shape != expected:
-            raise ValueError(f"the model returned shape {tuple(logit.shape)}, not {expected}")
-        loss = _loss(self.recipe, logit.float(), sample)
-        self.optimiser.zero_grad(set_to_none=True)
-        loss.backward()
-        self.optimiser.step()
-        self.schedule.step()
-        return loss.detach()
+def outputs(
+    model: nn.Module, tables: "Tables", users: torch.Tensor, context: torch.Tensor, ads: torch.Tensor
+) -> torch.Tensor:
+    """What the model says of a batch; in mixed precision where the device has it."""
+    kind = users.device.type
+    with torch.autocast(kind, dtype=torch.bfloat16, enabled=kind == "cuda"):
+        return predict(model, *tables.inputs(users, context, ads))
 
 
 def predict(model: nn.Module, request: torch.Tensor, ads: torch.Tensor, pair: torch.Tensor) -> torch.Tensor:
@@ -165,7 +193,7 @@ def predict(model: nn.Module, request: torch.Tensor, ads: torch.Tensor, pair: to
     return model(request, ads if encode is None else encode(ads), pair)
 
 
-class _Tables:
+class Tables:
     """The view's matrices on the device; gathers the inputs of a batch."""
 
     def __init__(self, view: FeatureView, device: torch.device):

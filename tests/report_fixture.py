@@ -11,6 +11,7 @@ from typing import Any
 from compute_fixture import with_compute
 from critical_bids_fixture import make_critical_bids
 from learning_fixture import learning_market
+from objectives_fixture import make_objectives
 
 # arm: (rcs, single-objective rcs, expected CTR lift, expected RPM lift, proxy-ECE, proxy-PCOC)
 ARMS: dict[str, tuple[float, float, float, float, float | None, float | None]] = {
@@ -163,6 +164,7 @@ def models() -> dict[str, Any]:
             part: {
                 "auc": entry(level + up, 0.003),
                 "gauc": entry(level, 0.002),
+                "ndcg": entry(level + 0.1, 0.002),
                 "logloss": None if name == "ltr" else entry(0.171 * scale - 0.02 * level, 0.001),
                 "ece": None if name == "ltr" else entry(0.004 * scale, 0.0003),
                 "pcoc": None if name == "ltr" else entry(1 + 0.9 * (0.806 - level) * 8 * scale, 0.02),
@@ -226,6 +228,7 @@ def make_metrics(seeds: int = 0) -> dict[str, Any]:
         },
         "models": models(),
         "curves": curves(),
+        "objectives": make_objectives(),
         "critical_bids": make_critical_bids(list(ARMS)),
         "market": learning_market(list(ARMS)[:5]),
     }

@@ -102,6 +102,16 @@ def test_a_click_model_of_ones_own_decides_who_clicks(tmp_path):
     assert (found.run.ledger.spend() == found.per_advertiser(slice(None), "charge_micros")).all()
 
 
+def test_a_click_model_that_writes_into_what_it_is_given_changes_nothing_else(tmp_path):
+    writes = "found[:, 1:] = 0\n        true_ctr[:], shown[:] = 0.9, True"
+    both = []
+    for i, body in enumerate((FIRST_SLOT_ONLY, FIRST_SLOT_ONLY.replace("found[:, 1:] = 0", writes))):
+        folder = tmp_path / str(i)
+        folder.mkdir()
+        both.append(live({"users": {"click_model": own_model(folder, body)}}, home=folder))
+    same(*both)
+
+
 @pytest.mark.parametrize(
     ("change", "message"),
     [

@@ -14,6 +14,8 @@ LOG = {
     "click": np.array([True, False, False, True, True, False]),
     "click_time": np.array([3.0, np.inf, np.inf, 8.0, 5.0, np.inf]),
     "model_version": np.array([0, 0, 0, 1, 1, 1], np.int32),
+    "is_explored": np.array([False, False, False, True, False, False]),
+    "answered_by": np.array([2, 2, 2, 2, 1, 1], np.int8),
 }
 
 
@@ -24,6 +26,7 @@ def test_every_page_is_a_list_with_its_scores_labels_and_version():
     assert dump.scores[:4] == pytest.approx([0.0, np.log(0.2 / 0.8), np.log(0.8 / 0.2), np.log(0.1 / 0.9)])
     assert np.isfinite(dump.scores).all() and dump.scores[4] < -40 < 16 < dump.scores[5]
     assert dump.labels.tolist() == [1, 0, 0, 1, 1, 0]
+    assert dump.is_explored.tolist() == [False, True, False] and dump.answered_by.tolist() == [2, 2, 1]
 
 
 def test_only_clicks_that_have_arrived_are_known():

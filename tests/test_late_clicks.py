@@ -93,3 +93,18 @@ def test_clicks_of_one_day_may_be_charged_on_the_next_and_then_count_for_it():
         spend = np.zeros(found.sim.world.n_advertisers, np.int64)
         np.add.at(spend, found.late["advertiser"][charge == day], found.late["charge"][charge == day])
         assert (spend <= found.run.ledger.budget).all()
+
+
+def test_late_clicks_empty_a_budget_at_the_click_that_reaches_it():
+    found = live({**late(hold="none"), "window": 1200.0})
+    budget, charged = found.run.ledger.budget, found.late
+    hours = []
+    for advertiser in range(len(budget)):
+        rows = charged["advertiser"] == advertiser
+        spent = np.cumsum(charged["charge"][rows])
+        if len(spent) and spent[-1] >= budget[advertiser]:
+            hours.append(charged["time"][rows][np.argmax(spent >= budget[advertiser])] / 3600)
+    n = sum(k["ran_dry"] * k["with_budget"] for k in found.metrics["bidders"].values())
+    assert len(hours) == round(n) > 3
+    kinds = found.run.crowd.kind_of
+    assert found.run.tally._dry_days[0][kinds >= 0].min() / 3600 == min(hours)

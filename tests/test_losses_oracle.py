@@ -156,7 +156,9 @@ def test_every_loss_has_a_formula_here():
 
 
 @pytest.mark.parametrize("levels", [2, 5, 0])
-@pytest.mark.parametrize(("name", "options", "formula"), ORACLES, ids=lambda v: "" if callable(v) else str(v)[:40])
+@pytest.mark.parametrize(
+    ("name", "options", "formula"), ORACLES, ids=lambda v: "" if callable(v) else str(v)[:40]
+)
 def test_a_loss_is_its_formula(name, options, formula, levels):
     scores, labels = draw(levels)
     found = LOSSES[name](

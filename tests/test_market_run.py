@@ -296,3 +296,41 @@ def test_nonsense_in_the_middle_of_a_run_stops_it_too(tmp_path):
     body = "    def bids(self, moment):\n        return self.value * (np.nan if moment.time > 700 else 1)\n"
     with pytest.raises(UserError, match=r"market\.bidders\.odd: .*bids.* nan"):
         live({"bidders": {"odd": {"kind": write_bidder(tmp_path, body)}}}, home=tmp_path)
+
+
+def test_explored_pages_are_full_while_anybody_can_pay_and_nobody_is_shown_below_the_reserve():
+    scarce = {**SCARCE, "exploration": 1.0, "budgets": {"share": 0.9, "median": 3.0}}
+    found = live(scarce, auction={"reserve_cpc": 0.9})
+    log, bid_enough = found.log, found.sim.world.init_bid >= 0.9
+    assert log["is_explored"].all() and (log["cpc_micros"] == 900_000).all() and (log["bid"] >= 0.9).all()
+    assert 0.2 < bid_enough.mean() < 0.9
+    dry = (found.run.ledger.available <= 0).mean()
+    assert dry > 0.5
+    late = [one for one in found.settled if one.block.times[0] > 1200]
+    retrieved = [found.sim.platform.retrieval(one.block.users, 60) for one in late]
+    can_pay = found.run.ledger.available[found.sim.world.advertiser] > 0
+    n_able = np.concatenate([(can_pay & bid_enough)[ids].sum(axis=1) for ids in retrieved])
+    n_shown = np.concatenate([(one.ads >= 0).sum(axis=1) for one in late])
+    assert (n_shown >= np.minimum(n_able, 3)).mean() > 0.6  # bids of those that pace lie below their values
+
+
+def test_clicks_that_a_budget_could_not_pay_in_full_are_counted(scarce):
+    clicked = scarce.log["click"]
+    missing = (scarce.log["cpc_micros"] - scarce.log["charge_micros"])[clicked]
+    assert scarce.metrics["free_clicks"] == (missing > 0).sum() > 3
+    assert scarce.metrics["given_away"] == missing.sum() / 1e6
+
+
+def test_the_hour_a_budget_ran_dry_is_that_of_the_click_that_emptied_it_on_each_day(two_days):
+    log, budget = two_days.log, two_days.run.ledger.budget
+    day = (log["time"] // DAY).astype(int)
+    hours = []
+    for today in (0, 1):
+        for advertiser in range(len(budget)):
+            rows = (day == today) & (log["advertiser"] == advertiser)
+            spent = np.cumsum(log["charge_micros"][rows])
+            if len(spent) and spent[-1] >= budget[advertiser]:
+                hours.append(log["time"][rows][np.argmax(spent >= budget[advertiser])] % DAY / 3600)
+    kind = two_days.metrics["bidders"]["fixed"]
+    assert kind["dry_hour"] == np.median(hours) and len(hours) > 8
+    assert kind["ran_dry"] == len(hours) / (2 * kind["with_budget"])

@@ -85,8 +85,9 @@ def test_the_blocks_in_which_requests_come_do_not_matter():
 
 def test_a_score_that_is_only_an_order_has_no_calibration():
     found, quality = values(50 * TRUE, is_probability=False)
-    assert set(found) == {"auc", "gauc"} and not quality.density.any()
+    assert set(found) == {"auc", "gauc", "ndcg"} and not quality.density.any()
     assert found["gauc"] == pytest.approx(values(TRUE)[0]["gauc"], abs=1e-9)
+    assert found["ndcg"] == pytest.approx(1.0) and values(1 - TRUE)[0]["ndcg"] < 0.9
 
 
 def test_the_study_covers_the_ranker_and_every_pre_ranker_on_both_sets(study):

@@ -35,6 +35,16 @@ def scenario(tmp_path_factory):
 
 
 @pytest.fixture(autouse=True, scope="module")
+def small_parts():
+    """So that a market of a few thousand impressions seals some before its first checkpoint."""
+    from cascade_sim import market_study
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(market_study, "ROW_GROUP", 200)
+        yield
+
+
+@pytest.fixture(autouse=True, scope="module")
 def no_report():
     """It follows from the rest, and takes longer than all of it."""
     from cascade_sim import study
@@ -82,7 +92,9 @@ def stopped_at(monkeypatch, module, name, n):
         ("evaluate", "TableWriter", 2),
         ("market_study", "market_columns", 1),  # before the first checkpoint
         ("market_study", "market_columns", 21),  # after several
+        ("market_study", "save_state", 1),  # parts are sealed, but there is no state yet
         ("market_study", "save_state", 3),
+        ("market_study", "write_file", 1),  # an arm is done, and its figures are not written yet
         ("market_study", "save_state", 11),  # in the second arm
         ("study", "write_report", 1),
     ],
@@ -124,8 +136,12 @@ def test_what_was_finished_is_not_done_again(scenario, tmp_path, monkeypatch):
     assert sum(rows) < done["requests"]  # of the second arm, what came behind its last checkpoint
 
 
-def test_a_run_killed_without_a_word_goes_on_too(scenario, undisturbed, tmp_path):
-    out = tmp_path / "out"
+def test_a_run_killed_without_a_word_goes_on_too(scenario, tmp_path, monkeypatch):
+    from cascade_sim import market_study, records
+
+    monkeypatch.setattr(market_study, "ROW_GROUP", records.ROW_GROUP)  # as in the child
+    assert run(scenario, tmp_path / "whole") == 0
+    undisturbed, out = results(tmp_path / "whole"), tmp_path / "out"
     command = [sys.executable, "-m", "cascade_sim", "run", str(scenario), "--out", str(out), "--quiet"]
     child = subprocess.Popen([*command, "--workers", "1"], cwd=ROOT, env={**os.environ})
     deadline = time.monotonic() + 120
@@ -166,6 +182,64 @@ def test_another_run_does_not_go_on_in_this_ones_folder(
     assert run(scenario, out, "--resume", *options) == 2
     assert message in capsys.readouterr().err
     assert results(out) == before  # and loses nothing
+
+
+OWN = """
+from agents.bidding import Bidder
+
+
+class Own(Bidder):
+    STATE = ({state})
+
+    def __init__(self, portfolio):
+        super().__init__(portfolio)
+        self.level = self.value * {factor}
+
+    def bids(self, moment):
+        return self.level
+
+    def observe(self, feedback, moment):
+        self.level = self.level * 0.9
+"""
+
+
+def own_scenario(folder, **parts):
+    (folder / "own.py").write_text(OWN.format(**{"state": '"level",', "factor": 1.0, **parts}))
+    market = {**SCENARIO["market"], "bidders": {"own": {"kind": "own.py:Own"}}}
+    (folder / "own.yaml").write_text(json.dumps({**SCENARIO, "market": market}))
+    return folder / "own.yaml"
+
+
+def test_a_bidder_of_ones_own_goes_on_with_what_it_had_learned(tmp_path, monkeypatch):
+    from cascade_sim import market_study
+
+    scenario = own_scenario(tmp_path)
+    assert run(scenario, tmp_path / "whole") == 0
+    with monkeypatch.context() as patch:
+        stopped_at(patch, market_study, "save_state", 3)
+        assert run(scenario, tmp_path / "out") == 130
+    assert run(scenario, tmp_path / "out", "--resume") == 0
+    assert results(tmp_path / "out") == results(tmp_path / "whole")
+
+
+@pytest.mark.parametrize(
+    ("first", "then", "message"),
+    [
+        ({"state": ""}, {"state": ""}, "market.bidders.own: it changes level, which its state"),
+        ({}, {"factor": 0.5}, "other content of a file the scenario names"),
+    ],
+)
+def test_a_bidder_that_forgets_or_was_changed_does_not_go_on(
+    tmp_path, monkeypatch, capsys, first, then, message
+):
+    from cascade_sim import market_study
+
+    scenario = own_scenario(tmp_path, **first)
+    with monkeypatch.context() as patch:
+        stopped_at(patch, market_study, "save_state", 3)
+        assert run(scenario, tmp_path / "out") == 130
+    assert run(own_scenario(tmp_path, **then), tmp_path / "out", "--resume") == 2
+    assert message in capsys.readouterr().err
 
 
 def test_resuming_where_nothing_lies_is_a_run_like_any_other(scenario, undisturbed, tmp_path):

@@ -51,7 +51,7 @@ def charges(scenario, folder: Path, arm: str) -> tuple[dict[str, np.ndarray], di
     """What was shown, and what was charged when: the pages' own charges, or the table of late ones."""
     shown = table(folder, f"market-{arm}")
     late = scenario.market.charging.click_delay > 0
-    return shown, table(folder, f"market-{arm}-charges") if late else shown
+    return shown, table(folder, f"charges-{arm}") if late else shown
 
 
 def test_charges_add_up_to_the_revenue(run):

@@ -34,7 +34,7 @@ def served(tracked, stream):
     found = []
     for requests, score in stream:
         found.append(tracked.rule.sizes(requests, score))
-        tracked.see(tracked.rule.feature(score))
+        tracked.see(tracked.rule.feature(score), found[-1])
     return np.concatenate(found)
 
 
@@ -45,6 +45,12 @@ def test_the_budget_is_kept_while_bids_fall_to_a_third(rule):
     assert fixed[-4000:].mean() < 0.75 * MEAN  # what happens without
     assert tracked[-4000:].mean() == pytest.approx(MEAN, rel=0.05)
     assert tracked.mean() == pytest.approx(MEAN, rel=0.03)
+
+
+@pytest.mark.parametrize("level", [0.2, 5.0])
+def test_a_sudden_change_of_all_bids_is_made_up_for(rule, level):
+    tracked = served(TrackedRule(rule), windows(lambda i: 1.0 if i < 20 else level))
+    assert tracked.mean() == pytest.approx(MEAN, rel=0.02)
 
 
 def test_where_nothing_moves_the_budget_is_kept_too(rule):
@@ -68,8 +74,9 @@ def test_going_on_from_a_state_changes_no_bit(rule):
 def test_a_window_larger_than_the_memory_leaves_its_last_requests(rule):
     one, other = TrackedRule(rule), TrackedRule(rule)
     feature = np.random.default_rng(3).random(len(rule.sample) + 700)
-    one.see(feature)
+    size = rule.mean_size
+    one.see(feature, np.full(len(feature), size))
     for part in np.array_split(feature, 9):
-        other.see(part)
+        other.see(part, np.full(len(part), size))
     assert np.array_equal(one.rule.edges, other.rule.edges)
     assert one.state()["recent"].tolist() == other.state()["recent"].tolist()

@@ -1,0 +1,159 @@
+"""`cascade_sim ltr`: objectives compared on learning-to-rank files."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from cascade_sim.errors import UserError
+from cascade_sim.suggest import unknown_name
+
+if TYPE_CHECKING:
+    from cascade_sim.ltr_study import Plan
+
+FILES = """\b
+Files are SVMlight or LETOR text, plain or gzip: label [qid:N] id:value ... [# comment]. Without qid the
+rows of each list are counted in FILE.query or FILE.group, a number a line. What a line leaves out is 0."""
+
+
+class Numbers(click.ParamType):
+    """Numbers with commas between them."""
+
+    name = "numbers"
+
+    def convert(self, value: Any, param: Any, ctx: Any) -> tuple[float, ...]:
+        if isinstance(value, tuple):
+            return value
+        try:
+            found = tuple(dict.fromkeys(float(word) for word in value.split(",")))
+        except ValueError:
+            self.fail(f"'{value}' is not a number, or numbers with commas between them", param, ctx)
+        return found
+
+
+class Layers(click.ParamType):
+    """Widths of layers, 1024-512-256."""
+
+    name = "widths"
+
+    def convert(self, value: Any, param: Any, ctx: Any) -> tuple[int, ...]:
+        if isinstance(value, tuple):
+            return value
+        if not all(word.isdigit() and 0 < int(word) < 100_000 for word in value.split("-")):
+            self.fail(f"'{value}' is not of the form 1024-512-256", param, ctx)
+        return tuple(int(word) for word in value.split("-"))
+
+
+FILE = click.Path(path_type=Path)
+
+
+@click.command(epilog=FILES)
+@click.option("--train", type=FILE, required=True, help="Lists to train on.")
+@click.option("--valid", type=FILE, help="Lists to choose by.  [default: every fifth of --train]")
+@click.option("--test", type=FILE, required=True, help="Lists to measure on.")
+@click.option(
+    "--objective", "names", multiple=True, default=("all",), show_default=True, help="May be repeated."
+)
+@click.option("--binary", is_flag=True, help="Labels to 0 and 1: log loss in place of squared error.")
+@click.option(
+    "--positive-from",
+    type=float,
+    default=1.0,
+    show_default=True,
+    help="Least grade that --binary makes 1.",
+)
+@click.option(
+    "--calibrator",
+    "calibrators",
+    multiple=True,
+    help="Add a row with it for every objective; may be repeated; none for no such rows.  "
+    "[default: platt where there is no scale, and sbcr's own]",
+)
+@click.option("--alpha", type=Numbers(), default="0.1,0.5,0.9", show_default=True, help="Grid of weights.")
+@click.option("--learning-rate", type=Numbers(), default="0.003", show_default=True, help="Grid of rates.")
+@click.option("--layers", type=Layers(), default="1024-512-256", show_default=True)
+@click.option("--dropout", type=click.FloatRange(0, 1, max_open=True), default=0.2, show_default=True)
+@click.option("--epochs", type=click.IntRange(min=1), default=30, show_default=True)
+@click.option("--batch", type=click.IntRange(min=1), default=32, show_default=True, help="Lists a step.")
+@click.option("--y0", type=float, help="Label of the virtual item.  [default: each objective's own]")
+@click.option("--beta", type=float, help="Sharpness of approx_ndcg.  [default: 10]")
+@click.option("--seeds", type=click.IntRange(min=1), default=1, show_default=True, help="Trainings per cell.")
+@click.option("--device", type=click.Choice(["auto", "cpu", "cuda", "mps"]), default="cpu", show_default=True)
+@click.option(
+    "--threads",
+    type=click.IntRange(min=1),
+    default=1,
+    show_default=True,
+    help="For torch; results may differ in their last digits with another number.",
+)
+@click.option("--out", type=FILE, default=Path("runs/ltr"), show_default=True, help="Folder.")
+@click.option("--quiet", is_flag=True, help="No progress bars.")
+def command(train: Path, valid: Path | None, test: Path, out: Path, quiet: bool, **options: Any) -> None:
+    """Compare objectives on learning-to-rank files.
+
+    Trains a net for every objective on the grid of alphas and learning rates, chooses by the validation
+    lists, and measures order and scale on the test lists. Prints the table of rankers with paired tests
+    against pointwise, the strict wins and the Pareto frontier; writes ltr.json and the figures pareto and
+    drift as PNG and SVG.
+    """
+    from analysis import ltr_tables
+    from cascade_sim.atomic_files import storage_errors
+    from cascade_sim.ltr import compare, load_files, write_figures
+    from cascade_sim.progress import Progress
+    from models.training import pick_device
+
+    try:
+        device = pick_device(options["device"]).type
+    except ValueError as error:
+        raise UserError(str(error)) from error
+    plan = make_plan(options, device)
+    with storage_errors(out):
+        out.mkdir(parents=True, exist_ok=True)
+    with Progress(quiet) as progress:
+        positive_from = options["positive_from"] if options["binary"] else None
+        files = load_files(train, valid, test, positive_from, device, progress)
+        findings = compare(files, plan, progress, options["threads"])
+    click.echo(ltr_tables.text(findings), nl=False)
+    write_figures(findings, out)
+    click.echo(f"written to {out}")
+
+
+def make_plan(options: dict[str, Any], device: str) -> Plan:
+    """What the options ask for; UserError for a name that is not known or a value out of range."""
+    from cascade_sim.ltr_study import Plan
+    from cascade_sim.ltr_training import Settings
+    from models.calibrators import CALIBRATORS
+    from models.objectives import OBJECTIVES, objectives_for
+
+    task = "binary" if options["binary"] else "graded"
+    names = tuple(dict.fromkeys(options["names"]))
+    for name in names:
+        if name not in OBJECTIVES and name != "all":
+            raise UserError(unknown_name("objective", name, ["all", *OBJECTIVES]))
+    if "all" in names:
+        names = tuple(objectives_for(task))
+    for name in names:
+        if task not in OBJECTIVES[name].tasks:
+            raise UserError(f"{name} is for binary labels; add --binary")
+    calibrators: tuple[str, ...] | None = tuple(dict.fromkeys(options["calibrators"])) or None
+    for name in calibrators or ():
+        if name not in CALIBRATORS and name != "none":
+            raise UserError(unknown_name("calibrator", name, ["none", *CALIBRATORS]))
+    if calibrators is not None:
+        calibrators = tuple(name for name in calibrators if name != "none")
+        if calibrators and task != "binary":
+            raise UserError("calibrators give probabilities; add --binary")
+    if not all(rate > 0 for rate in options["learning_rate"]):
+        raise UserError("learning rates must be greater than 0")
+    given = {name: options[name] for name in ("y0", "beta") if options[name] is not None}
+    settings = Settings(options["layers"], options["dropout"], options["epochs"], options["batch"], device)
+    seeds = tuple(range(1, options["seeds"] + 1))
+    plan = Plan(names, task, options["alpha"], options["learning_rate"], seeds, calibrators, given, settings)
+    try:
+        for name in names:
+            plan.cells_of(name)
+    except ValueError as error:
+        raise UserError(f"{name}: {error}") from error
+    return plan

@@ -1,0 +1,195 @@
+"""Training for an objective: shown ads grouped by request, in batches of whole requests.
+
+Slots count by `models.examination`: the served score is that of a fully examined slot. An objective that
+trains on samples (self-boosted) is given single impressions in any order, each with the clicks of its page
+and the scores that the deployed model had given there.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import nn
+
+from models.examination import slot_log_odds, slot_outputs
+from models.features import FeatureView
+from models.objectives import Dumped, Objective
+from models.training import Impressions, Tables, on_device, outputs, run_epochs
+
+
+@dataclass(frozen=True)
+class Pages:
+    """N impressions of L requests, in the order of the log. Page l is lists[l]:lists[l + 1]."""
+
+    shown: Impressions
+    lists: np.ndarray  # [L + 1] int64 offsets
+    request: np.ndarray  # [L] int64
+    dumped: np.ndarray  # [N] float32: the deployed ranker's log-odds of a click; NaN where it gave none
+
+    @property
+    def users(self) -> np.ndarray:
+        return self.shown.users
+
+    def arrays(self) -> dict[str, np.ndarray]:
+        return {**self.shown.arrays(), "lists": self.lists, "request": self.request, "dumped": self.dumped}
+
+    def take(self, keep: np.ndarray) -> Pages:
+        """Some of the pages, whole.  keep: [L] bool"""
+        sizes = np.diff(self.lists)
+        rows = np.repeat(keep, sizes)
+        shown = Impressions(**{name: column[rows] for name, column in self.shown.arrays().items()})
+        lists = np.concatenate([[0], np.cumsum(sizes[keep])]).astype(np.int64)
+        return Pages(shown, lists, self.request[keep], self.dumped[rows])
+
+
+def make_pages(shown: Impressions, request: np.ndarray, pctr: np.ndarray) -> Pages:
+    """Impressions in the order of requests, with the request [N] and the deployed pCTR [N] of each."""
+    starts = np.nonzero(np.r_[True, request[1:] != request[:-1]])[0] if len(request) else np.zeros(0, int)
+    p = np.clip(pctr.astype(np.float64), 2.0**-60, 1.0 - 2.0**-24)  # 0 and 1 have no log-odds
+    dumped = (np.log(p) - np.log1p(-p)).astype(np.float32)
+    return Pages(shown, np.append(starts, len(request)).astype(np.int64), request[starts], dumped)
+
+
+def train_pages(
+    model: nn.Module,
+    view: FeatureView,
+    data: Pages,
+    objective: Objective,
+    *,
+    epochs: int,
+    batch: int,
+    learning_rate: float,
+    weight_decay: float = 0.0,
+    device: torch.device | None = None,
+    seed: int = 0,
+    warm_start: bool = False,
+    on_epoch: Callable[[int, float], None] = lambda epoch, loss: None,
+) -> list[float]:
+    """Fit a net with the objective's heads in place; the mean loss of each epoch, per page or per sample.
+
+    Repeatable, and otherwise as `models.training.train`. `batch` counts impressions; at least one page.
+    """
+    if len(data.users) == 0:
+        return []
+    device = device or torch.device("cpu")
+    model.to(device)
+    if not warm_start:
+        start_at_base_rate(model, data.shown, objective)
+    columns, tables = on_device({**data.shown.arrays(), "dumped": data.dumped}, device), Tables(view, device)
+    pages = _Pages(data.lists)
+
+    def loss_of(rows: torch.Tensor, lists: np.ndarray, dumped: Dumped | None) -> torch.Tensor:
+        users, context, ads = (columns[name][rows] for name in ("users", "context", "ads"))
+        found = outputs(model, tables, users, context, ads).float()
+        wanted = (len(rows), 1) if objective.n_heads == 1 else (len(rows), 1, objective.n_heads)
+        if found.shape != wanted:
+            raise ValueError(f"the model returned shape {tuple(found.shape)}, not {wanted}")
+        slot = slot_outputs(
+            objective.name, found.reshape(len(rows), objective.n_heads), columns["examination"][rows]
+        )
+        return objective.loss(slot, columns["click"][rows], lists, dumped=dumped)
+
+    def whole_pages(picked: torch.Tensor) -> torch.Tensor:
+        rows, lists = pages.rows(picked.cpu().numpy())
+        return loss_of(torch.from_numpy(rows).to(device), lists, None)
+
+    def samples(rows: torch.Tensor) -> torch.Tensor:
+        context, lists = pages.rows(pages.owner[rows.cpu().numpy()])
+        return loss_of(
+            rows, np.array([0, len(rows)]), _dump(columns, torch.from_numpy(context).to(device), lists)
+        )
+
+    by_sample = objective.trains_on == "samples"
+    n = len(data.users) if by_sample else len(data.request)
+    return run_epochs(
+        model, samples if by_sample else whole_pages, n, max(1, round(batch * n / len(data.users))),
+        epochs=epochs, learning_rate=learning_rate, weight_decay=weight_decay, device=device, seed=seed,
+        on_epoch=on_epoch,
+    )  # fmt: skip
+
+
+class _Pages:
+    """Gathers the impressions of pages."""
+
+    def __init__(self, lists: np.ndarray):
+        self.starts, self.sizes = lists[:-1], np.diff(lists)
+        self.owner = np.repeat(np.arange(len(self.sizes)), self.sizes)
+
+    def rows(self, picked: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Rows of the picked pages, one page after the other, and their offsets.  [P] -> [M], [P + 1]"""
+        sizes = self.sizes[picked]
+        lists = np.concatenate([[0], np.cumsum(sizes)])
+        return np.arange(lists[-1]) + np.repeat(self.starts[picked] - lists[:-1], sizes), lists
+
+
+def _dump(columns: dict[str, torch.Tensor], rows: torch.Tensor, lists: np.ndarray) -> Dumped:
+    """Page k is that of sample k: the deployed log-odds of a click in each slot, and the clicks.
+
+    Pages that no ranker scored are empty: their samples count by the log loss alone.
+    """
+    score = columns["dumped"][rows]
+    is_scored = torch.isfinite(score)
+    kept = np.concatenate([[0], np.cumsum(is_scored.cpu().numpy())])[lists]
+    rows = rows[is_scored]
+    slot = slot_log_odds(score[is_scored], columns["examination"][rows])
+    request = torch.arange(len(lists) - 1, device=rows.device)
+    return Dumped(slot, columns["click"][rows], kept, request)
+
+
+def start_at_base_rate(model: nn.Module, shown: Impressions, objective: Objective) -> None:
+    """Start the output bias where the prediction is the mean click rate, so epochs are not spent on it.
+
+    Only for an objective with a scale: one without never learns it, and must not be handed it.
+    """
+    clicks, seen = shown.click.sum(dtype=np.float64), shown.examination.sum(dtype=np.float64)
+    rate = float(clicks / max(seen, 1.0))
+    bias = getattr(model, "bias", None)
+    fits = isinstance(bias, nn.Parameter) and bias.numel() == objective.n_heads
+    if not (objective.has_scale and fits and 0.0 < rate < 1.0):
+        return
+    start = torch.zeros(objective.n_heads)
+    start[-1 if objective.name == "jrc" else 0] = start_score(objective, rate)
+    with torch.no_grad():
+        bias.copy_(start.reshape(bias.shape))  # type: ignore[union-attr]
+
+
+def start_score(objective: Objective, rate: float) -> float:
+    """The score that predicts a probability."""
+    if objective.name == "calibrated_softmax":
+        return math.log(rate / objective.y0)  # type: ignore[attr-defined]
+    if objective.name == "rcr_regression":
+        return math.log(math.expm1(rate))
+    return math.log(rate / (1 - rate))
+
+
+@torch.no_grad()
+def scores(model: nn.Module, view: FeatureView, shown: Impressions, at_once: int = 65536) -> np.ndarray:
+    """The served score of each impression, of a net with one head.  [N] float64"""
+    columns, tables = on_device(shown.arrays(), torch.device("cpu")), Tables(view, torch.device("cpu"))
+    parts = [
+        outputs(model, tables, *(columns[name][rows] for name in ("users", "context", "ads")))[:, 0].double()
+        for rows in torch.arange(len(shown.users)).split(at_once)
+    ]
+    return torch.cat(parts).numpy() if parts else np.zeros(0)
+
+
+def served_net(model: nn.Module, objective: Objective) -> nn.Module:
+    """The net of one head that gives the objective's score; the model itself if it has one head."""
+    if objective.n_heads == 1:
+        return model
+    weights = objective.score(torch.eye(objective.n_heads))  # a score is linear in the outputs
+    with torch.random.fork_rng(devices=[]):  # building a net draws weights
+        return model.folded(weights).eval()  # type: ignore[operator, union-attr]
+
+
+def net_to_train(model: nn.Module, objective: Objective) -> nn.Module:
+    """The net with the objective's heads that serves as this net of one head does: `served_net` undone."""
+    if objective.n_heads == 1:
+        return model
+    weights = objective.score(torch.eye(objective.n_heads))
+    with torch.random.fork_rng(devices=[]):
+        return model.widened(weights / weights.square().sum())  # type: ignore[operator]
