@@ -49,14 +49,22 @@ def objectives_section(metrics: Mapping[str, Any]) -> ObjectivesSection | None:
 
 
 def objective_arms(metrics: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
-    """Arm → the model, objective and calibrator of its ranking stage, in the scenario's order."""
+    """Arm → the model, objective and calibrator of its ranking stage, the least LogLoss first."""
     found = (metrics.get("objectives") or {}).get("arms") or {}
-    return {arm: found[arm] for arm in found if arm in metrics["arms"]}
+
+    def loss(arm: str) -> float:
+        value = _of_model(metrics, found[arm]["model"], "logloss", "win_set").value
+        return float("inf") if value is None else value
+
+    return {arm: found[arm] for arm in sorted(found, key=loss) if arm in metrics["arms"]}
 
 
 def model_value(metrics: Mapping[str, Any], arm: str, measure: str, part: str = "win_set") -> Estimate:
     """A measure of the model in an arm's ranking seat."""
-    model = objective_arms(metrics)[arm]["model"]
+    return _of_model(metrics, metrics["objectives"]["arms"][arm]["model"], measure, part)
+
+
+def _of_model(metrics: Mapping[str, Any], model: str, measure: str, part: str) -> Estimate:
     return estimate((((metrics.get("models") or {}).get(model) or {}).get(part) or {}).get(measure))
 
 

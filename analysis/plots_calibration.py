@@ -70,7 +70,7 @@ def miscalibration(metrics: Mapping[str, Any]) -> Any | None:
     if not rows:
         return None
     colors, markers = arm_colors(metrics), arm_markers(metrics)
-    figure, panels = blank(6.2, nrows=2)
+    figure, panels = blank(8.4, nrows=2)
     for axes, (i, j) in zip(panels, ((0, 1), (1, 2)), strict=True):
         bare(axes)
         points: list[tuple[float, float]] = []
@@ -79,13 +79,22 @@ def miscalibration(metrics: Mapping[str, Any]) -> Any | None:
             point = (float(found[i] or 0.0) * scale[i], float(found[j] or 0.0) * scale[j])
             points.append(point)
             axes.plot(*([value] for value in point), marker=markers[arm], color=colors[arm], markersize=5)
-        if i == 0:
-            axes.set_xscale("log")
+        axes.set_xscale("log")  # most rankers are close to each other, and some far away
+        axes.xaxis.set_major_formatter(_plain_tick)
+        axes.xaxis.set_minor_formatter(_plain_tick if i == 1 else _no_tick)
         axes.margins(0.14)
         names = [short(arm, 16) for arm, _ in rows]
         place_labels(axes, points, names, [colors[arm] for arm, _ in rows], [])
         for text in axes.texts:
             text.set_fontsize(6.2)
     panels[0].set(xlabel="ECE on the win set (log scale)", ylabel="CPC error, %")
-    panels[1].set(xlabel="CPC error, %", ylabel="RPM, expected")
+    panels[1].set(xlabel="CPC error, % (log scale)", ylabel="RPM, expected")
     return figure
+
+
+def _plain_tick(value: float, _position: int | None = None) -> str:
+    return f"{value:g}"
+
+
+def _no_tick(_value: float, _position: int | None = None) -> str:
+    return ""

@@ -17,10 +17,8 @@ from models.features import FeatureView
 from models.list_training import Pages, scores, served_net, train_pages
 from models.objectives import Objective, make_objective
 
-
-REQUEST_EPOCHS = (
-    2  # of a calibrator with a net of its own: the part held out is small, and soon learnt by heart
-)
+# Of a calibrator with a net of its own: the part held out is small, and soon learnt by heart.
+REQUEST_EPOCHS = 2
 
 
 def objective_of(spec: ModelSpec) -> Objective:

@@ -10,6 +10,7 @@ from dataclasses import dataclass, fields
 import numpy as np
 import torch
 from torch import nn
+from torch.nn import functional
 
 from models import losses
 from models.features import FeatureView
@@ -225,13 +226,15 @@ def _loss(recipe: str, logit: torch.Tensor, sample: dict[str, torch.Tensor]) -> 
         return losses.distill(logit, sample["teacher_logit"], each="mean")
     if recipe == "ltr":
         # The served score is bid * exp(s): its logarithm is what must be in the right order.
-        return losses.chunked_ranknet(sample["log_bid"] + logit, sample["chunk"]) / _pairs(sample["chunk"])
+        return _between_chunks(sample["log_bid"] + logit, sample["chunk"])
     raise ValueError(f"unknown recipe {recipe!r}; known: {', '.join(LINKS)}")
 
 
-def _pairs(chunk: torch.Tensor) -> int:
-    """Ordered pairs of a row, the same in every row (each is cut by chunk_of_rank); at least 1.  [L, m]"""
-    if len(chunk) == 0:
-        return 1
-    counts = torch.bincount(chunk[0].long())
-    return max(int((chunk.shape[1] ** 2 - counts.square().sum()) // 2), 1)
+def _between_chunks(score: torch.Tensor, chunk: torch.Tensor) -> torch.Tensor:
+    """losses.chunked_ranknet per ordered pair, all pairs at once.  [L, m], [L, m] -> ()
+
+    Lists are short here, and trained models stay what they were, bit for bit; 0 without an ordered pair.
+    """
+    ordered = (chunk.unsqueeze(2) > chunk.unsqueeze(1)).to(score.dtype)
+    difference = score.unsqueeze(2) - score.unsqueeze(1)
+    return (ordered * functional.softplus(-difference)).sum() / ordered.sum().clamp_min(1)

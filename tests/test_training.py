@@ -132,10 +132,21 @@ def test_an_ltr_score_is_judged_together_with_the_bid_it_will_be_served_with(mon
         seen.append(score.detach().numpy().copy())
         return score.sum() * 0.0
 
-    monkeypatch.setattr("models.losses.chunked_ranknet", judge)
+    monkeypatch.setattr("models.training._between_chunks", judge)
     fit(Silent(), LISTS, "ltr", epochs=1)
     rows = np.concatenate(seen)
     assert np.array_equal(np.sort(rows, axis=0), np.sort(LISTS.log_bid, axis=0))
+
+
+def test_the_ltr_recipe_minimises_the_chunked_ranknet_loss_per_pair():
+    from models.losses import chunked_ranknet
+    from models.training import _between_chunks
+
+    score = torch.from_numpy(np.random.default_rng(0).normal(size=(7, 12)))
+    chunk = torch.from_numpy(np.random.default_rng(1).integers(1, 4, (7, 12)).astype(np.int8))
+    pairs = (chunk.unsqueeze(2) > chunk.unsqueeze(1)).sum()
+    expected = chunked_ranknet(score, chunk, reduction="sum") / pairs
+    assert float(_between_chunks(score, chunk)) == pytest.approx(float(expected), rel=1e-12)
 
 
 @pytest.mark.parametrize(("kind", "data", "recipe"), [(CoAction, DATA, "logloss"), (TwoTowers, LISTS, "ltr")])
