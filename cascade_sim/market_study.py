@@ -144,7 +144,7 @@ def charge_columns(charges: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
 
 def _examination(sim: Simulation) -> np.ndarray:
     """P(examined) of each slot as float32; NaN where users do not follow the slot effects."""
-    assert sim.scenario.market is not None
-    if sim.scenario.market.users.click_model == "position":
+    market = sim.scenario.market
+    if market is None or market.users.click_model == "position":
         return sim.world.slot_effects.astype(np.float32)
     return np.full(len(sim.world.slot_effects), np.nan, np.float32)
