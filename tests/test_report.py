@@ -99,6 +99,10 @@ def test_the_answer_comes_first_with_its_intervals(page):
     assert "+3.7 % [+3.3, +4.1]" in text and "+10.3 % [+9.9, +10.7]" in text and "--seeds 5" in text
 
 
+def test_no_placeholder_is_left_on_the_page(page):
+    assert "{{" not in page and "{%" not in page
+
+
 def test_every_arm_measure_model_and_figure_is_on_the_page(metrics, page):
     text = text_of(page)
     for name in [*metrics["arms"], *metrics["arms"]["ltr"], *metrics["models"], *make_manifest()["packages"]]:
