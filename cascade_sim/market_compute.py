@@ -31,12 +31,13 @@ class MarketCompute:
         return arm if self._rule is None else replace(arm, size_rule=self._rule.rule)
 
     def answered_by(
-        self, blocks: list[Block], arm: Arm, platform: Platform, pool: ThreadPoolExecutor
+        self, blocks: list[Block], arm: Arm, platform: Platform, pool: ThreadPoolExecutor | None
     ) -> list[np.ndarray | None]:
         """For each block of a window, the last stage each request has time for; None without servers."""
         sizes = [np.full(len(block), arm.pre_ranking_size) for block in blocks]
         if self._rule is not None and blocks:
-            seen = list(pool.map(lambda block: _sizes(block, arm, platform), blocks))
+            each = map if pool is None else pool.map
+            seen = list(each(lambda block: _sizes(block, arm, platform), blocks))
             sizes = [size for size, _ in seen]
             features = np.concatenate([feature for _, feature in seen])
             self._rule.see(features, np.concatenate(sizes))  # for the next window

@@ -14,6 +14,7 @@ on the number of workers.
 
 from collections.abc import Callable, Generator, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -72,7 +73,8 @@ class MarketRun:
     def run(self) -> MarketTally:
         """Let the simulated days pass, from `now` on."""
         self.env = simpy.Environment(initial_time=self.now)
-        with ThreadPoolExecutor(self._workers) as pool:
+        # One worker is this thread: handing blocks to another and back costs more than it saves.
+        with ThreadPoolExecutor(self._workers) if self._workers > 1 else nullcontext() as pool:
             self.window_over = self.env.event()
             for process in (self._arriving, self._days, self._bidding, self._training, self._checkpoints):
                 self.env.process(process())
@@ -82,7 +84,7 @@ class MarketRun:
         self.tally.close(len(self.deliveries.clicks))
         return self.tally
 
-    def _traffic(self, pool: ThreadPoolExecutor) -> Generator:
+    def _traffic(self, pool: ThreadPoolExecutor | None) -> Generator:
         """Serve the requests of each window when it is over, then let the others act on it."""
         yield self.env.timeout(0.0)  # the others first: they wait for windows
         for end in self._window_ends():

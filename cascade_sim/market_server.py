@@ -75,8 +75,10 @@ class MarketServer:
             slot_effects=padded,
         )
 
-    def serve(self, window: Block, took_part: np.ndarray, pool: ThreadPoolExecutor) -> Iterator[Settled]:
-        """Settle the requests of a window, piece by piece in request order.
+    def serve(
+        self, window: Block, took_part: np.ndarray, pool: ThreadPoolExecutor | None
+    ) -> Iterator[Settled]:
+        """Settle the requests of a window, piece by piece in request order; without a pool in this thread.
 
         `took_part` [advertisers] grows by the requests an advertiser took part in.
         """
@@ -89,11 +91,18 @@ class MarketServer:
             yield from self._settle(block, lists, took_part)
 
     def _ranked(
-        self, blocks: list[Block], depth: int, answered_by: list[np.ndarray | None], pool: ThreadPoolExecutor
+        self,
+        blocks: list[Block],
+        depth: int,
+        answered_by: list[np.ndarray | None],
+        pool: ThreadPoolExecutor | None,
     ) -> Iterator[tuple[Block, RankedLists]]:
         """Blocks with their lists, in order; a few at a time are under way."""
         pending: deque[tuple[Block, Future]] = deque()
         for block, answered in zip(blocks, answered_by, strict=True):
+            if pool is None:
+                yield block, self.rank(block, depth, answered)
+                continue
             pending.append((block, pool.submit(self.rank, block, depth, answered)))
             if len(pending) >= UNDER_WAY:
                 first, lists = pending.popleft()
