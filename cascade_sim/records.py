@@ -2,7 +2,8 @@
 
 A table is the folder logs/<table>/ of part-00000.parquet, part-00001.parquet, ... in row order. A part gets
 its name when it is complete, so whatever is named can be read. The bytes depend on the rows alone, not on how
-they came in blocks: row groups have a fixed size, encoding and compression are fixed.
+they came in blocks: row groups have a fixed size, encoding and compression are fixed. Beside the parts lies
+_parts.json, which lists what is sealed: a part that is missing, cut short or changed is noticed when read.
 """
 
 import re
@@ -17,6 +18,7 @@ from numpy.typing import NDArray
 
 from cascade_sim.atomic_files import discarded_on_error, seal, storage_errors, temporary
 from cascade_sim.errors import UserError
+from cascade_sim.sealed_parts import PARTS, PartList
 
 if TYPE_CHECKING:
     import pyarrow.parquet as pq
@@ -50,31 +52,41 @@ class TableWriter:
         self._buffers: Columns = {}
         self._buffered = 0
         self._rows_in_part = 0  # written, without the buffered ones
-        self._n_parts = 0
+        self._parts = PartList(folder)
         self._writer: pq.ParquetWriter | None = None
         self._is_closed = False
 
     @classmethod
     def anew(cls, folder: str | Path, table: str, rows_per_part: int = 1_000_000) -> "TableWriter":
         """A table from its beginning; what a stopped run left of it is removed."""
-        for part in _table_folder(folder, table).glob("part-*.parquet"):
-            part.unlink()
+        where = _table_folder(folder, table)
+        with storage_errors(where):
+            PartList(where).remove()
+            for part in where.glob("part-*.parquet"):
+                part.unlink()
         return cls(folder, table, rows_per_part)
 
     @classmethod
     def resume(cls, folder: str | Path, table: str, state: Mapping[str, Any]) -> "TableWriter":
         """Go on with a table as it was when `state` was taken; parts sealed since then are removed."""
         kept, where = int(state["parts"]), _table_folder(folder, table)
-        for part in where.glob("part-*.parquet"):
-            if int(part.stem.partition("-")[2]) >= kept:
-                part.unlink()
-        held = {path.name for path in where.glob("part-*.parquet")}
-        missing = [name for name in map(_part_name, range(kept)) if name not in held]
-        if missing:
-            raise UserError(f"{where / missing[0]} is missing; run again without --resume")
+        sealed = PartList.read(where).first(kept)
+        try:
+            for path in sealed.paths([_part_name(number) for number in range(kept)]):
+                sealed.check_content(path)
+        except UserError as error:
+            raise UserError(f"{error}; run again without --resume") from error
+        with storage_errors(where):
+            for part in where.glob("part-*.parquet"):
+                if int(part.stem.partition("-")[2]) >= kept:
+                    part.unlink()
+            if kept:
+                sealed.write()
+            else:
+                sealed.remove()
         writer = cls.__new__(cls)
         writer._start(where, int(state["rows_per_part"]))
-        writer._n_parts, writer.rows = kept, int(state["rows"])
+        writer._parts, writer.rows = sealed, int(state["rows"])
         for name, values in state["buffer"].items():
             writer._buffers[name] = np.empty(ROW_GROUP, values.dtype)
             writer._buffers[name][: len(values)] = values
@@ -88,9 +100,8 @@ class TableWriter:
                 f"table {self.folder.name}: parts of more than {ROW_GROUP} rows cannot be resumed"
             )
         buffer = {name: values[: self._buffered].copy() for name, values in self._buffers.items()}
-        return {
-            "rows_per_part": self._rows_per_part, "parts": self._n_parts, "rows": self.rows, "buffer": buffer
-        }  # fmt: skip
+        sealed = {"rows_per_part": self._rows_per_part, "parts": len(self._parts)}
+        return {**sealed, "rows": self.rows, "buffer": buffer}
 
     def append(self, columns: Mapping[str, NDArray[Any]]) -> None:
         """Add rows: one array [rows] per column. Nothing is added if they do not fit together."""
@@ -118,7 +129,7 @@ class TableWriter:
         if self._is_closed:
             return
         self._is_closed = True
-        is_empty_table = self._buffers and self._n_parts == 0 and self._writer is None
+        is_empty_table = self._buffers and not len(self._parts) and self._writer is None
         if self._buffered or is_empty_table:
             self._write_row_group()
         if self._writer is not None:
@@ -138,7 +149,7 @@ class TableWriter:
 
     @property
     def _part(self) -> Path:
-        return self.folder / _part_name(self._n_parts)
+        return self.folder / _part_name(len(self._parts))
 
     def _write_row_group(self) -> None:
         import pyarrow as pa
@@ -160,13 +171,13 @@ class TableWriter:
 
     def _seal_part(self) -> None:
         assert self._writer is not None
-        temp = temporary(self._part)
-        with discarded_on_error(temp), storage_errors(self._part):
+        part, temp = self._part, temporary(self._part)
+        with discarded_on_error(temp), storage_errors(part):
             self._writer.close()
-            seal(temp, self._part)
+            seal(temp, part)
         self._writer = None
-        self._n_parts += 1
         self._rows_in_part = 0
+        self._parts.add(part)
 
     def _drop_part(self) -> None:
         if self._writer is None:
@@ -181,7 +192,9 @@ class TableWriter:
 def read_table(folder: str | Path, table: str, columns: Sequence[str] | None = None) -> Columns:
     """All rows of a table, column by column, in the order they were appended. Default: every column."""
     parts = []
-    for path in _parts(folder, table):
+    paths, sealed = _parts(folder, table)
+    for path in paths:
+        sealed.check_content(path)
         with _opened(path, columns) as (file, names):
             parts.append(_numpy(file.read(columns=names)))
     return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
@@ -191,7 +204,9 @@ def iterate_table(
     folder: str | Path, table: str, columns: Sequence[str] | None = None, batch_rows: int = 65_536
 ) -> Iterator[Columns]:
     """The rows of a table in batches of at most `batch_rows`, in order, a batch at a time in memory."""
-    for path in _parts(folder, table):
+    paths, sealed = _parts(folder, table)
+    for path in paths:
+        sealed.check_content(path)
         with _opened(path, columns) as (file, names):
             for batch in file.iter_batches(batch_size=batch_rows, columns=names, use_threads=False):
                 yield _numpy(batch)
@@ -199,7 +214,8 @@ def iterate_table(
 
 def tables(folder: str | Path) -> list[str]:
     """Names of the tables of a run folder."""
-    return sorted({part.parent.name for part in (Path(folder) / "logs").glob("*/part-*.parquet")})
+    logs = Path(folder) / "logs"
+    return sorted({path.parent.name for kind in ("part-*.parquet", PARTS) for path in logs.glob(f"*/{kind}")})
 
 
 def _part_name(number: int) -> str:
@@ -239,16 +255,15 @@ def _open_part(path: Path, schema: Any) -> "pq.ParquetWriter":
     return pq.ParquetWriter(path, schema, compression="snappy", use_dictionary=False, store_schema=False)
 
 
-def _parts(folder: str | Path, table: str) -> list[Path]:
-    """The parts of a table in row order; a gap in their numbers is an error."""
+def _parts(folder: str | Path, table: str) -> tuple[list[Path], PartList]:
+    """The parts of a table in row order, and the list of what is sealed; a gap in them is an error."""
     place = _table_folder(folder, table)
-    paths = sorted(place.glob("part-*.parquet"))
-    if not paths:
+    sealed = PartList.read(place)
+    found = sorted(path.name for path in place.glob("part-*.parquet"))
+    if not found and not len(sealed):
         raise UserError(f"{folder} has no table {table!r}; it has: {', '.join(tables(folder)) or 'none'}")
-    for number, path in enumerate(paths):
-        if path.name != f"part-{number:05d}.parquet":
-            raise UserError(f"{place}: part-{number:05d}.parquet is missing")
-    return paths
+    # Runs of older versions have no list: there a gap in the numbers must do.
+    return sealed.paths(sealed.names or [_part_name(number) for number in range(len(found))]), sealed
 
 
 @contextmanager

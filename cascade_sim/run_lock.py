@@ -50,6 +50,12 @@ class Lock:
                 raise
             return cls(path, handle)
 
+    def leave(self) -> None:
+        """Unlock, and let the file stay as after a kill."""
+        if self._handle is not None:
+            handle, self._handle = self._handle, None
+            os.close(handle)
+
     def release(self) -> None:
         """Remove the file, then unlock. Releasing twice is harmless."""
         if self._handle is None:

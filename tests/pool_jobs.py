@@ -1,0 +1,60 @@
+"""Jobs for worker processes: some answer, some die. Light: every worker imports this."""
+
+import os
+import signal
+import time
+from pathlib import Path
+
+from cascade_sim.errors import ScenarioError, UserError
+
+
+def square(x):
+    return x * x, os.getpid()
+
+
+def visit(folder, name):
+    """Leave a mark for every try. Returns how many there are."""
+    marks = Path(folder) / name
+    with marks.open("a") as file:
+        file.write(f"{os.getpid()}\n")
+    return len(marks.read_text().split())
+
+
+def die(folder, name, deaths):
+    """Killed like by the system when memory runs out, so many times."""
+    if visit(folder, name) <= deaths:
+        os.kill(os.getpid(), signal.SIGKILL)
+    return name
+
+
+def leave(folder):
+    visit(folder, "leave")
+    os._exit(3)
+
+
+def refuse(problems):
+    raise ScenarioError(problems) if problems else UserError("cannot write here: No space left on device")
+
+
+class Odd(Exception):
+    """Cannot be rebuilt from what it prints."""
+
+    def __init__(self, one, two):
+        super().__init__(f"{one} and {two}")
+
+
+def raise_odd():
+    raise Odd("salt", "pepper")
+
+
+def unsendable():
+    return lambda: None
+
+
+def wait_for_ever(folder, name):
+    visit(folder, name)
+    try:
+        for _ in range(3000):  # at work: a signal is looked at between two steps
+            time.sleep(0.02)
+    finally:
+        visit(folder, f"{name}-left")
