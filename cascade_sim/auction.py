@@ -92,7 +92,7 @@ def auction(
     *,
     slots: int,
     pricing: str = "gsp",
-    reserve_cpc: float = 0.0,
+    reserve_cpc: ArrayLike = 0.0,
     score_floor: float = 0.0,
     slot_effects: ArrayLike | None = None,
     ids: ArrayLike | None = None,
@@ -100,7 +100,8 @@ def auction(
 ) -> RankedAuction:
     """The auction over ready-made qualities, [c] or [R, c]; as `run_auction`, with the runner-up kept.
 
-    quality_name is what an error message calls the qualities.
+    reserve_cpc is one for all or one for each request [R]; quality_name is what an error message calls the
+    qualities.
     """
     bids, qualities = _table(bid, "bid"), _table(quality, quality_name)
     _same_shape(bids, qualities, quality_name)
@@ -108,7 +109,7 @@ def auction(
     if ids is not None:
         id_table = _table(ids, "ids", np.int64)
         _same_shape(bids, id_table, "ids")
-    kernels, rules = _rules(slots, pricing, reserve_cpc, score_floor, slot_effects)
+    kernels, rules = _rules(len(bids), slots, pricing, reserve_cpc, score_floor, slot_effects)
     ranked = np.empty((len(bids), slots + 1), np.int64)
     cpc = np.empty((len(bids), slots))
     bad = kernels.rank_and_price(bids, qualities, id_table, ids is not None, *rules, ranked, cpc)
@@ -138,7 +139,7 @@ def reprice(
     """
     bids, qualities = _table(bid, "bid"), _table(quality, "quality")
     _same_shape(bids, qualities, "quality")
-    kernels, rules = _rules(slots, pricing, reserve_cpc, score_floor, slot_effects)
+    kernels, rules = _rules(len(bids), slots, pricing, reserve_cpc, score_floor, slot_effects)
     cpc = np.empty((len(bids), slots))
     bad = kernels.price_in_order(bids, qualities, *rules, cpc)
     if bad >= 0:
@@ -209,18 +210,25 @@ def _same_shape(bid: NDArray[Any], other: NDArray[Any], name: str) -> None:
 
 
 def _rules(
-    slots: int, pricing: str, reserve_cpc: float, score_floor: float, slot_effects: ArrayLike | None
-) -> tuple[ModuleType, tuple[int, float, float, NDArray[np.float64]]]:
-    """The kernels, and the checked rules in the order they take them."""
+    n_requests: int,
+    slots: int,
+    pricing: str,
+    reserve_cpc: ArrayLike,
+    score_floor: float,
+    slot_effects: ArrayLike | None,
+) -> tuple[ModuleType, tuple[int, NDArray[np.float64], float, NDArray[np.float64]]]:
+    """The kernels, and the checked rules in the order they take them; reserves [1] for all, or [R]."""
     from cascade_sim import auction_kernels as kernels  # numba is loaded when first needed
 
     if slots < 1:
         raise ValueError(f"slots is {slots}; an auction needs at least 1")
     if pricing not in PRICINGS:
         raise ValueError(f"unknown pricing {pricing!r}; known: {', '.join(PRICINGS)}")
-    for name, reserve in (("reserve_cpc", reserve_cpc), ("score_floor", score_floor)):
-        if not (reserve >= 0 and np.isfinite(reserve)):
-            raise ValueError(f"{name} is {reserve}; it must be a finite number, 0 or more")
+    one = float(reserve_cpc) if isinstance(reserve_cpc, float | int) else None
+    reserves = _reserves(reserve_cpc, n_requests) if one is None else np.array([one])
+    for name, limit in (("reserve_cpc", one or 0.0), ("score_floor", score_floor)):
+        if not (limit >= 0 and np.isfinite(limit)):
+            raise ValueError(f"{name} is {limit}; it must be a finite number, 0 or more")
     if slot_effects is None:
         effects = np.ones(slots)
     else:
@@ -232,7 +240,19 @@ def _rules(
         if not (np.all(effects > 0) and np.all(np.isfinite(effects)) and np.all(np.diff(effects) <= 0)):
             raise ValueError(f"slot_effects must be positive, finite and never increase: {effects.tolist()}")
         effects = effects[:slots]
-    return kernels, (PRICINGS.index(pricing), float(reserve_cpc), float(score_floor), effects)
+    return kernels, (PRICINGS.index(pricing), reserves, float(score_floor), effects)
+
+
+def _reserves(reserve_cpc: ArrayLike, n_requests: int) -> NDArray[np.float64]:
+    """Checked reserves [R]; one for all is given as a float to `_rules`, which is quicker."""
+    reserves = np.ascontiguousarray(reserve_cpc, np.float64)
+    if np.ndim(reserve_cpc) > 1 or (np.ndim(reserve_cpc) == 1 and len(reserves) != n_requests):
+        raise ValueError(f"reserve_cpc has shape {reserves.shape}; give one, or one for each request")
+    is_bad = ~((reserves >= 0) & np.isfinite(reserves))
+    if is_bad.any():
+        bad = reserves[int(np.argmax(is_bad))]
+        raise ValueError(f"reserve_cpc is {bad}; it must be a finite number, 0 or more")
+    return reserves
 
 
 def _refuse(bid: NDArray[Any], quality: NDArray[Any], flat: int, quality_name: str) -> NoReturn:

@@ -15,7 +15,7 @@ GSP, VCG, FIRST = 0, 1, 2
 # Declared read-only so that frozen inputs are taken as they are; writable ones convert for free.
 _REALS = types.Array(float64, 2, "C", readonly=True)
 _IDS = types.Array(int64, 2, "C", readonly=True)
-_EFFECTS = types.Array(float64, 1, "C", readonly=True)
+_EFFECTS = _BY_REQUEST = types.Array(float64, 1, "C", readonly=True)
 _compiled: Any = partial(njit, cache=True, nogil=True, error_model="numpy")
 
 
@@ -49,20 +49,22 @@ def price_listed(bid, quality, score, n_listed, pricing, reserve_cpc, score_floo
 
 @_compiled(
     int64(
-        *(_REALS, _REALS, _IDS, boolean, int64, float64, float64, _EFFECTS),
+        *(_REALS, _REALS, _IDS, boolean, int64, _BY_REQUEST, float64, _EFFECTS),
         *(int64[:, ::1], float64[:, ::1]),
     )
 )
 def rank_and_price(bid, quality, ids, has_ids, pricing, reserve_cpc, score_floor, slot_effects, ranked, cpc):
     """Fill ranked [R, slots+1] and cpc [R, slots]; return the flat index of the first bad input, or -1.
 
-    Keeps the best slots + 1 of a request by insertion: most candidates only meet the worst one kept.
+    reserve_cpc: [1] for all requests, or [R]. Keeps the best slots + 1 of a request by insertion: most
+    candidates only meet the worst one kept.
     """
     n_requests, n_candidates = bid.shape
+    step = 1 if len(reserve_cpc) > 1 else 0
     depth = ranked.shape[1]
     top_score, top_bid, top_quality = np.zeros(depth), np.zeros(depth), np.zeros(depth)
     for r in range(n_requests):
-        n_kept = 0
+        n_kept, reserve = 0, reserve_cpc[r * step]
         for j in range(n_candidates):
             if has_ids and ids[r, j] < 0:
                 continue
@@ -74,7 +76,7 @@ def rank_and_price(bid, quality, ids, has_ids, pricing, reserve_cpc, score_floor
                 return r * n_candidates + j
             if n_kept == depth and s < top_score[depth - 1]:
                 continue
-            if b <= 0.0 or q <= 0.0 or b < reserve_cpc or s < score_floor:
+            if b <= 0.0 or q <= 0.0 or b < reserve or s < score_floor:
                 continue
             place = n_kept
             while place > 0:
@@ -96,18 +98,19 @@ def rank_and_price(bid, quality, ids, has_ids, pricing, reserve_cpc, score_floor
         for place in range(n_kept, depth):
             ranked[r, place] = -1
         price_listed(
-            top_bid, top_quality, top_score, n_kept, pricing, reserve_cpc, score_floor, slot_effects, cpc[r]
+            top_bid, top_quality, top_score, n_kept, pricing, reserve, score_floor, slot_effects, cpc[r]
         )
     return -1
 
 
-@_compiled(int64(_REALS, _REALS, int64, float64, float64, _EFFECTS, float64[:, ::1]))
+@_compiled(int64(_REALS, _REALS, int64, _BY_REQUEST, float64, _EFFECTS, float64[:, ::1]))
 def price_in_order(bid, quality, pricing, reserve_cpc, score_floor, slot_effects, cpc):
     """Fill cpc [R, slots] for lists in rank order; return the flat index of the first bad input, or -1.
 
     A list ends at its first bid of 0; a positive bid after that counts as bad input.
     """
     n_requests, n_places = bid.shape
+    step = 1 if len(reserve_cpc) > 1 else 0
     depth = cpc.shape[1] + 1
     top_score, top_bid, top_quality = np.zeros(depth), np.zeros(depth), np.zeros(depth)
     for r in range(n_requests):
@@ -123,8 +126,8 @@ def price_in_order(bid, quality, pricing, reserve_cpc, score_floor, slot_effects
             if j < depth:
                 top_bid[j], top_quality[j], top_score[j] = b, q, s
             n_listed += 1
-        n_listed = min(n_listed, depth)
+        n_listed, reserve = min(n_listed, depth), reserve_cpc[r * step]
         price_listed(
-            top_bid, top_quality, top_score, n_listed, pricing, reserve_cpc, score_floor, slot_effects, cpc[r]
+            top_bid, top_quality, top_score, n_listed, pricing, reserve, score_floor, slot_effects, cpc[r]
         )
     return -1

@@ -13,6 +13,7 @@ from cascade_sim.bids import BidRules
 from cascade_sim.errors import UserError
 from cascade_sim.fusion import Fusion, quality
 from cascade_sim.kernels import select_top
+from cascade_sim.knobs import Knobs, reserve_of
 from cascade_sim.late_answers import BY_PRE_RANKING, by_pre_ranking, by_retrieval
 from cascade_sim.retrieval import Retrieval
 from cascade_sim.seats import Scorer, is_probability
@@ -27,13 +28,15 @@ class Block:
     users: np.ndarray  # int32
     context: np.ndarray  # float32
     times: np.ndarray  # float64, seconds of simulated time
+    knobs: Knobs | None = None  # the auction's, request by request; None: those of the arm
 
     def __len__(self) -> int:
         return len(self.requests)
 
     def take(self, rows) -> "Block":
         """The requests of these rows (a slice, a mask or indices)."""
-        return Block(self.requests[rows], self.users[rows], self.context[rows], self.times[rows])
+        knobs = None if self.knobs is None else self.knobs.take(rows)
+        return Block(self.requests[rows], self.users[rows], self.context[rows], self.times[rows], knobs)
 
 
 @dataclass(frozen=True)
@@ -101,7 +104,10 @@ def serve(block: Block, arm: Arm, platform: Platform, answered_by: np.ndarray | 
     Fewer candidates than slots leave slots empty (-1). An ad with zero bid, zero pCTR, or below a
     reserve is never shown. Equal scores go to the smaller ad id.
     `answered_by` [R] names the last stage that each request had time for (late_answers); None: all three.
+    A block with `knobs` has a reserve or squashing of each request (not for late answers).
     """
+    if answered_by is not None and block.knobs is not None:
+        raise ValueError("requests that run out of time are answered with the arm's own knobs")
     return rank(block, pre_rank(block, arm, platform), arm, platform, answered_by)
 
 
@@ -109,7 +115,7 @@ def pre_rank(block: Block, arm: Arm, platform: Platform) -> "PreRanked":
     """Retrieval and pre-ranking: the first half of `serve`."""
     pre_ranking_set = platform.retrieval(block.users, arm.retrieval_size)
     scores = score(block, pre_ranking_set, arm.pre_ranking, arm, platform)
-    pre_score = admitted(scores, arm.pre_ranking, arm).astype(np.float32)
+    pre_score = admitted(scores, arm.pre_ranking, arm, reserve_of(block, arm)).astype(np.float32)
     if arm.size_rule is None:
         competitive_set, columns = select_top(pre_ranking_set, pre_score, arm.pre_ranking_size)
     else:
@@ -131,7 +137,7 @@ def rank(
         rank.quality,
         slots=arm.slots,
         pricing=arm.pricing,
-        reserve_cpc=arm.reserve_cpc,
+        reserve_cpc=reserve_of(block, arm),
         score_floor=arm.score_floor,
         slot_effects=platform.slot_effects[: arm.slots],
     )
@@ -190,6 +196,8 @@ def score(block: Block, ids: np.ndarray, stage: Stage, arm: Arm, platform: Platf
         raise UserError(f"arm {arm.name!r}, {seat} stage: {error}") from error
     # A score that is only an order already stands for the whole quality: no exponents on it.
     fusion = stage.fusion if is_probability(stage.scorer) else Fusion()
+    if block.knobs is not None and is_probability(stage.scorer):
+        fusion = block.knobs.squashed(fusion)
     return Scores(
         prediction=prediction,
         bid=platform.bids.bid(stage.bid, block, ids, arm.bid_rule, arm.bid_range),
@@ -197,17 +205,21 @@ def score(block: Block, ids: np.ndarray, stage: Stage, arm: Arm, platform: Platf
     )
 
 
-def admitted(scores: Scores, stage: Stage, arm: Arm) -> np.ndarray:
+def admitted(
+    scores: Scores, stage: Stage, arm: Arm, reserve_cpc: float | np.ndarray | None = None
+) -> np.ndarray:
     """The pre-ranking score, negative for ads that this stage knows the auction will not admit.  [R, m]
 
     They come last, in their own order, so that they never push out an ad that can win. A stage knows
     the CPC reserve's verdict when it uses the ranking stage's bid, and the score floor's when it is
-    the ranking stage's equal; otherwise it does not guess.
+    the ranking stage's equal; otherwise it does not guess. `reserve_cpc`: one, or one a request [R], in
+    place of the arm's.
     """
     score = scores.score
     barred = None
-    if arm.reserve_cpc > 0 and stage.bid == arm.ranking.bid:
-        barred = scores.bid < arm.reserve_cpc
+    reserve = np.asarray(arm.reserve_cpc if reserve_cpc is None else reserve_cpc)
+    if reserve.any() and stage.bid == arm.ranking.bid:
+        barred = scores.bid < reserve[..., None]
     if arm.score_floor > 0 and stage == arm.ranking:
         barred = (score < arm.score_floor) if barred is None else barred | (score < arm.score_floor)
     if barred is None:

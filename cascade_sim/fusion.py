@@ -15,7 +15,7 @@ import numpy as np
 class Fusion:
     """Exponents of pCTR and pCVR once the bid's is 1."""
 
-    pctr: float = 1.0
+    pctr: float | np.ndarray = 1.0  # [R, 1] while a block has a squashing of each request
     pcvr: float = 0.0
 
 
@@ -32,7 +32,10 @@ def quality(fusion: Fusion, pctr: np.ndarray, pcvr) -> np.ndarray:
 
     A zero pCTR has zero quality even for exponent 0: an ad nobody clicks cannot win a click auction.
     """
-    if fusion.pctr == 1.0:
+    if isinstance(fusion.pctr, np.ndarray):
+        with np.errstate(divide="ignore", invalid="ignore"):  # log 0 * 0 is no number, and not wanted
+            value = np.where(pctr > 0, np.exp(fusion.pctr * np.log(pctr, dtype=np.float64)), 0.0)
+    elif fusion.pctr == 1.0:
         value = pctr
     elif fusion.pctr == 0.0:
         value = (pctr > 0).astype(np.float64)
