@@ -4,8 +4,8 @@ Every `every` seconds the models in the arm's seats are fitted on the impression
 seconds, explored ones included, from the weights that are deployed. A click counts if it has arrived by
 then. Students (distill, ltr) follow: the new teacher scores candidates of a sample of the same requests, at
 the bids of the market's start. The arm owns copies of its models; nobody else sees them change. A model with
-an objective learns for it from whole pages, beside the predictions that were served there; a calibrator stays
-as the study fitted it.
+an objective learns for it from whole pages, beside the predictions that were served there. A calibrator stays
+as the study fitted it or, with `refit`, learns anew from pages that its model is not shown (`held_out`).
 
 Repeatable: the log is read in request order, and every shuffle and fresh weight belongs to
 (seed, model, version). All that changes is in `state`.
@@ -25,60 +25,16 @@ from cascade_sim.dumped_context import arrived_clicks
 from cascade_sim.errors import UserError
 from cascade_sim.market_server import Settled
 from cascade_sim.model_kinds import KINDS, build_module, served_scorer, where_and_what
-from cascade_sim.objective_training import objective_of
+from cascade_sim.objective_training import fit_calibrator, objective_of
+from cascade_sim.recent_impressions import RecentImpressions
 from cascade_sim.scenario_training import Training
 from cascade_sim.seats import ModelScorer
 from cascade_sim.simulation import Simulation
-from cascade_sim.training_data import join_lists, sample_lists
-from cascade_sim.true_value import PANEL_COLUMNS, Panel
+from cascade_sim.training_data import join_lists, sample_lists, split_pages
+from cascade_sim.true_value import MEASURED, Panel
+from models.calibrators import Calibrator, calibrator_class
 from models.list_training import Pages, make_pages, net_to_train, served_net, train_pages
 from models.training import Impressions, Lists, train
-
-REPLAYED = {
-    "request": np.int64, "time": np.float64, "user": np.int32, "context": np.float32, "ad": np.int32,
-    "examination": np.float32, "prediction": np.float64, "click": np.bool_, "click_time": np.float64,
-    "model_version": np.int32, "is_explored": np.bool_, "answered_by": np.int8,
-}  # fmt: skip
-
-
-class RecentImpressions:
-    """The rows of the market's log that are young enough to learn from, in the order of the log."""
-
-    def __init__(self) -> None:
-        self._parts: list[dict[str, np.ndarray]] = []
-
-    def add(self, settled: Settled, slot_effects: np.ndarray) -> None:
-        block = settled.block
-        row, slot = np.nonzero(settled.ads >= 0)
-        found = {
-            "request": block.requests[row],
-            "time": block.times[row],
-            "user": block.users[row],
-            "context": block.context[row],
-            "ad": settled.ads[row, slot],
-            "examination": slot_effects[slot],
-            "prediction": settled.prediction[row, slot],
-            "click": settled.clicks[row, slot],
-            "click_time": settled.click_time[row, slot],
-            "model_version": settled.model_version[row],
-            "is_explored": settled.lists.is_explored[row],
-            "answered_by": settled.lists.answered_by[row],
-        }
-        self._parts.append({name: found[name].astype(dtype) for name, dtype in REPLAYED.items()})
-
-    def since(self, start: float) -> dict[str, np.ndarray]:
-        """The rows of pages after `start`; older ones are forgotten."""
-        whole = self.state()
-        is_recent = whole["time"] > start
-        self._parts = [{name: column[is_recent] for name, column in whole.items()}]
-        return dict(self._parts[0])
-
-    def state(self) -> dict[str, np.ndarray]:
-        parts = self._parts or [{name: np.zeros(0, dtype) for name, dtype in REPLAYED.items()}]
-        return {name: np.concatenate([part[name] for part in parts]) for name in REPLAYED}
-
-    def restore(self, state: Mapping[str, np.ndarray]) -> None:
-        self._parts = [{name: np.array(state[name], dtype) for name, dtype in REPLAYED.items()}]
 
 
 class NoTrainer:
@@ -112,6 +68,9 @@ class Trainer:
         self.recent = RecentImpressions()
         self._panel = Panel(sim, arm, spec.panel)
         self._modules = self._own_models(arm)
+        self._calibrators: dict[str, Calibrator | None] = {
+            name: getattr(sim.scorers.get(name), "calibrator", None) for name in self._modules
+        }
         self._scorers: dict[str, ModelScorer] = {}
         self._measured: list[tuple[float, int, dict[str, np.ndarray]]] = []
         self._deploy()
@@ -138,7 +97,7 @@ class Trainer:
         students = [name for name in self._modules if self._spec(name).recipe != "logloss"]
         for name in self._modules:
             if name not in students:
-                self._fit(name, data if self._spec(name).objective == "pointwise" else pages)
+                self._learn(name, pages)
         if students:
             self._deploy()  # the new teacher ranks
             for name, lists in self._lists(shown, students).items():
@@ -153,12 +112,10 @@ class Trainer:
             "requests": self.spec.panel,
             "every": self.spec.every,
             "exploration": self.exploration,
+            **self._ranker(),
             "time": [time for time, _, _ in seen],
             "version": [version for _, version, _ in seen],
-            "panel": [
-                {name: [None if np.isnan(x) else x for x in table[name].tolist()] for name in PANEL_COLUMNS}
-                for _, _, table in seen
-            ],
+            "panel": [{name: _plain(table[name]) for name in MEASURED} for _, _, table in seen],
         }
 
     def state(self) -> dict[str, Any]:
@@ -166,10 +123,15 @@ class Trainer:
             "clock": np.array([self.version, self.due]),
             "recent": self.recent.state(),
             "weights": {name: _weights(module) for name, module in self._modules.items()},
+            "calibrators": {
+                name: found.arrays()
+                for name, found in self._calibrators.items()
+                if found is not None and self._spec(name).refit
+            },
             "measured": {
                 "time": np.array([time for time, _, _ in self._measured]),
                 "version": np.array([version for _, version, _ in self._measured]),
-                **{name: np.stack([table[name] for _, _, table in self._measured]) for name in PANEL_COLUMNS},
+                **{name: np.stack([table[name] for _, _, table in self._measured]) for name in MEASURED},
             },
         }
 
@@ -180,9 +142,12 @@ class Trainer:
             module.load_state_dict(
                 {k: torch.from_numpy(np.array(a)) for k, a in state["weights"][name].items()}
             )
+        for name, arrays in state["calibrators"].items():
+            kind = calibrator_class(self._spec(name).calibrator)
+            self._calibrators[name] = kind.from_arrays({k: np.array(a) for k, a in arrays.items()})
         seen = state["measured"]
         self._measured = [
-            (float(time), int(version), {name: np.array(seen[name][i]) for name in PANEL_COLUMNS})
+            (float(time), int(version), {name: np.array(seen[name][i]) for name in MEASURED})
             for i, (time, version) in enumerate(zip(seen["time"], seen["version"], strict=True))
         ]
         self._deploy()
@@ -213,6 +178,31 @@ class Trainer:
         heads = objective_of(spec).n_heads
         return build_module(name, spec, self.sim.view(spec.features), self._seed(name), self.sim.home, heads)
 
+    def _ranker(self) -> dict[str, Any]:
+        """What the model in the ranking seat is trained for; nothing if it is built in or has a teacher."""
+        name = self.arm.ranking.scorer.name
+        if name not in self._modules or self._spec(name).recipe != "logloss":
+            return {}
+        spec = self._spec(name)
+        keys = ("objective", "batching", "calibrator", "refit")
+        told = {key: getattr(spec, key) for key in keys}
+        return {"ranker": {"model": name, **told, "has_scale": objective_of(spec).has_scale}}
+
+    def _learn(self, name: str, pages: Pages) -> None:
+        """Fit a model that learns from clicks and, if it is to be, its calibrator on pages kept apart.
+
+        Without a click among those the calibrator stays as it was.
+        """
+        spec, apart = self._spec(name), None
+        if spec.refit:
+            pages, apart = split_pages(pages, spec.held_out, self.sim.seed)
+        is_by_sample = spec.objective == "pointwise" and spec.batching != "lists"
+        self._fit(name, pages.shown if is_by_sample else pages)
+        if apart is not None and apart.shown.click.any():
+            net = served_net(self._modules[name], objective_of(spec))
+            view, seed = self.sim.view(spec.features), self._seed(name) % 2**31
+            self._calibrators[name] = fit_calibrator(name, spec, view, net, apart, seed)
+
     def _fit(self, name: str, data: Impressions | Pages | Lists) -> None:
         spec, own = self._spec(name), self.spec
         is_warm = own.warm_start and (self.version > 1 or own.start_from == "study")
@@ -226,7 +216,7 @@ class Trainer:
         }  # fmt: skip
         try:
             if isinstance(data, Pages):
-                train_pages(module, view, data, objective_of(spec), **settings)
+                train_pages(module, view, data, objective_of(spec), batching=spec.batching, **settings)
             else:
                 train(module, view, data, spec.recipe, **settings)
         except Exception as error:  # a class of the user's own may raise anything
@@ -260,8 +250,8 @@ class Trainer:
         for name, module in self._modules.items():
             spec = self._spec(name)
             net = served_net(module, objective_of(spec))
-            calibrator = getattr(self.sim.scorers.get(name), "calibrator", None)
-            self._scorers[name] = served_scorer(name, spec, self.sim.view(spec.features), net, calibrator)
+            view, calibrator = self.sim.view(spec.features), self._calibrators[name]
+            self._scorers[name] = served_scorer(name, spec, view, net, calibrator)
 
         def seat(stage: Stage) -> Stage:
             return replace(stage, scorer=self._scorers.get(stage.scorer.name, stage.scorer))
@@ -277,6 +267,13 @@ def make_trainer(
 ) -> Trainer | NoTrainer:
     """The trainer of an arm's market; one that does nothing where the market has no training."""
     return NoTrainer(arm) if spec is None else Trainer(sim, arm, spec, exploration)
+
+
+def _plain(values: np.ndarray) -> Any:
+    """As JSON has it: a number or a list of them, None for NaN."""
+    if values.ndim == 0:
+        return float(values) if np.isfinite(values) else None
+    return [None if np.isnan(x) else x for x in values.tolist()]
 
 
 def _weights(module: torch.nn.Module) -> dict[str, np.ndarray]:

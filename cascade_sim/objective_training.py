@@ -40,7 +40,7 @@ def fit_pages(
     """
     objective = objective_of(spec)
     trained = module if objective.n_heads == 1 else build(objective.n_heads)
-    train_pages(trained, view, data, objective, **settings)
+    train_pages(trained, view, data, objective, batching=spec.batching, **settings)
     if trained is not module:
         module.load_state_dict(served_net(trained, objective).state_dict())
         module.eval()

@@ -17,7 +17,7 @@ Objective = Literal[
 ]  # fmt: skip
 CalibratorName = Literal["platt", "temperature", "isotonic", "histogram", "beta", "piecewise_linear"]
 OPTIONS = ("alpha", "beta", "y0")
-OBJECTIVE_KEYS = ("objective", *OPTIONS, "calibrator", "held_out")
+OBJECTIVE_KEYS = ("objective", *OPTIONS, "batching", "calibrator", "held_out", "refit")
 # Kept here too, because reading a scenario must not wait for torch.
 OBJECTIVE_OPTIONS: dict[str, tuple[str, ...]] = {
     "approx_ndcg": ("beta",),
@@ -31,6 +31,7 @@ OBJECTIVE_OPTIONS: dict[str, tuple[str, ...]] = {
     "sbcr": ("alpha",),
 }
 TWO_HEADS = ("multi_task", "jrc")
+BY_SAMPLE = ("pointwise", "sbcr")  # their loss does not need the rest of a page in the batch
 
 
 class Sample(Section):
@@ -67,6 +68,12 @@ class ModelSpec(Section):
         description="Label of the virtual item: for calibrated_softmax (absent: 1) and, below 1, "
         "calibrated_ranknet (absent: 0.5).",
     )
+    batching: Literal["samples", "lists"] | None = Field(
+        default=None,
+        description="For logloss: samples, single impressions shuffled freely (pointwise and sbcr only), or "
+        "lists, pages that stay whole in a batch. Absent: samples for these two (but lists where the study "
+        "trains a pointwise model for a calibrator), lists for the others.",
+    )
     calibrator: CalibratorName | None = Field(
         default=None, description="For logloss: what turns its scores into probabilities after training."
     )
@@ -75,6 +82,11 @@ class ModelSpec(Section):
         gt=0,
         lt=1,
         description="With a calibrator: share of the requests that it learns from, and the model does not.",
+    )
+    refit: bool = Field(
+        default=False,
+        description="With a calibrator, in market.training: fitted anew at every deployment, on `held_out` "
+        "of the pages learned from; false: it stays as the study fitted it.",
     )
     features: Annotated[tuple[str, ...], Field(strict=False)] = Field(
         default=(),
@@ -128,7 +140,7 @@ class ModelSpec(Section):
     @property
     def is_plain(self) -> bool:
         """Whether it is trained by log loss on single impressions (or by a teacher) and served as it is."""
-        return self.objective == "pointwise" and self.calibrator is None
+        return self.objective == "pointwise" and self.calibrator is None and self.batching != "lists"
 
 
 def check_objective(spec: ModelSpec, given: Collection[Path], at: Path) -> Iterator[Problem]:
@@ -147,9 +159,13 @@ def check_objective(spec: ModelSpec, given: Collection[Path], at: Path) -> Itera
     if spec.objective == "calibrated_ranknet" and spec.y0 is not None and spec.y0 >= 1:
         text = f"must lie between a skip, 0, and a click, 1, for calibrated_ranknet; found {spec.y0:g}"
         yield Problem((*at, "y0"), text, uses=(objective,))
-    if (*at, "held_out") in given and spec.calibrator is None:
-        text = "has no meaning without a calibrator; remove it, or add one"
-        yield Problem((*at, "held_out"), text, uses=((*at, "calibrator"),))
+    if spec.recipe == "logloss" and spec.batching == "samples" and spec.objective not in BY_SAMPLE:
+        text = f"{spec.objective} compares the ads of a page, which must stay whole: use lists, or remove it"
+        yield Problem((*at, "batching"), text, uses=(objective,))
+    for key in ("held_out", "refit"):
+        if (*at, key) in given and spec.calibrator is None:
+            text = "has no meaning without a calibrator; remove it, or add one"
+            yield Problem((*at, key), text, uses=((*at, "calibrator"),))
     if spec.objective in TWO_HEADS and ":" in spec.kind:
         text = f"{spec.objective} trains two heads, which only the kinds towers and coaction have"
         yield Problem(objective, text, uses=(objective, (*at, "kind")))

@@ -62,6 +62,11 @@ def check_training(scenario: Scenario) -> Iterator[Problem]:
             yield Problem(at, text, uses=(at, ("market",)))
     training = scenario.market.training if scenario.market is not None else None
     if training is None:
+        for name, model in scenario.models.items():
+            if model.refit:
+                at = ("models", name, "refit")
+                text = "calibrators are fitted anew where models are: add market.training, or remove it"
+                yield Problem(at, text, uses=(at, ("market",)))
         return
     cascade = scenario.cascade
     for name, arm in scenario.arms.items():

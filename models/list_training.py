@@ -2,7 +2,8 @@
 
 Slots count by `models.examination`: the served score is that of a fully examined slot. An objective that
 trains on samples (self-boosted) is given single impressions in any order, each with the clicks of its page
-and the scores that the deployed model had given there.
+and the scores that the deployed model had given there. `batching` keeps its pages whole all the same, with
+the same loss: what is then left out is the shuffling of samples.
 """
 
 from __future__ import annotations
@@ -19,6 +20,8 @@ from models.examination import slot_log_odds, slot_outputs
 from models.features import FeatureView
 from models.objectives import Dumped, Objective
 from models.training import Impressions, Tables, on_device, outputs, run_epochs
+
+BY_SAMPLE = ("pointwise", "sbcr")  # their loss is a sum over samples, whatever else is in the batch
 
 
 @dataclass(frozen=True)
@@ -67,12 +70,17 @@ def train_pages(
     device: torch.device | None = None,
     seed: int = 0,
     warm_start: bool = False,
+    batching: str | None = None,
     on_epoch: Callable[[int, float], None] = lambda epoch, loss: None,
 ) -> list[float]:
     """Fit a net with the objective's heads in place; the mean loss of each epoch, per page or per sample.
 
     Repeatable, and otherwise as `models.training.train`. `batch` counts impressions; at least one page.
+    `batching`: "samples" in any order, or "lists", whole pages; None: as the objective does by itself. Only
+    objectives in BY_SAMPLE can do without whole pages: ValueError for the others.
     """
+    if batching == "samples" and objective.name not in BY_SAMPLE:
+        raise ValueError(f"{objective.name} compares the ads of a page: its batches are of whole pages")
     if len(data.users) == 0:
         return []
     device = device or torch.device("cpu")
@@ -98,15 +106,20 @@ def train_pages(
         return loss_of(torch.from_numpy(rows).to(device), lists, None)
 
     def samples(rows: torch.Tensor) -> torch.Tensor:
+        each = np.arange(len(rows) + 1)  # a list of its own
+        if objective.trains_on != "samples":
+            return loss_of(rows, each, None)
         context, lists = pages.rows(pages.owner[rows.cpu().numpy()])
-        return loss_of(
-            rows, np.array([0, len(rows)]), _dump(columns, torch.from_numpy(context).to(device), lists)
-        )
+        return loss_of(rows, each, _dump(columns, torch.from_numpy(context).to(device), lists))
 
-    by_sample = objective.trains_on == "samples"
+    def samples_of_pages(picked: torch.Tensor) -> torch.Tensor:
+        return samples(torch.from_numpy(pages.rows(picked.cpu().numpy())[0]).to(device))
+
+    by_sample = (batching or objective.trains_on) == "samples"
+    of_pages = samples_of_pages if objective.trains_on == "samples" else whole_pages
     n = len(data.users) if by_sample else len(data.request)
     return run_epochs(
-        model, samples if by_sample else whole_pages, n, max(1, round(batch * n / len(data.users))),
+        model, samples if by_sample else of_pages, n, max(1, round(batch * n / len(data.users))),
         epochs=epochs, learning_rate=learning_rate, weight_decay=weight_decay, device=device, seed=seed,
         on_epoch=on_epoch,
     )  # fmt: skip
