@@ -5,7 +5,7 @@ what that does to prices. Only for studies whose rankers are trained for several
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from analysis.catalogue import ARM_MEASURES, MODEL_MEASURES
@@ -13,6 +13,8 @@ from analysis.estimates import NBSP, Estimate, arm_value, estimate, number_text
 from analysis.metrics import spearman
 from analysis.table_cells import Cell, Row, Table, column, lift_column, value_column
 
+# Rankers without scale have an ECE thirty times that of the others, which would leave these two digits.
+QUALITY_MEASURES = {**MODEL_MEASURES, "ece": replace(MODEL_MEASURES["ece"], decimals=4)}
 OFF_SCALE = 1.5  # a PCOC beyond this factor of 1, either way, is called off the scale
 QUALITY = ("gauc", "ndcg", "logloss", "ece", "pcoc")
 ON_PRE_RANKING_SET = ("gauc", "ndcg", "pcoc")
@@ -73,7 +75,7 @@ def quality_table(metrics: Mapping[str, Any]) -> Table:
     arms = list(objective_arms(metrics))
     parts = [("win_set", QUALITY), ("pre_ranking_set", ON_PRE_RANKING_SET)]
     columns = [
-        column(MODEL_MEASURES[name], [model_value(metrics, arm, name, part) for arm in arms])
+        column(QUALITY_MEASURES[name], [model_value(metrics, arm, name, part) for arm in arms])
         for part, names in parts
         for name in names
     ]

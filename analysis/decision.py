@@ -16,7 +16,9 @@ from analysis.catalogue import is_reference
 from analysis.comparisons import candidates, contrast, ctr_lift, lift_measure, revenue_lift, rpm_lift
 from analysis.estimates import NBSP, Estimate, arm_value, estimate, number_text, percent_text
 from analysis.market_verdict import under_budgets
+from analysis.whatif_tables import what_if_sections
 
+MOST_RIVALS = 6  # named in a sentence
 STAGE_NAMES = {"retrieval": "retrieval", "pre_ranking": "pre-ranking", "ranking": "ranking"}
 # Reference arms that could be had at once: the change, and what it tells of the baseline when it pays.
 SIMPLER = {
@@ -86,6 +88,10 @@ def _nothing_to_compare(metrics: Mapping[str, Any], warnings: list[str]) -> Deci
     if others:
         headline = f"No arm can be compared with {baseline}."
         reason = f"The lift of revenue per request is undefined for {listed(others)}."
+    elif metrics.get("what_if"):
+        headline = f"What would other settings of {baseline} bring?"
+        told = [f"{section.name}: {section.words[0]}" for section in what_if_sections(metrics)]
+        return Decision(None, headline, told, simpler_changes(metrics, None), warnings)
     return Decision(None, headline, [reason], simpler_changes(metrics, None), warnings)
 
 
@@ -111,20 +117,28 @@ def _keep_the_baseline(metrics: Mapping[str, Any], best: str, warnings: list[str
 
 
 def rivals(metrics: Mapping[str, Any], best: str, contenders: list[str]) -> list[str]:
-    """How the best arm stands against each other one that is not clearly below the baseline, paired."""
-    told: list[str] = []
+    """How the best arm stands against each other one that is not clearly below the baseline, paired.
+
+    Of many, only those nearest to it are named; the others are counted.
+    """
     others = [arm for arm in contenders if arm != best and not revenue_lift(metrics, arm).is_below_zero]
-    for arm in others:
-        against = contrast(metrics, best, arm)
-        if against.is_above_zero:
-            told.append(f"ahead of {arm} by {percent_text(against)}")
-        elif against.is_below_zero:
-            told.append(f"behind {arm} ({percent_text(against)})")
-        elif against.value is not None:
-            told.append(f"not told apart from {arm} ({percent_text(against)})")
-    if told:
-        return [f"In revenue per request on the same traffic it is {listed(told)}."]
-    return _overlapping(metrics, best, others)
+    gaps = {arm: contrast(metrics, best, arm) for arm in others}
+    gaps = {arm: gap for arm, gap in gaps.items() if gap.value is not None}
+    if not gaps:
+        return _overlapping(metrics, best, others)
+    nearest = sorted(gaps, key=lambda arm: gaps[arm].value or 0.0)[:MOST_RIVALS]
+    told = [_gap_words(arm, gap) for arm, gap in gaps.items() if arm in nearest]
+    if len(gaps) > len(nearest):
+        told.append(f"further ahead of {len(gaps) - len(nearest)} others")
+    return [f"In revenue per request on the same traffic it is {listed(told)}."]
+
+
+def _gap_words(arm: str, gap: Estimate) -> str:
+    if gap.is_above_zero:
+        return f"ahead of {arm} by {percent_text(gap)}"
+    if gap.is_below_zero:
+        return f"behind {arm} ({percent_text(gap)})"
+    return f"not told apart from {arm} ({percent_text(gap)})"
 
 
 def _overlapping(metrics: Mapping[str, Any], best: str, others: list[str]) -> list[str]:

@@ -262,6 +262,33 @@ def paired_function_intervals(
     return result
 
 
+def function_gaps(
+    sums_by_group: Mapping[str, ArrayLike], function: Statistic, resamples: int, seed: int
+) -> dict[str, dict[str, dict[str, Any]]]:
+    """How much greater function(sum over groups) is for one than for another, on the same resamples.
+
+    {one: {other: {"value", "low", "high"}}} for every pair, once, the one that comes first first; the last
+    has nobody after it and is left out. Arguments as in paired_function_intervals.
+    """
+    tables = {name: np.asarray(sums, np.float64) for name, sums in sums_by_group.items()}
+    if len({table.shape for table in tables.values()}) > 1:
+        raise ValueError("names differ in the shape of their sums")
+    if len(tables) < 2:
+        return {}
+    shape = next(iter(tables.values())).shape
+
+    def evaluate(sums: Floats) -> Floats:
+        return np.asarray(function(sums.reshape(-1, *shape[1:])), np.float64)[:, None]
+
+    flat = {name: table.reshape(shape[0], -1) for name, table in tables.items()}
+    values = _replicate(flat, dict.fromkeys(flat, evaluate), resamples, seed)
+    names = list(values)
+    return {
+        one: {other: _interval(values[one][:, 0] - values[other][:, 0]) for other in names[i + 1 :]}
+        for i, one in enumerate(names[:-1])
+    }
+
+
 def seed_spread(values: Sequence[float | None]) -> dict[str, Any]:
     """Mean over seeds with its 95 % Student t interval and the standard deviation between seeds.
 

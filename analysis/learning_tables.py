@@ -13,6 +13,7 @@ from analysis.table_cells import Cell, Table, arm_rows, column
 
 POINTS = Measure("difference, points", "percent", "", 1)  # of shares: shown in hundredths without a "%"
 LIFT = Measure("lift", "percent", "", 1)
+MANY = 6  # arms beside the baseline that a sentence can hold
 LEVELS: dict[str, Measure] = {
     "recall": Measure("Recall", "percent", "", 1),
     "win_recall": Measure("Recall", "percent", "", 1),
@@ -110,19 +111,29 @@ def learning_words(metrics: Mapping[str, Any]) -> str:
     if not arms or base not in arms:
         return ""
     level = number_text(_percent(final(metrics, base, "recall").value), 1)
+    others = [arm for arm in arms if arm != base]
+    gaps = {arm: difference(metrics, arm, "recall") for arm in others}
+    lifts = {arm: lift_of(learning_of(metrics, arm).get("revenue_per_request")) for arm in others}
+    told, rest = _worth_telling(gaps)
     text = (
         f"At the end, {base} lets {level}{NBSP}% of the truly most valuable ads through to ranking"
-        + "".join(f"; {arm} {_gap_text(difference(metrics, arm, 'recall'))}" for arm in arms if arm != base)
+        + "".join(f"; {arm} {_gap_text(gaps[arm])}" for arm in told)
+        + (f"; {rest} others about as many" if rest else "")
         + "."
     )
-    others = [arm for arm in arms if arm != base]
     if others:
-        earned = "; ".join(
-            f"{arm} {_earned_text(lift_of(learning_of(metrics, arm).get('revenue_per_request')))}"
-            for arm in others
-        )
-        text += f" Revenue per request over all days, against {base}: {earned}."
+        told, rest = _worth_telling(lifts)
+        earned = [f"{arm} {_earned_text(lifts[arm])}" for arm in told]
+        earned += [f"{rest} others not told apart from it"] if rest else []
+        text += f" Revenue per request over all days, against {base}: {'; '.join(earned)}."
     return text
+
+
+def _worth_telling(found: Mapping[str, Estimate]) -> tuple[list[str], int]:
+    """All arms or, of more than MANY, those that clearly differ from the baseline; how many are left out."""
+    clear = [arm for arm, one in found.items() if one.is_above_zero or one.is_below_zero]
+    told = clear if len(found) > MANY else list(found)
+    return told, len(found) - len(told)
 
 
 def _gap_text(gap: Estimate) -> str:

@@ -38,35 +38,44 @@ def holm(ps: Sequence[float]) -> list[float]:
     return adjusted
 
 
-def beats(one: Mapping[str, float], other: Mapping[str, float]) -> bool:
-    """A strict win: at least as good in NDCG and in loss, and not equal in both. NaN never wins."""
-    no_worse = one["ndcg"] >= other["ndcg"] and one["loss"] <= other["loss"]
-    return no_worse and (one["ndcg"] > other["ndcg"] or one["loss"] < other["loss"])
+def beats(
+    one: Mapping[str, float], other: Mapping[str, float], order: str = "ndcg", scale: str = "loss"
+) -> bool:
+    """A strict win: at least as good in order and in scale, and not equal in both. NaN never wins.
+
+    `order` names what is better if greater, `scale` what is better if less.
+    """
+    no_worse = one[order] >= other[order] and one[scale] <= other[scale]
+    return no_worse and (one[order] > other[order] or one[scale] < other[scale])
 
 
-def strict_wins(cells: Sequence[Mapping[str, Any]]) -> dict[str, dict[str, dict[str, int]]]:
+def strict_wins(
+    cells: Sequence[Mapping[str, Any]], order: str = "ndcg", scale: str = "loss"
+) -> dict[str, dict[str, dict[str, int]]]:
     """{objective: {rival: {"games", "won", "lost"}}} over all cells of the two at one learning rate and seed.
 
-    A game is a pair of cells, one of each, whatever their alphas.
+    A game is a pair of cells, one of each, whatever their alphas; rate and seed may be absent.
     """
     names = list(dict.fromkeys(cell["objective"] for cell in cells))
     found = {a: {b: {"games": 0, "won": 0, "lost": 0} for b in names if b != a} for a in names}
     for one in cells:
         for other in cells:
-            is_game = (one["learning_rate"], one["seed"]) == (other["learning_rate"], other["seed"])
+            is_game = all(one.get(key) == other.get(key) for key in ("learning_rate", "seed"))
             if not is_game or one["objective"] == other["objective"]:
                 continue
             count = found[one["objective"]][other["objective"]]
             count["games"] += 1
-            count["won"] += beats(one, other)
-            count["lost"] += beats(other, one)
+            count["won"] += beats(one, other, order, scale)
+            count["lost"] += beats(other, one, order, scale)
     return found
 
 
-def frontier(points: Sequence[Mapping[str, float]]) -> list[int]:
-    """Indices of the points that no other beats, by falling NDCG."""
-    kept = [i for i, point in enumerate(points) if not any(beats(other, point) for other in points)]
-    return sorted(kept, key=lambda i: (-points[i]["ndcg"], points[i]["loss"], i))
+def frontier(points: Sequence[Mapping[str, float]], order: str = "ndcg", scale: str = "loss") -> list[int]:
+    """Indices of the points that no other beats, the best order first."""
+    kept = [
+        i for i, point in enumerate(points) if not any(beats(other, point, order, scale) for other in points)
+    ]
+    return sorted(kept, key=lambda i: (-points[i][order], points[i][scale], i))
 
 
 def over_seeds(cells: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:

@@ -10,11 +10,16 @@ from analysis.plots_arms import culprit, lifts, rcs_vs_revenue
 from analysis.plots_calibration import miscalibration, objective_reliability
 from analysis.plots_compute import compute_hours, compute_latency, compute_value
 from analysis.plots_critical_bids import critical_bids
+from analysis.plots_designs import design_effects, design_sequence
+from analysis.plots_drift import drift_calibrator, drift_order, drift_scale
 from analysis.plots_funnel import funnel
 from analysis.plots_learning import learning_recall, learning_revenue
 from analysis.plots_market import market_multipliers, market_spend
 from analysis.plots_market_hours import market_hours, market_wins
 from analysis.plots_models import reliability, score_distributions
+from analysis.plots_off_policy import off_policy_targets
+from analysis.plots_pareto import pareto
+from analysis.plots_whatif import what_if_curves, what_if_lifts
 
 FIGURES: dict[str, tuple[Callable[[Mapping[str, Any]], Any], str]] = {
     "rcs_vs_revenue": (rcs_vs_revenue, "Ranking consistency against the revenue lift of each arm"),
@@ -28,10 +33,14 @@ FIGURES: dict[str, tuple[Callable[[Mapping[str, Any]], Any], str]] = {
     "reliability": (reliability, "Ranker prediction against pre-ranking prediction"),
     "objective_reliability": (objective_reliability, "True CTR against predicted CTR, by ranker"),
     "miscalibration": (miscalibration, "Calibration error, CPC error and RPM of each ranker"),
+    "pareto": (pareto, "GAUC against LogLoss and against ECE of every ranker of the sweep"),
     "critical_bids": (
         critical_bids,
         "Critical bids as a share of the bid, in the auction and through the cascade",
     ),
+    "what_if_curves": (what_if_curves, "Revenue per request and slots filled against a knob"),
+    "what_if_lifts": (what_if_lifts, "Lift of revenue per request of single changes"),
+    "off_policy_targets": (off_policy_targets, "Off-policy estimates of revenue relative to the truth"),
     "market_hours": (market_hours, "Revenue, CPC and requests by hour, by arm"),
     "market_wins": (market_wins, "Impressions won per request taken part in, by hour and kind of bidder"),
     "market_spend": (market_spend, "Share of the budget spent over the day, by kind of bidder"),
@@ -45,8 +54,13 @@ FIGURES: dict[str, tuple[Callable[[Mapping[str, Any]], Any], str]] = {
     ),
     "compute_latency": (compute_latency, "Share of requests that ranking answered within a time, by arm"),
     "compute_hours": (compute_hours, "Load of the busiest servers and late requests by hour, by arm"),
+    "design_effects": (design_effects, "Lift in revenue per request by each design, against the truth"),
+    "design_sequence": (design_sequence, "The trial by request over its days, with intervals"),
     "learning_recall": (learning_recall, "True-value recall of every deployment over time, by arm"),
     "learning_revenue": (learning_revenue, "Revenue per request by day, by arm"),
+    "drift_order": (drift_order, "Mean score, scale and AUC over time, rankers trained for order alone"),
+    "drift_calibrator": (drift_calibrator, "Mean score, scale and AUC over time, rankers with a calibrator"),
+    "drift_scale": (drift_scale, "Mean score, scale and AUC over time, rankers with a regression part"),
 }
 
 

@@ -46,7 +46,7 @@ def rcs_vs_revenue(metrics: Mapping[str, Any]) -> Any | None:
         xlim=x_limits,
         ylim=y_limits,
         xlabel="RCS, %",
-        ylabel=f"{_revenue_title(metrics)}, lift over {short(metrics['baseline'])}, %",
+        ylabel=f"{_revenue_title(metrics)},\nlift over {short(metrics['baseline'])}, %",
     )
     axes.yaxis.set_major_formatter(signed_tick)
     listed = [

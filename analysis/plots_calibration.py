@@ -7,11 +7,14 @@ from typing import Any
 
 from analysis.calibration_tables import model_value, objective_arms
 from analysis.estimates import arm_value, finite
+from analysis.pareto_points import best_of, families, sweep_points
 from analysis.plot_labels import place_labels
 from analysis.plot_style import INK, QUIET, arm_colors, arm_markers, bare, blank, short
+from analysis.plots_ltr import look_of, plain_ticks
 
 COLUMNS = 4
-LEAST_SHARE = 0.002  # a bin with less of the impressions is noise
+LEAST_SHARE = 0.02  # of the impressions behind a point: with fewer it is noise
+NAMED = 20  # rankers at most that are all named; in a larger sweep each family's best is
 
 
 def objective_reliability(metrics: Mapping[str, Any]) -> Any | None:
@@ -43,17 +46,20 @@ def objective_reliability(metrics: Mapping[str, Any]) -> Any | None:
 
 
 def reliability_points(metrics: Mapping[str, Any], model: str) -> list[tuple[float, float]]:
-    """(mean prediction, mean truth) of the bins that hold enough impressions, by rising prediction."""
+    """(mean prediction, mean truth) by rising prediction; bins are pooled until they hold enough impressions.
+
+    What is left over at the upper end is too little to be drawn.
+    """
     curve = ((metrics.get("objectives") or {}).get("reliability") or {}).get(model) or {}
     counts = [finite(count) or 0.0 for count in curve.get("count") or []]
     least = LEAST_SHARE * sum(counts)
-    return [
-        (predicted / count, truth / count)
-        for count, predicted, truth in zip(
-            counts, curve.get("predicted") or [], curve.get("truth") or [], strict=False
-        )
-        if count > least and count > 0
-    ]
+    points, pooled = [], [0.0, 0.0, 0.0]
+    for found in zip(counts, curve.get("predicted") or [], curve.get("truth") or [], strict=False):
+        pooled = [have + more for have, more in zip(pooled, found, strict=True)]
+        if pooled[0] >= least and pooled[0] > 0:
+            points.append((pooled[1] / pooled[0], pooled[2] / pooled[0]))
+            pooled = [0.0, 0.0, 0.0]
+    return points
 
 
 def miscalibration(metrics: Mapping[str, Any]) -> Any | None:
@@ -70,6 +76,14 @@ def miscalibration(metrics: Mapping[str, Any]) -> Any | None:
     if not rows:
         return None
     colors, markers = arm_colors(metrics), arm_markers(metrics)
+    chosen = {arm for arm, _ in rows}
+    by_family = families(sweep_points(metrics))
+    if len(chosen) > NAMED and by_family:
+        chosen = {metrics["baseline"], *(best_of(metrics, own).arm for own in by_family.values())}
+        look = look_of(list(by_family))
+        for family, own in by_family.items():
+            colors |= {point.arm: look[family]["color"] for point in own}
+            markers |= {point.arm: look[family]["marker"] for point in own}
     figure, panels = blank(8.4, nrows=2)
     for axes, (i, j) in zip(panels, ((0, 1), (1, 2)), strict=True):
         bare(axes)
@@ -80,21 +94,15 @@ def miscalibration(metrics: Mapping[str, Any]) -> Any | None:
             points.append(point)
             axes.plot(*([value] for value in point), marker=markers[arm], color=colors[arm], markersize=5)
         axes.set_xscale("log")  # most rankers are close to each other, and some far away
-        axes.xaxis.set_major_formatter(_plain_tick)
-        axes.xaxis.set_minor_formatter(_plain_tick if i == 1 else _no_tick)
+        plain_ticks(axes.xaxis, [x for x, _ in points])
         axes.margins(0.14)
-        names = [short(arm, 16) for arm, _ in rows]
-        place_labels(axes, points, names, [colors[arm] for arm, _ in rows], [])
+        named = [k for k, (arm, _) in enumerate(rows) if arm in chosen]
+        names = [short(rows[k][0], 24) for k in named]
+        shades = [colors[rows[k][0]] for k in named]
+        boxes = [(x, x, y, y) for x, y in points]
+        place_labels(axes, [points[k] for k in named], names, shades, boxes)
         for text in axes.texts:
             text.set_fontsize(6.2)
     panels[0].set(xlabel="ECE on the win set (log scale)", ylabel="CPC error, %")
     panels[1].set(xlabel="CPC error, % (log scale)", ylabel="RPM, expected")
     return figure
-
-
-def _plain_tick(value: float, _position: int | None = None) -> str:
-    return f"{value:g}"
-
-
-def _no_tick(_value: float, _position: int | None = None) -> str:
-    return ""

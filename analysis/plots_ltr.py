@@ -11,7 +11,7 @@ from analysis.ltr_comparison import frontier, over_seeds
 from analysis.plot_style import COLORS, INK, MARKERS, bare
 
 
-def _look(names: list[str]) -> dict[str, dict[str, Any]]:
+def look_of(names: list[str]) -> dict[str, dict[str, Any]]:
     """A colour and a marker per objective; no two objectives share both."""
     return {
         name: {
@@ -37,7 +37,7 @@ def pareto_figure(findings: Mapping[str, Any]) -> Any:
     bare(axes)
     cells = over_seeds(findings["cells"])
     names = list(dict.fromkeys(cell["objective"] for cell in cells))
-    look = _look(names)
+    look = look_of(names)
     for name in names:
         own = [cell for cell in cells if cell["objective"] == name]
         loss, ndcg = _columns(own)
@@ -47,7 +47,7 @@ def pareto_figure(findings: Mapping[str, Any]) -> Any:
     loss, ndcg = _columns([cells[i] for i in frontier(cells)])
     axes.plot(loss, ndcg, linestyle="--", linewidth=1.0, color=INK, label="frontier", zorder=1)
     axes.set_xscale("log")
-    _plain_ticks(axes.xaxis, [cell["loss"] for cell in cells])
+    plain_ticks(axes.xaxis, [cell["loss"] for cell in cells])
     axes.set_xlabel(f"{findings['loss']} (less is better)")
     axes.set_ylabel("NDCG@10 (more is better)")
     figure.legend(loc="outside right upper")
@@ -58,7 +58,7 @@ def _columns(cells: list[Any]) -> tuple[list[float], list[float]]:
     return [cell["loss"] for cell in cells], [cell["ndcg"] for cell in cells]
 
 
-def _plain_ticks(axis: Any, values: list[float]) -> None:
+def plain_ticks(axis: Any, values: list[float]) -> None:
     """A few plain labels, evenly spread on the logarithmic axis, whatever its range."""
     from matplotlib.ticker import FixedLocator, NullLocator
 

@@ -12,9 +12,13 @@ from analysis.compute_tables import compute_section
 from analysis.critical_bids_tables import critical_bids_section
 from analysis.culprit import culprit_words
 from analysis.decision import decide, key_figures, money_lost
+from analysis.design_tables import design_section
+from analysis.drift_tables import drift_section
 from analysis.estimates import NBSP, Estimate, decimals_for, finite, interval_text, number_text, scaled
 from analysis.learning_tables import learning_section
 from analysis.market_section import market_section
+from analysis.off_policy_section import off_policy_section
+from analysis.pareto_tables import pareto_section
 from analysis.plots import FIGURES
 from analysis.tables import (
     all_measures_table,
@@ -25,6 +29,7 @@ from analysis.tables import (
     money_table,
     spread_table,
 )
+from analysis.whatif_tables import what_if_sections
 
 TEMPLATE = "report_template.html"
 # The columns of the arms table that speak for themselves are not repeated here.
@@ -72,10 +77,15 @@ def render(
         models=models_table(metrics),
         money=money_table(metrics),
         objectives=objectives_section(metrics),
+        pareto=pareto_section(metrics),
         critical=critical_bids_section(metrics),
+        what_ifs=what_if_sections(metrics),
+        off_policy=off_policy_section(metrics),
         market=market_section(metrics),
         compute=compute_section(metrics),
         learning=learning_section(metrics),
+        designs=design_section(metrics),
+        drift=drift_section(metrics),
         everything=all_measures_table(metrics),
         glossary=glossary(metrics),
         scenario=scenario_yaml_text,

@@ -25,6 +25,9 @@ COMMANDS = {
         "cascade_sim.commands.check_auctions",
         "Compare the auction with a plain-Python one on random auctions.",
     ),
+    "baseline": ("cascade_sim.commands.baseline", "Keep what a finished run earned, for later checks."),
+    "check": ("cascade_sim.commands.check", "Does a scenario still earn what its baseline earned?"),
+    "check-power": ("cascade_sim.commands.check_power", "Measure how small a change a check finds."),
     "trace": ("cascade_sim.commands.trace", "Explain one request: why an ad won or lost at each stage."),
     "critical-bids": (
         "cascade_sim.commands.critical_bids",
@@ -34,7 +37,21 @@ COMMANDS = {
         "cascade_sim.commands.landscape",
         "Impressions, clicks and cost of one ad as a function of its bid.",
     ),
+    "whatif": (
+        "cascade_sim.commands.whatif",
+        "What another setting would have brought, on the same requests with the same luck.",
+    ),
+    "compare": ("cascade_sim.commands.compare", "How finished runs differ, in scenario and in measures."),
+    "off-policy": (
+        "cascade_sim.commands.off_policy",
+        "What another policy would have earned, from randomised logs alone.",
+    ),
+    "coverage": ("cascade_sim.commands.coverage", "Do off-policy intervals cover the truth? Many logs."),
     "variants": ("cascade_sim.commands.variants", "Run a study under several settings, side by side."),
+    "sweep": (
+        "cascade_sim.commands.sweep",
+        "Run a scenario over a grid of settings: which combinations are beaten by none?",
+    ),
     "theory": ("cascade_sim.commands.theory", "Check which losses lead to which orders: regret bounds."),
     "ltr": ("cascade_sim.commands.ltr", "Compare objectives on learning-to-rank files."),
     "bench": ("cascade_sim.commands.bench", "Measure the speed of serving, scoring and training."),
@@ -97,8 +114,10 @@ def main(argv: Sequence[str] | None = None) -> int:
             click.echo(context.get_usage(), err=True)
         click.echo(f"error: {error.format_message()}", err=True)
         return error.exit_code
-    except (KeyboardInterrupt, click.Abort):
-        click.echo("interrupted", err=True)
+    except (KeyboardInterrupt, click.Abort) as error:
+        # click puts an Abort in place of the interrupt; a command may have said in it how to go on
+        how = next((str(one) for one in (error.__cause__, error) if isinstance(one, KeyboardInterrupt)), "")
+        click.echo(f"interrupted; {how}" if how else "interrupted", err=True)
         return 130
     except BrokenPipeError:  # `cascade_sim schema | head`
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -91,7 +91,8 @@ class Experiment:
         """
         sim = self.sim
         spec = sim.scenario.models[name]
-        section, alias = spec.model_dump(mode="json", exclude={"calibrator", "held_out"}), alias or name
+        section = spec.model_dump(mode="json", exclude={"calibrator", "held_out", "refit"})
+        alias = alias or name
         if recipe:
             spec = spec.model_copy(update={"recipe": recipe, "objective": "pointwise", "calibrator": None})
         view = sim.view(spec.features)

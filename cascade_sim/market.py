@@ -9,6 +9,7 @@ computed by several threads (the kernels release the GIL) and are always finishe
 from collections import deque
 from collections.abc import Callable, Generator
 from concurrent.futures import Future, ThreadPoolExecutor
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -16,11 +17,12 @@ import simpy
 
 from agents.traffic import arrival_times, visitors
 from cascade_sim import draws
+from cascade_sim.block_errors import serve_block
 from cascade_sim.cascade import Block
 from cascade_sim.world import World
 
 # Each phase has its own range of request ids: a longer log does not change the traffic of an evaluation.
-PHASE_NAMES = ("bootstrap", "log", "shadow", "evaluate", "bench", "market", "panel")
+PHASE_NAMES = ("bootstrap", "log", "shadow", "evaluate", "bench", "market", "panel", "off_policy", "slates")
 PHASES = {name: (i + 1) * 10**9 for i, name in enumerate(PHASE_NAMES)}
 
 Serve = Callable[[Block], Any]
@@ -38,8 +40,9 @@ class Market:
         """Let n requests of this phase arrive. `serve` must be pure; `finish` sees blocks in order."""
         queue: simpy.Store = simpy.Store(self.env)
         self.env.process(self._arrivals(phase, n_requests, queue))
+        named = partial(serve_block, phase, serve=serve)
         with ThreadPoolExecutor(self._workers) as pool:
-            done = self.env.process(self._server(queue, serve, finish, pool if self._workers > 1 else None))
+            done = self.env.process(self._server(queue, named, finish, pool if self._workers > 1 else None))
             self.env.run(until=done)
 
     def block(self, phase: str, index: int, n_requests: int, start: float = 0.0) -> Block:

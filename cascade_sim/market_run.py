@@ -25,7 +25,7 @@ from agents.bidding import Feedback, Moment
 from agents.traffic_profiles import Profile, constant, daily, expected_share, hourly
 from cascade_sim.advertising import Crowd, Ledger, draw_budgets
 from cascade_sim.audience import Audience
-from cascade_sim.cascade import Arm
+from cascade_sim.cascade import Arm, Block
 from cascade_sim.checkpoints import flat, nested
 from cascade_sim.deliveries import Deliveries
 from cascade_sim.errors import UserError
@@ -58,17 +58,25 @@ class MarketRun:
         self.day = 0
         self.profile = traffic_profile(spec, sim.home)
         self.audience = Audience(sim, spec.users, self.profile, sim.home)
-        budgets = draw_budgets(spec.budgets, sim.world.n_advertisers, sim.seed)
-        self.ledger = Ledger(budgets, spec.charging.overspend)
+        self.ledger = Ledger(self._draw_budgets(), spec.charging.overspend)
         self.crowd = Crowd(sim, spec.bidders, self.ledger.budget, sim.home)
         self.trainer = make_trainer(sim, arm, spec.training, spec.exploration)
-        self.server = MarketServer(sim, self.trainer.arm, spec, self.audience, self.ledger)
+        self.server = self._make_server()
         self.deliveries = Deliveries()
         self.tally = MarketTally(self.crowd, self.ledger, spec, self.profile, sim.world)
         self._workers = workers
         self._bids_due, self._checkpoint_due = spec.update, spec.checkpoint
         self._since = self._nothing()
         self._ask_for_bids()
+
+    def _draw_budgets(self) -> np.ndarray:
+        return draw_budgets(self.spec.budgets, self.sim.world.n_advertisers, self.sim.seed)
+
+    def _make_server(self) -> MarketServer:
+        return MarketServer(self.sim, self.trainer.arm, self.spec, self.audience, self.ledger)
+
+    def _requests_until(self, end: float) -> Block:
+        return self.audience.requests_until(end)
 
     def run(self) -> MarketTally:
         """Let the simulated days pass, from `now` on."""
@@ -90,7 +98,7 @@ class MarketRun:
         for end in self._window_ends():
             yield self.env.timeout(max(0.0, end - self.env.now))
             began, self.now = self.now, end
-            window = self.audience.requests_until(end)
+            window = self._requests_until(end)
             for settled in self.server.serve(window, self._since["participated"], pool):
                 self._book(settled)
             self.audience.end_window(end - began)
@@ -119,8 +127,7 @@ class MarketRun:
             clicks["charge"] = self.ledger.charge_late(clicks["advertiser"], clicks["cpc"])
             self._count(clicks["advertiser"], 1, "clicks")
             self._count(clicks["advertiser"], clicks["charge"], "spend_micros")
-            self.tally.charge(clicks)
-            self.on_charges(clicks)
+            self._charged(clicks)
 
     def _days(self) -> Generator:
         while True:
@@ -189,6 +196,11 @@ class MarketRun:
         self.tally.add(settled)
         self.trainer.add(settled)
         self.on_block(settled)
+
+    def _charged(self, clicks: dict[str, np.ndarray]) -> None:
+        """Write down clicks that were charged after their page."""
+        self.tally.charge(clicks)
+        self.on_charges(clicks)
 
     def _expect_clicks(self, settled: Settled) -> None:
         """Clicks that will arrive, and what is held of the budgets until then."""

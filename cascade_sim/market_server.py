@@ -16,6 +16,7 @@ from agents.users import happens
 from cascade_sim import draws
 from cascade_sim.advertising import Ledger
 from cascade_sim.audience import Audience
+from cascade_sim.block_errors import serve_block
 from cascade_sim.cascade import Arm, Block, score, serve
 from cascade_sim.exploration import random_page
 from cascade_sim.late_answers import BY_PRE_RANKING, BY_RANKING, BY_RETRIEVAL
@@ -84,11 +85,14 @@ class MarketServer:
         """
         size, n = self.sim.scenario.traffic.block, len(window)
         blocks = [window.take(slice(start, start + size)) for start in range(0, n, size)]
-        depth = min(max(self.spec.depth, self.arm.slots + 1), self.arm.pre_ranking_size)
-        self.arm = self.compute.arm_now(self.arm)
-        answered_by = self.compute.answered_by(blocks, self.arm, self.platform, pool)
-        for block, lists in self._ranked(blocks, depth, answered_by, pool):
+        answered_by = self.begin_window(blocks, pool)
+        for block, lists in self._ranked(blocks, self.list_depth, answered_by, pool):
             yield from self._settle(block, lists, took_part)
+
+    def begin_window(self, blocks: list[Block], pool: ThreadPoolExecutor | None) -> list[np.ndarray | None]:
+        """The sizes of this window, and for each block the last stage that each request has time for."""
+        self.arm = self.compute.arm_now(self.arm)
+        return self.compute.answered_by(blocks, self.arm, self.platform, pool)
 
     def _ranked(
         self,
@@ -101,14 +105,18 @@ class MarketServer:
         pending: deque[tuple[Block, Future]] = deque()
         for block, answered in zip(blocks, answered_by, strict=True):
             if pool is None:
-                yield block, self.rank(block, depth, answered)
+                yield block, self._rank_or_name(block, depth, answered)
                 continue
-            pending.append((block, pool.submit(self.rank, block, depth, answered)))
+            pending.append((block, pool.submit(self._rank_or_name, block, depth, answered)))
             if len(pending) >= UNDER_WAY:
                 first, lists = pending.popleft()
                 yield first, lists.result()
         for block, lists in pending:
             yield block, lists.result()
+
+    def _rank_or_name(self, block: Block, depth: int, answered: np.ndarray | None) -> RankedLists:
+        """`rank`; an error names the requests."""
+        return serve_block("market", block, lambda whole: self.rank(whole, depth, answered))
 
     def rank(self, block: Block, depth: int, answered_by: np.ndarray | None = None) -> RankedLists:
         """The cascade's order for each request, `depth` deep; a random one for explored requests. Pure.
@@ -173,18 +181,13 @@ class MarketServer:
         return takes_part
 
     def _settle(self, block: Block, lists: RankedLists, took_part: np.ndarray) -> Iterator[Settled]:
-        arm, start = self.arm, 0
+        start = 0
         owner, available = self.sim.world.advertiser, self._ledger.available
-        answers = _Answers(self._audience, block, arm.slots)
+        answers = _Answers(self._audience, block, len(self._effects))
         while start < len(block):
-            pages, listed = list_pages(
-                lists, owner, available, pricing=arm.pricing, reserve_cpc=arm.reserve_cpc,
-                score_floor=arm.score_floor, slot_effects=self._effects, start=start,
-            )  # fmt: skip
+            pages, listed = self.list_pages(lists, start)
             if listed == start:
-                # So deep that nothing is cut off: at most once a block. The whole block, since what a
-                # net predicts may differ in the last bit with the number of requests beside it.
-                lists = self.rank(block, arm.pre_ranking_size, lists.answered_by)
+                lists = self._rank_deeper(block, lists)
                 continue
             ads = of_page(lists.ads, pages, -1)
             answers.update(ads, start, listed)
@@ -200,6 +203,26 @@ class MarketServer:
                 answers.clicks[rows], taken[rows],
             )  # fmt: skip
             start = stop
+
+    def list_pages(self, lists: RankedLists, start: int) -> tuple[Pages, int]:
+        """Pages of the requests from `start` on for the budgets as they stand, and where they end."""
+        arm = self.arm
+        return list_pages(
+            lists, self.sim.world.advertiser, self._ledger.available, pricing=arm.pricing,
+            reserve_cpc=arm.reserve_cpc, score_floor=arm.score_floor, slot_effects=self._effects, start=start,
+        )  # fmt: skip
+
+    def _rank_deeper(self, block: Block, lists: RankedLists) -> RankedLists:
+        """So deep that nothing is cut off: at most once a block.
+
+        The whole block, since what a net predicts may differ in the last bit with the number of requests
+        beside it.
+        """
+        return self.rank(block, self.arm.pre_ranking_size, lists.answered_by)
+
+    @property
+    def list_depth(self) -> int:
+        return min(max(self.spec.depth, self.arm.slots + 1), self.arm.pre_ranking_size)
 
     @property
     def _effects(self) -> np.ndarray:

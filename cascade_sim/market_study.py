@@ -6,6 +6,7 @@ that was stopped takes up from there and writes the same bytes as one that was n
 """
 
 import json
+from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -42,19 +43,43 @@ def run_markets(sim: Simulation, out: Path, progress: Progress, workers: int) ->
         report = sim.scenario.report
         learning = learning_sections(found, report.baseline, report.resamples, sim.seed)
         found = {name: {**section, "learning": learning[name]} for name, section in found.items()}
-    return {
+    section = {
         "days": spec.days,
         "window": spec.window,
         "update": spec.update,
         "lifts": market_lifts(found, sim.scenario.report.baseline),
         "arms": found,
     }
+    if spec.designs is not None:
+        from cascade_sim.design_study import run_designs
+
+        section["designs"] = run_designs(sim, out, progress, workers)
+    return section
 
 
 def run_market(sim: Simulation, name: str, out: Path, progress: Progress, workers: int) -> dict[str, Any]:
     """One arm's market, from its last checkpoint if there is one."""
     arm = resolved_arms(sim.scenario)[name]
-    spec = arm_market(sim, arm)
+    run = MarketRun(sim, sim.arm(name, arm), arm_market(sim, arm), workers=workers)
+    figures = run_recorded(run, name, out, progress)
+    compute = run.server.compute.metrics(figures["revenue"])
+    figures = figures if compute is None else {**figures, "compute": compute}
+    learning = run.trainer.metrics(run.now)
+    return figures if learning is None else {**figures, "learning": learning}
+
+
+def run_recorded(
+    run: MarketRun,
+    name: str,
+    out: Path,
+    progress: Progress,
+    further: Callable[[Settled], dict[str, np.ndarray]] = lambda settled: {},
+) -> dict[str, Any]:
+    """Let a market run, from its last checkpoint if there is one, and write its tables; its figures.
+
+    `further` gives more columns [R] of a block's requests for the table of impressions.
+    """
+    sim, spec = run.sim, run.spec
     file = out / CHECKPOINTS / f"{name}.npz"
     state = load_state(file) if file.is_file() else None
     names = market_tables(sim, name)
@@ -72,26 +97,21 @@ def run_market(sim: Simulation, name: str, out: Path, progress: Progress, worker
             tables[table] = stack.enter_context(writer)
 
         def on_block(settled: Settled) -> None:
-            tables[names[0]].append(market_columns(sim, settled))
+            row = np.nonzero(settled.ads >= 0)[0]
+            more = {column: values[row] for column, values in further(settled).items()}
+            tables[names[0]].append({**market_columns(sim, settled), **more})
             bar.advance(len(settled.block))
 
         def on_checkpoint(now: dict[str, Any]) -> None:
             keep(out, f"market-{name}", names)
             save_state(file, {**now, "tables": {table: tables[table].state() for table in names}})
 
-        run = MarketRun(
-            sim, sim.arm(name, arm), spec, workers=workers, on_block=on_block,
-            on_charges=lambda charges: tables[names[-1]].append(charge_columns(charges)),
-            on_checkpoint=on_checkpoint,
-        )  # fmt: skip
+        run.on_block, run.on_checkpoint = on_block, on_checkpoint
+        run.on_charges = lambda charges: tables[names[-1]].append(charge_columns(charges))
         if state is not None:
             run.restore(state)
             bar.advance(int(run.tally.hours["requests"].sum()))
-        figures = run.run().metrics()
-        compute = run.server.compute.metrics(figures["revenue"])
-        figures = figures if compute is None else {**figures, "compute": compute}
-        learning = run.trainer.metrics(run.now)
-        return figures if learning is None else {**figures, "learning": learning}
+        return run.run().metrics()
 
 
 def arm_market(sim: Simulation, arm: ArmSpec) -> Market:

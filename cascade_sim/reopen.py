@@ -11,7 +11,7 @@ from cascade_sim.errors import UserError
 from cascade_sim.model_kinds import build_module, served_scorer
 from cascade_sim.model_store import load_file
 from cascade_sim.run_folder import open_run
-from cascade_sim.scenario import Scenario, resolved_arms
+from cascade_sim.scenario import ArmSpec, Scenario, resolved_arms
 from cascade_sim.scenario_file import load_scenario
 from cascade_sim.simulation import Simulation
 from cascade_sim.suggest import unknown_name
@@ -31,11 +31,14 @@ class ReopenedRun:
         name = name or self.scenario.report.baseline
         if name not in specs:
             raise UserError(f"--arm: {unknown_name('arm', name, specs)}")
-        spec = specs[name]
+        self.load_models(specs[name])
+        return self.sim.arm(name, specs[name])
+
+    def load_models(self, spec: ArmSpec) -> None:
+        """Have the trained models of an arm's seats among the simulation's scorers."""
         for model in (spec.pre_ranking.model, spec.ranking.model):
             if model not in self.sim.scorers:
                 self._seat(model)
-        return self.sim.arm(name, spec)
 
     def _seat(self, name: str) -> None:
         """Put a trained model into the simulation's scorers."""

@@ -11,7 +11,7 @@ import numpy as np
 
 from cascade_sim.cascade import Block
 from cascade_sim.market import Market
-from cascade_sim.records import iterate_table, tables
+from cascade_sim.records import iterate_table, read_table, tables
 from cascade_sim.simulation import Simulation
 
 PHASE = "evaluate"
@@ -40,4 +40,6 @@ def logged(folder: Path, arm: str, n_requests: int, columns: Sequence[str]) -> d
         parts.append({column: rows[column][rows["request"] < end] for column in columns})
         if len(rows["request"]) and rows["request"][-1] >= end:
             break
+    if not parts:  # the arm showed nothing at all: a table without a row comes in no batch
+        return read_table(folder, name, columns)
     return {column: np.concatenate([part[column] for part in parts]) for column in columns}

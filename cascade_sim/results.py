@@ -9,8 +9,9 @@ from analysis.intervals import paired_function_intervals, ratio_contrasts, ratio
 from cascade_sim import SEMANTICS, __version__
 from cascade_sim.cascade import Arm
 from cascade_sim.detail import attribution_table
-from cascade_sim.evaluate import Evaluation
+from cascade_sim.evaluate import ArmTally, Evaluation
 from cascade_sim.measure import PARTS
+from cascade_sim.objective_sweep import sweep_section
 from cascade_sim.scenario_file import scenario_hash
 
 QUALITY_RESAMPLES = 200
@@ -26,7 +27,7 @@ def collect(evaluation: Evaluation) -> dict[str, Any]:
     sim = evaluation.sim
     report = sim.scenario.report
     baseline, resamples, seed = report.baseline, report.resamples, sim.seed
-    measured = _arm_metrics(evaluation, baseline, resamples, seed)
+    measured = arm_metrics(evaluation, baseline, resamples, seed)
     details = {name: evaluation.tallies[name].joined("detail") for name in evaluation.arms}
     details = {name: table for name, table in details.items() if table}
     return {
@@ -73,14 +74,14 @@ def _objectives(evaluation: Evaluation) -> dict[str, Any]:
         if specs[model].recipe == "logloss"
     }
     models = {trained[arm] for arm in arms}
-    return {"objectives": {"arms": arms, "reliability": evaluation.quality.reliability(models)}}
+    sweep = sweep_section(evaluation, arms, QUALITY_RESAMPLES, evaluation.sim.seed)
+    reliability = evaluation.quality.reliability(models)
+    return {"objectives": {"arms": arms, "reliability": reliability, **sweep}}
 
 
-def _arm_metrics(evaluation: Evaluation, baseline: str, resamples: int, seed: int) -> dict[str, dict]:
-    tallies = evaluation.tallies
-    tables = {name: tally.joined("columns") for name, tally in tallies.items()}
-    measured = ratio_intervals(tables, PARTS, baseline, resamples, seed)
-    vectors = {
+def vector_metrics(tallies: dict[str, ArmTally]) -> dict[str, tuple[dict[str, Any], Any]]:
+    """Metrics that are functions of summed vectors: ({arm: [G, ...]}, function of the sums)."""
+    return {
         "proxy_ece": ({n: t.proxy for n, t in tallies.items() if t.proxy is not None}, calibration.proxy_ece),
         "proxy_ece_relative": (
             {n: t.proxy for n, t in tallies.items() if t.proxy is not None},
@@ -95,13 +96,27 @@ def _arm_metrics(evaluation: Evaluation, baseline: str, resamples: int, seed: in
             lambda s: money.payment_error(s[:, 0], s[:, 1]),
         ),
     }
+
+
+def arm_metrics(
+    evaluation: Evaluation,
+    baseline: str,
+    resamples: int,
+    seed: int,
+    ratios: dict[str, tuple[str, str | None]] = PARTS,
+) -> dict[str, dict]:
+    """Every metric of every arm with its interval, and its lift over the baseline."""
+    tallies = evaluation.tallies
+    tables = {name: tally.joined("columns") for name, tally in tallies.items()}
+    measured = ratio_intervals(tables, ratios, baseline, resamples, seed)
+    vectors = vector_metrics(tallies)
     for metric, (sums, function) in vectors.items():
         for name, value in paired_function_intervals(sums, function, baseline, resamples, seed).items():
             measured[name][metric] = value
     looked_at = {name: tally.joined("detail") for name, tally in tallies.items() if tally.detail}
     if looked_at:
-        ratios: dict[str, tuple[str, str | None]] = {"retrieval_rcs": ("retrieval_rcs", None)}
-        for name, row in ratio_intervals(looked_at, ratios, baseline, resamples, seed).items():
+        retrieval: dict[str, tuple[str, str | None]] = {"retrieval_rcs": ("retrieval_rcs", None)}
+        for name, row in ratio_intervals(looked_at, retrieval, baseline, resamples, seed).items():
             measured[name].update(row)
     nothing = {"value": None, "low": None, "high": None}
     for name in measured:
@@ -172,6 +187,12 @@ def _pool_reliability(worlds: list[dict[str, Any]]) -> dict[str, dict]:
 MOST_OF_ALL = ("overspend", "overspend_share", "beyond_limit")
 
 
+def combine_sections(sections: list[dict[str, Any]]) -> dict[str, Any]:
+    """The same section of several worlds as one: means, and intervals between worlds."""
+    combined: dict[str, Any] = _combine(list(sections))
+    return combined
+
+
 def _combine(nodes: list[Any]) -> Any:
     """Spread of every {"value": …}, mean of other numbers, the first where seeds cannot be matched.
 
@@ -184,8 +205,9 @@ def _combine(nodes: list[Any]) -> Any:
     if isinstance(first, dict):
         if "value" in first:
             spread = seed_spread([node["value"] for node in nodes])
-            if all("lift" in node for node in nodes):
-                spread["lift"] = seed_spread([node["lift"]["value"] for node in nodes])
+            for key in ("lift", "difference"):
+                if all(key in node for node in nodes):
+                    spread[key] = seed_spread([node[key]["value"] for node in nodes])
             return spread
         return {
             key: max(n[key] for n in nodes) if key in MOST_OF_ALL else _combine([n[key] for n in nodes])

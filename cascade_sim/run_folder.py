@@ -26,8 +26,9 @@ CHECKPOINTS = "checkpoints"  # marks and states of a run that is under way; gone
 
 # What a run writes, and all that replacing it removes: a reader's own notes in the folder stay.
 RUN_ENTRIES = (
-    *(MANIFEST, METRICS, "metrics.csv", "scenario.yaml", "report.html"),
+    *(MANIFEST, METRICS, "metrics.csv", "scenario.yaml", "report.html", "blocks.json"),
     *("models", "logs", "figures", CHECKPOINTS),
+    "whatif",  # asked of the run that was here
 )
 # What tells one run from another: a stopped run goes on only as the run it was.
 IDENTITY = {
@@ -62,10 +63,14 @@ class RunFolder:
             lock = Lock.take(folder)
         try:
             _check_replaceable(folder, overwrite)  # it may have changed while the lock was taken
+        except BaseException:
+            lock.release()
+            raise
+        try:
             with storage_errors(folder):
                 _clear(folder)
         except BaseException:
-            lock.release()
+            lock.leave()  # half cleared, without its manifest: the file shows that it is ours to clear
             raise
         return cls(folder, lock)
 
@@ -89,6 +94,8 @@ class RunFolder:
             with storage_errors(folder):
                 if left.get("status") != "complete":
                     _clear_unfinished(folder)
+                elif (folder / CHECKPOINTS).exists():
+                    shutil.rmtree(folder / CHECKPOINTS)  # stopped at its very last step
         except BaseException:
             lock.release()
             raise
@@ -113,6 +120,13 @@ class RunFolder:
     def is_complete(self) -> bool:
         """Whether the run that lies here had come to its end."""
         return (self.path / METRICS).exists() and read_manifest(self.path).get("status") == "complete"
+
+    def remove_logs(self) -> None:
+        """When the metrics are all that is wanted. What leads back to the logs goes first."""
+        self.remove_checkpoints()
+        with storage_errors(self.path):
+            if (self.path / "logs").exists():
+                shutil.rmtree(self.path / "logs")
 
     def remove_checkpoints(self) -> None:
         """At the end, when there is nothing left to go on with."""
@@ -158,7 +172,7 @@ def open_run(path: str | Path) -> Run:
     if not (folder / METRICS).exists():
         status = manifest.get("status", "unknown")
         raise UserError(f"{folder} has no {METRICS} (status: {status}): the run did not finish")
-    return Run(folder, manifest, _read_object(folder / METRICS))
+    return Run(folder, manifest, read_object(folder / METRICS))
 
 
 def read_manifest(path: str | Path) -> dict[str, Any]:
@@ -168,7 +182,16 @@ def read_manifest(path: str | Path) -> dict[str, Any]:
         raise UserError(f"{folder} is not a folder" if folder.exists() else f"{folder} does not exist")
     if not (folder / MANIFEST).exists():
         raise UserError(f"{folder} is not a run folder: it has no {MANIFEST}")
-    return _read_object(folder / MANIFEST)
+    return read_object(folder / MANIFEST)
+
+
+def is_same_run(path: str | Path, manifest: Mapping[str, Any]) -> bool:
+    """Whether the run that lies there, finished or not, is the one that this manifest describes."""
+    try:
+        left = read_manifest(path)
+    except UserError:
+        return False
+    return all(left.get(key) == manifest.get(key) for key in IDENTITY)
 
 
 def json_text(content: Any) -> str:
@@ -189,7 +212,8 @@ def _plain(value: Any) -> Any:
     raise TypeError(f"{type(value).__name__} does not belong into JSON")
 
 
-def _read_object(path: Path) -> dict[str, Any]:
+def read_object(path: Path) -> dict[str, Any]:
+    """The JSON object in a file; UserError with line and column if it is none."""
     try:
         content = json.loads(path.read_bytes())
     except json.JSONDecodeError as error:
@@ -248,8 +272,19 @@ def is_done(folder: Path, step: str) -> bool:
 
 def keep(folder: Path, step: str, tables: Iterable[str]) -> None:
     """Mark the tables of a step as worth keeping, should the run be stopped from here on."""
-    (folder / CHECKPOINTS).mkdir(parents=True, exist_ok=True)
+    with storage_errors(folder / CHECKPOINTS):
+        (folder / CHECKPOINTS).mkdir(parents=True, exist_ok=True)
     write_file(folder / CHECKPOINTS / f"{step}.keep", "\n".join(tables).encode())
+
+
+def _remove(world: Path) -> None:
+    """Remove a run folder, its manifest last: what a kill leaves of it still shows as a run."""
+    for entry in world.iterdir():
+        if entry.is_dir() and not entry.is_symlink():
+            shutil.rmtree(entry)
+        elif entry.name != MANIFEST:
+            entry.unlink()
+    shutil.rmtree(world)
 
 
 def _clear(folder: Path) -> None:
@@ -262,6 +297,6 @@ def _clear(folder: Path) -> None:
             entry.unlink(missing_ok=True)
     for world in folder.glob("seed-*"):  # a study over several worlds keeps a run per seed
         if world.is_dir() and not world.is_symlink() and _is_run(world):
-            shutil.rmtree(world)
+            _remove(world)
     for left in folder.glob(".*.[0-9]*.tmp"):
         left.unlink()

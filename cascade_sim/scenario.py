@@ -7,6 +7,7 @@ from pydantic import Field, ValidationInfo, field_validator
 from cascade_sim.scenario_compute import Sizes
 from cascade_sim.scenario_market import Market
 from cascade_sim.scenario_models import ModelSpec, Sample
+from cascade_sim.scenario_off_policy import OffPolicy
 from cascade_sim.scenario_sections import (
     MAX_ID,
     RUN_NAME,
@@ -29,6 +30,7 @@ from cascade_sim.scenario_sections import (
     Traffic,
     World,
 )
+from cascade_sim.scenario_whatif import Changes
 
 __all__ = [
     "AUTOMATIC_ARMS",
@@ -178,6 +180,12 @@ class Scenario(Section):
     )
     market: Market | None = Field(
         default=None, description="Simulated days with budgets and bidders that adapt; absent: none."
+    )
+    what_if: dict[Name, Changes] = Field(
+        default={}, description="Questions asked of the baseline after the evaluation: NAME: [path=value, …]."
+    )
+    off_policy: OffPolicy | None = Field(
+        default=None, description="Randomised logs and what is asked of them alone; absent: none."
     )
     report: Report = Field(default=Report(), validate_default=True, description="Baseline and intervals.")
 

@@ -17,9 +17,12 @@ from cascade_sim.scenario import (
     Scenario,
     resolve_arm,
 )
+from cascade_sim.scenario_designs import check_designs
 from cascade_sim.scenario_market import check_market
 from cascade_sim.scenario_models import check_objective
+from cascade_sim.scenario_off_policy import check_off_policy
 from cascade_sim.scenario_training import check_training
+from cascade_sim.scenario_whatif import check_what_if
 from cascade_sim.scenario_yaml import Path, Problem
 from cascade_sim.suggest import unknown_name
 
@@ -40,6 +43,9 @@ def check_scenario(scenario: Scenario, given: Collection[Path], folder: FilePath
         *_check_arms(scenario, given),
         *check_market(scenario.market, folder),
         *check_training(scenario),
+        *check_off_policy(scenario),
+        *check_what_if(scenario, folder),
+        *check_designs(scenario),
     ]
 
 

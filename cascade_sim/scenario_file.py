@@ -79,6 +79,10 @@ def scenario_data(scenario: Scenario) -> dict[str, Any]:
     """Plain data as a scenario file holds it: without keys that an arm inherits or a recipe does not use."""
     data = scenario.model_dump(mode="json")
     data["arms"] = scenario.model_dump(mode="json", include={"arms"}, exclude_none=True)["arms"]
+    if not data["what_if"]:  # a scenario without one keeps the hash it had
+        del data["what_if"]
+    if data["off_policy"] is None:
+        del data["off_policy"]
     for spec in data["models"].values():
         unused = set().union(*RECIPE_KEYS.values()) - RECIPE_KEYS[spec["recipe"]]
         for key in unused:

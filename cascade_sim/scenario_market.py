@@ -7,11 +7,12 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import Field
+from pydantic import Field, SerializerFunctionWrapHandler, model_serializer
 
 from cascade_sim.model_reference import check_reference, path_from_working_folder
 from cascade_sim.model_reference import from_working_folder as reference_from_working_folder
 from cascade_sim.scenario_compute import Compute
+from cascade_sim.scenario_designs import Designs
 from cascade_sim.scenario_sections import Section
 from cascade_sim.scenario_training import Training
 from cascade_sim.scenario_yaml import Problem
@@ -130,6 +131,17 @@ class Market(Section):
     training: Training | None = Field(
         default=None, description="Models that learn from what they show; absent: they stay as they are."
     )
+    designs: Designs | None = Field(
+        default=None, description="Experiments on the market, held against the launch; absent: none."
+    )
+
+    @model_serializer(mode="wrap")
+    def _without_absent_designs(self, write: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """A market without experiments is written, and hashed, as before there were any."""
+        data = write(self)
+        if self.designs is None:
+            data.pop("designs", None)
+        return data
 
 
 def check_market(market: Market | None, folder: Path) -> Iterator[Problem]:

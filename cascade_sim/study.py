@@ -3,22 +3,21 @@
 import platform as machine
 import shutil
 import time
-from concurrent.futures import ProcessPoolExecutor, as_completed
 from datetime import UTC, datetime
 from importlib import metadata
-from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
 from cascade_sim import SEMANTICS, __version__
-from cascade_sim.atomic_files import write_file
+from cascade_sim.atomic_files import storage_errors, write_file
 from cascade_sim.code_version import named_files_digest, source_digest
 from cascade_sim.commands.report import write_report
 from cascade_sim.errors import UserError
 from cascade_sim.progress import Progress
-from cascade_sim.run_folder import RunFolder, open_run
+from cascade_sim.run_folder import RunFolder, is_same_run, open_run
 from cascade_sim.scenario import Scenario
 from cascade_sim.scenario_file import dump_scenario, scenario_hash
+from cascade_sim.worker_pool import Job, run_jobs
 
 PACKAGES = ("numpy", "scipy", "torch", "simpy", "numba", "pandas", "pyarrow", "duckdb", "seaborn")
 CRITICAL_BID_REQUESTS = 200  # the first of the evaluation, in every arm
@@ -34,8 +33,9 @@ def run_study(
     quiet: bool = False,
     home: Path = Path("."),
     resume: bool = False,
+    show: bool = True,
 ) -> dict[str, Any]:
-    """Run, write everything into `out`, print the table of arms; returns the metrics.
+    """Run, write everything into `out`, print the table of arms (unless not `show`); returns the metrics.
 
     With `resume` a run that was stopped in `out` goes on from what it had finished.
     """
@@ -43,7 +43,8 @@ def run_study(
     with RunFolder.resume(out, manifest) if resume else RunFolder.create(out) as folder:
         if resume and folder.is_complete():
             metrics = open_run(out).metrics
-            _print_summary(metrics, out, 0.0)
+            if show:
+                _print_summary(metrics, out, 0.0)
             return metrics
         folder.write_json("manifest.json", manifest)  # first: it marks the folder as a run
         folder.write_text("scenario.yaml", dump_scenario(scenario))
@@ -52,7 +53,7 @@ def run_study(
             if seeds == 1:
                 metrics = run_seed(scenario, out, workers, device, progress, home)
             else:
-                metrics = _run_seeds(scenario, out, seeds, workers, device, progress, home, resume)
+                metrics = _run_seeds(scenario, out, seeds, workers, device, progress, home)
             folder.write_json("metrics.json", metrics)
             with progress.stage("report", 1, "pages"):
                 manifest["seconds"] = {**progress.seconds, "total": time.perf_counter() - started}
@@ -61,7 +62,8 @@ def run_study(
                 write_report(out, metrics, manifest, dump_scenario(scenario))
         folder.write_json("manifest.json", manifest)
         folder.remove_checkpoints()
-    _print_summary(metrics, out, time.perf_counter() - started)
+    if show:
+        _print_summary(metrics, out, time.perf_counter() - started)
     return metrics
 
 
@@ -76,6 +78,7 @@ def run_seed(
     from cascade_sim.model_kinds import source_file
     from cascade_sim.model_store import ModelStore
     from cascade_sim.results import collect
+    from cascade_sim.revenue_blocks import write_blocks
     from cascade_sim.simulation import Simulation
     from models.training import pick_device
 
@@ -91,7 +94,8 @@ def run_seed(
     for name, spec in scenario.models.items():
         file = source_file(spec.kind, home)
         if file is not None:  # the run can then be traced after the file has changed or moved
-            (out / "models").mkdir(exist_ok=True)
+            with storage_errors(out / "models"):
+                (out / "models").mkdir(exist_ok=True)
             write_file(out / "models" / f"{name}.py", file.read_bytes())
     for name, module in experiment.modules.items():
         file = out / "models" / f"{name}.safetensors"
@@ -104,10 +108,19 @@ def run_seed(
         metrics = collect(evaluation)
     with progress.stage("critical bids", 1, "tables"):
         metrics["critical_bids"] = critical_bid_section(sim, evaluation.arms, CRITICAL_BID_REQUESTS)
+    if scenario.what_if:
+        from cascade_sim.whatif_study import what_if_section
+
+        metrics["what_if"] = what_if_section(sim, out, progress)
     if scenario.market is not None:
         from cascade_sim.market_study import run_markets
 
         metrics["market"] = run_markets(sim, out, progress, workers)
+    write_blocks(evaluation, metrics.get("market"), out)
+    if scenario.off_policy is not None:
+        from cascade_sim.off_policy_study import run_off_policy
+
+        metrics["off_policy"] = run_off_policy(sim, evaluation.baseline, out, progress)
     return metrics
 
 
@@ -119,26 +132,18 @@ def _run_seeds(
     device: str,
     progress: Progress,
     home: Path,
-    resume: bool = False,
 ) -> dict[str, Any]:
     """The study in several worlds, each in a process of its own; results do not depend on workers."""
     from cascade_sim.results import combine_seeds
 
     worlds = [scenario.model_copy(update={"seed": scenario.seed + i}) for i in range(seeds)]
-    done: dict[int, dict[str, Any]] = {}
-    with (
-        progress.stage("worlds", seeds, "worlds") as bar,
-        # Fresh processes: a fork would copy the state of numerical libraries and their threads.
-        ProcessPoolExecutor(min(workers, seeds), mp_context=get_context("spawn")) as pool,
-    ):
-        jobs = {
-            pool.submit(run_world, world, out / f"seed-{world.seed}", device, home, resume=resume): world.seed
-            for world in worlds
-        }
-        for job in as_completed(jobs):
-            done[jobs[job]] = job.result()
-            bar.advance(1)
-    return combine_seeds([done[world.seed] for world in worlds])
+    jobs = [
+        Job(f"world seed-{world.seed}", run_world, (world, out / f"seed-{world.seed}", device, home))
+        for world in worlds
+    ]
+    with progress.stage("worlds", seeds, "worlds") as bar:
+        done = run_jobs(jobs, workers, on_done=lambda name: bar.advance(1), go_on="go on with --resume")
+    return combine_seeds(list(done.values()))
 
 
 def run_world(
@@ -147,12 +152,15 @@ def run_world(
     device: str,
     home: Path = Path("."),
     keep_logs: bool = True,
-    resume: bool = False,
 ) -> dict[str, Any]:
-    """One seed of a study over several, in its own process, leaving a complete run folder."""
+    """One world of several, in a process of its own, leaving a complete run folder.
+
+    The same run that lies there complete is taken as it is, one that was stopped goes on; any other run is
+    replaced.
+    """
     manifest = _manifest(scenario, device, workers=1, home=home)
-    with RunFolder.resume(out, manifest) if resume else RunFolder.create(out) as folder:
-        if resume and folder.is_complete():
+    with RunFolder.resume(out, manifest) if is_same_run(out, manifest) else RunFolder.create(out) as folder:
+        if folder.is_complete():
             return open_run(out).metrics
         folder.write_json("manifest.json", manifest)  # first: it marks the folder as a run
         folder.write_text("scenario.yaml", dump_scenario(scenario))
@@ -161,7 +169,7 @@ def run_world(
         folder.write_json("metrics.json", metrics)
         _write_tables(folder, metrics)
         if not keep_logs:
-            shutil.rmtree(out / "logs")
+            folder.remove_logs()
         folder.write_json("manifest.json", {**manifest, "seconds": progress.seconds, "status": "complete"})
         folder.remove_checkpoints()
     # As they are read from the disk: a world that was finished before a run was stopped comes from there.
@@ -203,7 +211,10 @@ def _print_summary(metrics: dict[str, Any], out: Path, seconds: float) -> None:
     import click
 
     from analysis.terminal import terminal_summary
+    from analysis.whatif_tables import what_if_lines
 
     width = shutil.get_terminal_size((100, 24)).columns
     click.echo(terminal_summary(metrics, color=sys.stdout.isatty(), width=width))
+    for line in what_if_lines(metrics, width):
+        click.echo(line)
     click.echo(f"report: {out / 'report.html'}   ({seconds:.0f} s)")

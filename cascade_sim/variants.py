@@ -12,17 +12,15 @@ Each (variant, seed) is a run folder of its own. One that is complete, of the sa
 the same code is taken as it is, so a stopped study goes on where it was.
 """
 
-from concurrent.futures import ProcessPoolExecutor, as_completed
-from multiprocessing import get_context
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from cascade_sim.code_version import source_digest
 from cascade_sim.errors import UserError
 from cascade_sim.progress import Progress
-from cascade_sim.run_folder import open_run
 from cascade_sim.scenario import Scenario
-from cascade_sim.scenario_file import load_scenario, scenario_hash
+from cascade_sim.scenario_file import load_scenario
+from cascade_sim.worker_pool import Job, run_jobs
 
 
 def load_variants(path: Path, overrides: tuple[str, ...] = ()) -> dict[str, Scenario]:
@@ -46,9 +44,9 @@ def load_variants(path: Path, overrides: tuple[str, ...] = ()) -> dict[str, Scen
         if not isinstance(changes, list) or not all(isinstance(change, str) for change in changes):
             raise UserError(f"{path} variants.{name}: expected a list of key=value, not {changes!r}")
         found[str(name)] = load_scenario(scenario, (*common, *changes, *overrides))
-    folders = {folder_of(Path(), name, 0): name for name in found}
+    folders = {folder_name(name): name for name in found}
     if len(folders) < len(found):
-        same = next(name for name in found if folders[folder_of(Path(), name, 0)] != name)
+        same = next(name for name in found if folders[folder_name(name)] != name)
         raise UserError(f"{path} variants.{same}: differs from another name only in punctuation; rename it")
     return found
 
@@ -59,46 +57,53 @@ def run_variants(
     """The combined metrics of every variant over its seeds."""
     from cascade_sim.results import combine_seeds
 
-    jobs = {
-        (name, scenario.seed + i): scenario.model_copy(update={"seed": scenario.seed + i})
+    folders = {name: out / folder_name(name) for name in scenarios}
+    done = run_worlds(scenarios, folders, seeds, workers, device, quiet, "variants")
+    return {name: combine_seeds(worlds) for name, worlds in done.items()}
+
+
+def run_worlds(
+    scenarios: Mapping[str, Scenario],
+    folders: Mapping[str, Path],
+    seeds: int,
+    workers: int,
+    device: str,
+    quiet: bool,
+    what: str,
+) -> dict[str, list[dict[str, Any]]]:
+    """The metrics of each scenario in each of its worlds, seed after seed; complete ones are not run again.
+
+    Each world leaves a run folder without logs: FOLDER/seed-N.
+    """
+    from cascade_sim.study import run_world
+
+    worlds = {
+        (name, i): scenario.model_copy(update={"seed": scenario.seed + i})
         for name, scenario in scenarios.items()
         for i in range(seeds)
     }
-    done: dict[tuple[str, int], dict[str, Any]] = {}
-    with (
-        Progress(quiet) as progress,
-        progress.stage("variants", len(jobs), "worlds") as bar,
-        ProcessPoolExecutor(min(workers, len(jobs)), mp_context=get_context("spawn")) as pool,
-    ):
-        futures = {
-            pool.submit(_run_or_reuse, world, folder_of(out, *key), device): key
-            for key, world in jobs.items()
-        }
-        for future in as_completed(futures):
-            done[futures[future]] = future.result()
-            bar.advance(1)
-    return {
-        name: combine_seeds([done[name, scenario.seed + i] for i in range(seeds)])
-        for name, scenario in scenarios.items()
+    jobs = {
+        key: Job(
+            f"{key[0]}, seed {world.seed}",
+            run_world,
+            (world, folders[key[0]] / f"seed-{world.seed}", device),
+            {"keep_logs": False},
+        )
+        for key, world in worlds.items()
     }
+    with Progress(quiet) as progress, progress.stage(what, len(jobs), "worlds") as bar:
+        done = run_jobs(
+            list(jobs.values()),
+            workers,
+            on_done=lambda name: bar.advance(1),
+            go_on="the same command goes on from there",
+        )
+    return {name: [done[jobs[name, i].name] for i in range(seeds)] for name in scenarios}
 
 
-def folder_of(out: Path, variant: str, seed: int) -> Path:
-    safe = "".join(c if c.isalnum() else "-" for c in variant.lower()).strip("-")
-    return out / safe / f"seed-{seed}"
-
-
-def _run_or_reuse(scenario: Scenario, folder: Path, device: str) -> dict[str, Any]:
-    from cascade_sim.study import run_world
-
-    try:
-        run = open_run(folder)
-    except UserError:
-        return run_world(scenario, folder, device, keep_logs=False)
-    made_by = (run.manifest.get("scenario_hash"), run.manifest.get("code"))
-    if made_by == (scenario_hash(scenario), source_digest()):
-        return run.metrics
-    return run_world(scenario, folder, device, keep_logs=False)
+def folder_name(variant: str) -> str:
+    """A variant's name as the name of a folder."""
+    return "".join(c if c.isalnum() else "-" for c in variant.lower()).strip("-")
 
 
 def table(results: dict[str, dict[str, Any]], arms: list[str], metric: str, lift: bool) -> str:

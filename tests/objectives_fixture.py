@@ -19,4 +19,17 @@ def make_objectives(bins: int = 10) -> dict[str, Any]:
         "predicted": [(100.0 - 9 * i) * p for i, p in enumerate(middle)],
         "truth": [(100.0 - 9 * i) * p / 2 for i, p in enumerate(middle)],
     }
-    return {"arms": arms, "reliability": {arm: dict(curve) for arm in arms}}
+    return {"arms": arms, "reliability": {arm: dict(curve) for arm in arms}, "sweep": make_sweep()}
+
+
+def make_sweep() -> dict[str, Any]:
+    """Two settings of one objective beside another; a fuller one is in sweep_fixture."""
+    settings = {"logloss-small": ("rcr", "alpha", 0.1), "logloss-med": ("rcr", "alpha", 0.9)}
+    settings["distill-pre"] = ("softmax", None, None)
+    points = {
+        arm: {"model": arm, "objective": name, "family": name, "option": option, "setting": value}
+        for arm, (name, option, value) in settings.items()
+    }
+    games = {"games": 2, "won": 1, "lost": 0}
+    turned = {"games": 2, "won": 0, "lost": 1}
+    return {"points": points, "wins": {"rcr": {"softmax": games}, "softmax": {"rcr": turned}}, "gaps": {}}

@@ -10,8 +10,12 @@ from typing import Any
 
 from compute_fixture import with_compute
 from critical_bids_fixture import make_critical_bids
+from design_fixture import make_designs
+from drift_fixture import with_drift
 from learning_fixture import learning_market
 from objectives_fixture import make_objectives
+from off_policy_answers import make_off_policy
+from whatif_answers import make_what_ifs
 
 # arm: (rcs, single-objective rcs, expected CTR lift, expected RPM lift, proxy-ECE, proxy-PCOC)
 ARMS: dict[str, tuple[float, float, float, float, float | None, float | None]] = {
@@ -230,9 +234,13 @@ def make_metrics(seeds: int = 0) -> dict[str, Any]:
         "curves": curves(),
         "objectives": make_objectives(),
         "critical_bids": make_critical_bids(list(ARMS)),
+        "what_if": make_what_ifs(),
+        "off_policy": make_off_policy(),
         "market": learning_market(list(ARMS)[:5]),
     }
     with_compute(made)
+    with_drift(made)
+    made["market"]["designs"] = make_designs()
     if seeds:
         made["seeds"] = {"n": seeds, "seeds": list(range(1, seeds + 1))}
     return made

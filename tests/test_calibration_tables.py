@@ -63,6 +63,7 @@ def test_rows_are_rankers_with_what_they_are_trained_for(metrics):
     assert sum(width for _, width in table.groups) == len(table.columns) == len(table.rows[0].cells)
     cells = dict(zip(table.columns[:5], (cell.text for cell in table.rows[2].cells), strict=False))
     assert cells["GAUC"] == "0.6400" and cells["PCOC"] == "7.800" and cells["LogLoss"] == "2.5000"
+    assert table.rows[0].cells[table.columns.index("ECE")].text == "0.0040"  # beside one of 0.54
 
 
 def test_prices_stand_beside_what_was_shown(metrics):
@@ -94,6 +95,13 @@ def test_reliability_is_the_mean_truth_by_bin_of_the_prediction(metrics):
         (pytest.approx(0.2), pytest.approx(0.2 / 7.8)),
     ]
     assert reliability_points(metrics, "nobody") == []
+
+
+def test_small_bins_are_pooled_until_they_mean_something(metrics):
+    """Two bins of 1 in 102 are 1.96 % and wait for the third: (0.1 + 0.3 + 20) / 102 predicted."""
+    curve = {"count": [1.0, 1.0, 100.0], "predicted": [0.1, 0.3, 20.0], "truth": [1.0, 0.0, 10.0]}
+    metrics["objectives"]["reliability"]["ltr"] = curve
+    assert reliability_points(metrics, "ltr") == [(pytest.approx(20.4 / 102), pytest.approx(11 / 102))]
 
 
 def test_figures_hold_every_ranker(metrics):

@@ -174,3 +174,19 @@ def test_the_page_says_what_budgets_leave_of_the_lift():
     assert "budgets" not in words(decide(metrics))
     metrics["market"] = {"arms": {"sure": {"revenue": 101.0}, "base": {"revenue": 100.0}}}
     assert "In the market with budgets it earns +1.0 % against base" in words(decide(metrics))
+
+
+def test_of_many_rivals_the_nearest_are_named_and_the_others_counted():
+    lifts = {f"arm{i}": (0.05 + i / 1000, 0.001) for i in range(10)}
+    gaps = {("arm9", f"arm{i}"): ((9 - i) / 1000, 0.0001) for i in range(9)}
+    said = words(decide(study(gaps, **lifts)))
+    assert "ahead of arm8 by +0.1 %" in said and "ahead of arm3 by" in said and "arm2" not in said
+    assert f"further ahead of {9 - 6} others" in said
+
+
+def test_a_study_of_what_ifs_alone_leads_with_their_answers():
+    metrics = make_metrics()
+    base = metrics["baseline"]
+    decision = decide({**metrics, "arms": {base: metrics["arms"][base]}})
+    assert decision.arm is None and decision.headline == f"What would other settings of {base} bring?"
+    assert len(decision.reasons) == len(metrics["what_if"])

@@ -8,6 +8,7 @@ from scipy import stats
 from analysis import intervals
 from analysis.calibration import proxy_bins, proxy_ece
 from analysis.intervals import (
+    function_gaps,
     function_intervals,
     paired_function_intervals,
     ratio_contrasts,
@@ -212,6 +213,24 @@ def test_paired_functions_give_lifts_and_identical_arms_none():
         k: result["b"][k] for k in ("value", "low", "high")
     }
     assert alone["lift"] == {"value": None, "low": None, "high": None}
+
+
+def test_a_gap_keeps_only_what_two_do_not_share():
+    """a and b share their luck and differ by 2 in every group: the gap is certain. Each pair comes once."""
+    luck = np.random.default_rng(1).normal(0, 5, (60, 1))
+    sums = {"a": luck + 2, "b": luck, "c": np.random.default_rng(2).normal(0, 5, (60, 1))}
+    found = function_gaps(sums, lambda s: s[:, 0] / 60, 100, 1)
+    assert [(one, other) for one in found for other in found[one]] == [("a", "b"), ("a", "c"), ("b", "c")]
+    assert list(found["a"]["b"].values()) == pytest.approx([2, 2, 2])
+    apart = (sums["a"] - sums["c"]).mean()
+    assert found["a"]["c"]["low"] < apart < found["a"]["c"]["high"]
+    assert found["a"]["c"]["value"] == pytest.approx(apart)
+
+
+def test_a_gap_needs_two_of_the_same_shape():
+    assert function_gaps({"a": np.ones((3, 1))}, lambda s: s[:, 0], 10, 1) == {}
+    with pytest.raises(ValueError, match="shape"):
+        function_gaps({"a": np.ones((3, 1)), "b": np.ones((4, 1))}, lambda s: s[:, 0], 10, 1)
 
 
 def test_seed_spread_is_a_student_t_interval():

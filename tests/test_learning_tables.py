@@ -59,6 +59,23 @@ def test_two_sentences_say_what_is_found_and_what_it_costs(metrics):
     )
 
 
+def test_of_many_arms_only_those_that_clearly_differ_are_named(metrics):
+    arms = metrics["market"]["arms"]
+    alike = {
+        **arms["ltr"]["learning"],
+        "difference": {"recall": around(0.001)},
+        "revenue_per_request": around(2.0, lift=around(0.0)),
+    }
+    for i in range(7):
+        arms[f"other-{i}"] = {**arms["ltr"], "learning": alike}
+        metrics["arms"][f"other-{i}"] = metrics["arms"]["ltr"]
+    assert plain(learning_words(metrics)) == (
+        "At the end, logloss lets 50.0 % of the truly most valuable ads through to ranking; ltr 10.0 points "
+        "more [+8.0, +12.0]; 7 others about as many. Revenue per request over all days, against logloss: ltr "
+        "−4.0 % [−5.0, −3.0]; 7 others not told apart from it."
+    )
+
+
 @pytest.mark.parametrize(
     ("gap", "text"),
     [

@@ -8,9 +8,11 @@ import torch
 from test_training import AD, ADS, LOGIT, USER, USERS, VIEW, logits, net
 
 from analysis.metrics import gauc
+from models import list_training
 from models.coaction import CoAction
 from models.examination import slot_log_odds
 from models.list_training import (
+    BY_SAMPLE,
     Pages,
     make_pages,
     scores,
@@ -215,3 +217,51 @@ def test_scores_are_the_nets_own():
     assert scores(module, VIEW, first, at_once=7) == pytest.approx(
         logits(module, users, ads[:, None])[:, 0], abs=1e-6
     )
+
+
+def test_whole_pages_in_a_batch_are_the_same_loss_in_another_order():
+    """With one batch for everything the order within it does not matter; with small ones it does."""
+    whole = {"batch": 10**6, "epochs": 1, "data": pages(200)}
+    small = {"batch": 32, "epochs": 1, "data": pages(200)}
+    for name in BY_SAMPLE:
+        losses, nets = {}, {}
+        for batching in ("samples", "lists"):
+            losses[batching] = trained(name, batching=batching, **whole)[1][0]
+            nets[batching] = trained(name, batching=batching, **small)[0]
+        # pointwise: the mean over pages of their sums, which is that over samples times the mean page
+        per_page = len(whole["data"].users) / 200 if name == "pointwise" else 1.0
+        assert losses["lists"] == pytest.approx(per_page * losses["samples"], rel=1e-4)
+        scored = [logits(nets[batching], EVERYONE, ALL_ADS) for batching in nets]
+        assert np.abs(scored[0] - scored[1]).max() > 1e-3
+
+
+def test_a_page_stays_in_one_batch_or_is_torn_apart(monkeypatch):
+    data, seen = pages(60), []
+
+    def watched(model, view, users, context, ads, real=list_training.outputs):
+        seen.append(set(zip(users.tolist(), ads.tolist(), strict=True)))
+        return real(model, view, users, context, ads)
+
+    monkeypatch.setattr(list_training, "outputs", watched)
+    page_of = {
+        pair: i for i in range(60) for pair in _pairs(data, slice(data.lists[i], data.lists[i + 1]))
+    }  # a pair on two pages counts as torn; there are few
+    torn = {}
+    for batching in ("samples", "lists"):
+        seen.clear()
+        trained("sbcr", batching=batching, batch=16, epochs=1, data=data)
+        homes = [{page_of[pair] for pair in batch} for batch in seen]
+        torn[batching] = sum(sum(page in batch for batch in homes) > 1 for page in range(60))
+    assert torn["lists"] < 12 < 45 < torn["samples"]
+
+
+def _pairs(data, rows):
+    return list(zip(data.shown.users[rows].tolist(), data.shown.ads[rows].tolist(), strict=True))
+
+
+def test_what_compares_the_ads_of_a_page_cannot_do_without_whole_pages():
+    with pytest.raises(
+        ValueError, match="softmax compares the ads of a page: its batches are of whole pages"
+    ):
+        trained("softmax", batching="samples")
+    assert set(BY_SAMPLE) >= {name for name, kind in OBJECTIVES.items() if kind.trains_on == "samples"}

@@ -63,6 +63,14 @@ def test_the_frontier_is_what_nobody_beats():
     assert frontier(points) == [1, 0, 3]
 
 
+def test_order_and_scale_may_have_other_names():
+    one, other = {"objective": "a", "gauc": 0.7, "ece": 0.1}, {"objective": "b", "gauc": 0.7, "ece": 0.2}
+    assert beats(one, other, "gauc", "ece") and not beats(other, one, "gauc", "ece")
+    assert frontier([other, one], "gauc", "ece") == [1]
+    found = strict_wins([one, other], "gauc", "ece")  # no rate and no seed: one game
+    assert found["a"]["b"] == {"games": 1, "won": 1, "lost": 0}
+
+
 def test_seeds_are_averaged():
     found = over_seeds([cell("a", 0.5, 1.0, 0.1), cell("a", 0.7, 2.0, 0.1, seed=2), cell("a", 0.1, 0.1, 0.9)])
     assert [(c["alpha"], c["ndcg"], c["loss"]) for c in found] == [

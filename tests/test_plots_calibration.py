@@ -1,6 +1,8 @@
 from report_fixture import make_metrics
+from sweep_fixture import with_sweep
 from test_calibration_tables import with_objectives
 
+from analysis import plots_calibration
 from analysis.plots_calibration import miscalibration, objective_reliability
 
 BY_LOSS = ["logloss", "distill-pre", "ltr"]
@@ -24,3 +26,10 @@ def test_a_point_per_ranker_leads_from_ece_to_cpc_error_to_rpm():
     assert [line.get_xdata()[0] for line in second.lines] == error
     rpm = [metrics["arms"][arm]["expected_rpm"]["value"] for arm in BY_LOSS]
     assert [line.get_ydata()[0] for line in second.lines] == rpm
+
+
+def test_of_a_large_sweep_each_familys_best_is_named_in_the_colour_of_its_family(monkeypatch):
+    monkeypatch.setattr(plots_calibration, "NAMED", 5)
+    axes = miscalibration(with_sweep(make_metrics())).axes[0]
+    assert sorted(text.get_text() for text in axes.texts) == ["mo-b", "point", "rcr-b", "soft"]
+    assert len(axes.lines) == 6 and len({line.get_color() for line in axes.lines}) == 4

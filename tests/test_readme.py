@@ -1,6 +1,7 @@
 """What the README shows is true: links, commands, examples, the error message."""
 
 import re
+import shutil
 from pathlib import Path
 
 import pytest
@@ -13,8 +14,10 @@ ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 
 
-def block(language: str, number: int = 0) -> str:
-    return re.findall(rf"```{language}\n(.*?)```", README, re.DOTALL)[number]
+def block(language: str, with_words: str = "") -> str:
+    """The first example in a language, or the first that has these words."""
+    found = re.findall(rf"```{language}\n(.*?)```", README, re.DOTALL)
+    return next(text for text in found if with_words in text)
 
 
 def test_every_link_and_named_file_exists():
@@ -78,10 +81,34 @@ def test_the_user_example_runs_and_does_what_it_expects(tmp_path):
     from cascade_sim.audience import build_click_model
     from cascade_sim.scenario_market import Users
 
-    (tmp_path / "one_look.py").write_text("import numpy as np\n\n\n" + block("python", 1))
+    (tmp_path / "one_look.py").write_text("import numpy as np\n\n\n" + block("python", "class OneLook"))
     users = Users(click_model="one_look.py:OneLook", options={"chance": 0.4})
     model, n = build_click_model(users, np.ones(2), tmp_path), 50_000
     ctr, shown = np.tile([0.5, 0.3], (n, 1)), np.tile([True, False], (n, 1))
     clicked, _ = model.clicks(ctr, shown, *np.random.default_rng(0).random((2, n, 2)))
     assert model.expected(ctr, shown)[0].tolist() == [0.4 * 0.5, 0.0]
     assert clicked.mean(axis=0) == pytest.approx([0.2, 0.0], abs=0.01)
+
+
+def test_the_python_example_gives_frames(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "scenarios").mkdir()
+    shutil.copy(ROOT / "scenarios" / "quick.yaml", tmp_path / "scenarios")
+    for knob in ("phases.bootstrap=512", "phases.log=1024", "phases.shadow=256", "phases.evaluate=256"):
+        text = (tmp_path / "scenarios" / "quick.yaml").read_text()
+        name, value = knob.split(".")[1].split("=")
+        (tmp_path / "scenarios" / "quick.yaml").write_text(re.sub(rf"{name}: \d+", f"{name}: {value}", text))
+    exec(compile(block("python", "import compare, run, whatif"), "README.md", "exec"), {})
+    printed = capsys.readouterr().out
+    assert "rcs" in printed and "runs/squashed" in printed
+    assert (tmp_path / "runs" / "base" / "report.html").is_file()
+
+
+def test_the_five_lines_that_guard_revenue_are_the_shipped_ones():
+    shipped = (ROOT / "scenarios" / "example_test_revenue.py").read_text()
+    lines = [
+        line
+        for line in block("python", "auction_revenue").splitlines()
+        if line.startswith(("import", "    "))
+    ]
+    assert lines and all(line in shipped for line in lines)

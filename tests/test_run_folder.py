@@ -3,6 +3,7 @@
 import errno
 import json
 import os
+import shutil
 import stat
 
 import numpy as np
@@ -10,7 +11,7 @@ import pytest
 
 from cascade_sim import SEMANTICS, atomic_files
 from cascade_sim.errors import UserError
-from cascade_sim.run_folder import RunFolder, open_run, read_manifest
+from cascade_sim.run_folder import IDENTITY, RunFolder, is_same_run, keep, open_run, read_manifest
 
 FINISHED = {"name": "ads", "semantics": SEMANTICS, "scenario_hash": "abc", "status": "complete"}
 
@@ -110,6 +111,48 @@ def test_a_file_in_place_of_the_folder_is_refused(tmp_path):
     (tmp_path / "run").write_text("")
     with pytest.raises(UserError, match="is a file"):
         RunFolder.create(tmp_path / "run")
+
+
+def test_a_world_whose_removal_is_stopped_still_shows_as_a_run(tmp_path, monkeypatch):
+    """Otherwise the study's folder could never be used again."""
+    finished_run(tmp_path)
+    world = finished_run(tmp_path / "seed-1")
+    (world / "logs").mkdir()
+    (world / "models").mkdir()
+    real, calls = shutil.rmtree, []
+
+    def killed(path, *arguments, **options):
+        calls.append(path)
+        if len(calls) == 2:
+            raise KeyboardInterrupt
+        real(path, *arguments, **options)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(shutil, "rmtree", killed)
+        with pytest.raises(KeyboardInterrupt):
+            RunFolder.create(tmp_path)
+    assert "manifest.json" in names(world)
+    with RunFolder.create(tmp_path):
+        assert names(tmp_path) == [".lock"]
+
+
+# Going on
+
+
+def test_a_run_stopped_at_its_very_last_step_loses_its_checkpoints_when_it_is_taken_up(tmp_path):
+    finished_run(tmp_path)
+    keep(tmp_path, "log", ["log"])
+    with RunFolder.resume(tmp_path, FINISHED) as run:
+        assert run.is_complete()
+    assert names(tmp_path) == ["manifest.json", "metrics.json"]
+
+
+@pytest.mark.parametrize("key", IDENTITY)
+def test_a_run_is_the_same_only_in_every_respect(tmp_path, key):
+    assert not is_same_run(tmp_path, FINISHED)
+    finished_run(tmp_path)
+    assert is_same_run(tmp_path, FINISHED)
+    assert not is_same_run(tmp_path, {**FINISHED, key: "another"})
 
 
 # Storage that fails

@@ -4,7 +4,7 @@ from tiny_market import QUICK, tiny_scenario
 from cascade_sim.errors import UserError
 from cascade_sim.scenario import ModelSpec
 from cascade_sim.scenario_file import dump_scenario, load_scenario, scenario_data, scenario_hash
-from cascade_sim.scenario_models import OBJECTIVE_KEYS, OBJECTIVE_OPTIONS, TWO_HEADS
+from cascade_sim.scenario_models import BY_SAMPLE, OBJECTIVE_KEYS, OBJECTIVE_OPTIONS, TWO_HEADS
 
 
 def known(key):
@@ -14,8 +14,10 @@ def known(key):
 
 def test_the_scenario_knows_every_objective_calibrator_and_option():
     from models.calibrators import CALIBRATORS
+    from models.list_training import BY_SAMPLE as BY_SAMPLE_IN_TRAINING
     from models.objectives import OBJECTIVES
 
+    assert BY_SAMPLE == BY_SAMPLE_IN_TRAINING
     assert known("objective") == list(OBJECTIVES) and known("calibrator") == list(CALIBRATORS)
     assert {
         name: tuple(kind.options) for name, kind in OBJECTIVES.items() if kind.options
@@ -50,6 +52,9 @@ WRONG = {
     "models.ltr.objective=softmax": "has no meaning for recipe ltr (only for logloss)",
     "models.distill-pre.calibrator=platt": "has no meaning for recipe distill (only for logloss)",
     "models.rank.held_out=0.2": "has no meaning without a calibrator",
+    "models.rank.refit=true": "has no meaning without a calibrator",
+    "models.rank.batching=pages": "expected one of samples, lists",
+    "models.ltr.batching=lists": "has no meaning for recipe ltr (only for logloss)",
 }
 
 
@@ -75,3 +80,27 @@ def test_two_heads_need_a_net_that_has_them(tmp_path):
     ):
         tiny_scenario(own, "models.rank.objective=jrc")
     assert tiny_scenario(own, "models.rank.objective=rcr").models["rank"].objective == "rcr"
+
+
+def test_pages_stay_whole_for_objectives_that_compare_their_ads():
+    with pytest.raises(
+        UserError, match="softmax compares the ads of a page, which must stay whole: use lists"
+    ):
+        tiny_scenario("models.rank.objective=softmax", "models.rank.batching=samples")
+    for objective, batching in (
+        ("sbcr", "samples"),
+        ("sbcr", "lists"),
+        ("pointwise", "lists"),
+        ("rcr", "lists"),
+    ):
+        changes = (f"models.rank.objective={objective}", f"models.rank.batching={batching}")
+        assert tiny_scenario(*changes).models["rank"].batching == batching
+    assert not tiny_scenario("models.rank.batching=lists").models["rank"].is_plain
+    assert tiny_scenario("models.rank.batching=samples").models["rank"].is_plain
+
+
+def test_a_calibrator_is_fitted_anew_only_where_models_are():
+    refit = ("models.rank.calibrator=platt", "models.rank.refit=true")
+    with pytest.raises(UserError, match="fitted anew where models are: add market.training, or remove it"):
+        tiny_scenario(*refit)
+    assert tiny_scenario(*refit, "market={training: {every: 3600}}").models["rank"].refit

@@ -34,8 +34,14 @@ def run(request, tmp_path_factory):
         patch.chdir(ROOT)
         folder = tmp_path_factory.mktemp(request.param.stem)
         patch.setenv("CASCADE_SIM_CACHE", str(folder / "cache"))
-        learns = load_scenario(request.param).market.training is not None
+        shipped = load_scenario(request.param)
+        learns = shipped.market.training is not None
         more = ["market.training=null"] if learns else []  # hours of it; money does not depend on it
+        more += [f"models.{name}.refit=false" for name, model in shipped.models.items() if model.refit]
+        if shipped.market.days > 7:  # months are for learning; money is made day by day
+            more += ["market.days=1"]
+        if shipped.market.designs is not None:  # further markets of the same arms
+            more += ["market.designs=null"]
         scenario = load_scenario(request.param, overrides=[*TINY, *more])
         with Progress(quiet=True) as progress:
             metrics = run_seed(scenario, folder, 1, "cpu", progress, ROOT / "scenarios")

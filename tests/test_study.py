@@ -3,13 +3,14 @@ import json
 import pytest
 from tiny_market import QUICK, TINY, tiny_scenario
 
+from cascade_sim import study as study_module
 from cascade_sim.cli import main
 from cascade_sim.code_version import source_digest
 from cascade_sim.errors import UserError
 from cascade_sim.records import tables
-from cascade_sim.run_folder import read_manifest
+from cascade_sim.run_folder import RunFolder, read_manifest
 from cascade_sim.scenario_file import load_scenario
-from cascade_sim.study import run_study
+from cascade_sim.study import run_study, run_world
 
 SHORT = (
     *("phases.bootstrap=150", "phases.log=150", "phases.shadow=60", "phases.evaluate=120"),
@@ -124,3 +125,46 @@ def test_a_users_model_that_raises_ends_the_command_with_a_message_and_no_traceb
     assert all(word in text for word in [*words, "RuntimeError: this page is not for me"]), text
     assert "Traceback" not in text and text.count("\n") == 1
     assert read_manifest(tmp_path / "out")["status"] == "running"
+
+
+# Worlds of several: no model is trained, so they are quick.
+PLAIN = (
+    *("phases.bootstrap=128", "phases.log=128", "phases.shadow=0", "phases.evaluate=128"),
+    *("report.resamples=5", "report.detail_requests=4", "report.baseline=now", "models={}"),
+    *("cascade.pre_ranking.model=random", "cascade.ranking.model=truth", "arms={now: {}}"),
+)
+
+
+def test_a_world_that_is_complete_is_taken_as_it_is_unless_it_is_another_run(tmp_path, monkeypatch):
+    scenario, out = tiny_scenario(*PLAIN), tmp_path / "seed-1"
+    metrics = run_world(scenario, out, "cpu", keep_logs=False)
+    assert not (out / "logs").exists() and not (out / "checkpoints").exists()
+    stamp = (out / "metrics.json").stat().st_mtime_ns
+    assert run_world(scenario, out, "cpu", keep_logs=False) == metrics
+    assert (out / "metrics.json").stat().st_mtime_ns == stamp
+    monkeypatch.setattr("cascade_sim.study.source_digest", lambda: "another version")
+    assert run_world(scenario, out, "cpu", keep_logs=False) == metrics
+    assert (out / "metrics.json").stat().st_mtime_ns > stamp
+    assert read_manifest(out)["code"] == "another version"
+
+
+@pytest.mark.parametrize("last_done", ["_write_tables", "remove_logs", "remove_checkpoints"])
+def test_a_world_stopped_at_the_end_of_its_way_goes_on(tmp_path, monkeypatch, last_done):
+    """Its logs may be gone already, or its marks still be there."""
+    scenario, out = tiny_scenario(*PLAIN), tmp_path / "seed-1"
+    whole = run_world(scenario, tmp_path / "whole", "cpu", keep_logs=False)
+    place = study_module if last_done == "_write_tables" else RunFolder
+    real = getattr(place, last_done)
+
+    def stop(*arguments):
+        if last_done != "remove_checkpoints":
+            real(*arguments)
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(place, last_done, stop)
+        with pytest.raises(KeyboardInterrupt):
+            run_world(scenario, out, "cpu", keep_logs=False)
+    assert run_world(scenario, out, "cpu", keep_logs=False) == whole
+    assert sorted(p.name for p in out.iterdir()) == sorted(p.name for p in (tmp_path / "whole").iterdir())
+    assert read_manifest(out)["status"] == "complete"

@@ -7,6 +7,8 @@ import pytest
 from learning_market import learning_scenario, learning_sim
 from timed_market import timed_scenario
 
+from analysis.metrics import ece, logloss
+from cascade_sim.calibrated_scorer import with_calibrator
 from cascade_sim.cascade import Stage, serve
 from cascade_sim.fusion import Fusion
 from cascade_sim.measure import Ruler
@@ -15,6 +17,7 @@ from cascade_sim.results import combine_seeds
 from cascade_sim.scenario import resolved_arms
 from cascade_sim.simulation import Simulation
 from cascade_sim.true_value import PANEL_COLUMNS, Panel, learning_sections
+from models.calibrators import Platt
 
 N = 300
 
@@ -147,3 +150,33 @@ def test_a_ranker_that_says_twice_the_truth_has_a_pcoc_of_two():
     found = Panel(sim, arm, 64).measure(arm)
     assert found["predicted"].sum() / found["true"].sum() == pytest.approx(2)
     assert found["shown_predicted"].sum() / found["shown_true"].sum() == pytest.approx(2)
+
+
+def test_the_level_is_that_of_the_raw_score_and_the_rest_of_the_prediction():
+    """A calibrator changes predictions and not the score; all of it on the pre-ranking set."""
+    sim = learning_sim(learning_scenario())
+    arm = sim.arm("now", resolved_arms(sim.scenario)["now"])
+    mapped = with_calibrator(arm.ranking.scorer, Platt(0.5, -2.0))
+    block = sim.market.block("panel", 0, 64)
+    ids = serve(block, arm, sim.platform).pre_ranking_set
+    score = arm.ranking.scorer.logit(block, ids).astype(np.float64)
+    p, y = mapped.predict(block, ids).astype(np.float64).ravel(), sim.truth.ctr(block, ids).ravel()
+    found = Panel(sim, arm, 64).measure(replace(arm, ranking=replace(arm.ranking, scorer=mapped)))
+    assert found["score"] == pytest.approx(score.sum(axis=1), rel=1e-5)
+    assert (found["candidates"] == ids.shape[1]).all()
+    assert found["predicted"].sum() == pytest.approx(p.sum())
+    assert found["logloss"].sum() / found["candidates"].sum() == pytest.approx(logloss(p, y).value[0])
+    assert found["pooled_ece"] == pytest.approx(ece(p, y).value[0], abs=1e-9)
+    assert found["pooled_auc"] == pytest.approx(_soft_auc(p, y), abs=1e-9)
+
+
+def _soft_auc(p, y):
+    """By its definition: pairs weigh y_i (1 - y_j), ties one half, nobody is paired with itself."""
+    weight = y[:, None] * (1 - y[None, :])
+    np.fill_diagonal(weight, 0)
+    return (weight * ((p[:, None] > p) + 0.5 * (p[:, None] == p))).sum() / weight.sum()
+
+
+def test_the_truth_in_the_ranking_seat_has_no_score_of_its_own(sim, arm):
+    found = Panel(sim, arm, 20).measure(arm)
+    assert np.isnan(found["score"]).all() and found["pooled_ece"] < 1e-6

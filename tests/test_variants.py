@@ -1,7 +1,6 @@
 """A study under several settings: one run per (variant, seed), kept and reused."""
 
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 from click.testing import CliRunner
@@ -66,18 +65,6 @@ def test_names_that_would_share_a_folder_are_refused(tmp_path):
         UserError, match=r"variants\.wide bids: differs from another name only in punctuation"
     ):
         variants.load_variants(write(tmp_path, text))
-
-
-@pytest.mark.parametrize(("code", "is_reused"), [("now", True), ("before", False), (None, False)])
-def test_a_run_is_reused_only_if_the_same_code_made_it(tmp_path, monkeypatch, code, is_reused):
-    scenario = variants.load_scenario(QUICK)
-    manifest = {"scenario_hash": variants.scenario_hash(scenario), "code": code}
-    kept = SimpleNamespace(manifest=manifest, metrics={"name": "kept"})
-    monkeypatch.setattr(variants, "open_run", lambda folder: kept)
-    monkeypatch.setattr(variants, "source_digest", lambda: "now")
-    monkeypatch.setattr("cascade_sim.study.run_world", lambda *_, keep_logs: {"name": "new"})
-    found = variants._run_or_reuse(scenario, tmp_path, "cpu")
-    assert found == {"name": "kept" if is_reused else "new"}
 
 
 def test_finished_runs_are_reused_and_tables_have_a_row_per_variant(tmp_path, monkeypatch):

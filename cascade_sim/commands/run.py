@@ -7,6 +7,8 @@ from pathlib import Path
 
 import click
 
+from cascade_sim.going_on import says_how_to_go_on
+
 
 def usable_cores() -> int:
     """Cores this process may use."""
@@ -60,14 +62,15 @@ def command(
     # The scenario first: a mistake in it is answered before anything slow is imported.
     loaded = load_scenario(scenario, overrides, seed)
 
-    from cascade_sim.study import run_study
+    with says_how_to_go_on("--resume"):
+        from cascade_sim.study import run_study
 
-    run_study(
-        loaded,
-        out=out or Path("runs") / loaded.name,
-        seeds=seeds,
-        workers=workers or usable_cores(),
-        device=device,
-        quiet=quiet,
-        resume=resume,
-    )
+        run_study(
+            loaded,
+            out=out or Path("runs") / loaded.name,
+            seeds=seeds,
+            workers=workers or usable_cores(),
+            device=device,
+            quiet=quiet,
+            resume=resume,
+        )

@@ -5,6 +5,7 @@ from pathlib import Path
 import click
 
 from cascade_sim.commands.run import usable_cores
+from cascade_sim.going_on import says_how_to_go_on
 
 TABLES = {
     "RCS, %": ("rcs", False),
@@ -45,7 +46,8 @@ def command(
 
     scenarios = study.load_variants(variants, overrides)
     folder = out or Path("runs") / variants.stem
-    results = study.run_variants(scenarios, folder, seeds, workers or usable_cores(), device, quiet)
+    with says_how_to_go_on():
+        results = study.run_variants(scenarios, folder, seeds, workers or usable_cores(), device, quiet)
     arms = list(dict.fromkeys(arm for scenario in scenarios.values() for arm in scenario.arms))
     for title, (metric, lift) in TABLES.items():
         click.echo(f"\n**{title}** (mean over {seeds} seeds ± half the 95 % interval between them)\n")

@@ -1,0 +1,84 @@
+"""`cascade_sim compare`: how finished runs differ."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+
+@click.command()
+@click.argument("runs", nargs=-1, required=True, type=click.Path(path_type=Path), metavar="RUN RUN [RUN…]")
+@click.option("--arm", metavar="NAME", help="Only this arm.  [default: all that both runs have]")
+@click.option(
+    "--unpaired",
+    is_flag=True,
+    help="Compare even runs that met other requests: other seed, world or traffic.",
+)
+@click.option(
+    "--out", type=click.Path(path_type=Path), metavar="FOLDER",
+    help="Write compare.json, compare.csv and compare.html here as well.",
+)  # fmt: skip
+def command(runs: tuple[Path, ...], arm: str | None, unpaired: bool, out: Path | None) -> None:
+    """How finished runs differ: every other run is held against the first.
+
+    Prints which keys of their scenarios differ, and what each arm brought. Runs of the same world, traffic
+    and seed met the same requests, so their differences are paired, from the evaluation's logs.
+    """
+    from cascade_sim.compare_runs import compare_runs
+    from cascade_sim.whatif_files import check_out
+
+    if out is not None:
+        check_out(out)
+    found = compare_runs(runs, arm, unpaired)
+    click.echo(compare_text(found, arm))
+    if out is not None:
+        for path in write_comparison(found, out):
+            click.echo(path)
+
+
+def compare_text(comparisons: list[dict[str, Any]], arm: str | None = None) -> str:
+    """Scenario, arms and notes for a terminal; reference arms only if asked for."""
+    import shutil
+    import sys
+    import textwrap
+
+    from analysis.catalogue import is_reference
+    from analysis.compare_tables import MAIN, PAIRED_BY, arm_table, scenario_table
+    from analysis.terminal import table_text
+
+    width = max(shutil.get_terminal_size((100, 24)).columns, 80)
+    color = sys.stdout.isatty()
+    parts = []
+    for found in comparisons:
+        parts.append(f"{found['first']} → {found['other']}\n")
+        changed = scenario_table(found)
+        parts.append(
+            "The scenarios are the same.\n"
+            if changed is None
+            else table_text(changed, color=color, width=width)
+        )
+        shown = [name for name in found["arms"] if arm or not is_reference(name)] or list(found["arms"])
+        parts += [table_text(arm_table(found, name, MAIN), color=color, width=width + 20) for name in shown]
+        lines = [PAIRED_BY[found["paired_by"]], *(f"Note: {note}." for note in found["notes"])]
+        parts += [textwrap.fill(line, width) + "\n" for line in lines]
+    return "\n".join(parts)
+
+
+def write_comparison(comparisons: list[dict[str, Any]], out: Path) -> list[Path]:
+    """compare.json, compare.csv and compare.html in a folder."""
+    from analysis.compare_tables import compare_csv, compare_page
+    from cascade_sim.atomic_files import write_file
+    from cascade_sim.run_folder import json_text
+    from cascade_sim.whatif_files import check_out
+
+    check_out(out)
+    contents = {
+        "compare.json": json_text(comparisons),
+        "compare.csv": compare_csv(comparisons),
+        "compare.html": compare_page(comparisons),
+    }
+    for name, content in contents.items():
+        write_file(out / name, content.encode())
+    return [out / name for name in contents]

@@ -1,0 +1,124 @@
+"""`cascade_sim whatif`: a finished run's evaluation, served again with some knobs turned."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+if TYPE_CHECKING:
+    from cascade_sim.scenario import Scenario
+    from cascade_sim.whatif_knobs import Point
+
+EXIT_CODES = """\b
+Exit code  0  done
+           1  done, but the untouched arm did not get what the run measured: something has changed since
+           2  a mistake in the command, or no such run, arm or knob"""
+
+
+@click.command(epilog=EXIT_CODES)
+@click.argument("run", type=click.Path(path_type=Path))
+@click.option(
+    "--set", "changes", multiple=True, required=True, metavar="KNOB=VALUE",
+    help="Turn a knob, e.g. auction.reserve_cpc=0.2; may be repeated. One of them may list several values: "
+    "auction.reserve_cpc=0.1,0.2,0.3.",
+)  # fmt: skip
+@click.option("--arm", metavar="NAME", help="Arm whose knobs are turned.  [default: the baseline]")
+@click.option(
+    "--requests", type=click.IntRange(1), metavar="N",
+    help="Only the first so many, rounded up to whole blocks.  [default: all]",
+)  # fmt: skip
+@click.option(
+    "--out", type=click.Path(path_type=Path), metavar="FOLDER", help="[default: RUN/whatif/WHAT-WAS-ASKED]"
+)
+@click.option("--quiet", is_flag=True, help="No progress bar.")
+def command(
+    run: Path, changes: tuple[str, ...], arm: str | None, requests: int | None, out: Path | None, quiet: bool
+) -> int:
+    """What another setting would have brought, on the same requests with the same luck.
+
+    Serves the run's evaluation again with some knobs turned (stage sizes, seats, bids, fusions, slots,
+    auction, bid rule); its trained models are used as they are, and advertisers do not react.
+    """
+    from cascade_sim.progress import Progress
+    from cascade_sim.run_folder import open_run
+    from cascade_sim.whatif_files import FOLDER, answer_name, check_out, write_answer
+    from cascade_sim.whatif_knobs import Refused, parse_points, refuse
+    from cascade_sim.whatif_study import what_if_study
+
+    metrics = open_run(run).metrics
+    asked: list[Point] = []
+
+    def read(scenario: Scenario, name: str) -> list[Point]:
+        asked[:] = parse_points(changes, scenario, name)
+        if out is not None:
+            check_out(out)
+        return asked
+
+    try:
+        with Progress(quiet) as progress:
+            answer = what_if_study(run, read, arm, requests or 0, progress)
+    except Refused as reason:
+        raise refuse(reason, changes, "--set ", run / "scenario.yaml") from None
+    click.echo(answer_text(answer))
+    for path in write_answer(answer, out or run / FOLDER / answer_name(asked, arm, requests)):
+        click.echo(path)
+    return compared_with_run(run, answer, metrics)
+
+
+def answer_text(answer: Mapping[str, Any]) -> str:
+    """Tables and words for a terminal."""
+    import shutil
+    import sys
+    import textwrap
+    from dataclasses import replace
+
+    from analysis.terminal import table_text
+    from analysis.whatif_page import answer_facts
+    from analysis.whatif_tables import MAIN, measures_table, pairing_words, points_table, what_if_words
+
+    width = shutil.get_terminal_size((100, 24)).columns
+    table = measures_table(answer, MAIN) if len(answer["points"]) == 1 else points_table(answer, narrow=True)
+    lines = [what_if_words(answer), pairing_words(answer), *answer["notes"]]
+    wide = max(width, 160)  # a table is not cut, but what does not fit is left to the page
+    n_columns = len(table.columns)
+    while len(table.columns) > 4 and _width_of(table_text(table, width=wide)) > max(width, 80):
+        rows = [replace(row, cells=row.cells[:-1]) for row in table.rows]
+        table = replace(table, columns=table.columns[:-1], rows=rows)
+    if len(table.columns) < n_columns:
+        lines.append("More columns are in whatif.html and whatif.csv.")
+    return "\n".join(
+        [
+            ", ".join(answer_facts(answer)),
+            "",
+            table_text(table, color=sys.stdout.isatty(), width=wide),
+            *(textwrap.fill(line, max(width, 40)) for line in lines),
+            "",
+            "Held fixed:",
+            *(f"  {line}" for line in answer["held_fixed"]),
+            "",
+        ]
+    )
+
+
+def _width_of(text: str) -> int:
+    return max(len(line.rstrip()) for line in text.splitlines())
+
+
+def compared_with_run(run: Path, answer: Mapping[str, Any], metrics: Mapping[str, Any]) -> int:
+    """1 and a warning if the arm as it is did not come out as the run has it; 0 otherwise."""
+    if answer["requests"] != metrics.get("requests"):
+        return 0  # a part of the evaluation
+    own = (metrics.get("arms") or {}).get(answer["arm"]) or {}
+    for metric, found in answer["today"]["metrics"].items():
+        before = own.get(metric)
+        if before is not None and any(before.get(key) != found.get(key) for key in ("value", "low", "high")):
+            click.echo(
+                f"warning: {run} measured {metric} {before.get('value')} for arm {answer['arm']}, "
+                f"not {found.get('value')}: something has changed since",
+                err=True,
+            )
+            return 1
+    return 0

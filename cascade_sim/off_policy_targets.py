@@ -1,0 +1,81 @@
+"""Target policies: what a log of randomised decisions is asked about.
+
+A target moves the centre of a knob's noise (`auction.reserve_cpc=0.22`), or draws pages otherwise from the
+same list (`slates.temperature=0.3`, `ranking.model=wide`: the list in another model's order). Knobs and pages
+were randomised in logs of their own, so a target is about one of the two.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from cascade_sim.errors import UserError
+from cascade_sim.suggest import unknown_name
+
+KNOB_KEYS = {"auction.reserve_cpc": "reserve_cpc", "auction.squashing": "squashing"}
+SLATE_KEYS = ("slates.temperature", "ranking.model")
+LIMITS = {"reserve_cpc": (0.0, 1e9), "squashing": (0.0, 2.0), "temperature": (0.0, 100.0)}
+AS_LOGGED = "as logged"  # the target that changes nothing
+
+
+@dataclass(frozen=True)
+class Target:
+    """What differs from the logging policy; nothing differs in a target without any of these."""
+
+    name: str
+    knobs: dict[str, float] = field(default_factory=dict)  # centres, by knob
+    temperature: float | None = None
+    model: str | None = None
+    is_pages: bool = False  # about pages although nothing differs: the policy that wrote that log
+
+    @property
+    def is_slate(self) -> bool:
+        """About the log of drawn pages, not about that of the knobs."""
+        return self.is_pages or self.temperature is not None or self.model is not None
+
+    @property
+    def words(self) -> str:
+        """The changes as they are written."""
+        parts = [f"auction.{knob}={value:g}" for knob, value in self.knobs.items()]
+        if self.temperature is not None:
+            parts.append(f"slates.temperature={self.temperature:g}")
+        if self.model is not None:
+            parts.append(f"ranking.model={self.model}")
+        return ", ".join(parts)
+
+
+def parse_target(name: str, changes: Sequence[str]) -> Target:
+    """A target from `key=value` texts; UserError for a key or a value that no log can answer for."""
+    knobs: dict[str, float] = {}
+    temperature, model = None, None
+    for text in changes:
+        key, equals, value = (part.strip() for part in text.partition("="))
+        if not equals or not value:
+            raise UserError(f"{text!r}: write key=value, as in auction.reserve_cpc=0.22")
+        if key in KNOB_KEYS:
+            knobs[KNOB_KEYS[key]] = _number(key, value, KNOB_KEYS[key])
+        elif key == "slates.temperature":
+            temperature = _number(key, value, "temperature")
+        elif key == "ranking.model":
+            model = value
+        else:
+            raise UserError(unknown_name("key of a target", key, (*KNOB_KEYS, *SLATE_KEYS)))
+    if knobs and (temperature is not None or model is not None):
+        raise UserError(
+            f"{', '.join(changes)}: knobs and pages were randomised in logs of their own; "
+            "ask about one of the two"
+        )
+    return Target(name, knobs, temperature, model)
+
+
+def _number(key: str, text: str, what: str) -> float:
+    low, high = LIMITS[what]
+    try:
+        value = float(text)
+    except ValueError:
+        raise UserError(f"{key}: expected a number, not {text!r}") from None
+    if not (math.isfinite(value) and low < value <= high):
+        raise UserError(f"{key}: {text} should be above {low:g} and at most {high:g}")
+    return value

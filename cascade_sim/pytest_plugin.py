@@ -1,0 +1,179 @@
+"""A pytest plugin: a test that fails when a scenario no longer earns what its baseline says.
+
+    @pytest.mark.auction_revenue(scenario="scenarios/ads.yaml", against="revenue.json", tolerance="0.5%")
+    def test_revenue(auction_revenue):
+        auction_revenue()
+
+`pytest --update-revenue-baseline` writes the baselines anew. Relative paths start at pytest's root folder.
+Only the tests that ask for the fixture pay for anything: cascade_sim is imported when one of them runs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+if TYPE_CHECKING:
+    from cascade_sim.revenue_baseline import Measured
+    from cascade_sim.revenue_check import Verdict
+
+NAME = "auction_revenue"
+UPDATE = "--update-revenue-baseline"
+# Keyword -> whether it takes a list of texts (a single text counts as a list of one).
+KEYWORDS = {
+    "scenario": False,
+    "against": False,
+    "tolerance": True,
+    "metrics": True,
+    "arms": True,
+    "overrides": True,
+    "fresh": False,
+}
+_MEASURED = pytest.StashKey[dict[tuple[Any, ...], "Measured"]]()
+_WRITTEN = pytest.StashKey[list[str]]()
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.getgroup("cascade_sim").addoption(
+        UPDATE, action="store_true", help="Write the baselines of auction_revenue tests anew."
+    )
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line(
+        "markers",
+        f"{NAME}(scenario, against, tolerance=(), metrics=(), arms=(), overrides=(), fresh=0): what the "
+        f"{NAME} fixture holds against which baseline.",
+    )
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """A mark without the fixture would guard nothing, and nobody would notice."""
+    for item in items:
+        if item.get_closest_marker(NAME) and NAME not in getattr(item, "fixturenames", ()):
+            raise pytest.UsageError(
+                f"{item.nodeid} is marked {NAME} but does not ask for the fixture: add {NAME} to its "
+                "arguments and call it"
+            )
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> Generator[None, object, object]:
+    """A test that asks for the fixture and never calls it has checked nothing."""
+    result = yield
+    guard = pyfuncitem.funcargs.get(NAME)
+    if isinstance(guard, RevenueGuard) and not guard.was_called:
+        pytest.fail(f"{NAME} was never called, so nothing was checked: call {NAME}()", pytrace=False)
+    return result
+
+
+def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
+    for file in config.stash.get(_WRITTEN, []):
+        terminalreporter.write_line(f"revenue baseline written: {file}")
+
+
+@pytest.fixture
+def auction_revenue(request: pytest.FixtureRequest) -> RevenueGuard:
+    """Call it to hold a scenario against its baseline; keywords as in the mark, which they override."""
+    mark = request.node.get_closest_marker(NAME)
+    if mark is not None and mark.args:
+        raise pytest.UsageError(f"{request.node.nodeid}: the mark {NAME} takes keywords only")
+    return RevenueGuard(request.config, dict(mark.kwargs) if mark else {})
+
+
+class RevenueGuard:
+    """Runs the scenario (once for all tests that share it) and fails the test if revenue moved."""
+
+    def __init__(self, config: pytest.Config, keywords: Mapping[str, Any]) -> None:
+        self._config, self._keywords = config, keywords
+        self.was_called = False
+
+    def __call__(self, **keywords: Any) -> Verdict | None:
+        """The verdict, if it passed; None where the baseline was written anew."""
+        from cascade_sim.errors import UserError
+
+        self.was_called = True
+        mistake = ""
+        try:
+            chosen = _checked({**self._keywords, **keywords})
+            if self._config.getoption(UPDATE):
+                self._write(chosen)
+                return None
+            verdict = self._check(chosen)
+        except UserError as error:
+            mistake = str(error)
+        if mistake:  # outside of `except`: pytest would print it twice, as one while handling another
+            pytest.fail(f"{NAME}: {mistake}", pytrace=False)
+        if not verdict.passed:
+            from cascade_sim.revenue_words import verdict_text
+
+            pytest.fail(verdict_text(verdict), pytrace=False)
+        return verdict
+
+    def _check(self, chosen: Mapping[str, Any]) -> Verdict:
+        from cascade_sim.errors import UserError
+        from cascade_sim.revenue_baseline import read_baseline
+        from cascade_sim.revenue_check import check_revenue, guarded
+
+        file = self._path(chosen["against"])
+        if not file.exists():
+            raise UserError(f"{file} does not exist; run pytest {UPDATE} once, and keep the file")
+        baseline = read_baseline(file)
+        guarded(baseline, chosen["metrics"], chosen["arms"], chosen["tolerance"])
+        return check_revenue(
+            baseline,
+            self._measured(chosen),
+            tolerances=chosen["tolerance"],
+            metrics=chosen["metrics"],
+            arms=chosen["arms"],
+        )
+
+    def _write(self, chosen: Mapping[str, Any]) -> None:
+        from cascade_sim.revenue_baseline import write_baseline
+
+        file = self._path(chosen["against"])
+        write_baseline(self._measured({**chosen, "fresh": 0}), file, chosen["arms"])
+        self._config.stash.setdefault(_WRITTEN, []).append(str(file))
+
+    def _measured(self, chosen: Mapping[str, Any]) -> Measured:
+        from cascade_sim.revenue_run import measure_scenario
+        from cascade_sim.scenario_file import load_scenario
+
+        file = self._path(chosen["scenario"])
+        known = self._config.stash.setdefault(_MEASURED, {})
+        # With the content: a test may write the scenario that the next one runs.
+        content = file.read_bytes() if file.is_file() else b""
+        key = (str(file), content, chosen["overrides"], chosen["fresh"])
+        if key not in known:
+            scenario = load_scenario(file, chosen["overrides"])
+            known[key] = measure_scenario(scenario, str(file), device="cpu", stretch=chosen["fresh"])
+        return known[key]
+
+    def _path(self, text: str | Path) -> Path:
+        return self._config.rootpath / text
+
+
+def _checked(keywords: Mapping[str, Any]) -> dict[str, Any]:
+    """Known keywords, lists as tuples, with defaults; UserError otherwise."""
+    from cascade_sim.errors import UserError
+    from cascade_sim.suggest import unknown_name
+
+    for name in keywords:
+        if name not in KEYWORDS:
+            raise UserError(unknown_name("keyword", name, KEYWORDS))
+    for name in ("scenario", "against"):
+        if not isinstance(keywords.get(name), str | Path):
+            raise UserError(f"{name} is {keywords.get(name)!r}; expected a path, in the mark or the call")
+    fresh = keywords.get("fresh", 0)
+    if not isinstance(fresh, int) or fresh < 0:
+        raise UserError(f"fresh is {fresh!r}; expected a whole number, 0 or more")
+    chosen = {"scenario": keywords["scenario"], "against": keywords["against"], "fresh": fresh}
+    for name in (name for name, is_list in KEYWORDS.items() if is_list):
+        value = keywords.get(name, ())
+        chosen[name] = (value,) if isinstance(value, str) else tuple(value)
+        if not all(isinstance(text, str) for text in chosen[name]):
+            raise UserError(f"{name} is {value!r}; expected a text or a list of them")
+    return chosen

@@ -1,0 +1,12 @@
+"""Guard revenue in your own tests: copy this file into your suite, name your scenario.
+
+Once: `pytest --update-revenue-baseline` writes revenue.json; keep it beside your code. From then on a change
+that moves what the auction earns fails this test, with the metric, the size of the move and its interval.
+"""
+
+import pytest
+
+
+@pytest.mark.auction_revenue(scenario="scenarios/quick.yaml", against="revenue.json", tolerance="0.5%")
+def test_a_change_of_code_does_not_move_revenue(auction_revenue):
+    auction_revenue()

@@ -1,0 +1,136 @@
+"""The simulator from Python, as README shows it."""
+
+import subprocess
+import sys
+
+import pytest
+from tiny_market import QUICK, ROOT, TINY
+
+import cascade_sim
+from cascade_sim.errors import UserError
+
+SHORT = (
+    *TINY,
+    *("phases.bootstrap=300", "phases.log=300", "phases.shadow=60", "phases.evaluate=128"),
+    *("report.resamples=20", "report.detail_requests=20"),
+)
+
+
+@pytest.fixture(scope="module")
+def example(tmp_path_factory):
+    """README's example on a tiny market."""
+    from cascade_sim import compare, run, whatif
+
+    out = tmp_path_factory.mktemp("api")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("CASCADE_SIM_CACHE", str(out / "cache"))
+        patch.setattr("cascade_sim.study.write_report", lambda *_: None)  # drawn in test_study.py
+        study = run(QUICK, out=out / "quick", set=SHORT, workers=1)
+        wider = run(QUICK, out=out / "wider", set=[*SHORT, "cascade.pre_ranking.size=30"], workers=1)
+    answer = whatif(study, {"auction.reserve_cpc": [0.5, 0.9]}, out=out / "asked")
+    return study, wider, answer, compare(study, wider)
+
+
+def test_a_run_has_its_metrics_as_a_table_and_its_logs(example):
+    study, *_ = example
+    frame = study.frame().set_index(["arm", "metric"])
+    own = study.metrics["arms"]["ltr"]["expected_ctr"]
+    assert frame.loc[("ltr", "expected_ctr"), "value"] == own["value"]
+    assert frame.loc[("ltr", "expected_ctr"), "lift_low"] == own["lift"]["low"]
+    assert frame.loc[("logloss", "expected_ctr")].isna()["lift"]  # the baseline
+    log = study.log("evaluate-logloss")
+    assert len(log) == 128 * 3 and {"request", "ad", "click", "charge_micros"} <= set(log.columns)
+    with pytest.raises(UserError, match="has no table 'evaluat'; it has: bootstrap"):
+        study.log("evaluat")
+
+
+def test_a_notebook_shows_a_result_in_a_line(example):
+    assert all(len(repr(one)) < 1000 for one in example)
+    assert str(example[0].path) in repr(example[0])
+
+
+def test_a_what_if_is_a_table_of_both_sides(example):
+    study, _, answer, _ = example
+    frame = answer.frame()
+    assert set(frame["setting"]) == {"auction.reserve_cpc = 0.5", "auction.reserve_cpc = 0.9"}
+    rpm = frame[frame["metric"] == "rpm"].iloc[0]
+    assert rpm["today"] == study.metrics["arms"]["logloss"]["rpm"]["value"]
+    assert rpm["difference"] == rpm["then"] - rpm["today"]
+    assert {path.name for path in answer.files} >= {"whatif.json", "whatif.html"}
+    assert list(answer.pairing().columns) == ["setting", "revenue", "times", "low", "high"]
+
+
+def test_compared_runs_are_a_table_and_a_list_of_keys(example):
+    _, wider, _, found = example
+    assert found.scenario().values.tolist() == [[str(wider.path), "cascade.pre_ranking.size", 15, 30]]
+    frame = found.frame()
+    assert set(frame["arm"]) == set(wider.metrics["arms"])
+    ctr = frame[(frame["arm"] == "logloss") & (frame["metric"] == "expected_ctr")].iloc[0]
+    assert bool(ctr["is_paired"]) and ctr["difference_low"] <= ctr["difference"] <= ctr["difference_high"]
+
+
+def test_nothing_is_printed(tmp_path, capsys, monkeypatch):
+    from cascade_sim import run
+
+    monkeypatch.setattr("cascade_sim.study.write_report", lambda *_: None)
+    minimal = {
+        "name": "minimal",
+        "world": {"users": 50, "ads": 80, "advertisers": 20, "slot_effects": (1.0, 0.5)},
+        "cascade": {
+            "retrieval": {"size": 30}, "pre_ranking": {"size": 8, "model": "constant"},
+            "ranking": {"model": "truth"}, "slots": 2,
+        },
+        "phases": {"bootstrap": 0, "log": 0, "shadow": 0, "evaluate": 64},
+        "arms": {"today": {}, "wide": {"pre_ranking": {"size": 16}}},
+        "report": {"resamples": 10, "detail_requests": 8},
+    }  # fmt: skip
+    study = run(minimal, out=tmp_path / "minimal", seed=5, workers=1)
+    assert capsys.readouterr() == ("", "")
+    assert study.metrics["seed"] == 5 and set(study.metrics["arms"]) >= {"today", "wide"}
+
+
+@pytest.mark.parametrize(
+    ("call", "said"),
+    [
+        (lambda f: f.run({"name": "x", "arms": {"a": {}}, "wrld": {}}), "scenario: wrld: unknown key 'wrld'"),
+        (lambda f: f.run("nowhere.yaml"), "nowhere.yaml: no such file"),
+        (lambda f: f.run(QUICK, set="seed=1"), "expected a list of 'path.to.key=value'"),
+        (lambda f: f.run(QUICK, set=["seed"]), "--set seed: no '='"),
+        (lambda f: f.run(QUICK, seeds=0), "seeds: expected a whole number from 1, found 0"),
+        (lambda f: f.whatif("nowhere", slots=2), "nowhere does not exist"),
+        (lambda f: f.compare("nowhere", "nowhere"), "nowhere does not exist"),
+        (lambda f: f.compare("nowhere"), "at least two runs"),
+        (lambda f: f.compare("nowhere", 3), "expected the folder of a run, or what run() returned, found 3"),
+        (lambda f: f.run(3), "scenario: expected the path of a file or a dict, found 3"),
+        (lambda f: f.whatif("nowhere", "slots=2"), "changes: expected a dict as"),
+        (
+            lambda f: f.whatif("x", {"slots": 2}, requests=0),
+            "requests: expected a whole number from 1, found 0",
+        ),
+    ],
+)
+def test_mistakes_are_user_errors(call, said):
+    with pytest.raises(UserError) as error:
+        call(cascade_sim)
+    assert said in str(error.value)
+
+
+def test_a_wrong_knob_is_named_with_its_file(example):
+    study, *_ = example
+    with pytest.raises(
+        UserError, match=r"auction.reserve=1: .*scenario.yaml: unknown key 'reserve' in auction; did"
+    ):
+        cascade_sim.whatif(study, {"auction.reserve": 1})
+    with pytest.raises(UserError, match="nothing to change"):
+        cascade_sim.whatif(study)
+
+
+def test_importing_the_package_is_light_and_knows_its_names():
+    code = (
+        "import sys, cascade_sim; heavy = {'numpy', 'torch', 'pandas', 'click'} & set(sys.modules); "
+        "print(sorted(heavy), {'run', 'whatif', 'compare'} <= set(dir(cascade_sim)))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[] True"
+    with pytest.raises(AttributeError, match="no attribute 'frobnicate'"):
+        cascade_sim.frobnicate  # noqa: B018

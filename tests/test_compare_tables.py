@@ -1,0 +1,70 @@
+"""Compared runs as tables, CSV and a page."""
+
+import csv
+import io
+
+from analysis.compare_tables import arm_table, compare_csv, compare_page, scenario_table
+
+
+def node(value, half=0.5):
+    return {"value": value, "low": value - half, "high": value + half}
+
+
+def entry(before, after, is_paired=True):
+    gap = after - before
+    return {
+        "before": node(before), "after": node(after), "difference": node(gap, 0.1),
+        "lift": node(gap / before, 0.1), "is_paired": is_paired,
+    }  # fmt: skip
+
+
+FOUND = {
+    "first": "runs/a",
+    "other": "runs/<b>",
+    "names": ["a", "b"],
+    "paired_by": "request",
+    "scenario": [{"key": "auction.reserve_cpc", "old": 0.0, "new": None}],
+    "arms": {
+        "plain": {
+            "rpm": entry(10.0, 12.0),
+            "cpc_error": entry(0.2, 0.1, False),
+            "own_metric": entry(1.0, 2.0),
+        }
+    },
+    "notes": ["be careful"],
+}
+
+
+def test_an_arm_has_both_values_the_difference_and_whether_it_is_paired():
+    table = arm_table(FOUND, "plain")
+    rows = {row.label: row for row in table.rows}
+    assert [cell.text for cell in rows["RPM, clicked"].cells] == ["10.0", "12.0", "+2.00", "+20.0"]
+    assert rows["RPM, clicked"].tag == "" and rows["CPC error %"].tag == "unpaired"
+    assert rows["CPC error %"].cells[3].text == "" and list(rows)[-1] == "own_metric"
+    assert arm_table({**FOUND, "paired_by": "none"}, "plain").rows[1].tag == ""  # said once for all
+    assert len(arm_table(FOUND, "plain", 1).rows) == 1
+
+
+def test_what_neither_run_measured_is_no_row_and_the_scenario_s_arms_come_first():
+    nothing = {"value": None, "low": None, "high": None}
+    unknown = {part: nothing for part in ("before", "after", "difference", "lift")} | {"is_paired": False}
+    gone = {**unknown, "before": node(1.0)}
+    table = {"rpm": entry(10.0, 12.0), "rcs": unknown, "cpc": gone}
+    found = {**FOUND, "arms": {"bid_only": table, "plain": table}}
+    assert [row.label for row in arm_table(found, "plain").rows] == ["RPM, clicked", "CPC"]
+    page = compare_page([found])
+    assert 0 < page.index("plain, runs/a") < page.index("bid_only, runs/a")
+
+
+def test_scenario_keys_are_shown_old_and_new():
+    (row,) = scenario_table(FOUND).rows
+    assert row.label == "auction.reserve_cpc" and [cell.text for cell in row.cells] == ["0.0", "null"]
+    assert scenario_table({**FOUND, "scenario": []}) is None
+
+
+def test_csv_and_page():
+    rows = list(csv.DictReader(io.StringIO(compare_csv([FOUND]))))
+    assert len(rows) == 3 and rows[0]["difference"] == "2.0" and rows[1]["is_paired"] == "False"
+    page = compare_page([FOUND, {**FOUND, "scenario": []}])
+    assert "runs/&lt;b&gt;" in page and "<b>" not in page and "be careful" in page
+    assert "the scenarios are the same" in page and page.count("<table>") == 3

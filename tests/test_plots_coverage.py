@@ -1,0 +1,22 @@
+"""The figure of coverage."""
+
+import pytest
+from test_coverage_tables import some_rows
+
+from analysis.coverage import coverage_of
+from analysis.plots_coverage import coverage_image
+
+
+def test_every_estimator_and_target_is_in_the_figure_and_refusals_are_marked():
+    svg = coverage_image(some_rows(claimed=0.8), "svg").decode()
+    assert svg == coverage_image(some_rows(claimed=0.8), "svg").decode()
+    for text in ("IPS", "SNIPS", "direct method", "near", "far", "refused", "too seldom", "99.8 % band"):
+        assert text in svg
+
+
+@pytest.mark.parametrize("only", ["ips", "slate_ips"])
+def test_one_log_alone_is_drawn_as_png(only):
+    from test_coverage import normal_answers
+
+    rows = {"as logged": {only: coverage_of(*normal_answers(100), 10.0)}}
+    assert coverage_image(rows, "png").startswith(b"\x89PNG")
