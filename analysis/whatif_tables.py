@@ -7,7 +7,7 @@ import io
 import math
 import textwrap
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from analysis.catalogue import ARM_MEASURES, Measure
@@ -117,7 +117,9 @@ def difference_cell(measure: Measure, entry: Any) -> Cell:
         found = scaled(found, 100.0)
     size = found.half_width or found.value  # more digits than the interval knows would be noise
     decimals = decimals_for([size], 2) if size else measure.decimals or 2
-    return cell(found, min(max(decimals, 1), 6), signed=True)
+    made = cell(found, min(max(decimals, 1), 6), signed=True)
+    # Of what is perfect at 0 or 1, more is not better.
+    return replace(made, tone="") if measure.is_signed_or_near_zero else made
 
 
 def points_table(answer: Mapping[str, Any], *, narrow: bool = False) -> Table:
