@@ -153,16 +153,18 @@ def test_a_ranker_that_says_twice_the_truth_has_a_pcoc_of_two():
 
 
 def test_the_level_is_that_of_the_raw_score_and_the_rest_of_the_prediction():
-    """A calibrator changes predictions and not the score; all of it on the pre-ranking set."""
+    """A calibrator changes predictions and not the score, which is that of the pages of the start."""
     sim = learning_sim(learning_scenario())
     arm = sim.arm("now", resolved_arms(sim.scenario)["now"])
     mapped = with_calibrator(arm.ranking.scorer, Platt(0.5, -2.0))
     block = sim.market.block("panel", 0, 64)
-    ids = serve(block, arm, sim.platform).pre_ranking_set
-    score = arm.ranking.scorer.logit(block, ids).astype(np.float64)
+    decision = serve(block, arm, sim.platform)
+    ids, pages = decision.pre_ranking_set, decision.win_set
+    score = np.where(pages >= 0, arm.ranking.scorer.logit(block, pages), 0.0).astype(np.float64)
     p, y = mapped.predict(block, ids).astype(np.float64).ravel(), sim.truth.ctr(block, ids).ravel()
     found = Panel(sim, arm, 64).measure(replace(arm, ranking=replace(arm.ranking, scorer=mapped)))
-    assert found["score"] == pytest.approx(score.sum(axis=1), rel=1e-5)
+    assert found["page_score"] == pytest.approx(score.sum(axis=1), rel=1e-5)
+    assert (found["page_ads"] == (pages >= 0).sum(axis=1)).all()
     assert (found["candidates"] == ids.shape[1]).all()
     assert found["predicted"].sum() == pytest.approx(p.sum())
     assert found["logloss"].sum() / found["candidates"].sum() == pytest.approx(logloss(p, y).value[0])
@@ -179,4 +181,4 @@ def _soft_auc(p, y):
 
 def test_the_truth_in_the_ranking_seat_has_no_score_of_its_own(sim, arm):
     found = Panel(sim, arm, 20).measure(arm)
-    assert np.isnan(found["score"]).all() and found["pooled_ece"] < 1e-6
+    assert np.isnan(found["page_score"]).all() and found["pooled_ece"] < 1e-6

@@ -23,7 +23,7 @@ def test_one_change_is_printed_with_intervals_and_written_in_every_form(study, f
     shown = capsys.readouterr().out
     assert "arm logloss, seed 1, 500 requests on both sides" in shown
     assert re.search(r"Revenue per request, expected +\d\.\d+ ±\S+ +\d\.\d+ ±\S+ +[+−]\S+ ±", shown)
-    assert "shrinks the variance of the difference in revenue per" in shown
+    assert "shrinks the variance of the difference in revenue per" in " ".join(shown.split())
     assert "the advertisers' bids: nobody reacts to the change" in shown and "budgets: endless" in shown
     out = folder / "whatif" / "reserve_cpc-0.8"
     assert {path.name for path in out.iterdir()} == {
