@@ -24,8 +24,8 @@ FACTOR = Measure("", "ratio", "", 2)
 LIFT = Measure("lift", "percent", "", 1)
 ABOUT = (
     "Every deployment is measured on the same {requests} requests, so that a curve moves with its model "
-    "alone. The score is what the model gives before link and calibrator, on the ads that the study's own "
-    "models would show; all else is measured on the pre-ranking sets, unless said otherwise. “Moved” is the "
+    "alone. The score is what the model gives before link and calibrator, on the ads that the first "
+    "deployment shows; all else is measured on the pre-ranking sets, unless said otherwise. “Moved” is the "
     "mean of the last ten deployments less that of the first ten. Stable "
     "means that over the last {last} deployments the ends of a fitted line differ by at most the points' "
     "mean distance from it; {last} deployments are needed, for a steady level with independent noise would "

@@ -7,7 +7,7 @@ market, so that deployments and arms differ in their models alone.
 How the ranker orders is measured on the pre-ranking set, which is the same for every deployment: mean
 prediction, AUC, log loss and ECE. AUC and ECE are of the panel as a whole, so they have no interval within a
 world. Whether its level holds shows in the mean raw score (before link and calibrator) of the ads that the
-study's own models would show: fixed ads, of the kind that it learns from. On other ads a level is anybody's.
+first deployment shows: fixed ads, of the kind that it learns from. On other ads a level is anybody's.
 """
 
 from collections.abc import Mapping, Sequence
@@ -57,7 +57,7 @@ class Panel:
         size = sim.scenario.traffic.block
         self._blocks = [sim.market.block("panel", i, n_requests) for i in range(-(-n_requests // size))]
         self._best = [self._best_ads(block, arm) for block in self._blocks]
-        self._pages = [serve(block, arm, sim.platform).win_set for block in self._blocks]
+        self._pages: list[np.ndarray] | None = None  # of the first deployment that is measured
 
     def _best_ads(self, block: Block, arm: Arm) -> np.ndarray:
         """The k best ads of the pre-ranking set by true value.  [R, k]"""
@@ -70,6 +70,8 @@ class Panel:
 
         POOLED are single numbers, [].
         """
+        if self._pages is None:
+            self._pages = [serve(block, arm, self._sim.platform).win_set for block in self._blocks]
         parts = zip(self._blocks, self._best, self._pages, strict=True)
         found = [self._columns(block, best, pages, arm) for block, best, pages in parts]
         columns = {name: np.concatenate([one[name] for one, _ in found]) for name in PANEL_COLUMNS}

@@ -182,7 +182,7 @@ def test_batching_reaches_the_trainer_and_changes_what_is_learned(fits):
         run = lived(sim_for(training=FEW, objective="sbcr", batching=batching))
         assert {options["batching"] for _, options in trained} == {batching}
         trained.clear()
-        ends[batching] = run.trainer.metrics(691.2)["panel"][-1]["score"]
+        ends[batching] = run.trainer.metrics(691.2)["panel"][-1]["page_score"]
     assert ends["samples"] != ends["lists"]
 
 
