@@ -7,7 +7,7 @@ READY := $(VENV)/.ready
 .PHONY: run test lint bench clean
 .DEFAULT_GOAL := run
 
-$(READY): pyproject.toml constraints.txt
+$(READY): pyproject.toml setup.py constraints.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt torch
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
@@ -22,10 +22,11 @@ test: $(READY)
 lint: $(READY)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
-	$(BIN)/mypy cascade_sim agents models analysis
+	$(BIN)/python tests/one_tree.py .mypy_tree
+	cd .mypy_tree && ../$(BIN)/mypy --config-file ../pyproject.toml -p cascade_sim
 
 bench: $(READY)
 	$(BIN)/python -m cascade_sim bench
 
 clean:
-	rm -rf $(VENV) build *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) build *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis .mypy_tree

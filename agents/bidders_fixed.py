@@ -1,8 +1,7 @@
 """A bidder that never changes its bids."""
 
 import numpy as np
-
-from agents.bidding import Bidder, Moment, Portfolio, number
+from cascade_sim.agents.bidding import Bidder, Moment, Portfolio, number
 
 
 class Fixed(Bidder):

@@ -1,9 +1,8 @@
 """The budget multiplier: one factor per advertiser, such that the budget is just spent."""
 
 import numpy as np
-
-from agents.bidding import Feedback, Moment, Portfolio, number, one_of
-from agents.day_plan import DayBidder
+from cascade_sim.agents.bidding import Feedback, Moment, Portfolio, number, one_of
+from cascade_sim.agents.day_plan import DayBidder
 
 EARLY = 0.05  # traffic share before which a day's spend is too little to project from
 LARGEST_RATIO = 10.0  # projections are trusted within this factor

@@ -1,9 +1,8 @@
 """Pacing by the bid: adaptive pacing and PID pacing. Both lower the bids until the budget lasts the day."""
 
 import numpy as np
-
-from agents.bidding import Feedback, Moment, Portfolio, number
-from agents.day_plan import DayBidder, Step
+from cascade_sim.agents.bidding import Feedback, Moment, Portfolio, number
+from cascade_sim.agents.day_plan import DayBidder, Step
 
 SURPRISE = 1.5  # standard deviations by which spend must lead the plan before a free bidder is paced
 RELIEF = 2.0  # standard deviations by which it must lag before a paced one at full bids is free again

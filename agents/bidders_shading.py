@@ -1,8 +1,7 @@
 """Value-based shading: bid below the value by as much as pays."""
 
 import numpy as np
-
-from agents.bidding import MICROS, Bidder, Feedback, Moment, Portfolio, number
+from cascade_sim.agents.bidding import MICROS, Bidder, Feedback, Moment, Portfolio, number
 
 
 class Shading(Bidder):

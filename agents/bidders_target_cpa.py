@@ -1,8 +1,7 @@
 """Target CPA: pay no more than so much per conversion, on average."""
 
 import numpy as np
-
-from agents.bidding import MICROS, Bidder, Feedback, Moment, Portfolio, number
+from cascade_sim.agents.bidding import MICROS, Bidder, Feedback, Moment, Portfolio, number
 
 
 class TargetCpa(Bidder):

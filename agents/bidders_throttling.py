@@ -1,9 +1,8 @@
 """Pacing by taking part: full bids, in a part of the requests."""
 
 import numpy as np
-
-from agents.bidding import Feedback, Moment, Portfolio, number
-from agents.day_plan import DayBidder
+from cascade_sim.agents.bidding import Feedback, Moment, Portfolio, number
+from cascade_sim.agents.day_plan import DayBidder
 
 
 class Throttling(DayBidder):

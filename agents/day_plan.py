@@ -3,8 +3,7 @@
 from dataclasses import dataclass
 
 import numpy as np
-
-from agents.bidding import Bidder, Feedback, Moment, Portfolio
+from cascade_sim.agents.bidding import Bidder, Feedback, Moment, Portfolio
 
 DRY = 0.999  # from this share on, a budget counts as spent
 FASTEST = 2.0  # catching up is planned at no more than this multiple of an even pace

@@ -8,9 +8,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
-
-from agents.traffic import visitors
-from agents.traffic_profiles import Profile, arrivals
+from cascade_sim.agents.traffic import visitors
+from cascade_sim.agents.traffic_profiles import Profile, arrivals
 
 Draw = Callable[..., np.ndarray]
 

@@ -11,10 +11,9 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
+from cascade_sim.analysis.consistency import membership
+from cascade_sim.analysis.ratio import divide
 from numpy.typing import ArrayLike, NDArray
-
-from analysis.consistency import membership
-from analysis.ratio import divide
 
 STAGES = ("retrieval", "pre_ranking", "ranking")
 

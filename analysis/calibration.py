@@ -10,9 +10,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 import numpy as np
+from cascade_sim.analysis.ratio import divide
 from numpy.typing import ArrayLike, NDArray
-
-from analysis.ratio import divide
 
 
 def bin_sums(

@@ -8,10 +8,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from analysis.catalogue import ARM_MEASURES, MODEL_MEASURES
-from analysis.estimates import NBSP, Estimate, arm_value, estimate, number_text
-from analysis.metrics import spearman
-from analysis.table_cells import Cell, Row, Table, column, lift_column, value_column
+from cascade_sim.analysis.catalogue import ARM_MEASURES, MODEL_MEASURES
+from cascade_sim.analysis.estimates import NBSP, Estimate, arm_value, estimate, number_text
+from cascade_sim.analysis.metrics import spearman
+from cascade_sim.analysis.table_cells import Cell, Row, Table, column, lift_column, value_column
 
 # Rankers without scale have an ECE thirty times that of the others, which would leave these two digits.
 QUALITY_MEASURES = {**MODEL_MEASURES, "ece": replace(MODEL_MEASURES["ece"], decimals=4)}

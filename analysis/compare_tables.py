@@ -7,11 +7,11 @@ import io
 from collections.abc import Mapping
 from typing import Any
 
-from analysis.catalogue import Measure, is_reference
-from analysis.estimates import estimate
-from analysis.table_cells import LIFT, Cell, Row, Table, column
-from analysis.whatif_tables import MEASURES as WHAT_IF_MEASURES
-from analysis.whatif_tables import difference_cell
+from cascade_sim.analysis.catalogue import Measure, is_reference
+from cascade_sim.analysis.estimates import estimate
+from cascade_sim.analysis.table_cells import LIFT, Cell, Row, Table, column
+from cascade_sim.analysis.whatif_tables import MEASURES as WHAT_IF_MEASURES
+from cascade_sim.analysis.whatif_tables import difference_cell
 
 MEASURES: dict[str, Measure] = {
     **WHAT_IF_MEASURES,
@@ -105,7 +105,7 @@ def compare_csv(comparisons: list[dict[str, Any]]) -> str:
 
 def compare_page(comparisons: list[dict[str, Any]]) -> str:
     """One HTML page of all comparisons."""
-    from analysis.whatif_page import page
+    from cascade_sim.analysis.whatif_page import page
 
     tables, words, cautions = [], [], []
     for found in comparisons:

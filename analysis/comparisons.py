@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from analysis.catalogue import is_reference
-from analysis.estimates import Estimate, arm_lift, estimate
+from cascade_sim.analysis.catalogue import is_reference
+from cascade_sim.analysis.estimates import Estimate, arm_lift, estimate
 
 
 def lift_measure(metrics: Mapping[str, Any], measure: str) -> str:

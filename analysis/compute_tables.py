@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from analysis.catalogue import Measure
-from analysis.estimates import NBSP, Estimate, finite, number_text
-from analysis.market_tables import market_arms, market_baseline
-from analysis.table_cells import Cell, Table, arm_rows, column
+from cascade_sim.analysis.catalogue import Measure
+from cascade_sim.analysis.estimates import NBSP, Estimate, finite, number_text
+from cascade_sim.analysis.market_tables import market_arms, market_baseline
+from cascade_sim.analysis.table_cells import Cell, Table, arm_rows, column
 
 STAGE_NAMES = {"retrieval": "Retrieval", "pre_ranking": "Pre-ranking", "ranking": "Ranking"}
 LEVEL = 0.005  # revenue within half a percent is called the same

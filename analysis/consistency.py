@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import numpy as np
+from cascade_sim.analysis.ratio import divide
 from numpy.typing import NDArray
-
-from analysis.ratio import divide
 
 _ROWS = 1024  # rows per pass: keeps the extra memory small
 

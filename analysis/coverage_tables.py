@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from analysis.coverage import NOMINAL, Coverage, Share, expected_band
-from analysis.estimates import MISSING, Estimate, decimals_for, number_text
-from analysis.off_policy_section import NAMES, REWARDS
-from analysis.table_cells import Cell, Row, Table, cell
+from cascade_sim.analysis.coverage import NOMINAL, Coverage, Share, expected_band
+from cascade_sim.analysis.estimates import MISSING, Estimate, decimals_for, number_text
+from cascade_sim.analysis.off_policy_section import NAMES, REWARDS
+from cascade_sim.analysis.table_cells import Cell, Row, Table, cell
 
 Rows = Mapping[str, Mapping[str, Coverage]]  # by target and estimator
 MODEL_ONLY = ("direct_method",)  # its bias is unknown to its interval: shown for what it is

@@ -10,10 +10,9 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
+from cascade_sim.analysis.intervals import ratio_intervals
+from cascade_sim.analysis.quantile_intervals import quantile_intervals
 from numpy.typing import NDArray
-
-from analysis.intervals import ratio_intervals
-from analysis.quantile_intervals import quantile_intervals
 
 BINS = 50  # of the distributions, from 0 to 1 of the bid
 LEVELS = {"median": 0.5, "p90": 0.9}

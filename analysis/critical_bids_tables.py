@@ -6,10 +6,18 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from analysis.catalogue import Measure
-from analysis.comparisons import ordered_arms
-from analysis.estimates import NBSP, Estimate, decimals_for, estimate, finite, number_text, percent_text
-from analysis.table_cells import Cell, Table, arm_rows, column
+from cascade_sim.analysis.catalogue import Measure
+from cascade_sim.analysis.comparisons import ordered_arms
+from cascade_sim.analysis.estimates import (
+    NBSP,
+    Estimate,
+    decimals_for,
+    estimate,
+    finite,
+    number_text,
+    percent_text,
+)
+from cascade_sim.analysis.table_cells import Cell, Table, arm_rows, column
 
 # (group, [(heading, metric)])
 COLUMNS: list[tuple[str, list[tuple[str, str]]]] = [

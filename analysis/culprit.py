@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from analysis.estimates import NBSP, estimate, lift_of, number_text
+from cascade_sim.analysis.estimates import NBSP, estimate, lift_of, number_text
 
 # What a row replaces, as metrics.json says it, and as a table does.
 ROLES = {

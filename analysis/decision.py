@@ -12,11 +12,18 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from analysis.catalogue import is_reference
-from analysis.comparisons import candidates, contrast, ctr_lift, lift_measure, revenue_lift, rpm_lift
-from analysis.estimates import NBSP, Estimate, arm_value, estimate, number_text, percent_text
-from analysis.market_verdict import under_budgets
-from analysis.whatif_tables import what_if_sections
+from cascade_sim.analysis.catalogue import is_reference
+from cascade_sim.analysis.comparisons import (
+    candidates,
+    contrast,
+    ctr_lift,
+    lift_measure,
+    revenue_lift,
+    rpm_lift,
+)
+from cascade_sim.analysis.estimates import NBSP, Estimate, arm_value, estimate, number_text, percent_text
+from cascade_sim.analysis.market_verdict import under_budgets
+from cascade_sim.analysis.whatif_tables import what_if_sections
 
 MOST_RIVALS = 6  # named in a sentence
 STAGE_NAMES = {"retrieval": "retrieval", "pre_ranking": "pre-ranking", "ranking": "ranking"}

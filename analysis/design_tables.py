@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from analysis.catalogue import Measure
-from analysis.decision import listed
-from analysis.estimates import (
+from cascade_sim.analysis.catalogue import Measure
+from cascade_sim.analysis.decision import listed
+from cascade_sim.analysis.estimates import (
     MISSING,
     NBSP,
     Estimate,
@@ -19,7 +19,7 @@ from analysis.estimates import (
     percent_text,
     scaled,
 )
-from analysis.table_cells import Cell, Row, Table, column
+from cascade_sim.analysis.table_cells import Cell, Row, Table, column
 
 REVENUE = "revenue_per_request"
 NAMES = {

@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from analysis.metrics_stability import stability
+from cascade_sim.analysis.metrics_stability import stability
 
 # Deployments that the mark looks at, and needs. A level with independent noise around it is then called
 # unstable in 2 % of cases; with 50 it would be 11 %, with 30 21 %. Noise that lasts is taken for drift more

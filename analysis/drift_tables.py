@@ -7,11 +7,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from analysis.catalogue import Measure
-from analysis.drift import LAST
-from analysis.estimates import MISSING, NBSP, Estimate, estimate, finite, lift_of, number_text
-from analysis.learning_tables import final, learning_arms, learning_of
-from analysis.table_cells import Cell, Row, Table, column
+from cascade_sim.analysis.catalogue import Measure
+from cascade_sim.analysis.drift import LAST
+from cascade_sim.analysis.estimates import MISSING, NBSP, Estimate, estimate, finite, lift_of, number_text
+from cascade_sim.analysis.learning_tables import final, learning_arms, learning_of
+from cascade_sim.analysis.table_cells import Cell, Row, Table, column
 
 # What keeps a ranker's scale, if anything does: where it stands in sentences, and its heading.
 GROUPS = {

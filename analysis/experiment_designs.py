@@ -10,9 +10,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+from cascade_sim.analysis.estimates import Estimate
 from numpy.typing import ArrayLike, NDArray
-
-from analysis.estimates import Estimate
 
 Floats = NDArray[np.float64]
 LEVEL = 0.95

@@ -16,9 +16,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
+from cascade_sim.analysis.ratio import divide
 from numpy.typing import ArrayLike, NDArray
-
-from analysis.ratio import divide
 
 Floats = NDArray[np.float64]
 Statistic = Callable[[Floats], Floats]

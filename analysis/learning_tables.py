@@ -6,10 +6,19 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from analysis.catalogue import Measure
-from analysis.estimates import NBSP, Estimate, estimate, finite, interval_text, lift_of, number_text, scaled
-from analysis.market_tables import market_arms, market_baseline
-from analysis.table_cells import Cell, Table, arm_rows, column
+from cascade_sim.analysis.catalogue import Measure
+from cascade_sim.analysis.estimates import (
+    NBSP,
+    Estimate,
+    estimate,
+    finite,
+    interval_text,
+    lift_of,
+    number_text,
+    scaled,
+)
+from cascade_sim.analysis.market_tables import market_arms, market_baseline
+from cascade_sim.analysis.table_cells import Cell, Table, arm_rows, column
 
 POINTS = Measure("difference, points", "percent", "", 1)  # of shares: shown in hundredths without a "%"
 LIFT = Measure("lift", "percent", "", 1)

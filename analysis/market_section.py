@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from analysis.catalogue import Measure
-from analysis.estimates import MISSING, NBSP, Estimate, finite, number_text
-from analysis.market_lifts import FEWEST_DAYS, HOURS
-from analysis.market_tables import (
+from cascade_sim.analysis.catalogue import Measure
+from cascade_sim.analysis.estimates import MISSING, NBSP, Estimate, finite, number_text
+from cascade_sim.analysis.market_lifts import FEWEST_DAYS, HOURS
+from cascade_sim.analysis.market_tables import (
     bidder_kinds,
     bidders_table,
     market_arms,
@@ -17,8 +17,8 @@ from analysis.market_tables import (
     market_words,
     totals_table,
 )
-from analysis.market_verdict import market_lift
-from analysis.table_cells import Cell, Row, Table, arm_rows, column
+from cascade_sim.analysis.market_verdict import market_lift
+from cascade_sim.analysis.table_cells import Cell, Row, Table, arm_rows, column
 
 BINDING = 0.9  # from this share of all budgets on, what is left to spend limits every arm
 MOST_DAYS = 31  # rows of the table of days

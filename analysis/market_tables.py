@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from analysis.catalogue import Measure
-from analysis.comparisons import ordered_arms
-from analysis.decision import listed
-from analysis.estimates import (
+from cascade_sim.analysis.catalogue import Measure
+from cascade_sim.analysis.comparisons import ordered_arms
+from cascade_sim.analysis.decision import listed
+from cascade_sim.analysis.estimates import (
     MISSING,
     NBSP,
     Estimate,
@@ -21,9 +21,9 @@ from analysis.estimates import (
     number_text,
     scaled,
 )
-from analysis.market_lifts import RATIOS
-from analysis.market_verdict import market_lift
-from analysis.table_cells import Cell, Row, Table, arm_rows, column
+from cascade_sim.analysis.market_lifts import RATIOS
+from cascade_sim.analysis.market_verdict import market_lift
+from cascade_sim.analysis.table_cells import Cell, Row, Table, arm_rows, column
 
 # Spend that is never further than this from the share of traffic is called in step with it; a kind whose
 # money is gone with more than this share of the traffic still to come is called dry early.

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from analysis.catalogue import is_reference
-from analysis.comparisons import revenue_lift
-from analysis.estimates import NBSP, Estimate, estimate, finite, number_text, percent_text
+from cascade_sim.analysis.catalogue import is_reference
+from cascade_sim.analysis.comparisons import revenue_lift
+from cascade_sim.analysis.estimates import NBSP, Estimate, estimate, finite, number_text, percent_text
 
 TOLD = 0.005  # without an interval, a lift of less than this is not spoken of as a gain
 FADED = 0.5  # less than this share of the evaluation's lift in the market: little is left of it

@@ -13,8 +13,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from analysis.metrics_lists import PerRequest, Ranking, rank_lists
-from analysis.metrics_ranking import (
+from cascade_sim.analysis.metrics_lists import PerRequest, Ranking, rank_lists
+from cascade_sim.analysis.metrics_ranking import (
     auc,
     average_precision,
     dcg,
@@ -26,8 +26,8 @@ from analysis.metrics_ranking import (
     recall,
     spearman,
 )
-from analysis.metrics_scale import ece, ece_per_request, logloss, mse, pcoc
-from analysis.metrics_stability import Stability, stability
+from cascade_sim.analysis.metrics_scale import ece, ece_per_request, logloss, mse, pcoc
+from cascade_sim.analysis.metrics_stability import Stability, stability
 
 # Metrics by name, each (scores or predictions, labels, lists, **choices) -> PerRequest.
 ORDER: dict[str, Callable[..., PerRequest]] = {

@@ -11,9 +11,8 @@ from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
+from cascade_sim.analysis.ratio import divide
 from numpy.typing import ArrayLike, NDArray
-
-from analysis.ratio import divide
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]

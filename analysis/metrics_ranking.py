@@ -14,10 +14,8 @@ from collections.abc import Callable
 from typing import Literal
 
 import numpy as np
-from numpy.typing import ArrayLike
-
-from analysis import discrimination
-from analysis.metrics_lists import (
+from cascade_sim.analysis import discrimination
+from cascade_sim.analysis.metrics_lists import (
     Bools,
     Floats,
     PerRequest,
@@ -28,7 +26,8 @@ from analysis.metrics_lists import (
     rank_lists,
     sum_lists,
 )
-from analysis.ratio import divide
+from cascade_sim.analysis.ratio import divide
+from numpy.typing import ArrayLike
 
 Scores = ArrayLike | Ranking
 Lists = ArrayLike | None
@@ -42,7 +41,7 @@ def auc(scores: Scores, labels: ArrayLike, lists: Lists = None) -> PerRequest:
     no pair weighs anything: fewer than two items, or labels all 0 or all 1. One list of everything (lists
     None) gives the pooled AUC.
     """
-    from analysis import metrics_kernels as kernels
+    from cascade_sim.analysis import metrics_kernels as kernels
 
     ranking, label = _inputs(scores, labels, lists)
     if label.size and not (label.min() >= 0 and label.max() <= 1):
@@ -240,7 +239,7 @@ def _depth(ranking: Ranking, k: int | None) -> int:
 
 def _positional(ranking: Ranking, utility: Floats, weight: Floats) -> Floats:
     """Σ_i weight_i u_(item on place i) per list; places past the weights given do not count.  [R]"""
-    from analysis import metrics_kernels as kernels
+    from cascade_sim.analysis import metrics_kernels as kernels
 
     by_rank = np.zeros(int(ranking.items.max(initial=0)))
     by_rank[: weight.size] = weight
@@ -260,7 +259,7 @@ def _found(ranking: Ranking, positive: Bools, k: int | None) -> tuple[Floats, Fl
 
 
 def _reciprocal(ranking: Ranking, stop: Floats, k: int | None, no_positives: float | None) -> PerRequest:
-    from analysis import metrics_kernels as kernels
+    from cascade_sim.analysis import metrics_kernels as kernels
 
     value = kernels.expected_reciprocal_stop(
         stop, ranking.order, ranking.is_first, ranking.lists, _depth(ranking, k)

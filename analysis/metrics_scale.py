@@ -9,10 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import numpy as np
-from numpy.typing import ArrayLike
-
-from analysis import calibration
-from analysis.metrics_lists import (
+from cascade_sim.analysis import calibration
+from cascade_sim.analysis.metrics_lists import (
     Floats,
     Ints,
     PerRequest,
@@ -23,7 +21,8 @@ from analysis.metrics_lists import (
     rank_lists,
     sum_lists,
 )
-from analysis.ratio import divide
+from cascade_sim.analysis.ratio import divide
+from numpy.typing import ArrayLike
 
 _CELLS = 1_000_000  # padded items held at a time
 

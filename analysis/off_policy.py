@@ -24,9 +24,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike
-
-from analysis.off_policy_checks import (
+from cascade_sim.analysis.off_policy_checks import (
     Diagnostics,
     column,
     diagnose,
@@ -34,8 +32,9 @@ from analysis.off_policy_checks import (
     weight_column,
     without_weights,
 )
-from analysis.off_policy_intervals import OffPolicyEstimate, denominator_finding, estimate_from
-from analysis.off_policy_noise import Floats, standard_error
+from cascade_sim.analysis.off_policy_intervals import OffPolicyEstimate, denominator_finding, estimate_from
+from cascade_sim.analysis.off_policy_noise import Floats, standard_error
+from numpy.typing import ArrayLike
 
 __all__ = [
     "ESTIMATORS",

@@ -31,9 +31,7 @@ from dataclasses import replace
 from typing import Literal, NamedTuple
 
 import numpy as np
-from numpy.typing import ArrayLike
-
-from analysis.off_policy_checks import (
+from cascade_sim.analysis.off_policy_checks import (
     REFUSE_MEAN_OFF,
     WARN_CLIPPED_MASS,
     Diagnostics,
@@ -43,8 +41,9 @@ from analysis.off_policy_checks import (
     measure,
     weight_column,
 )
-from analysis.off_policy_intervals import OffPolicyEstimate, estimate_from, interval_findings
-from analysis.off_policy_noise import Floats, margins, mean_interval
+from cascade_sim.analysis.off_policy_intervals import OffPolicyEstimate, estimate_from, interval_findings
+from cascade_sim.analysis.off_policy_noise import Floats, margins, mean_interval
+from numpy.typing import ArrayLike
 
 
 class Bounds(NamedTuple):

@@ -20,9 +20,8 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
+from cascade_sim.analysis.off_policy_noise import Floats, mean_interval
 from numpy.typing import ArrayLike, NDArray
-
-from analysis.off_policy_noise import Floats, mean_interval
 
 Verdict = Literal["ok", "warn", "refuse"]
 

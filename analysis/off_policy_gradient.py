@@ -23,17 +23,10 @@ from itertools import combinations
 from typing import Any, Literal
 
 import numpy as np
+from cascade_sim.analysis.off_policy_checks import Diagnostics, Verdict, column, without_weights, worst_of
+from cascade_sim.analysis.off_policy_intervals import OffPolicyEstimate, denominator_finding, estimate_from
+from cascade_sim.analysis.off_policy_noise import Floats, mean_interval
 from numpy.typing import ArrayLike
-
-from analysis.off_policy_checks import (
-    Diagnostics,
-    Verdict,
-    column,
-    without_weights,
-    worst_of,
-)
-from analysis.off_policy_intervals import OffPolicyEstimate, denominator_finding, estimate_from
-from analysis.off_policy_noise import Floats, mean_interval
 
 Scale = Literal["log", "linear"]
 

@@ -15,10 +15,9 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+from cascade_sim.analysis.off_policy_checks import Diagnostics, Verdict
+from cascade_sim.analysis.off_policy_noise import Floats, margins, skewness, standard_error, unit_totals
 from numpy.typing import ArrayLike
-
-from analysis.off_policy_checks import Diagnostics, Verdict
-from analysis.off_policy_noise import Floats, margins, skewness, standard_error, unit_totals
 
 LEAST_UNITS = 10.0  # times the squared skewness
 FEW_CLUSTERS = 20

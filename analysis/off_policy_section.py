@@ -6,8 +6,16 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from analysis.estimates import MISSING, NBSP, Estimate, decimals_for, estimate, finite, number_text
-from analysis.table_cells import Cell, Row, Table, cell
+from cascade_sim.analysis.estimates import (
+    MISSING,
+    NBSP,
+    Estimate,
+    decimals_for,
+    estimate,
+    finite,
+    number_text,
+)
+from cascade_sim.analysis.table_cells import Cell, Row, Table, cell
 
 NAMES = {
     "ips": "IPS",

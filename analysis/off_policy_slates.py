@@ -22,11 +22,10 @@ and clusters: as in off_policy.
 from __future__ import annotations
 
 import numpy as np
+from cascade_sim.analysis.off_policy_checks import Diagnostics, diagnose, worst_of
+from cascade_sim.analysis.off_policy_intervals import OffPolicyEstimate, estimate_from
+from cascade_sim.analysis.off_policy_noise import Floats
 from numpy.typing import ArrayLike
-
-from analysis.off_policy_checks import Diagnostics, diagnose, worst_of
-from analysis.off_policy_intervals import OffPolicyEstimate, estimate_from
-from analysis.off_policy_noise import Floats
 
 
 def slate_ips(

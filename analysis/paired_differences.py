@@ -10,9 +10,8 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
+from cascade_sim.analysis.intervals import Floats, Statistic, _interval, _ratio_replicates, _replicate
 from numpy.typing import ArrayLike
-
-from analysis.intervals import Floats, Statistic, _interval, _ratio_replicates, _replicate
 
 
 def ratio_differences(

@@ -19,9 +19,8 @@ import math
 from typing import Any
 
 import numpy as np
+from cascade_sim.analysis.intervals import resample_counts, sum_groups
 from numpy.typing import ArrayLike, NDArray
-
-from analysis.intervals import resample_counts, sum_groups
 
 Floats = NDArray[np.float64]
 STRETCHES = 128

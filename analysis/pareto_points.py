@@ -10,8 +10,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from analysis.estimates import Estimate, estimate
-from analysis.ltr_comparison import frontier
+from cascade_sim.analysis.estimates import Estimate, estimate
+from cascade_sim.analysis.ltr_comparison import frontier
 
 ORDER, SCALE = "gauc", "logloss"
 SYMBOLS = {"alpha": "α", "beta": "β", "y0": "y0"}

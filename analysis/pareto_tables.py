@@ -6,10 +6,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from analysis.calibration_tables import QUALITY_MEASURES
-from analysis.catalogue import ARM_MEASURES
-from analysis.estimates import MISSING
-from analysis.pareto_points import (
+from cascade_sim.analysis.calibration_tables import QUALITY_MEASURES
+from cascade_sim.analysis.catalogue import ARM_MEASURES
+from cascade_sim.analysis.estimates import MISSING
+from cascade_sim.analysis.pareto_points import (
     Games,
     Point,
     best_of,
@@ -19,7 +19,7 @@ from analysis.pareto_points import (
     surely_beaten,
     sweep_points,
 )
-from analysis.table_cells import Cell, Row, Table, column, lift_column, value_column
+from cascade_sim.analysis.table_cells import Cell, Row, Table, column, lift_column, value_column
 
 ABOUT = (
     "A point is a ranker, a family all points of one objective. GAUC and LogLoss are of the pages of "

@@ -9,8 +9,8 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
-from analysis.catalogue import is_reference
-from analysis.estimates import MINUS
+from cascade_sim.analysis.catalogue import is_reference
+from cascade_sim.analysis.estimates import MINUS
 
 # Okabe and Ito's palette without its yellow (too pale on white), then two that stay apart from it.
 COLORS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#6A4C93", "#8C6D31")

@@ -5,21 +5,21 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from analysis.plot_style import style, svg_text
-from analysis.plots_arms import culprit, lifts, rcs_vs_revenue
-from analysis.plots_calibration import miscalibration, objective_reliability
-from analysis.plots_compute import compute_hours, compute_latency, compute_value
-from analysis.plots_critical_bids import critical_bids
-from analysis.plots_designs import design_effects, design_sequence
-from analysis.plots_drift import drift_calibrator, drift_order, drift_scale
-from analysis.plots_funnel import funnel
-from analysis.plots_learning import learning_recall, learning_revenue
-from analysis.plots_market import market_multipliers, market_spend
-from analysis.plots_market_hours import market_hours, market_wins
-from analysis.plots_models import reliability, score_distributions
-from analysis.plots_off_policy import off_policy_targets
-from analysis.plots_pareto import pareto
-from analysis.plots_whatif import what_if_curves, what_if_lifts
+from cascade_sim.analysis.plot_style import style, svg_text
+from cascade_sim.analysis.plots_arms import culprit, lifts, rcs_vs_revenue
+from cascade_sim.analysis.plots_calibration import miscalibration, objective_reliability
+from cascade_sim.analysis.plots_compute import compute_hours, compute_latency, compute_value
+from cascade_sim.analysis.plots_critical_bids import critical_bids
+from cascade_sim.analysis.plots_designs import design_effects, design_sequence
+from cascade_sim.analysis.plots_drift import drift_calibrator, drift_order, drift_scale
+from cascade_sim.analysis.plots_funnel import funnel
+from cascade_sim.analysis.plots_learning import learning_recall, learning_revenue
+from cascade_sim.analysis.plots_market import market_multipliers, market_spend
+from cascade_sim.analysis.plots_market_hours import market_hours, market_wins
+from cascade_sim.analysis.plots_models import reliability, score_distributions
+from cascade_sim.analysis.plots_off_policy import off_policy_targets
+from cascade_sim.analysis.plots_pareto import pareto
+from cascade_sim.analysis.plots_whatif import what_if_curves, what_if_lifts
 
 FIGURES: dict[str, tuple[Callable[[Mapping[str, Any]], Any], str]] = {
     "rcs_vs_revenue": (rcs_vs_revenue, "Ranking consistency against the revenue lift of each arm"),

@@ -5,12 +5,29 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from analysis.catalogue import is_reference
-from analysis.comparisons import lift_measure, ordered_arms
-from analysis.culprit import culprit_measures, score_label
-from analysis.estimates import Estimate, arm_lift, arm_value, estimate, lift_of, number_text, scaled
-from analysis.plot_labels import place_labels
-from analysis.plot_style import INK, QUIET, arm_colors, arm_markers, bare, blank, short, signed_tick
+from cascade_sim.analysis.catalogue import is_reference
+from cascade_sim.analysis.comparisons import lift_measure, ordered_arms
+from cascade_sim.analysis.culprit import culprit_measures, score_label
+from cascade_sim.analysis.estimates import (
+    Estimate,
+    arm_lift,
+    arm_value,
+    estimate,
+    lift_of,
+    number_text,
+    scaled,
+)
+from cascade_sim.analysis.plot_labels import place_labels
+from cascade_sim.analysis.plot_style import (
+    INK,
+    QUIET,
+    arm_colors,
+    arm_markers,
+    bare,
+    blank,
+    short,
+    signed_tick,
+)
 
 
 def rcs_vs_revenue(metrics: Mapping[str, Any]) -> Any | None:

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from analysis.calibration_tables import model_value, objective_arms
-from analysis.estimates import arm_value, finite
-from analysis.pareto_points import best_of, families, sweep_points
-from analysis.plot_labels import place_labels
-from analysis.plot_style import INK, QUIET, arm_colors, arm_markers, bare, blank, short
-from analysis.plots_ltr import look_of, plain_ticks
+from cascade_sim.analysis.calibration_tables import model_value, objective_arms
+from cascade_sim.analysis.estimates import arm_value, finite
+from cascade_sim.analysis.pareto_points import best_of, families, sweep_points
+from cascade_sim.analysis.plot_labels import place_labels
+from cascade_sim.analysis.plot_style import INK, QUIET, arm_colors, arm_markers, bare, blank, short
+from cascade_sim.analysis.plots_ltr import look_of, plain_ticks
 
 COLUMNS = 4
 LEAST_SHARE = 0.02  # of the impressions behind a point: with fewer it is noise

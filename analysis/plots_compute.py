@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from analysis.compute_tables import STAGE_NAMES, compute_arms, value_at
-from analysis.estimates import finite, number_text
-from analysis.market_tables import market_baseline
-from analysis.plot_labels import place_labels
-from analysis.plot_style import INK, QUIET, arm_colors, arm_markers, bare, blank, short
-from analysis.plots_market import LINES, REFERENCE, legend, time_axis
+from cascade_sim.analysis.compute_tables import STAGE_NAMES, compute_arms, value_at
+from cascade_sim.analysis.estimates import finite, number_text
+from cascade_sim.analysis.market_tables import market_baseline
+from cascade_sim.analysis.plot_labels import place_labels
+from cascade_sim.analysis.plot_style import INK, QUIET, arm_colors, arm_markers, bare, blank, short
+from cascade_sim.analysis.plots_market import LINES, REFERENCE, legend, time_axis
 
 
 def compute_latency(metrics: Mapping[str, Any]) -> Any | None:

@@ -6,9 +6,9 @@ import io
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from analysis.coverage import LEAST_ANSWERS, NOMINAL, Coverage, expected_band
-from analysis.off_policy_section import NAMES
-from analysis.plot_style import COLORS, INK, QUIET, bare, blank, short, style, svg_text
+from cascade_sim.analysis.coverage import LEAST_ANSWERS, NOMINAL, Coverage, expected_band
+from cascade_sim.analysis.off_policy_section import NAMES
+from cascade_sim.analysis.plot_style import COLORS, INK, QUIET, bare, blank, short, style, svg_text
 
 TITLE = "Coverage of 95 % intervals by estimator and target"
 DPI = 200

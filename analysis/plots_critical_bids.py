@@ -6,9 +6,9 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from analysis.critical_bids_tables import critical_arms, critical_value
-from analysis.estimates import finite, number_text
-from analysis.plot_style import INK, QUIET, arm_colors, bare, blank, label, short
+from cascade_sim.analysis.critical_bids_tables import critical_arms, critical_value
+from cascade_sim.analysis.estimates import finite, number_text
+from cascade_sim.analysis.plot_style import INK, QUIET, arm_colors, bare, blank, label, short
 
 LOCAL: dict[str, Any] = {"color": QUIET, "linewidth": 1.3, "linestyle": (0, (4, 2))}
 CASCADE: dict[str, Any] = {"color": INK, "linewidth": 1.8, "linestyle": "-"}

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from analysis.design_tables import NAMES, design_kinds, designs_of, effect, truth, verdict
-from analysis.estimates import Estimate, finite, number_text, scaled
-from analysis.plot_style import COLORS, INK, QUIET, bare, blank, signed_tick
+from cascade_sim.analysis.design_tables import NAMES, design_kinds, designs_of, effect, truth, verdict
+from cascade_sim.analysis.estimates import Estimate, finite, number_text, scaled
+from cascade_sim.analysis.plot_style import COLORS, INK, QUIET, bare, blank, signed_tick
 
 TRUTH, RIGHT, WRONG, UNCLEAR = COLORS[2], COLORS[0], COLORS[1], QUIET
 

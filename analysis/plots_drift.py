@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from analysis.drift_tables import arms_of, drift_arms
-from analysis.estimates import Estimate, estimate, finite
-from analysis.learning_tables import learning_of
-from analysis.plot_style import INK, QUIET, arm_colors, bare, blank
-from analysis.plots_market import LINES, REFERENCE, legend
+from cascade_sim.analysis.drift_tables import arms_of, drift_arms
+from cascade_sim.analysis.estimates import Estimate, estimate, finite
+from cascade_sim.analysis.learning_tables import learning_of
+from cascade_sim.analysis.plot_style import INK, QUIET, arm_colors, bare, blank
+from cascade_sim.analysis.plots_market import LINES, REFERENCE, legend
 
 DAY = 86_400.0
 PANELS = {

@@ -6,10 +6,10 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from analysis.comparisons import ordered_arms
-from analysis.decision import losses, stage_name
-from analysis.estimates import estimate, finite, number_text
-from analysis.plot_style import INK, QUIET, bare, blank, short
+from cascade_sim.analysis.comparisons import ordered_arms
+from cascade_sim.analysis.decision import losses, stage_name
+from cascade_sim.analysis.estimates import estimate, finite, number_text
+from cascade_sim.analysis.plot_style import INK, QUIET, bare, blank, short
 
 SETS = {
     "corpus": "corpus",

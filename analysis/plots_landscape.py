@@ -7,7 +7,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from analysis.plot_style import COLORS, INK, QUIET, bare, blank, style, svg_text
+from cascade_sim.analysis.plot_style import COLORS, INK, QUIET, bare, blank, style, svg_text
 
 # title, line, and the points drawn by luck
 PANELS = (

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from analysis.estimates import Estimate, estimate, finite
-from analysis.learning_tables import learning_arms, learning_of
-from analysis.plot_style import INK, arm_colors, bare, blank, short
-from analysis.plots_market import LINES, REFERENCE, legend, time_axis
+from cascade_sim.analysis.estimates import Estimate, estimate, finite
+from cascade_sim.analysis.learning_tables import learning_arms, learning_of
+from cascade_sim.analysis.plot_style import INK, arm_colors, bare, blank, short
+from cascade_sim.analysis.plots_market import LINES, REFERENCE, legend, time_axis
 
 HOUR = 3600.0
 PANELS = {

@@ -6,9 +6,8 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
-
-from analysis.ltr_comparison import frontier, over_seeds
-from analysis.plot_style import COLORS, INK, MARKERS, bare
+from cascade_sim.analysis.ltr_comparison import frontier, over_seeds
+from cascade_sim.analysis.plot_style import COLORS, INK, MARKERS, bare
 
 
 def look_of(names: list[str]) -> dict[str, dict[str, Any]]:

@@ -6,9 +6,9 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from analysis.estimates import finite, number_text
-from analysis.market_tables import bidder_kinds, clock, has_budget, market_arms
-from analysis.plot_style import COLORS, INK, QUIET, arm_colors, bare, blank, label, short
+from cascade_sim.analysis.estimates import finite, number_text
+from cascade_sim.analysis.market_tables import bidder_kinds, clock, has_budget, market_arms
+from cascade_sim.analysis.plot_style import COLORS, INK, QUIET, arm_colors, bare, blank, label, short
 
 DAY = 24.0
 PER_LINE = 600  # points of a line; more would not be seen and make the page heavy

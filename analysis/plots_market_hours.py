@@ -6,10 +6,10 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from analysis.estimates import finite
-from analysis.market_tables import bidder_kinds, market_arms
-from analysis.plot_style import INK, QUIET, arm_colors, bare, blank
-from analysis.plots_market import LINES, arm_lines, kind_colors, legend, time_axis
+from cascade_sim.analysis.estimates import finite
+from cascade_sim.analysis.market_tables import bidder_kinds, market_arms
+from cascade_sim.analysis.plot_style import INK, QUIET, arm_colors, bare, blank
+from cascade_sim.analysis.plots_market import LINES, arm_lines, kind_colors, legend, time_axis
 
 DAY = 24
 HOURLY_DAYS = 14  # a longer market is drawn day by day

@@ -6,8 +6,8 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from analysis.estimates import finite
-from analysis.plot_style import (
+from cascade_sim.analysis.estimates import finite
+from cascade_sim.analysis.plot_style import (
     INK,
     QUIET,
     arm_colors,

@@ -5,9 +5,19 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from analysis.estimates import estimate, finite
-from analysis.off_policy_section import NAMES, shown_estimate, targets_of
-from analysis.plot_style import COLORS, INK, MARKERS, QUIET, bare, blank, label, short, signed_tick
+from cascade_sim.analysis.estimates import estimate, finite
+from cascade_sim.analysis.off_policy_section import NAMES, shown_estimate, targets_of
+from cascade_sim.analysis.plot_style import (
+    COLORS,
+    INK,
+    MARKERS,
+    QUIET,
+    bare,
+    blank,
+    label,
+    short,
+    signed_tick,
+)
 
 SHOWN = {
     "knobs": ("ips", "snips", "direct_method", "doubly_robust"),

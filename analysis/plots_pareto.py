@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from analysis.estimates import Estimate
-from analysis.ltr_comparison import frontier
-from analysis.pareto_points import ORDER, Point, families, sweep_points
-from analysis.plot_labels import place_labels
-from analysis.plot_style import INK, QUIET, bare, blank
-from analysis.plots_ltr import look_of
+from cascade_sim.analysis.estimates import Estimate
+from cascade_sim.analysis.ltr_comparison import frontier
+from cascade_sim.analysis.pareto_points import ORDER, Point, families, sweep_points
+from cascade_sim.analysis.plot_labels import place_labels
+from cascade_sim.analysis.plot_style import INK, QUIET, bare, blank
+from cascade_sim.analysis.plots_ltr import look_of
 
 PANELS = {"logloss": "LogLoss", "ece": "ECE"}
 FAR = 3.0  # a point beyond so many times the median is off the chart

@@ -5,10 +5,21 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from analysis.estimates import Estimate, scaled
-from analysis.plot_labels import place_labels
-from analysis.plot_style import COLORS, INK, MARKERS, QUIET, bare, blank, label, short, style, svg_text
-from analysis.sweep_tables import LESS_IS_BETTER, frontier, lifts_of, measure_of, values_of
+from cascade_sim.analysis.estimates import Estimate, scaled
+from cascade_sim.analysis.plot_labels import place_labels
+from cascade_sim.analysis.plot_style import (
+    COLORS,
+    INK,
+    MARKERS,
+    QUIET,
+    bare,
+    blank,
+    label,
+    short,
+    style,
+    svg_text,
+)
+from cascade_sim.analysis.sweep_tables import LESS_IS_BETTER, frontier, lifts_of, measure_of, values_of
 
 MOST_LABELS = 12  # beyond, only the frontier is named
 DASHES = (0, (4, 3))

@@ -6,9 +6,19 @@ import io
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from analysis.estimates import Estimate, estimate, finite, lift_of, scaled
-from analysis.plot_style import COLORS, INK, QUIET, bare, blank, short, signed_tick, style, svg_text
-from analysis.whatif_tables import MEASURES, REVENUE, point_label, settings_text, value_text
+from cascade_sim.analysis.estimates import Estimate, estimate, finite, lift_of, scaled
+from cascade_sim.analysis.plot_style import (
+    COLORS,
+    INK,
+    QUIET,
+    bare,
+    blank,
+    short,
+    signed_tick,
+    style,
+    svg_text,
+)
+from cascade_sim.analysis.whatif_tables import MEASURES, REVENUE, point_label, settings_text, value_text
 
 CLICKED = "revenue_per_request"
 IN_LIFTS = (REVENUE, CLICKED, "expected_rpm", "expected_ctr", "ctr", "cpc", "slots_filled", "rcs", "welfare")

@@ -6,9 +6,8 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+from cascade_sim.analysis.intervals import resample_counts
 from numpy.typing import NDArray
-
-from analysis.intervals import resample_counts
 
 _CELLS = 4_000_000  # weights held at a time
 

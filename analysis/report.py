@@ -6,21 +6,29 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from analysis.calibration_tables import objectives_section
-from analysis.catalogue import ARM_MEASURES, MODEL_MEASURES, REFERENCE_ARMS, measure_names
-from analysis.compute_tables import compute_section
-from analysis.critical_bids_tables import critical_bids_section
-from analysis.culprit import culprit_words
-from analysis.decision import decide, key_figures, money_lost
-from analysis.design_tables import design_section
-from analysis.drift_tables import drift_section
-from analysis.estimates import NBSP, Estimate, decimals_for, finite, interval_text, number_text, scaled
-from analysis.learning_tables import learning_section
-from analysis.market_section import market_section
-from analysis.off_policy_section import off_policy_section
-from analysis.pareto_tables import pareto_section
-from analysis.plots import FIGURES
-from analysis.tables import (
+from cascade_sim.analysis.calibration_tables import objectives_section
+from cascade_sim.analysis.catalogue import ARM_MEASURES, MODEL_MEASURES, REFERENCE_ARMS, measure_names
+from cascade_sim.analysis.compute_tables import compute_section
+from cascade_sim.analysis.critical_bids_tables import critical_bids_section
+from cascade_sim.analysis.culprit import culprit_words
+from cascade_sim.analysis.decision import decide, key_figures, money_lost
+from cascade_sim.analysis.design_tables import design_section
+from cascade_sim.analysis.drift_tables import drift_section
+from cascade_sim.analysis.estimates import (
+    NBSP,
+    Estimate,
+    decimals_for,
+    finite,
+    interval_text,
+    number_text,
+    scaled,
+)
+from cascade_sim.analysis.learning_tables import learning_section
+from cascade_sim.analysis.market_section import market_section
+from cascade_sim.analysis.off_policy_section import off_policy_section
+from cascade_sim.analysis.pareto_tables import pareto_section
+from cascade_sim.analysis.plots import FIGURES
+from cascade_sim.analysis.tables import (
     all_measures_table,
     arms_table,
     attribution_table,
@@ -29,7 +37,7 @@ from analysis.tables import (
     money_table,
     spread_table,
 )
-from analysis.whatif_tables import what_if_sections
+from cascade_sim.analysis.whatif_tables import what_if_sections
 
 TEMPLATE = "report_template.html"
 # The columns of the arms table that speak for themselves are not repeated here.
@@ -48,7 +56,7 @@ ABOUT_INTERVALS = (
 def render(
     metrics: Mapping[str, Any], manifest: Mapping[str, Any], scenario_yaml_text: str, svgs: Mapping[str, str]
 ) -> str:
-    """The page for a study. `svgs` come from `analysis.plots.draw_all`; all else is escaped."""
+    """The page for a study. `svgs` come from `cascade_sim.analysis.plots.draw_all`; all else is escaped."""
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
     from markupsafe import Markup
 

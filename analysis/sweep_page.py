@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from analysis.estimates import number_text
-from analysis.sweep_tables import cells_table, measure_of, sweep_words
-from analysis.whatif_page import page
+from cascade_sim.analysis.estimates import number_text
+from cascade_sim.analysis.sweep_tables import cells_table, measure_of, sweep_words
+from cascade_sim.analysis.whatif_page import page
 
 CAPTION = (
     "A point per cell; bars are 95 % intervals of its difference from the first cell (ring), paired; long "

@@ -12,10 +12,10 @@ import io
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from analysis.catalogue import ARM_MEASURES, Measure, arm_measure
-from analysis.estimates import NBSP, Estimate, estimate, lift_of
-from analysis.ltr_comparison import frontier as unbeaten
-from analysis.table_cells import LIFT, Cell, Row, Table, column
+from cascade_sim.analysis.catalogue import ARM_MEASURES, Measure, arm_measure
+from cascade_sim.analysis.estimates import NBSP, Estimate, estimate, lift_of
+from cascade_sim.analysis.ltr_comparison import frontier as unbeaten
+from cascade_sim.analysis.table_cells import LIFT, Cell, Row, Table, column
 
 MARKET = "market."
 MARKET_MEASURES: dict[str, Measure] = {

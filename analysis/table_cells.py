@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from analysis.catalogue import REFERENCE_ARMS, Measure, arm_measure, is_reference
-from analysis.estimates import (
+from cascade_sim.analysis.catalogue import REFERENCE_ARMS, Measure, arm_measure, is_reference
+from cascade_sim.analysis.estimates import (
     MISSING,
     Estimate,
     arm_lift,

@@ -7,12 +7,12 @@ import io
 from collections.abc import Mapping
 from typing import Any
 
-from analysis.catalogue import ARM_MEASURES, MODEL_MEASURES, Measure, arm_measure, measure_names
-from analysis.comparisons import lift_measure, ordered_arms
-from analysis.culprit import ROLES, culprit_measures, role_of, score_label
-from analysis.decision import losses, stage_name
-from analysis.estimates import Estimate, arm_lift, arm_value, estimate, lift_of
-from analysis.table_cells import (
+from cascade_sim.analysis.catalogue import ARM_MEASURES, MODEL_MEASURES, Measure, arm_measure, measure_names
+from cascade_sim.analysis.comparisons import lift_measure, ordered_arms
+from cascade_sim.analysis.culprit import ROLES, culprit_measures, role_of, score_label
+from cascade_sim.analysis.decision import losses, stage_name
+from cascade_sim.analysis.estimates import Estimate, arm_lift, arm_value, estimate, lift_of
+from cascade_sim.analysis.table_cells import (
     LIFT,
     Cell,
     Row,

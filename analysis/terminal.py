@@ -7,12 +7,12 @@ import textwrap
 from collections.abc import Mapping
 from typing import Any
 
-from analysis.comparisons import lift_measure, ordered_arms
-from analysis.decision import decide, money_lost
-from analysis.learning_tables import learning_words
-from analysis.market_tables import bidders_table, market_baseline, market_words
-from analysis.table_cells import Row, Table, arm_rows, lift_column, value_column
-from analysis.tables import culprit_table, models_table
+from cascade_sim.analysis.comparisons import lift_measure, ordered_arms
+from cascade_sim.analysis.decision import decide, money_lost
+from cascade_sim.analysis.learning_tables import learning_words
+from cascade_sim.analysis.market_tables import bidders_table, market_baseline, market_words
+from cascade_sim.analysis.table_cells import Row, Table, arm_rows, lift_column, value_column
+from cascade_sim.analysis.tables import culprit_table, models_table
 
 
 def _terminal_arms(metrics: Mapping[str, Any]) -> Table:

@@ -12,10 +12,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
+from cascade_sim.analysis.metrics_lists import Floats, rank_lists
+from cascade_sim.analysis.ratio import divide
 from numpy.typing import ArrayLike
-
-from analysis.metrics_lists import Floats, rank_lists
-from analysis.ratio import divide
 
 
 @dataclass(frozen=True)

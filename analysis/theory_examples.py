@@ -7,11 +7,10 @@ from fractions import Fraction
 from itertools import permutations
 
 import numpy as np
+from cascade_sim.analysis.metrics_lists import Floats
+from cascade_sim.analysis.theory import Distribution
 from numpy.typing import ArrayLike
 from scipy.special import expit, logit  # type: ignore[import-untyped]
-
-from analysis.metrics_lists import Floats
-from analysis.theory import Distribution
 
 Order = tuple[int, ...]
 

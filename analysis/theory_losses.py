@@ -15,11 +15,10 @@ from dataclasses import dataclass
 from math import sqrt
 
 import numpy as np
+from cascade_sim.analysis.metrics_lists import Floats
+from cascade_sim.analysis.theory import Distribution
 from numpy.typing import ArrayLike
 from scipy.special import expit, logit, xlogy  # type: ignore[import-untyped]
-
-from analysis.metrics_lists import Floats
-from analysis.theory import Distribution
 
 HINGE_MARGIN = 1.0  # t of the square hinge
 HINGE_WIDTH = 0.4  # alpha of the differentiable hinge: the quadratic part; at most 1/2

@@ -6,10 +6,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
-
-from analysis.plot_style import COLORS, INK, MARKERS, QUIET, bare
-from analysis.theory_examples import preferred, regression_and_ranking_losses, two_halves
-from analysis.theory_study import Outcome
+from cascade_sim.analysis.plot_style import COLORS, INK, MARKERS, QUIET, bare
+from cascade_sim.analysis.theory_examples import preferred, regression_and_ranking_losses, two_halves
+from cascade_sim.analysis.theory_study import Outcome
 
 Outcomes = Mapping[str, Mapping[str, Outcome]]
 _SHOWN = 400  # points of a measure in a panel
@@ -150,7 +149,7 @@ def text(outcomes: Outcomes, misorders: Mapping[str, Mapping[str, float]]) -> st
 
 
 def _compatible() -> list[str]:
-    from analysis.theory_examples import COMPATIBLE_LABELS, COMPATIBLE_PREDICTIONS
+    from cascade_sim.analysis.theory_examples import COMPATIBLE_LABELS, COMPATIBLE_PREDICTIONS
 
     losses = regression_and_ranking_losses()
     lines = [f"Regression and ranking in one score, labels {_list(COMPATIBLE_LABELS)}:"]

@@ -7,11 +7,10 @@ from dataclasses import dataclass
 from itertools import combinations
 
 import numpy as np
-
-from analysis.metrics_lists import Floats
-from analysis.theory import Distribution, Gppm, c_phi, gppms, regret
-from analysis.theory_examples import ranknet_optimum
-from analysis.theory_losses import LOSSES, TemplateLoss
+from cascade_sim.analysis.metrics_lists import Floats
+from cascade_sim.analysis.theory import Distribution, Gppm, c_phi, gppms, regret
+from cascade_sim.analysis.theory_examples import ranknet_optimum
+from cascade_sim.analysis.theory_losses import LOSSES, TemplateLoss
 
 _ROUNDING = 1e-12  # of a risk, relative: a difference of two risks is known no better
 _SUPPORT = 6  # supervisions in a random distribution

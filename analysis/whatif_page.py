@@ -6,10 +6,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from analysis.estimates import finite, number_text
-from analysis.plots_whatif import is_curve
-from analysis.table_cells import Table
-from analysis.whatif_tables import (
+from cascade_sim.analysis.estimates import finite, number_text
+from cascade_sim.analysis.plots_whatif import is_curve
+from cascade_sim.analysis.table_cells import Table
+from cascade_sim.analysis.whatif_tables import (
     measures_table,
     pairing_words,
     point_label,

@@ -10,8 +10,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from analysis.catalogue import ARM_MEASURES, Measure
-from analysis.estimates import (
+from cascade_sim.analysis.catalogue import ARM_MEASURES, Measure
+from cascade_sim.analysis.estimates import (
     NBSP,
     Estimate,
     decimals_for,
@@ -23,7 +23,7 @@ from analysis.estimates import (
     percent_text,
     scaled,
 )
-from analysis.table_cells import LIFT, Cell, Row, Table, cell, column
+from cascade_sim.analysis.table_cells import LIFT, Cell, Row, Table, cell, column
 
 REVENUE = "expected_revenue_per_request"
 MEASURES: dict[str, Measure] = {

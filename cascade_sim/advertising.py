@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 from numba import njit
 
-from agents.bidding import Bidder, Feedback, Moment, Portfolio
 from cascade_sim import draws
+from cascade_sim.agents.bidding import Bidder, Feedback, Moment, Portfolio
 from cascade_sim.auction import MICROS
 from cascade_sim.bidder_kinds import build_bidder
 from cascade_sim.checkpoints import flat

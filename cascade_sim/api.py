@@ -76,7 +76,7 @@ class WhatIfResult:
         """A row per setting and metric: setting, metric, and today, then, difference, lift with intervals."""
         import pandas as pd
 
-        from analysis.whatif_tables import CSV_COLUMNS, what_if_rows
+        from cascade_sim.analysis.whatif_tables import CSV_COLUMNS, what_if_rows
 
         return pd.DataFrame(what_if_rows(self.answer), columns=list(CSV_COLUMNS))
 
@@ -84,7 +84,7 @@ class WhatIfResult:
         """A row per setting and kind of revenue: how many times pairing shrinks the variance."""
         import pandas as pd
 
-        from analysis.whatif_tables import settings_text, worth_of
+        from cascade_sim.analysis.whatif_tables import settings_text, worth_of
 
         rows = [
             [settings_text(point["settings"]), kind, worth.value, worth.low, worth.high]
@@ -105,7 +105,7 @@ class CompareResult:
         """A row per run, arm and metric: before, after, difference, lift with intervals, and is_paired."""
         import pandas as pd
 
-        from analysis.compare_tables import CSV_COLUMNS, compare_rows
+        from cascade_sim.analysis.compare_tables import CSV_COLUMNS, compare_rows
 
         return pd.DataFrame(compare_rows(self.comparisons), columns=list(CSV_COLUMNS))
 

@@ -12,12 +12,12 @@ from typing import Any
 
 import numpy as np
 
-from agents import fatigue
-from agents.click_models import CLICK_MODELS, ClickModel, PositionBased
-from agents.sessions import OpenSessions, SessionDraws, Sessions, no_sessions, session_requests
-from agents.traffic import visitors
-from agents.traffic_profiles import Profile, arrivals
 from cascade_sim import draws
+from cascade_sim.agents import fatigue
+from cascade_sim.agents.click_models import CLICK_MODELS, ClickModel, PositionBased
+from cascade_sim.agents.sessions import OpenSessions, SessionDraws, Sessions, no_sessions, session_requests
+from cascade_sim.agents.traffic import visitors
+from cascade_sim.agents.traffic_profiles import Profile, arrivals
 from cascade_sim.cascade import Block
 from cascade_sim.errors import UserError
 from cascade_sim.market import PHASES

@@ -21,13 +21,13 @@ from cascade_sim.kernels import select_top
 from cascade_sim.log_tables import impression_columns
 from cascade_sim.model_kinds import build_module, make_scorer
 from cascade_sim.model_store import ModelStore
+from cascade_sim.models.training import Impressions, Lists, chunk_of_rank, predict, train
 from cascade_sim.outcome import outcome
 from cascade_sim.progress import Progress
 from cascade_sim.records import TableWriter
 from cascade_sim.scenario import Scenario, resolve_arm
 from cascade_sim.seats import TorchScorer
 from cascade_sim.simulation import Simulation
-from models.training import Impressions, Lists, chunk_of_rank, predict, train
 
 SEEN = ["user", "context", "quality", "tier", "mismatch", "G1", "G2", "G3"]
 SCENARIO: dict[str, Any] = {

@@ -18,8 +18,8 @@ from typing import Any
 import numpy as np
 import torch
 
-from models.loss_lists import make_batch, to_padded
-from models.losses import LOSSES
+from cascade_sim.models.loss_lists import make_batch, to_padded
+from cascade_sim.models.losses import LOSSES
 
 SHAPES = ((128, 100), (512, 200))
 GRADES = (0.5, 0.3, 0.14, 0.04, 0.02)

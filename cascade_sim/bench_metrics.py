@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from analysis import metrics
+from cascade_sim.analysis import metrics
 
 
 def bench_metrics(n_lists: int = 2000, n_items: int = 40, repeats: int = 15) -> dict[str, float]:

@@ -4,8 +4,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from agents.bidders import BIDDERS
-from agents.bidding import Portfolio
+from cascade_sim.agents.bidders import BIDDERS
+from cascade_sim.agents.bidding import Portfolio
 from cascade_sim.errors import UserError
 from cascade_sim.model_reference import check_reference, find_model_file
 from cascade_sim.suggest import did_you_mean, unknown_name

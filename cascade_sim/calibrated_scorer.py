@@ -13,9 +13,9 @@ import numpy as np
 
 from cascade_sim.atomic_files import discarded_on_error, seal, storage_errors, temporary
 from cascade_sim.errors import UserError
+from cascade_sim.models import calibrators
+from cascade_sim.models.calibrators import Calibrator
 from cascade_sim.seats import ModelScorer
-from models import calibrators
-from models.calibrators import Calibrator
 
 LEAST = 2.0**-60  # a probability of 0 would shut an ad out of the auction, and has no logit
 MOST = 1.0 - 2.0**-24  # the last float32 below 1: a student's target needs a logit too

@@ -14,8 +14,8 @@ from typing import Any
 
 import numpy as np
 
-from agents.bidders import BIDDERS
-from agents.bidding import Feedback, Moment, Portfolio
+from cascade_sim.agents.bidders import BIDDERS
+from cascade_sim.agents.bidding import Feedback, Moment, Portfolio
 from cascade_sim.bidder_kinds import METHODS, find_bidder
 from cascade_sim.errors import UserError
 from cascade_sim.findings import CheckFailed, Finding, Remark
@@ -154,7 +154,7 @@ def constructs(subject: Subject) -> str:
     if missing:
         raise CheckFailed(
             f"expected the methods {', '.join(METHODS)}, found none called {', '.join(missing)}; "
-            "agents.bidding.Bidder has defaults for all of them"
+            "cascade_sim.agents.bidding.Bidder has defaults for all of them"
         )
     subject.build()
     call = ", ".join(("portfolio", *(f"{key}={value!r}" for key, value in subject.options.items())))

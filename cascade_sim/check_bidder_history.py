@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from agents.bidding import Feedback, Moment, Portfolio
+from cascade_sim.agents.bidding import Feedback, Moment, Portfolio
 from cascade_sim.bidder_kinds import find_bidder
 from cascade_sim.check_bidder import (
     ADS,

@@ -19,13 +19,13 @@ from cascade_sim.errors import UserError
 from cascade_sim.findings import CheckFailed, Finding, Remark
 from cascade_sim.model_kinds import KINDS, build_module, find_class, where_and_what
 from cascade_sim.model_reference import check_reference
+from cascade_sim.models.features import FeatureView, make_view
+from cascade_sim.models.training import predict
 from cascade_sim.scenario import BUILT_IN_FEATURES, ModelSpec
 from cascade_sim.scenario import World as WorldSpec
 from cascade_sim.suggest import unknown_name
 from cascade_sim.truth import Truth
 from cascade_sim.world import World, build_world
-from models.features import FeatureView, make_view
-from models.training import predict
 
 SMALL_WORLD = {"users": 64, "ads": 256, "advertisers": 32, "base_logit": -1.0}
 SEED = 1

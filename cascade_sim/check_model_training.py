@@ -14,10 +14,10 @@ from cascade_sim.check_model import SEED, Subject, logits
 from cascade_sim.findings import CheckFailed, Remark
 from cascade_sim.model_kinds import make_scorer
 from cascade_sim.model_store import ModelStore
+from cascade_sim.models.towers import TwoTowers
+from cascade_sim.models.training import Impressions, Lists, chunk_of_rank, predict, train
 from cascade_sim.reopen import load_weights
 from cascade_sim.seats import ModelScorer
-from models.towers import TwoTowers
-from models.training import Impressions, Lists, chunk_of_rank, predict, train
 
 N_LISTS, LIST = 256, 16
 BATCH = 256

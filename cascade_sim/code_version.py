@@ -7,22 +7,29 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from cascade_sim.version import BESIDE, folder_of
+
 PACKAGES = ("cascade_sim", "agents", "models", "analysis")
-_ROOT = Path(__file__).parents[1]
+_FOLDERS = {name: folder_of(name) for name in PACKAGES[1:]} | {"cascade_sim": Path(__file__).parent}
 
 
 @cache
 def source_digest(packages: tuple[str, ...] = PACKAGES) -> str:
     """Of all Python files of these packages.  16 hex digits"""
-    files = [file for name in packages for file in sorted((_ROOT / name).rglob("*.py"))]
-    return _digest(files, _ROOT)
+    files: dict[str, Path] = {}
+    for name in packages:
+        for file in sorted(_FOLDERS[name].rglob("*.py")):
+            inside = file.relative_to(_FOLDERS[name])
+            if name != "cascade_sim" or inside.parts[0] not in BESIDE:  # installed, those lie inside
+                files[f"{name}/{inside.as_posix()}"] = file
+    return _digest(files)
 
 
 def model_code_digest(module: Any) -> str:
     """Of what decides how a model trains: our nets, losses and loop, and the user's folder of modules."""
     own = source_digest(("models",))
     file = inspect.getsourcefile(type(module))
-    if file is None or _ROOT / "models" in Path(file).resolve().parents:
+    if file is None or _FOLDERS["models"] in Path(file).resolve().parents:
         return own
     folder = Path(file).resolve().parent
     loaded = {
@@ -30,8 +37,8 @@ def model_code_digest(module: Any) -> str:
         for path in (getattr(m, "__file__", None) for m in list(sys.modules.values()))
         if path
     }
-    files = sorted(path for path in loaded if path.suffix == ".py" and path.parent == folder)
-    return _digest([*files, Path(file).resolve()], folder) + own
+    files = {path.name: path for path in sorted(loaded) if path.suffix == ".py" and path.parent == folder}
+    return _digest({**files, Path(file).name: Path(file).resolve()}) + own
 
 
 def named_files_digest(scenario: Any, home: Path) -> str:
@@ -53,8 +60,9 @@ def named_files_digest(scenario: Any, home: Path) -> str:
     return total.hexdigest()
 
 
-def _digest(files: list[Path], root: Path) -> str:
+def _digest(files: dict[str, Path]) -> str:
+    """Of files by the name that counts for them."""
     total = hashlib.blake2b(digest_size=8)
-    for file in files:
-        total.update(file.relative_to(root).as_posix().encode() + b"\0" + file.read_bytes() + b"\0")
+    for name, file in files.items():
+        total.update(name.encode() + b"\0" + file.read_bytes() + b"\0")
     return total.hexdigest()

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from analysis.intervals import ratio_intervals, seed_spread
-from analysis.paired_differences import ratio_differences
+from cascade_sim.analysis.intervals import ratio_intervals, seed_spread
+from cascade_sim.analysis.paired_differences import ratio_differences
 from cascade_sim.errors import UserError
 from cascade_sim.logged_pages import RATIOS, page_columns
 from cascade_sim.records import tables as table_names

@@ -16,7 +16,7 @@ from tempfile import TemporaryDirectory
 import numpy as np
 from numpy.typing import NDArray
 
-from analysis.coverage import Coverage, coverage_of
+from cascade_sim.analysis.coverage import Coverage, coverage_of
 from cascade_sim.cascade import Arm, Block
 from cascade_sim.market import Market
 from cascade_sim.off_policy_data import decision_forecast, knob_log, slate_log
@@ -146,8 +146,8 @@ def trained(scenario: Scenario, progress: Progress) -> tuple[Simulation, Arm]:
     """The scenario's world with its models trained (or from the cache), and its baseline arm."""
     from cascade_sim.experiment import Experiment
     from cascade_sim.model_store import ModelStore
+    from cascade_sim.models.training import pick_device
     from cascade_sim.scenario import resolved_arms
-    from models.training import pick_device
 
     sim = Simulation(scenario, scenario.seed)
     with TemporaryDirectory() as folder:  # its logs are needed for training alone

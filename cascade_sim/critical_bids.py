@@ -112,7 +112,7 @@ def section(
     sim: Simulation, arms: Mapping[str, Arm], found: Mapping[str, CriticalBids], n_requests: int
 ) -> dict:
     """The section from critical bids that are there already."""
-    from analysis.critical_bids import summaries
+    from cascade_sim.analysis.critical_bids import summaries
 
     first = sim.market.first_request(PHASE)
     tables = {

@@ -11,9 +11,9 @@ from typing import Any
 
 import numpy as np
 
-from analysis.estimates import Estimate
-from analysis.experiment_designs import Effect, outside_washout, ratio_effect, switchback_effect
-from analysis.market_lifts import FEWEST_DAYS
+from cascade_sim.analysis.estimates import Estimate
+from cascade_sim.analysis.experiment_designs import Effect, outside_washout, ratio_effect, switchback_effect
+from cascade_sim.analysis.market_lifts import FEWEST_DAYS
 from cascade_sim.auction import MICROS
 from cascade_sim.scenario_designs import DAY, Designs
 

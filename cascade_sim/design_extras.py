@@ -5,10 +5,10 @@ from typing import Any
 
 import numpy as np
 
-from analysis.confidence_sequences import mixture_half_width, running_effect
-from analysis.estimates import Estimate
-from analysis.experiment_designs import cuped
 from cascade_sim import draws
+from cascade_sim.analysis.confidence_sequences import mixture_half_width, running_effect
+from cascade_sim.analysis.estimates import Estimate
+from cascade_sim.analysis.experiment_designs import cuped
 from cascade_sim.assignment import Assignment
 from cascade_sim.design_effects import per_request
 from cascade_sim.scenario_designs import DAY

@@ -8,9 +8,9 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from analysis import consistency
-from analysis.attribution import STAGES, SlotList, stage_losses, true_ecpm
-from analysis.intervals import ratio_intervals
+from cascade_sim.analysis import consistency
+from cascade_sim.analysis.attribution import STAGES, SlotList, stage_losses, true_ecpm
+from cascade_sim.analysis.intervals import ratio_intervals
 from cascade_sim.cascade import Arm, Block, Decision, Platform, admitted, score
 from cascade_sim.kernels import select_top
 from cascade_sim.measure import Ruler

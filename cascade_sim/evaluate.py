@@ -6,8 +6,8 @@ from pathlib import Path
 
 import numpy as np
 
-from analysis.attribution import SlotList
 from cascade_sim import detail, measure
+from cascade_sim.analysis.attribution import SlotList
 from cascade_sim.cascade import Arm, Block, Decision, Stage, admitted, score
 from cascade_sim.exploration import Explored
 from cascade_sim.log_tables import impression_columns

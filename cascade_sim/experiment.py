@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from cascade_sim import SEMANTICS, draws
+from cascade_sim import draws
 from cascade_sim.cascade import Arm, Block, Decision, Stage
 from cascade_sim.code_version import model_code_digest
 from cascade_sim.errors import UserError
@@ -16,6 +16,9 @@ from cascade_sim.fusion import named_fusion
 from cascade_sim.log_tables import impression_columns, request_columns
 from cascade_sim.model_kinds import KINDS, build_module, served_scorer, where_and_what
 from cascade_sim.model_store import ModelStore, content_key
+from cascade_sim.models.calibrators import Calibrator
+from cascade_sim.models.list_training import Pages
+from cascade_sim.models.training import Impressions, Lists, train
 from cascade_sim.objective_training import fit_pages, stored_calibrator
 from cascade_sim.outcome import Outcome, outcome
 from cascade_sim.progress import Progress
@@ -26,9 +29,7 @@ from cascade_sim.scenario_models import ModelSpec
 from cascade_sim.seats import BUILT_IN
 from cascade_sim.simulation import Simulation
 from cascade_sim.training_data import impressions, join_lists, pages, sample_lists, split_pages
-from models.calibrators import Calibrator
-from models.list_training import Pages
-from models.training import Impressions, Lists, train
+from cascade_sim.version import SEMANTICS
 
 
 class Experiment:

@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from agents.traffic_profiles import Profile, expected_share
 from cascade_sim.advertising import NO_BUDGET, Crowd, Ledger
+from cascade_sim.agents.traffic_profiles import Profile, expected_share
 from cascade_sim.auction import MICROS
 from cascade_sim.scenario_market import DAY, Market
 

@@ -85,7 +85,7 @@ class Randomiser:
         self, noise: Mapping[str, NDArray[np.float64]], target: Mapping[str, float]
     ) -> NDArray[np.float64]:
         """p*(knobs) / p(knobs): the same noise around the target's centres.  [R]"""
-        from analysis.off_policy_gradient import knob_weights
+        from cascade_sim.analysis.off_policy_gradient import knob_weights
 
         weights = np.ones(len(next(iter(noise.values()))))
         for knob, apart in self.shift(target).items():

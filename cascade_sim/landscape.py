@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from agents.users import happens
 from cascade_sim import draws
+from cascade_sim.agents.users import happens
 from cascade_sim.auction import MICROS, auction, to_micros
 from cascade_sim.cascade import Arm, Block, Decision, serve
 from cascade_sim.errors import UserError

@@ -85,8 +85,8 @@ def compare(files: Files, plan: Plan, progress: Progress, n_threads: int = 1) ->
 
 def write_figures(findings: dict[str, Any], out: Path) -> None:
     """pareto and drift as PNG and SVG, and ltr.json."""
-    from analysis import plots_ltr
-    from analysis.plot_style import style, svg_text
+    from cascade_sim.analysis import plots_ltr
+    from cascade_sim.analysis.plot_style import style, svg_text
     from cascade_sim.atomic_files import write_file
     from cascade_sim.run_folder import json_text
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from analysis import metrics
+from cascade_sim.analysis import metrics
 
 DEPTH = 10  # places that NDCG looks at
 

@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from analysis.intervals import seed_spread
-from analysis.ltr_comparison import holm, paired_p, strict_wins
+from cascade_sim.analysis.intervals import seed_spread
+from cascade_sim.analysis.ltr_comparison import holm, paired_p, strict_wins
 from cascade_sim.ltr_study import Cell, Files, Findings, Plan, Row
 
 BASELINE = "pointwise"

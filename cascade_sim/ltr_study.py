@@ -17,12 +17,12 @@ from typing import Any
 import numpy as np
 import torch
 
-from analysis.metrics import Stability, stability
+from cascade_sim.analysis.metrics import Stability, stability
 from cascade_sim.errors import UserError
 from cascade_sim.ltr_measure import Measured, measure
 from cascade_sim.ltr_training import Settings, Table, Trained, outputs_of, train
-from models.ltr_net import RankingNet
-from models.objectives import OBJECTIVES, Calibrated, Objective, make_objective
+from cascade_sim.models.ltr_net import RankingNet
+from cascade_sim.models.objectives import OBJECTIVES, Calibrated, Objective, make_objective
 
 # Calibrators of the rows that are added where none are asked for.
 USUAL_CALIBRATORS: Mapping[str, tuple[str, ...]] = {"sbcr": ("platt", "piecewise_linear")}

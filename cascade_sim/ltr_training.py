@@ -17,8 +17,8 @@ import numpy as np
 import torch
 
 from cascade_sim.ltr_files import RankingFile
-from models.ltr_net import RankingNet, symmetric_log
-from models.objectives import Dumped, Objective
+from cascade_sim.models.ltr_net import RankingNet, symmetric_log
+from cascade_sim.models.objectives import Dumped, Objective
 
 _ROWS = 65536  # scored at a time
 DUMPS = 4  # times per epoch that the net goes into service, where samples are dumped

@@ -15,8 +15,8 @@ from typing import Any
 import numpy as np
 import simpy
 
-from agents.traffic import arrival_times, visitors
 from cascade_sim import draws
+from cascade_sim.agents.traffic import arrival_times, visitors
 from cascade_sim.block_errors import serve_block
 from cascade_sim.cascade import Block
 from cascade_sim.world import World

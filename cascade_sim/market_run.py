@@ -21,9 +21,9 @@ from typing import Any
 import numpy as np
 import simpy
 
-from agents.bidding import Feedback, Moment
-from agents.traffic_profiles import Profile, constant, daily, expected_share, hourly
 from cascade_sim.advertising import Crowd, Ledger, draw_budgets
+from cascade_sim.agents.bidding import Feedback, Moment
+from cascade_sim.agents.traffic_profiles import Profile, constant, daily, expected_share, hourly
 from cascade_sim.audience import Audience
 from cascade_sim.cascade import Arm, Block
 from cascade_sim.checkpoints import flat, nested

@@ -11,10 +11,10 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from agents.conversions import click_delays, delays
-from agents.users import happens
 from cascade_sim import draws
 from cascade_sim.advertising import Ledger
+from cascade_sim.agents.conversions import click_delays, delays
+from cascade_sim.agents.users import happens
 from cascade_sim.audience import Audience
 from cascade_sim.block_errors import serve_block
 from cascade_sim.cascade import Arm, Block, score, serve

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from analysis.market_lifts import market_lifts
+from cascade_sim.analysis.market_lifts import market_lifts
 from cascade_sim.atomic_files import write_file
 from cascade_sim.checkpoints import load_state, save_state
 from cascade_sim.market_run import MarketRun

@@ -5,8 +5,8 @@ from typing import Any
 
 import numpy as np
 
-from agents.traffic_profiles import Profile
 from cascade_sim.advertising import Crowd, Ledger
+from cascade_sim.agents.traffic_profiles import Profile
 from cascade_sim.auction import MICROS
 from cascade_sim.kind_tally import KindTally
 from cascade_sim.scenario_market import DAY, Market

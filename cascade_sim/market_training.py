@@ -25,6 +25,9 @@ from cascade_sim.dumped_context import arrived_clicks
 from cascade_sim.errors import UserError
 from cascade_sim.market_server import Settled
 from cascade_sim.model_kinds import KINDS, build_module, served_scorer, where_and_what
+from cascade_sim.models.calibrators import Calibrator, calibrator_class
+from cascade_sim.models.list_training import Pages, make_pages, net_to_train, served_net, train_pages
+from cascade_sim.models.training import Impressions, Lists, train
 from cascade_sim.objective_training import fit_calibrator, objective_of
 from cascade_sim.recent_impressions import RecentImpressions
 from cascade_sim.scenario_training import Training
@@ -32,9 +35,6 @@ from cascade_sim.seats import ModelScorer
 from cascade_sim.simulation import Simulation
 from cascade_sim.training_data import join_lists, sample_lists, split_pages
 from cascade_sim.true_value import MEASURED, Panel
-from models.calibrators import Calibrator, calibrator_class
-from models.list_training import Pages, make_pages, net_to_train, served_net, train_pages
-from models.training import Impressions, Lists, train
 
 
 class NoTrainer:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from analysis import calibration, consistency, money
+from cascade_sim.analysis import calibration, consistency, money
 from cascade_sim.auction import MICROS, reprice, to_micros
 from cascade_sim.cascade import Arm, Block, Decision, Platform, Stage, serve, shadow
 from cascade_sim.fusion import quality

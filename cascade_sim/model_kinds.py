@@ -13,13 +13,13 @@ from torch import nn
 
 from cascade_sim.calibrated_scorer import with_calibrator, with_link
 from cascade_sim.errors import UserError
+from cascade_sim.models.calibrators import Calibrator
+from cascade_sim.models.coaction import CoAction
+from cascade_sim.models.features import FeatureView
+from cascade_sim.models.towers import TwoTowers
+from cascade_sim.models.training import LINKS
 from cascade_sim.scenario_models import ModelSpec
 from cascade_sim.seats import CoActionScorer, ModelScorer, TorchScorer, TowersScorer
-from models.calibrators import Calibrator
-from models.coaction import CoAction
-from models.features import FeatureView
-from models.towers import TwoTowers
-from models.training import LINKS
 
 KINDS = {"towers": TwoTowers, "coaction": CoAction}
 SCORERS = {TwoTowers: TowersScorer, CoAction: CoActionScorer}

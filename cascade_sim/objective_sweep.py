@@ -7,10 +7,10 @@ paired differences of every two.
 
 from typing import Any
 
-from analysis import calibration
-from analysis.intervals import function_gaps
-from analysis.ltr_comparison import strict_wins
-from analysis.ratio import divide
+from cascade_sim.analysis import calibration
+from cascade_sim.analysis.intervals import function_gaps
+from cascade_sim.analysis.ltr_comparison import strict_wins
+from cascade_sim.analysis.ratio import divide
 from cascade_sim.evaluate import Evaluation
 from cascade_sim.scenario_models import OBJECTIVE_OPTIONS, ModelSpec
 
@@ -33,7 +33,7 @@ def setting_of(spec: ModelSpec) -> dict[str, Any]:
 
 
 def _default(objective: str, option: str) -> float:
-    from models.objectives import OBJECTIVES
+    from cascade_sim.models.objectives import OBJECTIVES
 
     return OBJECTIVES[objective].options[option].default
 

@@ -10,12 +10,12 @@ from torch import nn
 from cascade_sim.calibrated_scorer import export_calibrator, load_calibrator
 from cascade_sim.errors import UserError
 from cascade_sim.model_store import ModelStore, content_key
+from cascade_sim.models.calibrators import Calibrator
+from cascade_sim.models.examined_calibration import fit_examined
+from cascade_sim.models.features import FeatureView
+from cascade_sim.models.list_training import Pages, scores, served_net, train_pages
+from cascade_sim.models.objectives import Objective, make_objective
 from cascade_sim.scenario_models import ModelSpec
-from models.calibrators import Calibrator
-from models.examined_calibration import fit_examined
-from models.features import FeatureView
-from models.list_training import Pages, scores, served_net, train_pages
-from models.objectives import Objective, make_objective
 
 # Of a calibrator with a net of its own: the part held out is small, and soon learnt by heart.
 REQUEST_EPOCHS = 2

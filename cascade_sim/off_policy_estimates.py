@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from analysis import off_policy, off_policy_slates
-from analysis.off_policy import OffPolicyEstimate
-from analysis.off_policy_bounds import Bounds, bounds
-from analysis.off_policy_gradient import Sensitivity, sensitivity
+from cascade_sim.analysis import off_policy, off_policy_slates
+from cascade_sim.analysis.off_policy import OffPolicyEstimate
+from cascade_sim.analysis.off_policy_bounds import Bounds, bounds
+from cascade_sim.analysis.off_policy_gradient import Sensitivity, sensitivity
 from cascade_sim.knobs import SCALES, Randomiser
 from cascade_sim.off_policy_data import Floats, KnobLog, SlateLog
 from cascade_sim.off_policy_targets import Target

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from analysis.off_policy import OffPolicyEstimate, lift
+from cascade_sim.analysis.off_policy import OffPolicyEstimate, lift
 from cascade_sim.cascade import Arm
 from cascade_sim.off_policy_data import REWARDS, Floats, KnobLog, SlateLog, read_knob_log, read_slate_log
 from cascade_sim.off_policy_estimates import (
@@ -141,7 +141,7 @@ def evidence_of(sim: Simulation, arm: Arm, logs: Logs, target: Target) -> dict[s
 
 
 def _answer(evidence: Evidence, names: Sequence[str]) -> dict[str, Any]:
-    from analysis.off_policy_checks import mean_interval
+    from cascade_sim.analysis.off_policy_checks import mean_interval
 
     per_request = evidence.columns["reward"]
     logged = mean_interval(per_request.reshape(len(per_request), -1).sum(axis=1))

@@ -23,7 +23,7 @@ STEP = 0.05  # of log reserve or of squashing, for finite differences
 
 def expected_rewards(sim: Simulation, block: Block, decision: Decision) -> dict[str, Floats]:
     """{reward: [R]} of pages as they were served."""
-    from agents.users import click_probability
+    from cascade_sim.agents.users import click_probability
 
     win_set = decision.win_set
     clicks = click_probability(sim.truth.ctr(block, win_set), sim.world.slot_effects, win_set >= 0)

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from agents.users import click_probability, happens
 from cascade_sim import draws
+from cascade_sim.agents.users import click_probability, happens
 from cascade_sim.cascade import Block, Decision
 from cascade_sim.truth import Truth
 

@@ -8,9 +8,9 @@ from collections.abc import Collection
 
 import numpy as np
 
-from analysis import calibration, discrimination, metrics
-from analysis.intervals import function_intervals
-from analysis.ratio import divide
+from cascade_sim.analysis import calibration, discrimination, metrics
+from cascade_sim.analysis.intervals import function_intervals
+from cascade_sim.analysis.ratio import divide
 from cascade_sim.cascade import Block, Decision
 from cascade_sim.seats import Scorer, is_probability
 from cascade_sim.simulation import Simulation

@@ -4,15 +4,20 @@ from typing import Any
 
 import numpy as np
 
-from analysis import calibration, money
-from analysis.intervals import paired_function_intervals, ratio_contrasts, ratio_intervals, seed_spread
-from cascade_sim import SEMANTICS, __version__
+from cascade_sim.analysis import calibration, money
+from cascade_sim.analysis.intervals import (
+    paired_function_intervals,
+    ratio_contrasts,
+    ratio_intervals,
+    seed_spread,
+)
 from cascade_sim.cascade import Arm
 from cascade_sim.detail import attribution_table
 from cascade_sim.evaluate import ArmTally, Evaluation
 from cascade_sim.measure import PARTS
 from cascade_sim.objective_sweep import sweep_section
 from cascade_sim.scenario_file import scenario_hash
+from cascade_sim.version import SEMANTICS, __version__
 
 QUALITY_RESAMPLES = 200
 CONTRASTED = ("expected_revenue_per_request", "expected_rpm", "expected_ctr", "rcs")

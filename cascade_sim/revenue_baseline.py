@@ -12,7 +12,6 @@ from json import dumps
 from pathlib import Path
 from typing import Any
 
-from cascade_sim import SEMANTICS, __version__
 from cascade_sim.atomic_files import storage_errors, write_file
 from cascade_sim.errors import UserError
 from cascade_sim.revenue_blocks import (
@@ -29,6 +28,7 @@ from cascade_sim.run_folder import open_run, read_object
 from cascade_sim.scenario import AUTOMATIC_ARMS, Scenario
 from cascade_sim.scenario_file import load_scenario, scenario_data, scenario_hash
 from cascade_sim.suggest import unknown_name
+from cascade_sim.version import SEMANTICS, __version__
 
 KIND = "cascade_sim revenue baseline"
 FORMAT = 1

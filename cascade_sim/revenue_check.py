@@ -9,7 +9,15 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from analysis.paired_change import ROUNDING, Move, day_move, holm, holm_alpha, paired_move, unpaired_move
+from cascade_sim.analysis.paired_change import (
+    ROUNDING,
+    Move,
+    day_move,
+    holm,
+    holm_alpha,
+    paired_move,
+    unpaired_move,
+)
 from cascade_sim.errors import UserError
 from cascade_sim.revenue_baseline import (
     Baseline,

@@ -12,9 +12,9 @@ from tempfile import TemporaryDirectory
 
 import numpy as np
 
-from agents.users import happens
-from analysis.paired_change import binomial_band
 from cascade_sim import draws
+from cascade_sim.agents.users import happens
+from cascade_sim.analysis.paired_change import binomial_band
 from cascade_sim.auction import MICROS
 from cascade_sim.cascade import Block, Decision
 from cascade_sim.outcome import Outcome, outcome

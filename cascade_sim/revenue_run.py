@@ -71,7 +71,7 @@ def evaluated(
 ) -> Any:
     """Everything up to the evaluation, which is ready to be run."""
     from cascade_sim.errors import UserError
-    from models.training import pick_device
+    from cascade_sim.models.training import pick_device
 
     try:
         chosen = pick_device(device)

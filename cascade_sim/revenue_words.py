@@ -2,7 +2,7 @@
 
 import math
 
-from analysis.paired_change import POWER, ROUNDING
+from cascade_sim.analysis.paired_change import POWER, ROUNDING
 from cascade_sim.revenue_blocks import MARKET_METRICS
 from cascade_sim.revenue_check import ALPHA, Finding, Verdict
 

@@ -15,10 +15,10 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from cascade_sim import SEMANTICS
 from cascade_sim.atomic_files import storage_errors, write_file
 from cascade_sim.errors import UserError
 from cascade_sim.run_lock import LOCK, Lock
+from cascade_sim.version import SEMANTICS
 
 MANIFEST = "manifest.json"
 METRICS = "metrics.json"

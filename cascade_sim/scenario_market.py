@@ -212,7 +212,7 @@ def _click_model_fault(users: Users, folder: Path) -> str:
         return ""
     import numpy as np
 
-    from agents.click_models import CLICK_MODELS
+    from cascade_sim.agents.click_models import CLICK_MODELS
 
     cls = CLICK_MODELS[kind]
     known = [name for name in inspect.signature(cls).parameters if name != "slot_effects"]
@@ -230,8 +230,8 @@ def _options_fault(spec: BidderSpec) -> str:
     """Tries the options of a built-in bidder on one advertiser: a study must not find out at its end."""
     import numpy as np
 
-    from agents.bidders import BIDDERS
-    from agents.bidding import Portfolio
+    from cascade_sim.agents.bidders import BIDDERS
+    from cascade_sim.agents.bidding import Portfolio
 
     known = [name for name in inspect.signature(BIDDERS[spec.kind]).parameters if name != "portfolio"]
     unknown = [name for name in spec.options if name not in known]
@@ -251,7 +251,7 @@ def _profile_fault(profile: str, folder: Path) -> str:
         names = (*BUILT_IN_PROFILES, *(path.name for path in folder.glob("*.csv")))
         hint = did_you_mean(profile, names)
         return f"'{profile}' is no file{hint or '; use constant, daily, or a CSV file of 24 or 168 hours'}"
-    from agents.traffic_profiles import hourly
+    from cascade_sim.agents.traffic_profiles import hourly
 
     try:
         hourly(file, 1.0)

@@ -9,13 +9,13 @@ from cascade_sim.bids import BidRules
 from cascade_sim.cascade import Arm, Block, Platform, Stage
 from cascade_sim.fusion import named_fusion
 from cascade_sim.market import Market
+from cascade_sim.models.features import FeatureView, make_view
 from cascade_sim.retrieval import Retrieval
 from cascade_sim.scenario import ArmSpec, Scenario
 from cascade_sim.seats import BUILT_IN, ConstantScorer, RandomScorer, Scorer, TruthScorer
 from cascade_sim.size_rule_fit import with_size_rule
 from cascade_sim.truth import Truth
 from cascade_sim.world import build_world
-from models.features import FeatureView, make_view
 
 
 class Simulation:

@@ -8,7 +8,6 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-from cascade_sim import SEMANTICS, __version__
 from cascade_sim.atomic_files import storage_errors, write_file
 from cascade_sim.code_version import named_files_digest, source_digest
 from cascade_sim.commands.report import write_report
@@ -17,6 +16,7 @@ from cascade_sim.progress import Progress
 from cascade_sim.run_folder import RunFolder, is_same_run, open_run
 from cascade_sim.scenario import Scenario
 from cascade_sim.scenario_file import dump_scenario, scenario_hash
+from cascade_sim.version import SEMANTICS, __version__
 from cascade_sim.worker_pool import Job, run_jobs
 
 PACKAGES = ("numpy", "scipy", "torch", "simpy", "numba", "pandas", "pyarrow", "duckdb", "seaborn")
@@ -77,10 +77,10 @@ def run_seed(
     from cascade_sim.experiment import Experiment
     from cascade_sim.model_kinds import source_file
     from cascade_sim.model_store import ModelStore
+    from cascade_sim.models.training import pick_device
     from cascade_sim.results import collect
     from cascade_sim.revenue_blocks import write_blocks
     from cascade_sim.simulation import Simulation
-    from models.training import pick_device
 
     try:
         chosen = pick_device(device)
@@ -177,7 +177,7 @@ def run_world(
 
 
 def _write_tables(folder: RunFolder, metrics: dict[str, Any]) -> None:
-    from analysis.tables import metrics_csv
+    from cascade_sim.analysis.tables import metrics_csv
 
     folder.write_text("metrics.csv", metrics_csv(metrics))
 
@@ -210,8 +210,8 @@ def _print_summary(metrics: dict[str, Any], out: Path, seconds: float) -> None:
 
     import click
 
-    from analysis.terminal import terminal_summary
-    from analysis.whatif_tables import what_if_lines
+    from cascade_sim.analysis.terminal import terminal_summary
+    from cascade_sim.analysis.whatif_tables import what_if_lines
 
     width = shutil.get_terminal_size((100, 24)).columns
     click.echo(terminal_summary(metrics, color=sys.stdout.isatty(), width=width))

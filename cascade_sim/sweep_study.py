@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from analysis.intervals import seed_spread
-from analysis.paired_change import paired_move
-from analysis.sweep_tables import NEITHER, known_measures
+from cascade_sim.analysis.intervals import seed_spread
+from cascade_sim.analysis.paired_change import paired_move
+from cascade_sim.analysis.sweep_tables import NEITHER, known_measures
 from cascade_sim.errors import UserError
 from cascade_sim.grid import Axis, Cell
 from cascade_sim.revenue_blocks import METRICS as IN_BLOCKS

@@ -7,11 +7,11 @@ import numpy as np
 
 from cascade_sim import draws
 from cascade_sim.cascade import Arm, Block, Decision, score
+from cascade_sim.models.list_training import Pages, make_pages
+from cascade_sim.models.training import Impressions, Lists, chunk_of_rank
 from cascade_sim.records import read_table, tables
 from cascade_sim.seats import Scorer
 from cascade_sim.simulation import Simulation
-from models.list_training import Pages, make_pages
-from models.training import Impressions, Lists, chunk_of_rank
 
 COLUMNS = ["user", "context", "ad", "examination", "click"]
 PAGE_COLUMNS = ["request", "pctr"]

@@ -15,14 +15,14 @@ from typing import Any
 
 import numpy as np
 
-from analysis import calibration
-from analysis.consistency import rcs, top_ids
-from analysis.discrimination import auc as pooled_auc
-from analysis.discrimination import group_auc
-from analysis.drift import drift_section
-from analysis.intervals import function_intervals, ratio_intervals
-from analysis.market_lifts import market_lifts
-from analysis.ratio import divide
+from cascade_sim.analysis import calibration
+from cascade_sim.analysis.consistency import rcs, top_ids
+from cascade_sim.analysis.discrimination import auc as pooled_auc
+from cascade_sim.analysis.discrimination import group_auc
+from cascade_sim.analysis.drift import drift_section
+from cascade_sim.analysis.intervals import function_intervals, ratio_intervals
+from cascade_sim.analysis.market_lifts import market_lifts
+from cascade_sim.analysis.ratio import divide
 from cascade_sim.cascade import Arm, Block, score, serve
 from cascade_sim.measure import true_value
 from cascade_sim.seats import ModelScorer, Scorer

@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from analysis.paired_differences import function_differences, ratio_differences
-from analysis.pairing import worth_of_pairing
 from cascade_sim import measure
+from cascade_sim.analysis.paired_differences import function_differences, ratio_differences
+from cascade_sim.analysis.pairing import worth_of_pairing
 from cascade_sim.cascade import Arm, Block
 from cascade_sim.evaluate import MAX_ROWS, ArmBlock, Evaluation
 from cascade_sim.measure import PARTS

@@ -50,9 +50,9 @@ def check_out(out: Path) -> None:
 
 def write_answer(answer: Mapping[str, Any], out: Path) -> list[Path]:
     """whatif.json, whatif.csv, whatif.html, whatif.svg and whatif.png in `out`; returns their paths."""
-    from analysis.plots_whatif import answer_image
-    from analysis.whatif_page import what_if_page
-    from analysis.whatif_tables import what_if_csv
+    from cascade_sim.analysis.plots_whatif import answer_image
+    from cascade_sim.analysis.whatif_page import what_if_page
+    from cascade_sim.analysis.whatif_tables import what_if_csv
 
     check_out(out)
     svg = answer_image(answer, "svg")

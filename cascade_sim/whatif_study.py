@@ -14,7 +14,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from cascade_sim import SEMANTICS
 from cascade_sim.cascade import Arm
 from cascade_sim.errors import UserError
 from cascade_sim.progress import Progress
@@ -25,6 +24,7 @@ from cascade_sim.scenario import ArmSpec, Scenario, resolved_arms
 from cascade_sim.scenario_file import load_scenario
 from cascade_sim.simulation import Simulation
 from cascade_sim.suggest import unknown_name
+from cascade_sim.version import SEMANTICS
 from cascade_sim.whatif_evaluation import WhatIfEvaluation
 from cascade_sim.whatif_knobs import Point, parse_points, turn
 

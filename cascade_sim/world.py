@@ -9,9 +9,9 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from agents.advertisers import log_normal_bids, owners
-from agents.traffic import activity_cdf
 from cascade_sim import draws
+from cascade_sim.agents.advertisers import log_normal_bids, owners
+from cascade_sim.agents.traffic import activity_cdf
 
 
 @dataclass(frozen=True)

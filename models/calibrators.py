@@ -22,10 +22,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from models.calibrators_base import Calibrator
-from models.calibrators_logistic import Beta, Platt, Temperature
-from models.calibrators_request import PiecewiseLinear, RequestMap
-from models.calibrators_steps import Histogram, Isotonic
+from cascade_sim.models.calibrators_base import Calibrator
+from cascade_sim.models.calibrators_logistic import Beta, Platt, Temperature
+from cascade_sim.models.calibrators_request import PiecewiseLinear, RequestMap
+from cascade_sim.models.calibrators_steps import Histogram, Isotonic
 
 CALIBRATORS: dict[str, type[Calibrator]] = {
     "platt": Platt,

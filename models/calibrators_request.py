@@ -13,12 +13,11 @@ from typing import Any
 
 import numpy as np
 import torch
+from cascade_sim.models.calibrators_base import Calibrator, fit_inputs, wide
+from cascade_sim.models.calibrators_logistic import Platt
 from numpy.typing import ArrayLike, NDArray
 from torch import nn
 from torch.nn import functional
-
-from models.calibrators_base import Calibrator, fit_inputs, wide
-from models.calibrators_logistic import Platt
 
 
 class RequestMap(nn.Module):

@@ -7,9 +7,8 @@ from typing import Any
 
 import numpy as np
 import torch
+from cascade_sim.models.calibrators_base import Calibrator, Floats, fit_inputs, frozen, wide
 from numpy.typing import ArrayLike, NDArray
-
-from models.calibrators_base import Calibrator, Floats, fit_inputs, frozen, wide
 
 
 @dataclass(frozen=True, eq=False)

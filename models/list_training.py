@@ -1,6 +1,6 @@
 """Training for an objective: shown ads grouped by request, in batches of whole requests.
 
-Slots count by `models.examination`: the served score is that of a fully examined slot. An objective that
+Slots count as in `examination`: the served score is that of a fully examined slot. An objective that
 trains on samples (self-boosted) is given single impressions in any order, each with the clicks of its page
 and the scores that the deployed model had given there. `batching` keeps its pages whole all the same, with
 the same loss: what is then left out is the shuffling of samples.
@@ -14,12 +14,11 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
+from cascade_sim.models.examination import slot_log_odds, slot_outputs
+from cascade_sim.models.features import FeatureView
+from cascade_sim.models.objectives import Dumped, Objective
+from cascade_sim.models.training import Impressions, Tables, on_device, outputs, run_epochs
 from torch import nn
-
-from models.examination import slot_log_odds, slot_outputs
-from models.features import FeatureView
-from models.objectives import Dumped, Objective
-from models.training import Impressions, Tables, on_device, outputs, run_epochs
 
 BY_SAMPLE = ("pointwise", "sbcr")  # their loss is a sum over samples, whatever else is in the batch
 
@@ -75,7 +74,7 @@ def train_pages(
 ) -> list[float]:
     """Fit a net with the objective's heads in place; the mean loss of each epoch, per page or per sample.
 
-    Repeatable, and otherwise as `models.training.train`. `batch` counts impressions; at least one page.
+    Repeatable, and otherwise as `training.train`. `batch` counts impressions; at least one page.
     `batching`: "samples" in any order, or "lists", whole pages; None: as the objective does by itself. Only
     objectives in BY_SAMPLE can do without whole pages: ValueError for the others.
     """

@@ -11,9 +11,8 @@ from typing import Any
 
 import numpy as np
 import torch
-
-from models import loss_torch
-from models.loss_lists import Batch
+from cascade_sim.models import loss_torch
+from cascade_sim.models.loss_lists import Batch
 
 ENGINES = ("auto", "fused", "torch")
 PHIS = ("logistic", "exponential", "squared", "squared_hinge")
@@ -74,7 +73,7 @@ def pairs(batch: Batch, phi: str, *, is_ordered: bool, engine: str) -> torch.Ten
     if not is_fused(batch.scores, engine):
         form = loss_torch.ordered_pairs if is_ordered else loss_torch.valued_pairs
         return form(batch, phi)
-    from models import loss_kernels, loss_kernels_sums  # numba is loaded when first needed
+    from cascade_sim.models import loss_kernels, loss_kernels_sums  # numba is loaded when first needed
 
     if phi == "logistic":
         return fused(batch, loss_kernels.logistic_pairs, is_ordered)
@@ -90,7 +89,7 @@ def softmax_lists(batch: Batch, engine: str) -> torch.Tensor:
     """-sum_i y_i log softmax(s)_i of each list.  [L]"""
     if not is_fused(batch.scores, engine):
         return loss_torch.softmax_lists(batch)
-    from models import loss_kernels_lists
+    from cascade_sim.models import loss_kernels_lists
 
     return fused(batch, loss_kernels_lists.softmax_lists)
 
@@ -99,7 +98,7 @@ def approx_ndcg_lists(batch: Batch, beta: float, engine: str) -> torch.Tensor:
     """Smooth NDCG of each list, negative.  [L]"""
     if not is_fused(batch.scores, engine):
         return loss_torch.approx_ndcg_lists(batch, beta)
-    from models import loss_kernels_lists
+    from cascade_sim.models import loss_kernels_lists
 
     return fused(batch, loss_kernels_lists.approx_ndcg_lists, float(beta))
 
@@ -110,7 +109,7 @@ def dumped_pairs(
     """Each sample against the dump of its request.  [S], [S], [S] -> [S]"""
     if not is_fused(scores, engine):
         return loss_torch.dumped_pairs(scores, labels, request, dump)
-    from models import loss_kernels_lists
+    from cascade_sim.models import loss_kernels_lists
 
     return _Fused.apply(
         scores,
@@ -126,6 +125,6 @@ def dumped_pairs(
 
 def ordered_pair_counts(batch: Batch) -> np.ndarray:
     """Pairs of different labels in each list.  [L] float64"""
-    from models import loss_kernels
+    from cascade_sim.models import loss_kernels
 
     return loss_kernels.ordered_pair_counts(as_float64(batch.labels.cpu()), batch.lists)

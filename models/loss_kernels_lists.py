@@ -1,9 +1,17 @@
 """Listwise losses and the pair loss on dumped scores in fused loops. Conventions as in loss_kernels."""
 
 import numpy as np
+from cascade_sim.models.loss_kernels import (
+    SPAN,
+    bounds,
+    longest_list,
+    order_by,
+    product_block,
+    row,
+    spoil,
+    wide_row,
+)
 from numba import njit
-
-from models.loss_kernels import SPAN, bounds, longest_list, order_by, product_block, row, spoil, wide_row
 
 WIDEST = 600.0  # e^600 and its inverse are float64, and so is their quotient with 1
 

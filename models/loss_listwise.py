@@ -4,12 +4,11 @@ from collections.abc import Callable
 
 import numpy as np
 import torch
+from cascade_sim.models import loss_engine
+from cascade_sim.models.loss_lists import Batch, Offsets, make_batch, per_term, reduce, with_anchor
+from cascade_sim.models.loss_pointwise import log_terms
+from cascade_sim.models.loss_torch import item_sums
 from torch.nn import functional
-
-from models import loss_engine
-from models.loss_lists import Batch, Offsets, make_batch, per_term, reduce, with_anchor
-from models.loss_pointwise import log_terms
-from models.loss_torch import item_sums
 
 
 def label_sums(batch: Batch) -> np.ndarray:

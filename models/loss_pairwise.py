@@ -5,9 +5,8 @@ An empty list, a list of one item and a list of equal labels have no pair: their
 
 import numpy as np
 import torch
-
-from models import loss_engine
-from models.loss_lists import (
+from cascade_sim.models import loss_engine
+from cascade_sim.models.loss_lists import (
     Batch,
     Offsets,
     check_labels,

@@ -1,10 +1,9 @@
 """Losses that judge each item by itself. A list's value is the sum over its items."""
 
 import torch
+from cascade_sim.models.loss_lists import Batch, Offsets, make_batch, per_term, reduce
+from cascade_sim.models.loss_torch import item_sums
 from torch.nn import functional
-
-from models.loss_lists import Batch, Offsets, make_batch, per_term, reduce
-from models.loss_torch import item_sums
 
 
 def examined_logloss(logit: torch.Tensor, click: torch.Tensor, examination: torch.Tensor) -> torch.Tensor:

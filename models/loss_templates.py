@@ -9,11 +9,10 @@ does: from 88 on in float32, from 709 in float64.
 from collections.abc import Callable
 
 import torch
+from cascade_sim.models import loss_engine
+from cascade_sim.models.loss_lists import Offsets, make_batch, per_term, reduce
+from cascade_sim.models.loss_pointwise import from_items, log_terms
 from torch.nn import functional
-
-from models import loss_engine
-from models.loss_lists import Offsets, make_batch, per_term, reduce
-from models.loss_pointwise import from_items, log_terms
 
 Elementwise = Callable[[torch.Tensor], torch.Tensor]
 Weight = torch.Tensor | None

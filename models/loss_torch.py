@@ -5,9 +5,8 @@ The fused kernels are checked against these, and measured against these by the b
 """
 
 import torch
+from cascade_sim.models.loss_lists import Batch, list_sums, to_padded
 from torch.nn import functional
-
-from models.loss_lists import Batch, list_sums, to_padded
 
 
 def _working(batch: Batch) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:

@@ -16,18 +16,25 @@ the last ends; without `lists` each row of [L, m] is one. `from_padded` makes th
 from collections.abc import Callable
 
 import torch
-
-from models.loss_lists import from_padded
-from models.loss_listwise import approx_ndcg, calibrated_softmax, jrc, list_ce, rcr, rcr_regression, softmax
-from models.loss_pairwise import (
+from cascade_sim.models.loss_lists import from_padded
+from cascade_sim.models.loss_listwise import (
+    approx_ndcg,
+    calibrated_softmax,
+    jrc,
+    list_ce,
+    rcr,
+    rcr_regression,
+    softmax,
+)
+from cascade_sim.models.loss_pairwise import (
     calibrated_ranknet,
     chunked_ranknet,
     ordered_pairs,
     ranknet,
     self_boosted_pair,
 )
-from models.loss_pointwise import distill, examined_logloss, logistic, squared
-from models.loss_templates import (
+from cascade_sim.models.loss_pointwise import distill, examined_logloss, logistic, squared
+from cascade_sim.models.loss_templates import (
     bregman,
     pairwise_exponential,
     pairwise_logistic,

@@ -26,10 +26,9 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-
-from models.calibrators import Calibrator, calibrator_class
-from models.objectives_base import Dumped, Objective, Option
-from models.objectives_joint import (
+from cascade_sim.models.calibrators import Calibrator, calibrator_class
+from cascade_sim.models.objectives_base import Dumped, Objective, Option
+from cascade_sim.models.objectives_joint import (
     JointRankingCalibration,
     MultiObjective,
     MultiTask,
@@ -37,7 +36,7 @@ from models.objectives_joint import (
     RegressionCompatibleGraded,
     SelfBoosted,
 )
-from models.objectives_single import (
+from cascade_sim.models.objectives_single import (
     ApproxNdcg,
     CalibratedRankNet,
     CalibratedSoftmax,

@@ -8,10 +8,9 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 import torch
+from cascade_sim.models import losses
+from cascade_sim.models.loss_lists import Offsets
 from torch.nn import functional
-
-from models import losses
-from models.loss_lists import Offsets
 
 TASKS = ("binary", "graded")
 

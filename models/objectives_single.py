@@ -7,10 +7,9 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 import torch
-
-from models import losses
-from models.loss_lists import Offsets
-from models.objectives_base import Dumped, Objective, Option, softplus, unit_interval
+from cascade_sim.models import losses
+from cascade_sim.models.loss_lists import Offsets
+from cascade_sim.models.objectives_base import Dumped, Objective, Option, softplus, unit_interval
 
 
 @dataclass(frozen=True)

@@ -5,8 +5,7 @@
 """
 
 import numpy as np
-
-from agents.bidding import MICROS, Bidder, Feedback, Moment, Portfolio
+from cascade_sim.agents.bidding import MICROS, Bidder, Feedback, Moment, Portfolio
 
 
 class Frugal(Bidder):

@@ -109,7 +109,7 @@ def _run(copy: Path, tests: list[str], is_compiled: bool, baseline: Path) -> dic
         codes.append(_check(baseline))
         if codes[-1] == 1:
             failed.append(CHECK)
-    loaded = sys.modules.get("cascade_sim") or sys.modules.get("analysis") or sys.modules.get("agents")
+    loaded = sys.modules.get("cascade_sim")
     assert loaded is not None and str(copy) in str(loaded.__file__), f"not the copy: {loaded}"
     return {"codes": codes, "failed": failed}
 

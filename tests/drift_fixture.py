@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from cascade_sim.analysis.drift import drift_section
 from learning_fixture import around, learning_metrics, make_learning
-
-from analysis.drift import drift_section
 
 DAYS = 60
 # arm: (objective, batching, calibrator, refit, has a scale, first mean score, its change each time, PCOC)

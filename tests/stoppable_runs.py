@@ -22,7 +22,7 @@ ROOT = Path(__file__).resolve().parent.parent
 # What a run would spend its first seconds on.
 IMPORTED = (
     *("torch._dynamo", "pyarrow.parquet", "safetensors.torch", "jinja2", "rich.table", "rich.console"),
-    *("analysis.plots", "analysis.report", "analysis.terminal"),
+    *("cascade_sim.analysis.plots", "cascade_sim.analysis.report", "cascade_sim.analysis.terminal"),
     *("cascade_sim.critical_bids", "cascade_sim.evaluate", "cascade_sim.experiment", "cascade_sim.results"),
     *("cascade_sim.market_study", "cascade_sim.study"),
 )
@@ -128,9 +128,9 @@ def _command(request: dict[str, Any]) -> int:
     if "cache" in request:
         os.environ["CASCADE_SIM_CACHE"] = request["cache"]
     if not request.get("draw", True):
-        import analysis.plots
+        from cascade_sim.analysis import plots
 
-        analysis.plots.draw_all = lambda metrics: {}
+        plots.draw_all = lambda metrics: {}
     if "below" in request:
         fail_write(request.get("fail", 0), Path(request["below"]))
     if "at" in request:

@@ -7,9 +7,8 @@ price below the bid (second) or the bid (first). Spend stops at the budget, as t
 from dataclasses import dataclass, field
 
 import numpy as np
+from cascade_sim.agents.bidding import MICROS, Bidder, Feedback, Moment, Portfolio
 from scipy.special import ndtr
-
-from agents.bidding import MICROS, Bidder, Feedback, Moment, Portfolio
 
 DAY = 86400.0
 LOW, HIGH = 0.19, 1.76  # traffic over the day, as a multiple of its mean

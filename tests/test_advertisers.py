@@ -1,7 +1,6 @@
 import numpy as np
 import pytest
-
-from agents.advertisers import log_normal_bids, owners
+from cascade_sim.agents.advertisers import log_normal_bids, owners
 
 RNG = np.random.default_rng(0)
 TIER, NOISE = RNG.standard_normal((2, 50_000))

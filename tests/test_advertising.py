@@ -4,10 +4,10 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from cascade_sim.agents.bidders import BIDDERS
+from cascade_sim.agents.bidding import Feedback, Moment
 from timed_market import RECORDER, timed_scenario, write_bidder
 
-from agents.bidders import BIDDERS
-from agents.bidding import Feedback, Moment
 from cascade_sim.advertising import NO_BUDGET, Crowd, Ledger, draw_budgets
 from cascade_sim.errors import UserError
 from cascade_sim.scenario_market import BIDDER_KINDS, BidderSpec, Budgets

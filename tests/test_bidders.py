@@ -2,10 +2,9 @@
 
 import numpy as np
 import pytest
+from cascade_sim.agents.bidders import BIDDERS
+from cascade_sim.agents.bidding import Feedback, Moment, Portfolio
 from synthetic_market import SyntheticMarket
-
-from agents.bidders import BIDDERS
-from agents.bidding import Feedback, Moment, Portfolio
 
 MANY = {name: {} for name in BIDDERS} | {"multiplier each update": {"every": "update"}}
 

@@ -1,9 +1,8 @@
 """The bidder that never changes."""
 
 import numpy as np
+from cascade_sim.agents.bidders_fixed import Fixed
 from synthetic_market import SyntheticMarket
-
-from agents.bidders_fixed import Fixed
 
 
 def test_a_fixed_bidder_bids_its_factor_of_the_value_whatever_happens():

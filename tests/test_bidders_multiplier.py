@@ -2,10 +2,9 @@
 
 import numpy as np
 import pytest
+from cascade_sim.agents.bidders_multiplier import FIRST_ELASTICITY, Multiplier
+from cascade_sim.agents.bidding import Feedback, Moment, Portfolio
 from synthetic_market import SyntheticMarket
-
-from agents.bidders_multiplier import FIRST_ELASTICITY, Multiplier
-from agents.bidding import Feedback, Moment, Portfolio
 
 BUDGET = 1_000_000
 

@@ -2,9 +2,8 @@
 
 import numpy as np
 import pytest
-
-from agents.bidders_paced import JUMP, Adaptive, Pid
-from agents.bidding import Feedback, Moment, Portfolio
+from cascade_sim.agents.bidders_paced import JUMP, Adaptive, Pid
+from cascade_sim.agents.bidding import Feedback, Moment, Portfolio
 
 BUDGET = 1_000_000
 LARGE_COUNT = 10_000  # so many clicks that chance plays no part

@@ -8,9 +8,8 @@ from functools import cache
 
 import numpy as np
 import pytest
+from cascade_sim.agents.bidders import BIDDERS
 from synthetic_market import CTR, SyntheticMarket
-
-from agents.bidders import BIDDERS
 
 PACED = ("adaptive", "pid", "throttling")
 CASES = [

@@ -2,11 +2,10 @@
 
 import numpy as np
 import pytest
+from cascade_sim.agents.bidders_fixed import Fixed
+from cascade_sim.agents.bidders_shading import Shading
+from cascade_sim.agents.bidding import MICROS, Moment
 from synthetic_market import CTR, SyntheticMarket
-
-from agents.bidders_fixed import Fixed
-from agents.bidders_shading import Shading
-from agents.bidding import MICROS, Moment
 
 NOW = Moment(0.0, 0, 0.0, 0.0)
 

@@ -2,10 +2,9 @@
 
 import numpy as np
 import pytest
+from cascade_sim.agents.bidders_target_cpa import TargetCpa
+from cascade_sim.agents.bidding import MICROS, Feedback, Moment, Portfolio
 from synthetic_market import SyntheticMarket
-
-from agents.bidders_target_cpa import TargetCpa
-from agents.bidding import MICROS, Feedback, Moment, Portfolio
 
 
 def realised(history, bidder, first_day):

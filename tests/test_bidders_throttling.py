@@ -2,10 +2,9 @@
 
 import numpy as np
 import pytest
-
-from agents.bidders_throttling import Throttling
-from agents.bidding import Feedback, Moment, Portfolio
-from agents.day_plan import HORIZON
+from cascade_sim.agents.bidders_throttling import Throttling
+from cascade_sim.agents.bidding import Feedback, Moment, Portfolio
+from cascade_sim.agents.day_plan import HORIZON
 
 BUDGET = 1_000_000
 

@@ -2,8 +2,7 @@
 
 import numpy as np
 import pytest
-
-from agents.bidding import Bidder, Feedback, Moment, Portfolio, number, one_of
+from cascade_sim.agents.bidding import Bidder, Feedback, Moment, Portfolio, number, one_of
 
 PORTFOLIO = Portfolio(
     value=np.array([1.0, 2.0, 6.0]),

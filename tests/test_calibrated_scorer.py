@@ -1,6 +1,8 @@
 import numpy as np
 import pytest
 import torch
+from cascade_sim.models.calibrators import CALIBRATORS
+from cascade_sim.models.objectives import OBJECTIVES, make_objective
 from tiny_market import make_block
 
 from cascade_sim.calibrated_scorer import (
@@ -16,8 +18,6 @@ from cascade_sim.errors import UserError
 from cascade_sim.model_kinds import build_module, make_scorer, served_scorer
 from cascade_sim.scenario import ModelSpec
 from cascade_sim.seats import is_probability
-from models.calibrators import CALIBRATORS
-from models.objectives import OBJECTIVES, make_objective
 
 FEATURES = ("user", "context", "quality", "tier", "mismatch_pair", "G1", "G4")
 RNG = np.random.default_rng(5)

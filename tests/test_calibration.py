@@ -1,10 +1,6 @@
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
-from sklearn.metrics import log_loss as reference_log_loss
-
-from analysis.calibration import (
+from cascade_sim.analysis.calibration import (
     bin_sums,
     ece,
     ece_bins,
@@ -16,6 +12,9 @@ from analysis.calibration import (
     proxy_ece_relative,
     reliability_curve,
 )
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from sklearn.metrics import log_loss as reference_log_loss
 
 
 def test_buckets_are_closed_below_and_one_is_in_the_last():

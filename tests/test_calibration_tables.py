@@ -1,9 +1,7 @@
 import copy
 
 import pytest
-from report_fixture import make_metrics, minimal_metrics
-
-from analysis.calibration_tables import (
+from cascade_sim.analysis.calibration_tables import (
     model_value,
     objective_arms,
     objectives_money_table,
@@ -12,8 +10,10 @@ from analysis.calibration_tables import (
     quality_table,
     rank_correlation,
 )
-from analysis.plots import draw_all
-from analysis.plots_calibration import miscalibration, reliability_points
+from cascade_sim.analysis.plots import draw_all
+from cascade_sim.analysis.plots_calibration import miscalibration, reliability_points
+from report_fixture import make_metrics, minimal_metrics
+
 from cascade_sim.results import combine_seeds
 
 # arm: (objective, calibrator, GAUC, LogLoss, ECE, PCOC, CPC error, welfare)

@@ -3,8 +3,7 @@
 import numpy as np
 import pytest
 import torch
-
-from models.calibrators import CALIBRATORS, PiecewiseLinear, calibrator_class, load, save
+from cascade_sim.models.calibrators import CALIBRATORS, PiecewiseLinear, calibrator_class, load, save
 
 QUICK = {"piecewise_linear": {"hidden": (8,), "intervals": 20, "epochs": 3, "batch": 64}}
 NEVER_TURNS = ["temperature", "isotonic", "beta", "piecewise_linear"]

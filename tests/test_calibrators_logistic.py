@@ -1,11 +1,10 @@
 import numpy as np
 import pytest
+from cascade_sim.models.calibrators_logistic import Beta, Platt, Temperature, smoothed
 from scipy.optimize import minimize, minimize_scalar
 from scipy.special import expit, log_expit
 from sklearn.calibration import _sigmoid_calibration
 from sklearn.linear_model import LogisticRegression
-
-from models.calibrators_logistic import Beta, Platt, Temperature, smoothed
 
 
 def case(seed, n=500, scale=1.0):

@@ -1,10 +1,9 @@
 import numpy as np
 import pytest
 import torch
+from cascade_sim.models.calibrators_logistic import Platt
+from cascade_sim.models.calibrators_request import PiecewiseLinear, RequestMap
 from scipy.special import expit
-
-from models.calibrators_logistic import Platt
-from models.calibrators_request import PiecewiseLinear, RequestMap
 
 
 def random_map(width=3, intervals=10, seed=0, **options):

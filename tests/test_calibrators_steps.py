@@ -1,11 +1,10 @@
 import numpy as np
 import pytest
 import torch
+from cascade_sim.models.calibrators_steps import Histogram, Isotonic
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.isotonic import IsotonicRegression
-
-from models.calibrators_steps import Histogram, Isotonic
 
 
 @given(st.integers(0, 10_000), st.integers(1, 80), st.booleans())

@@ -1,6 +1,12 @@
+from cascade_sim.analysis.catalogue import (
+    ARM_MEASURES,
+    MODEL_MEASURES,
+    REFERENCE_ARMS,
+    arm_measure,
+    measure_names,
+)
 from report_fixture import make_metrics
 
-from analysis.catalogue import ARM_MEASURES, MODEL_MEASURES, REFERENCE_ARMS, arm_measure, measure_names
 from cascade_sim.scenario import AUTOMATIC_ARMS
 
 

@@ -4,9 +4,9 @@ import json
 from pathlib import Path
 
 import pytest
+from cascade_sim.agents.bidders import BIDDERS
 from click.testing import CliRunner
 
-from agents.bidders import BIDDERS
 from cascade_sim import check_bidder_history
 from cascade_sim.check_bidder import Subject, check_bidder
 from cascade_sim.commands.check_bidder import command

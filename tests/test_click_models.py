@@ -2,9 +2,8 @@ import itertools
 
 import numpy as np
 import pytest
-
-from agents.click_models import CLICK_MODELS, Cascade, PositionBased
-from agents.users import click_probability, happens
+from cascade_sim.agents.click_models import CLICK_MODELS, Cascade, PositionBased
+from cascade_sim.agents.users import click_probability, happens
 
 EFFECTS = np.array([1.0, 0.85, 0.74, 0.66, 0.6])
 RNG = np.random.default_rng(0)

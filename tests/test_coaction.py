@@ -1,6 +1,5 @@
 import torch
-
-from models.coaction import CoAction
+from cascade_sim.models.coaction import CoAction
 
 
 def random_net(pair_width):

@@ -3,11 +3,11 @@ import sys
 
 import pytest
 import torch
+from cascade_sim.models.coaction import CoAction
+from cascade_sim.models.towers import TwoTowers
 
 from cascade_sim import code_version
 from cascade_sim.code_version import model_code_digest, source_digest
-from models.coaction import CoAction
-from models.towers import TwoTowers
 
 
 @pytest.fixture
@@ -17,7 +17,8 @@ def sources(tmp_path, monkeypatch):
         (tmp_path / name / "deep").mkdir(parents=True)
         (tmp_path / name / "deep" / "one.py").write_text("x = 1\n")
         (tmp_path / name / "notes.txt").write_text("no code")
-    monkeypatch.setattr(code_version, "_ROOT", tmp_path)
+    names = (*code_version.PACKAGES,)
+    monkeypatch.setattr(code_version, "_FOLDERS", {name: tmp_path / name for name in names})
     source_digest.cache_clear()
     yield tmp_path
     source_digest.cache_clear()

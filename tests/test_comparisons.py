@@ -1,6 +1,5 @@
+from cascade_sim.analysis.comparisons import candidates, contrast, ordered_arms, revenue_lift
 from report_fixture import entry, make_metrics
-
-from analysis.comparisons import candidates, contrast, ordered_arms, revenue_lift
 
 REVENUE = "expected_revenue_per_request"
 

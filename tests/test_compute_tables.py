@@ -1,8 +1,5 @@
 import pytest
-from compute_fixture import with_compute, without_compute
-from report_fixture import make_metrics, minimal_metrics
-
-from analysis.compute_tables import (
+from cascade_sim.analysis.compute_tables import (
     answers_table,
     arms_table,
     compute_arms,
@@ -10,6 +7,9 @@ from analysis.compute_tables import (
     compute_words,
     stages_table,
 )
+from compute_fixture import with_compute, without_compute
+from report_fixture import make_metrics, minimal_metrics
+
 from cascade_sim.results import combine_seeds
 
 ARMS = ["logloss-small", "logloss-med", "logloss", "ltr", "distill-pre"]

@@ -1,9 +1,8 @@
 import numpy as np
 import pytest
+from cascade_sim.analysis.consistency import membership, rcs, rcs_split, top_ids
 from hypothesis import given, settings
 from hypothesis import strategies as st
-
-from analysis.consistency import membership, rcs, rcs_split, top_ids
 
 ROWS = st.lists(st.lists(st.integers(-1, 8), min_size=3, max_size=3), min_size=1, max_size=6)
 

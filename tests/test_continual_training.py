@@ -4,9 +4,10 @@ import json
 
 import numpy as np
 import pytest
+from cascade_sim.analysis.drift import LAST
+from cascade_sim.models.calibrators import Platt
 from learning_market import learning_scenario, learning_sim
 
-from analysis.drift import LAST
 from cascade_sim import market_training
 from cascade_sim.calibrated_scorer import with_calibrator
 from cascade_sim.market_study import run_market
@@ -14,7 +15,6 @@ from cascade_sim.progress import Progress
 from cascade_sim.results import combine_seeds
 from cascade_sim.training_data import split_pages
 from cascade_sim.true_value import learning_sections
-from models.calibrators import Platt
 
 # A deployment every quarter of a minute, from the 15 pages or so since the last: one pass over the stream.
 STREAM = {"window": 15.0, "charging": {"click_delay": 0.0}, "checkpoint": 600.0}

@@ -1,8 +1,6 @@
 import numpy as np
 import pytest
-from scipy import stats
-
-from agents.conversions import (
+from cascade_sim.agents.conversions import (
     DAY,
     DEFAULT_MIXTURE,
     HOUR,
@@ -11,6 +9,7 @@ from agents.conversions import (
     click_delays,
     delays,
 )
+from scipy import stats
 
 U_COMPONENT, U_DELAY = np.random.default_rng(0).random((2, 200_000))
 

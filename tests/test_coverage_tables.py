@@ -4,10 +4,9 @@ import csv
 import io
 
 import numpy as np
+from cascade_sim.analysis.coverage import coverage_of
+from cascade_sim.analysis.coverage_tables import CSV_COLUMNS, coverage_csv, coverage_tables, coverage_words
 from test_coverage import normal_answers
-
-from analysis.coverage import coverage_of
-from analysis.coverage_tables import CSV_COLUMNS, coverage_csv, coverage_tables, coverage_words
 
 NOTHING = np.full(4000, np.nan)
 

@@ -1,10 +1,7 @@
 import copy
 
 import pytest
-from critical_bids_fixture import make_critical_bids
-from report_fixture import SCENARIO_TEXT, drawn_figures, make_metrics, minimal_metrics
-
-from analysis.critical_bids_tables import (
+from cascade_sim.analysis.critical_bids_tables import (
     COLUMNS,
     critical_arms,
     critical_bids_section,
@@ -12,10 +9,12 @@ from analysis.critical_bids_tables import (
     critical_words,
     narrow_tables,
 )
-from analysis.estimates import NBSP
-from analysis.plot_style import style
-from analysis.plots_critical_bids import critical_bids
-from analysis.report import render
+from cascade_sim.analysis.estimates import NBSP
+from cascade_sim.analysis.plot_style import style
+from cascade_sim.analysis.plots_critical_bids import critical_bids
+from cascade_sim.analysis.report import render
+from critical_bids_fixture import make_critical_bids
+from report_fixture import SCENARIO_TEXT, drawn_figures, make_metrics, minimal_metrics
 
 
 @pytest.fixture(scope="module")

@@ -1,6 +1,5 @@
+from cascade_sim.analysis.culprit import culprit_corners, culprit_words, score_label
 from report_fixture import make_metrics, minimal_metrics
-
-from analysis.culprit import culprit_corners, culprit_words, score_label
 
 
 def without_roles(metrics):

@@ -2,9 +2,8 @@
 
 import numpy as np
 import pytest
-
-from agents.bidding import Feedback, Moment, Portfolio
-from agents.day_plan import FASTEST, HORIZON, DayBidder
+from cascade_sim.agents.bidding import Feedback, Moment, Portfolio
+from cascade_sim.agents.day_plan import FASTEST, HORIZON, DayBidder
 
 BUDGET = 1_000_000
 

@@ -1,7 +1,6 @@
 import pytest
+from cascade_sim.analysis.decision import decide, key_figures, money_lost
 from report_fixture import entry, make_metrics, minimal_metrics
-
-from analysis.decision import decide, key_figures, money_lost
 
 REVENUE = "expected_revenue_per_request"
 

@@ -1,10 +1,7 @@
 """Experiments in words and tables: which designs miss the truth, and which can be trusted."""
 
 import pytest
-from design_fixture import make_designs
-from report_fixture import make_metrics
-
-from analysis.design_tables import (
+from cascade_sim.analysis.design_tables import (
     cuped_table,
     cuped_words,
     design_section,
@@ -15,6 +12,8 @@ from analysis.design_tables import (
     trust_words,
     verdict,
 )
+from design_fixture import make_designs
+from report_fixture import make_metrics
 
 
 @pytest.fixture

@@ -2,9 +2,9 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from cascade_sim.analysis.attribution import STAGES
 from tiny_market import part_of
 
-from analysis.attribution import STAGES
 from cascade_sim import detail
 from cascade_sim.evaluate import head_of
 

@@ -1,8 +1,7 @@
 import math
 
 import pytest
-
-from analysis.drift import LAST, drift_section
+from cascade_sim.analysis.drift import LAST, drift_section
 
 LEVEL = {"scale_off": [1.0] * 400}
 

@@ -1,12 +1,18 @@
 import pytest
+from cascade_sim.analysis.drift_tables import (
+    arms_of,
+    drift_arms,
+    drift_section,
+    drift_table,
+    drift_words,
+    how,
+)
+from cascade_sim.analysis.plot_style import style, svg_text
+from cascade_sim.analysis.plots import FIGURES
+from cascade_sim.analysis.report import render
 from drift_fixture import drift_metrics
 from learning_fixture import fixed_metrics, learning_metrics
 from report_fixture import minimal_metrics, renamed
-
-from analysis.drift_tables import arms_of, drift_arms, drift_section, drift_table, drift_words, how
-from analysis.plot_style import style, svg_text
-from analysis.plots import FIGURES
-from analysis.report import render
 
 
 def plain(text):

@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 import torch
+from cascade_sim.models.losses import self_boosted_pair
 from learning_market import learning_scenario, learning_sim, live_and_learn
 
 from cascade_sim.dumped_context import dumped_context
-from models.losses import self_boosted_pair
 
 LOG = {
     "request": np.array([7, 7, 7, 9, 12, 12]),

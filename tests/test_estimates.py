@@ -1,7 +1,6 @@
 import numpy as np
 import pytest
-
-from analysis.estimates import (
+from cascade_sim.analysis.estimates import (
     MISSING,
     NBSP,
     Estimate,

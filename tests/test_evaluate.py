@@ -4,10 +4,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
+from cascade_sim.analysis.consistency import rcs
+from cascade_sim.analysis.sql import rcs_sql
 from tiny_market import run_phases, tiny_scenario
 
-from analysis.consistency import rcs
-from analysis.sql import rcs_sql
 from cascade_sim import detail, evaluate
 from cascade_sim.cascade import Stage, shadow
 from cascade_sim.evaluate import Evaluation, culprit_arms

@@ -1,9 +1,8 @@
 import pytest
 import torch
-
-from models import losses
-from models.examination import COLUMNS, slot_log_odds, slot_log_share, slot_outputs, slot_softplus
-from models.objectives import OBJECTIVES, make_objective
+from cascade_sim.models import losses
+from cascade_sim.models.examination import COLUMNS, slot_log_odds, slot_log_share, slot_outputs, slot_softplus
+from cascade_sim.models.objectives import OBJECTIVES, make_objective
 
 SCORE = torch.tensor([-30.0, -4.0, -0.5, 0.0, 1.5, 9.0], dtype=torch.float64)
 SEEN = torch.tensor([0.3, 0.6, 1.0, 0.85, 0.5, 0.74], dtype=torch.float64)

@@ -1,7 +1,6 @@
 import numpy as np
 import pytest
-
-from agents.fatigue import after, fatigue_shift, fatigued
+from cascade_sim.agents.fatigue import after, fatigue_shift, fatigued
 
 
 def test_a_user_without_exposures_is_not_tired():

@@ -1,7 +1,6 @@
 import numpy as np
 import pytest
-
-from models.features import make_view
+from cascade_sim.models.features import make_view
 
 RNG = np.random.default_rng(0)
 USER = {

@@ -3,11 +3,9 @@ import math
 
 import numpy as np
 import pytest
-from scipy import stats
-
-from analysis import intervals
-from analysis.calibration import proxy_bins, proxy_ece
-from analysis.intervals import (
+from cascade_sim.analysis import intervals
+from cascade_sim.analysis.calibration import proxy_bins, proxy_ece
+from cascade_sim.analysis.intervals import (
     function_gaps,
     function_intervals,
     paired_function_intervals,
@@ -17,6 +15,7 @@ from analysis.intervals import (
     seed_spread,
     sum_groups,
 )
+from scipy import stats
 
 RATIOS = {"ctr": ("clicks", "views"), "rcs": ("rcs", None)}
 

@@ -5,13 +5,11 @@ from functools import cache
 import numpy as np
 import pytest
 import torch
-from test_training import AD, ADS, LOGIT, USER, USERS, VIEW, logits, net
-
-from analysis.metrics import gauc
-from models import list_training
-from models.coaction import CoAction
-from models.examination import slot_log_odds
-from models.list_training import (
+from cascade_sim.analysis.metrics import gauc
+from cascade_sim.models import list_training
+from cascade_sim.models.coaction import CoAction
+from cascade_sim.models.examination import slot_log_odds
+from cascade_sim.models.list_training import (
     BY_SAMPLE,
     Pages,
     make_pages,
@@ -21,9 +19,10 @@ from models.list_training import (
     start_score,
     train_pages,
 )
-from models.objectives import OBJECTIVES, make_objective
-from models.towers import TwoTowers
-from models.training import Impressions
+from cascade_sim.models.objectives import OBJECTIVES, make_objective
+from cascade_sim.models.towers import TwoTowers
+from cascade_sim.models.training import Impressions
+from test_training import AD, ADS, LOGIT, USER, USERS, VIEW, logits, net
 
 assert USER and AD
 SLOTS = np.array([1.0, 0.7, 0.5, 0.4], np.float32)

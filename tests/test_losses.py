@@ -3,9 +3,8 @@ import math
 import numpy as np
 import pytest
 import torch
+from cascade_sim.models.losses import chunked_ranknet, distill, examined_logloss
 from torch.nn import functional
-
-from models.losses import chunked_ranknet, distill, examined_logloss
 
 
 def doubles(*values):

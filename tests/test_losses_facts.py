@@ -3,8 +3,7 @@
 import numpy as np
 import pytest
 import torch
-
-from models.losses import (
+from cascade_sim.models.losses import (
     LOSSES,
     calibrated_ranknet,
     calibrated_softmax,

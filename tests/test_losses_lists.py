@@ -6,10 +6,9 @@ import math
 import numpy as np
 import pytest
 import torch
-
-from models import loss_torch
-from models.loss_lists import make_batch, reduce, to_padded, with_anchor
-from models.losses import (
+from cascade_sim.models import loss_torch
+from cascade_sim.models.loss_lists import make_batch, reduce, to_padded, with_anchor
+from cascade_sim.models.losses import (
     LOSSES,
     calibrated_ranknet,
     calibrated_softmax,

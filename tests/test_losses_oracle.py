@@ -5,8 +5,7 @@ import math
 import numpy as np
 import pytest
 import torch
-
-from models.losses import LOSSES, self_boosted_pair
+from cascade_sim.models.losses import LOSSES, self_boosted_pair
 
 
 def sigma(x):

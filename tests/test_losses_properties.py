@@ -8,8 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-
-from models.losses import LOSSES, from_padded, self_boosted_pair
+from cascade_sim.models.losses import LOSSES, from_padded, self_boosted_pair
 
 
 def boosted(scores, labels, lists, *, reduction, engine="auto", each="sum"):

@@ -30,7 +30,7 @@ def test_all_objectives_on_clicks(folder, tmp_path, capsys):
     out = tmp_path / "new" / "out"
     assert main(arguments(folder, "--binary", *QUICK, "--out", str(out))) == 0
     printed = capsys.readouterr().out
-    from models.objectives import OBJECTIVES
+    from cascade_sim.models.objectives import OBJECTIVES
 
     for name in OBJECTIVES:
         assert f"\n{name} " in printed

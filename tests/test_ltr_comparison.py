@@ -2,8 +2,7 @@ import math
 
 import numpy as np
 import pytest
-
-from analysis.ltr_comparison import beats, frontier, holm, over_seeds, paired_p, strict_wins
+from cascade_sim.analysis.ltr_comparison import beats, frontier, holm, over_seeds, paired_p, strict_wins
 
 
 def cell(objective, ndcg, loss, alpha=None, seed=1, rate=0.1):

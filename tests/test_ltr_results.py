@@ -4,10 +4,10 @@ import json
 
 import numpy as np
 import pytest
+from cascade_sim.analysis.intervals import seed_spread
+from cascade_sim.analysis.ltr_comparison import holm, paired_p
 from ltr_fixture import table
 
-from analysis.intervals import seed_spread
-from analysis.ltr_comparison import holm, paired_p
 from cascade_sim.ltr_results import results
 from cascade_sim.ltr_study import Files, Plan, run_study
 from cascade_sim.ltr_training import Settings

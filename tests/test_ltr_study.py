@@ -4,14 +4,14 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from cascade_sim.analysis.metrics import Stability
+from cascade_sim.models.objectives import make_objective
 from ltr_fixture import table
 
-from analysis.metrics import Stability
 from cascade_sim.errors import UserError
 from cascade_sim.ltr_measure import Measured
 from cascade_sim.ltr_study import Cell, Files, Plan, choose, measured, run_study
 from cascade_sim.ltr_training import Settings
-from models.objectives import make_objective
 
 SMALL = Settings(layers=(8,), dropout=0.0, epochs=2, batch=16)
 

@@ -5,13 +5,13 @@ import math
 import numpy as np
 import pytest
 import torch
+from cascade_sim.analysis.metrics import stability
+from cascade_sim.models.objectives import make_objective
 from ltr_fixture import table
 
-from analysis.metrics import stability
 from cascade_sim import ltr_training
 from cascade_sim.ltr_files import RankingFile
 from cascade_sim.ltr_training import Settings, list_columns, outputs_of, thinned, train
-from models.objectives import make_objective
 
 SMALL = Settings(layers=(8,), dropout=0.1, epochs=3, batch=16)
 

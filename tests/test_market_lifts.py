@@ -2,10 +2,9 @@
 
 import numpy as np
 import pytest
+from cascade_sim.analysis.market_lifts import FEWEST_DAYS, RATIOS, market_lifts
 from market_fixture import make_market
 from scipy.special import stdtrit
-
-from analysis.market_lifts import FEWEST_DAYS, RATIOS, market_lifts
 
 
 def arms_of(days, seed=0, same=False):

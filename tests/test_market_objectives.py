@@ -3,13 +3,13 @@
 import numpy as np
 import pytest
 import torch
+from cascade_sim.models.calibrators import Platt
+from cascade_sim.models.objectives import make_objective
 from learning_market import learning_scenario, learning_sim, live_and_learn
 
 from cascade_sim import market_training
 from cascade_sim.calibrated_scorer import with_calibrator
 from cascade_sim.seats import CoActionScorer
-from models.calibrators import Platt
-from models.objectives import make_objective
 
 
 def sim_for(**ranker):

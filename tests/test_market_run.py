@@ -153,7 +153,7 @@ def test_bidders_are_told_exactly_what_happened_to_their_own_advertisers(recorde
     kinds, luck = (
         draws.uniform(seed, purpose, log["request"], log["ad"]) for purpose in ("delay kind", "delay")
     )
-    from agents.conversions import delays
+    from cascade_sim.agents.conversions import delays
 
     arrival = np.where(log["conversion"], log["time"] + delays(kinds, luck), np.inf)
     before, n_late = 0.0, 0

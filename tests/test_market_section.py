@@ -1,12 +1,12 @@
 """The report's section on the market: bidders by arm, days, late clicks, and how sure it all is."""
 
 import pytest
+from cascade_sim.analysis.market_lifts import market_lifts
+from cascade_sim.analysis.market_section import days_table, delayed_table, kinds_table, market_section
 from market_fixture import make_market
 from report_fixture import make_metrics
 from test_market_tables import cells, plain
 
-from analysis.market_lifts import market_lifts
-from analysis.market_section import days_table, delayed_table, kinds_table, market_section
 from cascade_sim.results import combine_seeds
 
 

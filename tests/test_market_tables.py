@@ -1,9 +1,6 @@
 import pytest
-from market_fixture import make_market
-from report_fixture import make_metrics, minimal_metrics, renamed
-
-from analysis.market_section import market_section
-from analysis.market_tables import (
+from cascade_sim.analysis.market_section import market_section
+from cascade_sim.analysis.market_tables import (
     bidder_kinds,
     bidders_table,
     clock,
@@ -11,7 +8,10 @@ from analysis.market_tables import (
     market_words,
     totals_table,
 )
-from analysis.terminal import terminal_summary
+from cascade_sim.analysis.terminal import terminal_summary
+from market_fixture import make_market
+from report_fixture import make_metrics, minimal_metrics, renamed
+
 from cascade_sim.results import combine_seeds
 
 

@@ -5,9 +5,9 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from cascade_sim.agents.traffic_profiles import constant
 from timed_market import live
 
-from agents.traffic_profiles import constant
 from cascade_sim.advertising import NO_BUDGET, Ledger
 from cascade_sim.market_tally import MarketTally
 from cascade_sim.scenario_market import Market

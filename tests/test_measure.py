@@ -2,8 +2,8 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from cascade_sim.analysis.money import payment_error
 
-from analysis.money import payment_error
 from cascade_sim import measure
 from cascade_sim.cascade import Stage
 from cascade_sim.fusion import Fusion

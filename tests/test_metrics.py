@@ -2,9 +2,8 @@
 
 import numpy as np
 import pytest
+from cascade_sim.analysis import metrics
 from ragged_lists import ragged
-
-from analysis import metrics
 
 EVERY = {**metrics.ORDER, **metrics.SCALE}
 

@@ -1,10 +1,16 @@
 import numpy as np
 import pytest
+from cascade_sim.analysis.metrics_lists import (
+    PerRequest,
+    check_lists,
+    falling_order,
+    flat,
+    rank_lists,
+    sum_lists,
+)
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from ragged_lists import each_list, ragged
-
-from analysis.metrics_lists import PerRequest, check_lists, falling_order, flat, rank_lists, sum_lists
 
 
 @given(st.integers(0, 10_000), st.booleans())

@@ -2,13 +2,9 @@ import shutil
 
 import numpy as np
 import pytest
-from ragged_lists import each_list, mean_over_tie_orders, ragged
-from scipy.stats import ConstantInputWarning, spearmanr
-from sklearn.metrics import average_precision_score, ndcg_score, roc_auc_score
-
-from analysis import discrimination
-from analysis.metrics_lists import rank_lists
-from analysis.metrics_ranking import (
+from cascade_sim.analysis import discrimination
+from cascade_sim.analysis.metrics_lists import rank_lists
+from cascade_sim.analysis.metrics_ranking import (
     auc,
     average_precision,
     dcg,
@@ -20,6 +16,9 @@ from analysis.metrics_ranking import (
     recall,
     spearman,
 )
+from ragged_lists import each_list, mean_over_tie_orders, ragged
+from scipy.stats import ConstantInputWarning, spearmanr
+from sklearn.metrics import average_precision_score, ndcg_score, roc_auc_score
 
 # Every metric of one order: labels from the first place to the last -> value, written as defined.
 IN_ORDER = {

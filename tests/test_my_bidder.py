@@ -5,10 +5,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from cascade_sim.agents.bidding import MICROS, Feedback, Moment, Portfolio
 from click.testing import CliRunner
 from synthetic_market import SyntheticMarket
 
-from agents.bidding import MICROS, Feedback, Moment, Portfolio
 from cascade_sim.bidder_kinds import find_bidder
 from cascade_sim.commands.check_bidder import command
 

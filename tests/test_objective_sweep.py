@@ -3,9 +3,9 @@
 import json
 
 import pytest
+from cascade_sim.analysis.pareto_tables import pareto_section
 from tiny_market import run_phases, tiny_scenario
 
-from analysis.pareto_tables import pareto_section
 from cascade_sim.objective_sweep import MEASURES, family_of, setting_of
 from cascade_sim.results import combine_seeds
 from cascade_sim.scenario_models import ModelSpec

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 import torch
+from cascade_sim.models.training import train
 from test_experiment import learn
 from tiny_market import run_phases, tiny_scenario
 from traced_run import as_run_folder
@@ -12,7 +13,6 @@ from cascade_sim.errors import UserError
 from cascade_sim.reopen import reopen
 from cascade_sim.seats import CoActionScorer
 from cascade_sim.training_data import impressions, pages, split_pages
-from models.training import train
 
 RANKERS = {
     "softmax-platt": ("objective: softmax", "calibrator: platt"),
@@ -140,9 +140,10 @@ def test_a_calibrator_without_a_click_to_learn_from_is_said_so(tmp_path):
 
 def test_pointwise_training_is_what_it_was_before_there_were_objectives(study, tmp_path):
     """The loop written out: same start, shuffles, batches, steps and schedule, to the last bit."""
+    from cascade_sim.models import losses
+    from cascade_sim.models.training import Tables, set_base_rate
+
     from cascade_sim.model_kinds import build_module
-    from models import losses
-    from models.training import Tables, set_base_rate
 
     spec, data = study.sim.scenario.models["rank"], impressions(study.folder, ["log"])
     view = study.sim.view(spec.features)

@@ -5,11 +5,9 @@ import math
 import numpy as np
 import pytest
 import torch
-from ragged_lists import ragged
-
-from models import losses
-from models.calibrators import CALIBRATORS
-from models.objectives import (
+from cascade_sim.models import losses
+from cascade_sim.models.calibrators import CALIBRATORS
+from cascade_sim.models.objectives import (
     OBJECTIVES,
     Calibrated,
     Dumped,
@@ -17,6 +15,7 @@ from models.objectives import (
     objective_class,
     objectives_for,
 )
+from ragged_lists import ragged
 
 BOTH = [(name, task) for task in ("binary", "graded") for name in objectives_for(task)]
 SHIFT_BLIND = ("ranknet", "softmax", "approx_ndcg")

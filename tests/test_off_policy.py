@@ -5,9 +5,8 @@ from functools import cache
 
 import numpy as np
 import pytest
-
-from analysis import off_policy
-from analysis.off_policy import (
+from cascade_sim.analysis import off_policy
+from cascade_sim.analysis.off_policy import (
     ESTIMATORS,
     NEEDS,
     clipped_ips,
@@ -20,7 +19,7 @@ from analysis.off_policy import (
     snips,
     switch_dr,
 )
-from analysis.off_policy_noise import standard_error
+from cascade_sim.analysis.off_policy_noise import standard_error
 
 # two contexts, three actions
 CONTEXT = np.array([0.4, 0.6])

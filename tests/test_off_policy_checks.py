@@ -1,7 +1,6 @@
 import numpy as np
 import pytest
-
-from analysis.off_policy_checks import (
+from cascade_sim.analysis.off_policy_checks import (
     column,
     diagnose,
     diagnose_kept,

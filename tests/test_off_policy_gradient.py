@@ -3,10 +3,9 @@ import math
 
 import numpy as np
 import pytest
+from cascade_sim.analysis.off_policy import ips
+from cascade_sim.analysis.off_policy_gradient import joint_sensitivity, knob_weights, sensitivity
 from scipy import stats
-
-from analysis.off_policy import ips
-from analysis.off_policy_gradient import joint_sensitivity, knob_weights, sensitivity
 
 NODES, MASS = np.polynomial.hermite_e.hermegauss(80)
 MASS = MASS / MASS.sum()

@@ -2,9 +2,14 @@ import math
 
 import numpy as np
 import pytest
+from cascade_sim.analysis.off_policy_noise import (
+    margins,
+    mean_interval,
+    skewness,
+    standard_error,
+    unit_totals,
+)
 from scipy import stats
-
-from analysis.off_policy_noise import margins, mean_interval, skewness, standard_error, unit_totals
 
 
 def test_the_standard_error_of_a_mean_is_s_over_root_n():

@@ -1,10 +1,8 @@
 """Off-policy estimates in words and tables."""
 
 import pytest
-from off_policy_answers import make_off_policy, row
-
-from analysis.estimates import Estimate
-from analysis.off_policy_section import (
+from cascade_sim.analysis.estimates import Estimate
+from cascade_sim.analysis.off_policy_section import (
     answer_table,
     off_policy_section,
     reasons,
@@ -13,6 +11,7 @@ from analysis.off_policy_section import (
     slopes_table,
     targets_table,
 )
+from off_policy_answers import make_off_policy, row
 
 
 def metrics(seeds=False):

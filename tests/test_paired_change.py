@@ -4,8 +4,15 @@ import math
 
 import numpy as np
 import pytest
-
-from analysis.paired_change import Move, binomial_band, day_move, holm, holm_alpha, paired_move, unpaired_move
+from cascade_sim.analysis.paired_change import (
+    Move,
+    binomial_band,
+    day_move,
+    holm,
+    holm_alpha,
+    paired_move,
+    unpaired_move,
+)
 
 
 def test_a_price_cut_that_every_request_shares_is_known_without_any_doubt():

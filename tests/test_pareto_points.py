@@ -1,10 +1,7 @@
 import pytest
-from report_fixture import make_metrics
-from sweep_fixture import with_sweep, without_sweep
-
-from analysis.estimates import Estimate
-from analysis.ltr_comparison import strict_wins
-from analysis.pareto_points import (
+from cascade_sim.analysis.estimates import Estimate
+from cascade_sim.analysis.ltr_comparison import strict_wins
+from cascade_sim.analysis.pareto_points import (
     Games,
     best_of,
     families,
@@ -15,6 +12,8 @@ from analysis.pareto_points import (
     surely_beats,
     sweep_points,
 )
+from report_fixture import make_metrics
+from sweep_fixture import with_sweep, without_sweep
 
 
 @pytest.fixture

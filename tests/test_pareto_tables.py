@@ -1,11 +1,10 @@
 import pytest
+from cascade_sim.analysis.pareto_points import sweep_points
+from cascade_sim.analysis.pareto_tables import best_table, pareto_section, pareto_words, wins_table
+from cascade_sim.analysis.plots_pareto import pareto
+from cascade_sim.analysis.report import render
 from report_fixture import SCENARIO_TEXT, make_manifest, make_metrics
 from sweep_fixture import with_sweep, without_sweep
-
-from analysis.pareto_points import sweep_points
-from analysis.pareto_tables import best_table, pareto_section, pareto_words, wins_table
-from analysis.plots_pareto import pareto
-from analysis.report import render
 
 
 @pytest.fixture

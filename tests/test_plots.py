@@ -3,10 +3,9 @@ import re
 from xml.etree import ElementTree
 
 import pytest
+from cascade_sim.analysis.plot_style import COLORS, arm_colors, ranker_model
+from cascade_sim.analysis.plots import FIGURES, draw_all
 from report_fixture import EVIL, drawn_figures, hostile_figures, make_metrics, minimal_metrics
-
-from analysis.plot_style import COLORS, arm_colors, ranker_model
-from analysis.plots import FIGURES, draw_all
 
 
 @pytest.fixture(scope="module")

@@ -1,9 +1,8 @@
+from cascade_sim.analysis import plots_calibration
+from cascade_sim.analysis.plots_calibration import miscalibration, objective_reliability
 from report_fixture import make_metrics
 from sweep_fixture import with_sweep
 from test_calibration_tables import with_objectives
-
-from analysis import plots_calibration
-from analysis.plots_calibration import miscalibration, objective_reliability
 
 BY_LOSS = ["logloss", "distill-pre", "ltr"]
 

@@ -3,11 +3,10 @@ import re
 from xml.etree import ElementTree
 
 import pytest
+from cascade_sim.analysis.plot_style import style, svg_text
+from cascade_sim.analysis.plots_compute import busiest_stage, compute_hours, compute_latency, compute_value
 from compute_fixture import with_compute, without_compute
 from report_fixture import EVIL, make_metrics, minimal_metrics, renamed
-
-from analysis.plot_style import style, svg_text
-from analysis.plots_compute import busiest_stage, compute_hours, compute_latency, compute_value
 
 DRAWN = (compute_latency, compute_hours, compute_value)
 

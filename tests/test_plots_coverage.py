@@ -1,10 +1,9 @@
 """The figure of coverage."""
 
 import pytest
+from cascade_sim.analysis.coverage import coverage_of
+from cascade_sim.analysis.plots_coverage import coverage_image
 from test_coverage_tables import some_rows
-
-from analysis.coverage import coverage_of
-from analysis.plots_coverage import coverage_image
 
 
 def test_every_estimator_and_target_is_in_the_figure_and_refusals_are_marked():

@@ -2,11 +2,10 @@ import copy
 import re
 
 import pytest
+from cascade_sim.analysis.plot_style import style, svg_text
+from cascade_sim.analysis.plots_critical_bids import critical_bids
 from critical_bids_fixture import make_critical_bids
 from report_fixture import make_metrics, minimal_metrics
-
-from analysis.plot_style import style, svg_text
-from analysis.plots_critical_bids import critical_bids
 
 
 def drawn(metrics):

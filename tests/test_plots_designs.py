@@ -1,11 +1,10 @@
 """Figures of experiments: what is drawn where, and nothing without data."""
 
 import pytest
+from cascade_sim.analysis.plot_style import style
+from cascade_sim.analysis.plots_designs import RIGHT, TRUTH, UNCLEAR, WRONG, design_effects, design_sequence
 from design_fixture import make_designs
 from report_fixture import make_metrics
-
-from analysis.plot_style import style
-from analysis.plots_designs import RIGHT, TRUTH, UNCLEAR, WRONG, design_effects, design_sequence
 
 
 @pytest.fixture
@@ -55,9 +54,9 @@ def test_without_experiments_nothing_is_drawn(metrics):
 
 
 def test_the_report_has_the_section_with_both_figures(metrics):
-    from analysis.plot_style import svg_text
-    from analysis.plots import FIGURES
-    from analysis.report import render
+    from cascade_sim.analysis.plot_style import svg_text
+    from cascade_sim.analysis.plots import FIGURES
+    from cascade_sim.analysis.report import render
 
     drawn = {}
     for name in ("design_effects", "design_sequence"):

@@ -1,8 +1,7 @@
 import pytest
+from cascade_sim.analysis.plot_style import style, svg_text
+from cascade_sim.analysis.plots_ltr import drift_figure, pareto_figure
 from test_ltr_tables import made_findings
-
-from analysis.plot_style import style, svg_text
-from analysis.plots_ltr import drift_figure, pareto_figure
 
 
 def drawn(make, findings):

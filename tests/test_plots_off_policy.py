@@ -2,10 +2,9 @@
 
 import copy
 
+from cascade_sim.analysis.plot_style import style, svg_text
+from cascade_sim.analysis.plots_off_policy import off_policy_targets
 from test_off_policy_section import metrics
-
-from analysis.plot_style import style, svg_text
-from analysis.plots_off_policy import off_policy_targets
 
 
 def drawn(of):

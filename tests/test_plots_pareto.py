@@ -1,9 +1,8 @@
 import pytest
+from cascade_sim.analysis.plot_style import style, svg_text
+from cascade_sim.analysis.plots_pareto import pareto
 from report_fixture import make_metrics
 from sweep_fixture import with_sweep, without_sweep
-
-from analysis.plot_style import style, svg_text
-from analysis.plots_pareto import pareto
 
 
 @pytest.fixture

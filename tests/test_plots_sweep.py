@@ -1,10 +1,9 @@
 """The Pareto plot: where points, bars and labels are."""
 
 import pytest
+from cascade_sim.analysis.plot_style import style
+from cascade_sim.analysis.plots_sweep import sweep_figure, sweep_svg
 from test_sweep_tables import FOUR, X, Y, findings
-
-from analysis.plot_style import style
-from analysis.plots_sweep import sweep_figure, sweep_svg
 
 
 def drawn(made):

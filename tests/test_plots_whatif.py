@@ -1,9 +1,14 @@
 """Figures of what-ifs: drawn from the answers, the same bytes each time."""
 
 import pytest
+from cascade_sim.analysis.plots_whatif import (
+    answer_figure,
+    answer_image,
+    is_curve,
+    what_if_curves,
+    what_if_lifts,
+)
 from whatif_answers import answer
-
-from analysis.plots_whatif import answer_figure, answer_image, is_curve, what_if_curves, what_if_lifts
 
 CURVE = answer((0.3, 0.9), (0.5, 1.05), (0.6, 1.0))
 RULES = answer(("gsp", 1.0), ("first", 1.1), knob="auction.pricing", today="gsp")
@@ -46,6 +51,6 @@ def test_an_answer_is_drawn_to_the_same_bytes():
 
 
 def test_the_report_s_figures_include_them():
-    from analysis.plots import FIGURES
+    from cascade_sim.analysis.plots import FIGURES
 
     assert FIGURES["what_if_curves"][0] is what_if_curves and FIGURES["what_if_lifts"][0] is what_if_lifts

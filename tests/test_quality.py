@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
+from cascade_sim.analysis.discrimination import auc
 
-from analysis.discrimination import auc
 from cascade_sim.quality import LOG10_EDGES, ModelQuality, QualityStudy
 
 RNG = np.random.default_rng(0)

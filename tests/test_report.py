@@ -4,6 +4,8 @@ import re
 from html.parser import HTMLParser
 
 import pytest
+from cascade_sim.analysis.plots import FIGURES, draw_all
+from cascade_sim.analysis.report import render
 from click.testing import CliRunner
 from report_fixture import (
     EVIL,
@@ -16,8 +18,6 @@ from report_fixture import (
     minimal_metrics,
 )
 
-from analysis.plots import FIGURES, draw_all
-from analysis.report import render
 from cascade_sim import SEMANTICS
 from cascade_sim.commands.report import command
 from cascade_sim.errors import UserError

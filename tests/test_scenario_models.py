@@ -13,9 +13,9 @@ def known(key):
 
 
 def test_the_scenario_knows_every_objective_calibrator_and_option():
-    from models.calibrators import CALIBRATORS
-    from models.list_training import BY_SAMPLE as BY_SAMPLE_IN_TRAINING
-    from models.objectives import OBJECTIVES
+    from cascade_sim.models.calibrators import CALIBRATORS
+    from cascade_sim.models.list_training import BY_SAMPLE as BY_SAMPLE_IN_TRAINING
+    from cascade_sim.models.objectives import OBJECTIVES
 
     assert BY_SAMPLE == BY_SAMPLE_IN_TRAINING
     assert known("objective") == list(OBJECTIVES) and known("calibrator") == list(CALIBRATORS)

@@ -3,11 +3,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from cascade_sim.agents.sessions import SessionDraws, Sessions, n_pages, no_sessions, session_requests
+from cascade_sim.agents.traffic import activity_cdf
+from cascade_sim.agents.traffic_profiles import HOUR, Profile, constant, daily, hourly
 from scipy import stats
 
-from agents.sessions import SessionDraws, Sessions, n_pages, no_sessions, session_requests
-from agents.traffic import activity_cdf
-from agents.traffic_profiles import HOUR, Profile, constant, daily, hourly
 from cascade_sim import draws
 
 AVITO = Path(__file__).resolve().parent.parent / "scenarios" / "data" / "avito_week.csv"

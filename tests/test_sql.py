@@ -2,9 +2,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-
-from analysis.consistency import rcs, top_ids
-from analysis.sql import rcs_sql
+from cascade_sim.analysis.consistency import rcs, top_ids
+from cascade_sim.analysis.sql import rcs_sql
 
 
 def log(ids, score, name):

@@ -4,9 +4,8 @@ import csv
 import io
 
 import pytest
-
-from analysis.sweep_page import sweep_page
-from analysis.sweep_tables import cells_table, csv_text, frontier, known_measures, sweep_words
+from cascade_sim.analysis.sweep_page import sweep_page
+from cascade_sim.analysis.sweep_tables import cells_table, csv_text, frontier, known_measures, sweep_words
 
 X, Y = "expected_ctr", "expected_revenue_per_request"
 

@@ -2,11 +2,9 @@ import csv
 import io
 
 import pytest
-from report_fixture import make_metrics, minimal_metrics
-
-from analysis.catalogue import ARM_MEASURES
-from analysis.estimates import MISSING
-from analysis.tables import (
+from cascade_sim.analysis.catalogue import ARM_MEASURES
+from cascade_sim.analysis.estimates import MISSING
+from cascade_sim.analysis.tables import (
     CSV_COLUMNS,
     all_measures_table,
     arms_table,
@@ -17,6 +15,7 @@ from analysis.tables import (
     money_table,
     spread_table,
 )
+from report_fixture import make_metrics, minimal_metrics
 
 
 @pytest.fixture(scope="module")

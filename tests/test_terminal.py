@@ -1,7 +1,6 @@
 import pytest
+from cascade_sim.analysis.terminal import terminal_summary
 from report_fixture import make_metrics, minimal_metrics
-
-from analysis.terminal import terminal_summary
 
 
 @pytest.fixture(scope="module")

@@ -2,9 +2,8 @@ from itertools import permutations
 
 import numpy as np
 import pytest
-
-from analysis import metrics
-from analysis.theory import Distribution, c_phi, gppms, place_weights, regret
+from cascade_sim.analysis import metrics
+from cascade_sim.analysis.theory import Distribution, c_phi, gppms, place_weights, regret
 
 MEASURES = gppms(3)
 METRICS = {

@@ -2,10 +2,9 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-
-from analysis import metrics
-from analysis.theory import Distribution, gppms, regret
-from analysis.theory_examples import (
+from cascade_sim.analysis import metrics
+from cascade_sim.analysis.theory import Distribution, gppms, regret
+from cascade_sim.analysis.theory_examples import (
     COMPATIBLE_PREDICTIONS,
     average_precision,
     expected_reciprocal_rank,
@@ -15,7 +14,7 @@ from analysis.theory_examples import (
     regression_and_ranking_losses,
     two_halves,
 )
-from analysis.theory_losses import LOSSES
+from cascade_sim.analysis.theory_losses import LOSSES
 
 
 def test_equal_utilities_do_not_make_orders_equal_for_err_and_ap():

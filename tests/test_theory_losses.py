@@ -1,9 +1,8 @@
 import numpy as np
 import pytest
+from cascade_sim.analysis.theory import Distribution
+from cascade_sim.analysis.theory_losses import HINGE_MARGIN, HINGE_WIDTH, LOSSES
 from scipy.optimize import minimize
-
-from analysis.theory import Distribution
-from analysis.theory_losses import HINGE_MARGIN, HINGE_WIDTH, LOSSES
 
 ETA = 3.0
 

@@ -2,11 +2,10 @@ import json
 
 import numpy as np
 import pytest
-
-from analysis import theory_report
-from analysis.plot_style import style
-from analysis.theory import gppms
-from analysis.theory_study import Outcome, study_bounds
+from cascade_sim.analysis import theory_report
+from cascade_sim.analysis.plot_style import style
+from cascade_sim.analysis.theory import gppms
+from cascade_sim.analysis.theory_study import Outcome, study_bounds
 
 MISORDERS = {"DCG@3": {"share": 0.5, "regret": 0.02}}
 

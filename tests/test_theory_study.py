@@ -2,10 +2,9 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-
-from analysis.theory import gppms, regret
-from analysis.theory_losses import LOSSES
-from analysis.theory_study import (
+from cascade_sim.analysis.theory import gppms, regret
+from cascade_sim.analysis.theory_losses import LOSSES
+from cascade_sim.analysis.theory_study import (
     Outcome,
     descend,
     random_distribution,

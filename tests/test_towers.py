@@ -1,6 +1,5 @@
 import torch
-
-from models.towers import TwoTowers
+from cascade_sim.models.towers import TwoTowers
 
 
 def test_the_logit_is_the_product_of_the_codes_plus_both_biases():

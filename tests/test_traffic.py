@@ -1,7 +1,6 @@
 import numpy as np
 import pytest
-
-from agents.traffic import activity_cdf, arrival_times, visitors
+from cascade_sim.agents.traffic import activity_cdf, arrival_times, visitors
 
 
 def test_arrivals_add_up_their_gaps_at_the_given_rate():

@@ -2,11 +2,19 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from cascade_sim.agents.traffic_profiles import (
+    DAY,
+    HOUR,
+    Profile,
+    arrivals,
+    constant,
+    daily,
+    expected_share,
+    hourly,
+)
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
-
-from agents.traffic_profiles import DAY, HOUR, Profile, arrivals, constant, daily, expected_share, hourly
 
 AVITO = Path(__file__).resolve().parent.parent / "scenarios" / "data" / "avito_week.csv"
 WEEK = 7 * DAY

@@ -3,13 +3,11 @@ import copy
 import numpy as np
 import pytest
 import torch
-from torch import nn
-
-from analysis.discrimination import auc
-from models.coaction import CoAction
-from models.features import make_view
-from models.towers import TwoTowers
-from models.training import (
+from cascade_sim.analysis.discrimination import auc
+from cascade_sim.models.coaction import CoAction
+from cascade_sim.models.features import make_view
+from cascade_sim.models.towers import TwoTowers
+from cascade_sim.models.training import (
     LINKS,
     Impressions,
     Lists,
@@ -19,6 +17,7 @@ from models.training import (
     set_base_rate,
     train,
 )
+from torch import nn
 
 USERS, ADS = 60, 90
 
@@ -132,15 +131,15 @@ def test_an_ltr_score_is_judged_together_with_the_bid_it_will_be_served_with(mon
         seen.append(score.detach().numpy().copy())
         return score.sum() * 0.0
 
-    monkeypatch.setattr("models.training._between_chunks", judge)
+    monkeypatch.setattr("cascade_sim.models.training._between_chunks", judge)
     fit(Silent(), LISTS, "ltr", epochs=1)
     rows = np.concatenate(seen)
     assert np.array_equal(np.sort(rows, axis=0), np.sort(LISTS.log_bid, axis=0))
 
 
 def test_the_ltr_recipe_minimises_the_chunked_ranknet_loss_per_pair():
-    from models.losses import chunked_ranknet
-    from models.training import _between_chunks
+    from cascade_sim.models.losses import chunked_ranknet
+    from cascade_sim.models.training import _between_chunks
 
     score = torch.from_numpy(np.random.default_rng(0).normal(size=(7, 12)))
     chunk = torch.from_numpy(np.random.default_rng(1).integers(1, 4, (7, 12)).astype(np.int8))

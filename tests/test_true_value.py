@@ -4,10 +4,11 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from cascade_sim.analysis.metrics import ece, logloss
+from cascade_sim.models.calibrators import Platt
 from learning_market import learning_scenario, learning_sim
 from timed_market import timed_scenario
 
-from analysis.metrics import ece, logloss
 from cascade_sim.calibrated_scorer import with_calibrator
 from cascade_sim.cascade import Stage, serve
 from cascade_sim.fusion import Fusion
@@ -17,7 +18,6 @@ from cascade_sim.results import combine_seeds
 from cascade_sim.scenario import resolved_arms
 from cascade_sim.simulation import Simulation
 from cascade_sim.true_value import PANEL_COLUMNS, Panel, learning_sections
-from models.calibrators import Platt
 
 N = 300
 

@@ -1,7 +1,6 @@
 import numpy as np
 import pytest
-
-from agents.users import click_probability, happens
+from cascade_sim.agents.users import click_probability, happens
 
 
 def test_a_click_needs_an_examined_slot_and_a_liked_ad():

@@ -2,9 +2,8 @@
 
 import re
 
+from cascade_sim.analysis.whatif_page import what_if_page
 from whatif_answers import answer
-
-from analysis.whatif_page import what_if_page
 
 SVG = '<svg role="img"></svg>'
 

@@ -1,10 +1,10 @@
 """Questions to a finished run and to a study: the same code, the same answers."""
 
 import pytest
+from cascade_sim.analysis.whatif_tables import worth_of
 from tiny_market import tiny_scenario
 from whatif_fixture import measured_run
 
-from analysis.whatif_tables import worth_of
 from cascade_sim.errors import UserError
 from cascade_sim.progress import Progress
 from cascade_sim.whatif_knobs import Refused, parse_points

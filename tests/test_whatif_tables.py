@@ -4,9 +4,7 @@ import csv
 import io
 
 import pytest
-from whatif_answers import answer
-
-from analysis.whatif_tables import (
+from cascade_sim.analysis.whatif_tables import (
     MEASURES,
     difference_cell,
     measures_table,
@@ -19,6 +17,7 @@ from analysis.whatif_tables import (
     what_if_sections,
     what_if_words,
 )
+from whatif_answers import answer
 
 
 def test_settings_are_written_as_in_a_scenario():

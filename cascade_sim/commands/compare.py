@@ -44,9 +44,9 @@ def compare_text(comparisons: list[dict[str, Any]], arm: str | None = None) -> s
     import sys
     import textwrap
 
-    from analysis.catalogue import is_reference
-    from analysis.compare_tables import MAIN, PAIRED_BY, arm_table, scenario_table
-    from analysis.terminal import table_text
+    from cascade_sim.analysis.catalogue import is_reference
+    from cascade_sim.analysis.compare_tables import MAIN, PAIRED_BY, arm_table, scenario_table
+    from cascade_sim.analysis.terminal import table_text
 
     width = max(shutil.get_terminal_size((100, 24)).columns, 80)
     color = sys.stdout.isatty()
@@ -68,7 +68,7 @@ def compare_text(comparisons: list[dict[str, Any]], arm: str | None = None) -> s
 
 def write_comparison(comparisons: list[dict[str, Any]], out: Path) -> list[Path]:
     """compare.json, compare.csv and compare.html in a folder."""
-    from analysis.compare_tables import compare_csv, compare_page
+    from cascade_sim.analysis.compare_tables import compare_csv, compare_page
     from cascade_sim.atomic_files import write_file
     from cascade_sim.run_folder import json_text
     from cascade_sim.whatif_files import check_out

@@ -76,8 +76,8 @@ def command(
     import shutil
     import textwrap
 
-    from analysis.coverage_tables import coverage_csv, coverage_tables, coverage_words
-    from analysis.terminal import table_text
+    from cascade_sim.analysis.coverage_tables import coverage_csv, coverage_tables, coverage_words
+    from cascade_sim.analysis.terminal import table_text
     from cascade_sim.atomic_files import storage_errors, write_file
     from cascade_sim.coverage_study import coverage_study, trained
     from cascade_sim.progress import Progress
@@ -96,7 +96,7 @@ def command(
     if out is not None:
         files.append((out, coverage_csv(found.rows, found.ess_share, reward, requests).encode()))
     if plot is not None:
-        from analysis.plots_coverage import coverage_image
+        from cascade_sim.analysis.plots_coverage import coverage_image
 
         files.append((plot, coverage_image(found.rows, plot.suffix.lower()[1:])))
     for path, content in files:

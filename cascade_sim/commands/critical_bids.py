@@ -40,8 +40,8 @@ def command(run: Path, names: tuple[str, ...], impressions: int, out: Path | Non
     import sys
     import textwrap
 
-    from analysis.critical_bids_tables import critical_words, narrow_tables
-    from analysis.terminal import table_text
+    from cascade_sim.analysis.critical_bids_tables import critical_words, narrow_tables
+    from cascade_sim.analysis.terminal import table_text
     from cascade_sim.atomic_files import storage_errors, write_file
     from cascade_sim.critical_bids import critical_bids, section
     from cascade_sim.progress import Progress

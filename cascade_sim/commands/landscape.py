@@ -79,7 +79,7 @@ def command(
     if out is not None:
         files.append((out, csv_text(found).encode()))
     if plot is not None:
-        from analysis.plots_landscape import landscape_image
+        from cascade_sim.analysis.plots_landscape import landscape_image
 
         files.append((plot, landscape_image(columns(found), found.init_bid, plot.suffix.lower()[1:])))
     for path, content in files:

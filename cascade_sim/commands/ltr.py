@@ -98,11 +98,11 @@ def command(train: Path, valid: Path | None, test: Path, out: Path, quiet: bool,
     against pointwise, the strict wins and the Pareto frontier; writes ltr.json and the figures pareto and
     drift as PNG and SVG.
     """
-    from analysis import ltr_tables
+    from cascade_sim.analysis import ltr_tables
     from cascade_sim.atomic_files import storage_errors
     from cascade_sim.ltr import compare, load_files, write_figures
+    from cascade_sim.models.training import pick_device
     from cascade_sim.progress import Progress
-    from models.training import pick_device
 
     try:
         device = pick_device(options["device"]).type
@@ -124,8 +124,8 @@ def make_plan(options: dict[str, Any], device: str) -> Plan:
     """What the options ask for; UserError for a name that is not known or a value out of range."""
     from cascade_sim.ltr_study import Plan
     from cascade_sim.ltr_training import Settings
-    from models.calibrators import CALIBRATORS
-    from models.objectives import OBJECTIVES, objectives_for
+    from cascade_sim.models.calibrators import CALIBRATORS
+    from cascade_sim.models.objectives import OBJECTIVES, objectives_for
 
     task = "binary" if options["binary"] else "graded"
     names = tuple(dict.fromkeys(options["names"]))

@@ -47,8 +47,8 @@ def command(run: Path, changes: tuple[str, ...], names: tuple[str, ...], reward:
     import sys
     import textwrap
 
-    from analysis.off_policy_section import answer_table, reasons, slopes_table
-    from analysis.terminal import table_text
+    from cascade_sim.analysis.off_policy_section import answer_table, reasons, slopes_table
+    from cascade_sim.analysis.terminal import table_text
     from cascade_sim.off_policy_estimates import ESTIMATORS
     from cascade_sim.off_policy_study import (
         add_true_slopes,

@@ -46,8 +46,8 @@ def write_report(
     out: Path | None = None,
 ) -> Path:
     """Draw the figures; write report.html and figures/*.svg into the folder, or the page alone to `out`."""
-    from analysis.plots import draw_all
-    from analysis.report import render
+    from cascade_sim.analysis.plots import draw_all
+    from cascade_sim.analysis.report import render
     from cascade_sim.atomic_files import storage_errors, write_file
 
     figures = draw_all(metrics)

@@ -69,9 +69,9 @@ def sweep_text(findings: dict[str, Any], across: str, up: str) -> str:
     import sys
     import textwrap
 
-    from analysis.sweep_page import about_intervals, facts
-    from analysis.sweep_tables import cells_table, sweep_words
-    from analysis.terminal import table_text
+    from cascade_sim.analysis.sweep_page import about_intervals, facts
+    from cascade_sim.analysis.sweep_tables import cells_table, sweep_words
+    from cascade_sim.analysis.terminal import table_text
 
     width = shutil.get_terminal_size((100, 24)).columns
     shown = cells_table(findings, across, up, narrow=True)
@@ -83,9 +83,9 @@ def sweep_text(findings: dict[str, Any], across: str, up: str) -> str:
 
 def write_sweep(findings: dict[str, Any], folder: Path, across: str, up: str) -> list[Path]:
     """sweep.csv and sweep.html. Returns their paths."""
-    from analysis.plots_sweep import sweep_svg
-    from analysis.sweep_page import sweep_page
-    from analysis.sweep_tables import csv_text
+    from cascade_sim.analysis.plots_sweep import sweep_svg
+    from cascade_sim.analysis.sweep_page import sweep_page
+    from cascade_sim.analysis.sweep_tables import csv_text
     from cascade_sim.atomic_files import write_file
 
     page = sweep_page(findings, across, up, sweep_svg(findings, across, up))

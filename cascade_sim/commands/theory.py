@@ -32,9 +32,9 @@ def command(out: Path, distributions: int, seed: int, k: int) -> int:
     """
     import io
 
-    from analysis import theory_report
-    from analysis.plot_style import style, svg_text
-    from analysis.theory_study import ranknet_misorders, study_bounds
+    from cascade_sim.analysis import theory_report
+    from cascade_sim.analysis.plot_style import style, svg_text
+    from cascade_sim.analysis.theory_study import ranknet_misorders, study_bounds
     from cascade_sim.atomic_files import storage_errors, write_file
     from cascade_sim.run_folder import json_text
 

@@ -75,9 +75,15 @@ def answer_text(answer: Mapping[str, Any]) -> str:
     import textwrap
     from dataclasses import replace
 
-    from analysis.terminal import table_text
-    from analysis.whatif_page import answer_facts
-    from analysis.whatif_tables import MAIN, measures_table, pairing_words, points_table, what_if_words
+    from cascade_sim.analysis.terminal import table_text
+    from cascade_sim.analysis.whatif_page import answer_facts
+    from cascade_sim.analysis.whatif_tables import (
+        MAIN,
+        measures_table,
+        pairing_words,
+        points_table,
+        what_if_words,
+    )
 
     width = shutil.get_terminal_size((100, 24)).columns
     table = measures_table(answer, MAIN) if len(answer["points"]) == 1 else points_table(answer, narrow=True)
