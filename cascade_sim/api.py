@@ -25,7 +25,7 @@ from cascade_sim.errors import ScenarioError, UserError
 if TYPE_CHECKING:
     import pandas as pd
 
-    from cascade_sim.scenario import Scenario
+    from cascade_sim.scenario.schema import Scenario
 
 __all__ = ["CompareResult", "RunResult", "WhatIfResult", "compare", "run", "whatif"]
 
@@ -60,7 +60,7 @@ class RunResult:
         """A table of the run's logs, e.g. `evaluate-logloss`; UserError names those there are."""
         import pandas as pd
 
-        from cascade_sim.records import read_table
+        from cascade_sim.storage.tables import read_table
 
         return pd.DataFrame(read_table(self.path, table))
 
@@ -76,7 +76,7 @@ class WhatIfResult:
         """A row per setting and metric: setting, metric, and today, then, difference, lift with intervals."""
         import pandas as pd
 
-        from cascade_sim.analysis.whatif_tables import CSV_COLUMNS, what_if_rows
+        from cascade_sim.analysis.report.sections.whatif import CSV_COLUMNS, what_if_rows
 
         return pd.DataFrame(what_if_rows(self.answer), columns=list(CSV_COLUMNS))
 
@@ -84,7 +84,7 @@ class WhatIfResult:
         """A row per setting and kind of revenue: how many times pairing shrinks the variance."""
         import pandas as pd
 
-        from cascade_sim.analysis.whatif_tables import settings_text, worth_of
+        from cascade_sim.analysis.report.sections.whatif import settings_text, worth_of
 
         rows = [
             [settings_text(point["settings"]), kind, worth.value, worth.low, worth.high]
@@ -105,7 +105,7 @@ class CompareResult:
         """A row per run, arm and metric: before, after, difference, lift with intervals, and is_paired."""
         import pandas as pd
 
-        from cascade_sim.analysis.compare_tables import CSV_COLUMNS, compare_rows
+        from cascade_sim.analysis.report.sections.compare import CSV_COLUMNS, compare_rows
 
         return pd.DataFrame(compare_rows(self.comparisons), columns=list(CSV_COLUMNS))
 
@@ -169,7 +169,7 @@ def run(
 
 def load(scenario: ScenarioLike, overrides: Sequence[str] = (), seed: int | None = None) -> Scenario:
     """A scenario from a file or a dict, checked; UserError with every problem."""
-    from cascade_sim.scenario_file import load_scenario
+    from cascade_sim.scenario.file import load_scenario
 
     if not isinstance(scenario, str | Path | Mapping):
         raise UserError(f"scenario: expected the path of a file or a dict, found {scenario!r}")
@@ -228,9 +228,9 @@ def whatif(
 
         whatif("runs/quick", {"auction.reserve_cpc": [0.1, 0.2]}, arm="ltr").frame()
     """
-    from cascade_sim.whatif_files import check_out, write_answer
-    from cascade_sim.whatif_knobs import Refused, given_points, refuse
-    from cascade_sim.whatif_study import what_if_study
+    from cascade_sim.questions.whatif import what_if_study
+    from cascade_sim.questions.whatif_files import check_out, write_answer
+    from cascade_sim.scenario.changes import Refused, given_points, refuse
 
     path = _path(run)
     if not (changes is None or isinstance(changes, Mapping)):
@@ -257,7 +257,7 @@ def compare(
 
     compare("runs/quick", "runs/wider").frame().query("metric == 'expected_ctr'")
     """
-    from cascade_sim.compare_runs import compare_runs
+    from cascade_sim.questions.compare import compare_runs
 
     return CompareResult(compare_runs([_path(one) for one in (first, *others)], arm, unpaired))
 

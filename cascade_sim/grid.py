@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from cascade_sim.errors import ScenarioError, UserError
-from cascade_sim.scenario import Scenario
-from cascade_sim.scenario_file import load_scenario
+from cascade_sim.scenario.file import load_scenario
+from cascade_sim.scenario.schema import Scenario
 
 MOST_CELLS = 1000
 _OPEN, _CLOSE = "[{", "]}"

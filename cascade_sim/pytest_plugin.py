@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 if TYPE_CHECKING:
-    from cascade_sim.revenue_baseline import Measured
-    from cascade_sim.revenue_check import Verdict
+    from cascade_sim.revenue.baseline import Measured
+    from cascade_sim.revenue.check import Verdict
 
 NAME = "auction_revenue"
 UPDATE = "--update-revenue-baseline"
@@ -108,15 +108,15 @@ class RevenueGuard:
         if mistake:  # outside of `except`: pytest would print it twice, as one while handling another
             pytest.fail(f"{NAME}: {mistake}", pytrace=False)
         if not verdict.passed:
-            from cascade_sim.revenue_words import verdict_text
+            from cascade_sim.revenue.text import verdict_text
 
             pytest.fail(verdict_text(verdict), pytrace=False)
         return verdict
 
     def _check(self, chosen: Mapping[str, Any]) -> Verdict:
         from cascade_sim.errors import UserError
-        from cascade_sim.revenue_baseline import read_baseline
-        from cascade_sim.revenue_check import check_revenue, guarded
+        from cascade_sim.revenue.baseline import read_baseline
+        from cascade_sim.revenue.check import check_revenue, guarded
 
         file = self._path(chosen["against"])
         if not file.exists():
@@ -132,15 +132,15 @@ class RevenueGuard:
         )
 
     def _write(self, chosen: Mapping[str, Any]) -> None:
-        from cascade_sim.revenue_baseline import write_baseline
+        from cascade_sim.revenue.baseline import write_baseline
 
         file = self._path(chosen["against"])
         write_baseline(self._measured({**chosen, "fresh": 0}), file, chosen["arms"])
         self._config.stash.setdefault(_WRITTEN, []).append(str(file))
 
     def _measured(self, chosen: Mapping[str, Any]) -> Measured:
-        from cascade_sim.revenue_run import measure_scenario
-        from cascade_sim.scenario_file import load_scenario
+        from cascade_sim.revenue.serving import measure_scenario
+        from cascade_sim.scenario.file import load_scenario
 
         file = self._path(chosen["scenario"])
         known = self._config.stash.setdefault(_MEASURED, {})

@@ -8,16 +8,16 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-from cascade_sim.atomic_files import storage_errors, write_file
-from cascade_sim.code_version import named_files_digest, source_digest
 from cascade_sim.commands.report import write_report
 from cascade_sim.errors import UserError
 from cascade_sim.progress import Progress
-from cascade_sim.run_folder import RunFolder, is_same_run, open_run
-from cascade_sim.scenario import Scenario
-from cascade_sim.scenario_file import dump_scenario, scenario_hash
+from cascade_sim.scenario.file import dump_scenario, scenario_hash
+from cascade_sim.scenario.schema import Scenario
+from cascade_sim.storage.code_version import named_files_digest, source_digest
+from cascade_sim.storage.files import storage_errors, write_file
+from cascade_sim.storage.folder import RunFolder, is_same_run, open_run
 from cascade_sim.version import SEMANTICS, __version__
-from cascade_sim.worker_pool import Job, run_jobs
+from cascade_sim.workers import Job, run_jobs
 
 PACKAGES = ("numpy", "scipy", "torch", "simpy", "numba", "pandas", "pyarrow", "duckdb", "seaborn")
 CRITICAL_BID_REQUESTS = 200  # the first of the evaluation, in every arm
@@ -71,16 +71,16 @@ def run_seed(
     scenario: Scenario, out: Path, workers: int, device: str, progress: Progress, home: Path
 ) -> dict[str, Any]:
     """One world: all phases and the evaluation. Writes logs and models below `out`."""
-    from cascade_sim.calibrated_scorer import calibrator_file, export_calibrator
-    from cascade_sim.critical_bids import critical_bid_section
-    from cascade_sim.evaluate import Evaluation
-    from cascade_sim.experiment import Experiment
-    from cascade_sim.model_kinds import source_file
-    from cascade_sim.model_store import ModelStore
+    from cascade_sim.cascade.links import calibrator_file, export_calibrator
     from cascade_sim.models.training import pick_device
-    from cascade_sim.results import collect
-    from cascade_sim.revenue_blocks import write_blocks
-    from cascade_sim.simulation import Simulation
+    from cascade_sim.phases.evaluate import Evaluation
+    from cascade_sim.phases.prepare import Experiment
+    from cascade_sim.phases.results import collect
+    from cascade_sim.phases.simulation import Simulation
+    from cascade_sim.questions.critical_bids import critical_bid_section
+    from cascade_sim.revenue.blocks import write_blocks
+    from cascade_sim.storage.model_store import ModelStore
+    from cascade_sim.training.modules import source_file
 
     try:
         chosen = pick_device(device)
@@ -109,16 +109,16 @@ def run_seed(
     with progress.stage("critical bids", 1, "tables"):
         metrics["critical_bids"] = critical_bid_section(sim, evaluation.arms, CRITICAL_BID_REQUESTS)
     if scenario.what_if:
-        from cascade_sim.whatif_study import what_if_section
+        from cascade_sim.questions.whatif import what_if_section
 
         metrics["what_if"] = what_if_section(sim, out, progress)
     if scenario.market is not None:
-        from cascade_sim.market_study import run_markets
+        from cascade_sim.market.study import run_markets
 
         metrics["market"] = run_markets(sim, out, progress, workers)
     write_blocks(evaluation, metrics.get("market"), out)
     if scenario.off_policy is not None:
-        from cascade_sim.off_policy_study import run_off_policy
+        from cascade_sim.estimation.study import run_off_policy
 
         metrics["off_policy"] = run_off_policy(sim, evaluation.baseline, out, progress)
     return metrics
@@ -134,7 +134,7 @@ def _run_seeds(
     home: Path,
 ) -> dict[str, Any]:
     """The study in several worlds, each in a process of its own; results do not depend on workers."""
-    from cascade_sim.results import combine_seeds
+    from cascade_sim.phases.results import combine_seeds
 
     worlds = [scenario.model_copy(update={"seed": scenario.seed + i}) for i in range(seeds)]
     jobs = [
@@ -177,7 +177,7 @@ def run_world(
 
 
 def _write_tables(folder: RunFolder, metrics: dict[str, Any]) -> None:
-    from cascade_sim.analysis.tables import metrics_csv
+    from cascade_sim.analysis.report.tables import metrics_csv
 
     folder.write_text("metrics.csv", metrics_csv(metrics))
 
@@ -210,8 +210,8 @@ def _print_summary(metrics: dict[str, Any], out: Path, seconds: float) -> None:
 
     import click
 
-    from cascade_sim.analysis.terminal import terminal_summary
-    from cascade_sim.analysis.whatif_tables import what_if_lines
+    from cascade_sim.analysis.report.sections.whatif import what_if_lines
+    from cascade_sim.analysis.report.terminal import terminal_summary
 
     width = shutil.get_terminal_size((100, 24)).columns
     click.echo(terminal_summary(metrics, color=sys.stdout.isatty(), width=width))

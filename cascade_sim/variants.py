@@ -18,9 +18,9 @@ from typing import Any
 
 from cascade_sim.errors import UserError
 from cascade_sim.progress import Progress
-from cascade_sim.scenario import Scenario
-from cascade_sim.scenario_file import load_scenario
-from cascade_sim.worker_pool import Job, run_jobs
+from cascade_sim.scenario.file import load_scenario
+from cascade_sim.scenario.schema import Scenario
+from cascade_sim.workers import Job, run_jobs
 
 
 def load_variants(path: Path, overrides: tuple[str, ...] = ()) -> dict[str, Scenario]:
@@ -55,7 +55,7 @@ def run_variants(
     scenarios: dict[str, Scenario], out: Path, seeds: int, workers: int, device: str, quiet: bool
 ) -> dict[str, dict[str, Any]]:
     """The combined metrics of every variant over its seeds."""
-    from cascade_sim.results import combine_seeds
+    from cascade_sim.phases.results import combine_seeds
 
     folders = {name: out / folder_name(name) for name in scenarios}
     done = run_worlds(scenarios, folders, seeds, workers, device, quiet, "variants")

@@ -120,7 +120,7 @@ def _check(baseline: Path) -> int:
     from revenue_fixture import measure_plain, write_plain
 
     from cascade_sim.cli import main
-    from cascade_sim.revenue_baseline import write_baseline
+    from cascade_sim.revenue.baseline import write_baseline
 
     if not baseline.is_file():
         write_baseline(measure_plain(baseline.parent), baseline)

@@ -33,16 +33,16 @@ def design_scenario(
     """Two days, the second on trial; `designs` are keys of the section."""
     section = {"treatment": "better", **designs}
     scenario = timed_scenario({**DAYS, **(market or {}), "designs": section})
-    from cascade_sim.scenario import Scenario
+    from cascade_sim.scenario.schema import Scenario
 
     data = scenario.model_dump(mode="json", exclude_none=True)
     return Scenario.model_validate({**data, "arms": arms or ARMS}, strict=False)
 
 
 def design_study(scenario: Any, folder: Path = Path("."), workers: int = 1) -> Any:
-    from cascade_sim.design_study import DesignStudy
+    from cascade_sim.phases.simulation import Simulation
     from cascade_sim.progress import Progress
-    from cascade_sim.simulation import Simulation
+    from cascade_sim.trials.study import DesignStudy
 
     sim = Simulation(scenario, scenario.seed, workers)
     return DesignStudy(sim, folder, Progress(quiet=True), workers)
@@ -52,8 +52,8 @@ def live_design(
     scenario: Any, unit: str, part: bool | None = None, workers: int = 1
 ) -> tuple[Any, list[Any]]:
     """A market on trial lived through: the run and its settled pieces."""
-    from cascade_sim.assignment import make_assignment
-    from cascade_sim.design_run import DesignRun
+    from cascade_sim.trials.assignment import make_assignment
+    from cascade_sim.trials.run import DesignRun
 
     study = design_study(scenario)
     assignment = make_assignment(study.spec, unit, study.sim.seed)

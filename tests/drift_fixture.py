@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from cascade_sim.analysis.drift import drift_section
+from cascade_sim.analysis.metrics.drift import drift_section
 from learning_fixture import around, learning_metrics, make_learning
 
 DAYS = 60

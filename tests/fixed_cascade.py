@@ -5,8 +5,8 @@ from typing import Any
 import numpy as np
 from tiny_market import make_block
 
-from cascade_sim.cascade import Arm, Platform, Stage, serve
-from cascade_sim.fusion import Fusion
+from cascade_sim.cascade.fusion import Fusion
+from cascade_sim.cascade.serve import Arm, Platform, Stage, serve
 
 EFFECTS = np.array([1.0, 0.8, 0.6])
 

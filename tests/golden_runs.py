@@ -118,8 +118,8 @@ def run_golden(name: str) -> dict[str, Any]:
     """Run one study now; the content its file would have."""
     from cascade_sim import SEMANTICS
     from cascade_sim.progress import Progress
-    from cascade_sim.run_folder import json_text
-    from cascade_sim.scenario_file import load_scenario
+    from cascade_sim.scenario.file import load_scenario
+    from cascade_sim.storage.folder import json_text
     from cascade_sim.study import run_seed
 
     file, overrides, is_trained = RUNS[name]

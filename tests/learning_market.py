@@ -46,8 +46,8 @@ def learning_scenario(market: dict[str, Any] | None = None, **training: Any) -> 
 
 def learning_sim(scenario: Any, seed: int = 1) -> Any:
     """The simulation with models that know nothing yet: what is tested is how they change."""
-    from cascade_sim.model_kinds import build_module, make_scorer
-    from cascade_sim.simulation import Simulation
+    from cascade_sim.phases.simulation import Simulation
+    from cascade_sim.training.modules import build_module, make_scorer
 
     sim = Simulation(scenario, seed)
     for i, (name, spec) in enumerate(scenario.models.items()):
@@ -77,7 +77,7 @@ def equal(one: dict[str, np.ndarray], other: dict[str, np.ndarray]) -> bool:
 
 def watch(monkeypatch: Any) -> Seen:
     """Write down every fit and every deployment from now on."""
-    from cascade_sim import market_training
+    from cascade_sim.market import trainer as market_training
 
     seen, train, learn = Seen(), market_training.train, market_training.Trainer.train
 
@@ -105,9 +105,9 @@ def _frozen(arm: Any) -> Any:
 
 def live_and_learn(sim: Any, arm: str = "now", workers: int = 1) -> Finished:
     """Let an arm's market run and learn."""
-    from cascade_sim.market_run import MarketRun
-    from cascade_sim.market_study import arm_market, market_columns
-    from cascade_sim.scenario import resolved_arms
+    from cascade_sim.market.run import MarketRun
+    from cascade_sim.market.study import arm_market, market_columns
+    from cascade_sim.scenario.schema import resolved_arms
 
     settled: list[Any] = []
     charges: list[dict[str, np.ndarray]] = []
@@ -126,7 +126,7 @@ def live_and_learn(sim: Any, arm: str = "now", workers: int = 1) -> Finished:
 
 def run_arm(folder: Path, workers: int = 1, arm: str = "taught") -> Any:
     """The figures of an arm's market, from a checkpoint in the folder if there is one."""
-    from cascade_sim.market_study import run_market
+    from cascade_sim.market.study import run_market
     from cascade_sim.progress import Progress
 
     scenario = learning_scenario({"checkpoint": 300.0, "exploration": 0.1})

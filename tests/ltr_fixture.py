@@ -4,8 +4,8 @@ from pathlib import Path
 
 import numpy as np
 
-from cascade_sim.ltr_files import RankingFile
-from cascade_sim.ltr_training import list_columns, make_table
+from cascade_sim.ltr.files import RankingFile
+from cascade_sim.ltr.training import list_columns, make_table
 
 
 def made_lists(seed, n_lists, longest=14, n_features=8, base=-1.7, max_grade=1):

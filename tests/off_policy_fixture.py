@@ -37,7 +37,7 @@ class Logged:
 
 
 def small_scenario(*overrides: str, seed: int | None = None) -> Any:
-    from cascade_sim.scenario_file import load_scenario
+    from cascade_sim.scenario.file import load_scenario
 
     return load_scenario(SCENARIO, [*SMALL, *overrides], seed)
 
@@ -47,12 +47,12 @@ def logged() -> Logged:
     """Trained and logged once; nobody may change it."""
     import torch
 
-    from cascade_sim.experiment import Experiment
-    from cascade_sim.model_store import ModelStore
-    from cascade_sim.off_policy_log import write_logs
+    from cascade_sim.estimation.log import write_logs
+    from cascade_sim.phases.prepare import Experiment
+    from cascade_sim.phases.simulation import Simulation
     from cascade_sim.progress import Progress
-    from cascade_sim.scenario import resolved_arms
-    from cascade_sim.simulation import Simulation
+    from cascade_sim.scenario.schema import resolved_arms
+    from cascade_sim.storage.model_store import ModelStore
 
     scenario = small_scenario()
     folder = Path(tempfile.mkdtemp(prefix="off-policy-"))

@@ -34,8 +34,8 @@ def write_plain(folder: Path, name: str = "plain.yaml") -> Path:
 
 def measure_plain(folder: Path, *overrides: str, stretch: int = 0) -> Any:
     """The market run for its sums."""
-    from cascade_sim.revenue_run import measure_scenario
-    from cascade_sim.scenario_file import load_scenario
+    from cascade_sim.revenue.serving import measure_scenario
+    from cascade_sim.scenario.file import load_scenario
 
     file = write_plain(folder)
     return measure_scenario(load_scenario(file, overrides), str(file), stretch=stretch)
@@ -59,7 +59,7 @@ def plain_measured() -> Any:
 @cache
 def plain_baseline() -> Path:
     """Its baseline file."""
-    from cascade_sim.revenue_baseline import write_baseline
+    from cascade_sim.revenue.baseline import write_baseline
 
     file = plain_home() / "plain.json"
     write_baseline(plain_measured(), file)

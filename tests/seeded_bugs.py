@@ -23,7 +23,7 @@ class Bug:
     is_compiled: bool = False
 
 
-KERNELS = "cascade_sim/auction_kernels.py"
+KERNELS = "cascade_sim/auction/kernels.py"
 AUCTION = "tests/test_auction.py::"
 
 BUGS = (
@@ -101,28 +101,28 @@ BUGS = (
     ),
     Bug(
         "squashing is ignored",
-        "cascade_sim/fusion.py",
+        "cascade_sim/cascade/fusion.py",
         "return Fusion(pctr=squashing)",
         "return Fusion()",
         ("tests/test_fusion.py::test_ecpm_is_pctr_times_bid_and_squashing_is_its_exponent",),
     ),
     Bug(
         "every click is charged twice",
-        "cascade_sim/outcome.py",
+        "cascade_sim/cascade/outcome.py",
         "charges_micros=np.where(clicks, decision.cpc_micros, 0),",
         "charges_micros=np.where(clicks, 2 * decision.cpc_micros, 0),",
         ("tests/test_outcome.py::test_every_charge_has_a_click_and_every_click_is_charged_its_cpc",),
     ),
     Bug(
         "impressions are charged instead of clicks",
-        "cascade_sim/outcome.py",
+        "cascade_sim/cascade/outcome.py",
         "charges_micros=np.where(clicks, decision.cpc_micros, 0),",
         "charges_micros=np.where(win_set >= 0, decision.cpc_micros, 0),",
         ("tests/test_outcome.py::test_every_charge_has_a_click_and_every_click_is_charged_its_cpc",),
     ),
     Bug(
         "click luck is keyed by the slot instead of the ad",
-        "cascade_sim/outcome.py",
+        "cascade_sim/cascade/outcome.py",
         'draws.uniform(seed, "click", block.requests[:, None], win_set)',
         'draws.uniform(seed, "click", block.requests[:, None], np.arange(win_set.shape[1]))',
         (
@@ -139,7 +139,7 @@ BUGS = (
     ),
     Bug(
         "a budget can be overdrawn",
-        "cascade_sim/settlement.py",
+        "cascade_sim/market/settlement.py",
         "taken[r, k] = min(due[r, k], available[advertiser])",
         "taken[r, k] = due[r, k]",
         (
@@ -150,7 +150,7 @@ BUGS = (
     ),
     Bug(
         "who has run dry goes on being shown",
-        "cascade_sim/settlement.py",
+        "cascade_sim/market/settlement.py",
         "if available[owner[ads[r, j]]] <= 0 or not is_in[r, j]:",
         "if not is_in[r, j]:",
         (
@@ -162,7 +162,7 @@ BUGS = (
     ),  # fmt: skip
     Bug(
         "yesterday's spend is forgotten",
-        "cascade_sim/advertising.py",
+        "cascade_sim/market/advertisers.py",
         "self.spent_before = self.spent_before + self.spend_today()",
         "self.spent_before = self.spend_today()",
         (
@@ -172,14 +172,14 @@ BUGS = (
     ),
     Bug(
         "a hold that ends is not given back",
-        "cascade_sim/advertising.py",
+        "cascade_sim/market/advertisers.py",
         "        np.add.at(self.available, advertiser, micros)\n",
         "",
         ("tests/test_late_clicks.py::test_holds_end_with_the_click_or_with_its_window",),
     ),
     Bug(
         "holds are never released",
-        "cascade_sim/advertising.py",
+        "cascade_sim/market/advertisers.py",
         "        np.subtract.at(self.held, advertiser, micros)\n"
         "        np.add.at(self.available, advertiser, micros)\n",
         "        return\n",
@@ -187,14 +187,14 @@ BUGS = (
     ),
     Bug(
         "late clicks are charged beyond the declared slack",
-        "cascade_sim/advertising.py",
+        "cascade_sim/market/advertisers.py",
         "charges[i] = max(0, min(cpc[i], limit[who] - spent[who]))",
         "charges[i] = cpc[i]",
         ("tests/test_late_clicks.py::test_without_slack_nothing_is_overspent_and_clicks_beyond_are_free",),
     ),
     Bug(
         "budgets are new every hour",
-        "cascade_sim/market_run.py",
+        "cascade_sim/market/run.py",
         "            if self.now >= (self.day + 1) * DAY:\n",
         "            if self.now % 3600 == 0:\n"
         "                self.ledger.new_day()\n"
@@ -206,7 +206,7 @@ BUGS = (
     ),
     Bug(
         "the opt-bid leaves its range",
-        "cascade_sim/bids.py",
+        "cascade_sim/cascade/bids.py",
         "out[r, j] = init_bid[a] * min(max(pcvr / mean[a], low), high)",
         "out[r, j] = init_bid[a] * pcvr / mean[a]",
         ("tests/test_bids.py::test_the_opt_bid_stays_in_the_range_that_keeps_the_advertisers_return",),
@@ -214,7 +214,7 @@ BUGS = (
     ),
     Bug(
         "RCS with its two sets swapped",
-        "analysis/consistency.py",
+        "analysis/metrics/consistency.py",
         "    hit = membership(ideal_win_set, competitive_set)\n"
         "    return divide(hit.sum(axis=1), (np.asarray(ideal_win_set) >= 0).sum(axis=1))",
         "    hit = membership(competitive_set, ideal_win_set)\n"
@@ -223,35 +223,35 @@ BUGS = (
     ),
     Bug(
         "PCOC upside down",
-        "analysis/calibration.py",
+        "analysis/metrics/calibration.py",
         "return divide(sum_prediction, sum_label)",
         "return divide(sum_label, sum_prediction)",
         ("tests/test_calibration.py::test_pcoc_is_predicted_over_observed",),
     ),
     Bug(
         "an ECE bucket loses its lower edge",
-        "analysis/calibration.py",
+        "analysis/metrics/calibration.py",
         "    index += (p >= (index + 1) / bins) & (index < bins - 1)\n",
         "",
         ("tests/test_calibration.py::test_every_edge_falls_into_the_bucket_it_opens",),
     ),
     Bug(
         "over- and undercharged advertisers cancel",
-        "analysis/money.py",
+        "analysis/metrics/money.py",
         "divide(np.abs(paid - paid_oracle).sum(-1), paid_oracle.sum(-1))",
         "divide(np.abs((paid - paid_oracle).sum(-1)), paid_oracle.sum(-1))",
         ("tests/test_money.py::test_payment_error_is_taken_per_advertiser",),
     ),
     Bug(
         "lifts are not paired",
-        "analysis/intervals.py",
+        "analysis/statistics/bootstrap.py",
         "rows[arm].append(evaluate[arm](exact(counts)))",
         "rows[arm].append(evaluate[arm](exact(np.roll(counts, list(sums).index(arm), axis=1))))",
         ("tests/test_intervals.py::test_a_scaled_arm_has_a_certain_lift_because_resamples_are_paired",),
     ),
     Bug(
         "the shadow ranks with the pre-ranker",
-        "cascade_sim/cascade.py",
+        "cascade_sim/cascade/serve.py",
         "        pre_ranking=arm.ranking,\n        pre_ranking_size=arm.retrieval_size,",
         "        pre_ranking=arm.pre_ranking,\n        pre_ranking_size=arm.retrieval_size,",
         (
@@ -261,28 +261,28 @@ BUGS = (
     ),
     Bug(
         "clicks divided by requests",
-        "cascade_sim/measure.py",
+        "cascade_sim/phases/measure.py",
         '"ctr": ("clicks", "impressions"),',
         '"ctr": ("clicks", None),',
         (CHECK,),
     ),
     Bug(
         "every price half a percent low",
-        "cascade_sim/cascade.py",
+        "cascade_sim/cascade/serve.py",
         "cpc_micros=to_micros(result.cpc, ranked_bid[:, :-1]),",
         "cpc_micros=to_micros(0.995 * result.cpc, ranked_bid[:, :-1]),",
         (CHECK,),
     ),
     Bug(
         "one ad too few reaches ranking",
-        "cascade_sim/cascade.py",
+        "cascade_sim/cascade/serve.py",
         "select_top(pre_ranking_set, pre_score, arm.pre_ranking_size)",
         "select_top(pre_ranking_set, pre_score, arm.pre_ranking_size - 1)",
         (CHECK,),
     ),
     Bug(
         "revenue counts clicks at the bid",
-        "cascade_sim/measure.py",
+        "cascade_sim/phases/measure.py",
         "shown, cpc = decision.win_set >= 0, decision.cpc_micros / MICROS",
         "shown, cpc = decision.win_set >= 0, decision.ranked_bid[:, :-1]",
         (CHECK,),

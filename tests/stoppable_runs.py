@@ -22,9 +22,10 @@ ROOT = Path(__file__).resolve().parent.parent
 # What a run would spend its first seconds on.
 IMPORTED = (
     *("torch._dynamo", "pyarrow.parquet", "safetensors.torch", "jinja2", "rich.table", "rich.console"),
-    *("cascade_sim.analysis.plots", "cascade_sim.analysis.report", "cascade_sim.analysis.terminal"),
-    *("cascade_sim.critical_bids", "cascade_sim.evaluate", "cascade_sim.experiment", "cascade_sim.results"),
-    *("cascade_sim.market_study", "cascade_sim.study"),
+    "cascade_sim.analysis.report.figures.registry",
+    *("cascade_sim.analysis.report.page", "cascade_sim.analysis.report.terminal"),
+    *("cascade_sim.questions.critical_bids", "cascade_sim.phases.evaluate", "cascade_sim.phases.prepare"),
+    *("cascade_sim.phases.results", "cascade_sim.market.study", "cascade_sim.study"),
 )
 TIMES = ("started", "seconds")  # of a manifest
 
@@ -128,7 +129,7 @@ def _command(request: dict[str, Any]) -> int:
     if "cache" in request:
         os.environ["CASCADE_SIM_CACHE"] = request["cache"]
     if not request.get("draw", True):
-        from cascade_sim.analysis import plots
+        from cascade_sim.analysis.report.figures import registry as plots
 
         plots.draw_all = lambda metrics: {}
     if "below" in request:
@@ -158,7 +159,7 @@ def fail_write(n: int, out: Path) -> None:
     """
     import pathlib
 
-    from cascade_sim import records
+    from cascade_sim.storage import tables as records
 
     def step(what: str, path: Any) -> None:
         if not str(path).startswith(str(out)):

@@ -8,10 +8,10 @@ from cascade_sim.agents.bidders import BIDDERS
 from cascade_sim.agents.bidding import Feedback, Moment
 from timed_market import RECORDER, timed_scenario, write_bidder
 
-from cascade_sim.advertising import NO_BUDGET, Crowd, Ledger, draw_budgets
 from cascade_sim.errors import UserError
-from cascade_sim.scenario_market import BIDDER_KINDS, BidderSpec, Budgets
-from cascade_sim.simulation import Simulation
+from cascade_sim.market.advertisers import NO_BUDGET, Crowd, Ledger, draw_budgets
+from cascade_sim.phases.simulation import Simulation
+from cascade_sim.scenario.market import BIDDER_KINDS, BidderSpec, Budgets
 
 START = Moment(0.0, 0, 0.0, 0.0)
 

@@ -5,8 +5,8 @@ import pytest
 from tiny_market import part_of, z_score
 
 from cascade_sim import draws
-from cascade_sim.assignment import Assignment
-from cascade_sim.cascade import Block
+from cascade_sim.cascade.serve import Block
+from cascade_sim.trials.assignment import Assignment
 
 DAY = 86_400.0
 

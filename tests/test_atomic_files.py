@@ -4,9 +4,9 @@ import os
 
 import pytest
 
-from cascade_sim import atomic_files
-from cascade_sim.atomic_files import storage_errors, temporary, write_file
 from cascade_sim.errors import UserError
+from cascade_sim.storage import files as atomic_files
+from cascade_sim.storage.files import storage_errors, temporary, write_file
 
 
 def test_a_file_is_written_or_replaced(tmp_path):

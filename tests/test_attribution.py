@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
-from cascade_sim.analysis.attribution import STAGES, SlotList, stage_losses, true_ecpm
-from cascade_sim.analysis.consistency import membership
+from cascade_sim.analysis.metrics.attribution import STAGES, SlotList, stage_losses, true_ecpm
+from cascade_sim.analysis.metrics.consistency import membership
 
 EFFECTS = [1.0, 0.5, 0.25]
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from cascade_sim.auction import PRICINGS, auction, run_auction
-from cascade_sim.reference_auction import charge_micros, reference_auction, squashed
+from cascade_sim.auction.reference import charge_micros, reference_auction, squashed
 
 BLOCKS, REQUESTS = 100, 200
 

@@ -10,7 +10,7 @@ import pytest
 from bad_scenario_cases import CASES, SOUND, SYNTAX
 
 from cascade_sim.errors import ScenarioError
-from cascade_sim.scenario_file import load_scenario
+from cascade_sim.scenario.file import load_scenario
 
 ROOT = Path(__file__).parents[1]
 

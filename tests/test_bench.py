@@ -2,7 +2,7 @@
 
 import pytest
 
-from cascade_sim import bench
+from cascade_sim.bench import serving as bench
 
 
 @pytest.fixture(scope="module")

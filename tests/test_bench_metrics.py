@@ -1,4 +1,4 @@
-from cascade_sim.bench_metrics import bench_metrics, metrics_text
+from cascade_sim.bench.metrics import bench_metrics, metrics_text
 
 
 def test_every_figure_is_a_time_and_is_printed():

@@ -2,11 +2,11 @@
 
 import pytest
 from cascade_sim.agents.bidders import BIDDERS
-from cascade_sim.agents.bidders_paced import Pid
+from cascade_sim.agents.bidders.paced import Pid
 from synthetic_market import SyntheticMarket
 
-from cascade_sim.bidder_kinds import build_bidder, check_bidder_reference, find_bidder
 from cascade_sim.errors import UserError
+from cascade_sim.training.bidders import build_bidder, check_bidder_reference, find_bidder
 
 SOURCE = "from agents.bidding import Bidder\n\n\nclass Mine(Bidder):\n    pass\n"
 
@@ -20,7 +20,7 @@ def test_built_in_bidders_are_found_by_name(name):
 def test_a_class_is_found_in_a_file_beside_the_scenario_and_in_a_module(tmp_path):
     (tmp_path / "own.py").write_text(SOURCE)
     assert find_bidder("own.py:Mine", tmp_path).__name__ == "Mine"
-    assert find_bidder("cascade_sim.agents.bidders_paced:Pid") is Pid
+    assert find_bidder("cascade_sim.agents.bidders.paced:Pid") is Pid
 
 
 @pytest.mark.parametrize(

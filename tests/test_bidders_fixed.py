@@ -1,7 +1,7 @@
 """The bidder that never changes."""
 
 import numpy as np
-from cascade_sim.agents.bidders_fixed import Fixed
+from cascade_sim.agents.bidders.fixed import Fixed
 from synthetic_market import SyntheticMarket
 
 

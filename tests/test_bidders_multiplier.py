@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from cascade_sim.agents.bidders_multiplier import FIRST_ELASTICITY, Multiplier
+from cascade_sim.agents.bidders.multiplier import FIRST_ELASTICITY, Multiplier
 from cascade_sim.agents.bidding import Feedback, Moment, Portfolio
 from synthetic_market import SyntheticMarket
 

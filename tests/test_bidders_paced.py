@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from cascade_sim.agents.bidders_paced import JUMP, Adaptive, Pid
+from cascade_sim.agents.bidders.paced import JUMP, Adaptive, Pid
 from cascade_sim.agents.bidding import Feedback, Moment, Portfolio
 
 BUDGET = 1_000_000

@@ -2,8 +2,8 @@
 
 import numpy as np
 import pytest
-from cascade_sim.agents.bidders_fixed import Fixed
-from cascade_sim.agents.bidders_shading import Shading
+from cascade_sim.agents.bidders.fixed import Fixed
+from cascade_sim.agents.bidders.shading import Shading
 from cascade_sim.agents.bidding import MICROS, Moment
 from synthetic_market import CTR, SyntheticMarket
 

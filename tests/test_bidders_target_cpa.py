@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from cascade_sim.agents.bidders_target_cpa import TargetCpa
+from cascade_sim.agents.bidders.target_cpa import TargetCpa
 from cascade_sim.agents.bidding import MICROS, Feedback, Moment, Portfolio
 from synthetic_market import SyntheticMarket
 

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from cascade_sim.agents.bidders_throttling import Throttling
+from cascade_sim.agents.bidders.throttling import Throttling
 from cascade_sim.agents.bidding import Feedback, Moment, Portfolio
 from cascade_sim.agents.day_plan import HORIZON
 

@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from cascade_sim.bids import BidRules
+from cascade_sim.cascade.bids import BidRules
 
 
 @pytest.fixture(scope="module")
@@ -69,8 +69,8 @@ def test_the_platforms_pcvr_is_close_to_the_truth_but_not_the_truth(sim, rules, 
 def test_an_error_free_pcvr_without_pair_noise_is_the_truth(block):
     from tiny_market import tiny_scenario
 
-    from cascade_sim.truth import Truth
-    from cascade_sim.world import build_world
+    from cascade_sim.world.truth import Truth
+    from cascade_sim.world.world import build_world
 
     spec = tiny_scenario("world.conversion.pcvr_error=0", "world.conversion.pair_noise=0").world
     world = build_world(spec, 1)

@@ -3,9 +3,9 @@
 import pytest
 from tiny_market import make_block, tiny_scenario
 
-from cascade_sim.block_errors import TRIES, BlockError, serve_block
 from cascade_sim.errors import UserError
-from cascade_sim.market import Market
+from cascade_sim.phases.block_errors import TRIES, BlockError, serve_block
+from cascade_sim.phases.traffic import Market
 
 
 class Failing:

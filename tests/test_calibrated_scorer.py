@@ -5,7 +5,7 @@ from cascade_sim.models.calibrators import CALIBRATORS
 from cascade_sim.models.objectives import OBJECTIVES, make_objective
 from tiny_market import make_block
 
-from cascade_sim.calibrated_scorer import (
+from cascade_sim.cascade.links import (
     calibrator_file,
     capped_exp,
     capped_softplus,
@@ -14,10 +14,10 @@ from cascade_sim.calibrated_scorer import (
     with_calibrator,
     with_link,
 )
+from cascade_sim.cascade.seats import is_probability
 from cascade_sim.errors import UserError
-from cascade_sim.model_kinds import build_module, make_scorer, served_scorer
-from cascade_sim.scenario import ModelSpec
-from cascade_sim.seats import is_probability
+from cascade_sim.scenario.schema import ModelSpec
+from cascade_sim.training.modules import build_module, make_scorer, served_scorer
 
 FEATURES = ("user", "context", "quality", "tier", "mismatch_pair", "G1", "G4")
 RNG = np.random.default_rng(5)

@@ -1,6 +1,6 @@
 import numpy as np
 import pytest
-from cascade_sim.analysis.calibration import (
+from cascade_sim.analysis.metrics.calibration import (
     bin_sums,
     ece,
     ece_bins,

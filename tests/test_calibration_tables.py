@@ -1,7 +1,9 @@
 import copy
 
 import pytest
-from cascade_sim.analysis.calibration_tables import (
+from cascade_sim.analysis.report.figures.objectives import miscalibration, reliability_points
+from cascade_sim.analysis.report.figures.registry import draw_all
+from cascade_sim.analysis.report.sections.objectives import (
     model_value,
     objective_arms,
     objectives_money_table,
@@ -10,11 +12,9 @@ from cascade_sim.analysis.calibration_tables import (
     quality_table,
     rank_correlation,
 )
-from cascade_sim.analysis.plots import draw_all
-from cascade_sim.analysis.plots_calibration import miscalibration, reliability_points
 from report_fixture import make_metrics, minimal_metrics
 
-from cascade_sim.results import combine_seeds
+from cascade_sim.phases.results import combine_seeds
 
 # arm: (objective, calibrator, GAUC, LogLoss, ECE, PCOC, CPC error, welfare)
 RANKERS = {

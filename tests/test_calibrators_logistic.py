@@ -1,6 +1,6 @@
 import numpy as np
 import pytest
-from cascade_sim.models.calibrators_logistic import Beta, Platt, Temperature, smoothed
+from cascade_sim.models.calibrators.logistic import Beta, Platt, Temperature, smoothed
 from scipy.optimize import minimize, minimize_scalar
 from scipy.special import expit, log_expit
 from sklearn.calibration import _sigmoid_calibration

@@ -1,8 +1,8 @@
 import numpy as np
 import pytest
 import torch
-from cascade_sim.models.calibrators_logistic import Platt
-from cascade_sim.models.calibrators_request import PiecewiseLinear, RequestMap
+from cascade_sim.models.calibrators.logistic import Platt
+from cascade_sim.models.calibrators.request import PiecewiseLinear, RequestMap
 from scipy.special import expit
 
 

@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 import torch
-from cascade_sim.models.calibrators_steps import Histogram, Isotonic
+from cascade_sim.models.calibrators.steps import Histogram, Isotonic
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.isotonic import IsotonicRegression

@@ -7,10 +7,10 @@ from fixed_cascade import BID, PCTR, Bids, Table, arm, one, platform
 from tiny_market import make_block, part_of
 
 from cascade_sim.auction import floor_micros
-from cascade_sim.cascade import Stage, serve, shadow
+from cascade_sim.cascade.fusion import Fusion
+from cascade_sim.cascade.seats import ConstantScorer, RandomScorer, TorchScorer
+from cascade_sim.cascade.serve import Stage, serve, shadow
 from cascade_sim.errors import UserError
-from cascade_sim.fusion import Fusion
-from cascade_sim.seats import ConstantScorer, RandomScorer, TorchScorer
 
 
 def test_a_request_goes_through_the_whole_cascade():

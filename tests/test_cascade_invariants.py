@@ -9,10 +9,10 @@ from hypothesis import strategies as st
 from tiny_market import make_block
 
 from cascade_sim.auction import PRICINGS, reprice, to_micros
-from cascade_sim.cascade import Arm, Platform, Stage, serve
-from cascade_sim.fusion import Fusion
-from cascade_sim.measure import Ruler
-from cascade_sim.outcome import outcome
+from cascade_sim.cascade.fusion import Fusion
+from cascade_sim.cascade.outcome import outcome
+from cascade_sim.cascade.serve import Arm, Platform, Stage, serve
+from cascade_sim.phases.measure import Ruler
 
 MANY = settings(max_examples=2000, deadline=None, derandomize=True)
 ADS, REQUESTS = 14, 3

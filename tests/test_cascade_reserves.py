@@ -7,7 +7,7 @@ import pytest
 from fixed_cascade import BID, PCTR, Bids, Table, arm, one, platform
 from tiny_market import make_block
 
-from cascade_sim.cascade import Scores, admitted, serve
+from cascade_sim.cascade.serve import Scores, admitted, serve
 
 
 def test_an_ad_below_the_cpc_reserve_is_not_shown_and_takes_no_place_in_ranking():

@@ -1,4 +1,4 @@
-from cascade_sim.analysis.catalogue import (
+from cascade_sim.analysis.metrics.catalogue import (
     ARM_MEASURES,
     MODEL_MEASURES,
     REFERENCE_ARMS,
@@ -7,7 +7,7 @@ from cascade_sim.analysis.catalogue import (
 )
 from report_fixture import make_metrics
 
-from cascade_sim.scenario import AUTOMATIC_ARMS
+from cascade_sim.scenario.schema import AUTOMATIC_ARMS
 
 
 def test_the_arms_never_recommended_are_those_the_engine_adds():

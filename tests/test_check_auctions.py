@@ -7,9 +7,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from cascade_sim import check_auctions as checker
 from cascade_sim.auction import AuctionResult, run_auction, to_micros
-from cascade_sim.check_auctions import BLOCK, TOLERANCE, Answer, check_auctions, check_block, compare
+from cascade_sim.checks import auctions as checker
+from cascade_sim.checks.auctions import BLOCK, TOLERANCE, Answer, check_auctions, check_block, compare
 from cascade_sim.cli import main
 from cascade_sim.progress import Progress
 

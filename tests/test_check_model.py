@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from cascade_sim import check_model_training
-from cascade_sim.check_model import check_model, make_subject
+from cascade_sim.checks import model_training as check_model_training
+from cascade_sim.checks.model import check_model, make_subject
 from cascade_sim.cli import main
 from cascade_sim.errors import UserError
-from cascade_sim.scenario import ModelSpec
+from cascade_sim.scenario.schema import ModelSpec
 
 ROOT = Path(__file__).resolve().parent.parent
 

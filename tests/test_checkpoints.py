@@ -8,11 +8,11 @@ import pytest
 from learning_market import run_arm
 from timed_market import SCARCE, timed_scenario
 
-from cascade_sim.checkpoints import flat, load_state, nested, save_state
 from cascade_sim.errors import UserError
-from cascade_sim.market_study import run_market
+from cascade_sim.market.study import run_market
+from cascade_sim.phases.simulation import Simulation
 from cascade_sim.progress import Progress
-from cascade_sim.simulation import Simulation
+from cascade_sim.storage.checkpoints import flat, load_state, nested, save_state
 
 # Everything that has state: sessions, fatigue, late clicks with holds, learning bidders, exploration.
 EVERYTHING = {
@@ -40,7 +40,7 @@ def lived(folder, workers=1, market=EVERYTHING):
 
 def stop_after(monkeypatch, n_checkpoints, blocks_more):
     """The run dies `blocks_more` settled pieces after its n-th checkpoint."""
-    from cascade_sim import market_study
+    from cascade_sim.market import study as market_study
 
     save, columns = market_study.save_state, market_study.market_columns
     count = {"checkpoints": 0, "blocks": 0}

@@ -1,5 +1,5 @@
 import torch
-from cascade_sim.models.coaction import CoAction
+from cascade_sim.models.nets.coaction import CoAction
 
 
 def random_net(pair_width):

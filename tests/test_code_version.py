@@ -3,11 +3,11 @@ import sys
 
 import pytest
 import torch
-from cascade_sim.models.coaction import CoAction
-from cascade_sim.models.towers import TwoTowers
+from cascade_sim.models.nets.coaction import CoAction
+from cascade_sim.models.nets.towers import TwoTowers
 
-from cascade_sim import code_version
-from cascade_sim.code_version import model_code_digest, source_digest
+from cascade_sim.storage import code_version
+from cascade_sim.storage.code_version import model_code_digest, source_digest
 
 
 @pytest.fixture

@@ -9,10 +9,10 @@ import pytest
 from whatif_fixture import measured_run, other_run
 
 from cascade_sim.cli import main
-from cascade_sim.compare_runs import _unpaired, compare_runs
 from cascade_sim.errors import UserError
-from cascade_sim.logged_pages import RATIOS
-from cascade_sim.run_folder import json_text
+from cascade_sim.questions.compare import _unpaired, compare_runs
+from cascade_sim.questions.logged_pages import RATIOS
+from cascade_sim.storage.folder import json_text
 
 ENDS = ("value", "low", "high")
 

@@ -3,7 +3,7 @@
 import csv
 import io
 
-from cascade_sim.analysis.compare_tables import arm_table, compare_csv, compare_page, scenario_table
+from cascade_sim.analysis.report.sections.compare import arm_table, compare_csv, compare_page, scenario_table
 
 
 def node(value, half=0.5):

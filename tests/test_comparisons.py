@@ -1,4 +1,4 @@
-from cascade_sim.analysis.comparisons import candidates, contrast, ordered_arms, revenue_lift
+from cascade_sim.analysis.report.comparisons import candidates, contrast, ordered_arms, revenue_lift
 from report_fixture import entry, make_metrics
 
 REVENUE = "expected_revenue_per_request"

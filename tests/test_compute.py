@@ -3,8 +3,8 @@ import pytest
 from queue_reference import in_a_row
 
 from cascade_sim import draws
-from cascade_sim.compute import ServerPools, stage_candidates
-from cascade_sim.scenario_compute import STAGES, Compute
+from cascade_sim.market.servers import ServerPools, stage_candidates
+from cascade_sim.scenario.compute import STAGES, Compute
 
 FREE = {"servers": 1, "per_batch_ms": 0.0, "per_candidate_us": 0.0, "batch": 1}
 

@@ -1,5 +1,5 @@
 import pytest
-from cascade_sim.analysis.compute_tables import (
+from cascade_sim.analysis.report.sections.compute import (
     answers_table,
     arms_table,
     compute_arms,
@@ -10,7 +10,7 @@ from cascade_sim.analysis.compute_tables import (
 from compute_fixture import with_compute, without_compute
 from report_fixture import make_metrics, minimal_metrics
 
-from cascade_sim.results import combine_seeds
+from cascade_sim.phases.results import combine_seeds
 
 ARMS = ["logloss-small", "logloss-med", "logloss", "ltr", "distill-pre"]
 

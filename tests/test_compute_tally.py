@@ -3,9 +3,9 @@ import json
 import numpy as np
 import pytest
 
-from cascade_sim.compute import Passage, ServerPools, stage_candidates
-from cascade_sim.compute_tally import EDGES, ComputeTally
-from cascade_sim.scenario_compute import Compute
+from cascade_sim.market.load import EDGES, ComputeTally
+from cascade_sim.market.servers import Passage, ServerPools, stage_candidates
+from cascade_sim.scenario.compute import Compute
 
 SPEC = Compute.model_validate({
     "deadline": 50.0,

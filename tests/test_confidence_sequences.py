@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from cascade_sim.analysis.confidence_sequences import mixture_half_width, running_effect, tightest
+from cascade_sim.analysis.statistics.sequences import mixture_half_width, running_effect, tightest
 
 TRIALS, LOOKS, PER_LOOK = 2000, 400, 50
 FIXED = 1.959964
@@ -62,7 +62,7 @@ def test_an_effect_is_found_and_the_running_interval_goes_on_covering_it():
 
 
 def test_the_running_effect_after_the_last_step_is_that_of_all_rows():
-    from cascade_sim.analysis.experiment_designs import ratio_effect
+    from cascade_sim.analysis.statistics.trials import ratio_effect
 
     rng = np.random.default_rng(14)
     top, bottom, treated = rng.exponential(size=500), rng.integers(1, 4, 500), rng.random(500) < 0.4

@@ -1,6 +1,6 @@
 import numpy as np
 import pytest
-from cascade_sim.analysis.consistency import membership, rcs, rcs_split, top_ids
+from cascade_sim.analysis.metrics.consistency import membership, rcs, rcs_split, top_ids
 from hypothesis import given, settings
 from hypothesis import strategies as st
 

@@ -4,17 +4,17 @@ import json
 
 import numpy as np
 import pytest
-from cascade_sim.analysis.drift import LAST
+from cascade_sim.analysis.metrics.drift import LAST
 from cascade_sim.models.calibrators import Platt
 from learning_market import learning_scenario, learning_sim
 
-from cascade_sim import market_training
-from cascade_sim.calibrated_scorer import with_calibrator
-from cascade_sim.market_study import run_market
+from cascade_sim.cascade.links import with_calibrator
+from cascade_sim.market import trainer as market_training
+from cascade_sim.market.panel import learning_sections
+from cascade_sim.market.study import run_market
+from cascade_sim.phases.results import combine_seeds
 from cascade_sim.progress import Progress
-from cascade_sim.results import combine_seeds
-from cascade_sim.training_data import split_pages
-from cascade_sim.true_value import learning_sections
+from cascade_sim.training.data import split_pages
 
 # A deployment every quarter of a minute, from the 15 pages or so since the last: one pass over the stream.
 STREAM = {"window": 15.0, "charging": {"click_delay": 0.0}, "checkpoint": 600.0}
@@ -91,7 +91,7 @@ def test_a_market_with_a_refitted_calibrator_goes_on_to_the_same_bytes(tmp_path,
     class Stopped(Exception):
         pass
 
-    from cascade_sim import market_study
+    from cascade_sim.market import study as market_study
 
     kept = []
 
@@ -196,9 +196,9 @@ def test_a_pointwise_ranker_learns_from_pages_only_if_told_to(fits):
 
 def lived(sim):
     """The run of an arm's market, whose clicks are known at once."""
-    from cascade_sim.market_run import MarketRun
-    from cascade_sim.market_study import arm_market
-    from cascade_sim.scenario import resolved_arms
+    from cascade_sim.market.run import MarketRun
+    from cascade_sim.market.study import arm_market
+    from cascade_sim.scenario.schema import resolved_arms
 
     spec = resolved_arms(sim.scenario)["now"]
     run = MarketRun(

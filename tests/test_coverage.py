@@ -2,7 +2,13 @@
 
 import numpy as np
 import pytest
-from cascade_sim.analysis.coverage import LEAST_ANSWERS, coverage_of, expected_band, false_alarms, share
+from cascade_sim.analysis.off_policy.coverage import (
+    LEAST_ANSWERS,
+    coverage_of,
+    expected_band,
+    false_alarms,
+    share,
+)
 
 
 def normal_answers(n=4000, spread=1.0, claimed=1.0, bias=0.0, truth=10.0, seed=1):

@@ -7,8 +7,8 @@ import pytest
 from off_policy_fixture import SCENARIO, SMALL, logged
 
 from cascade_sim.cli import main
-from cascade_sim.coverage_study import coverage_study
-from cascade_sim.off_policy_targets import AS_LOGGED, Target
+from cascade_sim.estimation.coverage import coverage_study
+from cascade_sim.scenario.targets import AS_LOGGED, Target
 
 TARGETS = (
     Target(AS_LOGGED),

@@ -4,8 +4,13 @@ import csv
 import io
 
 import numpy as np
-from cascade_sim.analysis.coverage import coverage_of
-from cascade_sim.analysis.coverage_tables import CSV_COLUMNS, coverage_csv, coverage_tables, coverage_words
+from cascade_sim.analysis.off_policy.coverage import coverage_of
+from cascade_sim.analysis.report.sections.coverage import (
+    CSV_COLUMNS,
+    coverage_csv,
+    coverage_tables,
+    coverage_words,
+)
 from test_coverage import normal_answers
 
 NOTHING = np.full(4000, np.nan)

@@ -10,12 +10,17 @@ from tiny_market import tiny_scenario
 from traced_run import as_run_folder
 
 from cascade_sim.auction import MICROS
-from cascade_sim.cascade import serve
+from cascade_sim.cascade.serve import serve
 from cascade_sim.cli import main
-from cascade_sim.critical_bids import critical_bid_section, critical_bids, least_passing_all, of_block
-from cascade_sim.results import combine_seeds
-from cascade_sim.trace import explain_ad, find_request
-from cascade_sim.trace_bids import MOST, given_retrieval, least_passing
+from cascade_sim.phases.results import combine_seeds
+from cascade_sim.questions.critical_bids import (
+    critical_bid_section,
+    critical_bids,
+    least_passing_all,
+    of_block,
+)
+from cascade_sim.questions.trace import explain_ad, find_request
+from cascade_sim.questions.trace_bids import MOST, given_retrieval, least_passing
 
 N = 24  # requests of a block that are looked at
 
@@ -244,7 +249,7 @@ def test_the_command_asks_about_every_arm_unless_told(folder, capsys):
 
 
 def test_a_run_that_logged_other_pages_is_noticed(folder, tmp_path, capsys, monkeypatch):
-    from cascade_sim import replay
+    from cascade_sim.questions import replay
 
     real = replay.logged
     changed = lambda *words: {**real(*words), "cpc_micros": real(*words)["cpc_micros"] + 1}  # noqa: E731

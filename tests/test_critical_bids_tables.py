@@ -1,7 +1,10 @@
 import copy
 
 import pytest
-from cascade_sim.analysis.critical_bids_tables import (
+from cascade_sim.analysis.report.figures.critical_bids import critical_bids
+from cascade_sim.analysis.report.figures.style import style
+from cascade_sim.analysis.report.page import render
+from cascade_sim.analysis.report.sections.critical_bids import (
     COLUMNS,
     critical_arms,
     critical_bids_section,
@@ -9,10 +12,7 @@ from cascade_sim.analysis.critical_bids_tables import (
     critical_words,
     narrow_tables,
 )
-from cascade_sim.analysis.estimates import NBSP
-from cascade_sim.analysis.plot_style import style
-from cascade_sim.analysis.plots_critical_bids import critical_bids
-from cascade_sim.analysis.report import render
+from cascade_sim.analysis.statistics.estimates import NBSP
 from critical_bids_fixture import make_critical_bids
 from report_fixture import SCENARIO_TEXT, drawn_figures, make_metrics, minimal_metrics
 

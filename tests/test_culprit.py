@@ -1,4 +1,4 @@
-from cascade_sim.analysis.culprit import culprit_corners, culprit_words, score_label
+from cascade_sim.analysis.report.culprit import culprit_corners, culprit_words, score_label
 from report_fixture import make_metrics, minimal_metrics
 
 

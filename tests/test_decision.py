@@ -1,5 +1,5 @@
 import pytest
-from cascade_sim.analysis.decision import decide, key_figures, money_lost
+from cascade_sim.analysis.report.decision import decide, key_figures, money_lost
 from report_fixture import entry, make_metrics, minimal_metrics
 
 REVENUE = "expected_revenue_per_request"

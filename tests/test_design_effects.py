@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from cascade_sim.design_effects import bias_of, daily_sums, design_effects, paired_by_day, truth_effects
-from cascade_sim.scenario_designs import Designs
+from cascade_sim.scenario.designs import Designs
+from cascade_sim.trials.effects import bias_of, daily_sums, design_effects, paired_by_day, truth_effects
 
 DAY = 86_400.0
 

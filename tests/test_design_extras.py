@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 from cascade_sim import draws
-from cascade_sim.assignment import Assignment
-from cascade_sim.design_extras import FIRST_LOOK, cuped_section, sequence_section
-from cascade_sim.scenario_market import Market
+from cascade_sim.scenario.market import Market
+from cascade_sim.trials.assignment import Assignment
+from cascade_sim.trials.extras import FIRST_LOOK, cuped_section, sequence_section
 
 DAY = 86_400.0
 

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 from design_market import design_scenario, design_study, live_design
 
-from cascade_sim.advertising import NO_BUDGET, draw_budgets
-from cascade_sim.design_run import part_of_budgets
-from cascade_sim.market_run import MarketRun
+from cascade_sim.market.advertisers import NO_BUDGET, draw_budgets
+from cascade_sim.market.run import MarketRun
+from cascade_sim.trials.run import part_of_budgets
 
 DAY = 86_400.0
 LATE = {"charging": {"click_delay": 600.0, "hold": "expected", "click_window": 3000.0, "overspend": 0.1}}
@@ -86,8 +86,8 @@ def test_who_has_no_budget_has_none_in_either_part():
 def test_a_restored_trial_goes_on_as_if_it_had_not_been_stopped(market):
     scenario = design_scenario({**(market or {}), "checkpoint": 30_000.0})
     study = design_study(scenario)
-    from cascade_sim.assignment import make_assignment
-    from cascade_sim.design_run import DesignRun
+    from cascade_sim.trials.assignment import make_assignment
+    from cascade_sim.trials.run import DesignRun
 
     def make():
         return DesignRun(study.sim, study.arms, make_assignment(study.spec, "request", study.sim.seed))
@@ -108,8 +108,8 @@ def test_late_charges_are_booked_on_the_request_they_came_from():
     scenario = design_scenario(LATE)
     charged, run = [], None
     study = design_study(scenario)
-    from cascade_sim.assignment import make_assignment
-    from cascade_sim.design_run import DesignRun
+    from cascade_sim.trials.assignment import make_assignment
+    from cascade_sim.trials.run import DesignRun
 
     run = DesignRun(study.sim, study.arms, make_assignment(study.spec, "user", study.sim.seed))
     run.on_charges = charged.append

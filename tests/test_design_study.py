@@ -7,12 +7,12 @@ import pytest
 from design_market import design_scenario
 
 from cascade_sim import draws
-from cascade_sim.design_run import DesignRun
-from cascade_sim.market_study import run_markets
+from cascade_sim.market.study import run_markets
+from cascade_sim.phases.results import _combine
+from cascade_sim.phases.simulation import Simulation
 from cascade_sim.progress import Progress
-from cascade_sim.records import read_table, tables
-from cascade_sim.results import _combine
-from cascade_sim.simulation import Simulation
+from cascade_sim.storage.tables import read_table, tables
+from cascade_sim.trials.run import DesignRun
 
 KINDS = ("request", "user", "budget", "switchback")
 # Little traffic, and so little money that every day it is gone.

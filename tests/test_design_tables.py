@@ -1,7 +1,7 @@
 """Experiments in words and tables: which designs miss the truth, and which can be trusted."""
 
 import pytest
-from cascade_sim.analysis.design_tables import (
+from cascade_sim.analysis.report.sections.designs import (
     cuped_table,
     cuped_words,
     design_section,

@@ -2,11 +2,11 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from cascade_sim.analysis.attribution import STAGES
+from cascade_sim.analysis.metrics.attribution import STAGES
 from tiny_market import part_of
 
-from cascade_sim import detail
-from cascade_sim.evaluate import head_of
+from cascade_sim.phases import corpus as detail
+from cascade_sim.phases.evaluate import head_of
 
 
 @pytest.fixture(scope="module")

@@ -14,11 +14,11 @@ import numpy as np
 import pytest
 from tiny_market import ROOT, part_of, tiny_scenario
 
-from cascade_sim.cascade import Arm, Stage
-from cascade_sim.fusion import Fusion
-from cascade_sim.outcome import outcome
-from cascade_sim.records import read_table, tables
-from cascade_sim.simulation import Simulation
+from cascade_sim.cascade.fusion import Fusion
+from cascade_sim.cascade.outcome import outcome
+from cascade_sim.cascade.serve import Arm, Stage
+from cascade_sim.phases.simulation import Simulation
+from cascade_sim.storage.tables import read_table, tables
 from cascade_sim.study import run_study
 
 SHORT = (
@@ -65,7 +65,7 @@ def test_metrics_logs_and_models_are_byte_identical(runs, other):
 def test_a_run_from_the_cache_gives_the_same_bytes(runs, tmp_path, monkeypatch):
     monkeypatch.setenv("CASCADE_SIM_CACHE", str(runs / "cache-one"))
     monkeypatch.setattr("cascade_sim.study.write_report", lambda *_: None)
-    monkeypatch.setattr("cascade_sim.experiment.train", None)  # would fail if anything were trained
+    monkeypatch.setattr("cascade_sim.phases.prepare.train", None)  # would fail if anything were trained
     run_study(tiny_scenario(*SHORT), out=tmp_path / "cached", device="cpu", quiet=True)
     assert digests(tmp_path / "cached") == digests(runs / "one")
 

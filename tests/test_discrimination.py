@@ -1,6 +1,12 @@
 import numpy as np
 import pytest
-from cascade_sim.analysis.discrimination import auc, auc_from_histogram, gauc, group_auc, score_histogram
+from cascade_sim.analysis.metrics.discrimination import (
+    auc,
+    auc_from_histogram,
+    gauc,
+    group_auc,
+    score_histogram,
+)
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.metrics import roc_auc_score

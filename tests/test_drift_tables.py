@@ -1,5 +1,8 @@
 import pytest
-from cascade_sim.analysis.drift_tables import (
+from cascade_sim.analysis.report.figures.registry import FIGURES
+from cascade_sim.analysis.report.figures.style import style, svg_text
+from cascade_sim.analysis.report.page import render
+from cascade_sim.analysis.report.sections.drift import (
     arms_of,
     drift_arms,
     drift_section,
@@ -7,9 +10,6 @@ from cascade_sim.analysis.drift_tables import (
     drift_words,
     how,
 )
-from cascade_sim.analysis.plot_style import style, svg_text
-from cascade_sim.analysis.plots import FIGURES
-from cascade_sim.analysis.report import render
 from drift_fixture import drift_metrics
 from learning_fixture import fixed_metrics, learning_metrics
 from report_fixture import minimal_metrics, renamed

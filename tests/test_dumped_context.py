@@ -6,7 +6,7 @@ import torch
 from cascade_sim.models.losses import self_boosted_pair
 from learning_market import learning_scenario, learning_sim, live_and_learn
 
-from cascade_sim.dumped_context import dumped_context
+from cascade_sim.training.dumped import dumped_context
 
 LOG = {
     "request": np.array([7, 7, 7, 9, 12, 12]),

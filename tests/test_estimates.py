@@ -1,6 +1,6 @@
 import numpy as np
 import pytest
-from cascade_sim.analysis.estimates import (
+from cascade_sim.analysis.statistics.estimates import (
     MISSING,
     NBSP,
     Estimate,

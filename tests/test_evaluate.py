@@ -4,17 +4,18 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
-from cascade_sim.analysis.consistency import rcs
+from cascade_sim.analysis.metrics.consistency import rcs
 from cascade_sim.analysis.sql import rcs_sql
 from tiny_market import run_phases, tiny_scenario
 
-from cascade_sim import detail, evaluate
-from cascade_sim.cascade import Stage, shadow
-from cascade_sim.evaluate import Evaluation, culprit_arms
-from cascade_sim.fusion import Fusion
+from cascade_sim.cascade.fusion import Fusion
+from cascade_sim.cascade.serve import Stage, shadow
+from cascade_sim.phases import corpus as detail
+from cascade_sim.phases import evaluate
+from cascade_sim.phases.evaluate import Evaluation, culprit_arms
+from cascade_sim.phases.results import collect
 from cascade_sim.progress import Progress
-from cascade_sim.records import read_table, tables
-from cascade_sim.results import collect
+from cascade_sim.storage.tables import read_table, tables
 
 SHORT = ("phases.bootstrap=200", "phases.log=200", "phases.shadow=60", "phases.evaluate=150")
 

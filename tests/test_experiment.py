@@ -6,17 +6,17 @@ import pytest
 import torch
 from tiny_market import tiny_scenario
 
-from cascade_sim import code_version
-from cascade_sim import experiment as module
 from cascade_sim.auction import floor_micros
-from cascade_sim.cascade import Block
+from cascade_sim.cascade.fusion import Fusion
+from cascade_sim.cascade.serve import Block
 from cascade_sim.errors import UserError
-from cascade_sim.experiment import Experiment, first
-from cascade_sim.fusion import Fusion
-from cascade_sim.model_store import ModelStore
+from cascade_sim.phases import prepare as module
+from cascade_sim.phases.prepare import Experiment, first
+from cascade_sim.phases.simulation import Simulation
 from cascade_sim.progress import Progress
-from cascade_sim.records import read_table, tables
-from cascade_sim.simulation import Simulation
+from cascade_sim.storage import code_version
+from cascade_sim.storage.model_store import ModelStore
+from cascade_sim.storage.tables import read_table, tables
 
 SHORT = ("phases.bootstrap=300", "phases.log=400", "phases.shadow=80")
 

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from cascade_sim.analysis.experiment_designs import cuped, outside_washout, ratio_effect, switchback_effect
+from cascade_sim.analysis.statistics.trials import cuped, outside_washout, ratio_effect, switchback_effect
 
 
 def covers(effect, truth):

@@ -4,10 +4,10 @@ from fixed_cascade import Bids, Table
 from tiny_market import make_block
 
 from cascade_sim.auction import floor_micros
-from cascade_sim.cascade import Arm, Decision, Platform, Stage
-from cascade_sim.exploration import explore
-from cascade_sim.fusion import Fusion
-from cascade_sim.seats import RandomScorer
+from cascade_sim.cascade.exploration import explore
+from cascade_sim.cascade.fusion import Fusion
+from cascade_sim.cascade.seats import RandomScorer
+from cascade_sim.cascade.serve import Arm, Decision, Platform, Stage
 
 R, N, K = 40_000, 6, 2
 BID = np.array([0.5, 1.0, 2.0, 0.1, 3.0, 0.7])

@@ -1,8 +1,8 @@
 import numpy as np
 import pytest
 
-from cascade_sim.fusion import Fusion, named_fusion, quality
-from cascade_sim.scenario import Fusion as FusionWeights
+from cascade_sim.cascade.fusion import Fusion, named_fusion, quality
+from cascade_sim.scenario.schema import Fusion as FusionWeights
 
 
 def never() -> np.ndarray:

@@ -3,9 +3,9 @@ import math
 
 import numpy as np
 import pytest
-from cascade_sim.analysis import intervals
-from cascade_sim.analysis.calibration import proxy_bins, proxy_ece
-from cascade_sim.analysis.intervals import (
+from cascade_sim.analysis.metrics.calibration import proxy_bins, proxy_ece
+from cascade_sim.analysis.statistics import bootstrap as intervals
+from cascade_sim.analysis.statistics.bootstrap import (
     function_gaps,
     function_intervals,
     paired_function_intervals,

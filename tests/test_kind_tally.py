@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 from timed_market import live
 
-from cascade_sim.advertising import NO_BUDGET
-from cascade_sim.kind_tally import DRAWN, QUANTILES, SINGLE
+from cascade_sim.market.advertisers import NO_BUDGET
+from cascade_sim.market.bidder_tally import DRAWN, QUANTILES, SINGLE
 
 DAY, HOUR = 86_400.0, 3_600.0
 KINDS = {"free": {}, "half": {"options": {"factor": 0.5}}}

@@ -7,9 +7,9 @@ import pytest
 from off_policy_fixture import logged
 
 from cascade_sim.auction import auction, reprice
-from cascade_sim.cascade import serve
-from cascade_sim.fusion import Fusion
-from cascade_sim.knobs import Knobs, Randomiser, with_knobs
+from cascade_sim.cascade.fusion import Fusion
+from cascade_sim.cascade.knobs import Knobs, Randomiser, with_knobs
+from cascade_sim.cascade.serve import serve
 
 LAW = Randomiser({"reserve_cpc": 0.5, "squashing": 0.8}, {"reserve_cpc": 0.3, "squashing": 0.1})
 

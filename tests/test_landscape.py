@@ -11,14 +11,14 @@ from hypothesis import strategies as st
 from traced_run import as_run_folder
 
 from cascade_sim.auction import MICROS
-from cascade_sim.cascade import serve
+from cascade_sim.cascade.outcome import outcome
+from cascade_sim.cascade.serve import serve
 from cascade_sim.cli import main
 from cascade_sim.commands.landscape import parse_bids
 from cascade_sim.errors import UserError
-from cascade_sim.landscape import bid_grid, landscape
-from cascade_sim.outcome import outcome
-from cascade_sim.own_bid import KeptSizes
-from cascade_sim.records import read_table
+from cascade_sim.questions.bid_response import KeptSizes
+from cascade_sim.questions.landscape import bid_grid, landscape
+from cascade_sim.storage.tables import read_table
 
 TOTALS = ("impressions", "expected_clicks", "clicks", "expected_cost", "cost_micros")
 ALL = 500
@@ -194,7 +194,7 @@ def test_the_command_prints_writes_and_draws(study, folder, tmp_path, capsys):
 
 
 def test_a_run_that_logged_something_else_is_noticed(study, folder, capsys, monkeypatch):
-    from cascade_sim import replay
+    from cascade_sim.questions import replay
 
     real = replay.logged
     monkeypatch.setattr(replay, "logged", lambda *words: {k: v[:-600] for k, v in real(*words).items()})

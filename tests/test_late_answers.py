@@ -5,8 +5,8 @@ import pytest
 from fixed_cascade import BID, EFFECTS, PCTR, Bids, Table, arm
 from tiny_market import make_block
 
-from cascade_sim.cascade import Platform, pre_rank, serve
-from cascade_sim.scenario import resolved_arms
+from cascade_sim.cascade.serve import Platform, pre_rank, serve
+from cascade_sim.scenario.schema import resolved_arms
 
 SLOW = [0.02, 0.30, 0.06, 0.05, 0.25, 0.03]  # what pre-ranking believes; eCPM .06 .30 .24 .025 .05 .27
 ORDER = np.array([3, 5, 0, 2, 4, 1], np.int32)  # nearest first

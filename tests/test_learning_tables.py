@@ -1,8 +1,13 @@
 import pytest
-from cascade_sim.analysis.learning_tables import arms_table, learning_arms, learning_section, learning_words
-from cascade_sim.analysis.plots import draw_all
-from cascade_sim.analysis.report import render
-from cascade_sim.analysis.terminal import terminal_summary
+from cascade_sim.analysis.report.figures.registry import draw_all
+from cascade_sim.analysis.report.page import render
+from cascade_sim.analysis.report.sections.learning import (
+    arms_table,
+    learning_arms,
+    learning_section,
+    learning_words,
+)
+from cascade_sim.analysis.report.terminal import terminal_summary
 from learning_fixture import around, fixed_metrics, learning_metrics
 from report_fixture import minimal_metrics, renamed
 

@@ -7,7 +7,6 @@ import pytest
 import torch
 from cascade_sim.analysis.metrics import gauc
 from cascade_sim.models import list_training
-from cascade_sim.models.coaction import CoAction
 from cascade_sim.models.examination import slot_log_odds
 from cascade_sim.models.list_training import (
     BY_SAMPLE,
@@ -19,8 +18,9 @@ from cascade_sim.models.list_training import (
     start_score,
     train_pages,
 )
+from cascade_sim.models.nets.coaction import CoAction
+from cascade_sim.models.nets.towers import TwoTowers
 from cascade_sim.models.objectives import OBJECTIVES, make_objective
-from cascade_sim.models.towers import TwoTowers
 from cascade_sim.models.training import Impressions
 from test_training import AD, ADS, LOGIT, USER, USERS, VIEW, logits, net
 

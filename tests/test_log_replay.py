@@ -7,10 +7,10 @@ import pytest
 from timed_market import OPEN, live
 
 from cascade_sim import draws
-from cascade_sim.cascade import Block, score, serve
-from cascade_sim.records import read_table
-from cascade_sim.reference_auction import charge_micros, reference_auction
-from cascade_sim.scenario import resolved_arms
+from cascade_sim.auction.reference import charge_micros, reference_auction
+from cascade_sim.cascade.serve import Block, score, serve
+from cascade_sim.scenario.schema import resolved_arms
+from cascade_sim.storage.tables import read_table
 
 COLUMNS = ["request", "slot", "ad", "bid", "cpc_micros", "click", "charge_micros"]
 

@@ -7,12 +7,12 @@ from fixed_cascade import Bids, Table
 from tiny_market import make_block, part_of, run_phases, tiny_scenario
 
 from cascade_sim.auction import reprice, to_micros
-from cascade_sim.cascade import Arm, Platform, Stage, serve
-from cascade_sim.exploration import explore
-from cascade_sim.fusion import Fusion
-from cascade_sim.log_tables import impression_columns, request_columns
-from cascade_sim.outcome import outcome
-from cascade_sim.records import read_table, tables
+from cascade_sim.cascade.columns import impression_columns, request_columns
+from cascade_sim.cascade.exploration import explore
+from cascade_sim.cascade.fusion import Fusion
+from cascade_sim.cascade.outcome import outcome
+from cascade_sim.cascade.serve import Arm, Platform, Stage, serve
+from cascade_sim.storage.tables import read_table, tables
 
 SHORT = ("phases.bootstrap=200", "phases.log=600", "phases.shadow=60", "phases.evaluate=150")
 N, K, RATE = 4, 2, 0.6

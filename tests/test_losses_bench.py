@@ -6,7 +6,7 @@ import sys
 import numpy as np
 import pytest
 
-from cascade_sim import bench_losses
+from cascade_sim.bench import losses as bench_losses
 from cascade_sim.cli import main
 
 

@@ -6,8 +6,6 @@ import math
 import numpy as np
 import pytest
 import torch
-from cascade_sim.models import loss_torch
-from cascade_sim.models.loss_lists import make_batch, reduce, to_padded, with_anchor
 from cascade_sim.models.losses import (
     LOSSES,
     calibrated_ranknet,
@@ -22,6 +20,8 @@ from cascade_sim.models.losses import (
     softmax,
     squared,
 )
+from cascade_sim.models.losses import padded as loss_torch
+from cascade_sim.models.losses.lists import make_batch, reduce, to_padded, with_anchor
 
 S = torch.tensor([0.3, -1.2, 0.8, 2.0, -0.4, 0.1], dtype=torch.float64)
 Y = torch.tensor([0.0, 1.0, 0.0, 1.0, 0.0, 1.0], dtype=torch.float64)

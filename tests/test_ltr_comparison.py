@@ -2,7 +2,14 @@ import math
 
 import numpy as np
 import pytest
-from cascade_sim.analysis.ltr_comparison import beats, frontier, holm, over_seeds, paired_p, strict_wins
+from cascade_sim.analysis.statistics.strict_wins import (
+    beats,
+    frontier,
+    holm,
+    over_seeds,
+    paired_p,
+    strict_wins,
+)
 
 
 def cell(objective, ndcg, loss, alpha=None, seed=1, rate=0.1):

@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 from ltr_fixture import made_file, made_lists, write_svmlight
 
-from cascade_sim import ltr_files
 from cascade_sim.errors import UserError
-from cascade_sim.ltr_files import read_file
+from cascade_sim.ltr import files as ltr_files
+from cascade_sim.ltr.files import read_file
 
 SHARED = Path(__file__).parents[2] / "shared" / "data" / "lightgbm_rank"
 

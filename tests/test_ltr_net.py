@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 import torch
-from cascade_sim.models.ltr_net import LAYERS, RankingNet, symmetric_log
+from cascade_sim.models.nets.ltr_net import LAYERS, RankingNet, symmetric_log
 
 
 def test_inputs_are_tamed_by_a_symmetric_log():

@@ -4,14 +4,14 @@ import json
 
 import numpy as np
 import pytest
-from cascade_sim.analysis.intervals import seed_spread
-from cascade_sim.analysis.ltr_comparison import holm, paired_p
+from cascade_sim.analysis.statistics.bootstrap import seed_spread
+from cascade_sim.analysis.statistics.strict_wins import holm, paired_p
 from ltr_fixture import table
 
-from cascade_sim.ltr_results import results
-from cascade_sim.ltr_study import Files, Plan, run_study
-from cascade_sim.ltr_training import Settings
-from cascade_sim.run_folder import json_text
+from cascade_sim.ltr.results import results
+from cascade_sim.ltr.study import Files, Plan, run_study
+from cascade_sim.ltr.training import Settings
+from cascade_sim.storage.folder import json_text
 
 PLAN = Plan(
     ("pointwise", "softmax", "rcr"), alphas=(0.1, 0.9), seeds=(1, 2), settings=Settings((8,), 0.0, 3, 16)

@@ -9,9 +9,9 @@ from cascade_sim.models.objectives import make_objective
 from ltr_fixture import table
 
 from cascade_sim.errors import UserError
-from cascade_sim.ltr_measure import Measured
-from cascade_sim.ltr_study import Cell, Files, Plan, choose, measured, run_study
-from cascade_sim.ltr_training import Settings
+from cascade_sim.ltr.measure import Measured
+from cascade_sim.ltr.study import Cell, Files, Plan, choose, measured, run_study
+from cascade_sim.ltr.training import Settings
 
 SMALL = Settings(layers=(8,), dropout=0.0, epochs=2, batch=16)
 

@@ -2,7 +2,7 @@
 
 import copy
 
-from cascade_sim.analysis.ltr_tables import grid, mark, number, text
+from cascade_sim.analysis.report.sections.ltr import grid, mark, number, text
 
 
 def figure(value, gap=None, p=None):

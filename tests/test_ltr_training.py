@@ -9,9 +9,9 @@ from cascade_sim.analysis.metrics import stability
 from cascade_sim.models.objectives import make_objective
 from ltr_fixture import table
 
-from cascade_sim import ltr_training
-from cascade_sim.ltr_files import RankingFile
-from cascade_sim.ltr_training import Settings, list_columns, outputs_of, thinned, train
+from cascade_sim.ltr import training as ltr_training
+from cascade_sim.ltr.files import RankingFile
+from cascade_sim.ltr.training import Settings, list_columns, outputs_of, thinned, train
 
 SMALL = Settings(layers=(8,), dropout=0.1, epochs=3, batch=16)
 

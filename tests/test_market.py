@@ -5,7 +5,7 @@ import pytest
 from scipy import stats
 from tiny_market import tiny_scenario
 
-from cascade_sim.market import PHASES, Market
+from cascade_sim.phases.traffic import PHASES, Market
 
 
 def market(sim, workers=1, **traffic):

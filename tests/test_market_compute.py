@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from timed_market import SCARCE, live, same
 
-from cascade_sim.late_answers import BY_PRE_RANKING, BY_RANKING, BY_RETRIEVAL
+from cascade_sim.cascade.late import BY_PRE_RANKING, BY_RANKING, BY_RETRIEVAL
 
 # One server a stage at 1 request a second: both rankings are busy for most of the time.
 STAGES = {

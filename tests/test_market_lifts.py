@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from cascade_sim.analysis.market_lifts import FEWEST_DAYS, RATIOS, market_lifts
+from cascade_sim.analysis.statistics.days import FEWEST_DAYS, RATIOS, market_lifts
 from market_fixture import make_market
 from scipy.special import stdtrit
 

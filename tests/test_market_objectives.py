@@ -7,9 +7,9 @@ from cascade_sim.models.calibrators import Platt
 from cascade_sim.models.objectives import make_objective
 from learning_market import learning_scenario, learning_sim, live_and_learn
 
-from cascade_sim import market_training
-from cascade_sim.calibrated_scorer import with_calibrator
-from cascade_sim.seats import CoActionScorer
+from cascade_sim.cascade.links import with_calibrator
+from cascade_sim.cascade.seats import CoActionScorer
+from cascade_sim.market import trainer as market_training
 
 
 def sim_for(**ranker):
@@ -56,7 +56,7 @@ def test_the_dump_of_a_page_is_what_was_served_on_it(fits):
 def test_two_heads_begin_as_the_net_that_the_study_deployed(name):
     sim = sim_for(objective=name)
     objective = make_objective(name)
-    from cascade_sim.market_training import net_to_train, served_net
+    from cascade_sim.market.trainer import net_to_train, served_net
 
     own = sim.scorers["rank"].module
     wide = net_to_train(own, objective)

@@ -7,7 +7,7 @@ from tiny_market import z_score
 
 from cascade_sim import draws
 from cascade_sim.errors import UserError
-from cascade_sim.market_server import MarketServer
+from cascade_sim.market.server import MarketServer
 
 DAY = 86_400.0
 # Two days of few requests, on which small budgets run dry.

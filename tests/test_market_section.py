@@ -1,13 +1,13 @@
 """The report's section on the market: bidders by arm, days, late clicks, and how sure it all is."""
 
 import pytest
-from cascade_sim.analysis.market_lifts import market_lifts
-from cascade_sim.analysis.market_section import days_table, delayed_table, kinds_table, market_section
+from cascade_sim.analysis.report.sections.market import days_table, delayed_table, kinds_table, market_section
+from cascade_sim.analysis.statistics.days import market_lifts
 from market_fixture import make_market
 from report_fixture import make_metrics
 from test_market_tables import cells, plain
 
-from cascade_sim.results import combine_seeds
+from cascade_sim.phases.results import combine_seeds
 
 
 def texts(table, row):

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 from timed_market import SCARCE, timed_scenario
 
-from cascade_sim.market_study import run_markets
+from cascade_sim.market.study import run_markets
+from cascade_sim.phases.simulation import Simulation
 from cascade_sim.progress import Progress
-from cascade_sim.records import read_table, tables
-from cascade_sim.simulation import Simulation
+from cascade_sim.storage.tables import read_table, tables
 from cascade_sim.study import run_world
 
 

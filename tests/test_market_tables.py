@@ -1,6 +1,6 @@
 import pytest
-from cascade_sim.analysis.market_section import market_section
-from cascade_sim.analysis.market_tables import (
+from cascade_sim.analysis.report.sections.market import market_section
+from cascade_sim.analysis.report.sections.market_tables import (
     bidder_kinds,
     bidders_table,
     clock,
@@ -8,11 +8,11 @@ from cascade_sim.analysis.market_tables import (
     market_words,
     totals_table,
 )
-from cascade_sim.analysis.terminal import terminal_summary
+from cascade_sim.analysis.report.terminal import terminal_summary
 from market_fixture import make_market
 from report_fixture import make_metrics, minimal_metrics, renamed
 
-from cascade_sim.results import combine_seeds
+from cascade_sim.phases.results import combine_seeds
 
 
 @pytest.fixture

@@ -8,9 +8,9 @@ import pytest
 from cascade_sim.agents.traffic_profiles import constant
 from timed_market import live
 
-from cascade_sim.advertising import NO_BUDGET, Ledger
-from cascade_sim.market_tally import MarketTally
-from cascade_sim.scenario_market import Market
+from cascade_sim.market.advertisers import NO_BUDGET, Ledger
+from cascade_sim.market.tally import MarketTally
+from cascade_sim.scenario.market import Market
 
 DAY, HOUR = 86_400.0, 3_600.0
 MARKET = {

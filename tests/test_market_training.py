@@ -7,8 +7,8 @@ from learning_market import equal, learning_scenario, learning_sim, live_and_lea
 from timed_market import same
 
 from cascade_sim.errors import UserError
-from cascade_sim.market_training import NoTrainer, Trainer, make_trainer
-from cascade_sim.scenario import resolved_arms
+from cascade_sim.market.trainer import NoTrainer, Trainer, make_trainer
+from cascade_sim.scenario.schema import resolved_arms
 
 WINDOW = 60.0
 DEPLOYED = [540.0, 1020.0, 1500.0]  # the first ends of windows at or after 500, 1000 and 1500 seconds
@@ -98,7 +98,7 @@ def test_a_launch_knows_nothing_of_the_models_of_the_study(monkeypatch):
 
 
 def test_the_students_learn_from_the_teacher_that_was_just_trained(monkeypatch):
-    from cascade_sim.cascade import Block
+    from cascade_sim.cascade.serve import Block
 
     seen = watch(monkeypatch)
     live_and_learn(learning_sim(learning_scenario()), "taught")
@@ -154,7 +154,7 @@ def test_without_impressions_the_models_stay():
 
 
 def test_a_training_that_fails_names_the_model_and_the_deployment(monkeypatch):
-    from cascade_sim import market_training
+    from cascade_sim.market import trainer as market_training
 
     def fails(*arguments, **options):
         raise ValueError("the loss of epoch 1 is nan: lower learning_rate")

@@ -1,8 +1,8 @@
 """The headline rests on the evaluation; the page says when the market disagrees."""
 
 import pytest
-from cascade_sim.analysis.decision import decide
-from cascade_sim.analysis.market_verdict import market_lift, under_budgets
+from cascade_sim.analysis.report.decision import decide
+from cascade_sim.analysis.report.market_verdict import market_lift, under_budgets
 from report_fixture import make_metrics
 from test_market_tables import plain
 

@@ -2,12 +2,12 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from cascade_sim.analysis.money import payment_error
+from cascade_sim.analysis.metrics.money import payment_error
 
-from cascade_sim import measure
-from cascade_sim.cascade import Stage
-from cascade_sim.fusion import Fusion
-from cascade_sim.outcome import outcome
+from cascade_sim.cascade.fusion import Fusion
+from cascade_sim.cascade.outcome import outcome
+from cascade_sim.cascade.serve import Stage
+from cascade_sim.phases import measure
 
 
 @pytest.fixture(scope="module")

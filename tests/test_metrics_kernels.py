@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from cascade_sim.analysis.metrics_kernels import expected_reciprocal_stop, pairs_won, positional_sums
+from cascade_sim.analysis.metrics.kernels import expected_reciprocal_stop, pairs_won, positional_sums
 
 FIRST = np.array([True, False, False])
 LISTS = np.array([0, 3])

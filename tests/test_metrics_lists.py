@@ -1,6 +1,6 @@
 import numpy as np
 import pytest
-from cascade_sim.analysis.metrics_lists import (
+from cascade_sim.analysis.metrics.lists import (
     PerRequest,
     check_lists,
     falling_order,

@@ -2,9 +2,9 @@ import shutil
 
 import numpy as np
 import pytest
-from cascade_sim.analysis import discrimination
-from cascade_sim.analysis.metrics_lists import rank_lists
-from cascade_sim.analysis.metrics_ranking import (
+from cascade_sim.analysis.metrics import discrimination
+from cascade_sim.analysis.metrics.lists import rank_lists
+from cascade_sim.analysis.metrics.order import (
     auc,
     average_precision,
     dcg,

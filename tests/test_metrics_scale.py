@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
-from cascade_sim.analysis import metrics_scale
-from cascade_sim.analysis.metrics_scale import ece, ece_per_request, logloss, mse, pcoc
+from cascade_sim.analysis.metrics import scale as metrics_scale
+from cascade_sim.analysis.metrics.scale import ece, ece_per_request, logloss, mse, pcoc
 from ragged_lists import each_list, ragged
 from sklearn.metrics import log_loss, mean_squared_error
 

@@ -1,6 +1,6 @@
 import numpy as np
 import pytest
-from cascade_sim.analysis.metrics_stability import stability
+from cascade_sim.analysis.metrics.stability import stability
 
 
 def test_a_straight_rise_is_unstable_and_its_change_is_that_of_its_ends():

@@ -2,13 +2,13 @@ from pathlib import Path
 
 import pytest
 import torch
-from cascade_sim.models.coaction import CoAction
-from cascade_sim.models.towers import TwoTowers
+from cascade_sim.models.nets.coaction import CoAction
+from cascade_sim.models.nets.towers import TwoTowers
 from tiny_market import tiny_scenario
 
+from cascade_sim.cascade.seats import CoActionScorer, TorchScorer, TowersScorer
 from cascade_sim.errors import UserError
-from cascade_sim.model_kinds import build_module, find_class, make_scorer
-from cascade_sim.seats import CoActionScorer, TorchScorer, TowersScorer
+from cascade_sim.training.modules import build_module, find_class, make_scorer
 
 OWN = """
 import torch
@@ -77,7 +77,7 @@ def test_a_path_is_looked_for_beside_the_scenario_too(own):
 
 
 def test_a_class_of_ones_own_is_found_by_package(sim):
-    assert find_class("cascade_sim.models.towers:TwoTowers") is TwoTowers
+    assert find_class("cascade_sim.models.nets.towers:TwoTowers") is TwoTowers
 
 
 def test_a_kind_that_cannot_be_used_is_refused_with_the_reason(own, sim, specs, tmp_path):

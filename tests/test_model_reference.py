@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from cascade_sim.model_reference import check_reference, find_model_file, from_working_folder
+from cascade_sim.scenario.plugins import check_reference, find_model_file, from_working_folder
 
 SOURCE = """
 raise RuntimeError("a check must not run this")

@@ -10,7 +10,7 @@ import torch
 from torch import nn
 
 from cascade_sim.errors import UserError
-from cascade_sim.model_store import FOLDER_VARIABLE, ModelStore, content_key
+from cascade_sim.storage.model_store import FOLDER_VARIABLE, ModelStore, content_key
 
 KEY = "0123abcd"
 

@@ -2,8 +2,8 @@ import warnings
 
 import numpy as np
 import pytest
-from cascade_sim.analysis.money import cpc_bias, cpc_error, payment_error, revenue_pcoc, welfare
-from cascade_sim.analysis.ratio import divide
+from cascade_sim.analysis.metrics.money import cpc_bias, cpc_error, payment_error, revenue_pcoc, welfare
+from cascade_sim.analysis.metrics.ratio import divide
 
 SHOWN = np.array([[True, True], [True, False]])
 

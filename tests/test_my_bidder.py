@@ -9,8 +9,8 @@ from cascade_sim.agents.bidding import MICROS, Feedback, Moment, Portfolio
 from click.testing import CliRunner
 from synthetic_market import SyntheticMarket
 
-from cascade_sim.bidder_kinds import find_bidder
 from cascade_sim.commands.check_bidder import command
+from cascade_sim.training.bidders import find_bidder
 
 ROOT = Path(__file__).resolve().parent.parent
 KIND = "scenarios/my_bidder.py:Frugal"

@@ -8,7 +8,7 @@ import torch
 from tiny_market import TINY
 
 from cascade_sim.cli import main
-from cascade_sim.model_kinds import find_class
+from cascade_sim.training.modules import find_class
 
 ROOT = Path(__file__).resolve().parent.parent
 KIND = "scenarios/my_model.py:CrossedTowers"

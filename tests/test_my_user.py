@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 from timed_market import live
 
-from cascade_sim.audience import build_click_model
 from cascade_sim.errors import UserError
-from cascade_sim.scenario_market import Users
+from cascade_sim.market.audience import build_click_model
+from cascade_sim.scenario.market import Users
 
 ROOT = Path(__file__).resolve().parent.parent
 KIND = "scenarios/my_user.py:RelevanceSeeker"

@@ -3,12 +3,12 @@
 import json
 
 import pytest
-from cascade_sim.analysis.pareto_tables import pareto_section
+from cascade_sim.analysis.report.sections.pareto import pareto_section
 from tiny_market import run_phases, tiny_scenario
 
-from cascade_sim.objective_sweep import MEASURES, family_of, setting_of
-from cascade_sim.results import combine_seeds
-from cascade_sim.scenario_models import ModelSpec
+from cascade_sim.phases.objectives import MEASURES, family_of, setting_of
+from cascade_sim.phases.results import combine_seeds
+from cascade_sim.scenario.models import ModelSpec
 
 NET = "kind: coaction, features: [user, context, quality, tier, G1, G4], hidden: 16, dims: 6, epochs: 1"
 RANKERS = {

@@ -8,11 +8,11 @@ from test_experiment import learn
 from tiny_market import run_phases, tiny_scenario
 from traced_run import as_run_folder
 
-from cascade_sim.calibrated_scorer import MappedScorer, calibrator_file, export_calibrator
+from cascade_sim.cascade.links import MappedScorer, calibrator_file, export_calibrator
+from cascade_sim.cascade.seats import CoActionScorer
 from cascade_sim.errors import UserError
-from cascade_sim.reopen import reopen
-from cascade_sim.seats import CoActionScorer
-from cascade_sim.training_data import impressions, pages, split_pages
+from cascade_sim.questions.reopen import reopen
+from cascade_sim.training.data import impressions, pages, split_pages
 
 RANKERS = {
     "softmax-platt": ("objective: softmax", "calibrator: platt"),
@@ -83,8 +83,8 @@ def test_models_and_calibrators_come_from_the_cache(tmp_path, monkeypatch):
     def refuse(*_, **__):
         raise AssertionError("trained again")
 
-    monkeypatch.setattr("cascade_sim.experiment.fit_pages", refuse)
-    monkeypatch.setattr("cascade_sim.objective_training.fit_calibrator", refuse)
+    monkeypatch.setattr("cascade_sim.phases.prepare.fit_pages", refuse)
+    monkeypatch.setattr("cascade_sim.training.recipes.fit_calibrator", refuse)
     again = learn(tmp_path / "b", tmp_path / "cache", *overrides(names))
     assert again.calibrators["softmax-platt"] == one.calibrators["softmax-platt"]
     for name in names:
@@ -143,7 +143,7 @@ def test_pointwise_training_is_what_it_was_before_there_were_objectives(study, t
     from cascade_sim.models import losses
     from cascade_sim.models.training import Tables, set_base_rate
 
-    from cascade_sim.model_kinds import build_module
+    from cascade_sim.training.modules import build_module
 
     spec, data = study.sim.scenario.models["rank"], impressions(study.folder, ["log"])
     view = study.sim.view(spec.features)

@@ -19,7 +19,7 @@ from cascade_sim.analysis.off_policy import (
     snips,
     switch_dr,
 )
-from cascade_sim.analysis.off_policy_noise import standard_error
+from cascade_sim.analysis.off_policy.noise import standard_error
 
 # two contexts, three actions
 CONTEXT = np.array([0.4, 0.6])

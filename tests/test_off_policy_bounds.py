@@ -3,7 +3,7 @@ import math
 import numpy as np
 import pytest
 from cascade_sim.analysis.off_policy import ips
-from cascade_sim.analysis.off_policy_bounds import bounds
+from cascade_sim.analysis.off_policy.bounds import bounds
 
 # four actions; the log hardly tries the last one, which the target prefers
 LOGGING = np.array([0.4, 0.3, 0.29, 0.01])

@@ -1,6 +1,6 @@
 import numpy as np
 import pytest
-from cascade_sim.analysis.off_policy_checks import (
+from cascade_sim.analysis.off_policy.checks import (
     column,
     diagnose,
     diagnose_kept,

@@ -8,9 +8,9 @@ from tiny_market import tiny_scenario
 
 from cascade_sim import SEMANTICS
 from cascade_sim.cli import main
-from cascade_sim.model_store import ModelStore
-from cascade_sim.run_folder import json_text
-from cascade_sim.scenario_file import dump_scenario
+from cascade_sim.scenario.file import dump_scenario
+from cascade_sim.storage.folder import json_text
+from cascade_sim.storage.model_store import ModelStore
 
 
 def as_run(path, scenario, modules=None, logs=None):

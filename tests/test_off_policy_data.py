@@ -7,9 +7,9 @@ from tiny_market import tiny_scenario
 
 from cascade_sim.auction import MICROS
 from cascade_sim.errors import UserError
-from cascade_sim.off_policy_data import knob_log, read_knob_log, read_slate_log, slate_log
-from cascade_sim.off_policy_log import KNOB_TABLES, SLATE_TABLES, knob_tables, slate_tables
-from cascade_sim.records import read_table
+from cascade_sim.estimation.data import knob_log, read_knob_log, read_slate_log, slate_log
+from cascade_sim.estimation.log import KNOB_TABLES, SLATE_TABLES, knob_tables, slate_tables
+from cascade_sim.storage.tables import read_table
 
 
 def test_rewards_and_forecasts_are_sums_over_the_page():

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from off_policy_fixture import logged
 
-from cascade_sim.off_policy_data import read_knob_log, read_slate_log
-from cascade_sim.off_policy_estimates import (
+from cascade_sim.estimation.data import read_knob_log, read_slate_log
+from cascade_sim.estimation.estimates import (
     KNOB_ESTIMATORS,
     SLATE_ESTIMATORS,
     estimate,
@@ -17,10 +17,10 @@ from cascade_sim.off_policy_estimates import (
     slate_evidence,
     slopes,
 )
-from cascade_sim.off_policy_log import randomiser
-from cascade_sim.off_policy_replay import centre_forecast, knob_forecast, page_gain, page_odds
-from cascade_sim.off_policy_targets import Target
-from cascade_sim.off_policy_truth import knob_truth, slate_truth, true_slopes
+from cascade_sim.estimation.log import randomiser
+from cascade_sim.estimation.replay import centre_forecast, knob_forecast, page_gain, page_odds
+from cascade_sim.estimation.truth import knob_truth, slate_truth, true_slopes
+from cascade_sim.scenario.targets import Target
 
 CHEAPER = Target("cheaper", {"reserve_cpc": 0.6})
 COLDER = Target("colder", temperature=0.5)

@@ -4,7 +4,7 @@ import math
 import numpy as np
 import pytest
 from cascade_sim.analysis.off_policy import ips
-from cascade_sim.analysis.off_policy_gradient import joint_sensitivity, knob_weights, sensitivity
+from cascade_sim.analysis.off_policy.gradient import joint_sensitivity, knob_weights, sensitivity
 from scipy import stats
 
 NODES, MASS = np.polynomial.hermite_e.hermegauss(80)

@@ -2,9 +2,9 @@ import math
 
 import numpy as np
 import pytest
-from cascade_sim.analysis.off_policy_checks import diagnose
-from cascade_sim.analysis.off_policy_intervals import denominator_finding, estimate_from, interval_findings
-from cascade_sim.analysis.off_policy_noise import margins, standard_error
+from cascade_sim.analysis.off_policy.checks import diagnose
+from cascade_sim.analysis.off_policy.intervals import denominator_finding, estimate_from, interval_findings
+from cascade_sim.analysis.off_policy.noise import margins, standard_error
 
 FINE = diagnose(np.ones(100))
 

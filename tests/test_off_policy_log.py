@@ -5,8 +5,7 @@ import pytest
 from off_policy_fixture import Unasked, logged, small_scenario
 
 from cascade_sim.auction import MICROS
-from cascade_sim.market import PHASES
-from cascade_sim.off_policy_log import (
+from cascade_sim.estimation.log import (
     KNOB_TABLES,
     SLATE_TABLES,
     knob_tables,
@@ -16,10 +15,11 @@ from cascade_sim.off_policy_log import (
     slate_tables,
     write_logs,
 )
+from cascade_sim.estimation.slates import log_odds, log_propensities
+from cascade_sim.phases.simulation import Simulation
+from cascade_sim.phases.traffic import PHASES
 from cascade_sim.progress import Progress
-from cascade_sim.records import read_table
-from cascade_sim.simulation import Simulation
-from cascade_sim.slates import log_odds, log_propensities
+from cascade_sim.storage.tables import read_table
 
 
 @pytest.fixture(scope="module")

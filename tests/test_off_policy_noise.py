@@ -2,7 +2,7 @@ import math
 
 import numpy as np
 import pytest
-from cascade_sim.analysis.off_policy_noise import (
+from cascade_sim.analysis.off_policy.noise import (
     margins,
     mean_interval,
     skewness,

@@ -4,12 +4,12 @@ import numpy as np
 import pytest
 from off_policy_fixture import Unasked, logged, small_scenario
 
-from cascade_sim.cascade import score
-from cascade_sim.off_policy_data import read_knob_log, read_slate_log
-from cascade_sim.off_policy_replay import centre_forecast, knob_forecast, page_gain, page_odds
-from cascade_sim.off_policy_targets import Target
-from cascade_sim.simulation import Simulation
-from cascade_sim.slates import log_odds
+from cascade_sim.cascade.serve import score
+from cascade_sim.estimation.data import read_knob_log, read_slate_log
+from cascade_sim.estimation.replay import centre_forecast, knob_forecast, page_gain, page_odds
+from cascade_sim.estimation.slates import log_odds
+from cascade_sim.phases.simulation import Simulation
+from cascade_sim.scenario.targets import Target
 
 
 @pytest.fixture(scope="module")

@@ -1,8 +1,7 @@
 """Off-policy estimates in words and tables."""
 
 import pytest
-from cascade_sim.analysis.estimates import Estimate
-from cascade_sim.analysis.off_policy_section import (
+from cascade_sim.analysis.report.sections.off_policy import (
     answer_table,
     off_policy_section,
     reasons,
@@ -11,6 +10,7 @@ from cascade_sim.analysis.off_policy_section import (
     slopes_table,
     targets_table,
 )
+from cascade_sim.analysis.statistics.estimates import Estimate
 from off_policy_answers import make_off_policy, row
 
 

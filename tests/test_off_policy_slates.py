@@ -2,7 +2,7 @@ import itertools
 
 import numpy as np
 import pytest
-from cascade_sim.analysis.off_policy_slates import (
+from cascade_sim.analysis.off_policy.slates import (
     SLATE_ESTIMATORS,
     cascade_dr,
     independent_ips,

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from off_policy_fixture import Unasked, logged, small_scenario
 
-from cascade_sim.off_policy_study import (
+from cascade_sim.estimation.study import (
     add_true_slopes,
     add_truth,
     answers,
@@ -15,11 +15,11 @@ from cascade_sim.off_policy_study import (
     slope_answers,
     with_references,
 )
-from cascade_sim.off_policy_targets import parse_target
+from cascade_sim.phases.results import combine_seeds
+from cascade_sim.phases.simulation import Simulation
 from cascade_sim.progress import Progress
-from cascade_sim.results import combine_seeds
-from cascade_sim.run_folder import json_text
-from cascade_sim.simulation import Simulation
+from cascade_sim.scenario.targets import parse_target
+from cascade_sim.storage.folder import json_text
 
 
 def asked(scenario, logs):

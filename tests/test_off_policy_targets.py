@@ -3,7 +3,7 @@
 import pytest
 
 from cascade_sim.errors import UserError
-from cascade_sim.off_policy_targets import Target, parse_target
+from cascade_sim.scenario.targets import Target, parse_target
 
 
 def test_knobs_and_pages_are_told_apart():

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 from off_policy_fixture import logged
 
-from cascade_sim.off_policy_data import read_knob_log, read_slate_log
-from cascade_sim.off_policy_targets import Target
-from cascade_sim.off_policy_truth import STEP, knob_truth, slate_truth, true_slopes
+from cascade_sim.estimation.data import read_knob_log, read_slate_log
+from cascade_sim.estimation.truth import STEP, knob_truth, slate_truth, true_slopes
+from cascade_sim.scenario.targets import Target
 
 
 @pytest.fixture(scope="module")
@@ -30,7 +30,7 @@ def test_the_logging_policy_s_truth_is_the_mean_of_its_log_but_for_luck(logs):
 
 def test_the_truth_of_pages_is_that_of_drawn_ones_on_average(logs):
     from cascade_sim.auction import MICROS
-    from cascade_sim.slates import draw_places, log_odds
+    from cascade_sim.estimation.slates import draw_places, log_odds
 
     world, log = logged(), logs[1]
     exact = slate_truth(world.sim, world.arm, log, Target("same", is_pages=True))["revenue"][:256]

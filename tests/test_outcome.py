@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from tiny_market import make_block, part_of
 
-from cascade_sim.outcome import outcome
+from cascade_sim.cascade.outcome import outcome
 
 K = 3
 EFFECTS = np.array([1.0, 0.8, 0.5])

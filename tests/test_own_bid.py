@@ -5,9 +5,9 @@ import pytest
 from fixed_cascade import BID, PCTR, Bids, Table, arm, platform
 from tiny_market import make_block
 
-from cascade_sim.cascade import serve
+from cascade_sim.cascade.serve import serve
 from cascade_sim.kernels import select_top
-from cascade_sim.own_bid import best_outsider, order_key
+from cascade_sim.questions.bid_response import best_outsider, order_key
 
 SPECIAL = np.array([-np.inf, -3.5, -1e-45, -0.0, 0.0, 1e-45, 0.3, 0.30000004, 7.0, np.inf], np.float32)
 

@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 import pytest
-from cascade_sim.analysis.paired_change import (
+from cascade_sim.analysis.statistics.moves import (
     Move,
     binomial_band,
     day_move,

@@ -2,8 +2,8 @@
 
 import numpy as np
 import pytest
-from cascade_sim.analysis.intervals import ratio_intervals
-from cascade_sim.analysis.paired_differences import function_differences, ratio_differences
+from cascade_sim.analysis.statistics.bootstrap import ratio_intervals
+from cascade_sim.analysis.statistics.paired_differences import function_differences, ratio_differences
 
 RATIOS = {"ctr": ("clicks", "shown"), "mean": ("clicks", None)}
 

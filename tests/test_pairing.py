@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from cascade_sim.analysis.pairing import STRETCHES, variance_ratio, worth_of_pairing
+from cascade_sim.analysis.statistics.pairing import STRETCHES, variance_ratio, worth_of_pairing
 
 
 def by_shifting(a, b):

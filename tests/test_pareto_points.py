@@ -1,7 +1,5 @@
 import pytest
-from cascade_sim.analysis.estimates import Estimate
-from cascade_sim.analysis.ltr_comparison import strict_wins
-from cascade_sim.analysis.pareto_points import (
+from cascade_sim.analysis.metrics.pareto import (
     Games,
     best_of,
     families,
@@ -12,6 +10,8 @@ from cascade_sim.analysis.pareto_points import (
     surely_beats,
     sweep_points,
 )
+from cascade_sim.analysis.statistics.estimates import Estimate
+from cascade_sim.analysis.statistics.strict_wins import strict_wins
 from report_fixture import make_metrics
 from sweep_fixture import with_sweep, without_sweep
 

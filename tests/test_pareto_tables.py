@@ -1,8 +1,8 @@
 import pytest
-from cascade_sim.analysis.pareto_points import sweep_points
-from cascade_sim.analysis.pareto_tables import best_table, pareto_section, pareto_words, wins_table
-from cascade_sim.analysis.plots_pareto import pareto
-from cascade_sim.analysis.report import render
+from cascade_sim.analysis.metrics.pareto import sweep_points
+from cascade_sim.analysis.report.figures.pareto import pareto
+from cascade_sim.analysis.report.page import render
+from cascade_sim.analysis.report.sections.pareto import best_table, pareto_section, pareto_words, wins_table
 from report_fixture import SCENARIO_TEXT, make_manifest, make_metrics
 from sweep_fixture import with_sweep, without_sweep
 

@@ -1,7 +1,7 @@
 from itertools import combinations
 
-from cascade_sim.analysis.plot_labels import _overlap, place_labels
-from cascade_sim.analysis.plot_style import blank, style
+from cascade_sim.analysis.report.figures.labels import _overlap, place_labels
+from cascade_sim.analysis.report.figures.style import blank, style
 
 
 def boxes(points):

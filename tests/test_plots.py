@@ -3,8 +3,8 @@ import re
 from xml.etree import ElementTree
 
 import pytest
-from cascade_sim.analysis.plot_style import COLORS, arm_colors, ranker_model
-from cascade_sim.analysis.plots import FIGURES, draw_all
+from cascade_sim.analysis.report.figures.registry import FIGURES, draw_all
+from cascade_sim.analysis.report.figures.style import COLORS, arm_colors, ranker_model
 from report_fixture import EVIL, drawn_figures, hostile_figures, make_metrics, minimal_metrics
 
 

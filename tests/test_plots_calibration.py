@@ -1,5 +1,5 @@
-from cascade_sim.analysis import plots_calibration
-from cascade_sim.analysis.plots_calibration import miscalibration, objective_reliability
+from cascade_sim.analysis.report.figures import objectives as plots_calibration
+from cascade_sim.analysis.report.figures.objectives import miscalibration, objective_reliability
 from report_fixture import make_metrics
 from sweep_fixture import with_sweep
 from test_calibration_tables import with_objectives

@@ -3,8 +3,13 @@ import re
 from xml.etree import ElementTree
 
 import pytest
-from cascade_sim.analysis.plot_style import style, svg_text
-from cascade_sim.analysis.plots_compute import busiest_stage, compute_hours, compute_latency, compute_value
+from cascade_sim.analysis.report.figures.compute import (
+    busiest_stage,
+    compute_hours,
+    compute_latency,
+    compute_value,
+)
+from cascade_sim.analysis.report.figures.style import style, svg_text
 from compute_fixture import with_compute, without_compute
 from report_fixture import EVIL, make_metrics, minimal_metrics, renamed
 

@@ -1,8 +1,8 @@
 """The figure of coverage."""
 
 import pytest
-from cascade_sim.analysis.coverage import coverage_of
-from cascade_sim.analysis.plots_coverage import coverage_image
+from cascade_sim.analysis.off_policy.coverage import coverage_of
+from cascade_sim.analysis.report.figures.coverage import coverage_image
 from test_coverage_tables import some_rows
 
 

@@ -2,8 +2,8 @@ import copy
 import re
 
 import pytest
-from cascade_sim.analysis.plot_style import style, svg_text
-from cascade_sim.analysis.plots_critical_bids import critical_bids
+from cascade_sim.analysis.report.figures.critical_bids import critical_bids
+from cascade_sim.analysis.report.figures.style import style, svg_text
 from critical_bids_fixture import make_critical_bids
 from report_fixture import make_metrics, minimal_metrics
 

@@ -1,8 +1,15 @@
 """Figures of experiments: what is drawn where, and nothing without data."""
 
 import pytest
-from cascade_sim.analysis.plot_style import style
-from cascade_sim.analysis.plots_designs import RIGHT, TRUTH, UNCLEAR, WRONG, design_effects, design_sequence
+from cascade_sim.analysis.report.figures.designs import (
+    RIGHT,
+    TRUTH,
+    UNCLEAR,
+    WRONG,
+    design_effects,
+    design_sequence,
+)
+from cascade_sim.analysis.report.figures.style import style
 from design_fixture import make_designs
 from report_fixture import make_metrics
 
@@ -54,9 +61,9 @@ def test_without_experiments_nothing_is_drawn(metrics):
 
 
 def test_the_report_has_the_section_with_both_figures(metrics):
-    from cascade_sim.analysis.plot_style import svg_text
-    from cascade_sim.analysis.plots import FIGURES
-    from cascade_sim.analysis.report import render
+    from cascade_sim.analysis.report.figures.registry import FIGURES
+    from cascade_sim.analysis.report.figures.style import svg_text
+    from cascade_sim.analysis.report.page import render
 
     drawn = {}
     for name in ("design_effects", "design_sequence"):

@@ -1,8 +1,8 @@
 import xml.etree.ElementTree as ElementTree
 
 import pytest
-from cascade_sim.analysis.plot_style import QUIET, style, svg_text
-from cascade_sim.analysis.plots_drift import drift_calibrator, drift_order, drift_scale, points
+from cascade_sim.analysis.report.figures.drift import drift_calibrator, drift_order, drift_scale, points
+from cascade_sim.analysis.report.figures.style import QUIET, style, svg_text
 from drift_fixture import drift_metrics
 from learning_fixture import learning_metrics
 from report_fixture import EVIL, minimal_metrics, renamed

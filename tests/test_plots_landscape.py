@@ -2,8 +2,8 @@ import math
 from xml.etree import ElementTree
 
 import pytest
-from cascade_sim.analysis.plot_style import style
-from cascade_sim.analysis.plots_landscape import PANELS, landscape_figure, landscape_image
+from cascade_sim.analysis.report.figures.landscape import PANELS, landscape_figure, landscape_image
+from cascade_sim.analysis.report.figures.style import style
 
 COLUMNS = {
     "bid": [0.25, 0.5, 1.0, 2.0, 4.0],

@@ -1,8 +1,8 @@
 import xml.etree.ElementTree as ElementTree
 
 import pytest
-from cascade_sim.analysis.plot_style import style, svg_text
-from cascade_sim.analysis.plots_learning import learning_recall, learning_revenue
+from cascade_sim.analysis.report.figures.learning import learning_recall, learning_revenue
+from cascade_sim.analysis.report.figures.style import style, svg_text
 from learning_fixture import fixed_metrics, learning_metrics
 from report_fixture import EVIL, minimal_metrics, renamed
 

@@ -1,6 +1,6 @@
 import pytest
-from cascade_sim.analysis.plot_style import style, svg_text
-from cascade_sim.analysis.plots_ltr import drift_figure, pareto_figure
+from cascade_sim.analysis.report.figures.ltr import drift_figure, pareto_figure
+from cascade_sim.analysis.report.figures.style import style, svg_text
 from test_ltr_tables import made_findings
 
 

@@ -4,15 +4,15 @@ import re
 from xml.etree import ElementTree
 
 import pytest
-from cascade_sim.analysis.plot_style import COLORS, style, svg_text
-from cascade_sim.analysis.plots_market import (
+from cascade_sim.analysis.report.figures.market import (
     PER_LINE,
     SINGLE_WIDTH,
     kind_colors,
     market_multipliers,
     market_spend,
 )
-from cascade_sim.analysis.plots_market_hours import market_hours, market_wins
+from cascade_sim.analysis.report.figures.market_hours import market_hours, market_wins
+from cascade_sim.analysis.report.figures.style import COLORS, style, svg_text
 from market_fixture import PER_DAY, make_market
 from report_fixture import EVIL, make_metrics, minimal_metrics, renamed
 

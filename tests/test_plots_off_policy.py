@@ -2,8 +2,8 @@
 
 import copy
 
-from cascade_sim.analysis.plot_style import style, svg_text
-from cascade_sim.analysis.plots_off_policy import off_policy_targets
+from cascade_sim.analysis.report.figures.off_policy import off_policy_targets
+from cascade_sim.analysis.report.figures.style import style, svg_text
 from test_off_policy_section import metrics
 
 

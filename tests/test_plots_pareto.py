@@ -1,6 +1,6 @@
 import pytest
-from cascade_sim.analysis.plot_style import style, svg_text
-from cascade_sim.analysis.plots_pareto import pareto
+from cascade_sim.analysis.report.figures.pareto import pareto
+from cascade_sim.analysis.report.figures.style import style, svg_text
 from report_fixture import make_metrics
 from sweep_fixture import with_sweep, without_sweep
 

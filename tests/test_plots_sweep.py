@@ -1,8 +1,8 @@
 """The Pareto plot: where points, bars and labels are."""
 
 import pytest
-from cascade_sim.analysis.plot_style import style
-from cascade_sim.analysis.plots_sweep import sweep_figure, sweep_svg
+from cascade_sim.analysis.report.figures.style import style
+from cascade_sim.analysis.report.figures.sweep import sweep_figure, sweep_svg
 from test_sweep_tables import FOUR, X, Y, findings
 
 

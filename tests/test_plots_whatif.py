@@ -1,7 +1,7 @@
 """Figures of what-ifs: drawn from the answers, the same bytes each time."""
 
 import pytest
-from cascade_sim.analysis.plots_whatif import (
+from cascade_sim.analysis.report.figures.whatif import (
     answer_figure,
     answer_image,
     is_curve,
@@ -51,6 +51,6 @@ def test_an_answer_is_drawn_to_the_same_bytes():
 
 
 def test_the_report_s_figures_include_them():
-    from cascade_sim.analysis.plots import FIGURES
+    from cascade_sim.analysis.report.figures.registry import FIGURES
 
     assert FIGURES["what_if_curves"][0] is what_if_curves and FIGURES["what_if_lifts"][0] is what_if_lifts

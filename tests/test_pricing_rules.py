@@ -5,11 +5,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from cascade_sim.cascade import serve
-from cascade_sim.market_run import MarketRun
-from cascade_sim.scenario import resolved_arms
-from cascade_sim.scenario_file import load_scenario
-from cascade_sim.simulation import Simulation
+from cascade_sim.cascade.serve import serve
+from cascade_sim.market.run import MarketRun
+from cascade_sim.phases.simulation import Simulation
+from cascade_sim.scenario.file import load_scenario
+from cascade_sim.scenario.schema import resolved_arms
 
 FILE = Path(__file__).parents[1] / "scenarios" / "pricing_rules.yaml"
 SMALL = (

@@ -1,6 +1,6 @@
 import numpy as np
 import pytest
-from cascade_sim.analysis.quantile_intervals import quantile_intervals
+from cascade_sim.analysis.statistics.quantiles import quantile_intervals
 
 
 def one(values, request, n, level, resamples=200, seed=1):

@@ -1,7 +1,7 @@
 import warnings
 
 import numpy as np
-from cascade_sim.analysis.ratio import divide
+from cascade_sim.analysis.metrics.ratio import divide
 
 
 def test_a_zero_or_missing_denominator_gives_nan_without_a_warning():

@@ -8,7 +8,7 @@ import pytest
 
 from cascade_sim.cli import COMMANDS
 from cascade_sim.errors import ScenarioError
-from cascade_sim.scenario_file import load_scenario
+from cascade_sim.scenario.file import load_scenario
 
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -50,8 +50,8 @@ def test_the_shortest_scenario_worth_running_is_valid(tmp_path):
 
 
 def test_the_model_example_passes_the_checker(tmp_path):
-    from cascade_sim.check_model import check_model, make_subject
-    from cascade_sim.scenario import ModelSpec
+    from cascade_sim.checks.model import check_model, make_subject
+    from cascade_sim.scenario.schema import ModelSpec
 
     file = tmp_path / "mine.py"
     file.write_text("import torch\n\n\n" + block("python"))
@@ -78,8 +78,8 @@ def test_no_placeholder_is_left():
 def test_the_user_example_runs_and_does_what_it_expects(tmp_path):
     import numpy as np
 
-    from cascade_sim.audience import build_click_model
-    from cascade_sim.scenario_market import Users
+    from cascade_sim.market.audience import build_click_model
+    from cascade_sim.scenario.market import Users
 
     (tmp_path / "one_look.py").write_text("import numpy as np\n\n\n" + block("python", "class OneLook"))
     users = Users(click_model="one_look.py:OneLook", options={"chance": 0.4})

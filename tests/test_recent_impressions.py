@@ -3,7 +3,7 @@
 import numpy as np
 from learning_market import learning_scenario, learning_sim, live_and_learn
 
-from cascade_sim.recent_impressions import REPLAYED, RecentImpressions
+from cascade_sim.market.recent import REPLAYED, RecentImpressions
 
 
 def test_young_rows_are_kept_in_the_order_of_the_log_and_old_ones_forgotten():

@@ -5,9 +5,9 @@ import errno
 import numpy as np
 import pytest
 
-from cascade_sim import records
 from cascade_sim.errors import UserError
-from cascade_sim.records import TableWriter, iterate_table, read_table, tables
+from cascade_sim.storage import tables as records
+from cascade_sim.storage.tables import TableWriter, iterate_table, read_table, tables
 
 
 def rows(n, start=0):

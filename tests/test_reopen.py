@@ -6,7 +6,7 @@ import pytest
 from traced_run import as_run_folder
 
 from cascade_sim.errors import UserError
-from cascade_sim.reopen import reopen
+from cascade_sim.questions.reopen import reopen
 
 
 @pytest.fixture

@@ -2,8 +2,8 @@
 
 import numpy as np
 
-from cascade_sim.records import read_table
-from cascade_sim.replay import evaluation_blocks, logged
+from cascade_sim.questions.replay import evaluation_blocks, logged
+from cascade_sim.storage.tables import read_table
 
 
 def test_blocks_are_whole_and_only_the_first_requests_are_meant(study):

@@ -4,8 +4,8 @@ import re
 from html.parser import HTMLParser
 
 import pytest
-from cascade_sim.analysis.plots import FIGURES, draw_all
-from cascade_sim.analysis.report import render
+from cascade_sim.analysis.report.figures.registry import FIGURES, draw_all
+from cascade_sim.analysis.report.page import render
 from click.testing import CliRunner
 from report_fixture import (
     EVIL,

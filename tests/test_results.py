@@ -3,7 +3,7 @@ import math
 
 import pytest
 
-from cascade_sim.results import combine_seeds
+from cascade_sim.phases.results import combine_seeds
 
 SHARES = ("rcs", "single_objective_rcs", "true_value_recall")
 METRICS = {

@@ -37,7 +37,7 @@ def scenario(tmp_path_factory):
 @pytest.fixture(autouse=True, scope="module")
 def small_parts():
     """So that a market of a few thousand impressions seals some before its first checkpoint."""
-    from cascade_sim import market_study
+    from cascade_sim.market import study as market_study
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(market_study, "ROW_GROUP", 200)
@@ -116,7 +116,8 @@ def test_a_run_stopped_anywhere_goes_on_to_the_same_bytes(
 
 
 def test_what_was_finished_is_not_done_again(scenario, tmp_path, monkeypatch):
-    from cascade_sim import experiment, market_study
+    from cascade_sim.market import study as market_study
+    from cascade_sim.phases import prepare as experiment
 
     out = tmp_path / "out"
     with monkeypatch.context() as patch:
@@ -137,7 +138,8 @@ def test_what_was_finished_is_not_done_again(scenario, tmp_path, monkeypatch):
 
 
 def test_a_run_killed_without_a_word_goes_on_too(scenario, tmp_path, monkeypatch):
-    from cascade_sim import market_study, records
+    from cascade_sim.market import study as market_study
+    from cascade_sim.storage import tables as records
 
     monkeypatch.setattr(market_study, "ROW_GROUP", records.ROW_GROUP)  # as in the child
     assert run(scenario, tmp_path / "whole") == 0
@@ -172,7 +174,7 @@ def test_a_finished_run_is_left_as_it_is(scenario, undisturbed, tmp_path, capsys
 def test_another_run_does_not_go_on_in_this_ones_folder(
     scenario, tmp_path, monkeypatch, capsys, options, message
 ):
-    from cascade_sim import market_study
+    from cascade_sim.market import study as market_study
 
     out = tmp_path / "out"
     with monkeypatch.context() as patch:
@@ -211,7 +213,7 @@ def own_scenario(folder, **parts):
 
 
 def test_a_bidder_of_ones_own_goes_on_with_what_it_had_learned(tmp_path, monkeypatch):
-    from cascade_sim import market_study
+    from cascade_sim.market import study as market_study
 
     scenario = own_scenario(tmp_path)
     assert run(scenario, tmp_path / "whole") == 0
@@ -232,7 +234,7 @@ def test_a_bidder_of_ones_own_goes_on_with_what_it_had_learned(tmp_path, monkeyp
 def test_a_bidder_that_forgets_or_was_changed_does_not_go_on(
     tmp_path, monkeypatch, capsys, first, then, message
 ):
-    from cascade_sim import market_study
+    from cascade_sim.market import study as market_study
 
     scenario = own_scenario(tmp_path, **first)
     with monkeypatch.context() as patch:

@@ -3,9 +3,9 @@ import pytest
 from tiny_market import tiny_scenario
 
 from cascade_sim import draws
-from cascade_sim import retrieval as module
-from cascade_sim.retrieval import Retrieval
-from cascade_sim.world import build_world
+from cascade_sim.cascade import retrieval as module
+from cascade_sim.cascade.retrieval import Retrieval
+from cascade_sim.world.world import build_world
 
 
 @pytest.fixture(scope="module")

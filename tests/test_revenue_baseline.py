@@ -8,8 +8,8 @@ from revenue_fixture import measure_plain, plain_baseline, plain_home, plain_mea
 
 from cascade_sim.cli import main
 from cascade_sim.errors import UserError
-from cascade_sim.revenue_baseline import baseline_text, differences, read_baseline, write_baseline
-from cascade_sim.revenue_blocks import Blocks
+from cascade_sim.revenue.baseline import baseline_text, differences, read_baseline, write_baseline
+from cascade_sim.revenue.blocks import Blocks
 
 
 @pytest.fixture(scope="module")

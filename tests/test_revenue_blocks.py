@@ -8,7 +8,7 @@ import pytest
 from revenue_fixture import plain_measured, plain_run
 
 from cascade_sim.cli import main
-from cascade_sim.revenue_blocks import DAY_COLUMNS, METRICS, n_groups, with_days
+from cascade_sim.revenue.blocks import DAY_COLUMNS, METRICS, n_groups, with_days
 
 
 @pytest.fixture(scope="module")
@@ -65,7 +65,7 @@ def test_a_group_is_as_many_requests_in_a_row_as_any_other(measured):
 
 
 def test_the_first_group_earned_what_the_log_of_its_requests_says(measured):
-    from cascade_sim.records import read_table
+    from cascade_sim.storage.tables import read_table
 
     log = read_table(plain_run(), "evaluate-today", ["request", "charge_micros"])
     for group in (0, 100, 255):

@@ -7,9 +7,9 @@ from revenue_fixture import measure_plain, plain_baseline, plain_home, plain_mea
 
 from cascade_sim.cli import main
 from cascade_sim.errors import UserError
-from cascade_sim.revenue_baseline import read_baseline, write_baseline
-from cascade_sim.revenue_blocks import METRICS, Blocks
-from cascade_sim.revenue_check import check_revenue, judge
+from cascade_sim.revenue.baseline import read_baseline, write_baseline
+from cascade_sim.revenue.blocks import METRICS, Blocks
+from cascade_sim.revenue.check import check_revenue, judge
 
 
 @pytest.fixture(scope="module")

@@ -5,15 +5,7 @@ import pytest
 from revenue_fixture import write_plain
 
 from cascade_sim.cli import main
-from cascade_sim.revenue_power import (
-    ARM,
-    JITTER,
-    PLANTED,
-    has_alarm,
-    served,
-    stretch_blocks,
-    summed,
-)
+from cascade_sim.revenue.power import ARM, JITTER, PLANTED, has_alarm, served, stretch_blocks, summed
 
 REQUESTS = 500
 
@@ -30,7 +22,7 @@ def sums(pages):
 
 
 def test_nothing_planted_gives_what_the_evaluation_itself_measured(sums, study):
-    from cascade_sim.revenue_blocks import evaluation_blocks
+    from cascade_sim.revenue.blocks import evaluation_blocks
 
     measured = evaluation_blocks(study.evaluation).arms[study.evaluation.baseline.name]
     for metric, value in sums["nothing"].values.items():

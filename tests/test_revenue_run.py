@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 from revenue_fixture import measure_plain, plain_baseline, plain_home
 
-from cascade_sim.revenue_baseline import read_baseline
-from cascade_sim.revenue_check import check_revenue
-from cascade_sim.revenue_words import verdict_text
+from cascade_sim.revenue.baseline import read_baseline
+from cascade_sim.revenue.check import check_revenue
+from cascade_sim.revenue.text import verdict_text
 
 
 @pytest.fixture(scope="module")
@@ -28,7 +28,7 @@ def test_other_requests_of_the_same_world_are_compared_unpaired_and_need_not_be_
 
 
 def test_the_first_stretch_of_other_traffic_is_the_usual_one_and_later_ones_do_not_overlap(sim):
-    from cascade_sim.revenue_run import OtherTraffic
+    from cascade_sim.revenue.serving import OtherTraffic
 
     n = sim.scenario.phases.evaluate
     usual = sim.market.block("evaluate", 0, n)

@@ -3,12 +3,12 @@
 from dataclasses import replace
 
 import pytest
-from cascade_sim.analysis.paired_change import Move
+from cascade_sim.analysis.statistics.moves import Move
 from revenue_fixture import measure_plain, plain_baseline, plain_home, plain_measured
 
-from cascade_sim.revenue_baseline import read_baseline
-from cascade_sim.revenue_check import check_revenue
-from cascade_sim.revenue_words import needed_requests, percent, verdict_text
+from cascade_sim.revenue.baseline import read_baseline
+from cascade_sim.revenue.check import check_revenue
+from cascade_sim.revenue.text import needed_requests, percent, verdict_text
 
 
 @pytest.fixture(scope="module")

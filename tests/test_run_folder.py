@@ -9,9 +9,10 @@ import stat
 import numpy as np
 import pytest
 
-from cascade_sim import SEMANTICS, atomic_files
+from cascade_sim import SEMANTICS
 from cascade_sim.errors import UserError
-from cascade_sim.run_folder import IDENTITY, RunFolder, is_same_run, keep, open_run, read_manifest
+from cascade_sim.storage import files as atomic_files
+from cascade_sim.storage.folder import IDENTITY, RunFolder, is_same_run, keep, open_run, read_manifest
 
 FINISHED = {"name": "ads", "semantics": SEMANTICS, "scenario_hash": "abc", "status": "complete"}
 

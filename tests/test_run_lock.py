@@ -10,8 +10,8 @@ import sys
 import pytest
 
 from cascade_sim.errors import UserError
-from cascade_sim.run_folder import RunFolder
-from cascade_sim.run_lock import LOCK, Lock
+from cascade_sim.storage.folder import RunFolder
+from cascade_sim.storage.lock import LOCK, Lock
 
 HOLD = """
 import sys

@@ -3,8 +3,8 @@
 import pytest
 from pydantic import ValidationError
 
-from cascade_sim.scenario import AUTOMATIC_ARMS, Scenario, resolved_arms
-from cascade_sim.scenario_sections import Section
+from cascade_sim.scenario.schema import AUTOMATIC_ARMS, Scenario, resolved_arms
+from cascade_sim.scenario.sections import Section
 
 SMALLEST = {"name": "small", "arms": {"now": {}}}
 

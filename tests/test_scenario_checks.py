@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from cascade_sim.scenario import Scenario
-from cascade_sim.scenario_checks import check_scenario
-from cascade_sim.scenario_messages import path_text
+from cascade_sim.scenario.checks import check_scenario
+from cascade_sim.scenario.messages import path_text
+from cascade_sim.scenario.schema import Scenario
 
 BASE = {
     "name": "a",

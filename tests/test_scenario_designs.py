@@ -7,8 +7,8 @@ from design_market import ARMS, DAYS, design_scenario
 from timed_market import MARKET, WORLD, timed_scenario
 
 from cascade_sim.errors import ScenarioError
-from cascade_sim.scenario_designs import control_arm
-from cascade_sim.scenario_file import dump_scenario, load_scenario, scenario_data, scenario_hash
+from cascade_sim.scenario.designs import control_arm
+from cascade_sim.scenario.file import dump_scenario, load_scenario, scenario_data, scenario_hash
 
 
 def load(tmp_path, designs, market=None, arms=None):

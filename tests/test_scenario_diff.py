@@ -2,7 +2,7 @@
 
 from tiny_market import tiny_scenario
 
-from cascade_sim.scenario_diff import ABSENT, KeyChange, scenario_diff, value_text
+from cascade_sim.scenario.diff import ABSENT, KeyChange, scenario_diff, value_text
 
 
 def test_equal_scenarios_have_no_difference():

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from cascade_sim.errors import ScenarioError
-from cascade_sim.scenario import Scenario
-from cascade_sim.scenario_file import dump_scenario, load_scenario, scenario_hash
+from cascade_sim.scenario.file import dump_scenario, load_scenario, scenario_hash
+from cascade_sim.scenario.schema import Scenario
 
 ROOT = Path(__file__).parents[1]
 SCENARIOS = sorted(p for p in (ROOT / "scenarios").glob("*.yaml") if not p.stem.startswith("consistency_"))

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from cascade_sim.bidder_kinds import find_bidder
 from cascade_sim.errors import ScenarioError
-from cascade_sim.market_run import traffic_profile
-from cascade_sim.scenario_file import dump_scenario, load_scenario, scenario_hash
+from cascade_sim.market.run import traffic_profile
+from cascade_sim.scenario.file import dump_scenario, load_scenario, scenario_hash
+from cascade_sim.training.bidders import find_bidder
 
 ROOT = Path(__file__).resolve().parent.parent
 PLAIN = """name: plain

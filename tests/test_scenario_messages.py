@@ -2,7 +2,7 @@
 
 import pytest
 
-from cascade_sim.scenario_messages import expected, found, known_keys, path_text, schema_at, unknown_key
+from cascade_sim.scenario.messages import expected, found, known_keys, path_text, schema_at, unknown_key
 
 
 @pytest.mark.parametrize(

@@ -2,9 +2,9 @@ import pytest
 from tiny_market import QUICK, tiny_scenario
 
 from cascade_sim.errors import UserError
-from cascade_sim.scenario import ModelSpec
-from cascade_sim.scenario_file import dump_scenario, load_scenario, scenario_data, scenario_hash
-from cascade_sim.scenario_models import BY_SAMPLE, OBJECTIVE_KEYS, OBJECTIVE_OPTIONS, TWO_HEADS
+from cascade_sim.scenario.file import dump_scenario, load_scenario, scenario_data, scenario_hash
+from cascade_sim.scenario.models import BY_SAMPLE, OBJECTIVE_KEYS, OBJECTIVE_OPTIONS, TWO_HEADS
+from cascade_sim.scenario.schema import ModelSpec
 
 
 def known(key):

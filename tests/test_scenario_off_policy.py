@@ -5,7 +5,7 @@ from off_policy_fixture import SCENARIO, small_scenario
 from tiny_market import QUICK, tiny_scenario
 
 from cascade_sim.errors import ScenarioError
-from cascade_sim.scenario_file import dump_scenario, load_scenario, scenario_data
+from cascade_sim.scenario.file import dump_scenario, load_scenario, scenario_data
 
 
 def test_the_shipped_scenario_is_right_and_survives_being_written():

@@ -2,8 +2,8 @@
 
 import pytest
 
-from cascade_sim.scenario_overrides import apply_overrides
-from cascade_sim.scenario_yaml import parse
+from cascade_sim.scenario.overrides import apply_overrides
+from cascade_sim.scenario.yaml import parse
 
 
 def changed(text, *overrides):

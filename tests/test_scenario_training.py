@@ -3,8 +3,8 @@
 import pytest
 
 from cascade_sim.errors import ScenarioError
-from cascade_sim.scenario import resolved_arms
-from cascade_sim.scenario_file import dump_scenario, load_scenario
+from cascade_sim.scenario.file import dump_scenario, load_scenario
+from cascade_sim.scenario.schema import resolved_arms
 
 TEXT = """name: learning
 cascade: {pre_ranking: {model: pre}, ranking: {model: rank}}

@@ -2,7 +2,7 @@
 
 import warnings
 
-from cascade_sim.scenario_yaml import parse
+from cascade_sim.scenario.yaml import parse
 
 TEXT = """\
 name: a

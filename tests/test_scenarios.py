@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from cascade_sim.scenario_file import load_scenario
+from cascade_sim.scenario.file import load_scenario
 from cascade_sim.variants import load_variants
 
 FOLDER = Path(__file__).parents[1] / "scenarios"

@@ -1,13 +1,13 @@
 import numpy as np
 import pytest
 import torch
-from cascade_sim.models.coaction import CoAction
-from cascade_sim.models.towers import TwoTowers
+from cascade_sim.models.nets.coaction import CoAction
+from cascade_sim.models.nets.towers import TwoTowers
 from tiny_market import make_block, part_of
 from torch import nn
 
+from cascade_sim.cascade.seats import CoActionScorer, ConstantScorer, RandomScorer, TorchScorer, TowersScorer
 from cascade_sim.errors import UserError
-from cascade_sim.seats import CoActionScorer, ConstantScorer, RandomScorer, TorchScorer, TowersScorer
 
 FEATURES = ("user", "context", "quality", "tier", "mismatch", "mismatch_pair", "G1", "G2", "G3", "G4")
 

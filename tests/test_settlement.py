@@ -7,7 +7,7 @@ from math import floor
 import numpy as np
 import pytest
 
-from cascade_sim.settlement import RankedLists, list_pages, take
+from cascade_sim.market.settlement import RankedLists, list_pages, take
 
 SLOTS = 3
 NOBODY = np.full((1, 1), -1)

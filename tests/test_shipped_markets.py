@@ -6,9 +6,9 @@ import numpy as np
 import pyarrow.dataset
 import pytest
 
-from cascade_sim.advertising import draw_budgets
+from cascade_sim.market.advertisers import draw_budgets
 from cascade_sim.progress import Progress
-from cascade_sim.scenario_file import load_scenario
+from cascade_sim.scenario.file import load_scenario
 from cascade_sim.study import run_seed
 
 ROOT = Path(__file__).parents[1]

@@ -3,11 +3,11 @@ import pytest
 import torch
 from tiny_market import tiny_scenario
 
-from cascade_sim.cascade import Stage
-from cascade_sim.fusion import Fusion
-from cascade_sim.scenario import resolved_arms
-from cascade_sim.seats import BUILT_IN
-from cascade_sim.simulation import Simulation
+from cascade_sim.cascade.fusion import Fusion
+from cascade_sim.cascade.seats import BUILT_IN
+from cascade_sim.cascade.serve import Stage
+from cascade_sim.phases.simulation import Simulation
+from cascade_sim.scenario.schema import resolved_arms
 
 
 def test_a_simulation_starts_with_the_seats_that_need_no_training(sim):

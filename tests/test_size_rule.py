@@ -5,10 +5,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cascade_sim.cascade import pre_rank, serve
+from cascade_sim.cascade.serve import pre_rank, serve
+from cascade_sim.cascade.sizes import SizeRule, fit_size_rule, hull_steps, page_values, select_sizes, spread
 from cascade_sim.kernels import select_top
-from cascade_sim.scenario import resolved_arms
-from cascade_sim.size_rule import SizeRule, fit_size_rule, hull_steps, page_values, select_sizes, spread
+from cascade_sim.scenario.schema import resolved_arms
 
 CHOICES = (25, 50, 100, 200)
 

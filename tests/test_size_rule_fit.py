@@ -2,10 +2,10 @@ from dataclasses import replace
 
 import numpy as np
 
-from cascade_sim.cascade import serve, shadow
-from cascade_sim.scenario import resolved_arms
-from cascade_sim.scenario_compute import Sizes
-from cascade_sim.size_rule_fit import learn_size_rule
+from cascade_sim.cascade.serve import serve, shadow
+from cascade_sim.cascade.size_fit import learn_size_rule
+from cascade_sim.scenario.compute import Sizes
+from cascade_sim.scenario.schema import resolved_arms
 
 CHOICES = (6, 10, 15, 25, 40)
 

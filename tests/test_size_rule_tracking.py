@@ -1,8 +1,8 @@
 import numpy as np
 import pytest
 
-from cascade_sim.size_rule import fit_size_rule, page_values, spread
-from cascade_sim.size_rule_tracking import TrackedRule
+from cascade_sim.cascade.sizes import fit_size_rule, page_values, spread
+from cascade_sim.market.size_tracking import TrackedRule
 
 CHOICES = (10, 20, 40, 80)
 MEAN = 30.0

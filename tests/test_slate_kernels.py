@@ -5,7 +5,7 @@ from itertools import permutations
 import numpy as np
 import pytest
 
-from cascade_sim import slate_kernels
+from cascade_sim.estimation import slate_kernels
 
 
 @pytest.mark.parametrize(("depth", "slots"), [(1, 1), (3, 3), (4, 2), (6, 3)])

@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 from off_policy_fixture import logged
 
-from cascade_sim import slates
 from cascade_sim.auction import MICROS
-from cascade_sim.cascade import serve
+from cascade_sim.cascade.serve import serve
+from cascade_sim.estimation import slates
 
 SCORES = np.array([[0.9, 0.5, 0.4, 0.2, 0.1]])
 SLOTS = 3

@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 from design_market import design_scenario, live_design
 
-from cascade_sim.cascade import Block, serve
-from cascade_sim.market_server import MarketServer
-from cascade_sim.settlement import RankedLists, list_pages
-from cascade_sim.split_server import mixed
+from cascade_sim.cascade.serve import Block, serve
+from cascade_sim.market.server import MarketServer
+from cascade_sim.market.settlement import RankedLists, list_pages
+from cascade_sim.trials.server import mixed
 
 DAY = 86_400.0
 

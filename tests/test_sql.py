@@ -2,7 +2,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from cascade_sim.analysis.consistency import rcs, top_ids
+from cascade_sim.analysis.metrics.consistency import rcs, top_ids
 from cascade_sim.analysis.sql import rcs_sql
 
 

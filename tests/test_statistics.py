@@ -9,12 +9,12 @@ import pytest
 from tiny_market import z_score
 
 from cascade_sim.auction import floor_micros
-from cascade_sim.cascade import Arm, Stage
-from cascade_sim.exploration import explore
-from cascade_sim.fusion import Fusion
-from cascade_sim.market import Market
-from cascade_sim.outcome import outcome
-from cascade_sim.records import read_table
+from cascade_sim.cascade.exploration import explore
+from cascade_sim.cascade.fusion import Fusion
+from cascade_sim.cascade.outcome import outcome
+from cascade_sim.cascade.serve import Arm, Stage
+from cascade_sim.phases.traffic import Market
+from cascade_sim.storage.tables import read_table
 
 Z = 4.5
 

@@ -5,11 +5,11 @@ from tiny_market import QUICK, TINY, tiny_scenario
 
 from cascade_sim import study as study_module
 from cascade_sim.cli import main
-from cascade_sim.code_version import source_digest
 from cascade_sim.errors import UserError
-from cascade_sim.records import tables
-from cascade_sim.run_folder import RunFolder, read_manifest
-from cascade_sim.scenario_file import load_scenario
+from cascade_sim.scenario.file import load_scenario
+from cascade_sim.storage.code_version import source_digest
+from cascade_sim.storage.folder import RunFolder, read_manifest
+from cascade_sim.storage.tables import tables
 from cascade_sim.study import run_study, run_world
 
 SHORT = (

@@ -8,8 +8,8 @@ from tiny_market import QUICK, TINY
 
 from cascade_sim.cli import main
 from cascade_sim.grid import load_grid, parse_axes
-from cascade_sim.run_folder import read_manifest
-from cascade_sim.sweep_study import cell_folder
+from cascade_sim.storage.folder import read_manifest
+from cascade_sim.sweeps import cell_folder
 
 # No model is trained: the arms are served by built-in seats.
 PLAIN = (

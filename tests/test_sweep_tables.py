@@ -4,8 +4,14 @@ import csv
 import io
 
 import pytest
-from cascade_sim.analysis.sweep_page import sweep_page
-from cascade_sim.analysis.sweep_tables import cells_table, csv_text, frontier, known_measures, sweep_words
+from cascade_sim.analysis.report.sections.sweep import (
+    cells_table,
+    csv_text,
+    frontier,
+    known_measures,
+    sweep_words,
+)
+from cascade_sim.analysis.report.sweep_page import sweep_page
 
 X, Y = "expected_ctr", "expected_revenue_per_request"
 

@@ -2,9 +2,8 @@ import csv
 import io
 
 import pytest
-from cascade_sim.analysis.catalogue import ARM_MEASURES
-from cascade_sim.analysis.estimates import MISSING
-from cascade_sim.analysis.tables import (
+from cascade_sim.analysis.metrics.catalogue import ARM_MEASURES
+from cascade_sim.analysis.report.tables import (
     CSV_COLUMNS,
     all_measures_table,
     arms_table,
@@ -15,6 +14,7 @@ from cascade_sim.analysis.tables import (
     money_table,
     spread_table,
 )
+from cascade_sim.analysis.statistics.estimates import MISSING
 from report_fixture import make_metrics, minimal_metrics
 
 

@@ -1,5 +1,5 @@
 import pytest
-from cascade_sim.analysis.terminal import terminal_summary
+from cascade_sim.analysis.report.terminal import terminal_summary
 from report_fixture import make_metrics, minimal_metrics
 
 

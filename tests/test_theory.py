@@ -3,7 +3,7 @@ from itertools import permutations
 import numpy as np
 import pytest
 from cascade_sim.analysis import metrics
-from cascade_sim.analysis.theory import Distribution, c_phi, gppms, place_weights, regret
+from cascade_sim.analysis.theory.measures import Distribution, c_phi, gppms, place_weights, regret
 
 MEASURES = gppms(3)
 METRICS = {

@@ -1,6 +1,6 @@
 from dataclasses import replace
 
-from cascade_sim.analysis.theory_losses import LOSSES
+from cascade_sim.analysis.theory.losses import LOSSES
 
 from cascade_sim.cli import main
 
@@ -23,7 +23,7 @@ def test_the_command_prints_the_findings_and_writes_the_figure(tmp_path, capsys)
 def test_a_broken_bound_is_an_exit_code(tmp_path, monkeypatch, capsys):
     kept = "pointwise squared"
     monkeypatch.setattr(
-        "cascade_sim.analysis.theory_study.LOSSES", {kept: replace(LOSSES[kept], constant=lambda u, eta: 0.5)}
+        "cascade_sim.analysis.theory.study.LOSSES", {kept: replace(LOSSES[kept], constant=lambda u, eta: 0.5)}
     )
     assert main(["theory", "--out", str(tmp_path), "--distributions", "1"]) == 1
     assert " 0 above their bound" not in capsys.readouterr().out

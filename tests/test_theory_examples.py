@@ -3,8 +3,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 from cascade_sim.analysis import metrics
-from cascade_sim.analysis.theory import Distribution, gppms, regret
-from cascade_sim.analysis.theory_examples import (
+from cascade_sim.analysis.theory.examples import (
     COMPATIBLE_PREDICTIONS,
     average_precision,
     expected_reciprocal_rank,
@@ -14,7 +13,8 @@ from cascade_sim.analysis.theory_examples import (
     regression_and_ranking_losses,
     two_halves,
 )
-from cascade_sim.analysis.theory_losses import LOSSES
+from cascade_sim.analysis.theory.losses import LOSSES
+from cascade_sim.analysis.theory.measures import Distribution, gppms, regret
 
 
 def test_equal_utilities_do_not_make_orders_equal_for_err_and_ap():

@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
-from cascade_sim.analysis.theory import Distribution
-from cascade_sim.analysis.theory_losses import HINGE_MARGIN, HINGE_WIDTH, LOSSES
+from cascade_sim.analysis.theory.losses import HINGE_MARGIN, HINGE_WIDTH, LOSSES
+from cascade_sim.analysis.theory.measures import Distribution
 from scipy.optimize import minimize
 
 ETA = 3.0

@@ -2,10 +2,10 @@ import json
 
 import numpy as np
 import pytest
-from cascade_sim.analysis import theory_report
-from cascade_sim.analysis.plot_style import style
-from cascade_sim.analysis.theory import gppms
-from cascade_sim.analysis.theory_study import Outcome, study_bounds
+from cascade_sim.analysis.report.figures.style import style
+from cascade_sim.analysis.theory import report as theory_report
+from cascade_sim.analysis.theory.measures import gppms
+from cascade_sim.analysis.theory.study import Outcome, study_bounds
 
 MISORDERS = {"DCG@3": {"share": 0.5, "regret": 0.02}}
 

@@ -2,9 +2,9 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from cascade_sim.analysis.theory import gppms, regret
-from cascade_sim.analysis.theory_losses import LOSSES
-from cascade_sim.analysis.theory_study import (
+from cascade_sim.analysis.theory.losses import LOSSES
+from cascade_sim.analysis.theory.measures import gppms, regret
+from cascade_sim.analysis.theory.study import (
     Outcome,
     descend,
     random_distribution,

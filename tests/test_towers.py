@@ -1,5 +1,5 @@
 import torch
-from cascade_sim.models.towers import TwoTowers
+from cascade_sim.models.nets.towers import TwoTowers
 
 
 def test_the_logit_is_the_product_of_the_codes_plus_both_biases():

@@ -7,15 +7,15 @@ import numpy as np
 import pytest
 from traced_run import REQUEST, ads_by_fate, as_run_folder
 
-from cascade_sim.cascade import serve
+from cascade_sim.cascade.serve import serve
 from cascade_sim.cli import main
 from cascade_sim.errors import UserError
-from cascade_sim.market import PHASES
-from cascade_sim.records import read_table
-from cascade_sim.reopen import reopen
-from cascade_sim.run_folder import json_text
-from cascade_sim.trace import explain_ad, find_request, stage_row, trace
-from cascade_sim.trace_text import trace_text
+from cascade_sim.phases.traffic import PHASES
+from cascade_sim.questions.reopen import reopen
+from cascade_sim.questions.trace import explain_ad, find_request, stage_row, trace
+from cascade_sim.questions.trace_text import trace_text
+from cascade_sim.storage.folder import json_text
+from cascade_sim.storage.tables import read_table
 
 FIRST = PHASES["evaluate"]
 

@@ -3,10 +3,10 @@ import copy
 import numpy as np
 import pytest
 import torch
-from cascade_sim.analysis.discrimination import auc
-from cascade_sim.models.coaction import CoAction
+from cascade_sim.analysis.metrics.discrimination import auc
 from cascade_sim.models.features import make_view
-from cascade_sim.models.towers import TwoTowers
+from cascade_sim.models.nets.coaction import CoAction
+from cascade_sim.models.nets.towers import TwoTowers
 from cascade_sim.models.training import (
     LINKS,
     Impressions,

@@ -1,8 +1,8 @@
 import numpy as np
 import pytest
 
-from cascade_sim.records import TableWriter, read_table
-from cascade_sim.training_data import impressions, join_lists, sample_lists
+from cascade_sim.storage.tables import TableWriter, read_table
+from cascade_sim.training.data import impressions, join_lists, sample_lists
 
 
 @pytest.fixture(scope="module")

@@ -9,15 +9,15 @@ from cascade_sim.models.calibrators import Platt
 from learning_market import learning_scenario, learning_sim
 from timed_market import timed_scenario
 
-from cascade_sim.calibrated_scorer import with_calibrator
-from cascade_sim.cascade import Stage, serve
-from cascade_sim.fusion import Fusion
-from cascade_sim.measure import Ruler
-from cascade_sim.outcome import outcome
-from cascade_sim.results import combine_seeds
-from cascade_sim.scenario import resolved_arms
-from cascade_sim.simulation import Simulation
-from cascade_sim.true_value import PANEL_COLUMNS, Panel, learning_sections
+from cascade_sim.cascade.fusion import Fusion
+from cascade_sim.cascade.links import with_calibrator
+from cascade_sim.cascade.outcome import outcome
+from cascade_sim.cascade.serve import Stage, serve
+from cascade_sim.market.panel import PANEL_COLUMNS, Panel, learning_sections
+from cascade_sim.phases.measure import Ruler
+from cascade_sim.phases.results import combine_seeds
+from cascade_sim.phases.simulation import Simulation
+from cascade_sim.scenario.schema import resolved_arms
 
 N = 300
 

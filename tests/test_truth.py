@@ -3,7 +3,7 @@ import pytest
 from tiny_market import tiny_scenario
 
 from cascade_sim import draws
-from cascade_sim.truth import Truth
+from cascade_sim.world.truth import Truth
 
 
 def logit_by_hand(world, spec, block, r, ad):
@@ -58,7 +58,7 @@ def test_the_noise_belongs_to_user_and_ad_and_stays_between_requests(sim, block)
 
 def test_without_pair_noise_the_features_tell_everything(block):
     scenario = tiny_scenario("world.pair_noise=0")
-    from cascade_sim.world import build_world
+    from cascade_sim.world.world import build_world
 
     world = build_world(scenario.world, scenario.seed)
     truth = Truth(world, scenario.world)

@@ -6,7 +6,7 @@ import pytest
 from tiny_market import tiny_scenario
 
 from cascade_sim.progress import Progress
-from cascade_sim.whatif_evaluation import EXTRA, NOT_AGAIN, WhatIfEvaluation
+from cascade_sim.questions.whatif_evaluation import EXTRA, NOT_AGAIN, WhatIfEvaluation
 
 ENDS = ("value", "low", "high")
 
@@ -74,7 +74,7 @@ def test_slots_are_counted_for_each_arm_by_its_own_number(study):
 
 def test_a_part_of_the_evaluation_is_whole_blocks(study):
     """Blocks of 128: 130 requests are two of them, and what they brought is what the log has of them."""
-    from cascade_sim.records import read_table
+    from cascade_sim.storage.tables import read_table
 
     evaluation = again(study, {"today": study.evaluation.baseline}, n_requests=130)
     assert evaluation.n_requests == 256

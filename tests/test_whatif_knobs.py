@@ -7,8 +7,7 @@ import pytest
 from tiny_market import tiny_scenario
 
 from cascade_sim.errors import UserError
-from cascade_sim.scenario import resolve_arm, resolved_arms
-from cascade_sim.whatif_knobs import (
+from cascade_sim.scenario.changes import (
     MOST_VALUES,
     Refused,
     arm_knobs,
@@ -19,6 +18,7 @@ from cascade_sim.whatif_knobs import (
     scenario_path,
     turn,
 )
+from cascade_sim.scenario.schema import resolve_arm, resolved_arms
 
 HERE = Path()
 

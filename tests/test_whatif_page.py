@@ -2,7 +2,7 @@
 
 import re
 
-from cascade_sim.analysis.whatif_page import what_if_page
+from cascade_sim.analysis.report.short_page import what_if_page
 from whatif_answers import answer
 
 SVG = '<svg role="img"></svg>'

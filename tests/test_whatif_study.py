@@ -1,14 +1,14 @@
 """Questions to a finished run and to a study: the same code, the same answers."""
 
 import pytest
-from cascade_sim.analysis.whatif_tables import worth_of
+from cascade_sim.analysis.report.sections.whatif import worth_of
 from tiny_market import tiny_scenario
 from whatif_fixture import measured_run
 
 from cascade_sim.errors import UserError
 from cascade_sim.progress import Progress
-from cascade_sim.whatif_knobs import Refused, parse_points
-from cascade_sim.whatif_study import HELD_FIXED, Question, what_if_section, what_if_study, worlds_of
+from cascade_sim.questions.whatif import HELD_FIXED, Question, what_if_section, what_if_study, worlds_of
+from cascade_sim.scenario.changes import Refused, parse_points
 
 CURVE = "auction.reserve_cpc=0,0.6,0.9"
 
@@ -102,7 +102,7 @@ def test_a_wrong_question_is_refused_before_a_world_is_built(folder, monkeypatch
     def built(*_):
         raise AssertionError("work has begun")
 
-    monkeypatch.setattr("cascade_sim.whatif_study.reopen", built)
+    monkeypatch.setattr("cascade_sim.questions.whatif.reopen", built)
     with pytest.raises(Refused, match="leaves no runner-up"):
         ask(folder, "pre_ranking.size=2")
     with pytest.raises(UserError, match=r"scenario.yaml: --arm: unknown arm 'lrt'; did you mean 'ltr'\?"):

@@ -4,7 +4,7 @@ import csv
 import io
 
 import pytest
-from cascade_sim.analysis.whatif_tables import (
+from cascade_sim.analysis.report.sections.whatif import (
     MEASURES,
     difference_cell,
     measures_table,

@@ -11,7 +11,7 @@ import pytest
 from pool_jobs import die, leave, raise_odd, refuse, square, unsendable, wait_for_ever
 
 from cascade_sim.errors import ScenarioError, UserError
-from cascade_sim.worker_pool import TRIES, Job, JobError, _Pool, _Worker, run_jobs
+from cascade_sim.workers import TRIES, Job, JobError, _Pool, _Worker, run_jobs
 
 ROOT = Path(__file__).resolve().parent.parent
 

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 from tiny_market import tiny_scenario
 
-from cascade_sim.world import build_world
+from cascade_sim.world.world import build_world
 
 
 @pytest.fixture(scope="module")

@@ -92,7 +92,7 @@ FIRST_ONE = """
 
 def timed_scenario(market: dict[str, Any] | None = None, **sections: Any) -> Any:
     """WORLD with a market of MARKET and these keys; `sections` are merged into the scenario's sections."""
-    from cascade_sim.scenario import Scenario
+    from cascade_sim.scenario.schema import Scenario
 
     data = deepcopy(WORLD)
     for name, section in sections.items():
@@ -135,10 +135,10 @@ def live(
     **sections: Any,
 ) -> Finished:
     """Let an arm's market run."""
-    from cascade_sim.market_run import MarketRun
-    from cascade_sim.market_study import market_columns
-    from cascade_sim.scenario import resolved_arms
-    from cascade_sim.simulation import Simulation
+    from cascade_sim.market.run import MarketRun
+    from cascade_sim.market.study import market_columns
+    from cascade_sim.phases.simulation import Simulation
+    from cascade_sim.scenario.schema import resolved_arms
 
     scenario = timed_scenario(market, **sections)
     sim = Simulation(scenario, scenario.seed, home=home)

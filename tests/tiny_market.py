@@ -23,7 +23,7 @@ TINY = (
 
 def tiny_scenario(*overrides: str, seed: int | None = None) -> Any:
     """quick.yaml with TINY and then these overrides."""
-    from cascade_sim.scenario_file import load_scenario
+    from cascade_sim.scenario.file import load_scenario
 
     return load_scenario(QUICK, [*TINY, *overrides], seed)
 
@@ -43,12 +43,12 @@ def run_phases(scenario: Any, folder: Path, cache: Path, workers: int = 1) -> St
     """All phases and the evaluation of one seed, without the report."""
     import torch
 
-    from cascade_sim.evaluate import Evaluation
-    from cascade_sim.experiment import Experiment
-    from cascade_sim.model_store import ModelStore
+    from cascade_sim.phases.evaluate import Evaluation
+    from cascade_sim.phases.prepare import Experiment
+    from cascade_sim.phases.results import collect
+    from cascade_sim.phases.simulation import Simulation
     from cascade_sim.progress import Progress
-    from cascade_sim.results import collect
-    from cascade_sim.simulation import Simulation
+    from cascade_sim.storage.model_store import ModelStore
 
     sim = Simulation(scenario, scenario.seed, workers)
     with Progress(quiet=True) as progress:
@@ -67,14 +67,14 @@ def z_score(hits: int | np.ndarray, probability: np.ndarray) -> float:
 
 def part_of(block: Any, rows: Any) -> Any:
     """Some requests of a block: a slice, a mask or indices."""
-    from cascade_sim.cascade import Block
+    from cascade_sim.cascade.serve import Block
 
     return Block(block.requests[rows], block.users[rows], block.context[rows], block.times[rows])
 
 
 def make_block(users: Any, first_request: int = 0) -> Any:
     """Requests of these users, with ids from `first_request` on, at context 0."""
-    from cascade_sim.cascade import Block
+    from cascade_sim.cascade.serve import Block
 
     users = np.asarray(users, np.int32)
     requests = first_request + np.arange(len(users), dtype=np.int64)

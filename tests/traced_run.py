@@ -9,11 +9,11 @@ from tiny_market import Study
 
 from cascade_sim import SEMANTICS
 from cascade_sim.auction import MICROS
-from cascade_sim.cascade import Platform
-from cascade_sim.model_store import ModelStore
-from cascade_sim.reopen import ReopenedRun
-from cascade_sim.run_folder import json_text
-from cascade_sim.scenario_file import dump_scenario
+from cascade_sim.cascade.serve import Platform
+from cascade_sim.questions.reopen import ReopenedRun
+from cascade_sim.scenario.file import dump_scenario
+from cascade_sim.storage.folder import json_text
+from cascade_sim.storage.model_store import ModelStore
 
 REQUEST = 200  # in the second block of 128
 

@@ -9,8 +9,8 @@ from typing import Any
 from tiny_market import Study
 from traced_run import as_run_folder
 
-from cascade_sim.run_folder import json_text
-from cascade_sim.scenario_file import dump_scenario, load_scenario
+from cascade_sim.scenario.file import dump_scenario, load_scenario
+from cascade_sim.storage.folder import json_text
 
 LOGS = ("evaluate-logloss", "evaluate-distill-pre", "log")
 

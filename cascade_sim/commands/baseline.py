@@ -19,7 +19,7 @@ def command(run: Path, out: Path, arms: tuple[str, ...]) -> None:
     The file holds the metrics of each arm and their sums over groups of consecutive requests, so that a later
     run on the same traffic is compared request by request, luck apart.
     """
-    from cascade_sim.revenue_baseline import measured_run, write_baseline
+    from cascade_sim.revenue.baseline import measured_run, write_baseline
 
     write_baseline(measured_run(run), out, arms)
     click.echo(f"{out}   ({out.stat().st_size / 1000:.0f} kB)")

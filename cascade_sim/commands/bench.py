@@ -18,7 +18,7 @@ def command(part: str, requests: int, as_json: bool) -> None:
     if part != "simulator":
         {"auction": _auction, "market": _market, "losses": _losses, "metrics": _metrics}[part](as_json)
         return
-    from cascade_sim.bench import run
+    from cascade_sim.bench.serving import run
 
     found = run(requests)
     if as_json:
@@ -65,7 +65,7 @@ def command(part: str, requests: int, as_json: bool) -> None:
 def _losses(as_json: bool) -> None:
     import json
 
-    from cascade_sim.bench_losses import bench_losses, losses_text
+    from cascade_sim.bench.losses import bench_losses, losses_text
 
     found = bench_losses()
     click.echo(json.dumps(found, indent=1) if as_json else losses_text(found))
@@ -74,7 +74,7 @@ def _losses(as_json: bool) -> None:
 def _metrics(as_json: bool) -> None:
     import json
 
-    from cascade_sim.bench_metrics import bench_metrics, metrics_text
+    from cascade_sim.bench.metrics import bench_metrics, metrics_text
 
     found = bench_metrics()
     click.echo(json.dumps(found, indent=1) if as_json else metrics_text(found))
@@ -96,7 +96,7 @@ def _echo_market(market: float, serving: float) -> None:
 def _auction(as_json: bool) -> None:
     import json
 
-    from cascade_sim.bench_market import auction_rates
+    from cascade_sim.bench.market import auction_rates
 
     rates = auction_rates()
     if as_json:
@@ -108,8 +108,8 @@ def _auction(as_json: bool) -> None:
 def _market(as_json: bool) -> None:
     import json
 
-    from cascade_sim.bench import build, serving
-    from cascade_sim.bench_market import market_rate
+    from cascade_sim.bench.market import market_rate
+    from cascade_sim.bench.serving import build, serving
 
     n = 20_000
     sim, arm = build()

@@ -57,10 +57,10 @@ def command(
     """
     from cascade_sim.commands.run import usable_cores
     from cascade_sim.errors import UserError
-    from cascade_sim.revenue_baseline import measured_run, read_baseline, refuse_other_traffic_of
-    from cascade_sim.revenue_blocks import MARKET_METRICS
-    from cascade_sim.revenue_check import check_revenue, guarded, refuse_other_days
-    from cascade_sim.revenue_words import verdict_text
+    from cascade_sim.revenue.baseline import measured_run, read_baseline, refuse_other_traffic_of
+    from cascade_sim.revenue.blocks import MARKET_METRICS
+    from cascade_sim.revenue.check import check_revenue, guarded, refuse_other_days
+    from cascade_sim.revenue.text import verdict_text
 
     baseline = read_baseline(against)
     plan = guarded(baseline, metrics, arms, tolerances)  # mistakes before work
@@ -70,14 +70,14 @@ def command(
                 raise UserError(f"{option}: {what} is a finished run; give a scenario to run it otherwise")
         measured = measured_run(what)
     else:
-        from cascade_sim.scenario_file import load_scenario
+        from cascade_sim.scenario.file import load_scenario
 
         scenario = load_scenario(what, overrides)
         refuse_other_traffic_of(baseline, scenario, str(what), bool(fresh))
         if not fresh:
             refuse_other_days(baseline, scenario, str(what), plan)
 
-        from cascade_sim.revenue_run import measure_scenario
+        from cascade_sim.revenue.serving import measure_scenario
 
         measured = measure_scenario(
             scenario,

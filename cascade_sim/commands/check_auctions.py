@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 if TYPE_CHECKING:
-    from cascade_sim.check_auctions import Difference, Verdict
+    from cascade_sim.checks.auctions import Difference, Verdict
 
 EXIT_CODES = """\b
 Exit code  0  no auction differs
@@ -31,7 +31,7 @@ def command(auctions: int, seed: int, workers: int, quiet: bool) -> int:
     All three pricings, squashing, both reserves, slot effects, ties, zeros, empty slots, tiny and huge
     values. Winners and charges in micro-units must be identical, prices equal to 12 digits.
     """
-    from cascade_sim.check_auctions import check_auctions
+    from cascade_sim.checks.auctions import check_auctions
     from cascade_sim.progress import Progress
 
     started = time.perf_counter()

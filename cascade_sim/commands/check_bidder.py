@@ -9,8 +9,8 @@ import click
 from cascade_sim.commands.check_model import _option
 
 if TYPE_CHECKING:
-    from cascade_sim.check_bidder import Subject
-    from cascade_sim.findings import Finding
+    from cascade_sim.checks.bidder import Subject
+    from cascade_sim.checks.contract import Finding
 
 EXIT_CODES = """\b
 Exit code  0  every check is ok; notes are allowed
@@ -33,8 +33,8 @@ def command(spec: str, options: tuple[str, ...], as_json: bool) -> int:
     """
     given = dict(_option(text) for text in options)
 
-    from cascade_sim.bidder_kinds import check_bidder_reference
-    from cascade_sim.check_bidder import Subject, check_bidder
+    from cascade_sim.checks.bidder import Subject, check_bidder
+    from cascade_sim.training.bidders import check_bidder_reference
 
     check_bidder_reference(spec)
     subject = Subject(spec, given)
@@ -54,7 +54,7 @@ def command(spec: str, options: tuple[str, ...], as_json: bool) -> int:
 def _json(subject: Subject, findings: list[Finding]) -> str:
     from dataclasses import asdict
 
-    from cascade_sim.run_folder import json_text
+    from cascade_sim.storage.folder import json_text
 
     return json_text(
         {

@@ -10,8 +10,8 @@ import click
 from cascade_sim.errors import UserError
 
 if TYPE_CHECKING:
-    from cascade_sim.check_model import Subject
-    from cascade_sim.findings import Finding
+    from cascade_sim.checks.contract import Finding
+    from cascade_sim.checks.model import Subject
 
 EXIT_CODES = """\b
 Exit code  0  every check is ok; notes are allowed
@@ -53,7 +53,7 @@ def command(
         changes["options"] = dict(_option(text) for text in options)
     subject = _subject(spec, model, changes)
 
-    from cascade_sim.check_model import check_model
+    from cascade_sim.checks.model import check_model
 
     if not as_json:
         click.echo(f"{subject.spec.kind}, seeing {', '.join(subject.spec.features)}")
@@ -70,16 +70,16 @@ def command(
 
 def _subject(spec: str, model: str | None, changes: dict[str, Any]) -> Subject:
     """The model that SPEC names. The scenario first: mistakes are answered before torch is imported."""
-    from cascade_sim.scenario import ModelSpec
+    from cascade_sim.scenario.schema import ModelSpec
     from cascade_sim.suggest import unknown_name
 
     if not spec.endswith((".yaml", ".yml")):
         if model is not None:
             raise UserError("--model goes with a scenario file; SPEC is a class here")
-        from cascade_sim.check_model import make_subject
+        from cascade_sim.checks.model import make_subject
 
         return make_subject(ModelSpec(kind=spec).model_copy(update=changes))
-    from cascade_sim.scenario_file import load_scenario
+    from cascade_sim.scenario.file import load_scenario
 
     scenario = load_scenario(spec)
     if model is None:
@@ -88,7 +88,7 @@ def _subject(spec: str, model: str | None, changes: dict[str, Any]) -> Subject:
         )
     if model not in scenario.models:
         raise UserError(f"{spec}: {unknown_name('model', model, scenario.models)}")
-    from cascade_sim.check_model import make_subject
+    from cascade_sim.checks.model import make_subject
 
     return make_subject(
         scenario.models[model].model_copy(update=changes), scenario.world, home=Path(spec).parent
@@ -112,7 +112,7 @@ def _option(text: str) -> tuple[str, Any]:
 def _json(subject: Subject, findings: list[Finding]) -> str:
     from dataclasses import asdict
 
-    from cascade_sim.run_folder import json_text
+    from cascade_sim.storage.folder import json_text
 
     return json_text(
         {

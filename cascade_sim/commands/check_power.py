@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 if TYPE_CHECKING:
-    from cascade_sim.revenue_power import Rate
+    from cascade_sim.revenue.power import Rate
 
 EXIT_CODES = """\b
 Exit code  0  found in at least 95 % of the runs, and at most 5 % false alarms
@@ -53,15 +53,15 @@ def command(
     under a planted change. Changes that move nothing on average give the false alarms.
     """
     from cascade_sim.errors import UserError
-    from cascade_sim.revenue_check import parse_share
-    from cascade_sim.scenario_file import load_scenario
+    from cascade_sim.revenue.check import parse_share
+    from cascade_sim.scenario.file import load_scenario
 
     size = parse_share(change, "--change")
     if not 0 < size <= 0.5:
         raise UserError(f"--change: {change} is not above 0 and at most 50%")
     loaded = load_scenario(scenario, overrides)
 
-    from cascade_sim.revenue_power import measure_power
+    from cascade_sim.revenue.power import measure_power
 
     n = requests or max(4096, loaded.phases.evaluate)
     rates = measure_power(loaded, change=size, runs=runs, requests=n, device=device, quiet=quiet)

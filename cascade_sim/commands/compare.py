@@ -26,8 +26,8 @@ def command(runs: tuple[Path, ...], arm: str | None, unpaired: bool, out: Path |
     Prints which keys of their scenarios differ, and what each arm brought. Runs of the same world, traffic
     and seed met the same requests, so their differences are paired, from the evaluation's logs.
     """
-    from cascade_sim.compare_runs import compare_runs
-    from cascade_sim.whatif_files import check_out
+    from cascade_sim.questions.compare import compare_runs
+    from cascade_sim.questions.whatif_files import check_out
 
     if out is not None:
         check_out(out)
@@ -44,9 +44,9 @@ def compare_text(comparisons: list[dict[str, Any]], arm: str | None = None) -> s
     import sys
     import textwrap
 
-    from cascade_sim.analysis.catalogue import is_reference
-    from cascade_sim.analysis.compare_tables import MAIN, PAIRED_BY, arm_table, scenario_table
-    from cascade_sim.analysis.terminal import table_text
+    from cascade_sim.analysis.metrics.catalogue import is_reference
+    from cascade_sim.analysis.report.sections.compare import MAIN, PAIRED_BY, arm_table, scenario_table
+    from cascade_sim.analysis.report.terminal import table_text
 
     width = max(shutil.get_terminal_size((100, 24)).columns, 80)
     color = sys.stdout.isatty()
@@ -68,10 +68,10 @@ def compare_text(comparisons: list[dict[str, Any]], arm: str | None = None) -> s
 
 def write_comparison(comparisons: list[dict[str, Any]], out: Path) -> list[Path]:
     """compare.json, compare.csv and compare.html in a folder."""
-    from cascade_sim.analysis.compare_tables import compare_csv, compare_page
-    from cascade_sim.atomic_files import write_file
-    from cascade_sim.run_folder import json_text
-    from cascade_sim.whatif_files import check_out
+    from cascade_sim.analysis.report.sections.compare import compare_csv, compare_page
+    from cascade_sim.questions.whatif_files import check_out
+    from cascade_sim.storage.files import write_file
+    from cascade_sim.storage.folder import json_text
 
     check_out(out)
     contents = {

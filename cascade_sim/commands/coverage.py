@@ -50,8 +50,8 @@ def command(
     target of the section off_policy from each replication alone, and is held against what the simulator says
     the target earns. False alarms: how often two logs of one policy seem to differ.
     """
-    from cascade_sim.off_policy_targets import AS_LOGGED, Target, parse_target
-    from cascade_sim.scenario_file import load_scenario
+    from cascade_sim.scenario.file import load_scenario
+    from cascade_sim.scenario.targets import AS_LOGGED, Target, parse_target
     from cascade_sim.suggest import unknown_name
 
     if plot is not None and plot.suffix.lower() not in PLOT_KINDS:
@@ -76,11 +76,11 @@ def command(
     import shutil
     import textwrap
 
-    from cascade_sim.analysis.coverage_tables import coverage_csv, coverage_tables, coverage_words
-    from cascade_sim.analysis.terminal import table_text
-    from cascade_sim.atomic_files import storage_errors, write_file
-    from cascade_sim.coverage_study import coverage_study, trained
+    from cascade_sim.analysis.report.sections.coverage import coverage_csv, coverage_tables, coverage_words
+    from cascade_sim.analysis.report.terminal import table_text
+    from cascade_sim.estimation.coverage import coverage_study, trained
     from cascade_sim.progress import Progress
+    from cascade_sim.storage.files import storage_errors, write_file
 
     with Progress(quiet) as progress:
         sim, arm = trained(loaded, progress)
@@ -96,7 +96,7 @@ def command(
     if out is not None:
         files.append((out, coverage_csv(found.rows, found.ess_share, reward, requests).encode()))
     if plot is not None:
-        from cascade_sim.analysis.plots_coverage import coverage_image
+        from cascade_sim.analysis.report.figures.coverage import coverage_image
 
         files.append((plot, coverage_image(found.rows, plot.suffix.lower()[1:])))
     for path, content in files:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 if TYPE_CHECKING:
-    from cascade_sim.critical_bids import CriticalBids
+    from cascade_sim.questions.critical_bids import CriticalBids
 
 EXIT_CODES = """\b
 Exit code  0  done
@@ -40,13 +40,13 @@ def command(run: Path, names: tuple[str, ...], impressions: int, out: Path | Non
     import sys
     import textwrap
 
-    from cascade_sim.analysis.critical_bids_tables import critical_words, narrow_tables
-    from cascade_sim.analysis.terminal import table_text
-    from cascade_sim.atomic_files import storage_errors, write_file
-    from cascade_sim.critical_bids import critical_bids, section
+    from cascade_sim.analysis.report.sections.critical_bids import critical_words, narrow_tables
+    from cascade_sim.analysis.report.terminal import table_text
     from cascade_sim.progress import Progress
-    from cascade_sim.reopen import reopen
-    from cascade_sim.scenario import resolved_arms
+    from cascade_sim.questions.critical_bids import critical_bids, section
+    from cascade_sim.questions.reopen import reopen
+    from cascade_sim.scenario.schema import resolved_arms
+    from cascade_sim.storage.files import storage_errors, write_file
 
     opened = reopen(run)
     arms = {name: opened.arm(name) for name in names or resolved_arms(opened.scenario)}
@@ -100,7 +100,7 @@ def _units(micros: int) -> str:
 
 def _compare_with_log(run: Path, found: Mapping[str, CriticalBids], n_requests: int) -> int:
     """1 and a warning where the run logged other pages than were served here."""
-    from cascade_sim.replay import logged
+    from cascade_sim.questions.replay import logged
 
     code = 0
     for arm, one in found.items():

@@ -10,7 +10,7 @@ import click
 from cascade_sim.errors import UserError
 
 if TYPE_CHECKING:
-    from cascade_sim.landscape import Landscape
+    from cascade_sim.questions.landscape import Landscape
 
 EXIT_CODES = """\b
 Exit code  0  done
@@ -60,10 +60,10 @@ def command(
 
     import numpy as np
 
-    from cascade_sim.atomic_files import storage_errors, write_file
-    from cascade_sim.landscape import bid_grid, landscape
     from cascade_sim.progress import Progress
-    from cascade_sim.reopen import reopen
+    from cascade_sim.questions.landscape import bid_grid, landscape
+    from cascade_sim.questions.reopen import reopen
+    from cascade_sim.storage.files import storage_errors, write_file
 
     opened = reopen(run)
     n_ads = opened.sim.world.n_ads
@@ -79,7 +79,7 @@ def command(
     if out is not None:
         files.append((out, csv_text(found).encode()))
     if plot is not None:
-        from cascade_sim.analysis.plots_landscape import landscape_image
+        from cascade_sim.analysis.report.figures.landscape import landscape_image
 
         files.append((plot, landscape_image(columns(found), found.init_bid, plot.suffix.lower()[1:])))
     for path, content in files:
@@ -158,7 +158,7 @@ def _compare_with_log(run: Path, found: Landscape) -> int:
     """1 and a warning where the run logged something else at the ad's own bid."""
     import numpy as np
 
-    from cascade_sim.replay import logged
+    from cascade_sim.questions.replay import logged
 
     own = np.flatnonzero(found.bid == found.init_bid)
     rows = logged(run, found.arm, found.requests, ("ad", "click", "charge_micros")) if len(own) else None

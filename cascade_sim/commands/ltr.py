@@ -11,7 +11,7 @@ from cascade_sim.errors import UserError
 from cascade_sim.suggest import unknown_name
 
 if TYPE_CHECKING:
-    from cascade_sim.ltr_study import Plan
+    from cascade_sim.ltr.study import Plan
 
 FILES = """\b
 Files are SVMlight or LETOR text, plain or gzip: label [qid:N] id:value ... [# comment]. Without qid the
@@ -98,11 +98,11 @@ def command(train: Path, valid: Path | None, test: Path, out: Path, quiet: bool,
     against pointwise, the strict wins and the Pareto frontier; writes ltr.json and the figures pareto and
     drift as PNG and SVG.
     """
-    from cascade_sim.analysis import ltr_tables
-    from cascade_sim.atomic_files import storage_errors
-    from cascade_sim.ltr import compare, load_files, write_figures
+    from cascade_sim.analysis.report.sections import ltr as ltr_tables
+    from cascade_sim.ltr.page import compare, load_files, write_figures
     from cascade_sim.models.training import pick_device
     from cascade_sim.progress import Progress
+    from cascade_sim.storage.files import storage_errors
 
     try:
         device = pick_device(options["device"]).type
@@ -122,8 +122,8 @@ def command(train: Path, valid: Path | None, test: Path, out: Path, quiet: bool,
 
 def make_plan(options: dict[str, Any], device: str) -> Plan:
     """What the options ask for; UserError for a name that is not known or a value out of range."""
-    from cascade_sim.ltr_study import Plan
-    from cascade_sim.ltr_training import Settings
+    from cascade_sim.ltr.study import Plan
+    from cascade_sim.ltr.training import Settings
     from cascade_sim.models.calibrators import CALIBRATORS
     from cascade_sim.models.objectives import OBJECTIVES, objectives_for
 

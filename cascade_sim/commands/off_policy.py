@@ -10,8 +10,8 @@ import click
 from cascade_sim.errors import UserError
 
 if TYPE_CHECKING:
-    from cascade_sim.off_policy_targets import Target
-    from cascade_sim.scenario import Scenario
+    from cascade_sim.scenario.schema import Scenario
+    from cascade_sim.scenario.targets import Target
 
 EXIT_CODES = """\b
 Exit code  0  done
@@ -35,7 +35,7 @@ def command(run: Path, changes: tuple[str, ...], names: tuple[str, ...], reward:
     ranking.model (where pages were). Estimates see logs and the platform's own models; the truth is served by
     the simulator afterwards, on the same requests, and marked as such.
     """
-    from cascade_sim.off_policy_targets import parse_target
+    from cascade_sim.scenario.targets import parse_target
     from cascade_sim.suggest import unknown_name
 
     try:
@@ -47,10 +47,10 @@ def command(run: Path, changes: tuple[str, ...], names: tuple[str, ...], reward:
     import sys
     import textwrap
 
-    from cascade_sim.analysis.off_policy_section import answer_table, reasons, slopes_table
-    from cascade_sim.analysis.terminal import table_text
-    from cascade_sim.off_policy_estimates import ESTIMATORS
-    from cascade_sim.off_policy_study import (
+    from cascade_sim.analysis.report.sections.off_policy import answer_table, reasons, slopes_table
+    from cascade_sim.analysis.report.terminal import table_text
+    from cascade_sim.estimation.estimates import ESTIMATORS
+    from cascade_sim.estimation.study import (
         add_true_slopes,
         add_truth,
         answers,
@@ -58,7 +58,7 @@ def command(run: Path, changes: tuple[str, ...], names: tuple[str, ...], reward:
         slope_answers,
         with_references,
     )
-    from cascade_sim.reopen import reopen
+    from cascade_sim.questions.reopen import reopen
 
     for name in names:
         if name not in ESTIMATORS:
@@ -71,7 +71,7 @@ def command(run: Path, changes: tuple[str, ...], names: tuple[str, ...], reward:
     arm = opened.arm()
     for target in targets:
         if target.model is not None:
-            from cascade_sim.off_policy_log import baseline_spec
+            from cascade_sim.estimation.log import baseline_spec
 
             spec = baseline_spec(scenario)
             section = spec.ranking.model_copy(update={"model": target.model})
@@ -105,8 +105,8 @@ def command(run: Path, changes: tuple[str, ...], names: tuple[str, ...], reward:
 
 def check_targets(run: Path, scenario: Scenario, asked: list[Target]) -> None:
     """UserError where the run's logs cannot answer, naming the key to set."""
-    from cascade_sim.off_policy_log import baseline_spec
-    from cascade_sim.scenario_off_policy import target_fault
+    from cascade_sim.estimation.log import baseline_spec
+    from cascade_sim.scenario.questions import target_fault
 
     if scenario.off_policy is None:
         raise UserError(

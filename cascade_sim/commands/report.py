@@ -22,7 +22,7 @@ def command(run: Path, out: Path | None) -> None:
 
 def read_run(folder: Path) -> tuple[dict[str, Any], dict[str, Any], str]:
     """metrics.json, manifest.json and the text of scenario.yaml of a finished run."""
-    from cascade_sim.run_folder import METRICS, open_run
+    from cascade_sim.storage.folder import METRICS, open_run
 
     run = open_run(folder)
     arms, baseline = run.metrics.get("arms"), run.metrics.get("baseline")
@@ -46,9 +46,9 @@ def write_report(
     out: Path | None = None,
 ) -> Path:
     """Draw the figures; write report.html and figures/*.svg into the folder, or the page alone to `out`."""
-    from cascade_sim.analysis.plots import draw_all
-    from cascade_sim.analysis.report import render
-    from cascade_sim.atomic_files import storage_errors, write_file
+    from cascade_sim.analysis.report.figures.registry import draw_all
+    from cascade_sim.analysis.report.page import render
+    from cascade_sim.storage.files import storage_errors, write_file
 
     figures = draw_all(metrics)
     page = out or folder / "report.html"

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from cascade_sim.going_on import says_how_to_go_on
+from cascade_sim.commands.going_on import says_how_to_go_on
 
 
 def usable_cores() -> int:
@@ -57,7 +57,7 @@ def command(
     quiet: bool,
 ) -> None:
     """Run a study: simulate, train, compare the arms, write the report."""
-    from cascade_sim.scenario_file import load_scenario
+    from cascade_sim.scenario.file import load_scenario
 
     # The scenario first: a mistake in it is answered before anything slow is imported.
     loaded = load_scenario(scenario, overrides, seed)

@@ -12,7 +12,7 @@ def command() -> None:
     With the YAML language server: save it as scenario.schema.json and put
     `# yaml-language-server: $schema=scenario.schema.json` on top of a scenario.
     """
-    from cascade_sim.scenario_messages import json_schema
+    from cascade_sim.scenario.messages import json_schema
 
     schema = {"$schema": "https://json-schema.org/draft/2020-12/schema", **json_schema()}
     click.echo(json.dumps(schema, indent=2))

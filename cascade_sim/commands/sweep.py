@@ -7,8 +7,8 @@ from typing import Any
 
 import click
 
+from cascade_sim.commands.going_on import says_how_to_go_on
 from cascade_sim.commands.run import usable_cores
-from cascade_sim.going_on import says_how_to_go_on
 
 
 @click.command()
@@ -47,7 +47,7 @@ def command(
     --y against --x. Finished cells are kept: a sweep that was stopped or is given more values goes on.
     """
     from cascade_sim.grid import load_grid, parse_axes
-    from cascade_sim.sweep_study import check_sweep, run_sweep
+    from cascade_sim.sweeps import check_sweep, run_sweep
 
     axes = parse_axes(over)
     cells = load_grid(scenario, axes, overrides)
@@ -69,9 +69,9 @@ def sweep_text(findings: dict[str, Any], across: str, up: str) -> str:
     import sys
     import textwrap
 
-    from cascade_sim.analysis.sweep_page import about_intervals, facts
-    from cascade_sim.analysis.sweep_tables import cells_table, sweep_words
-    from cascade_sim.analysis.terminal import table_text
+    from cascade_sim.analysis.report.sections.sweep import cells_table, sweep_words
+    from cascade_sim.analysis.report.sweep_page import about_intervals, facts
+    from cascade_sim.analysis.report.terminal import table_text
 
     width = shutil.get_terminal_size((100, 24)).columns
     shown = cells_table(findings, across, up, narrow=True)
@@ -83,10 +83,10 @@ def sweep_text(findings: dict[str, Any], across: str, up: str) -> str:
 
 def write_sweep(findings: dict[str, Any], folder: Path, across: str, up: str) -> list[Path]:
     """sweep.csv and sweep.html. Returns their paths."""
-    from cascade_sim.analysis.plots_sweep import sweep_svg
-    from cascade_sim.analysis.sweep_page import sweep_page
-    from cascade_sim.analysis.sweep_tables import csv_text
-    from cascade_sim.atomic_files import write_file
+    from cascade_sim.analysis.report.figures.sweep import sweep_svg
+    from cascade_sim.analysis.report.sections.sweep import csv_text
+    from cascade_sim.analysis.report.sweep_page import sweep_page
+    from cascade_sim.storage.files import write_file
 
     page = sweep_page(findings, across, up, sweep_svg(findings, across, up))
     files = {"sweep.csv": csv_text(findings, across, up), "sweep.html": page}

@@ -32,11 +32,11 @@ def command(out: Path, distributions: int, seed: int, k: int) -> int:
     """
     import io
 
-    from cascade_sim.analysis import theory_report
-    from cascade_sim.analysis.plot_style import style, svg_text
-    from cascade_sim.analysis.theory_study import ranknet_misorders, study_bounds
-    from cascade_sim.atomic_files import storage_errors, write_file
-    from cascade_sim.run_folder import json_text
+    from cascade_sim.analysis.report.figures.style import style, svg_text
+    from cascade_sim.analysis.theory import report as theory_report
+    from cascade_sim.analysis.theory.study import ranknet_misorders, study_bounds
+    from cascade_sim.storage.files import storage_errors, write_file
+    from cascade_sim.storage.folder import json_text
 
     with storage_errors(out):
         out.mkdir(parents=True, exist_ok=True)

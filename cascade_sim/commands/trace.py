@@ -26,10 +26,10 @@ def command(run: Path, request: int, ad: int | None, arm: str | None, as_json: b
     Serves the request again as the run did and prints its page. With --ad also the ad's rank, score and
     cut-off at each stage, where it was dropped, and the least init-bid with which it would have won.
     """
-    from cascade_sim.reopen import reopen
-    from cascade_sim.run_folder import json_text
-    from cascade_sim.trace import trace
-    from cascade_sim.trace_text import trace_text
+    from cascade_sim.questions.reopen import reopen
+    from cascade_sim.questions.trace import trace
+    from cascade_sim.questions.trace_text import trace_text
+    from cascade_sim.storage.folder import json_text
 
     found = trace(reopen(run), request, ad, arm)
     click.echo(json_text(found) if as_json else trace_text(found), nl=False)

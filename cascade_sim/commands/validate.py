@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 if TYPE_CHECKING:
-    from cascade_sim.scenario import Scenario
+    from cascade_sim.scenario.schema import Scenario
 
 
 @click.command()
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 )
 def command(scenario: Path, overrides: tuple[str, ...]) -> None:
     """Check a scenario and summarise it, without running it."""
-    from cascade_sim.scenario_file import load_scenario
+    from cascade_sim.scenario.file import load_scenario
 
     loaded = load_scenario(scenario, overrides)
     click.echo(f"ok: {scenario}")
@@ -28,7 +28,7 @@ def command(scenario: Path, overrides: tuple[str, ...]) -> None:
 
 def summary(scenario: Scenario) -> list[tuple[str, str]]:
     """Six lines: world, traffic, stages, models, arms, phases."""
-    from cascade_sim.scenario import AUTOMATIC_ARMS
+    from cascade_sim.scenario.schema import AUTOMATIC_ARMS
 
     world, cascade, phases = scenario.world, scenario.cascade, scenario.phases
     sizes = (world.ads, cascade.retrieval.size, cascade.pre_ranking.size)

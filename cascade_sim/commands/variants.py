@@ -4,8 +4,8 @@ from pathlib import Path
 
 import click
 
+from cascade_sim.commands.going_on import says_how_to_go_on
 from cascade_sim.commands.run import usable_cores
-from cascade_sim.going_on import says_how_to_go_on
 
 TABLES = {
     "RCS, %": ("rcs", False),

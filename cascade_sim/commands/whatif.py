@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 if TYPE_CHECKING:
-    from cascade_sim.scenario import Scenario
-    from cascade_sim.whatif_knobs import Point
+    from cascade_sim.scenario.changes import Point
+    from cascade_sim.scenario.schema import Scenario
 
 EXIT_CODES = """\b
 Exit code  0  done
@@ -43,10 +43,10 @@ def command(
     auction, bid rule); its trained models are used as they are, and advertisers do not react.
     """
     from cascade_sim.progress import Progress
-    from cascade_sim.run_folder import open_run
-    from cascade_sim.whatif_files import FOLDER, answer_name, check_out, write_answer
-    from cascade_sim.whatif_knobs import Refused, parse_points, refuse
-    from cascade_sim.whatif_study import what_if_study
+    from cascade_sim.questions.whatif import what_if_study
+    from cascade_sim.questions.whatif_files import FOLDER, answer_name, check_out, write_answer
+    from cascade_sim.scenario.changes import Refused, parse_points, refuse
+    from cascade_sim.storage.folder import open_run
 
     metrics = open_run(run).metrics
     asked: list[Point] = []
@@ -75,15 +75,15 @@ def answer_text(answer: Mapping[str, Any]) -> str:
     import textwrap
     from dataclasses import replace
 
-    from cascade_sim.analysis.terminal import table_text
-    from cascade_sim.analysis.whatif_page import answer_facts
-    from cascade_sim.analysis.whatif_tables import (
+    from cascade_sim.analysis.report.sections.whatif import (
         MAIN,
         measures_table,
         pairing_words,
         points_table,
         what_if_words,
     )
+    from cascade_sim.analysis.report.short_page import answer_facts
+    from cascade_sim.analysis.report.terminal import table_text
 
     width = shutil.get_terminal_size((100, 24)).columns
     table = measures_table(answer, MAIN) if len(answer["points"]) == 1 else points_table(answer, narrow=True)

@@ -1,0 +1,85 @@
+"""Ranking consistency: which ads the ranking stage would have chosen, and how many of them it got to see."""
+
+from __future__ import annotations
+
+import numpy as np
+from cascade_sim.analysis.metrics.ratio import divide
+from numpy.typing import NDArray
+
+_ROWS = 1024  # rows per pass: keeps the extra memory small
+
+
+def membership(ids: NDArray, pool: NDArray) -> NDArray[np.bool_]:
+    """Whether each of a request's ids is in that request's pool.  ids [R, a], pool [R, b] -> bool [R, a]
+
+    Padding (-1) is never a member, not even of a padded pool. Order and duplicates do not matter.
+    """
+    ids, pool = np.asarray(ids), np.asarray(pool)
+    if ids.ndim != 2 or pool.ndim != 2 or len(ids) != len(pool):
+        raise ValueError(f"membership needs [R, a] and [R, b], not {ids.shape} and {pool.shape}")
+    found = np.zeros(ids.shape, bool)
+    if found.size == 0 or pool.size == 0:
+        return found
+    span = int(max(ids.max(), pool.max())) + 2  # ids + 1 lie in [0, span), so rows never overlap in the keys
+    for start in range(0, len(ids), _ROWS):
+        rows = slice(start, start + _ROWS)
+        n = len(ids[rows])
+        offset = np.arange(n, dtype=np.int64)[:, None] * span + 1
+        keys = (np.sort(pool[rows], axis=1) + offset).ravel()  # sorted rows, growing offsets: sorted overall
+        wanted = (ids[rows] + offset).ravel()
+        place = np.minimum(np.searchsorted(keys, wanted), keys.size - 1)
+        found[rows] = (keys[place] == wanted).reshape(n, -1) & (ids[rows] >= 0)
+    return found
+
+
+def rcs(ideal_win_set: NDArray, competitive_set: NDArray) -> NDArray[np.float64]:
+    """Share of each request's ideal winners that reached ranking, |K ∩ C| / |K|; NaN without any.  [R]"""
+    hit = membership(ideal_win_set, competitive_set)
+    return divide(hit.sum(axis=1), (np.asarray(ideal_win_set) >= 0).sum(axis=1))
+
+
+def rcs_split(
+    ideal_win_set: NDArray, competitive_set: NDArray, is_exposed: NDArray[np.bool_]
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """RCS over the exposed and over the unexposed ideal winners.  is_exposed [n_ads] -> ([R], [R])
+
+    NaN for a request whose ideal winners are all of the other kind.
+    """
+    ideal = np.asarray(ideal_win_set)
+    hit = membership(ideal, competitive_set)
+    is_real = ideal >= 0
+    exposed = np.asarray(is_exposed, bool)[np.where(is_real, ideal, 0)]
+    parts = [is_real & exposed, is_real & ~exposed]
+    return divide((hit & parts[0]).sum(1), parts[0].sum(1)), divide((hit & parts[1]).sum(1), parts[1].sum(1))
+
+
+def top_ids(ids: NDArray, score: NDArray, k: int) -> NDArray[np.int32]:
+    """The k best ids of each request by (score descending, ad id ascending).  [R, n] -> int32 [R, k]
+
+    Padding and ads scored -inf or NaN are never chosen; places that stay empty hold -1.
+    """
+    ids, score = np.asarray(ids), np.asarray(score)
+    if ids.shape != score.shape or ids.ndim != 2:
+        raise ValueError(f"top_ids needs ids and score of one shape [R, n], not {ids.shape}, {score.shape}")
+    n_rows, n = ids.shape
+    result = np.full((n_rows, k), -1, np.int32)
+    if n == 0 or k == 0:
+        return result
+    usable = np.where((ids >= 0) & ~np.isnan(score), score, -np.inf)
+    if k < n:  # everything below the k-th best score is out; ties with it are settled by the sort
+        threshold = np.partition(usable, n - k, axis=1)[:, n - k, None]
+        is_candidate = (usable >= threshold) & (usable > -np.inf)
+    else:
+        is_candidate = usable > -np.inf
+    # gather the candidates into rows just wide enough for them: k and the ties with the k-th
+    row, column = np.nonzero(is_candidate)
+    n_candidates = is_candidate.sum(axis=1)
+    place = np.arange(len(row)) - (np.cumsum(n_candidates) - n_candidates)[row]
+    width = int(n_candidates.max(initial=0))
+    descending = np.full((n_rows, width), np.inf, usable.dtype)
+    candidate = np.full((n_rows, width), -1, np.int32)
+    descending[row, place] = -usable[row, column]
+    candidate[row, place] = ids[row, column]
+    order = np.lexsort((candidate, descending), axis=1)[:, :k]  # padding, at +inf, comes last
+    result[:, : order.shape[1]] = np.take_along_axis(candidate, order, axis=1)
+    return result

@@ -1,0 +1,76 @@
+"""Charges against what they should have been. Parts per request, to be summed and divided at the very end.
+
+Arrays are [R, k] in slot order; whatever stands in a slot that is not `shown` is ignored. Prices may be in
+any unit (integer micro-units as well): every metric here is a ratio of like units. Expected clicks are slot
+effect × true CTR, predicted clicks are slot effect × pCTR.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from cascade_sim.analysis.metrics.ratio import divide
+from numpy.typing import ArrayLike, NDArray
+
+Parts = tuple[NDArray[np.float64], NDArray[np.float64]]
+
+
+def slot_sum(per_click: ArrayLike, clicks: ArrayLike, shown: ArrayLike) -> NDArray[np.float64]:
+    """Σ over the shown slots of per_click × clicks.  [R, k] -> [R]"""
+    is_shown = np.asarray(shown, bool)
+    amount = np.where(is_shown, np.asarray(per_click, np.float64), 0.0)
+    return (amount * np.where(is_shown, np.asarray(clicks, np.float64), 0.0)).sum(-1)
+
+
+def cpc_error(cpc: ArrayLike, cpc_true: ArrayLike, expected_clicks: ArrayLike, shown: ArrayLike) -> Parts:
+    """Σ v |c − c*| and Σ v c*: how wrongly clicks are charged, v the expected clicks.  -> ([R], [R])
+
+    c* is what the same ranked list would have been charged with the true CTRs.
+    """
+    difference = _difference(cpc, cpc_true, shown)
+    return slot_sum(np.abs(difference), expected_clicks, shown), slot_sum(cpc_true, expected_clicks, shown)
+
+
+def cpc_bias(cpc: ArrayLike, cpc_true: ArrayLike, expected_clicks: ArrayLike, shown: ArrayLike) -> Parts:
+    """Σ v (c − c*) and Σ v c*: whether clicks are charged too much (> 0) or too little.  -> ([R], [R])"""
+    difference = _difference(cpc, cpc_true, shown)
+    return slot_sum(difference, expected_clicks, shown), slot_sum(cpc_true, expected_clicks, shown)
+
+
+def _difference(cpc: ArrayLike, cpc_true: ArrayLike, shown: ArrayLike) -> NDArray[np.float64]:
+    is_shown = np.asarray(shown, bool)
+    cpc, cpc_true = np.asarray(cpc, np.float64), np.asarray(cpc_true, np.float64)
+    return np.where(is_shown, cpc, 0.0) - np.where(is_shown, cpc_true, 0.0)
+
+
+def revenue_pcoc(
+    cpc: ArrayLike, predicted_clicks: ArrayLike, expected_clicks: ArrayLike, shown: ArrayLike
+) -> Parts:
+    """Revenue forecast by the model, and expected under the truth, at the prices charged.  -> ([R], [R])"""
+    return slot_sum(cpc, predicted_clicks, shown), slot_sum(cpc, expected_clicks, shown)
+
+
+def welfare(
+    value: ArrayLike,
+    expected_clicks: ArrayLike,
+    shown: ArrayLike,
+    oracle_value: ArrayLike,
+    oracle_expected_clicks: ArrayLike,
+    oracle_shown: ArrayLike,
+) -> Parts:
+    """Expected value of the clicks delivered, and of those the oracle allocation delivers.  -> ([R], [R])
+
+    The value of a click is its bid. With CPC in the place of the value these are the parts of
+    `revenue_vs_oracle`.
+    """
+    delivered = slot_sum(value, expected_clicks, shown)
+    return delivered, slot_sum(oracle_value, oracle_expected_clicks, oracle_shown)
+
+
+def payment_error(paid: ArrayLike, paid_oracle: ArrayLike) -> NDArray[np.float64]:
+    """Σ over advertisers |paid − paid_oracle| / Σ paid_oracle.  [..., advertisers] -> [...]
+
+    Takes sums over requests, since an advertiser over-charged here may be under-charged there; NaN if the
+    oracle charges nothing.
+    """
+    paid, paid_oracle = np.asarray(paid, np.float64), np.asarray(paid_oracle, np.float64)
+    return divide(np.abs(paid - paid_oracle).sum(-1), paid_oracle.sum(-1))

@@ -1,0 +1,150 @@
+"""Order against scale over a sweep of settings: the points, who beats whom, the frontier, each family's best.
+
+A point is a ranker: GAUC up, LogLoss down, on the pages of the baseline. A family has one objective (and
+calibrator), its points differ in alpha (or y0).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from cascade_sim.analysis.statistics.estimates import Estimate, estimate
+from cascade_sim.analysis.statistics.strict_wins import frontier
+
+ORDER, SCALE = "gauc", "logloss"
+SYMBOLS = {"alpha": "α", "beta": "β", "y0": "y0"}
+
+
+@dataclass(frozen=True)
+class Point:
+    """A ranker of a sweep, with the arm that it serves."""
+
+    arm: str
+    family: str
+    option: str | None
+    setting: float | None
+    measures: Mapping[str, Estimate]  # gauc, logloss, ece
+
+    @property
+    def values(self) -> dict[str, float]:
+        """Order and scale as plain numbers; a point has both."""
+        return {name: float(self.measures[name].value or 0.0) for name in (ORDER, SCALE)}
+
+    @property
+    def setting_text(self) -> str:
+        """α 0.9; empty for an objective without option."""
+        if self.option is None or self.setting is None:
+            return ""
+        return f"{SYMBOLS.get(self.option, self.option)} {self.setting:g}"
+
+    @property
+    def name(self) -> str:
+        """rcr (α 0.9)"""
+        return f"{self.family} ({self.setting_text})" if self.setting_text else self.family
+
+
+def sweep_points(metrics: Mapping[str, Any]) -> list[Point]:
+    """All points that have a GAUC and a LogLoss, families in the file's order, settings rising."""
+    points = []
+    for arm, found in (_sweep(metrics).get("points") or {}).items():
+        quality = ((metrics.get("models") or {}).get(found["model"]) or {}).get("win_set") or {}
+        measures = {name: estimate(quality.get(name)) for name in (ORDER, SCALE, "ece")}
+        if measures[ORDER].value is not None and measures[SCALE].value is not None:
+            points.append(Point(arm, found["family"], found["option"], found["setting"], measures))
+    order = list(dict.fromkeys(point.family for point in points))
+    return sorted(points, key=lambda point: (order.index(point.family), point.setting or 0.0))
+
+
+def families(points: Sequence[Point]) -> dict[str, list[Point]]:
+    """Family → its points."""
+    found: dict[str, list[Point]] = {}
+    for point in points:
+        found.setdefault(point.family, []).append(point)
+    return found
+
+
+def _sweep(metrics: Mapping[str, Any]) -> Mapping[str, Any]:
+    return (metrics.get("objectives") or {}).get("sweep") or {}
+
+
+def gap(metrics: Mapping[str, Any], one: str, other: str, measure: str) -> Estimate:
+    """How much greater a measure is in arm `one`, paired by request, or by world where there are several."""
+    gaps = _sweep(metrics).get("gaps") or {}
+    if other in (gaps.get(one) or {}):
+        return estimate(gaps[one][other].get(measure))
+    found = estimate(((gaps.get(other) or {}).get(one) or {}).get(measure))
+
+    def turned(x: float | None) -> float | None:
+        return None if x is None else -x
+
+    return Estimate(turned(found.value), turned(found.high), turned(found.low), found.sd)
+
+
+def surely_beats(metrics: Mapping[str, Any], one: Point, other: Point) -> bool:
+    """A strict win beyond noise: the paired 95 % intervals of both differences lie on the better side."""
+    order, scale = (gap(metrics, one.arm, other.arm, measure) for measure in (ORDER, SCALE))
+    return order.is_above_zero and scale.is_below_zero
+
+
+def on_frontier(points: Sequence[Point]) -> list[Point]:
+    """The points that no other beats, the best order first."""
+    return [points[i] for i in frontier([point.values for point in points], ORDER, SCALE)]
+
+
+def surely_beaten(metrics: Mapping[str, Any], points: Sequence[Point]) -> list[Point]:
+    """The points that some other beats beyond noise: they are off the frontier for good."""
+    return [p for p in points if any(surely_beats(metrics, other, p) for other in points)]
+
+
+def best_of(metrics: Mapping[str, Any], own: Sequence[Point]) -> Point:
+    """The least LogLoss among a family's points whose GAUC is not below the family's best beyond noise.
+
+    Chosen by what the ranker predicts, never by what it earns.
+    """
+    best = max(own, key=lambda point: point.values[ORDER])
+    near = [p for p in own if p is best or not gap(metrics, p.arm, best.arm, ORDER).is_below_zero]
+    return min(near, key=lambda point: point.values[SCALE])
+
+
+@dataclass(frozen=True)
+class Games:
+    """Games of one family against others: `won` and `lost` by the values, `sure_…` beyond noise."""
+
+    games: int = 0
+    won: int = 0
+    lost: int = 0
+    pairs: int = 0  # of points, whatever the number of worlds
+    sure_won: int = 0
+    sure_lost: int = 0
+
+    @property
+    def tied(self) -> int:
+        """Games that neither wins: one orders better, the other is better in scale."""
+        return self.games - self.won - self.lost
+
+    def __add__(self, other: Games) -> Games:
+        return Games(
+            self.games + other.games, self.won + other.won, self.lost + other.lost,
+            self.pairs + other.pairs, self.sure_won + other.sure_won, self.sure_lost + other.sure_lost,
+        )  # fmt: skip
+
+
+def games_of(metrics: Mapping[str, Any]) -> dict[str, dict[str, Games]]:
+    """{family: {rival: Games}}: every point of the one against every point of the other, in each world."""
+    by_family = families(sweep_points(metrics))
+    worlds = int((metrics.get("seeds") or {}).get("n") or 1)
+    wins = _sweep(metrics).get("wins") or {}
+    found: dict[str, dict[str, Games]] = {}
+    for family, own in by_family.items():
+        for rival, theirs in by_family.items():
+            if rival == family:
+                continue
+            pairs = [(a, b) for a in own for b in theirs]
+            counted = (wins.get(family) or {}).get(rival) or {}  # one world's, or the mean over worlds
+            games, won, lost = (round(worlds * counted.get(key, 0)) for key in ("games", "won", "lost"))
+            sure_won = sum(surely_beats(metrics, a, b) for a, b in pairs)
+            sure_lost = sum(surely_beats(metrics, b, a) for a, b in pairs)
+            found.setdefault(family, {})[rival] = Games(games, won, lost, len(pairs), sure_won, sure_lost)
+    return found

@@ -1,0 +1,1 @@
+"""The page, the terminal table and the decision that leads both."""

@@ -1,0 +1,69 @@
+"""Arms held against each other: lifts over the baseline, paired contrasts, and the order arms are shown in.
+
+The order and every decision rest on revenue per request. Revenue per impression (RPM) and CTR rise when an
+arm shows fewer, dearer places, so they describe an arm and do not decide.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from cascade_sim.analysis.metrics.catalogue import is_reference
+from cascade_sim.analysis.statistics.estimates import Estimate, arm_lift, estimate
+
+
+def lift_measure(metrics: Mapping[str, Any], measure: str) -> str:
+    """`expected_` + measure where any arm has a lift of it, else the clicked measure."""
+    expected = f"expected_{measure}"
+    has_expected = any(arm_lift(metrics, arm, expected).value is not None for arm in metrics["arms"])
+    return expected if has_expected else measure
+
+
+def revenue_lift(metrics: Mapping[str, Any], arm: str) -> Estimate:
+    """The lift that decides: expected revenue per request where known, else from the clicks drawn."""
+    return arm_lift(metrics, arm, lift_measure(metrics, "revenue_per_request"))
+
+
+def rpm_lift(metrics: Mapping[str, Any], arm: str) -> Estimate:
+    """The lift of expected RPM where known, else of the clicked RPM."""
+    return arm_lift(metrics, arm, lift_measure(metrics, "rpm"))
+
+
+def ctr_lift(metrics: Mapping[str, Any], arm: str) -> Estimate:
+    """The lift of expected CTR where known, else of the clicked CTR."""
+    return arm_lift(metrics, arm, lift_measure(metrics, "ctr"))
+
+
+def contrast(metrics: Mapping[str, Any], arm: str, rival: str) -> Estimate:
+    """Revenue per request of the arm relative to the rival's, paired; empty where not in the run."""
+    measure = lift_measure(metrics, "revenue_per_request")
+    if rival == metrics["baseline"]:
+        return arm_lift(metrics, arm, measure)
+    found = ((metrics.get("contrasts") or {}).get(arm) or {}).get(rival) or {}
+    return estimate(found.get(measure))
+
+
+def ordered_arms(metrics: Mapping[str, Any]) -> list[str]:
+    """Arms by revenue per request, best first, the baseline at its own 0; reference arms after all others."""
+
+    def place(arm: str) -> tuple[bool, float, str]:
+        lift = 0.0 if arm == metrics["baseline"] else revenue_lift(metrics, arm).value
+        return (
+            is_reference(arm) and arm != metrics["baseline"],
+            -lift if lift is not None else float("inf"),
+            arm,
+        )
+
+    return sorted(metrics["arms"], key=place)
+
+
+def candidates(metrics: Mapping[str, Any]) -> list[str]:
+    """Arms that could be shipped instead of the baseline and have a revenue lift, best first."""
+    return [
+        arm
+        for arm in ordered_arms(metrics)
+        if arm != metrics["baseline"]
+        and not is_reference(arm)
+        and revenue_lift(metrics, arm).value is not None
+    ]

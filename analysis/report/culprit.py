@@ -1,0 +1,80 @@
+"""Which seat of the baseline's pre-ranking stage, bid or model, breaks its agreement with ranking."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from cascade_sim.analysis.statistics.estimates import NBSP, estimate, lift_of, number_text
+
+# What a row replaces, as metrics.json says it, and as a table does.
+ROLES = {
+    "as it is": "as it is",
+    "bid": "bid replaced",
+    "model": "model replaced",
+    "both": "both replaced",
+}
+
+
+def score_label(row: Mapping[str, Any], model: str | None = None) -> str:
+    """The row's pre-ranking score as people write it: init-bid × logloss."""
+    bid = "no bid" if row["bid"] == "none" else f"{row['bid']}-bid"
+    return f"{bid} × {row['model'] if model is None else model}"
+
+
+def role_of(row: Mapping[str, Any], first: Mapping[str, Any]) -> str:
+    """What the row replaces; a run without roles wrote the baseline as it is first."""
+    if row.get("role") in ROLES:
+        return str(row["role"])
+    has_other_bid, has_other_model = row["bid"] != first["bid"], row["model"] != first["model"]
+    if has_other_bid and has_other_model:
+        return "both"
+    return "bid" if has_other_bid else "model" if has_other_model else "as it is"
+
+
+def culprit_measures(metrics: Mapping[str, Any]) -> tuple[str, str]:
+    """The CTR and revenue measures whose lifts the rows show: expected, and per request, where known."""
+    rows = metrics.get("culprit") or []
+
+    def first_known(*names: str) -> str:
+        known = [name for name in names if any(lift_of(row.get(name)).value is not None for row in rows)]
+        return known[0] if known else names[-1]
+
+    revenue = first_known("expected_revenue_per_request", "revenue_per_request", "expected_rpm", "rpm")
+    return first_known("expected_ctr", "ctr"), revenue
+
+
+def culprit_corners(metrics: Mapping[str, Any]) -> dict[str, Mapping[str, Any]] | None:
+    """Role → row. None if a row or its RCS is missing.
+
+    Stages that share a bid (or a model) leave two rows: as it is, and with the other seat replaced.
+    """
+    rows = metrics.get("culprit") or []
+    if any(estimate(row.get("rcs")).value is None for row in rows):
+        return None
+    corners = {role_of(row, rows[0]): row for row in rows}
+    complete = (set(ROLES), {"as it is", "model"}, {"as it is", "bid"})
+    return corners if len(corners) == len(rows) and set(corners) in complete else None
+
+
+def culprit_words(metrics: Mapping[str, Any]) -> str:
+    """Which seat of the baseline's pre-ranking stage breaks consistency more; empty if not measured."""
+    corners = culprit_corners(metrics)
+    if corners is None:
+        return ""
+    level = {role: 100 * (estimate(row["rcs"]).value or 0.0) for role, row in corners.items()}
+    shown = {role: f"{number_text(percent, 1)}{NBSP}%" for role, percent in level.items()}
+    text = f"As it is ({score_label(corners['as it is'])}) RCS is {shown['as it is']}. Giving pre-ranking "
+    if "both" not in corners:
+        seat, other = ("model", "bid") if "model" in corners else ("bid", "model")
+        return text + f"the ranker's {seat} makes it {shown[seat]}; the {other} is the same in both stages."
+    text += (
+        f"the ranker's model ({corners['model']['model']}) makes it {shown['model']}, giving it the ranker's "
+        f"bid ({corners['bid']['bid']}-bid) {shown['bid']}, both {shown['both']}. "
+    )
+    gain = {seat: level[seat] - level["as it is"] for seat in ("model", "bid")}
+    if abs(gain["model"] - gain["bid"]) < 1.0:
+        return text + "Model and bid are about equally to blame."
+    seat = "model" if gain["model"] > gain["bid"] else "bid"
+    fix = "A better pre-ranking model" if seat == "model" else "Bringing the optimised bid to pre-ranking"
+    return text + f"The {seat} is the main culprit. {fix} is the first thing to try."

@@ -1,0 +1,306 @@
+"""What the numbers say, in words: which arm to ship, what a simpler change would bring, where money is lost.
+
+Every sentence is computed from metrics.json; where the data do not decide, the sentence says so. An arm is
+shipped only if its 95 % interval of revenue per request lies above the baseline's; arms are told apart by
+their paired contrast, not by whether their intervals against the baseline overlap. Intervals are not
+adjusted for the number of arms compared; a note says what that means.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from cascade_sim.analysis.metrics.catalogue import is_reference
+from cascade_sim.analysis.report.comparisons import (
+    candidates,
+    contrast,
+    ctr_lift,
+    lift_measure,
+    revenue_lift,
+    rpm_lift,
+)
+from cascade_sim.analysis.report.market_verdict import under_budgets
+from cascade_sim.analysis.report.sections.whatif import what_if_sections
+from cascade_sim.analysis.statistics.estimates import (
+    NBSP,
+    Estimate,
+    arm_value,
+    estimate,
+    number_text,
+    percent_text,
+)
+
+MOST_RIVALS = 6  # named in a sentence
+STAGE_NAMES = {"retrieval": "retrieval", "pre_ranking": "pre-ranking", "ranking": "ranking"}
+# Reference arms that could be had at once: the change, and what it tells of the baseline when it pays.
+SIMPLER = {
+    "pctr_only": ("Dropping the bid from pre-ranking", "bid × pCTR is worse than its pCTR"),
+    "bid_only": ("Pre-ranking by the bid", "bid × pCTR is worse than its bid"),
+    "random": ("Drawing the competitive set at random", "pre-ranking is worse than chance"),
+}
+
+
+@dataclass(frozen=True)
+class Decision:
+    """The arm to ship (None when no arm is clearly better than the baseline) and why.
+
+    `findings`: reference arms that pay. `notes`: how to read the intervals.
+    """
+
+    arm: str | None
+    headline: str
+    reasons: list[str] = field(default_factory=list)
+    findings: list[str] = field(default_factory=list)
+    warnings: list[str] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+
+
+def stage_name(stage: str) -> str:
+    """The stage as people write it."""
+    return STAGE_NAMES.get(stage, stage)
+
+
+def decide(metrics: Mapping[str, Any]) -> Decision:
+    """Ship the arm with the best revenue per request among those whose 95 % interval lies above 0."""
+    contenders = candidates(metrics)
+    better = [arm for arm in contenders if revenue_lift(metrics, arm).is_above_zero]
+    warnings = world_warnings(metrics)
+    if not contenders:
+        return _nothing_to_compare(metrics, warnings)
+    if not better:
+        return _keep_the_baseline(metrics, contenders[0], warnings)
+    best = better[0]
+    revenue, rpm = (percent_text(lift(metrics, best)) for lift in (revenue_lift, rpm_lift))
+    per_mille = "the same" if rpm == revenue else rpm  # as many ads shown
+    reasons = [
+        f"Against {metrics['baseline']} it brings {revenue} revenue per request, {per_mille} per 1,000 "
+        f"impressions (RPM) and {percent_text(ctr_lift(metrics, best))} CTR; brackets hold 95{NBSP}% "
+        "intervals.",
+        *rivals(metrics, best, contenders),
+        *ceiling(metrics, best),
+        *worse_arms(metrics),
+    ]
+    ahead = [arm for arm in SIMPLER if contrast(metrics, best, arm).is_below_zero]
+    return Decision(
+        best,
+        f"Ship {best}, but {listed(ahead)} alone earns more." if ahead else f"Ship {best}.",
+        reasons,
+        simpler_changes(metrics, best),
+        [*trade_offs(metrics, best), *under_budgets(metrics, best), *warnings],
+        comparison_notes(metrics),
+    )
+
+
+def _nothing_to_compare(metrics: Mapping[str, Any], warnings: list[str]) -> Decision:
+    """A scenario of one arm, or arms whose revenue per request cannot be held against the baseline's."""
+    baseline = metrics["baseline"]
+    others = [arm for arm in metrics["arms"] if arm != baseline and not is_reference(arm)]
+    headline = f"No other arm to compare with {baseline}."
+    reason = "Add a second arm to the scenario to learn whether another pre-ranking stage earns more."
+    if others:
+        headline = f"No arm can be compared with {baseline}."
+        reason = f"The lift of revenue per request is undefined for {listed(others)}."
+    elif metrics.get("what_if"):
+        headline = f"What would other settings of {baseline} bring?"
+        told = [f"{section.name}: {section.words[0]}" for section in what_if_sections(metrics)]
+        return Decision(None, headline, told, simpler_changes(metrics, None), warnings)
+    return Decision(None, headline, [reason], simpler_changes(metrics, None), warnings)
+
+
+def _keep_the_baseline(metrics: Mapping[str, Any], best: str, warnings: list[str]) -> Decision:
+    """No arm of the scenario is clearly better; a reference arm may be."""
+    paying = [arm for arm in SIMPLER if revenue_lift(metrics, arm).is_above_zero]
+    headline = f"No arm is clearly better than {metrics['baseline']}"
+    if paying:
+        headline += f", but {listed(paying)} alone {'is' if len(paying) == 1 else 'are'}"
+    reason = (
+        f"The best of the others, {best}, changes revenue per request by "
+        f"{percent_text(revenue_lift(metrics, best))} and CTR by {percent_text(ctr_lift(metrics, best))}; "
+        "the interval of revenue per request does not lie above zero."
+    )
+    return Decision(
+        None,
+        f"{headline}.",
+        [reason, *worse_arms(metrics)],
+        simpler_changes(metrics, None),
+        [*under_budgets(metrics, None), *warnings],
+        comparison_notes(metrics),
+    )
+
+
+def rivals(metrics: Mapping[str, Any], best: str, contenders: list[str]) -> list[str]:
+    """How the best arm stands against each other one that is not clearly below the baseline, paired.
+
+    Of many, only those nearest to it are named; the others are counted.
+    """
+    others = [arm for arm in contenders if arm != best and not revenue_lift(metrics, arm).is_below_zero]
+    gaps = {arm: contrast(metrics, best, arm) for arm in others}
+    gaps = {arm: gap for arm, gap in gaps.items() if gap.value is not None}
+    if not gaps:
+        return _overlapping(metrics, best, others)
+    nearest = sorted(gaps, key=lambda arm: gaps[arm].value or 0.0)[:MOST_RIVALS]
+    told = [_gap_words(arm, gap) for arm, gap in gaps.items() if arm in nearest]
+    if len(gaps) > len(nearest):
+        told.append(f"further ahead of {len(gaps) - len(nearest)} others")
+    return [f"In revenue per request on the same traffic it is {listed(told)}."]
+
+
+def _gap_words(arm: str, gap: Estimate) -> str:
+    if gap.is_above_zero:
+        return f"ahead of {arm} by {percent_text(gap)}"
+    if gap.is_below_zero:
+        return f"behind {arm} ({percent_text(gap)})"
+    return f"not told apart from {arm} ({percent_text(gap)})"
+
+
+def _overlapping(metrics: Mapping[str, Any], best: str, others: list[str]) -> list[str]:
+    """For a run without contrasts: arms whose interval against the baseline reaches into the best one's."""
+    floor = revenue_lift(metrics, best).low
+    close = []
+    for arm in others:
+        lift = revenue_lift(metrics, arm)
+        if lift.high is not None and floor is not None and lift.high >= floor:
+            close.append(f"{arm} ({percent_text(lift)})")
+    if not close:
+        return []
+    verb = "is" if len(close) == 1 else "are"
+    return [f"{listed(close)} {verb} close, and this run holds no paired comparison to tell them apart."]
+
+
+def ceiling(metrics: Mapping[str, Any], best: str) -> list[str]:
+    """How much of the ranker-as-pre-ranker's gain the arm brings, where that gain is clear."""
+    top, own = revenue_lift(metrics, "ranker"), revenue_lift(metrics, best)
+    if not top.is_above_zero or top.value is None or own.value is None or own.value > top.value:
+        return []
+    return [
+        f"The ranker itself in the pre-ranking seat, usually too slow to serve there, would bring "
+        f"{percent_text(top)}: {best} gets {number_text(100 * own.value / top.value, 0)}{NBSP}% of that."
+    ]
+
+
+def simpler_changes(metrics: Mapping[str, Any], best: str | None) -> list[str]:
+    """Reference arms that earn clearly more than the baseline or than the arm to ship."""
+    found = []
+    for arm, (change, moral) in SIMPLER.items():
+        lift = revenue_lift(metrics, arm)
+        against = contrast(metrics, best, arm) if best else Estimate()
+        if not lift.is_above_zero and not against.is_below_zero:
+            continue
+        text = f"{change} ({arm}) alone would bring {percent_text(lift)} revenue per request"
+        text += f": the baseline's {moral}." if lift.is_above_zero else "."
+        if against.is_below_zero:
+            text += f" That is more than {best} brings, which stands at {percent_text(against)} against it."
+        elif against.is_above_zero:
+            text += f" {best} is ahead of it by {percent_text(against)}."
+        elif against.value is not None:
+            text += f" {best} is not told apart from it ({percent_text(against)})."
+        found.append(text)
+    return found
+
+
+def worse_arms(metrics: Mapping[str, Any]) -> list[str]:
+    """Candidates whose whole interval lies below zero, and those that a rising RPM would hide."""
+    worse = [arm for arm in candidates(metrics) if revenue_lift(metrics, arm).is_below_zero]
+    if not worse:
+        return []
+    found = [f"{listed(worse)} earn{'s' if len(worse) == 1 else ''} clearly less than {metrics['baseline']}."]
+    for arm in worse:
+        if rpm_lift(metrics, arm).is_above_zero:
+            found.append(
+                f"{arm} raises revenue per impression (RPM {percent_text(rpm_lift(metrics, arm))}) but shows "
+                f"fewer ads: revenue per request {percent_text(revenue_lift(metrics, arm))}."
+            )
+    return found
+
+
+def trade_offs(metrics: Mapping[str, Any], best: str) -> list[str]:
+    """What the revenue lift hides: a falling CTR, or more ads shown at less revenue each."""
+    found = []
+    ctr, rpm = ctr_lift(metrics, best), rpm_lift(metrics, best)
+    if ctr.is_below_zero:
+        found.append(
+            f"{best} lowers CTR ({percent_text(ctr)}): the revenue comes from dearer clicks or more ads, "
+            "not from ads that users click more often."
+        )
+    if rpm.is_below_zero:
+        found.append(
+            f"Revenue per impression falls with {best} (RPM {percent_text(rpm)}): it earns more by showing "
+            "more ads."
+        )
+    return found
+
+
+def comparison_notes(metrics: Mapping[str, Any]) -> list[str]:
+    """What several comparisons do to the meaning of 95 %; empty for a single one."""
+    n = len(candidates(metrics))
+    if n < 2:
+        return []
+    chance = number_text(min(2.5 * n, 100.0), 1 if n % 2 else 0)
+    return [
+        f"Intervals are not adjusted for the number of arms compared: if none of the {n} were better than "
+        f"{metrics['baseline']}, one would still look better in up to {chance}{NBSP}% of such studies."
+    ]
+
+
+def world_warnings(metrics: Mapping[str, Any]) -> list[str]:
+    """The caution that belongs to a study of a single world."""
+    if metrics.get("seeds") or len(metrics["arms"]) < 2:
+        return []
+    return [
+        f"This is one simulated world (seed {metrics.get('seed', '?')}). The intervals cover the noise of "
+        f"this evaluation only; the spread between worlds is larger. Run with --seeds{NBSP}5 to measure it."
+    ]
+
+
+def losses(metrics: Mapping[str, Any], arm: str) -> list[tuple[str, Estimate, float | None]]:
+    """(stage, true eCPM lost per request, its share of the best possible), in the cascade's order."""
+    found = (metrics.get("attribution") or {}).get(arm) or {}
+    best = estimate(found.get("ecpm_best")).value
+    rows = []
+    for row in found.get("stages") or []:
+        lost = estimate(row.get("ecpm_lost"))
+        rows.append((row["stage"], lost, lost.value / best if best and lost.value is not None else None))
+    return rows
+
+
+def money_lost(metrics: Mapping[str, Any]) -> tuple[str, str] | None:
+    """(headline, sentence) on the stage that loses most with the baseline; None without an attribution."""
+    baseline = metrics["baseline"]
+    rows = [(stage, share) for stage, _, share in losses(metrics, baseline) if share is not None]
+    if not rows:
+        return None
+    found = metrics["attribution"][baseline]
+    shown = number_text(100 * found["ecpm_shown"] / found["ecpm_best"], 1)
+    worst, most = max(rows, key=lambda row: row[1])
+    if most <= 0:
+        return (
+            "No stage loses money today.",
+            f"{baseline} shows {shown}{NBSP}% of the true eCPM that the corpus could give.",
+        )
+    parts = [f"{stage_name(stage)} {number_text(100 * share, 1)}{NBSP}%" for stage, share in rows]
+    return (
+        f"{stage_name(worst).capitalize()} loses the most money today.",
+        f"With {baseline}, users see {shown}{NBSP}% of the true eCPM that the best ads of the whole corpus "
+        f"would give. Lost on the way: {listed(parts)}.",
+    )
+
+
+def listed(parts: list[str]) -> str:
+    """a; a and b; a, b and c."""
+    return parts[0] if len(parts) == 1 else f"{', '.join(parts[:-1])} and {parts[-1]}"
+
+
+def key_figures(metrics: Mapping[str, Any], arm: str) -> list[tuple[str, Estimate, Estimate]]:
+    """(label, lift or value of the arm, the baseline's value) for the tiles under the headline."""
+
+    def base(measure: str) -> Estimate:
+        return arm_value(metrics, metrics["baseline"], lift_measure(metrics, measure))
+
+    return [
+        ("Revenue per request", revenue_lift(metrics, arm), base("revenue_per_request")),
+        ("RPM", rpm_lift(metrics, arm), base("rpm")),
+        ("CTR", ctr_lift(metrics, arm), base("ctr")),
+        ("RCS", arm_value(metrics, arm, "rcs"), arm_value(metrics, metrics["baseline"], "rcs")),
+    ]

@@ -1,0 +1,297 @@
+"""Figures that compare arms: consistency against revenue, lifts with intervals, the culprit."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from cascade_sim.analysis.metrics.catalogue import is_reference
+from cascade_sim.analysis.report.comparisons import lift_measure, ordered_arms
+from cascade_sim.analysis.report.culprit import culprit_measures, score_label
+from cascade_sim.analysis.report.figures.labels import place_labels
+from cascade_sim.analysis.report.figures.style import (
+    INK,
+    QUIET,
+    arm_colors,
+    arm_markers,
+    bare,
+    blank,
+    short,
+    signed_tick,
+)
+from cascade_sim.analysis.statistics.estimates import (
+    Estimate,
+    arm_lift,
+    arm_value,
+    estimate,
+    lift_of,
+    number_text,
+    scaled,
+)
+
+
+def rcs_vs_revenue(metrics: Mapping[str, Any]) -> Any | None:
+    """RCS against the lift of revenue per request, with 95 % bars; arms far off are named below."""
+    points = _consistency_points(metrics)
+    if len(points) < 2:
+        return None
+    x_limits, y_limits = _focus(metrics, points)
+    inside = {arm: at for arm, at in points.items() if _within(at, x_limits, y_limits)}
+    colors, markers = arm_colors(metrics), arm_markers(metrics)
+    figure, axes = blank(3.7)
+    bare(axes)
+    axes.axhline(0, color=QUIET, linewidth=0.9, linestyle=(0, (4, 3)), zorder=1)
+    bars = []
+    for arm, (x, y) in inside.items():
+        x_bar, y_bar = _bar(x), _bar(y)
+        is_base = arm == metrics["baseline"]
+        axes.errorbar(
+            [x.value],
+            [y.value],
+            xerr=x_bar,
+            yerr=y_bar,
+            fmt=markers[arm],
+            color=colors[arm],
+            markersize=6.5,
+            elinewidth=1.3,
+            markerfacecolor="white" if is_base else colors[arm],
+            markeredgewidth=1.6,
+            zorder=3,
+        )
+        bars += [_extent(x, y.value, y.value), _extent(y, x.value, x.value, upright=True)]
+    axes.set(
+        xlim=x_limits,
+        ylim=y_limits,
+        xlabel="RCS, %",
+        ylabel=f"{_revenue_title(metrics)},\nlift over {short(metrics['baseline'])}, %",
+    )
+    axes.yaxis.set_major_formatter(signed_tick)
+    listed = [
+        f"{arm} (RCS {number_text(x.value, 0)}, revenue {number_text(y.value, 0, signed=True)})"
+        for arm, (x, y) in points.items()
+        if arm not in inside
+    ]
+    if listed:
+        axes.text(
+            0.0,
+            -0.19,
+            _lines("Off the chart: ", listed),
+            transform=axes.transAxes,
+            va="top",
+            color=QUIET,
+            fontsize=7.5,
+        )
+    names = [f"{arm} (baseline)" if arm == metrics["baseline"] else arm for arm in inside]
+    spots = [(x.value or 0.0, y.value or 0.0) for x, y in inside.values()]
+    place_labels(axes, spots, names, [colors[arm] for arm in inside], bars)
+    return figure
+
+
+def _revenue_title(metrics: Mapping[str, Any]) -> str:
+    is_expected = lift_measure(metrics, "revenue_per_request").startswith("expected")
+    return "Expected revenue per request" if is_expected else "Revenue per request"
+
+
+def _consistency_points(metrics: Mapping[str, Any]) -> dict[str, tuple[Estimate, Estimate]]:
+    """(RCS, lift of revenue per request) in percent for every arm that has both; the baseline at 0."""
+    measure = lift_measure(metrics, "revenue_per_request")
+    points = {}
+    for arm in ordered_arms(metrics):
+        x = scaled(arm_value(metrics, arm, "rcs"), 100)
+        y = Estimate(0.0) if arm == metrics["baseline"] else scaled(arm_lift(metrics, arm, measure), 100)
+        if x.value is not None and y.value is not None:
+            points[arm] = (x, y)
+    return points
+
+
+def _focus(metrics: Mapping[str, Any], points: Mapping[str, tuple[Estimate, Estimate]]) -> tuple[Any, Any]:
+    """Axis limits that hold the arms under study and the ceiling; other reference arms only if near."""
+    core = [
+        at for arm, at in points.items() if not is_reference(arm) or arm in ("ranker", metrics["baseline"])
+    ]
+    tight = [_range([at[axis] for at in core], room=0.3) for axis in (0, 1)]
+    near = [at for at in points.values() if _within(at, *tight)]
+    return _range([at[0] for at in near], room=0.1), _range([at[1] for at in near], room=0.1)
+
+
+def _range(values: Sequence[Estimate], room: float) -> tuple[float, float]:
+    """From the lowest to the highest end of the intervals, with room on both sides."""
+    ends = [end for one in values for end in (one.value, one.low, one.high) if end is not None]
+    margin = room * max(max(ends) - min(ends), 1.0)
+    return min(ends) - margin, max(ends) + margin
+
+
+def _within(at: tuple[Estimate, Estimate], x_limits: Any, y_limits: Any) -> bool:
+    return all(
+        low <= one.value <= high
+        for one, (low, high) in zip(at, (x_limits, y_limits), strict=True)
+        if one.value is not None
+    )
+
+
+def _bar(what: Estimate) -> list[list[float]] | None:
+    """Distances below and above the value, as matplotlib wants them."""
+    if what.value is None or what.low is None or what.high is None:
+        return None
+    return [[max(what.value - what.low, 0.0)], [max(what.high - what.value, 0.0)]]
+
+
+def _extent(
+    along: Estimate, low: Any, high: Any, *, upright: bool = False
+) -> tuple[float, float, float, float]:
+    start = along.value if along.low is None else along.low
+    end = along.value if along.high is None else along.high
+    return (low, high, start, end) if upright else (start, end, low, high)  # type: ignore[return-value]
+
+
+def _lines(opening: str, parts: Sequence[str], width: int = 62) -> str:
+    """Parts joined by commas, broken between parts so that no line is longer than the figure is wide."""
+    lines = [opening]
+    for i, part in enumerate(parts):
+        piece = part + (", " if i + 1 < len(parts) else "")
+        if len(lines[-1]) + len(piece) > width and lines[-1] != opening:
+            lines.append("")
+        lines[-1] += piece
+    return "\n".join(line.rstrip() for line in lines)
+
+
+FOREST = {"revenue_per_request": "Revenue per request, lift, %", "ctr": "CTR lift, %"}
+
+
+def lifts(metrics: Mapping[str, Any]) -> Any | None:
+    """A forest plot of lifts of revenue per request and CTR: filled, expected; hollow, clicked."""
+    arms = [arm for arm in ordered_arms(metrics) if arm != metrics["baseline"]]
+    if not any(
+        arm_lift(metrics, arm, name).value is not None
+        for arm in arms
+        for measure in FOREST
+        for name in (measure, f"expected_{measure}")
+    ):
+        return None
+    colors = arm_colors(metrics)
+    figure, panels = blank(0.9 + 0.34 * len(arms), ncols=2, sharey=True)
+    for axes, (name, title) in zip(panels, FOREST.items(), strict=True):
+        _forest(axes, metrics, arms, name, colors)
+        axes.set_xlabel(title)
+    panels[0].set_yticks(range(len(arms)), [short(arm) for arm in arms])
+    for tick, arm in zip(panels[0].get_yticklabels(), arms, strict=True):
+        tick.set_color(QUIET if is_reference(arm) else INK)
+    panels[0].set_ylim(len(arms) - 0.4, -0.6)
+    figure.get_layout_engine().set(w_pad=0.1)
+    return figure
+
+
+def _forest(
+    axes: Any, metrics: Mapping[str, Any], arms: Sequence[str], name: str, colors: Mapping[str, str]
+) -> None:
+    bare(axes, grid="x", left=False)
+    axes.axvline(0, color=QUIET, linewidth=0.9, linestyle=(0, (4, 3)), zorder=1)
+    rows = {
+        arm: (
+            scaled(arm_lift(metrics, arm, f"expected_{name}"), 100),
+            scaled(arm_lift(metrics, arm, name), 100),
+        )
+        for arm in arms
+    }
+    ends = [
+        end
+        for arm in arms
+        if not is_reference(arm) or arm == "ranker"
+        for one in rows[arm]
+        for end in (one.value, one.low, one.high)
+        if end is not None
+    ]
+    ends = (
+        ends or [end for pair in rows.values() for one in pair for end in (one.value,) if end is not None]
+    ) + [0.0]
+    span = max(max(ends) - min(ends), 1.0)
+    left, right = min(ends) - 0.25 * span, max(ends) + 0.25 * span
+    for i, arm in enumerate(arms):
+        expected, clicked = rows[arm]
+        main = expected if expected.value is not None else clicked
+        if main.value is None:
+            continue
+        if not left <= main.value <= right:
+            _clipped(axes, i, main.value, (left, right), colors[arm])
+            continue
+        if expected.value is not None and clicked.value is not None:
+            axes.errorbar(
+                [clicked.value],
+                [i + 0.2],
+                xerr=_bar(clicked),
+                fmt="o",
+                color=colors[arm],
+                markersize=3.2,
+                markerfacecolor="white",
+                elinewidth=0.8,
+                alpha=0.75,
+                zorder=2,
+            )
+        axes.errorbar(
+            [main.value],
+            [i - 0.08],
+            xerr=_bar(main),
+            fmt="o",
+            color=colors[arm],
+            markersize=4.2,
+            elinewidth=1.8,
+            zorder=3,
+        )
+    axes.set_xlim(left, right)
+    axes.xaxis.set_major_formatter(signed_tick)
+
+
+def _clipped(axes: Any, row: int, value: float, limits: tuple[float, float], color: str) -> None:
+    """An arm beyond the axis: an arrow head at the edge, with the value beside it."""
+    at_left = value < limits[0]
+    inset = 0.03 * (limits[1] - limits[0])
+    edge = limits[0] + inset if at_left else limits[1] - inset
+    axes.plot([edge], [row], marker="<" if at_left else ">", color=color, markersize=4.5, zorder=3)
+    axes.annotate(
+        number_text(value, 0, signed=True),
+        (edge, row),
+        (6 if at_left else -6, 0),
+        textcoords="offset points",
+        ha="left" if at_left else "right",
+        va="center",
+        fontsize=7.5,
+        color=QUIET,
+    )
+
+
+def culprit(metrics: Mapping[str, Any]) -> Any | None:
+    """RCS with pre-ranking seats replaced by ranking's own, and the revenue lift that goes with it."""
+    rows = [row for row in metrics.get("culprit") or [] if estimate(row.get("rcs")).value is not None]
+    if not rows:
+        return None
+    colors = arm_colors(metrics)
+    _, revenue = culprit_measures(metrics)
+    heading = "revenue lift, %" if "revenue" in revenue else "RPM lift, %"
+    figure, axes = blank(0.75 + 0.42 * len(rows))
+    bare(axes, grid="x", left=False)
+    for i, row in enumerate(rows):
+        rcs = scaled(estimate(row["rcs"]), 100)
+        axes.barh(
+            i,
+            rcs.value,
+            height=0.62,
+            color=colors.get(row["model"], QUIET),
+            alpha=1.0 if row["bid"] == "opt" else 0.8,
+        )
+        axes.errorbar([rcs.value], [i], xerr=_bar(rcs), fmt="none", ecolor=INK, elinewidth=1.1)
+        axes.annotate(
+            f"{number_text(rcs.value, 1)} %",
+            (0, i),
+            (6, 0),
+            textcoords="offset points",
+            va="center",
+            color="white",
+            fontweight="bold",
+        )
+        lift = scaled(lift_of(row.get(revenue)), 100)
+        tone = INK if lift.is_above_zero or lift.is_below_zero else QUIET
+        axes.text(114, i, number_text(lift.value, 1, signed=True), ha="center", va="center", color=tone)
+    axes.text(114, -0.62, heading, ha="center", va="bottom", color=QUIET)
+    axes.set_yticks(range(len(rows)), [score_label(row, short(row["model"])) for row in rows])
+    axes.set(xlim=(0, 102), ylim=(len(rows) - 0.5, -0.5), xlabel="RCS, %", xticks=range(0, 101, 20))
+    return figure

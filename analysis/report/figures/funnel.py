@@ -1,0 +1,128 @@
+"""The funnel: how many ads each stage passes on, and where the true value is lost."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+from cascade_sim.analysis.report.comparisons import ordered_arms
+from cascade_sim.analysis.report.decision import losses, stage_name
+from cascade_sim.analysis.report.figures.style import INK, QUIET, bare, blank, short
+from cascade_sim.analysis.statistics.estimates import estimate, finite, number_text
+
+SETS = {
+    "corpus": "corpus",
+    "pre_ranking_set": "pre-ranking set",
+    "competitive_set": "competitive set",
+    "win_set": "win set",
+}
+SHOWN = "#3C6E91"
+LOST = {
+    "ranking": "#F2D0A4",
+    "pre_ranking": "#E07A3F",
+    "retrieval": "#A9B4C2",
+}  # light, strong, grey: told apart in print
+
+
+def funnel(metrics: Mapping[str, Any]) -> Any | None:
+    """The baseline's stage sizes on top; below, per arm, the true eCPM shown and lost at each stage."""
+    sizes = [
+        (name, finite(((metrics.get("funnel") or {}).get(metrics["baseline"]) or {}).get(key)))
+        for key, name in SETS.items()
+    ]
+    known = [(name, size) for name, size in sizes if size]
+    arms = [
+        arm for arm in ordered_arms(metrics) if any(share is not None for _, _, share in losses(metrics, arm))
+    ]
+    heights = ([0.5 + 0.27 * len(known)] if known else []) + ([0.75 + 0.3 * len(arms)] if arms else [])
+    if not heights:
+        return None
+    figure, panels = blank(
+        sum(heights) + 0.3, nrows=len(heights), squeeze=False, gridspec_kw={"height_ratios": heights}
+    )
+    axes = list(panels[:, 0])
+    if known:
+        _sizes(axes.pop(0), known, metrics["baseline"])
+    if arms:
+        _shares(figure, axes.pop(0), metrics, arms)
+    return figure
+
+
+def _sizes(axes: Any, known: list[tuple[str, float]], baseline: str) -> None:
+    """Centred bars whose length is the logarithm of the size."""
+    bare(axes, grid="none", left=False)
+    axes.spines["bottom"].set_visible(False)
+    for i, (_, size) in enumerate(known):
+        length = math.log10(size) + 0.6  # a set of one ad still has a bar
+        axes.barh(
+            i,
+            length,
+            left=-length / 2,
+            height=0.7,
+            color=SHOWN,
+            alpha=0.35 + 0.65 * i / max(1, len(known) - 1),
+        )
+        decimals = 0 if abs(size - round(size)) < 0.005 else 1 if size >= 10 else 2
+        axes.text(
+            0,
+            i,
+            number_text(size, decimals),
+            ha="center",
+            va="center",
+            color="white" if i else INK,
+            fontsize=8.0,
+            fontweight="bold",
+        )
+    axes.set_yticks(range(len(known)), [name for name, _ in known])
+    axes.set_xticks([])
+    axes.set_ylim(len(known) - 0.5, -0.5)
+    axes.set_title(f"Ads per request, {short(baseline)} (log scale)", loc="left", color=INK)
+
+
+def _shares(figure: Any, axes: Any, metrics: Mapping[str, Any], arms: list[str]) -> None:
+    """Stacked bars in percent of the best possible true eCPM: shown, then lost from last stage to first."""
+    from matplotlib.patches import Patch
+
+    bare(axes, grid="x", left=False)
+    seen: dict[str, str] = {}
+    for i, arm in enumerate(arms):
+        found = metrics["attribution"][arm]
+        best, shown = (
+            estimate(found.get("ecpm_best")).value or 1.0,
+            estimate(found.get("ecpm_shown")).value or 0.0,
+        )
+        parts = [("shown", shown / best, SHOWN)]
+        for stage, _, share in reversed(losses(metrics, arm)):
+            parts.append((f"lost at {stage_name(stage)}", share or 0.0, LOST.get(stage, QUIET)))
+        start = 0.0
+        for name, share, color in parts:
+            width = max(
+                100 * share, 0.0
+            )  # a stage that happens to gain has nothing to show here; the table has its number
+            axes.barh(i, width, left=start, height=0.7, color=color, edgecolor="white", linewidth=0.6)
+            if width >= 4.5:
+                axes.text(
+                    start + width / 2,
+                    i,
+                    number_text(width, 0),
+                    ha="center",
+                    va="center",
+                    fontsize=7.5,
+                    color="white" if color == SHOWN else INK,
+                )
+            seen.setdefault(name, color)
+            start += width
+    axes.set_yticks(
+        range(len(arms)), [short(arm) + (" (baseline)" if arm == metrics["baseline"] else "") for arm in arms]
+    )
+    axes.set(xlim=(0, 100), ylim=(len(arms) - 0.5, -0.5), xlabel="% of the best possible true eCPM")
+    axes.set_title("Where the value goes", loc="left", color=INK)
+    figure.legend(
+        [Patch(color=color) for color in seen.values()],
+        list(seen),
+        loc="outside lower center",
+        ncols=2,
+        handlelength=1.2,
+        columnspacing=1.6,
+    )

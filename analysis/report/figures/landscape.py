@@ -1,0 +1,91 @@
+"""The figure of a bid landscape: what one ad gets and pays, against its bid."""
+
+from __future__ import annotations
+
+import io
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from cascade_sim.analysis.report.figures.style import COLORS, INK, QUIET, bare, blank, style, svg_text
+
+# title, line, and the points drawn by luck
+PANELS = (
+    ("Impressions", "impressions", None),
+    ("Clicks", "expected_clicks", "clicks"),
+    ("Cost", "expected_cost", "cost"),
+    ("Cost per click", "expected_cpc", "mean_cpc"),
+)
+TITLE = "Impressions, clicks, cost and CPC of one ad against its bid"
+DPI = 200
+
+
+def landscape_figure(columns: Mapping[str, Sequence[float]], own_bid: float) -> Any:
+    """Lines: expected; hollow points: with the run's luck; vertical: the ad's own bid."""
+    figure, grid = blank(3.6, nrows=2, ncols=2, sharex=True)
+    bids = list(columns["bid"])
+    for axes, (title, line, points) in zip(grid.flat, PANELS, strict=True):
+        bare(axes)
+        axes.axvline(own_bid, color=QUIET, linewidth=1.0, linestyle=(0, (4, 3)), zorder=2)
+        axes.plot(bids, columns[line], color=COLORS[0], linewidth=1.8, zorder=3)
+        if points is not None:
+            axes.plot(
+                bids, columns[points], linestyle="none", marker="o", markersize=3.2,
+                markerfacecolor="white", markeredgecolor=COLORS[1], zorder=4,
+            )  # fmt: skip
+        top = 1.08 * max(_largest(columns[name]) for name in (line, points or line))
+        if title == "Cost per click":  # never above the bid
+            axes.plot(bids, bids, color=QUIET, linewidth=0.9, zorder=1.5)
+            inside = [bid for bid in bids if bid <= 0.9 * top]
+            if inside:
+                axes.text(inside[-1], inside[-1], "bid  ", ha="right", va="bottom", color=QUIET, fontsize=7.5)
+        axes.set_title(title, loc="left", color=INK)
+        axes.set_ylim(0, top)
+        axes.set_xscale("log")
+        axes.minorticks_off()
+    ticks = _ticks(bids[0], bids[-1])
+    grid.flat[0].set_xticks(ticks, [f"{tick:.3g}" for tick in ticks])
+    for axes in grid[1]:
+        axes.set_xlabel("bid")
+    _legend(figure)
+    return figure
+
+
+def landscape_image(columns: Mapping[str, Sequence[float]], own_bid: float, kind: str) -> bytes:
+    """The figure as the bytes of a file: kind "png" or "svg"."""
+    with style("landscape"):
+        figure = landscape_figure(columns, own_bid)
+        if kind == "svg":
+            return svg_text(figure, "landscape", TITLE).encode()
+        out = io.BytesIO()
+        figure.savefig(out, format="png", dpi=DPI, metadata={"Software": None})
+        return out.getvalue()
+
+
+def _largest(values: Sequence[float]) -> float:
+    return max((value for value in values if math.isfinite(value)), default=0.0) or 1.0
+
+
+def _ticks(low: float, high: float) -> list[float]:
+    """Round bids, at most six."""
+    if high <= low:
+        return [low]
+    found = [digit * 10.0**power for power in range(-13, 12) for digit in (1, 2, 5)]
+    found = [tick for tick in found if low <= tick <= high]
+    return found[:: math.ceil(len(found) / 6)] or [low, high]
+
+
+def _legend(figure: Any) -> None:
+    from matplotlib.lines import Line2D
+
+    looks: dict[str, dict[str, Any]] = {
+        "expected": {"color": COLORS[0], "linewidth": 1.8},
+        "with the run's luck": {
+            "linestyle": "none", "marker": "o", "markersize": 3.2,
+            "markerfacecolor": "white", "markeredgecolor": COLORS[1],
+        },
+        "own bid": {"color": QUIET, "linewidth": 1.0, "linestyle": (0, (4, 3))},
+    }  # fmt: skip
+    figure.legend(
+        [Line2D([], [], **look) for look in looks.values()], list(looks), loc="outside lower center", ncols=3
+    )

@@ -1,0 +1,110 @@
+"""Figures of models that learn from their own exposure: true-value recall over time, and revenue by day."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from cascade_sim.analysis.report.figures.market import LINES, REFERENCE, legend, time_axis
+from cascade_sim.analysis.report.figures.style import INK, arm_colors, bare, blank, short
+from cascade_sim.analysis.report.sections.learning import learning_arms, learning_of
+from cascade_sim.analysis.statistics.estimates import Estimate, estimate, finite
+
+HOUR = 3600.0
+PANELS = {
+    "recall": "Reach ranking, % of the best ads",
+    "recall_difference": "Reach ranking, points more than {base}",
+    "win_recall": "Are shown, % of the best ads",
+}
+
+
+def learning_recall(metrics: Mapping[str, Any]) -> Any | None:
+    """True-value recall of every deployment, in ranking and on the page, a line per arm and its 95 % band."""
+    lines = {name: {arm: _curve(metrics, arm, name) for arm in learning_arms(metrics)} for name in PANELS}
+    lines = {name: {arm: curve for arm, curve in found.items() if curve} for name, found in lines.items()}
+    if not lines["recall"]:
+        return None
+    looks = _looks(metrics, list(lines["recall"]))
+    lines = {name: found for name, found in lines.items() if found}
+    figure, panels = blank(0.8 + 1.75 * len(lines), nrows=len(lines), sharex=True, squeeze=False)
+    panels = list(panels.flat)
+    for axes, (name, found) in zip(panels, lines.items(), strict=True):
+        bare(axes, grid="y")
+        axes.set_title(PANELS[name].format(base=short(metrics["baseline"])), loc="left", color=INK)
+        for arm, curve in found.items():
+            hours, values = [hour for hour, _ in curve], [100 * (one.value or 0.0) for _, one in curve]
+            axes.plot(hours, values, zorder=3, **looks[arm])
+            _band(axes, curve, looks[arm]["color"])
+        if name == "recall_difference":
+            axes.axhline(0.0, **REFERENCE)
+        else:
+            axes.set_ylim(bottom=0)
+    time_axis(panels, max(curve[-1][0] for found in lines.values() for curve in found.values()))
+    panels[-1].set_xlabel("hour")
+    legend(figure, looks)
+    return figure
+
+
+def learning_revenue(metrics: Mapping[str, Any]) -> Any | None:
+    """Revenue per request of each day, a point per arm with its 95 % interval."""
+    days = {
+        arm: [estimate(one) for one in learning_of(metrics, arm).get("revenue_by_day") or []]
+        for arm in learning_arms(metrics)
+    }
+    days = {arm: found for arm, found in days.items() if any(one.value is not None for one in found)}
+    if not days:
+        return None
+    figure, axes = blank(2.8)
+    bare(axes, grid="y")
+    looks = _looks(metrics, list(days))
+    shift = 0.5 / max(len(days), 1)
+    for i, (arm, found) in enumerate(days.items()):
+        offset = shift * (i - (len(days) - 1) / 2)
+        known = [(day + 1 + offset, one) for day, one in enumerate(found) if one.value is not None]
+        axes.plot(
+            [x for x, _ in known], [one.value for _, one in known], marker="o", markersize=4, **looks[arm]
+        )
+        for x, one in known:
+            if one.low is not None and one.high is not None:
+                axes.plot([x, x], [one.low, one.high], color=looks[arm]["color"], linewidth=1.2)
+    n_days = max(len(found) for found in days.values())
+    axes.set_xticks(range(1, n_days + 1, max(1, n_days // 10)))
+    axes.set(xlim=(0.5, n_days + 0.5), xlabel="day", ylabel="revenue per request")
+    axes.set_ylim(bottom=0)
+    legend(figure, looks)
+    return figure
+
+
+def _looks(metrics: Mapping[str, Any], arms: Sequence[str]) -> dict[str, dict[str, Any]]:
+    colors = arm_colors(metrics)
+    return {
+        arm: {"color": colors[arm], "linestyle": LINES[i % len(LINES)], "linewidth": 1.7}
+        for i, arm in enumerate(arms)
+    }
+
+
+def _curve(metrics: Mapping[str, Any], arm: str, measure: str) -> list[tuple[float, Estimate]]:
+    """(hour, estimate) of every deployment that has a value."""
+    section = learning_of(metrics, arm)
+    times = [finite(time) for time in section.get("time") or []]
+    values = [estimate(entry) for entry in section.get(measure) or []]
+    pairs = zip(times, values, strict=False)
+    return [(time / HOUR, one) for time, one in pairs if time is not None and one.value is not None]
+
+
+def _band(axes: Any, curve: Sequence[tuple[float, Estimate]], color: str) -> None:
+    """The intervals around a line, where there are any."""
+    bounds = [
+        (hour, one.low, one.high) for hour, one in curve if one.low is not None and one.high is not None
+    ]
+    if bounds:
+        hours, low, high = zip(*bounds, strict=True)
+        axes.fill_between(
+            hours,
+            [100 * x for x in low],
+            [100 * x for x in high],
+            color=color,
+            alpha=0.15,
+            linewidth=0,
+            zorder=2,
+        )

@@ -1,0 +1,242 @@
+"""Figures of the market's bidders: spend over the day, and what they do to their bids."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from cascade_sim.analysis.report.figures.style import (
+    COLORS,
+    INK,
+    QUIET,
+    arm_colors,
+    bare,
+    blank,
+    label,
+    short,
+)
+from cascade_sim.analysis.report.sections.market_tables import bidder_kinds, clock, has_budget, market_arms
+from cascade_sim.analysis.statistics.estimates import finite, number_text
+
+DAY = 24.0
+PER_LINE = 600  # points of a line; more would not be seen and make the page heavy
+REFERENCE: dict[str, Any] = {"color": QUIET, "linewidth": 1.0, "linestyle": (0, (4, 3)), "zorder": 2}
+TAKING_PART: dict[str, Any] = {"color": QUIET, "linewidth": 1.4, "linestyle": (0, (1.2, 1.2))}
+SINGLE_WIDTH = 0.7
+LINES = ("-", (0, (5, 1.5)), (0, (1.2, 1.2)), (0, (5, 1.5, 1.2, 1.5)))
+
+
+def kind_colors(metrics: Mapping[str, Any]) -> dict[str, str]:
+    """One colour per kind of bidder, by name, the same in every figure."""
+    return {name: COLORS[i % len(COLORS)] for i, name in enumerate(sorted(bidder_kinds(metrics)))}
+
+
+def arm_lines(metrics: Mapping[str, Any]) -> dict[str, Any]:
+    """A line style per arm of the market, the same in every figure."""
+    return {arm: LINES[i % len(LINES)] for i, arm in enumerate(market_arms(metrics))}
+
+
+def market_spend(metrics: Mapping[str, Any]) -> Any | None:
+    """A panel per kind with budgets: share of the budget spent, and dashed the share of traffic passed.
+
+    Thick: all budgets of the kind together. Shaded: from the 10th to the 90th percentile of its advertisers.
+    Thin: single advertisers of median budget (not in a mean over worlds, where there is no such advertiser).
+    """
+    panels = {}
+    for name, kind in bidder_kinds(metrics).items():
+        points = _points(kind.get("curve"), "traffic_share", "spend_share") if has_budget(kind) else []
+        if points:
+            panels[name] = (kind, points)
+    if not panels:
+        return None
+    colors = kind_colors(metrics)
+    end = max(points[-1][0] for _, points in panels.values())
+    figure, grid = _small_multiples(len(panels), end, legend_rows=3)
+    has_spread = False
+    for axes, (name, (kind, points)) in zip(grid, panels.items(), strict=False):
+        hours, traffic, spend = _daily_lines(points)
+        has_advertisers = _advertisers(axes, kind, colors[name], not metrics.get("seeds"))
+        has_spread |= has_advertisers
+        axes.plot(hours, [100 * x for x in traffic], **REFERENCE)
+        axes.plot(hours, [100 * x for x in spend], color=colors[name], linewidth=1.8, zorder=3)
+        axes.set_title(short(name, 24), loc="left", color=colors[name], fontweight="bold")
+        if end <= DAY and not has_advertisers:  # otherwise no corner is free
+            _note(axes, kind)
+    grid[0].set_ylim(0, 104)
+    grid[0].set_yticks(range(0, 101, 25))
+    figure.supylabel("spent, % of the day's budget", fontsize=8.5, color=INK)
+    looks: dict[str, Mapping[str, Any]] = {"share of traffic passed": REFERENCE}
+    if has_spread:
+        looks["all budgets"] = {"color": INK, "linewidth": 1.8}
+        looks["10 to 90 % of advertisers"] = {"color": "#C9CFD6", "linewidth": 7}
+        if not metrics.get("seeds"):
+            looks["one advertiser"] = {"color": INK, "linewidth": SINGLE_WIDTH}
+    legend(figure, looks)
+    return figure
+
+
+def _advertisers(axes: Any, kind: Mapping[str, Any], color: str, with_single: bool) -> bool:
+    """The spread over a kind's advertisers and a few of them; False where the study holds neither."""
+    curve = (kind.get("curve") or {}).get("advertisers") or {}
+    points = _points(curve, "low", "high")
+    if not points:
+        return False
+    hours, low, high = _daily_lines(points)
+    band = {"color": color, "alpha": 0.16, "linewidth": 0, "zorder": 1.6}
+    axes.fill_between(hours, [100 * x for x in low], [100 * x for x in high], **band)
+    for one in curve.get("single") or [] if with_single else []:
+        shares = _points({"hour": curve["hour"], "share": one.get("share")}, "share")
+        if shares:
+            hours, _, share = _daily_lines([(hour, 0.0, value) for hour, value in shares])
+            look = {"color": color, "linewidth": SINGLE_WIDTH, "alpha": 0.8, "zorder": 2.5}
+            axes.plot(hours, [100 * x for x in share], **look)
+    return True
+
+
+def _note(axes: Any, kind: Mapping[str, Any]) -> None:
+    """The panel's numbers in its lower right corner, which both curves leave free late in the day."""
+    lines = []
+    gap, hour = finite(kind.get("largest_gap")), finite(kind.get("dry_hour"))
+    if gap is not None:
+        lines.append(f"gap {number_text(100 * gap, 1)}")
+    if hour is not None:
+        lines.append(f"dry {clock(hour)}")
+    at = {"transform": axes.transAxes, "ha": "right", "va": "bottom"}
+    axes.text(0.97, 0.05, "\n".join(lines), color=QUIET, fontsize=7.5, **at)
+
+
+def market_multipliers(metrics: Mapping[str, Any]) -> Any | None:
+    """A panel per kind that has advertisers: mean bid of its ads relative to the bid they started with.
+
+    A line per arm, the baseline's thick and first. Grey and dotted, where it is below 1: the share of
+    requests that the baseline's advertisers take part in.
+    """
+    styles = arm_lines(metrics)
+    arms = sorted(styles, key=lambda arm: arm != metrics["baseline"])
+    kinds = [name for name, kind in bidder_kinds(metrics).items() if finite(kind.get("advertisers"))]
+    panels: dict[str, dict[str, list[tuple[float, ...]]]] = {}
+    for name in kinds:
+        found = {arm: _points(_curve(metrics, arm, name), "multiplier") for arm in arms}
+        limit = max(100, PER_LINE // max(1, len(arms)))
+        panels[name] = {arm: _thinned(points, limit) for arm, points in found.items() if points}
+    panels = {name: found for name, found in panels.items() if found}
+    if not panels:
+        return None
+    colors = arm_colors(metrics)
+    end = max(points[-1][0] for found in panels.values() for points in found.values())
+    figure, grid = _small_multiples(len(panels), end, legend_rows=math.ceil(len(arms) / 3))
+    looks: dict[str, Mapping[str, Any]] = {}
+    top, low = 1.0, 1.0
+    for axes, (name, found) in zip(grid, panels.items(), strict=False):
+        axes.axhline(1.0, **REFERENCE)
+        for i, (arm, points) in enumerate(found.items()):
+            look = {"color": colors[arm], "linestyle": styles[arm], "linewidth": 1.1 if i else 1.8}
+            axes.plot(*zip(*points, strict=True), zorder=2.9 if i else 3, **look)
+            looks.setdefault(arm, look)
+            top, low = max(top, *(y for _, y in points)), min(low, *(y for _, y in points))
+        share = _thinned(_points(_curve(metrics, arms[0], name), "participation"))
+        if share and min(y for _, y in share) < 1:
+            axes.plot(*zip(*share, strict=True), zorder=2.8, **TAKING_PART)
+            looks["share of requests taken part in"] = TAKING_PART
+            low = min(low, *(y for _, y in share))
+        axes.set_title(short(name, 24), loc="left", color=INK, fontweight="bold")
+    bottom = 0.5 if low > 0.5 else 0.0  # where bids move little, let it be seen
+    grid[0].set_ylim(bottom, top + 0.08 * (top - bottom))
+    figure.supylabel("mean bid relative to the start", fontsize=8.5, color=INK)
+    if len(looks) > 1:
+        legend(figure, looks)
+    return figure
+
+
+def _curve(metrics: Mapping[str, Any], arm: str, kind: str) -> Mapping[str, Any]:
+    found = (metrics["market"]["arms"][arm].get("bidders") or {}).get(kind) or {}
+    return found.get("curve") or {}
+
+
+def _points(curve: Mapping[str, Any] | None, *names: str) -> list[tuple[float, ...]]:
+    """(hour, value of each name) at every update where all are numbers."""
+    rows = zip(*((curve or {}).get(name) or [] for name in ("hour", *names)), strict=False)
+    found = (tuple(finite(value) for value in row) for row in rows)
+    return [row for row in found if None not in row]  # type: ignore[misc]
+
+
+def _thinned(points: Sequence[tuple[float, ...]], limit: int = PER_LINE) -> list[tuple[float, ...]]:
+    """Every so-manieth point, and always the last."""
+    step = max(1, math.ceil(len(points) / limit))
+    return [*points[: len(points) - 1 : step], points[-1]]
+
+
+def _days(points: Sequence[tuple[float, ...]]) -> Iterator[tuple[float, list[tuple[float, ...]]]]:
+    """(midnight it began at, points) of each day; a point at midnight belongs to the day that ends."""
+    start = 0
+    while start < len(points):
+        day = math.ceil(points[start][0] / DAY) - 1
+        stop = start
+        while stop < len(points) and points[stop][0] <= DAY * (day + 1):
+            stop += 1
+        yield DAY * day, list(points[start:stop])
+        start = stop
+
+
+def _daily_lines(points: Sequence[tuple[float, ...]]) -> tuple[list[float], list[float], list[float]]:
+    """Hours, traffic and spend, each day from zero at midnight, with a gap in the line between days."""
+    days = list(_days(points))
+    rows: list[tuple[float, ...]] = []
+    for midnight, day in days:
+        if rows:
+            rows.append((midnight, math.nan, math.nan))
+        rows += [(midnight, 0.0, 0.0), *_thinned(day, max(2, PER_LINE // len(days)))]
+    hours, traffic, spend = (list(values) for values in zip(*rows, strict=True))
+    return hours, traffic, spend
+
+
+def _small_multiples(n: int, end: float, legend_rows: int = 1) -> tuple[Any, list[Any]]:
+    """`n` panels in two columns with common axes; the figure, and the panels in reading order."""
+    columns = min(n, 2)
+    rows = math.ceil(n / columns)
+    figure, grid = blank(
+        0.6 + 1.3 * rows + 0.17 * legend_rows,
+        nrows=rows,
+        ncols=columns,
+        sharex=True,
+        sharey=True,
+        squeeze=False,
+    )
+    axes = list(grid.flat)
+    for one in axes[n:]:
+        one.remove()
+    for i, one in enumerate(axes[:n]):
+        bare(one)
+        if i >= n - columns:  # the lowest of its column
+            one.tick_params(labelbottom=True)
+        if i // columns == rows - 1:  # a name in a higher row would push rows apart
+            one.set_xlabel("hour")
+    time_axis(axes[:n], end)
+    return figure, axes[:n]
+
+
+def time_axis(panels: Sequence[Any], end: float) -> None:
+    """Hours that run on over the days, with a line at every midnight in between."""
+    for axes in panels:
+        axes.set_xlim(0, end)
+        for i in range(1, math.ceil(end / DAY)):
+            axes.axvline(DAY * i, color="#9AA5B1", linewidth=0.8, zorder=1.5)
+    step = next((s for s in (1, 2, 3, 6, 12) if end / s <= 5), 0) or DAY * math.ceil(end / DAY / 5)
+    panels[0].set_xticks([step * i for i in range(int(end / step + 1e-9) + 1)])
+
+
+def legend(figure: Any, looks: Mapping[str, Mapping[str, Any]]) -> None:
+    """Names under the plot, in rows that fit the width."""
+    from matplotlib.lines import Line2D
+
+    shown = {name: {k: v for k, v in look.items() if k != "zorder"} for name, look in looks.items()}
+    longest = max((len(name) for name in shown), default=1)
+    figure.legend(
+        [Line2D([], [], **look) for look in shown.values()],
+        [label(name) for name in shown],
+        loc="outside lower center",
+        ncols=max(1, min(len(shown), 62 // (longest + 7))),
+        handlelength=2.4,
+        columnspacing=1.4,
+    )

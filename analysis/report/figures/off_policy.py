@@ -1,0 +1,103 @@
+"""The figure of off-policy estimates: how far each is from the truth, by target."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from cascade_sim.analysis.report.figures.style import (
+    COLORS,
+    INK,
+    MARKERS,
+    QUIET,
+    bare,
+    blank,
+    label,
+    short,
+    signed_tick,
+)
+from cascade_sim.analysis.report.sections.off_policy import NAMES, shown_estimate, targets_of
+from cascade_sim.analysis.statistics.estimates import estimate, finite
+
+SHOWN = {
+    "knobs": ("ips", "snips", "direct_method", "doubly_robust"),
+    "slates": ("slate_ips", "independent_ips", "direct_method", "cascade_dr"),
+}
+POINTS = tuple(marker for marker in MARKERS if marker != "X")  # a cross is a refusal
+WIDEST = 40.0  # percent of the truth: intervals beyond are cut at the edge
+
+
+def off_policy_targets(metrics: Mapping[str, Any]) -> Any | None:
+    """A panel per log: estimates of revenue relative to the truth, with intervals; crosses where refused."""
+    part = metrics.get("off_policy") or {}
+    panels = {log: targets_of(part, log) for log in SHOWN} if part.get("targets") else {}
+    panels = {log: found for log, found in panels.items() if found and _is_known(found)}
+    if not panels:
+        return None
+    heights = [0.52 * len(found) for found in panels.values()]
+    figure, grid = blank(
+        1.5 + sum(heights), nrows=len(panels), squeeze=False, sharex=True,
+        gridspec_kw={"height_ratios": heights},
+    )  # fmt: skip
+    names = list(dict.fromkeys(name for log in panels for name in SHOWN[log]))
+    looks = {name: (COLORS[i % len(COLORS)], POINTS[i % len(POINTS)]) for i, name in enumerate(names)}
+    reach = 5.0
+    for axes, (log, found) in zip(grid.flat, panels.items(), strict=True):
+        reach = max(reach, _panel(axes, found, SHOWN[log], looks))
+        axes.set_title({"knobs": "Other knobs", "slates": "Other pages"}[log], loc="left", color=INK)
+        axes.tick_params(labelbottom=True)
+    last = grid.flat[-1]
+    last.set_xlim(-1.05 * reach, 1.05 * reach)
+    last.xaxis.set_major_formatter(signed_tick)
+    last.set_xlabel("estimate of revenue per request, % off the truth")
+    _legend(figure, looks)
+    return figure
+
+
+def _is_known(found: Mapping[str, Any]) -> bool:
+    return all(estimate(one["rewards"]["revenue"].get("truth")).value for one in found.values())
+
+
+def _panel(axes: Any, found: Mapping[str, Any], names: tuple[str, ...], looks: Mapping[str, Any]) -> float:
+    """Draw one log's targets; returns how far to either side the axis must reach."""
+    bare(axes, grid="x", left=False)
+    axes.axvline(0, color=QUIET, linewidth=1.0, zorder=1)
+    reach = 0.0
+    for at, one in enumerate(found.values()):
+        answer = one["rewards"]["revenue"]
+        truth = estimate(answer["truth"]).value or 1.0
+        for i, name in enumerate(names):
+            row = answer["estimators"].get(name)
+            if row is None:
+                continue
+            y = at + 0.18 * (i - (len(names) - 1) / 2)
+            color, marker = looks[name]
+            own = shown_estimate(row, truth)
+            if own.value is None or (finite(row.get("refused")) or 0.0) >= 1:
+                axes.plot([0.015], [y], marker="x", markersize=4.0, color=color, linestyle="none", zorder=3,
+                          transform=axes.get_yaxis_transform())  # fmt: skip
+                continue
+            value, low, high = (
+                None if end is None else min(max(100 * (end / truth - 1), -WIDEST), WIDEST)
+                for end in (own.value, own.low, own.high)
+            )
+            if low is not None and high is not None:
+                axes.plot([low, high], [y, y], color=color, linewidth=1.3, zorder=2)
+                reach = max(reach, abs(low), abs(high))
+            axes.plot([value], [y], marker=marker, markersize=3.8, color=color, linestyle="none", zorder=3)
+            reach = max(reach, abs(value or 0.0))
+    axes.set_yticks(range(len(found)), [short(name, 16) for name in found])
+    axes.set_ylim(len(found) - 0.5, -0.5)
+    return reach
+
+
+def _legend(figure: Any, looks: Mapping[str, Any]) -> None:
+    from matplotlib.lines import Line2D
+
+    marks = [
+        Line2D([], [], color=color, marker=marker, markersize=4.0, linewidth=1.3)
+        for color, marker in looks.values()
+    ]
+    marks.append(Line2D([], [], color=QUIET, marker="x", markersize=4.0, linestyle="none"))
+    texts = [label(NAMES.get(name, name)) for name in looks]
+    figure.legend(marks, [*texts, "refused"], loc="outside upper center", ncols=3, columnspacing=1.2)

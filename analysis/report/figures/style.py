@@ -1,0 +1,162 @@
+"""How figures look and how they become SVG text: colours, axes, and bytes that repeat."""
+
+from __future__ import annotations
+
+import html
+import io
+import re
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+from cascade_sim.analysis.metrics.catalogue import is_reference
+from cascade_sim.analysis.statistics.estimates import MINUS
+
+# Okabe and Ito's palette without its yellow (too pale on white), then two that stay apart from it.
+COLORS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#6A4C93", "#8C6D31")
+REFERENCE_COLORS = {"ranker": "#222222", "pctr_only": "#6B7280", "bid_only": "#8D96A3", "random": "#ADB5BF"}
+MARKERS = ("o", "s", "^", "D", "v", "P", "X", "p")
+INK, QUIET, GRID = "#1F2933", "#667080", "#E4E7EB"
+WIDTH = 4.25  # inches: narrow enough that a phone shrinks the lettering only a little
+
+RC: dict[str, Any] = {
+    "figure.facecolor": "white",
+    "axes.facecolor": "white",
+    "savefig.facecolor": "white",
+    "font.family": ["DejaVu Sans"],
+    "font.size": 8.5,
+    "axes.labelsize": 8.5,
+    "axes.titlesize": 9.0,
+    "xtick.labelsize": 8.0,
+    "ytick.labelsize": 8.0,
+    "legend.fontsize": 8.0,
+    "text.color": INK,
+    "axes.labelcolor": INK,
+    "axes.edgecolor": "#B8C0CA",
+    "axes.linewidth": 0.8,
+    "xtick.color": QUIET,
+    "ytick.color": QUIET,
+    "xtick.labelcolor": INK,
+    "ytick.labelcolor": INK,
+    "xtick.major.size": 3.0,
+    "ytick.major.size": 3.0,
+    "xtick.minor.size": 0.0,
+    "ytick.minor.size": 0.0,
+    "grid.color": GRID,
+    "grid.linewidth": 0.7,
+    "axes.axisbelow": True,
+    "legend.frameon": False,
+    "svg.fonttype": "none",  # text stays text: a smaller file, searchable, and read aloud by screen readers
+    "text.parse_math": False,  # a name with dollar signs is a name
+    "axes.unicode_minus": True,
+}
+
+
+@contextmanager
+def style(name: str) -> Iterator[None]:
+    """The look, on top of seaborn's ticks; the figure's name salts the ids that matplotlib makes up."""
+    import matplotlib
+    import seaborn
+
+    look: dict[Any, Any] = {**seaborn.axes_style("ticks"), **RC, "svg.hashsalt": f"cascade:{name}"}
+    with matplotlib.rc_context(look):
+        yield
+
+
+def blank(height: float, **grid: Any) -> tuple[Any, Any]:
+    """A figure without pyplot's global state, and its axes."""
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(WIDTH, height), layout="constrained")
+    FigureCanvasAgg(figure)  # a renderer to measure text with
+    return figure, figure.subplots(**grid)
+
+
+def bare(axes: Any, *, grid: str = "both", left: bool = True) -> None:
+    """Leave only what is read: no box, quiet grid lines."""
+    import seaborn
+
+    seaborn.despine(ax=axes, left=not left)
+    axes.grid(visible=grid in ("both", "x"), axis="x")
+    axes.grid(visible=grid in ("both", "y"), axis="y")
+    if not left:
+        axes.tick_params(axis="y", length=0)
+
+
+def svg_text(figure: Any, name: str, title: str) -> str:
+    """The figure as an <svg> element: no prolog, no date, ids that no other figure of the page has."""
+    out = io.StringIO()
+    figure.savefig(out, format="svg", metadata={"Date": None, "Creator": None, "Format": None, "Type": None})
+    text = out.getvalue()
+    text = text[text.index("<svg") :]
+    text = re.sub(r"\s*<metadata>.*?</metadata>", "", text, flags=re.DOTALL)
+    text = re.sub(r'(\bid="|xlink:href="#|url\(#)', lambda found: f"{found.group(1)}{name}-", text)
+    label = html.escape(title, quote=True)
+    text = text.replace("<svg ", f'<svg role="img" aria-label="{label}" ', 1)
+    return re.sub(r"[ \t]+\n", "\n", text)
+
+
+def label(name: str) -> str:
+    """A name for a legend; matplotlib drops entries that begin with an underscore."""
+    return f" {name}" if name.startswith("_") else name
+
+
+def short(name: str, limit: int = 20) -> str:
+    """A name beside an axis: a very long one is cut so that the plot keeps its room."""
+    return name if len(name) <= limit else name[: limit - 1] + "…"
+
+
+def percent_tick(value: float, _position: int | None = None) -> str:
+    """10 to the value as percent: -3 → 0.1 %."""
+    return f"{100 * 10.0**value:.10g} %"
+
+
+def signed_tick(value: float, _position: int | None = None) -> str:
+    """A lift in percent on an axis: +5, 0, −5."""
+    return "0" if abs(value) < 1e-9 else f"{'+' if value > 0 else MINUS}{abs(value):g}"
+
+
+def arm_colors(metrics: Mapping[str, Any]) -> dict[str, str]:
+    """One colour per arm or model, the same in every figure; a model called like an arm shares its colour.
+
+    The baseline comes first, then the other arms and models in the file's order; reference arms are grey, and
+    the ranking stage's model is as dark as the arm that has it in the pre-ranking seat.
+    """
+    ranker = ranker_model(metrics)
+    names = [metrics["baseline"], *metrics["arms"], *(metrics.get("models") or {}), *score_models(metrics)]
+    colors = {}
+    for name in names:
+        if name in colors:
+            continue
+        if is_reference(name) or name == ranker:
+            colors[name] = REFERENCE_COLORS["ranker" if name == ranker else name]
+        else:
+            taken = sum(color in COLORS for color in colors.values())
+            colors[name] = COLORS[taken % len(COLORS)]
+    return colors
+
+
+def arm_markers(metrics: Mapping[str, Any]) -> dict[str, str]:
+    """A marker per arm or model beside its colour, so that no reader depends on colour alone."""
+    return {name: MARKERS[i % len(MARKERS)] for i, name in enumerate(arm_colors(metrics))}
+
+
+def score_models(metrics: Mapping[str, Any]) -> list[str]:
+    """Models that appear in any curve, in the file's order."""
+    curves = metrics.get("curves") or {}
+    names = []
+    for part in (curves.get("score_distribution") or {}).values():
+        names += list((part or {}).get("density") or {})
+    names += list(curves.get("proxy_reliability") or {})
+    return list(dict.fromkeys(names))
+
+
+def ranker_model(metrics: Mapping[str, Any]) -> str | None:
+    """The ranking stage's model: it has a score distribution but, being the yardstick, no proxy curve."""
+    proxies = (metrics.get("curves") or {}).get("proxy_reliability")
+    if not proxies:
+        return None
+    rest = [name for name in score_models(metrics) if name not in proxies]
+    in_culprit = [row["model"] for row in metrics.get("culprit") or [] if row["model"] in rest]
+    return in_culprit[-1] if in_culprit else rest[-1] if len(rest) == 1 else None

@@ -1,0 +1,96 @@
+"""Does the market agree with the headline, which rests on fixed bids and endless money?"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from cascade_sim.analysis.metrics.catalogue import is_reference
+from cascade_sim.analysis.report.comparisons import revenue_lift
+from cascade_sim.analysis.statistics.estimates import (
+    NBSP,
+    Estimate,
+    estimate,
+    finite,
+    number_text,
+    percent_text,
+)
+
+TOLD = 0.005  # without an interval, a lift of less than this is not spoken of as a gain
+FADED = 0.5  # less than this share of the evaluation's lift in the market: little is left of it
+
+
+def market_lift(metrics: Mapping[str, Any], arm: str, measure: str = "revenue_per_request") -> Estimate:
+    """An arm's lift in the market; without an interval where neither days nor worlds give one."""
+    market = metrics.get("market") or {}
+    found = ((market.get("lifts") or {}).get(arm) or {}).get(measure)
+    if found:
+        return estimate(found)
+    name = "revenue" if measure == "revenue_per_request" else measure
+    arms = market.get("arms") or {}
+    own, base = (finite((arms.get(one) or {}).get(name)) for one in (arm, metrics["baseline"]))
+    return Estimate(None if own is None or not base else own / base - 1.0)
+
+
+def under_budgets(metrics: Mapping[str, Any], best: str | None) -> list[str]:
+    """What becomes of the headline in the simulated market, where budgets run out and bidders adapt."""
+    arms = [arm for arm in (metrics.get("market") or {}).get("arms") or {} if arm in metrics["arms"]]
+    lifts = {
+        arm: market_lift(metrics, arm) for arm in arms if arm != metrics["baseline"] and not is_reference(arm)
+    }
+    known = {arm: lift for arm, lift in lifts.items() if lift.value is not None}
+    if not known:
+        return []
+    gains = [arm for arm in known if _is_gain(known[arm])]
+    top = max(gains or known, key=lambda arm: (known[arm].value or 0.0, arm))
+    if best is None:
+        return _better_in_the_market(metrics, top, known[top])
+    if best not in known:
+        return []
+    found = [_verdict(metrics, best, known[best])]
+    if top != best and _is_gain(known[top]) and (known[top].value or 0.0) > (known[best].value or 0.0):
+        found.append(f"In the market not {best} but {top} earns most: {_text(metrics, known[top])}.")
+    return found
+
+
+def _better_in_the_market(metrics: Mapping[str, Any], top: str, lift: Estimate) -> list[str]:
+    """The headline says that no arm is clearly better; the market may see it otherwise."""
+    if not _is_gain(lift):
+        return []
+    own = revenue_lift(metrics, top)
+    return [
+        f"The market says otherwise: with budgets and bidders that adapt {top} earns {_text(metrics, lift)}; "
+        "the headline rests on the evaluation, with fixed bids and endless money, where it brings "
+        f"{percent_text(own)}."
+    ]
+
+
+def _verdict(metrics: Mapping[str, Any], best: str, lift: Estimate) -> str:
+    if not _is_gain(lift):
+        is_loss = lift.is_below_zero or (lift.low is None and (lift.value or 0.0) < -TOLD)
+        return (
+            f"The market says otherwise: with budgets and bidders that adapt {best} "
+            f"{'earns less' if is_loss else 'has no clear gain'}, {_text(metrics, lift)}. The headline rests "
+            "on the evaluation, with fixed bids and endless money."
+        )
+    own = revenue_lift(metrics, best).value
+    reason = "what advertisers cannot pay for is no revenue"
+    if own is not None and own > 0 and lift.value is not None:
+        promised = f"{number_text(100 * own, 1, signed=True)}{NBSP}% with fixed bids and endless money"
+        if lift.value > own:
+            reason = f"more than the {promised}"
+        elif lift.value < FADED * own:
+            reason = f"little is left of the {promised}, on which the headline rests"
+    return f"In the market with budgets it earns {_text(metrics, lift)}: {reason}."
+
+
+def _is_gain(lift: Estimate) -> bool:
+    """Above zero with its interval; without one, by more than a trifle."""
+    return lift.is_above_zero if lift.low is not None else (lift.value or 0.0) > TOLD
+
+
+def _text(metrics: Mapping[str, Any], lift: Estimate) -> str:
+    if lift.low is not None:
+        return f"{percent_text(lift)} against {metrics['baseline']}"
+    percent = None if lift.value is None else 100 * lift.value
+    return f"{number_text(percent, 1, signed=True)}{NBSP}% against {metrics['baseline']} (no interval)"

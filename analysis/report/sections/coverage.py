@@ -1,0 +1,136 @@
+"""Coverage in tables, as CSV and in words."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from cascade_sim.analysis.off_policy.coverage import NOMINAL, Coverage, Share, expected_band
+from cascade_sim.analysis.report.cells import Cell, Row, Table, cell
+from cascade_sim.analysis.report.sections.off_policy import NAMES, REWARDS
+from cascade_sim.analysis.statistics.estimates import MISSING, Estimate, decimals_for, number_text
+
+Rows = Mapping[str, Mapping[str, Coverage]]  # by target and estimator
+MODEL_ONLY = ("direct_method",)  # its bias is unknown to its interval: shown for what it is
+EDGE = 0.05
+CSV_COLUMNS = (
+    *("reward", "target", "estimator", "requests", "replications", "ess_share", "refused", "truth"),
+    *(
+        "bias",
+        "bias_low",
+        "bias_high",
+        "rmse",
+        "width",
+        "answers",
+        "coverage",
+        "coverage_low",
+        "coverage_high",
+    ),
+    *("pairs", "false_alarms", "false_alarms_low", "false_alarms_high"),
+)
+
+
+def coverage_tables(rows: Rows, ess_share: Mapping[str, float], reward: str) -> list[Table]:
+    """A table per target, a row per estimator; errors and widths in percent of the truth."""
+    made = []
+    for target, found in rows.items():
+        truth = next(iter(found.values())).truth
+        lines = [Row(NAMES.get(name, name), _cells(one)) for name, one in found.items()]
+        title = (
+            f"{target}: {REWARDS[reward].lower()} {number_text(truth, decimals_for([truth], 4))}, "
+            f"ESS {number_text(100 * ess_share[target], 0)} %"
+        )
+        columns = ["refused %", "bias %", "RMSE %", "width %", "coverage %", "verdict", "false alarms %"]
+        made.append(Table(title, "estimator", columns, lines))
+    return made
+
+
+def _cells(one: Coverage) -> list[Cell]:
+    def relative(value: float | None) -> float | None:
+        return None if value is None or one.truth == 0 else 100 * value / one.truth
+
+    bias = Estimate(relative(one.bias), relative(one.bias_low), relative(one.bias_high))
+    return [
+        Cell(number_text(100 * one.refused, 1)),
+        cell(bias, 2, signed=True),
+        Cell(number_text(relative(one.rmse), 2)),
+        Cell(number_text(relative(one.width), 1)),
+        _share_cell(one.coverage),
+        Cell(one.verdict or MISSING),
+        _share_cell(one.false_alarms),
+    ]
+
+
+def _share_cell(what: Share) -> Cell:
+    ends = (what.value, what.low, what.high)
+    return cell(Estimate(*(None if end is None else 100 * end for end in ends)), 1)
+
+
+@dataclass(frozen=True)
+class CoverageWords:
+    """What a terminal says below the tables."""
+
+    lines: list[str]
+    is_good: bool  # no estimator but those of MODEL_ONLY covers too seldom where it answers
+
+
+def coverage_words(rows: Rows, requests: int) -> CoverageWords:
+    """Which answers hold, which do not, and who refuses."""
+    cells = [
+        (target, name, one)
+        for target, found in rows.items()
+        for name, one in found.items()
+        if name not in MODEL_ONLY
+    ]
+    judged = [(target, name, one) for target, name, one in cells if one.verdict is not None]
+    outside = [entry for entry in judged if entry[2].verdict != "holds"]
+    n = max((one.replications for _, _, one in cells), default=0)
+    low, high = expected_band(n) if n else (NOMINAL, NOMINAL)
+    lines = [
+        f"{len(judged) - len(outside)} of {len(judged)} answers on logs of {requests:,} requests, the direct "
+        "method's apart, cover as right 95 % intervals do: between "
+        f"{100 * low:.1f} and {100 * high:.1f} % of {n:,} replications (a 99.8 % band, wider where some are "
+        f"refused; of {len(judged)} right ones, about {0.002 * len(judged):.1f} would lie outside)"
+    ]
+    lines += [
+        f"{one.verdict}: {NAMES.get(name, name)} on {target}, {100 * (one.coverage.value or 0):.1f} % of "
+        f"{one.coverage.n:,} answers"
+        + (
+            f"; {100 * one.refused:.0f} % of the logs were refused, so those answered are a choice"
+            * _is_edge(one)
+        )
+        for target, name, one in outside
+    ]
+    refused = [f"{NAMES.get(name, name)} on {target}" for target, name, one in cells if one.refused == 1]
+    if refused:
+        lines.append(f"always refused: {', '.join(refused)}")
+    return CoverageWords(lines, not any(one.verdict == "too seldom" for _, _, one in outside))
+
+
+def _is_edge(one: Coverage) -> bool:
+    """Whether refusing is so frequent that the logs that pass differ from the others."""
+    return EDGE < one.refused < 1 - EDGE
+
+
+def coverage_csv(rows: Rows, ess_share: Mapping[str, float], reward: str, requests: int) -> str:
+    """A line per target and estimator; what is undefined is empty."""
+    lines = [",".join(CSV_COLUMNS)]
+    for target, found in rows.items():
+        for name, one in found.items():
+            values = (
+                *(
+                    reward,
+                    target,
+                    name,
+                    requests,
+                    one.replications,
+                    ess_share[target],
+                    one.refused,
+                    one.truth,
+                ),
+                *(one.bias, one.bias_low, one.bias_high, one.rmse, one.width),
+                *(one.coverage.n, one.coverage.value, one.coverage.low, one.coverage.high),
+                *(one.false_alarms.n, one.false_alarms.value, one.false_alarms.low, one.false_alarms.high),
+            )
+            lines.append(",".join("" if value is None else str(value) for value in values))
+    return "\n".join(lines) + "\n"

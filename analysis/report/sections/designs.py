@@ -1,0 +1,298 @@
+"""Experiments on a market in words and tables: what each design says, what is true, and which to trust."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from cascade_sim.analysis.metrics.catalogue import Measure
+from cascade_sim.analysis.report.cells import Cell, Row, Table, column
+from cascade_sim.analysis.report.decision import listed
+from cascade_sim.analysis.statistics.estimates import (
+    MISSING,
+    NBSP,
+    Estimate,
+    estimate,
+    finite,
+    interval_text,
+    number_text,
+    percent_text,
+    scaled,
+)
+
+REVENUE = "revenue_per_request"
+NAMES = {
+    "request": "by request",
+    "user": "by user",
+    "switchback": "switchback",
+    "budget": "split budgets",
+}
+MEASURES = {
+    REVENUE: "Revenue per request",
+    "clicks_per_request": "Clicks per request",
+    "ctr": "CTR",
+    "cpc": "CPC",
+}
+MONEY, SHARE = Measure("", "money", "", digits=4), Measure("", "percent", "", 1)
+
+
+@dataclass(frozen=True)
+class DesignSection:
+    """What the report shows of experiments on the market."""
+
+    words: str
+    trust: str
+    about: str
+    designs: Table
+    measures: Table
+    cuped: Table | None
+    cuped_words: str
+    sequence_words: str
+
+
+def designs_of(metrics: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The section of metrics.json; empty for a study without experiments."""
+    return (metrics.get("market") or {}).get("designs") or {}
+
+
+def design_kinds(metrics: Mapping[str, Any]) -> list[str]:
+    """The designs that ran, those with common budgets first."""
+    found = designs_of(metrics).get("kinds") or {}
+    return [kind for kind in NAMES if kind in found]
+
+
+def design_section(metrics: Mapping[str, Any]) -> DesignSection | None:
+    """The report's section on experiments; None for a study without any."""
+    if not design_kinds(metrics):
+        return None
+    return DesignSection(
+        words=design_words(metrics),
+        trust=trust_words(metrics),
+        about=_about(metrics),
+        designs=designs_table(metrics),
+        measures=measures_table(metrics),
+        cuped=cuped_table(metrics),
+        cuped_words=cuped_words(metrics),
+        sequence_words=sequence_words(metrics),
+    )
+
+
+def effect(metrics: Mapping[str, Any], kind: str, key: str, measure: str = REVENUE) -> Estimate:
+    """An entry of a design's measure: lift, lift_bias, difference, bias, treatment or control."""
+    return estimate(designs_of(metrics)["kinds"][kind]["measures"][measure].get(key))
+
+
+def truth(metrics: Mapping[str, Any], key: str = "lift", measure: str = REVENUE) -> Estimate:
+    return estimate(designs_of(metrics)["truth"][measure].get(key))
+
+
+def verdict(metrics: Mapping[str, Any], kind: str) -> str:
+    """ "wrong" if the interval of the bias lies off zero, "unknown" without one, else "right" or "unclear".
+
+    Not to see a bias is no proof that there is none: "unclear" is an interval that holds zero and also what
+    the least of the clearly wrong designs is off by or, if none is, as much as the effect itself.
+    """
+    bias = effect(metrics, kind, "lift_bias")
+    if bias.value is None or bias.low is None or bias.high is None:
+        return "unknown"
+    if not bias.low <= 0 <= bias.high:
+        return "wrong"
+    others = [effect(metrics, one, "lift_bias") for one in design_kinds(metrics)]
+    clear = [abs(one.value or 0.0) for one in others if one.is_above_zero or one.is_below_zero]
+    margin = min(clear, default=abs(truth(metrics).value or 0.0))
+    return "right" if max(-bias.low, bias.high) < margin else "unclear"
+
+
+def _with_verdict(metrics: Mapping[str, Any], word: str) -> list[str]:
+    return [kind for kind in design_kinds(metrics) if verdict(metrics, kind) == word]
+
+
+def designs_table(metrics: Mapping[str, Any]) -> Table:
+    """A row for the truth and one per design: revenue per request in both arms, lift and bias."""
+    kinds, found = design_kinds(metrics), designs_of(metrics)
+
+    def entries(key: str) -> list[Estimate]:
+        return [truth(metrics, key), *(effect(metrics, kind, key) for kind in kinds)]
+
+    spend = [Estimate(estimate(found["kinds"][kind].get("spend_share")).value) for kind in kinds]
+    units = [Estimate(finite(found["kinds"][kind]["measures"][REVENUE].get("units"))) for kind in kinds]
+    bias = [effect(metrics, kind, "lift_bias") for kind in kinds]
+    columns = [
+        column(MONEY, [Estimate(one.value) for one in entries("control")]),
+        column(MONEY, [Estimate(one.value) for one in entries("treatment")]),
+        column(SHARE, entries("lift"), signed=True),
+        [Cell("0"), *column(SHARE, bias, signed=True)],
+        [Cell(MISSING), *column(SHARE, spend)],
+        [Cell(MISSING), *column(Measure("", "number", "", 0), units)],
+    ]
+    labels = ["launch (truth)", *(NAMES[kind] for kind in kinds)]
+    rows = [
+        Row(
+            label,
+            [cells[i] for cells in columns],
+            "baseline" if i == 0 else "",
+            tag="truth" if i == 0 else "",
+        )
+        for i, label in enumerate(labels)
+    ]
+    rows[0] = Row("launch", rows[0].cells, "baseline", "Everybody treated, less nobody treated.", "truth")
+    headings = [str(found["control"]), str(found["treatment"]), "Lift %", "Bias, points", "Spend %", "Units"]
+    groups = [("Revenue per request", 4), ("Treatment's share", 1), ("Interval rests on", 1)]
+    return Table("What each design says", "Design", headings, rows, groups)
+
+
+def measures_table(metrics: Mapping[str, Any]) -> Table:
+    """Lift and bias of the other measures."""
+    kinds = design_kinds(metrics)
+    names = [name for name in MEASURES if name != REVENUE and name in designs_of(metrics)["truth"]]
+    columns = []
+    for name in names:
+        lifts = [truth(metrics, "lift", name), *(effect(metrics, kind, "lift", name) for kind in kinds)]
+        bias = [effect(metrics, kind, "lift_bias", name) for kind in kinds]
+        columns += [column(SHARE, lifts, signed=True), [Cell("0"), *column(SHARE, bias, signed=True)]]
+    labels = ["launch", *(NAMES[kind] for kind in kinds)]
+    rows = [
+        Row(
+            label,
+            [cells[i] for cells in columns],
+            "baseline" if i == 0 else "",
+            tag="truth" if i == 0 else "",
+        )
+        for i, label in enumerate(labels)
+    ]
+    groups = [(MEASURES[name], 2) for name in names]
+    return Table("Other measures", "Design", ["Lift %", "Bias, points"] * len(names), rows, groups)
+
+
+def cuped_table(metrics: Mapping[str, Any]) -> Table | None:
+    """What the days before the trial bring to the design by user; None without them."""
+    found = designs_of(metrics).get("cuped") or {}
+    if not found:
+        return None
+    labels = {"revenue_per_user": "Revenue per user", REVENUE: "Revenue per request"}
+    names = [name for name in labels if name in found]
+    columns = [
+        column(MONEY, [estimate(found[name]["plain"]) for name in names], signed=True),
+        column(MONEY, [estimate(found[name]["adjusted"]) for name in names], signed=True),
+        column(Measure("", "number", "", 2), [Estimate(finite(found[name]["theta"])) for name in names]),
+        column(SHARE, [_saved(found[name]["variance_ratio"]) for name in names]),
+    ]
+    rows = [Row(labels[name], [cells[i] for cells in columns]) for i, name in enumerate(names)]
+    headings = ["Difference", "with CUPED", "Theta", "Variance saved %"]
+    return Table("CUPED, by user", "Measure", headings, rows)
+
+
+def _saved(ratio: Any) -> Estimate:
+    one = estimate(ratio)
+    flipped = [None if x is None else 1.0 - x for x in (one.value, one.high, one.low)]
+    return Estimate(*flipped)
+
+
+def design_words(metrics: Mapping[str, Any]) -> str:
+    """What a launch brings, what the designs make of it, and whether splitting budgets mends it."""
+    found, real, wrong = designs_of(metrics), truth(metrics), _with_verdict(metrics, "wrong")
+    text = (
+        f"Launched for everybody, {found['treatment']} earns {percent_text(Estimate(real.value))} per "
+        f"request against {found['control']}."
+    )
+    if wrong:
+        biases = [effect(metrics, kind, "lift_bias") for kind in wrong]
+        told = [f"{NAMES[kind]} {_points(one)}" for kind, one in zip(wrong, biases, strict=True)]
+        over = sum(one.is_above_zero for one in biases)
+        verb = "overstate" if over == len(wrong) else "misstate" if over else "understate"
+        who = "Experiments" if "budget" in wrong else "Experiments in which the arms share budgets"
+        text += f" {who} {verb} it: {listed(told)}."
+    if "budget" in _with_verdict(metrics, "right"):
+        text += (
+            f" With split budgets the trial says {percent_text(effect(metrics, 'budget', 'lift'))}: what is "
+            "left of the bias lies within its interval."
+        )
+    return text
+
+
+def trust_words(metrics: Mapping[str, Any]) -> str:
+    """Which design can be trusted here, which cannot, and of which the trial is too small to tell."""
+    right, wrong, unclear, unknown = (
+        _with_verdict(metrics, word) for word in ("right", "wrong", "unclear", "unknown")
+    )
+    right.sort(key=lambda kind: effect(metrics, kind, "lift_bias").half_width or 0.0)
+    trusted = [f"{NAMES[kind]} (bias {_points(effect(metrics, kind, 'lift_bias'))})" for kind in right]
+    parts = [
+        f"To be trusted here: {listed(trusted)}." if trusted else "None of these designs is to be trusted."
+    ]
+    if wrong:
+        parts.append(f"Misleading: {listed([NAMES[kind] for kind in wrong])}.")
+    if unclear:
+        told = [f"{NAMES[kind]} {_points(effect(metrics, kind, 'lift_bias'))}" for kind in unclear]
+        parts.append(f"Too uncertain to tell: {listed(told)}.")
+    if unknown:
+        parts.append(f"Without an interval: {listed([NAMES[kind] for kind in unknown])}.")
+    return " ".join(parts)
+
+
+def cuped_words(metrics: Mapping[str, Any]) -> str:
+    found = designs_of(metrics).get("cuped") or {}
+    saved = {name: _saved(found[name]["variance_ratio"]).value for name in found}
+    whole, each = saved.get("revenue_per_user"), saved.get(REVENUE)
+    if whole is None:
+        return ""
+    parts = [f"{number_text(100 * whole, 0)}{NBSP}% of the variance of revenue per user"]
+    if each is not None:
+        parts.append(f"{number_text(100 * each, 0)}{NBSP}% of that of revenue per request")
+    return (
+        f"What users did before the trial explains {listed(parts)}. CUPED makes intervals shorter; it does "
+        "nothing against a bias."
+    )
+
+
+def sequence_words(metrics: Mapping[str, Any]) -> str:
+    """When the trial by request, watched every hour, could have been stopped."""
+    lines = designs_of(metrics).get("sequence") or {}
+    if not lines.get("time"):
+        return ""
+
+    def first(low: str, high: str) -> float | None:
+        ends = zip(lines["time"], lines[low], lines[high], strict=True)
+        return next((t for t, a, b in ends if a is not None and b is not None and (a > 0 or b < 0)), None)
+
+    valid, fixed = first("low", "high"), first("fixed_low", "fixed_high")
+    seeds = " (means over worlds)" if metrics.get("seeds") else ""
+    told = (
+        f"first excludes zero at hour {number_text(valid, 0)}"
+        if valid is not None
+        else "never excludes zero in this time"
+    )
+    naive = f"; the interval for a single look does so at hour {number_text(fixed, 0)}" if fixed else ""
+    return (
+        f"Watched every hour{seeds}, the interval that holds at all looks {told}{naive}. Being sure early is "
+        "not being right: it closes in on what this design measures, bias included."
+    )
+
+
+def _points(bias: Estimate) -> str:
+    points = scaled(bias, 100.0)
+    text = f"{number_text(points.value, 1, signed=True)} points {interval_text(points, 1, signed=True)}"
+    return text.strip().replace(" ", NBSP)
+
+
+def _about(metrics: Mapping[str, Any]) -> str:
+    found = designs_of(metrics)
+    seeds, pre = metrics.get("seeds"), finite(found.get("pre_days")) or 0.0
+    hours = (finite(found.get("switchback")) or 0.0) / 3600
+    share = number_text(100 * (finite(found.get("share")) or 0.0), 0)
+    spread = (
+        f"Intervals are Student t intervals between {seeds.get('n')} worlds."
+        if seeds
+        else "Intervals are those an experimenter would compute: by request, by user (cluster-robust), by "
+        "time slot within hours of the day, and paired by day for split budgets. The truth is exact for "
+        "these days; its own interval says how much it would vary over other days."
+    )
+    return (
+        f"{number_text(finite(found.get('days')), 1).removesuffix('.0')} days on trial, {share}{NBSP}% "
+        f"treated{f', after {pre:.0f} with everybody on control' if pre else ''}. By request, by user and in "
+        f"the switchback (slots of {number_text(hours, 1).removesuffix('.0')} hours) both arms draw on the "
+        "same budgets and face the same bids. With split budgets each arm has its share of every budget and "
+        "bidders of its own, and the requests of the trial by request. Bias is the lift less the launch's. "
+        f"{spread}"
+    )

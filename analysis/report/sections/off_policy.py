@@ -1,0 +1,272 @@
+"""What randomised logs say about other policies, beside the truth: words and tables."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from cascade_sim.analysis.report.cells import Cell, Row, Table, cell
+from cascade_sim.analysis.statistics.estimates import (
+    MISSING,
+    NBSP,
+    Estimate,
+    decimals_for,
+    estimate,
+    finite,
+    number_text,
+)
+
+NAMES = {
+    "ips": "IPS",
+    "clipped_ips": "clipped IPS",
+    "snips": "SNIPS",
+    "doubly_robust": "doubly robust",
+    "switch_dr": "switch-DR",
+    "slate_ips": "page IPS",
+    "reward_interaction_ips": "interaction IPS",
+    "independent_ips": "independent IPS",
+    "cascade_dr": "cascade DR",
+    "direct_method": "direct method",
+}
+KNOBS = {"reserve_cpc": "log reserve", "squashing": "squashing"}
+REWARDS = {"revenue": "Revenue per request", "clicks": "Clicks per request"}
+
+
+@dataclass(frozen=True)
+class OffPolicySection:
+    """What the report shows."""
+
+    words: list[str]
+    about: str
+    knobs: Table | None
+    slates: Table | None
+    slopes: Table | None
+    refusals: list[str]
+
+
+def off_policy_section(metrics: Mapping[str, Any]) -> OffPolicySection | None:
+    """The report's section; None for a study without randomised logs."""
+    part = metrics.get("off_policy")
+    if not part or not part.get("targets"):
+        return None
+    is_pooled = bool(metrics.get("seeds"))
+    return OffPolicySection(
+        words=off_policy_words(part, is_pooled),
+        about=_about(part, is_pooled),
+        knobs=targets_table(part, "knobs", "revenue"),
+        slates=targets_table(part, "slates", "revenue"),
+        slopes=slopes_table(part),
+        refusals=[] if is_pooled else refusals(part),
+    )
+
+
+def targets_of(part: Mapping[str, Any], log: str) -> dict[str, Mapping[str, Any]]:
+    """The targets that one of the two logs answers for, in their order."""
+    return {name: one for name, one in ordered_targets(part).items() if one["log"] == log}
+
+
+def ordered_targets(part: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
+    """All targets in the order of the scenario, which JSON's sorted keys have lost."""
+    names = part.get("order") or list(part["targets"])
+    return {name: part["targets"][name] for name in names if name in part["targets"]}
+
+
+def estimator_rows(answer: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
+    """The estimators of an answer, in the order of NAMES."""
+    return {name: answer["estimators"][name] for name in NAMES if name in answer["estimators"]}
+
+
+def targets_table(part: Mapping[str, Any], log: str, reward: str) -> Table | None:
+    """A row per target: the truth, then each estimator's answer with its interval, or its refusal."""
+    targets = targets_of(part, log)
+    if not targets:
+        return None
+    first = estimator_rows(next(iter(targets.values()))["rewards"][reward])
+    rows = []
+    for name, one in targets.items():
+        answer = one["rewards"][reward]
+        decimals = _decimals(targets, reward)
+        truth = estimate(answer.get("truth"))
+        plain = answer["estimators"].get("ips" if log == "knobs" else "slate_ips") or {}
+        cells = [cell(Estimate(truth.value), decimals), Cell(_percent(plain.get("ess_share"), 0))]
+        cells += [_answer_cell(answer["estimators"][key], decimals, truth.value) for key in first]
+        rows.append(Row(name, cells, hint=one["changes"], tag=one["changes"]))
+    columns = ["truth", "ESS %", *(NAMES.get(key, key) for key in first)]
+    return Table(
+        f"{REWARDS[reward]}, from the log of {'pages' if log == 'slates' else log}", "Target", columns, rows
+    )
+
+
+def shown_estimate(row: Mapping[str, Any], truth: float | None) -> Estimate:
+    """An estimate with its interval; over several worlds its error and that interval, from the truth on.
+
+    Worlds differ in what they earn, so how far estimates of the level spread between them says little. Nor
+    does their mean where some worlds refused: the truth is that of all, the answers are those of the others.
+    """
+    own, error = estimate(row["estimate"]), estimate(row.get("error"))
+    if truth is None or error.value is None or error.low is None or error.high is None:
+        return own
+    return Estimate(truth + error.value, truth + error.low, truth + error.high)
+
+
+def _answer_cell(row: Mapping[str, Any], decimals: int, truth: float | None) -> Cell:
+    refused = finite(row.get("refused")) or 0.0
+    if refused >= 1:
+        return Cell("refused")
+    shown = cell(shown_estimate(row, truth), decimals)
+    covers = finite(row.get("covers"))
+    tone = "down" if covers == 0 else ""
+    note = f"refused in {_percent(refused, 0)} % of worlds" if refused > 0 else ""
+    return Cell(shown.text, shown.interval, shown.margin, tone, note)
+
+
+def _decimals(targets: Mapping[str, Any], reward: str) -> int:
+    values = [estimate(one["rewards"][reward]["logged"]).value for one in targets.values()]
+    return decimals_for(values, 4)
+
+
+def slopes_table(part: Mapping[str, Any]) -> Table | None:
+    """A row per knob: how revenue and clicks respond to it, from the log and served."""
+    if not part.get("slopes"):
+        return None
+    rows = []
+    for knob, rewards in part["slopes"].items():
+        cells = []
+        for reward in REWARDS:
+            row = rewards[reward]
+            own = estimate(row["estimate"])
+            decimals = decimals_for([own.value, own.low, own.high], 3)
+            truth = estimate(row.get("truth")).value
+            cells += [_answer_cell(row, decimals, truth), cell(Estimate(truth), decimals)]
+        rows.append(Row(KNOBS.get(knob, knob), cells))
+    columns = [text for reward in REWARDS for text in (f"{reward}, from the log", f"{reward}, truth")]
+    return Table("Response per unit of each knob", "Knob", columns, rows)
+
+
+def answer_table(name: str, one: Mapping[str, Any], reward: str) -> Table:
+    """One target in full, for a terminal: a row per estimator with the figures of its weights."""
+    answer = one["rewards"][reward]
+    decimals = decimals_for([estimate(answer["logged"]).value], 4)
+    rows = []
+    for key, row in estimator_rows(answer).items():
+        own = estimate(row["estimate"])
+        is_refused = row["verdict"] == "refuse"
+        mean_weight = finite(row.get("mean_weight"))
+        cells = [
+            Cell("refused" if is_refused else number_text(own.value, decimals)),
+            Cell("" if is_refused else cell(own, decimals).interval),
+            Cell(_lift(row.get("lift"))),
+            Cell(number_text(finite(row.get("n")), 0)),
+            Cell(_percent(row.get("ess_share"))),
+            Cell(MISSING if mean_weight is None else number_text(mean_weight, 3)),
+            Cell(_percent(row.get("largest_share"), 2)),
+            Cell(_percent(row.get("clipped_mass"), 2)),
+            Cell(row["verdict"]),
+        ]
+        rows.append(Row(NAMES.get(key, key), cells))
+    for key, label in (("inner", "inner (clipped)"), ("outer", "outer (bounds)")):
+        if key in answer:
+            own = estimate(answer[key])
+            text = "refused" if own.low is None else number_text(own.value, decimals)
+            empty = [Cell("")] * 7
+            rows.append(Row(label, [Cell(text), Cell(cell(own, decimals).interval), *empty]))
+    logged = cell(estimate(answer["logged"]), decimals)
+    rows.append(Row("as logged", [Cell(logged.text), Cell(logged.interval), *[Cell("")] * 7], "reference"))
+    if "truth" in answer:
+        truth = number_text(estimate(answer["truth"]).value, decimals)
+        true_lift = _lift(answer.get("true_lift"))
+        blank = [Cell("")] * 6
+        rows.append(Row("truth (simulator)", [Cell(truth), Cell(""), Cell(true_lift), *blank], "reference"))
+    title = f"{REWARDS[reward]} under {name}" + (f" ({one['changes']})" if one["changes"] else "")
+    columns = ["value", "95 % interval", "lift %", "n", "ESS %", "mean w", "max %", "clipped %", "verdict"]
+    return Table(title, "estimator", columns, rows)
+
+
+def reasons(one: Mapping[str, Any], reward: str) -> list[str]:
+    """Why estimators of a target warn or refuse, those with the same reason together."""
+    found: dict[str, list[str]] = {}
+    for key, row in estimator_rows(one["rewards"][reward]).items():
+        if row.get("reason"):
+            found.setdefault(f"{row['verdict']}: {row['reason']}", []).append(NAMES.get(key, key))
+    return [f"{', '.join(names)} {text}" for text, names in found.items()]
+
+
+def refusals(part: Mapping[str, Any]) -> list[str]:
+    """A line per target that a weighted estimator refused, with its reason."""
+    found = []
+    for name, one in ordered_targets(part).items():
+        rows = estimator_rows(one["rewards"]["revenue"])
+        refused = {key: row["reason"] for key, row in rows.items() if row["verdict"] == "refuse"}
+        if refused:
+            names = ", ".join(NAMES.get(key, key) for key in refused)
+            found.append(f"{name}: refused by {names}. {next(iter(refused.values()))}")
+    return found
+
+
+def off_policy_words(part: Mapping[str, Any], is_pooled: bool = False) -> list[str]:
+    """How many answers were given, how many of them cover the truth, and what the direct method does."""
+    counts: dict[str, list[float]] = {"given": [], "covers": [], "direct": []}
+    n_refused = n_asked = 0.0
+    for one in part["targets"].values():
+        for key, row in one["rewards"]["revenue"]["estimators"].items():
+            covers = finite(row.get("covers"))
+            if key == "direct_method":
+                counts["direct"] += [] if covers is None else [covers]
+                continue
+            n_asked += 1
+            n_refused += finite(row.get("refused")) or 0.0
+            counts["covers"] += [] if covers is None else [covers]
+    if not counts["covers"]:
+        return []
+    share = sum(counts["covers"]) / len(counts["covers"])
+    what = "of the answers on revenue, the mean over worlds," if is_pooled else "of the answers on revenue"
+    words = [
+        f"From the randomised logs alone, {_percent(share, 0)}{NBSP}% {what} that weigh what was logged have "
+        f"the simulator's truth in their 95{NBSP}% interval; {_percent(n_refused / n_asked, 0)}{NBSP}% of "
+        "the questions were refused, since the log explores too little for them."
+    ]
+    if counts["direct"]:
+        hits = sum(counts["direct"]) / len(counts["direct"])
+        words.append(
+            "The platform's own click model alone (the direct method) never refuses, and covers the truth in "
+            f"{_percent(hits, 0)}{NBSP}%: its interval does not know its bias."
+        )
+    return words
+
+
+def _about(part: Mapping[str, Any], is_pooled: bool) -> str:
+    texts = []
+    knobs = part.get("knobs")
+    if knobs:
+        noise = " and ".join(
+            f"{sigma:g} in {KNOBS.get(k, k)} (around {k} {knobs['centres'][k]:g})"
+            for k, sigma in knobs["sigmas"].items()
+        )
+        texts.append(
+            f"{part['arm']} served {number_text(finite(knobs['requests']), 0)} requests with noise of "
+            + noise
+            + "."
+        )
+    slates = part.get("slates")
+    if slates:
+        texts.append(
+            f"On {number_text(finite(slates['requests']), 0)} others the page was drawn from the first "
+            f"{slates['depth']:g} ads of the ranking order at temperature {slates['temperature']:g}; a click "
+            "costs what keeps an ad on that list."
+        )
+    texts.append(
+        "ESS: share of the log that the weights leave. Red: the interval misses the truth."
+        + (" Intervals are those of the mean error between worlds." if is_pooled else "")
+    )
+    return " ".join(texts)
+
+
+def _lift(entry: Any) -> str:
+    value = estimate(entry).value if entry else None
+    return MISSING if value is None else number_text(100 * value, 1, signed=True)
+
+
+def _percent(share: Any, decimals: int = 1) -> str:
+    value = finite(share)
+    return MISSING if value is None else number_text(100 * value, decimals)

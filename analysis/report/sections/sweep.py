@@ -1,0 +1,156 @@
+"""A sweep over a grid of settings as tables, CSV and words.
+
+`findings`: {"name", "arm", "axes": [{"path", "values"}], "seeds", "requests", "cells": [{"name", "settings",
+"measures": {measure: {"value", "low", "high"[, "lift"]}}}]}. The first cell has no lifts: all others are held
+against it.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from cascade_sim.analysis.metrics.catalogue import ARM_MEASURES, Measure, arm_measure
+from cascade_sim.analysis.report.cells import LIFT, Cell, Row, Table, column
+from cascade_sim.analysis.statistics.estimates import NBSP, Estimate, estimate, lift_of
+from cascade_sim.analysis.statistics.strict_wins import frontier as unbeaten
+
+MARKET = "market."
+MARKET_MEASURES: dict[str, Measure] = {
+    "market.revenue": Measure("Revenue, market", "money", ""),
+    "market.revenue_per_request": Measure("Revenue per request, market", "money", ""),
+    "market.rpm": Measure("RPM, market", "money", ""),
+    "market.ctr": Measure("CTR, market", "percent", "", 2),
+    "market.clicks": Measure("Clicks, market", "number", ""),
+    "market.conversions": Measure("Conversions, market", "number", ""),
+    "market.click_value": Measure("Value of clicks, market", "money", ""),
+    "market.surplus": Measure("Advertisers' surplus, market", "money", ""),
+}
+LESS_IS_BETTER = ("proxy_ece", "proxy_ece_relative", "cpc_error", "payment_error")
+# Perfect at a point between more and less, or good for one side and bad for the other.
+NEITHER = ("proxy_pcoc", "revenue_pcoc", "cpc_bias", "cpc", "cpc_error_floor")
+SHORT = {
+    **{"expected_revenue_per_request": "rev./request", "revenue_per_request": "rev./request, clicked"},
+    **{"expected_ctr": "CTR %", "ctr": "CTR %, clicked", "expected_rpm": "RPM", "rpm": "RPM, clicked"},
+    "welfare": "welfare %",
+}
+SHOWN = ("expected_revenue_per_request", "expected_ctr", "welfare", "rcs")
+
+
+def known_measures(has_market: bool) -> list[str]:
+    """What an axis of the plot may show: measures with a better and a worse end."""
+    names = [name for name in ARM_MEASURES if name not in NEITHER]
+    return names + (list(MARKET_MEASURES) if has_market else [])
+
+
+def measure_of(name: str) -> Measure:
+    return MARKET_MEASURES.get(name) or arm_measure(name)
+
+
+def values_of(findings: Mapping[str, Any], name: str) -> list[Estimate]:
+    """One measure, cell by cell."""
+    return [estimate(cell["measures"].get(name)) for cell in findings["cells"]]
+
+
+def lifts_of(findings: Mapping[str, Any], name: str) -> list[Estimate]:
+    """Lifts of one measure over the first cell, which has none."""
+    return [lift_of(cell["measures"].get(name)) for cell in findings["cells"]]
+
+
+def frontier(findings: Mapping[str, Any], x: str, y: str) -> list[int]:
+    """Cells that no other beats: none is as good in both measures and better in one. By falling y.
+
+    By the point estimates; a cell in which one of the two is undefined is not among them.
+    """
+    points = []
+    for a, b in zip(values_of(findings, x), values_of(findings, y), strict=True):
+        across, up = _upward(x, a.value), _upward(y, b.value)
+        points.append({"y": up, "less": -across})
+    defined = [i for i, point in enumerate(points) if all(v == v for v in point.values())]
+    return [defined[i] for i in unbeaten([points[i] for i in defined], "y", "less")]
+
+
+def _upward(name: str, value: float | None) -> float:
+    if value is None:
+        return float("nan")
+    return -value if name in LESS_IS_BETTER else value
+
+
+def cells_table(findings: Mapping[str, Any], x: str, y: str, narrow: bool = False) -> Table:
+    """A row per cell: y and x with their lifts, then the other usual measures; `narrow` for a terminal."""
+    others = [name for name in SHOWN if name not in (x, y)] if not narrow else []
+    columns: list[list[Cell]] = []
+    headings: list[str] = []
+    for name in (*dict.fromkeys((y, x)), *others):
+        measure = measure_of(name)
+        values = values_of(findings, name)
+        if all(value.value is None for value in values):
+            continue
+        columns += [column(measure, values)]
+        headings += [SHORT.get(name, measure.heading) if narrow else measure.heading]
+        if name in (x, y):
+            lifts = column(LIFT, lifts_of(findings, name), signed=True)
+            columns += [[Cell("0"), *lifts[1:]]]
+            headings += ["lift %"]
+    on_it = set(frontier(findings, x, y))
+    columns.append([Cell("yes" if i in on_it else "") for i in range(len(findings["cells"]))])
+    rows = [
+        Row(
+            cell["name"], [one[i] for one in columns], "baseline" if i == 0 else "", tag=("", "first")[i == 0]
+        )
+        for i, cell in enumerate(findings["cells"])
+    ]
+    title = f"Lifts over the first cell; 95{NBSP}% intervals"
+    return Table(title, "cell", [*headings, "frontier"], rows)
+
+
+def csv_text(findings: Mapping[str, Any], x: str, y: str) -> str:
+    """A line per cell: its settings, whether it is on the frontier, each measure with interval and lift."""
+    names = list(dict.fromkeys(name for cell in findings["cells"] for name in cell["measures"]))
+    paths = [axis["path"] for axis in findings["axes"]]
+    ends = ("", " low", " high", " lift", " lift low", " lift high")
+    on_it = set(frontier(findings, x, y))
+    out = io.StringIO()
+    writer = csv.writer(out, lineterminator="\n")
+    writer.writerow(["cell", *paths, "frontier", *(name + end for name in names for end in ends)])
+    for i, cell in enumerate(findings["cells"]):
+        numbers: list[float | None] = []
+        for name in names:
+            for one in (estimate(cell["measures"].get(name)), lift_of(cell["measures"].get(name))):
+                numbers += [one.value, one.low, one.high]
+        settings = [cell["settings"][path] for path in paths]
+        shown = ["" if number is None else repr(number) for number in numbers]
+        writer.writerow([cell["name"], *settings, int(i in on_it), *shown])
+    return out.getvalue()
+
+
+def sweep_words(findings: Mapping[str, Any], x: str, y: str) -> list[str]:
+    """What the frontier is, in sentences."""
+    cells = findings["cells"]
+    found = frontier(findings, x, y)
+    across, up = (_in_words(name) for name in (x, y))
+    if not found:
+        return [f"No cell has both {up} and {across}."]
+    names = _and([cells[i]["name"] for i in found])
+    if len(found) == 1:
+        return [
+            f"{names} is best in {up} and in {across} at once, of {len(cells)} cells, going by the "
+            "estimates; cells whose intervals overlap are not told apart."
+        ]
+    return [
+        f"{len(found)} of {len(cells)} cells are on the frontier of {up} and {across}: {names}. Every other "
+        "cell is beaten in both by one of them, going by the estimates; cells whose intervals overlap are "
+        "not told apart."
+    ]
+
+
+def _in_words(name: str) -> str:
+    text = measure_of(name).label
+    return text if text[:2].isupper() else text[0].lower() + text[1:]
+
+
+def _and(names: Sequence[str]) -> str:
+    quoted = [f"({name})" if "," in name else name for name in names]
+    return quoted[0] if len(quoted) == 1 else f"{', '.join(quoted[:-1])} and {quoted[-1]}"

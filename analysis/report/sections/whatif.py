@@ -1,0 +1,272 @@
+"""What-ifs in words and tables: what another knob would have brought on the same requests."""
+
+from __future__ import annotations
+
+import csv
+import io
+import math
+import textwrap
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from cascade_sim.analysis.metrics.catalogue import ARM_MEASURES, Measure
+from cascade_sim.analysis.report.cells import LIFT, Cell, Row, Table, cell, column
+from cascade_sim.analysis.statistics.estimates import (
+    NBSP,
+    Estimate,
+    decimals_for,
+    estimate,
+    finite,
+    interval_text,
+    lift_of,
+    number_text,
+    percent_text,
+    scaled,
+)
+
+REVENUE = "expected_revenue_per_request"
+MEASURES: dict[str, Measure] = {
+    **{name: ARM_MEASURES[name] for name in (REVENUE, "revenue_per_request", "expected_rpm", "rpm")},
+    **{name: ARM_MEASURES[name] for name in ("expected_ctr", "ctr", "cpc")},
+    "slots_filled": Measure("Slots filled", "percent", "Share of the page's slots that show an ad.", 1),
+    "impressions_per_request": Measure("Ads shown per request", "number", "Impressions divided by requests."),
+    **{
+        name: ARM_MEASURES[name]
+        for name in ("rcs", "true_value_recall", "cpc_error", "cpc_bias", "revenue_pcoc")
+    },
+    **{name: ARM_MEASURES[name] for name in ("welfare", "revenue_vs_oracle", "payment_error")},
+}
+MEASURES |= {name: measure for name, measure in ARM_MEASURES.items() if name not in MEASURES}
+MAIN = 15  # of them, in the terminal
+MOST_TIMES = 1e9  # an interval that ends beyond says nothing
+CSV_COLUMNS = (
+    *("setting", "metric", "today", "today_low", "today_high", "then", "then_low", "then_high"),
+    *("difference", "difference_low", "difference_high", "lift", "lift_low", "lift_high"),
+)
+
+
+@dataclass(frozen=True)
+class WhatIfSection:
+    """What the report shows of one question."""
+
+    name: str
+    words: list[str]
+    table: Table
+
+
+def what_if_sections(metrics: Mapping[str, Any]) -> list[WhatIfSection]:
+    """The questions of a study in the scenario's order; empty without any."""
+    return [
+        WhatIfSection(
+            name,
+            [what_if_words(answer), pairing_words(answer)],
+            points_table(answer) if answer.get("knob") else measures_table(answer, MAIN),
+        )
+        for name, answer in (metrics.get("what_if") or {}).items()
+    ]
+
+
+def what_if_lines(metrics: Mapping[str, Any], width: int) -> list[str]:
+    """What a run says of its questions at its end."""
+    return [
+        textwrap.fill(f"What if, {one.name}: {' '.join(one.words)}", max(width, 40)) + "\n"
+        for one in what_if_sections(metrics)
+    ]
+
+
+def value_text(value: Any) -> str:
+    """A setting as people write it."""
+    if isinstance(value, bool) or value is None:
+        return {True: "true", False: "false", None: "none"}[value]
+    return f"{value:.10g}" if isinstance(value, int | float) else str(value)
+
+
+def settings_text(settings: Mapping[str, Any]) -> str:
+    """`auction.reserve_cpc = 0.2, cascade.slots = 4`."""
+    return ", ".join(f"{path} = {value_text(value)}" for path, value in settings.items())
+
+
+def point_label(answer: Mapping[str, Any], point: Mapping[str, Any]) -> str:
+    """A point among its like: the value of the knob that varies, or all its settings."""
+    knob = answer.get("knob")
+    return value_text(point["settings"][knob]) if knob else settings_text(point["settings"])
+
+
+def measures_table(answer: Mapping[str, Any], most: int | None = None) -> Table:
+    """One other way to serve: today, then, the difference and the lift of every measure."""
+    point, today = answer["points"][0], answer["today"]["metrics"]
+    names = [name for name in MEASURES if name in today][:most]
+    rows = []
+    for name in names:
+        then = point["metrics"].get(name)
+        measure = MEASURES[name]
+        values = column(measure, [estimate(today[name]), estimate(then)])
+        lift = Cell("") if measure.is_signed_or_near_zero else column(LIFT, [lift_of(then)], signed=True)[0]
+        rows.append(
+            Row(measure.heading, [*values, difference_cell(measure, then), lift], hint=measure.meaning)
+        )
+    title = f"What if {settings_text(point['settings'])}"
+    return Table(title, "measure", ["today", "then", "difference", "lift %"], rows)
+
+
+def difference_cell(measure: Measure, entry: Any) -> Cell:
+    """With decimals of its own: it may be far smaller than what it is the difference of."""
+    found = estimate((entry or {}).get("difference"))
+    if measure.unit == "percent":
+        found = scaled(found, 100.0)
+    size = found.half_width or found.value  # more digits than the interval knows would be noise
+    decimals = decimals_for([size], 2) if size else measure.decimals or 2
+    made = cell(found, min(max(decimals, 1), 6), signed=True)
+    # Of what is perfect at 0 or 1, more is not better.
+    return replace(made, tone="") if measure.is_signed_or_near_zero else made
+
+
+def points_table(answer: Mapping[str, Any], *, narrow: bool = False) -> Table:
+    """Several ways to serve, one a row, held against the arm as it is; `narrow`: headings need no groups."""
+    today, points = answer["today"], answer["points"]
+    entries = [today["metrics"], *(point["metrics"] for point in points)]
+
+    def lifts(name: str) -> list[Cell]:
+        made = column(LIFT, [lift_of(metrics.get(name)) for metrics in entries[1:]], signed=True)
+        return [Cell("0"), *made]
+
+    def levels(name: str) -> list[Cell]:
+        return column(MEASURES[name], [estimate(metrics.get(name)) for metrics in entries])
+
+    columns = [
+        lifts(REVENUE), lifts("revenue_per_request"), levels("slots_filled"), levels("expected_ctr"),
+        levels("cpc"), levels("rcs"), levels("welfare"),
+        _worths(points, "expected"), _worths(points, "clicked"),
+    ]  # fmt: skip
+    heads = ["expected", "clicked", "filled %", "CTR %", "CPC", "RCS %", "welfare %", "expected", "clicked"]
+    if narrow:
+        heads[:2] = ["revenue lift %", "clicked lift %"]
+        heads[-2:] = ["pairing ×", "clicked ×"]
+    groups = [("Revenue per request, lift %", 2), ("The page, the price, the order", 5), ("Pairing, ×", 2)]
+    knob = answer.get("knob")
+    own = today["settings"].get(knob) if knob else None
+    rows = [Row(value_text(own) if knob else "today", [made[0] for made in columns], "baseline", tag="today")]
+    rows += [
+        Row(point_label(answer, point), [made[i + 1] for made in columns]) for i, point in enumerate(points)
+    ]
+    return Table(f"What if {knob or 'it were otherwise'}", knob or "setting", heads, rows, groups)
+
+
+def _worths(points: Sequence[Mapping[str, Any]], kind: str) -> list[Cell]:
+    """How many times pairing shrinks the variance; nothing to say of the arm as it is."""
+    return [Cell(""), *(worth_cell(worth_of(point, kind)) for point in points)]
+
+
+def worth_of(point: Mapping[str, Any], kind: str) -> Estimate:
+    """How many times pairing shrinks the variance of a difference in revenue; kind: clicked or expected."""
+    logs = estimate(((point.get("pairing") or {}).get(kind) or {}).get("log_times"))
+    # Two worlds may leave an interval of hundreds of powers of ten.
+    return Estimate(
+        *(None if x is None else math.exp(min(x, 700.0)) for x in (logs.value, logs.low, logs.high))
+    )
+
+
+def worth_cell(worth: Estimate) -> Cell:
+    """`310` with its interval; a dash where there is no difference to be sure of."""
+    decimals = 0 if worth.value is None or worth.value >= 10 else 1
+    is_vague = worth.high is not None and worth.high > MOST_TIMES
+    return Cell(number_text(worth.value, decimals), "" if is_vague else interval_text(worth, decimals))
+
+
+def best_point(answer: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The point with the highest expected revenue per request."""
+    best: Mapping[str, Any] = max(
+        answer["points"],
+        key=lambda point: _or_least(finite((point["metrics"].get(REVENUE) or {}).get("value"))),
+    )
+    return best
+
+
+def _or_least(value: float | None) -> float:
+    return float("-inf") if value is None else value
+
+
+def what_if_words(answer: Mapping[str, Any]) -> str:
+    """What the best of the settings would have brought."""
+    knob, arm = answer.get("knob"), answer["arm"]
+    best = best_point(answer)
+    lift = lift_of(best["metrics"].get(REVENUE))
+    sure = "" if lift.is_above_zero or lift.is_below_zero else ", which may as well be none"
+    change = f"{percent_text(lift)} expected revenue per request{sure}"
+    if not knob:
+        return f"With {settings_text(best['settings'])}, {arm} would have brought {change}."
+    own, value = finite(answer["today"]["settings"].get(knob)), finite(best["settings"][knob])
+    values = [finite(point["settings"][knob]) for point in answer["points"]]
+    if own is not None and own == value:
+        return f"Of the values of {knob} asked about, the one that {arm} has ({value_text(own)}) brings most."
+    if lift.value is not None and lift.value <= 0.0:
+        return (
+            f"None of the values of {knob} asked about brings more expected revenue per request than today's "
+            f"({value_text(answer['today']['settings'].get(knob))}); the best of them, "
+            f"{value_text(best['settings'][knob])}, makes it {percent_text(lift)}{sure}."
+        )
+    text = (
+        f"Of the values of {knob} asked about, {value_text(best['settings'][knob])} brings most expected "
+        f"revenue per request: {percent_text(lift)} over today's "
+        f"({value_text(answer['today']['settings'].get(knob))}){sure}."
+    )
+    # Today's value has been looked at, too: what lies between it and the others is no end.
+    known = [v for v in [*values, own] if v is not None]
+    if None not in values and value in (min(known), max(known)):
+        text += " It is the last one asked about on its side: the best may lie beyond."
+    return text
+
+
+def pairing_words(answer: Mapping[str, Any]) -> str:
+    """What the same requests and the same luck were worth."""
+    found = {kind: [worth_of(point, kind) for point in answer["points"]] for kind in ("clicked", "expected")}
+    known = {kind: [w for w in worths if w.value is not None] for kind, worths in found.items()}
+    if not known["clicked"] and not known["expected"]:
+        return "Nothing that was shown or charged differs, so there is no difference to be sure of."
+    if len(answer["points"]) == 1:
+        parts = [f"{_times(known[kind][0])} for {kind} revenue" for kind in known if known[kind]]
+    else:
+        parts = [f"{_range(known[kind])} times for {kind} revenue" for kind in known if known[kind]]
+    return (
+        "Serving the same requests with the same luck shrinks the variance of the difference in revenue per "
+        f"request {' and '.join(parts)}, against other requests with other luck in the same world."
+    )
+
+
+def _times(worth: Estimate) -> str:
+    made = worth_cell(worth)
+    return f"{made.text}{NBSP}times {made.interval}".strip()
+
+
+def _range(worths: Sequence[Estimate]) -> str:
+    values = [worth.value for worth in worths if worth.value is not None]
+    low, high = (number_text(x, 0 if x >= 10 else 1) for x in (min(values), max(values)))
+    return low if low == high else f"{low} to {high}"
+
+
+def what_if_csv(answer: Mapping[str, Any]) -> str:
+    """Every measure of every point, one a line, unrounded; undefined numbers are empty."""
+    out = io.StringIO()
+    writer = csv.writer(out, lineterminator="\n")
+    writer.writerow(CSV_COLUMNS)
+    for row in what_if_rows(answer):
+        writer.writerow(["" if row[name] is None else row[name] for name in CSV_COLUMNS])
+    return out.getvalue()
+
+
+def what_if_rows(answer: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """The lines of the CSV as plain data."""
+    rows = []
+    for point in answer["points"]:
+        for name, today in answer["today"]["metrics"].items():
+            then = point["metrics"].get(name) or {}
+            parts = {
+                "today": estimate(today), "then": estimate(then),
+                "difference": estimate(then.get("difference")), "lift": lift_of(then),
+            }  # fmt: skip
+            row: dict[str, Any] = {"setting": settings_text(point["settings"]), "metric": name}
+            for part, found in parts.items():
+                row |= {part: found.value, f"{part}_low": found.low, f"{part}_high": found.high}
+            rows.append(row)
+    return rows

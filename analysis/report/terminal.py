@@ -1,0 +1,104 @@
+"""The study's tables as text for a terminal, with colour only where the terminal can show it."""
+
+from __future__ import annotations
+
+import io
+import textwrap
+from collections.abc import Mapping
+from typing import Any
+
+from cascade_sim.analysis.report.cells import Row, Table, arm_rows, lift_column, value_column
+from cascade_sim.analysis.report.comparisons import lift_measure, ordered_arms
+from cascade_sim.analysis.report.decision import decide, money_lost
+from cascade_sim.analysis.report.sections.learning import learning_words
+from cascade_sim.analysis.report.sections.market_tables import bidders_table, market_baseline, market_words
+from cascade_sim.analysis.report.tables import culprit_table, models_table
+
+
+def _terminal_arms(metrics: Mapping[str, Any]) -> Table:
+    """The arms table in the few columns that fit 80 characters."""
+    arms = ordered_arms(metrics)
+    ctr = lift_measure(metrics, "ctr")
+    columns = [
+        value_column(metrics, arms, "rcs"),
+        value_column(metrics, arms, ctr),
+        lift_column(metrics, arms, ctr),
+        lift_column(metrics, arms, lift_measure(metrics, "rpm")),
+        lift_column(metrics, arms, lift_measure(metrics, "revenue_per_request")),
+    ]
+    headings = ["RCS %", "CTR %", "CTR lift", "RPM lift", "rev. lift"]
+    title = f"Lifts over {metrics['baseline']} in percent; rev. is revenue per request"
+    return Table(title, "arm", headings, arm_rows(metrics, arms, columns))
+
+
+def _models_by_set(metrics: Mapping[str, Any]) -> list[Table]:
+    """The models table cut at its groups, because both sets side by side do not fit a terminal."""
+    wide = models_table(metrics)
+    if wide is None:
+        return []
+    cut, tables = 0, []
+    for heading, width in wide.groups:
+        span = slice(cut, cut + width)
+        rows = [Row(row.label, row.cells[span]) for row in wide.rows]
+        tables.append(Table(f"Models on the {heading.lower()}", "model", wide.columns[span], rows))
+        cut += width
+    return tables
+
+
+def table_text(table: Table, *, color: bool = False, width: int = 100, margins: bool = True) -> str:
+    """The table as text for a terminal; colour codes only if asked for (a terminal that can show them)."""
+    from rich import box
+    from rich.console import Console
+    from rich.table import Table as RichTable
+    from rich.text import Text
+
+    made = RichTable(
+        box=box.SIMPLE_HEAD,
+        title=table.title or None,
+        title_justify="left",
+        pad_edge=False,
+        padding=(0, 1, 0, 0),
+    )
+    made.add_column(table.corner, no_wrap=True)
+    for heading in table.columns:
+        made.add_column(heading, justify="right", no_wrap=True)
+    marks = {"baseline": " (baseline)", "reference": ""}
+    tones = {"up": "green", "down": "red"}
+    for row in table.rows:
+        style = "dim" if row.kind == "reference" else ""
+        texts = [
+            Text(
+                f"{one.text} {one.margin}".rstrip() if margins else one.text, style=tones.get(one.tone, style)
+            )
+            for one in row.cells
+        ]
+        mark = f" ({row.tag})" if row.tag else marks.get(row.kind, "")
+        made.add_row(Text(row.label + mark, style=style), *texts)
+    out = io.StringIO()
+    Console(
+        file=out,
+        width=max(width, 80),
+        force_terminal=color,
+        color_system="standard" if color else None,
+        force_interactive=False,
+        legacy_windows=False,
+    ).print(made)
+    return "\n".join(line.rstrip() for line in out.getvalue().splitlines()).strip("\n") + "\n"
+
+
+def terminal_summary(metrics: Mapping[str, Any], *, color: bool = False, width: int = 100) -> str:
+    """What a run prints at its end: the answer, the arms, the culprit, the models, and the budgets."""
+    decision = decide(metrics)
+    lost = money_lost(metrics)
+    parts = [table_text(_terminal_arms(metrics), color=color, width=width)]
+    culprit = culprit_table(metrics)
+    if culprit is not None:
+        parts.append(table_text(culprit, color=color, width=width))
+    parts += [table_text(table, color=color, width=width, margins=False) for table in _models_by_set(metrics)]
+    words = [decision.headline, *decision.reasons, *decision.findings, *(lost or [])]
+    if market_baseline(metrics) is not None:
+        parts.append(table_text(bidders_table(metrics, narrow=True), color=color, width=width))
+        words += [line for line in (market_words(metrics), learning_words(metrics)) if line]
+    words += [*decision.notes, *decision.warnings]
+    lines = [textwrap.fill(line, max(width, 40)) for line in words]
+    return "\n".join([*parts, *lines]) + "\n"

@@ -1,0 +1,1 @@
+"""Estimates with intervals: bootstrap, paired moves, whole days, trials."""

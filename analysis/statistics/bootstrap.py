@@ -1,0 +1,308 @@
+"""How sure a metric is: paired bootstrap over requests, and the spread between seeds.
+
+A metric is a function of sums over requests of per-request statistics. One set of resample counts, drawn
+from the seed and the number of requests alone, serves every arm and metric; a lift is recomputed inside
+each resample, so what arms have in common cancels. Intervals are 95 % percentile intervals.
+
+Sums are exact: each column is split into two parts of few enough bits that no partial sum rounds. So a
+result is the same to the last bit whatever the matrix library, its threads, the chunking, and the other
+arms present.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from cascade_sim.analysis.metrics.ratio import divide
+from numpy.typing import ArrayLike, NDArray
+
+Floats = NDArray[np.float64]
+Statistic = Callable[[Floats], Floats]
+
+_CELLS = 4_000_000  # resample counts held at a time
+_LEAST_DEFINED = 0.95  # share of resamples that must define a metric for its interval to be given
+
+
+def resample_counts(n: int, resamples: int, seed: int) -> Iterator[Floats]:
+    """How often each of n units is drawn in each resample (n draws with replacement).  [chunk, n]"""
+    generator = np.random.Generator(np.random.PCG64(seed))
+    step = max(1, _CELLS // max(n, 1))
+    for start in range(0, resamples, step):
+        rows = min(step, resamples - start)
+        drawn = generator.integers(0, n, size=(rows, n))
+        drawn += np.arange(rows)[:, None] * n
+        yield np.bincount(drawn.ravel(), minlength=rows * n).reshape(rows, n).astype(np.float64)
+
+
+class _ExactSums:
+    """counts @ columns without rounding on the way, for counts that are whole, >= 0 and sum to at most n.
+
+    With |x| < 2^m and n <= 2^b, multiples of 2^(m+b-52) sum exactly in float64 in any order. A column is
+    the sum of its nearest such multiples (high), the rest treated likewise (low), and a remainder below
+    2^(m+2b-104), dropped.
+    """
+
+    def __init__(self, columns: Floats) -> None:
+        self.high, rest = self._split(columns)
+        low, _ = self._split(rest)
+        self.has_low = low.any(axis=0)
+        self.low = np.ascontiguousarray(low[:, self.has_low])
+
+    @staticmethod
+    def _split(x: Floats) -> tuple[Floats, Floats]:
+        n = max(len(x), 1)
+        _, exponent = np.frexp(np.abs(x).max(axis=0, initial=0.0))
+        # far below the smallest meaningful statistic; keeps x / quantum from overflowing
+        quantum = np.ldexp(1.0, np.maximum(exponent + math.ceil(math.log2(n)) - 52, -960))
+        high = np.rint(x / quantum) * quantum
+        return high, x - high
+
+    def __call__(self, counts: Floats) -> Floats:
+        sums = counts @ self.high
+        if self.has_low.any():
+            sums[:, self.has_low] += counts @ self.low
+        return sums
+
+
+def _replicate(
+    columns: Mapping[str, Floats], evaluate: Mapping[str, Statistic], resamples: int, seed: int
+) -> dict[str, Floats]:
+    """Each arm's metrics on the data (row 0) and on every resample.  [N, S] -> [1 + resamples, metrics]"""
+    sums = {arm: _ExactSums(table) for arm, table in columns.items()}
+    n = len(next(iter(columns.values())))
+    rows: dict[str, list[Floats]] = {arm: [evaluate[arm](s(np.ones((1, n))))] for arm, s in sums.items()}
+    if n:
+        for counts in resample_counts(n, resamples, seed):
+            for arm, exact in sums.items():
+                rows[arm].append(evaluate[arm](exact(counts)))
+    return {arm: np.concatenate(parts) for arm, parts in rows.items()}
+
+
+def _number(x: float) -> float | None:
+    return float(x) if math.isfinite(x) else None
+
+
+def _interval(values: Floats) -> dict[str, Any]:
+    """{"value", "low", "high"} of a metric on the data (first) and on the resamples; None if undefined."""
+    drawn = values[1:]
+    defined = drawn[np.isfinite(drawn)]
+    low, high = math.nan, math.nan
+    if math.isfinite(values[0]) and defined.size and defined.size >= _LEAST_DEFINED * drawn.size:
+        low, high = np.percentile(defined, [2.5, 97.5])
+    return {"value": _number(values[0]), "low": _number(low), "high": _number(high)}
+
+
+def _lift(values: Floats, base: Floats) -> Floats:
+    return divide(values, base) - 1.0
+
+
+def ratio_intervals(
+    columns: Mapping[str, Mapping[str, ArrayLike]],
+    ratios: Mapping[str, tuple[str, str | None]],
+    baseline: str,
+    resamples: int,
+    seed: int,
+) -> dict[str, dict[str, dict[str, Any]]]:
+    """Ratios of sums with paired intervals: {arm: {metric: {"value", "low", "high", "lift": {...}}}}.
+
+    columns: {arm: {name: [R]}}. ratios: {metric: (numerator name, denominator name)}; None as the
+    denominator counts the requests, so (x, None) is the mean of x. A request whose numerator or denominator
+    is NaN is not there for that metric: both count 0. lift = metric(arm) / metric(baseline) − 1, absent for
+    the baseline. None stands for whatever is undefined: a zero denominator, a column the arm does not have,
+    or an interval for which more than 5 % of the resamples leave the metric undefined.
+    """
+    if baseline not in columns:
+        raise ValueError(f"baseline {baseline!r} is not among the arms: {', '.join(columns)}")
+    values = _ratio_replicates(columns, ratios, resamples, seed)
+    result: dict[str, dict[str, dict[str, Any]]] = {}
+    for arm, replicates in values.items():
+        result[arm] = {}
+        for i, metric in enumerate(ratios):
+            result[arm][metric] = _interval(replicates[:, i])
+            if arm != baseline:
+                result[arm][metric]["lift"] = _interval(_lift(replicates[:, i], values[baseline][:, i]))
+    return result
+
+
+def ratio_contrasts(
+    columns: Mapping[str, Mapping[str, ArrayLike]],
+    ratios: Mapping[str, tuple[str, str | None]],
+    arms: Sequence[str],
+    resamples: int,
+    seed: int,
+) -> dict[str, dict[str, dict[str, dict[str, Any]]]]:
+    """Paired lift of each of `arms` over every other arm: {arm: {rival: {metric: {"value", "low", "high"}}}}.
+
+    The same numbers as the lifts of ratio_intervals with each rival as the baseline, from one pass over the
+    resamples. Columns, ratios and what is undefined: as there.
+    """
+    values = _ratio_replicates(columns, ratios, resamples, seed)
+    return {
+        arm: {
+            rival: {
+                metric: _interval(_lift(values[arm][:, i], values[rival][:, i]))
+                for i, metric in enumerate(ratios)
+            }
+            for rival in values
+            if rival != arm
+        }
+        for arm in arms
+    }
+
+
+def _ratio_replicates(
+    columns: Mapping[str, Mapping[str, ArrayLike]],
+    ratios: Mapping[str, tuple[str, str | None]],
+    resamples: int,
+    seed: int,
+) -> dict[str, Floats]:
+    """Each arm's ratios on the data (row 0) and on every resample.  [1 + resamples, metrics]"""
+    lengths = {np.shape(x) for table in columns.values() for x in table.values()}
+    if len(lengths) != 1 or len(next(iter(lengths))) != 1:
+        raise ValueError(f"columns must be one-dimensional and of one length, not {sorted(lengths)}")
+    for metric, names in ratios.items():
+        if not any(all(name is None or name in table for name in names) for table in columns.values()):
+            raise ValueError(f"no arm has the columns {names} of {metric!r}")
+    n = next(iter(lengths))[0]
+    tables, evaluate = {}, {}
+    for arm, table in columns.items():
+        tables[arm], evaluate[arm] = _ratio_columns(arm, table, ratios, n)
+    return _replicate(tables, evaluate, resamples, seed)
+
+
+def _ratio_columns(
+    arm: str, table: Mapping[str, ArrayLike], ratios: Mapping[str, tuple[str, str | None]], n: int
+) -> tuple[Floats, Statistic]:
+    """The columns to be summed for an arm [R, S], and the function from sums [B, S] to metrics [B, M]."""
+    index: dict[Any, int] = {}
+    columns: list[Floats] = []
+
+    def place(key: Any, column: Floats) -> int:
+        if key not in index:
+            index[key] = len(columns)
+            columns.append(column)
+        return index[key]
+
+    zero = place(("zero",), np.zeros(n))  # 0 / 0 for a metric this arm has no columns for
+    pairs = []
+    for metric, (top_name, bottom_name) in ratios.items():
+        if top_name not in table or (bottom_name is not None and bottom_name not in table):
+            pairs.append((zero, zero))
+            continue
+        top = np.asarray(table[top_name], np.float64)
+        bottom = np.ones(n) if bottom_name is None else np.asarray(table[bottom_name], np.float64)
+        if np.isinf(top).any() or np.isinf(bottom).any():
+            raise ValueError(f"infinite values in the columns of {metric!r} of arm {arm!r}")
+        is_missing = np.isnan(top) | np.isnan(bottom)
+        if is_missing.any():
+            top, bottom = np.where(is_missing, 0.0, top), np.where(is_missing, 0.0, bottom)
+            keys: tuple[Any, Any] = ((metric, "top"), (metric, "bottom"))
+        else:
+            keys = (("column", top_name), ("column", bottom_name))  # shared by the metrics that use them
+        pairs.append((place(keys[0], top), place(keys[1], bottom)))
+    tops, bottoms = (list(side) for side in zip(*pairs, strict=True)) if pairs else ([], [])
+    return np.stack(columns, axis=1), lambda sums: divide(sums[:, tops], sums[:, bottoms])
+
+
+def sum_groups(per_request: ArrayLike, n_groups: int) -> Floats:
+    """Sums over runs of consecutive requests of about equal length.  [R, ...] -> [min(n_groups, R), ...]"""
+    per_request = np.asarray(per_request, np.float64)
+    n = len(per_request)
+    groups = min(n_groups, n)
+    starts = np.arange(groups) * n // max(groups, 1)
+    return np.add.reduceat(per_request, starts, axis=0) if n else per_request
+
+
+def function_intervals(
+    sums_by_group: ArrayLike, function: Statistic, resamples: int, seed: int
+) -> dict[str, Any]:
+    """{"value", "low", "high"} of function(sum over groups), by resampling groups of requests.
+
+    sums_by_group [G, ...]: a vector statistic (bins, per-advertiser sums) summed within each group;
+    function maps [B, ...] to [B]. Take many groups (a hundred or more): intervals from few are too narrow.
+    A metric that adds up absolute gaps rises with noise, so for a nearly perfect model the interval can lie
+    above the value.
+    """
+    return paired_function_intervals({"": sums_by_group}, function, "", resamples, seed)[""]
+
+
+def paired_function_intervals(
+    sums_by_group: Mapping[str, ArrayLike], function: Statistic, baseline: str, resamples: int, seed: int
+) -> dict[str, dict[str, Any]]:
+    """function_intervals for every arm on the same resamples, with the lift relative to the baseline arm.
+
+    sums_by_group: {arm: [G, ...]} with the same groups in every arm. If the baseline is not among them,
+    lifts are None throughout.
+    """
+    tables = {arm: np.asarray(sums, np.float64) for arm, sums in sums_by_group.items()}
+    if not tables:
+        return {}
+    if len({table.shape for table in tables.values()}) != 1:
+        raise ValueError("arms differ in the shape of their sums")
+    for arm, table in tables.items():
+        if not np.isfinite(table).all():
+            raise ValueError(f"sums of arm {arm!r} are not all finite")
+    shape = next(iter(tables.values())).shape
+
+    def evaluate(sums: Floats) -> Floats:
+        return np.asarray(function(sums.reshape(-1, *shape[1:])), np.float64)[:, None]
+
+    flat = {arm: table.reshape(shape[0], -1) for arm, table in tables.items()}
+    values = _replicate(flat, dict.fromkeys(flat, evaluate), resamples, seed)
+    result = {}
+    for arm, table in values.items():
+        result[arm] = _interval(table[:, 0])
+        if arm != baseline:
+            base = values[baseline][:, 0] if baseline in values else np.full(len(table), np.nan)
+            result[arm]["lift"] = _interval(_lift(table[:, 0], base))
+    return result
+
+
+def function_gaps(
+    sums_by_group: Mapping[str, ArrayLike], function: Statistic, resamples: int, seed: int
+) -> dict[str, dict[str, dict[str, Any]]]:
+    """How much greater function(sum over groups) is for one than for another, on the same resamples.
+
+    {one: {other: {"value", "low", "high"}}} for every pair, once, the one that comes first first; the last
+    has nobody after it and is left out. Arguments as in paired_function_intervals.
+    """
+    tables = {name: np.asarray(sums, np.float64) for name, sums in sums_by_group.items()}
+    if len({table.shape for table in tables.values()}) > 1:
+        raise ValueError("names differ in the shape of their sums")
+    if len(tables) < 2:
+        return {}
+    shape = next(iter(tables.values())).shape
+
+    def evaluate(sums: Floats) -> Floats:
+        return np.asarray(function(sums.reshape(-1, *shape[1:])), np.float64)[:, None]
+
+    flat = {name: table.reshape(shape[0], -1) for name, table in tables.items()}
+    values = _replicate(flat, dict.fromkeys(flat, evaluate), resamples, seed)
+    names = list(values)
+    return {
+        one: {other: _interval(values[one][:, 0] - values[other][:, 0]) for other in names[i + 1 :]}
+        for i, one in enumerate(names[:-1])
+    }
+
+
+def seed_spread(values: Sequence[float | None]) -> dict[str, Any]:
+    """Mean over seeds with its 95 % Student t interval and the standard deviation between seeds.
+
+    Seeds in which the metric is undefined (None or not finite) are left out. One seed left: low, high and
+    sd are None; none left: the value as well.
+    """
+    from scipy.special import stdtrit  # type: ignore[import-untyped]
+
+    defined = [float(v) for v in values if v is not None and math.isfinite(v)]
+    n = len(defined)
+    if n == 0:
+        return {"value": None, "low": None, "high": None, "sd": None}
+    mean = math.fsum(defined) / n
+    if n == 1:
+        return {"value": mean, "low": None, "high": None, "sd": None}
+    sd = math.sqrt(math.fsum((v - mean) ** 2 for v in defined) / (n - 1))
+    half = float(stdtrit(n - 1, 0.975)) * sd / math.sqrt(n)
+    return {"value": mean, "low": mean - half, "high": mean + half, "sd": sd}

@@ -1,0 +1,1 @@
+"""Which losses lead to which orders: regret bounds, counter-examples."""

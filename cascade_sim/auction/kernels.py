@@ -1,0 +1,133 @@
+"""Compiled loops of the auction: one pass per request, no sorting. Import only through `auction.rules`.
+
+Compiled ahead for fixed types and kept on disk by numba, so that a call never meets the compiler twice.
+No fastmath: the order of a request's ads must not depend on the machine's vector width.
+"""
+
+from functools import partial
+from typing import Any
+
+import numpy as np
+from numba import boolean, float64, int64, njit, types, void
+
+GSP, VCG, FIRST = 0, 1, 2
+
+# Declared read-only so that frozen inputs are taken as they are; writable ones convert for free.
+_REALS = types.Array(float64, 2, "C", readonly=True)
+_IDS = types.Array(int64, 2, "C", readonly=True)
+_EFFECTS = _BY_REQUEST = types.Array(float64, 1, "C", readonly=True)
+_compiled: Any = partial(njit, cache=True, nogil=True, error_model="numpy")
+
+
+@_compiled(
+    void(float64[::1], float64[::1], float64[::1], int64, int64, float64, float64, _EFFECTS, float64[::1])
+)
+def price_listed(bid, quality, score, n_listed, pricing, reserve_cpc, score_floor, slot_effects, cpc):
+    """CPC of one ranked list. bid, quality, score: slots + 1 places, n_listed of them filled; cpc: per slot.
+
+    From the last slot upwards, since what a slot costs the others in VCG adds to what the slots below cost.
+    """
+    slots = cpc.shape[0]
+    externality = 0.0  # t_k = sum over j > k of (x_{j-1} - x_j) * s_j, and x = 0 beyond the last slot
+    effect_below = 0.0
+    for k in range(slots - 1, -1, -1):
+        next_score = score[k + 1] if k + 1 < n_listed else 0.0
+        if pricing == VCG:
+            externality += (slot_effects[k] - effect_below) * next_score
+            effect_below = slot_effects[k]
+        if k >= n_listed:
+            cpc[k] = 0.0
+            continue
+        if pricing == FIRST:
+            cpc[k] = bid[k]
+            continue
+        needed = max(next_score if pricing == GSP else externality / slot_effects[k], score_floor)
+        # Quality 0 (only when repricing) makes the price infinite, so the bid is paid; 0 / 0 must not arise.
+        price = needed / quality[k] if needed > 0.0 else 0.0
+        cpc[k] = min(max(price, reserve_cpc), bid[k])
+
+
+@_compiled(
+    int64(
+        *(_REALS, _REALS, _IDS, boolean, int64, _BY_REQUEST, float64, _EFFECTS),
+        *(int64[:, ::1], float64[:, ::1]),
+    )
+)
+def rank_and_price(bid, quality, ids, has_ids, pricing, reserve_cpc, score_floor, slot_effects, ranked, cpc):
+    """Fill ranked [R, slots+1] and cpc [R, slots]; return the flat index of the first bad input, or -1.
+
+    reserve_cpc: [1] for all requests, or [R]. Keeps the best slots + 1 of a request by insertion: most
+    candidates only meet the worst one kept.
+    """
+    n_requests, n_candidates = bid.shape
+    step = 1 if len(reserve_cpc) > 1 else 0
+    depth = ranked.shape[1]
+    top_score, top_bid, top_quality = np.zeros(depth), np.zeros(depth), np.zeros(depth)
+    for r in range(n_requests):
+        n_kept, reserve = 0, reserve_cpc[r * step]
+        for j in range(n_candidates):
+            if has_ids and ids[r, j] < 0:
+                continue
+            b = bid[r, j]
+            q = quality[r, j]
+            s = b * q
+            # An infinite factor gives an infinite score, or NaN beside a zero: one comparison finds both.
+            if not (b >= 0.0 and q >= 0.0 and s < np.inf):
+                return r * n_candidates + j
+            if n_kept == depth and s < top_score[depth - 1]:
+                continue
+            if b <= 0.0 or q <= 0.0 or b < reserve or s < score_floor:
+                continue
+            place = n_kept
+            while place > 0:
+                ahead = top_score[place - 1]
+                if ahead > s or (ahead == s and (not has_ids or ids[r, ranked[r, place - 1]] <= ids[r, j])):
+                    break
+                place -= 1
+            if place == depth:
+                continue
+            n_kept = min(n_kept + 1, depth)
+            for move in range(n_kept - 1, place, -1):
+                top_score[move] = top_score[move - 1]
+                ranked[r, move] = ranked[r, move - 1]
+            top_score[place] = s
+            ranked[r, place] = j
+        for place in range(n_kept):
+            top_bid[place] = bid[r, ranked[r, place]]
+            top_quality[place] = quality[r, ranked[r, place]]
+        for place in range(n_kept, depth):
+            ranked[r, place] = -1
+        price_listed(
+            top_bid, top_quality, top_score, n_kept, pricing, reserve, score_floor, slot_effects, cpc[r]
+        )
+    return -1
+
+
+@_compiled(int64(_REALS, _REALS, int64, _BY_REQUEST, float64, _EFFECTS, float64[:, ::1]))
+def price_in_order(bid, quality, pricing, reserve_cpc, score_floor, slot_effects, cpc):
+    """Fill cpc [R, slots] for lists in rank order; return the flat index of the first bad input, or -1.
+
+    A list ends at its first bid of 0; a positive bid after that counts as bad input.
+    """
+    n_requests, n_places = bid.shape
+    step = 1 if len(reserve_cpc) > 1 else 0
+    depth = cpc.shape[1] + 1
+    top_score, top_bid, top_quality = np.zeros(depth), np.zeros(depth), np.zeros(depth)
+    for r in range(n_requests):
+        n_listed = 0
+        for j in range(n_places):
+            b = bid[r, j]
+            if b == 0.0:
+                continue
+            q = quality[r, j]
+            s = b * q
+            if j > n_listed or not (b >= 0.0 and q >= 0.0 and s < np.inf):
+                return r * n_places + j
+            if j < depth:
+                top_bid[j], top_quality[j], top_score[j] = b, q, s
+            n_listed += 1
+        n_listed, reserve = min(n_listed, depth), reserve_cpc[r * step]
+        price_listed(
+            top_bid, top_quality, top_score, n_listed, pricing, reserve, score_floor, slot_effects, cpc[r]
+        )
+    return -1

@@ -1,0 +1,269 @@
+"""The auction: who is shown, in which order, at what cost per click. Pure, and vectorised over requests.
+
+Symbols: b bid per click, q quality (pCTR ** squashing), s = b * q rank score, x_1 >= x_2 >= ... slot effects.
+
+Eligible are ads with b > 0, q > 0, b >= reserve_cpc and s >= score_floor; they are ordered by s, ties by
+the smaller id. Cost per click in slot k, with s_(k+1) the score of the next eligible ad (0 if none):
+
+    gsp    max(s_(k+1) / q_k, reserve_cpc, score_floor / q_k)
+    vcg    max(t_k / (x_k q_k), reserve_cpc, score_floor / q_k),  t_k = sum over j > k of (x_(j-1) - x_j) s_j
+    first  b_k
+
+never above b_k (float rounding could lift it there). The runner-up of the last slot takes part: prices come
+before the cut to the slots. In vcg the sum ends with that runner-up (x = 0 beyond the last slot), and the
+reserves bound the finished price; they do not enter the sum.
+
+Edge cases: no candidates or none eligible gives empty slots only; an empty slot has winner -1 and CPC 0.0;
+an ad with pCTR 0 is never eligible, not even with squashing 0 (where 0 ** 0 would be 1).
+"""
+
+from types import ModuleType
+from typing import Any, NamedTuple, NoReturn
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+PRICINGS = ("gsp", "vcg", "first")
+MICROS = 1_000_000
+
+_MAX_MONEY = 9.0e12  # above it, micro-units no longer fit into 64 bits
+_NO_IDS = np.zeros((0, 0), np.int64)
+
+
+class AuctionResult(NamedTuple):
+    """What a request shows: winners and their cost per click, in slot order."""
+
+    winners: NDArray[np.int64]  # [slots] or [R, slots] column indices, -1 for an empty slot
+    cpc: NDArray[np.float64]  # same shape, before rounding to micro-units, 0.0 for an empty slot
+
+
+class RankedAuction(NamedTuple):
+    """An auction's result with the runner-up of the last slot, as `reprice` needs it."""
+
+    winners: NDArray[np.int64]  # [slots] or [R, slots]
+    cpc: NDArray[np.float64]  # [slots] or [R, slots]
+    ranked: NDArray[np.int64]  # [slots + 1] or [R, slots + 1]: the winners, then the runner-up; -1 at the end
+
+
+def run_auction(
+    bid: ArrayLike,
+    pctr: ArrayLike,
+    *,
+    slots: int,
+    pricing: str = "gsp",
+    squashing: float = 1.0,
+    reserve_cpc: float = 0.0,
+    score_floor: float = 0.0,
+    slot_effects: ArrayLike | None = None,
+    ids: ArrayLike | None = None,
+) -> AuctionResult:
+    """Order, price and cut one request [c] or many [R, c]; rank score = bid * pctr ** squashing.
+
+    squashing 1 is the eCPM order, 0 the bid order; vcg needs 1. slot_effects matter to vcg alone (None: all
+    slots alike). ids, of bid's shape, break ties (smaller first) and mark padding (negative: never eligible,
+    whatever bid and pctr hold there); without ids the smaller column wins a tie.
+    NaN, negative or infinite input is a ValueError that names the request and the candidate.
+    """
+    if not (np.isfinite(squashing) and squashing >= 0):
+        raise ValueError(f"squashing is {squashing}; it must be a finite number, 0 or more")
+    if pricing == "vcg" and squashing != 1:
+        raise ValueError(f"pricing vcg needs squashing 1, not {squashing}")
+    bids, pctrs, padding = _table(bid, "bid"), _table(pctr, "pctr"), _table(ids, "ids", np.int64)
+    quality = pctrs if squashing == 1 else _squash(bids, pctrs, padding, squashing)
+    result = auction(
+        bids,
+        quality,
+        slots=slots,
+        pricing=pricing,
+        reserve_cpc=reserve_cpc,
+        score_floor=score_floor,
+        slot_effects=slot_effects,
+        ids=padding if ids is not None else None,
+        quality_name="pctr" if squashing == 1 else f"pctr ** {squashing}",
+    )
+    if np.ndim(bid) == 1:
+        return AuctionResult(result.winners[0], result.cpc[0])
+    return AuctionResult(result.winners, result.cpc)
+
+
+def auction(
+    bid: ArrayLike,
+    quality: ArrayLike,
+    *,
+    slots: int,
+    pricing: str = "gsp",
+    reserve_cpc: ArrayLike = 0.0,
+    score_floor: float = 0.0,
+    slot_effects: ArrayLike | None = None,
+    ids: ArrayLike | None = None,
+    quality_name: str = "quality",
+) -> RankedAuction:
+    """The auction over ready-made qualities, [c] or [R, c]; as `run_auction`, with the runner-up kept.
+
+    reserve_cpc is one for all or one for each request [R]; quality_name is what an error message calls the
+    qualities.
+    """
+    bids, qualities = _table(bid, "bid"), _table(quality, quality_name)
+    _same_shape(bids, qualities, quality_name)
+    id_table = _NO_IDS
+    if ids is not None:
+        id_table = _table(ids, "ids", np.int64)
+        _same_shape(bids, id_table, "ids")
+    kernels, rules = _rules(len(bids), slots, pricing, reserve_cpc, score_floor, slot_effects)
+    ranked = np.empty((len(bids), slots + 1), np.int64)
+    cpc = np.empty((len(bids), slots))
+    bad = kernels.rank_and_price(bids, qualities, id_table, ids is not None, *rules, ranked, cpc)
+    if bad >= 0:
+        _refuse(bids, qualities, bad, quality_name)
+    if np.ndim(bid) == 1:
+        return RankedAuction(ranked[0, :slots], cpc[0], ranked[0])
+    return RankedAuction(ranked[:, :slots], cpc, ranked)
+
+
+def reprice(
+    bid: ArrayLike,
+    quality: ArrayLike,
+    *,
+    slots: int,
+    reserve_cpc: float = 0.0,
+    score_floor: float = 0.0,
+    pricing: str = "gsp",
+    slot_effects: ArrayLike | None = None,
+) -> NDArray[np.float64]:
+    """CPC [slots] or [R, slots] of lists already in rank order, under other qualities; nobody moves.
+
+    bid, quality: [m] or [R, m], winners in slot order and then the runner-up; what follows place slots + 1 is
+    ignored. Bid 0 marks padding, at the end of a row. s_(k+1) is the score of the next ad listed, also where
+    the new qualities would have ordered them differently, and no CPC exceeds its bid. An ad of quality 0 pays
+    its bid if there is a next score or a floor to meet, else the reserve.
+    """
+    bids, qualities = _table(bid, "bid"), _table(quality, "quality")
+    _same_shape(bids, qualities, "quality")
+    kernels, rules = _rules(len(bids), slots, pricing, reserve_cpc, score_floor, slot_effects)
+    cpc = np.empty((len(bids), slots))
+    bad = kernels.price_in_order(bids, qualities, *rules, cpc)
+    if bad >= 0:
+        _refuse(bids, qualities, bad, "quality")
+    return cpc[0] if np.ndim(bid) == 1 else cpc
+
+
+def to_micros(cpc: ArrayLike, bid: ArrayLike | None = None) -> NDArray[np.int64]:
+    """Money as integer micro-units, rounded to the nearest (halves up) but not above `floor_micros(bid)`.
+
+    For reserve <= cpc <= bid the charge is between floor_micros(reserve) and floor_micros(bid), so a charge
+    never exceeds the bid, and amounts of six decimals or fewer are kept exactly.
+    """
+    money = _money(cpc)
+    whole = np.floor(money)
+    charge = (whole + (money - whole >= 0.5)).astype(np.int64)  # floor(money + .5) errs just below a half
+    return charge if bid is None else np.minimum(charge, floor_micros(bid))
+
+
+def floor_micros(amount: ArrayLike) -> NDArray[np.int64]:
+    """Money as whole micro-units, rounded down; an amount of six decimals or fewer is kept exactly."""
+    money = _money(amount)
+    nearest = np.rint(money)
+    # 0.000019 * 1e6 is a hair below 19: two roundings away from a whole number counts as that number.
+    is_below = nearest > money * (1 + 4 * np.finfo(float).eps)
+    return (nearest - is_below).astype(np.int64)
+
+
+def _money(amount: ArrayLike) -> NDArray[np.float64]:
+    money = np.asarray(amount, np.float64)
+    if not np.all((money >= 0) & (money <= _MAX_MONEY)):
+        raise ValueError(f"money must be between 0 and {_MAX_MONEY:g}, and not NaN")
+    return money * MICROS
+
+
+def _squash(
+    bid: NDArray[Any], pctr: NDArray[Any], ids: NDArray[Any], squashing: float
+) -> NDArray[np.float64]:
+    """pctr ** squashing, 0 where pctr is 0. Checks first: the power would hide NaN, signs and infinity."""
+    _same_shape(bid, pctr, "pctr")
+    is_bad = ~((pctr >= 0) & (pctr < np.inf))
+    if is_bad.any():
+        if ids.shape == pctr.shape:
+            is_bad &= ids >= 0
+            pctr = np.where(ids >= 0, pctr, 0.0)
+        if is_bad.any():
+            _refuse(bid, pctr, int(np.argmax(is_bad)), "pctr")
+    if squashing == 0:
+        return np.where(pctr > 0, 1.0, 0.0)
+    return np.sqrt(pctr) if squashing == 0.5 else np.power(pctr, squashing)
+
+
+def _table(values: ArrayLike | None, name: str, dtype: type = np.float64) -> NDArray[Any]:
+    """[R, c], contiguous; a single request [c] becomes [1, c]."""
+    if values is None:
+        return _NO_IDS
+    table: NDArray[Any] = np.ascontiguousarray(values, dtype)
+    if np.ndim(values) not in (1, 2):
+        raise ValueError(
+            f"{name} must be [candidates] or [requests, candidates], not of shape {np.shape(values)}"
+        )
+    return table if table.ndim == 2 else table[None, :]
+
+
+def _same_shape(bid: NDArray[Any], other: NDArray[Any], name: str) -> None:
+    if bid.shape != other.shape:
+        raise ValueError(f"bid and {name} differ in shape: {bid.shape} and {other.shape}")
+
+
+def _rules(
+    n_requests: int,
+    slots: int,
+    pricing: str,
+    reserve_cpc: ArrayLike,
+    score_floor: float,
+    slot_effects: ArrayLike | None,
+) -> tuple[ModuleType, tuple[int, NDArray[np.float64], float, NDArray[np.float64]]]:
+    """The kernels, and the checked rules in the order they take them; reserves [1] for all, or [R]."""
+    from cascade_sim.auction import kernels  # numba is loaded when first needed
+
+    if slots < 1:
+        raise ValueError(f"slots is {slots}; an auction needs at least 1")
+    if pricing not in PRICINGS:
+        raise ValueError(f"unknown pricing {pricing!r}; known: {', '.join(PRICINGS)}")
+    one = float(reserve_cpc) if isinstance(reserve_cpc, float | int) else None
+    reserves = _reserves(reserve_cpc, n_requests) if one is None else np.array([one])
+    for name, limit in (("reserve_cpc", one or 0.0), ("score_floor", score_floor)):
+        if not (limit >= 0 and np.isfinite(limit)):
+            raise ValueError(f"{name} is {limit}; it must be a finite number, 0 or more")
+    if slot_effects is None:
+        effects = np.ones(slots)
+    else:
+        effects = np.ascontiguousarray(slot_effects, np.float64)
+        if effects.ndim != 1 or len(effects) < slots:
+            raise ValueError(
+                f"slot_effects has shape {effects.shape}; {slots} slots need at least {slots} of them"
+            )
+        if not (np.all(effects > 0) and np.all(np.isfinite(effects)) and np.all(np.diff(effects) <= 0)):
+            raise ValueError(f"slot_effects must be positive, finite and never increase: {effects.tolist()}")
+        effects = effects[:slots]
+    return kernels, (PRICINGS.index(pricing), reserves, float(score_floor), effects)
+
+
+def _reserves(reserve_cpc: ArrayLike, n_requests: int) -> NDArray[np.float64]:
+    """Checked reserves [R]; one for all is given as a float to `_rules`, which is quicker."""
+    reserves = np.ascontiguousarray(reserve_cpc, np.float64)
+    if np.ndim(reserve_cpc) > 1 or (np.ndim(reserve_cpc) == 1 and len(reserves) != n_requests):
+        raise ValueError(f"reserve_cpc has shape {reserves.shape}; give one, or one for each request")
+    is_bad = ~((reserves >= 0) & np.isfinite(reserves))
+    if is_bad.any():
+        bad = reserves[int(np.argmax(is_bad))]
+        raise ValueError(f"reserve_cpc is {bad}; it must be a finite number, 0 or more")
+    return reserves
+
+
+def _refuse(bid: NDArray[Any], quality: NDArray[Any], flat: int, quality_name: str) -> NoReturn:
+    """Name the first bad input, found at that flat index."""
+    request, candidate = divmod(flat, bid.shape[1])
+    b, q = bid[request, candidate], quality[request, candidate]
+    for name, value in (("bid", b), (quality_name, q)):
+        if not (value >= 0 and np.isfinite(value)):
+            fault = f"{name} is {value}; it must be a finite number, 0 or more"
+            break
+    else:
+        is_overflow = float(b) * float(q) == np.inf
+        fault = f"bid {b} * {quality_name} {q} is not finite" if is_overflow else f"bid {b} follows padding"
+    raise ValueError(f"request {request}, candidate {candidate}: {fault}")

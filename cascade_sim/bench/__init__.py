@@ -1,0 +1,1 @@
+"""How fast: serving, markets, losses, metrics."""

@@ -1,0 +1,261 @@
+"""How fast the simulator is, as rates and as ratios within one run (ratios carry over between machines)."""
+
+import resource
+import tempfile
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from cascade_sim.auction import auction
+from cascade_sim.bench.market import auction_rates, market_rate
+from cascade_sim.cascade.columns import impression_columns
+from cascade_sim.cascade.exploration import Explored, explore
+from cascade_sim.cascade.outcome import outcome
+from cascade_sim.cascade.seats import TorchScorer
+from cascade_sim.cascade.serve import Arm, Block, Decision, Scores, Stage, score
+from cascade_sim.kernels import select_top
+from cascade_sim.models.training import Impressions, Lists, chunk_of_rank, predict, train
+from cascade_sim.phases.prepare import Experiment
+from cascade_sim.phases.simulation import Simulation
+from cascade_sim.progress import Progress
+from cascade_sim.scenario.schema import Scenario, resolve_arm
+from cascade_sim.storage.model_store import ModelStore
+from cascade_sim.storage.tables import TableWriter
+from cascade_sim.training.modules import build_module, make_scorer
+
+SEEN = ["user", "context", "quality", "tier", "mismatch", "G1", "G2", "G3"]
+SCENARIO: dict[str, Any] = {
+    "name": "bench",
+    "cascade": {"retrieval": {"size": 500}, "pre_ranking": {"size": 100}, "slots": 5},
+    "models": {
+        "rank": {"kind": "coaction", "features": [*SEEN, "G4", "mismatch_pair"], "dims": 16, "hidden": 32},
+        "logloss": {"kind": "towers", "features": SEEN, "dims": 14, "hidden": 32},
+    },
+    "arms": {"logloss": {}},
+}
+
+
+class EncodedTowers(torch.nn.Module):
+    """Stands for a model of one's own: plain torch, ads encoded apart, no fused kernel."""
+
+    def __init__(self, request_width: int, ad_width: int, pair_width: int, dims: int = 16):
+        super().__init__()
+        self.request = torch.nn.Linear(request_width, dims)
+        self.ads = torch.nn.Linear(ad_width, dims)
+
+    def encode_ads(self, ads: torch.Tensor) -> torch.Tensor:
+        return self.ads(ads)
+
+    def forward(self, request: torch.Tensor, ads: torch.Tensor, pair: torch.Tensor) -> torch.Tensor:
+        return torch.bmm(ads, self.request(request).unsqueeze(2)).squeeze(2)
+
+
+def build() -> tuple[Simulation, Arm]:
+    """The bench market. Weights are as drawn: a net takes the same time trained or not."""
+    scenario = Scenario.model_validate(SCENARIO)
+    sim = Simulation(scenario, seed=1)
+    for name, spec in scenario.models.items():
+        view = sim.view(spec.features)
+        sim.scorers[name] = make_scorer(name, "logloss", view, build_module(name, spec, view, 1))
+    return sim, sim.arm("bench", resolve_arm(scenario, scenario.arms["logloss"]))
+
+
+def serving(sim: Simulation, arm: Arm, n_requests: int) -> float:
+    """Seconds for the complete way of n requests: SimPy traffic, serve, clicks, charges, log on disk."""
+    with tempfile.TemporaryDirectory() as folder:
+        experiment = Experiment(
+            sim, Path(folder), ModelStore(Path(folder)), Progress(True), torch.device("cpu")
+        )
+        started = time.perf_counter()
+        experiment.log_phase("bench", n_requests, arm, rate=0.01)
+        return time.perf_counter() - started
+
+
+def per_request(function: Callable[[Any], Any], sample: list[Any], repeats: int = 5) -> float:
+    """Microseconds per request over the blocks of the sample, the best of several rounds.
+
+    Many blocks, not one again and again: the ads of a block that was just scored would still be cached.
+    """
+    best = min(_timed(lambda: [function(one) for one in sample]) for _ in range(repeats))
+    return best / sum(len(one.block) for one in sample) * 1e6
+
+
+def _timed(function: Callable[[], Any]) -> float:
+    started = time.perf_counter()
+    function()
+    return time.perf_counter() - started
+
+
+@dataclass(frozen=True)
+class Served:
+    """A block on its way, for timing one stage alone."""
+
+    block: Block
+    decision: Decision
+    rank: Scores
+
+
+def served_blocks(sim: Simulation, arm: Arm, n_blocks: int) -> list[Served]:
+    """The first blocks of the bench traffic with what the cascade made of them."""
+    size = sim.scenario.traffic.block
+    found = []
+    for index in range(n_blocks):
+        block = sim.market.block("bench", index, n_blocks * size)
+        decision = sim.serve(block, arm)
+        rank = score(block, decision.competitive_set, arm.ranking, arm, sim.platform)
+        found.append(Served(block, decision, rank))
+    return found
+
+
+def stage_times(sim: Simulation, arm: Arm, sample: list[Served]) -> dict[str, float]:
+    """Microseconds per request of each stage."""
+    platform, effects = sim.platform, sim.platform.slot_effects
+    seed = sim.seed
+
+    def settle(one: Served):
+        return outcome(one.block, one.decision, sim.truth, sim.world.slot_effects, seed)
+
+    with tempfile.TemporaryDirectory() as folder, TableWriter(Path(folder), "bench") as table:
+
+        def log(one: Served) -> None:
+            n = len(one.block)
+            certain = np.ones(one.decision.win_set.shape)
+            shown = Explored(one.decision, np.zeros(n, bool), certain, np.ones(n, bool))
+            table.append(impression_columns(sim, one.block, shown, results[id(one)]))
+
+        results = {id(one): settle(one) for one in sample}
+        stages: dict[str, Callable[[Served], Any]] = {
+            "retrieval (kept)": lambda one: platform.retrieval(one.block.users, arm.retrieval_size),
+            "pre-ranking": lambda one: score(
+                one.block, one.decision.pre_ranking_set, arm.pre_ranking, arm, platform
+            ),
+            "selection": lambda one: select_top(
+                one.decision.pre_ranking_set, one.decision.pre_score, arm.pre_ranking_size
+            ),
+            "ranking": lambda one: score(one.block, one.decision.competitive_set, arm.ranking, arm, platform),
+            "auction": lambda one: auction(
+                one.rank.bid, one.rank.quality, slots=arm.slots, slot_effects=effects[: arm.slots]
+            ),
+            "exploration": lambda one: explore(one.block, one.decision, arm, 0.01, seed, platform),
+            "clicks": settle,
+            "log": log,
+        }
+        return {name: per_request(stage, sample) for name, stage in stages.items()}
+
+
+def first_visit(sim: Simulation, arm: Arm) -> float:
+    """Microseconds of exact retrieval from the whole corpus, for a user who has not been seen before."""
+    users = np.arange(min(256, sim.world.n_users))
+    return _timed(lambda: sim.platform.retrieval.nearest(users, arm.retrieval_size)) / len(users) * 1e6
+
+
+def floors(arm: Arm, sample: list[Served]) -> dict[str, float]:
+    """Microseconds per request of scoring alone, on the candidates the cascade scores.
+
+    fused: the kernels that serve. torch: the same nets as batched matrix products in torch, on inputs
+    gathered beforehand, the ad side of the pre-ranker computed beforehand too.
+    """
+    pre: Any = arm.pre_ranking.scorer
+    rank: Any = arm.ranking.scorer
+
+    def fused(one: Served) -> None:
+        pre.predict(one.block, one.decision.pre_ranking_set)
+        rank.predict(one.block, one.decision.competitive_set)
+
+    few = sample[:4]  # gathered inputs are large
+
+    def inputs(scorer: Any, one: Served, ids: np.ndarray) -> tuple[torch.Tensor, ...]:
+        view = scorer.view
+        request = torch.from_numpy(view.request_features(one.block.users, one.block.context))
+        pair = torch.from_numpy(view.pair_features(one.block.users, ids))
+        return request, torch.from_numpy(view.ad_table[ids]), pair
+
+    with torch.inference_mode():
+        pre_in = {id(one): inputs(pre, one, one.decision.pre_ranking_set) for one in few}
+        codes = {key: pre.module.ad_code(ads) for key, (_, ads, _) in pre_in.items()}
+        rank_in = {id(one): inputs(rank, one, one.decision.competitive_set) for one in few}
+
+        def torch_pre(one: Served) -> torch.Tensor:
+            return torch.bmm(codes[id(one)], pre.module.request_code(pre_in[id(one)][0]).unsqueeze(2))
+
+        return {
+            "fused": per_request(fused, sample),
+            "torch": per_request(torch_pre, few)
+            + per_request(lambda one: predict(rank.module, *rank_in[id(one)]), few),
+        }
+
+
+def own_model_arm(sim: Simulation, arm: Arm) -> Arm:
+    """The arm with a plain torch module in the pre-ranking seat."""
+    view = sim.view(tuple(SEEN))
+    torch.manual_seed(0)
+    module = EncodedTowers(view.request_width, view.ad_width, view.pair_width)
+    scorer = TorchScorer("own", view, "sigmoid", module)
+    return arm.with_pre_ranking(Stage(scorer, "init", arm.pre_ranking.fusion), "own model")
+
+
+def training_rates(sim: Simulation, n: int) -> dict[str, float]:
+    """Samples per second of each recipe, one epoch, one thread."""
+    generator = np.random.default_rng(0)
+    users = generator.integers(0, sim.world.n_users, n).astype(np.int32)
+    ads = generator.integers(0, sim.world.n_ads, n).astype(np.int32)
+    context, flat = np.zeros(n, np.float32), np.ones(n, np.float32)
+    click = (generator.random(n) < 0.05).astype(np.float32)
+    rows = Impressions(users, context, ads, flat, click)
+    m, lists = 50, n // 50
+    chunk = np.broadcast_to(chunk_of_rank(m, 5), (lists, m)).copy()
+    logit = generator.standard_normal((lists, m)).astype(np.float32)
+    listed = Lists(users[:lists], context[:lists], ads.reshape(lists, m), logit, logit * 0.3, chunk)
+    rates = {}
+    for label, name, recipe, data in (
+        ("rank, logloss", "rank", "logloss", rows),
+        ("towers, logloss", "logloss", "logloss", rows),
+        ("towers, distill", "logloss", "distill", listed),
+        ("towers, ltr", "logloss", "ltr", listed),
+    ):
+        spec = sim.scenario.models[name]
+        view = sim.view(spec.features)
+        module = build_module(name, spec, view, 1)
+        epoch = partial(train, module, view, data, recipe, epochs=1, batch=4096, learning_rate=0.001)
+        epoch()  # warm-up
+        rates[label] = n / _timed(epoch)
+    return rates
+
+
+def peak_memory_mb() -> float:
+    """Peak resident memory of this process so far."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024.0
+
+
+def run(n_requests: int = 20_000, n_samples: int = 200_000) -> dict[str, Any]:
+    """Everything the bench prints."""
+    sim, arm = build()
+    serving(sim, arm, 2048)  # compiles the kernels, fills the retrieval cache
+    seconds = min(serving(sim, arm, n_requests) for _ in range(3))
+    before = peak_memory_mb()
+    longer = serving(sim, arm, 4 * n_requests)
+    growth = peak_memory_mb() - before
+    own = own_model_arm(sim, arm)
+    serving(sim, own, 2048)
+    own_seconds = min(serving(sim, own, n_requests) for _ in range(2))
+    sample = served_blocks(sim, arm, n_blocks=max(1, min(n_requests, 20_480) // sim.scenario.traffic.block))
+    return {
+        "requests": n_requests,
+        "sizes": (arm.retrieval_size, arm.pre_ranking_size, arm.slots),
+        "serving": n_requests / seconds,
+        "serving_longer": 4 * n_requests / longer,
+        "memory_growth_mb": growth,
+        "own_model": n_requests / own_seconds,
+        "first_visit_us": first_visit(sim, arm),
+        "floors": floors(arm, sample),
+        "stages": stage_times(sim, arm, sample),
+        "auction": auction_rates(),
+        "market": max(market_rate(sim, arm, n_requests) for _ in range(2)),
+        "training": training_rates(sim, n_samples),
+    }

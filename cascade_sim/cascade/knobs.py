@@ -1,0 +1,107 @@
+"""The auction's knobs request by request, so that a log can tell what other settings would do.
+
+reserve_cpc   centre * exp(sigma * z): log-normal, so it stays above 0
+squashing     centre + sigma * z, and 0 where that is negative
+
+z is a standard normal draw keyed by (seed, knob, request), and logged. The clip at 0 is harmless to weights,
+which are ratios of densities of z, and rare: a scenario whose squashing lies less than four sigmas above 0 is
+refused.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cascade_sim import draws
+from cascade_sim.cascade.fusion import Fusion
+
+if TYPE_CHECKING:
+    from cascade_sim.cascade.serve import Arm, Block
+
+RANDOMISED = ("reserve_cpc", "squashing")  # what may be randomised
+SCALES: dict[str, Literal["log", "linear"]] = {"reserve_cpc": "log", "squashing": "linear"}
+PURPOSES = {"reserve_cpc": "randomised reserve", "squashing": "randomised squashing"}
+
+
+@dataclass(frozen=True)
+class Knobs:
+    """Values for each request of a block, in place of its arm's. Arrays [R]; None: as the arm has it."""
+
+    reserve_cpc: NDArray[np.float64] | None = None
+    squashing_ratio: NDArray[np.float64] | None = None  # exponent of pCTR as a multiple of the arm's
+
+    def take(self, rows) -> Knobs:
+        """Those of some requests (a slice, a mask or indices)."""
+        return Knobs(*(None if v is None else v[rows] for v in (self.reserve_cpc, self.squashing_ratio)))
+
+    def squashed(self, fusion: Fusion) -> Fusion:
+        """A stage's fusion with an exponent of pCTR for each request."""
+        if self.squashing_ratio is None:
+            return fusion
+        return replace(fusion, pctr=fusion.pctr * self.squashing_ratio[:, None])
+
+
+@dataclass(frozen=True)
+class Randomiser:
+    """The law of the knobs: centres and standard deviations by knob; only randomised ones are named."""
+
+    centres: Mapping[str, float]
+    sigmas: Mapping[str, float]
+
+    def noise(self, seed: int, requests: NDArray[np.int64]) -> dict[str, NDArray[np.float64]]:
+        """The z of each randomised knob.  {knob: [R]}"""
+        return {knob: draws.normal(seed, PURPOSES[knob], requests) for knob in self.sigmas}
+
+    def values(self, noise: Mapping[str, NDArray[np.float64]]) -> dict[str, NDArray[np.float64]]:
+        """The knobs themselves.  {knob: [R]}"""
+        found = {}
+        for knob, sigma in self.sigmas.items():
+            centre = self.centres[knob]
+            if SCALES[knob] == "log":
+                found[knob] = centre * np.exp(sigma * noise[knob])
+            else:
+                found[knob] = np.maximum(centre + sigma * noise[knob], 0.0)
+        return found
+
+    def shift(self, target: Mapping[str, float]) -> dict[str, float]:
+        """How far a target's centres lie from these, on the scale of the noise."""
+        found = {}
+        for knob, here in self.centres.items():
+            there = target.get(knob, here)
+            found[knob] = math.log(there / here) if SCALES[knob] == "log" else there - here
+        return found
+
+    def moved(self, target: Mapping[str, float]) -> Randomiser:
+        """The same noise around other centres."""
+        return Randomiser({**self.centres, **target}, self.sigmas)
+
+    def weights(
+        self, noise: Mapping[str, NDArray[np.float64]], target: Mapping[str, float]
+    ) -> NDArray[np.float64]:
+        """p*(knobs) / p(knobs): the same noise around the target's centres.  [R]"""
+        from cascade_sim.analysis.off_policy.gradient import knob_weights
+
+        weights = np.ones(len(next(iter(noise.values()))))
+        for knob, apart in self.shift(target).items():
+            weights *= knob_weights(noise[knob], self.sigmas[knob], apart)
+        return weights
+
+
+def with_knobs(block: Block, values: Mapping[str, NDArray[np.float64]], arm_squashing: float) -> Block:
+    """The block with these knobs [R]; the arm that serves it has this squashing (above 0)."""
+    squashing = values.get("squashing")
+    ratio = None if squashing is None else squashing / arm_squashing
+    return replace(block, knobs=Knobs(values.get("reserve_cpc"), ratio))
+
+
+def reserve_of(block: Block, arm: Arm) -> float | NDArray[np.float64]:
+    """The CPC reserve that a block's requests meet: the arm's, or one of each request [R]."""
+    if block.knobs is None or block.knobs.reserve_cpc is None:
+        return arm.reserve_cpc
+    return block.knobs.reserve_cpc

@@ -1,0 +1,105 @@
+"""Scorers whose score becomes a probability otherwise than by the sigmoid: another link, or a calibrator.
+
+The score comes from the fused kernel of the net as ever. All maps here rise with the score (of calibrators:
+see the table in models.calibrators), so within a request they change prices and not the order by pCTR.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+import numpy as np
+
+from cascade_sim.cascade.seats import ModelScorer
+from cascade_sim.errors import UserError
+from cascade_sim.models import calibrators
+from cascade_sim.models.calibrators import Calibrator
+from cascade_sim.storage.files import discarded_on_error, seal, storage_errors, temporary
+
+LEAST = 2.0**-60  # a probability of 0 would shut an ad out of the auction, and has no logit
+MOST = 1.0 - 2.0**-24  # the last float32 below 1: a student's target needs a logit too
+
+
+class MappedScorer(ModelScorer):
+    """A model's scorer with `probability` (block, scores [R, m]) -> [R, m] in place of its own link."""
+
+    def __init__(
+        self,
+        scorer: ModelScorer,
+        link: str,
+        probability: Callable[[object, np.ndarray], np.ndarray],
+        calibrator: Calibrator | None = None,
+    ):
+        super().__init__(scorer.name, scorer.view, link)
+        self._scorer, self._probability, self.calibrator = scorer, probability, calibrator
+        self.module = scorer.module  # type: ignore[attr-defined]  # every trained model's scorer has one
+
+    def logit(self, block, ids):
+        """The score that the map is applied to; a logit only where the link is the sigmoid."""
+        return self._scorer.logit(block, ids)
+
+    def predict(self, block, ids):
+        p = self._probability(block, self.checked_logit(block, ids))
+        return np.clip(p, LEAST, 1.0).astype(np.float32)
+
+    def log_odds(self, block, ids):
+        p = np.clip(self._probability(block, self.checked_logit(block, ids)), LEAST, MOST)
+        return (np.log(p) - np.log1p(-p)).astype(np.float32)
+
+
+def with_link(scorer: ModelScorer, objective: str, options: Mapping[str, float]) -> ModelScorer:
+    """The scorer with the link that belongs to the objective; the scorer itself if that is the sigmoid."""
+    if objective == "calibrated_softmax":
+        level = np.log(options.get("y0", 1.0))
+        return MappedScorer(scorer, "capped_exp", lambda _, s: capped_exp(s, level))
+    if objective == "rcr_regression":
+        return MappedScorer(scorer, "capped_softplus", lambda _, s: capped_softplus(s))
+    return scorer
+
+
+def capped_exp(score: np.ndarray, level: float) -> np.ndarray:
+    """min(e^(s + level), 1): y0 e^s with level = log y0, cut where it is no probability.  float64"""
+    return np.exp(np.minimum(score.astype(np.float64) + level, 0.0))
+
+
+def capped_softplus(score: np.ndarray) -> np.ndarray:
+    """min(log(1 + e^s), 1).  float64"""
+    return np.minimum(np.logaddexp(0.0, score.astype(np.float64)), 1.0)
+
+
+def with_calibrator(scorer: ModelScorer, calibrator: Calibrator) -> ModelScorer:
+    """The scorer with a calibrator on its scores; one that looks at requests sees the model's features."""
+
+    def probability(block, score: np.ndarray) -> np.ndarray:
+        if not calibrator.uses_request:
+            return calibrator(score)
+        return calibrator(score, scorer.view.request_features(block.users, block.context))
+
+    return MappedScorer(scorer, "calibrator", probability, calibrator)
+
+
+def calibrator_file(model: Path) -> Path:
+    """Where the calibrator of the model in a file is kept: beside it."""
+    return model.with_name(f"{model.stem}.calibrator.safetensors")
+
+
+def export_calibrator(calibrator: Calibrator, path: Path) -> None:
+    """Write a calibrator to a file of its own."""
+    temp = temporary(path)
+    with discarded_on_error(temp), storage_errors(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        calibrators.save(calibrator, temp)
+        seal(temp, path)
+
+
+def load_calibrator(path: Path) -> Calibrator:
+    """The calibrator in a file; UserError if there is none."""
+    from safetensors import SafetensorError
+
+    if not path.is_file():
+        raise UserError(f"{path} is missing, so a model has no calibrator; run the scenario again")
+    try:
+        return calibrators.load(path)
+    except (OSError, ValueError, KeyError, SafetensorError) as error:
+        raise UserError(f"{path} holds no calibrator: {error}; run the scenario again") from error

@@ -1,0 +1,47 @@
+"""What becomes of a page: clicks, conversions and charges, from the hidden truth.
+
+Luck is keyed by (request, ad), so an ad that two arms show to the same request meets the same luck.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from cascade_sim import draws
+from cascade_sim.agents.users import click_probability, happens
+from cascade_sim.cascade.serve import Block, Decision
+from cascade_sim.world.truth import Truth
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """Per slot, [R, k]."""
+
+    true_ctr: np.ndarray  # float64, of a fully examined slot
+    expected_clicks: np.ndarray  # float64: slot effect * true CTR
+    clicks: np.ndarray  # bool
+    conversions: np.ndarray  # bool, only after a click
+    charges_micros: np.ndarray  # int64: CPC where clicked
+
+
+def outcome(block: Block, decision: Decision, truth: Truth, slot_effects: np.ndarray, seed: int) -> Outcome:
+    """Realise the page of every request in the block."""
+    win_set = decision.win_set
+    true_ctr = truth.ctr(block, win_set)
+    expected = click_probability(true_ctr, slot_effects, win_set >= 0)
+    clicks = happens(expected, draws.uniform(seed, "click", block.requests[:, None], win_set))
+    conversions = np.zeros_like(clicks)
+    row, slot = np.nonzero(clicks)
+    if len(row):
+        # Few pages are clicked: only those need a conversion rate.
+        clicked = block.take(row)
+        ads = win_set[row, slot][:, None]
+        luck = draws.uniform(seed, "conversion", clicked.requests[:, None], ads)
+        conversions[row, slot] = happens(truth.cvr(clicked, ads), luck)[:, 0]
+    return Outcome(
+        true_ctr=true_ctr,
+        expected_clicks=expected,
+        clicks=clicks,
+        conversions=conversions,
+        charges_micros=np.where(clicks, decision.cpc_micros, 0),
+    )

@@ -1,0 +1,45 @@
+"""Learn a size rule from requests served with the largest of its sizes."""
+
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+
+import numpy as np
+
+from cascade_sim.cascade.serve import Arm, Block, Platform, pre_rank, score
+from cascade_sim.cascade.sizes import SizeRule, fit_size_rule, page_values, spread
+from cascade_sim.scenario.compute import Sizes
+
+REQUESTS = 16_384
+
+
+def with_size_rule(
+    arm: Arm, platform: Platform, sizes: Sizes, block_of: Callable[[int, int], Block], seed: int
+) -> Arm:
+    """The arm with a rule for these sizes, learned from REQUESTS requests.
+
+    `block_of(i, n)` is block number i of a traffic of n requests.
+    """
+    blocks: list[Block] = []
+    while sum(map(len, blocks)) < REQUESTS:
+        blocks.append(block_of(len(blocks), REQUESTS))
+    rule = learn_size_rule(blocks, arm, platform, sizes.choices, sizes.mean, seed)
+    return replace(arm, pre_ranking_size=max(sizes.choices), size_rule=rule)
+
+
+def learn_size_rule(
+    blocks: Iterable[Block], arm: Arm, platform: Platform, choices: tuple[int, ...], mean: float, seed: int
+) -> SizeRule:
+    """The rule for this arm with these sizes and this mean, fitted to these requests.
+
+    A page is worth the sum of slot effect * ranking score (bid * pCTR, as the ranking stage sees them) of
+    the ads on it; ads that the auction does not admit are worth nothing.
+    """
+    features, values = [], []
+    for block in blocks:
+        passed = pre_rank(block, replace(arm, size_rule=None), platform)
+        rank = score(block, passed.pre_ranking_set, arm.ranking, arm, platform)
+        is_in = (rank.bid >= arm.reserve_cpc) & (rank.score >= arm.score_floor)
+        features.append(spread(passed.pre_score, choices[0], choices[-1]))
+        worth = np.where(is_in, rank.score, 0.0)
+        values.append(page_values(passed.pre_score, worth, choices, platform.slot_effects[: arm.slots]))
+    return fit_size_rule(np.concatenate(features), np.concatenate(values), choices, mean, seed)

@@ -1,0 +1,1 @@
+"""Checkers that users run on their own classes, and the auction against its reference."""

@@ -1,0 +1,156 @@
+"""Coverage of off-policy intervals: one long randomised log, cut into replications.
+
+Requests are served in chunks of whole replications. Each chunk is logged, answered for by every estimator and
+every target, and forgotten; what remains are the answers, and the sums of the truth. The truth of a target is
+its mean expected reward over all requests of all replications, so its own error is sqrt(1 / replications)
+of a replication's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cascade_sim.analysis.off_policy.coverage import Coverage, coverage_of
+from cascade_sim.cascade.serve import Arm, Block
+from cascade_sim.estimation.data import decision_forecast, knob_log, slate_log
+from cascade_sim.estimation.estimates import (
+    KNOB_ESTIMATORS,
+    SLATE_ESTIMATORS,
+    Evidence,
+    estimates,
+    knob_evidence,
+    slate_evidence,
+)
+from cascade_sim.estimation.log import KNOBS, SLATES, knob_tables, randomiser, serve_knobs, slate_tables
+from cascade_sim.estimation.replay import page_gain, page_odds
+from cascade_sim.estimation.truth import expected_rewards, slate_truth
+from cascade_sim.phases.simulation import Simulation
+from cascade_sim.phases.traffic import Market
+from cascade_sim.progress import Progress
+from cascade_sim.scenario.schema import Scenario
+from cascade_sim.scenario.targets import Target
+
+AT_ONCE = 8192  # requests, about: large blocks are served faster, small ones fit the cache
+
+
+@dataclass
+class Answers:
+    """Of one target: estimator -> [3, M] value, low, high (NaN: refused); and the truth so far."""
+
+    target: Target
+    found: dict[str, NDArray[np.float64]]
+    truth: float = 0.0
+    ess_share: list[float] = field(default_factory=list)
+
+    def put(self, replication: int, evidence: Evidence) -> None:
+        for name, one in estimates(evidence, tuple(self.found)).items():
+            self.found[name][:, replication] = (
+                (np.nan,) * 3 if one.low is None else (one.value, one.low, one.high)  # type: ignore[assignment]
+            )
+            if name == "ips" or name == "slate_ips":
+                self.ess_share.append(one.diagnostics.ess_share or 0.0)
+
+
+@dataclass(frozen=True)
+class CoverageTable:
+    """{target: {estimator: Coverage}} and the mean effective sample size of each target's whole weights."""
+
+    rows: dict[str, dict[str, Coverage]]
+    ess_share: dict[str, float]
+
+
+def coverage_study(
+    sim: Simulation,
+    arm: Arm,
+    targets: Sequence[Target],
+    replications: int,
+    requests: int,
+    reward: str,
+    on_requests: Callable[[int], None] = lambda n: None,
+) -> CoverageTable:
+    """Every estimator on every target. Targets of knobs and of pages have logs of their own."""
+    made: list[Answers] = []
+    for phase, estimators, run in (
+        (KNOBS, KNOB_ESTIMATORS, _knob_chunk),
+        (SLATES, SLATE_ESTIMATORS, _slate_chunk),
+    ):
+        asked = [target for target in targets if target.is_slate == (phase == SLATES)]
+        if not asked:
+            continue
+        answers = [
+            Answers(target, {name: np.full((3, replications), np.nan) for name in estimators})
+            for target in asked
+        ]
+        at_once = max(1, AT_ONCE // requests)
+        traffic = sim.scenario.traffic.model_copy(update={"block": at_once * requests})
+        market = Market(sim.world, traffic)
+        total = replications * requests
+        for index in range(-(-replications // at_once)):
+            block = market.block(phase, index, total)
+            run(sim, arm, block, answers, index * at_once, requests, reward)
+            on_requests(len(block))
+        for one in answers:
+            one.truth /= total
+        made += answers
+    return CoverageTable(
+        rows={
+            one.target.name: {
+                name: coverage_of(columns[0], columns[1], columns[2], one.truth)
+                for name, columns in one.found.items()
+            }
+            for one in made
+        },
+        ess_share={one.target.name: float(np.mean(one.ess_share)) for one in made},
+    )
+
+
+def _knob_chunk(
+    sim: Simulation, arm: Arm, block: Block, answers: list[Answers], first: int, requests: int, reward: str
+) -> None:
+    assert sim.scenario.off_policy is not None
+    log = knob_log([knob_tables(sim, block, arm)], arm.slots)
+    law = randomiser(sim.scenario)
+    noise = {knob: log.noise[knob] for knob in law.sigmas}
+    for one in answers:
+        decision, _ = serve_knobs(sim, block, arm, law.moved(one.target.knobs), noise)
+        forecast = decision_forecast(decision, sim.platform.slot_effects)[reward]
+        one.truth += float(expected_rewards(sim, block, decision)[reward].sum())
+        evidence = knob_evidence(log, law, one.target, reward, forecast, sim.scenario.off_policy.clip)
+        _answer(one, evidence, first, len(block), requests)
+
+
+def _slate_chunk(
+    sim: Simulation, arm: Arm, block: Block, answers: list[Answers], first: int, requests: int, reward: str
+) -> None:
+    assert sim.scenario.off_policy is not None and sim.scenario.off_policy.slates is not None
+    log = slate_log([slate_tables(sim, block, arm)], sim.scenario)
+    gain, temperature = page_gain(log)[reward], sim.scenario.off_policy.slates.temperature
+    for one in answers:
+        odds = page_odds(sim, arm, log, one.target)
+        one.truth += float(slate_truth(sim, arm, log, one.target)[reward].sum())
+        _answer(one, slate_evidence(log, temperature, odds, reward, gain), first, len(block), requests)
+
+
+def _answer(one: Answers, evidence: Evidence, first: int, n: int, requests: int) -> None:
+    for i in range(n // requests):
+        one.put(first + i, evidence.rows(slice(i * requests, (i + 1) * requests)))
+
+
+def trained(scenario: Scenario, progress: Progress) -> tuple[Simulation, Arm]:
+    """The scenario's world with its models trained (or from the cache), and its baseline arm."""
+    from cascade_sim.models.training import pick_device
+    from cascade_sim.phases.prepare import Experiment
+    from cascade_sim.scenario.schema import resolved_arms
+    from cascade_sim.storage.model_store import ModelStore
+
+    sim = Simulation(scenario, scenario.seed)
+    with TemporaryDirectory() as folder:  # its logs are needed for training alone
+        Experiment(sim, Path(folder), ModelStore(), progress, pick_device("cpu")).run()
+    name = scenario.report.baseline
+    return sim, sim.arm(name, resolved_arms(scenario)[name])

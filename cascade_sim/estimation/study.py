@@ -1,0 +1,238 @@
+"""Randomised logs of a study, what they say about the scenario's targets, and the truth beside it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from cascade_sim.analysis.off_policy import OffPolicyEstimate, lift
+from cascade_sim.cascade.serve import Arm
+from cascade_sim.estimation.data import REWARDS, Floats, KnobLog, SlateLog, read_knob_log, read_slate_log
+from cascade_sim.estimation.estimates import (
+    Evidence,
+    estimates,
+    inner_and_outer,
+    knob_evidence,
+    slate_evidence,
+    slopes,
+)
+from cascade_sim.estimation.log import randomiser, write_logs
+from cascade_sim.estimation.replay import centre_forecast, knob_forecast, page_gain, page_odds
+from cascade_sim.estimation.truth import knob_truth, slate_truth, true_slopes
+from cascade_sim.phases.simulation import Simulation
+from cascade_sim.progress import Progress
+from cascade_sim.scenario.targets import AS_LOGGED, Target, parse_target
+
+Answer = dict[str, dict[str, Any]]  # {reward: {estimators: …}}
+
+
+@dataclass(frozen=True)
+class Logs:
+    """The randomised logs of a run; None: that one was not asked for."""
+
+    knobs: KnobLog | None
+    slates: SlateLog | None
+
+
+def run_off_policy(sim: Simulation, arm: Arm, folder: Path, progress: Progress) -> dict[str, Any]:
+    """Write the logs, answer for every target from them, and hold the answers against the truth."""
+    section = sim.scenario.off_policy
+    assert section is not None
+    write_logs(sim, arm, folder, progress)
+    logs = read_logs(sim, folder)
+    targets = [parse_target(name, changes) for name, changes in section.targets.items()]
+    asked = with_references(targets, logs)
+    with progress.stage("off-policy estimates", len(asked), "targets") as bar:
+        found = answers(sim, arm, logs, asked, (), bar.advance)
+        knobs = slope_answers(sim, arm, logs.knobs) if logs.knobs is not None else {}
+    with progress.stage("off-policy truth", len(asked), "targets") as bar:
+        add_truth(found, sim, arm, logs, asked, bar.advance)
+        if logs.knobs is not None:
+            add_true_slopes(knobs, sim, arm, logs.knobs)
+    return {**about(sim, arm, logs), "order": list(found), "targets": found, "slopes": knobs}
+
+
+def read_logs(sim: Simulation, folder: Path) -> Logs:
+    """As far as the scenario asks for them."""
+    section = sim.scenario.off_policy
+    assert section is not None
+    return Logs(
+        read_knob_log(folder, sim.scenario) if section.randomise is not None else None,
+        read_slate_log(folder, sim.scenario) if section.slates is not None else None,
+    )
+
+
+def about(sim: Simulation, arm: Arm, logs: Logs) -> dict[str, Any]:
+    """What was logged, how."""
+    section = sim.scenario.off_policy
+    assert section is not None
+    found: dict[str, Any] = {"arm": arm.name, "clip": section.clip}
+    if logs.knobs is not None:
+        law = randomiser(sim.scenario)
+        found["knobs"] = {
+            "requests": len(logs.knobs),
+            "centres": dict(law.centres),
+            "sigmas": dict(law.sigmas),
+        }
+    if logs.slates is not None and section.slates is not None:
+        found["slates"] = section.slates.model_dump()
+    return found
+
+
+def with_references(targets: Sequence[Target], logs: Logs) -> list[Target]:
+    """Knobs first, then pages, each led by the policy that wrote the log."""
+    made: list[Target] = []
+    if logs.knobs is not None:
+        made += [Target(AS_LOGGED), *(target for target in targets if not target.is_slate)]
+    if logs.slates is not None:
+        pages = [target for target in targets if target.is_slate]
+        made += [logged_pages(), *pages]
+    return made
+
+
+def logged_pages() -> Target:
+    """The page policy that wrote the log: temperature None means the logged one."""
+    return Target(f"pages {AS_LOGGED}", is_pages=True)
+
+
+def answers(
+    sim: Simulation,
+    arm: Arm,
+    logs: Logs,
+    targets: Sequence[Target],
+    names: Sequence[str] = (),
+    on_target: Callable[[int], None] = lambda n: None,
+) -> dict[str, dict[str, Any]]:
+    """Of logs alone: {target: {"log", "changes", "rewards": {reward: {"logged", "estimators", …}}}}."""
+    found = {}
+    for target in targets:
+        rewards = {}
+        for reward, evidence in evidence_of(sim, arm, logs, target).items():
+            rewards[reward] = _answer(evidence, names)
+        found[target.name] = {
+            "log": "slates" if target.is_slate else "knobs",
+            "changes": target.words,
+            "rewards": rewards,
+        }
+        on_target(1)
+    return found
+
+
+def evidence_of(sim: Simulation, arm: Arm, logs: Logs, target: Target) -> dict[str, Evidence]:
+    """By reward."""
+    section = sim.scenario.off_policy
+    assert section is not None
+    if target.is_slate:
+        log = logs.slates
+        assert log is not None and section.slates is not None
+        odds, gains = page_odds(sim, arm, log, target), page_gain(log)
+        temperature = section.slates.temperature
+        return {reward: slate_evidence(log, temperature, odds, reward, gains[reward]) for reward in REWARDS}
+    assert logs.knobs is not None
+    law, forecast = randomiser(sim.scenario), knob_forecast(sim, arm, logs.knobs, target)
+    return {
+        reward: knob_evidence(logs.knobs, law, target, reward, forecast[reward], section.clip)
+        for reward in REWARDS
+    }
+
+
+def _answer(evidence: Evidence, names: Sequence[str]) -> dict[str, Any]:
+    from cascade_sim.analysis.off_policy.checks import mean_interval
+
+    per_request = evidence.columns["reward"]
+    logged = mean_interval(per_request.reshape(len(per_request), -1).sum(axis=1))
+    found: dict[str, Any] = {
+        "logged": dict(zip(("value", "low", "high"), logged, strict=True)),
+        "estimators": {name: estimate_row(one) for name, one in estimates(evidence, names).items()},
+    }
+    both = inner_and_outer(evidence)
+    if both is not None:
+        found["inner"], found["outer"] = _interval(both.inner), _interval(both.outer)
+        for name, row in found["estimators"].items():
+            row["lift"] = _interval(lift(name, **evidence.columns, **evidence.settings))
+    return found
+
+
+def estimate_row(one: OffPolicyEstimate) -> dict[str, Any]:
+    """An estimate as metrics.json holds it; a refused one has no value."""
+    judged = one.diagnostics
+    figures = ("n", "ess_share", "mean_weight", "largest_share", "clipped_mass", "verdict", "reason")
+    return {
+        "estimate": _interval(one),
+        "refused": float(judged.verdict == "refuse"),
+        **{name: getattr(judged, name) for name in figures},
+    }
+
+
+def _interval(one: OffPolicyEstimate) -> dict[str, float | None]:
+    is_refused = one.diagnostics.verdict == "refuse"
+    return {"value": None if is_refused else one.value, "low": one.low, "high": one.high}
+
+
+def slope_answers(sim: Simulation, arm: Arm, log: KnobLog) -> dict[str, dict[str, Any]]:
+    """{knob: {reward: estimate row}}: the response to log reserve and to squashing, from the log alone."""
+    law, forecast = randomiser(sim.scenario), centre_forecast(sim, arm, log)
+    found: dict[str, dict[str, Any]] = {}
+    for reward in REWARDS:
+        for knob, one in slopes(log, law, reward, forecast[reward]).items():
+            row = estimate_row(one)
+            row["relative"] = _interval(one.relative)
+            found.setdefault(knob, {})[reward] = row
+    return found
+
+
+def add_truth(
+    found: Mapping[str, dict[str, Any]],
+    sim: Simulation,
+    arm: Arm,
+    logs: Logs,
+    targets: Sequence[Target],
+    on_target: Callable[[int], None] = lambda n: None,
+) -> None:
+    """Put the simulator's value beside each answer, and whether intervals cover it."""
+    means: dict[str, dict[str, float]] = {}
+    if logs.knobs is not None and any(not target.is_slate for target in targets):
+        means[AS_LOGGED] = _means(knob_truth(sim, arm, logs.knobs, Target(AS_LOGGED)))
+    for target in targets:
+        served: Mapping[str, Floats]
+        if target.is_slate:
+            assert logs.slates is not None
+            served = slate_truth(sim, arm, logs.slates, target)
+        else:
+            assert logs.knobs is not None
+            served = knob_truth(sim, arm, logs.knobs, target)
+        means[target.name] = _means(served)
+        on_target(1)
+    for target in targets:
+        for reward, answer in found[target.name]["rewards"].items():
+            truth = means[target.name][reward]
+            answer["truth"] = {"value": truth}
+            start = means.get(AS_LOGGED, {}).get(reward)
+            if not target.is_slate and start:
+                answer["true_lift"] = {"value": truth / start - 1.0}
+            for row in answer["estimators"].values():
+                _hold_against(row, truth)
+
+
+def add_true_slopes(
+    found: Mapping[str, Mapping[str, dict[str, Any]]], sim: Simulation, arm: Arm, log: KnobLog
+) -> None:
+    """Finite differences, served, beside each slope."""
+    for knob, rewards in true_slopes(sim, arm, log).items():
+        for reward, slope in rewards.items():
+            found[knob][reward]["truth"] = {"value": slope}
+            _hold_against(found[knob][reward], slope)
+
+
+def _means(served: Mapping[str, Floats]) -> dict[str, float]:
+    return {reward: float(np.mean(values)) for reward, values in served.items()}
+
+
+def _hold_against(row: dict[str, Any], truth: float) -> None:
+    value, low, high = (row["estimate"][end] for end in ("value", "low", "high"))
+    row["error"] = {"value": None if value is None else value - truth}
+    row["covers"] = None if low is None else float(low <= truth <= high)

@@ -1,0 +1,1 @@
+"""Objectives compared on learning-to-rank files."""

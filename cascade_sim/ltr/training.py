@@ -1,0 +1,201 @@
+"""Training of one net for one objective on a learning-to-rank table.
+
+Whole lists in a batch, or single samples of all lists where the objective is made for that: then the net goes
+into service a few times per epoch, and the scores it has there are the dump. Repeatable: one order of
+sums, shuffles and first weights from the seed. The weights kept are those of the best epoch on the
+validation lists.
+"""
+
+from __future__ import annotations
+
+import copy
+import math
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+
+from cascade_sim.ltr.files import RankingFile
+from cascade_sim.models.nets.ltr_net import RankingNet, symmetric_log
+from cascade_sim.models.objectives import Dumped, Objective
+
+_ROWS = 65536  # scored at a time
+DUMPS = 4  # times per epoch that the net goes into service, where samples are dumped
+POINTS = 200  # of the curve of mean scores
+
+
+@dataclass(frozen=True)
+class Table:
+    """A file ready for training. N items, F features, Q lists."""
+
+    features: torch.Tensor  # [N, F] float32 on the device, after the symmetric log
+    labels: torch.Tensor  # [N] float32 on the device
+    lists: np.ndarray  # [Q + 1] int64
+    request: torch.Tensor | None  # [N, d] features of the list itself, on the CPU
+
+    @property
+    def n_lists(self) -> int:
+        return len(self.lists) - 1
+
+
+@dataclass(frozen=True)
+class Settings:
+    """How a net is made and trained."""
+
+    layers: tuple[int, ...] = (1024, 512, 256)
+    dropout: float = 0.2
+    epochs: int = 30
+    batch: int = 32  # lists
+    device: str = "cpu"
+
+
+@dataclass(frozen=True)
+class Trained:
+    """A net at its best epoch, and how the level of its scores went while it was trained."""
+
+    net: RankingNet
+    epoch: int  # of the kept weights, from 1; 0 if the training diverged at once
+    curve: np.ndarray  # [at most POINTS] mean score of the training batches
+    is_finite: bool
+
+
+def list_columns(data: RankingFile) -> np.ndarray:
+    """Columns that say something of a list and not of its items: constant in every list, not in the file."""
+    starts = data.lists[:-1][np.diff(data.lists) > 0]
+    low = np.minimum.reduceat(data.features, starts, axis=0)
+    high = np.maximum.reduceat(data.features, starts, axis=0)
+    return np.flatnonzero((low == high).all(0) & (low.min(0) < low.max(0)))
+
+
+def make_table(data: RankingFile, columns: np.ndarray, positive_from: float | None, device: str) -> Table:
+    """positive_from: labels of at least that are 1, others 0; None leaves the grades.
+
+    columns: what `list_columns` found in the training file. A list's own features are those of its first row.
+    """
+    features = symmetric_log(data.features)
+    labels = data.labels if positive_from is None else (data.labels >= positive_from).astype(np.float32)
+    sizes = np.diff(data.lists)
+    first = np.repeat(data.lists[:-1], sizes)
+    request = torch.from_numpy(features[first][:, columns]) if len(columns) else None
+    return Table(
+        torch.from_numpy(features).to(device), torch.from_numpy(labels).to(device), data.lists, request
+    )
+
+
+def outputs_of(net: RankingNet, features: torch.Tensor) -> torch.Tensor:
+    """What the net says, without dropout.  [N, F] -> [N, heads] on the CPU"""
+    net.eval()
+    with torch.no_grad():
+        return torch.cat([net(part) for part in features.split(_ROWS)]).cpu()
+
+
+def train(
+    objective: Objective,
+    data: Table,
+    settings: Settings,
+    learning_rate: float,
+    seed: int,
+    judge: Callable[[RankingNet], float],
+    on_epoch: Callable[[], None] = lambda: None,
+) -> Trained:
+    """Train by Adam at a constant rate; `judge` gives a net's worth on the validation lists, more is better.
+
+    A loss that is not finite ends the training; the best epoch so far is kept, and the curve is marked.
+    """
+    with torch.random.fork_rng():
+        torch.manual_seed(seed)  # first weights and dropout
+        net = RankingNet(data.features.shape[1], objective.n_heads, settings.layers, settings.dropout)
+        net.to(data.features.device)
+        optimiser = torch.optim.Adam(net.parameters(), lr=learning_rate)
+        shuffle = np.random.Generator(np.random.PCG64(seed))
+        best, kept, epoch_kept = -math.inf, copy.deepcopy(net.state_dict()), 0
+        curve: list[float] = []
+        is_finite = True
+        for epoch in range(1, settings.epochs + 1):
+            batches = _sample_batches if objective.trains_on == "samples" else _list_batches
+            prepared = batches(objective, net, data, settings.batch, shuffle)
+            is_finite = is_finite and _epoch(objective, net, optimiser, data, prepared, curve)
+            on_epoch()
+            worth = judge(net) if is_finite else math.nan
+            if worth > best:
+                best, kept, epoch_kept = worth, copy.deepcopy(net.state_dict()), epoch
+    net.load_state_dict(kept)
+    return Trained(net.eval(), epoch_kept, thinned(curve), is_finite)
+
+
+def _epoch(
+    objective: Objective,
+    net: RankingNet,
+    optimiser: torch.optim.Optimizer,
+    data: Table,
+    batches: Iterator[tuple[np.ndarray, np.ndarray, Dumped | None]],
+    curve: list[float],
+) -> bool:
+    """One pass; appends the batches' mean scores. False, and no further, if a loss is not finite."""
+    for rows, lists, dumped in batches:
+        at = torch.from_numpy(rows).to(data.features.device)
+        net.train()  # each time: a dump leaves it without dropout
+        outputs = net(data.features[at])
+        loss = objective.loss(outputs, data.labels[at], lists, dumped=dumped)
+        curve.append(float(objective.score(outputs.detach()).double().mean().cpu()))
+        if not math.isfinite(float(loss.detach())):
+            curve[-1] = math.nan
+            return False
+        optimiser.zero_grad(set_to_none=True)
+        if loss.requires_grad:
+            loss.backward()
+            optimiser.step()
+    return True
+
+
+def _list_batches(
+    objective: Objective, net: RankingNet, data: Table, size: int, shuffle: np.random.Generator
+) -> Iterator[tuple[np.ndarray, np.ndarray, Dumped | None]]:
+    """Rows and offsets of about `size` lists at a time, in random order.
+
+    Batches are of even length: batch norm on a short last one would upset what was learnt.
+    """
+    order = shuffle.permutation(data.n_lists)
+    for part in np.array_split(order, -(-len(order) // size)):
+        rows, lists = rows_of(data.lists, part)
+        if len(rows) > 1:  # batch norm has nothing to say about one item
+            yield rows, lists, None
+
+
+def _sample_batches(
+    objective: Objective, net: RankingNet, data: Table, size: int, shuffle: np.random.Generator
+) -> Iterator[tuple[np.ndarray, np.ndarray, Dumped | None]]:
+    """Rows of all lists mixed, in as many batches as there would be of lists, with their lists' dumps."""
+    labels = data.labels.cpu()
+    order = shuffle.permutation(len(labels))
+    owner = np.repeat(np.arange(data.n_lists), np.diff(data.lists))
+    n_batches = -(-data.n_lists // size)
+    dump = torch.empty(0)
+    device = data.features.device
+    for number, rows in enumerate(np.array_split(order, n_batches)):
+        if number % -(-n_batches // DUMPS) == 0:  # the net as it now is goes into service
+            dump = objective.score(outputs_of(net, data.features))
+        if len(rows) < 2:
+            continue
+        of, request = np.unique(owner[rows], return_inverse=True)
+        dumped_rows, lists = rows_of(data.lists, of)
+        dumped = Dumped(
+            dump[dumped_rows].to(device), labels[dumped_rows].to(device), lists, torch.from_numpy(request)
+        )
+        yield rows, np.array([0, len(rows)]), dumped
+
+
+def rows_of(lists: np.ndarray, which: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Rows of some lists one after the other, and their offsets."""
+    sizes = np.diff(lists)[which]
+    offsets = np.concatenate([[0], np.cumsum(sizes)])
+    return np.arange(offsets[-1]) + np.repeat(lists[which] - offsets[:-1], sizes), offsets
+
+
+def thinned(curve: Sequence[float]) -> np.ndarray:
+    """At most POINTS means over equal parts of a curve: the last hundred are then its second half."""
+    values = np.asarray(curve, np.float64)
+    if len(values) <= POINTS:
+        return values
+    return np.array([part.mean() for part in np.array_split(values, POINTS)])

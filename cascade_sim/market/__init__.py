@@ -1,0 +1,1 @@
+"""A market in simulated time: windows, budgets, bidders, servers, late clicks, retraining."""

@@ -1,0 +1,200 @@
+"""The advertisers of a market: their budgets, their bidders, and the ledger that no one can overdraw."""
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numba import njit
+
+from cascade_sim import draws
+from cascade_sim.agents.bidding import Bidder, Feedback, Moment, Portfolio
+from cascade_sim.auction import MICROS
+from cascade_sim.errors import UserError
+from cascade_sim.phases.simulation import Simulation
+from cascade_sim.storage.checkpoints import flat
+from cascade_sim.training.bidders import build_bidder
+
+NO_BUDGET = np.int64(2**62)
+LARGEST_BUDGET = 2.0**61  # micro-units
+LARGEST_BID = 1e6  # a million such clicks still fit the integers of a ledger
+
+
+class Ledger:
+    """Budgets, charges and holds, in integer micro-units per advertiser.
+
+    available = budget - charged today - held. Who has nothing available shows no ads. Charges at once come
+    out of `available` (settlement.take); late ones may find it empty, and stop at `limit` =
+    budget * (1 + overspend): whatever happens, no day's charges exceed that.
+    """
+
+    def __init__(self, budget_micros: np.ndarray, overspend: float = 0.0):
+        self.budget = budget_micros
+        self.limit = budget_micros + np.minimum(budget_micros * overspend, LARGEST_BUDGET).astype(np.int64)
+        self.available = budget_micros.copy()
+        self.held = np.zeros_like(budget_micros)
+        self.spent_before = np.zeros_like(budget_micros)  # on days that are over
+
+    def spend_today(self) -> np.ndarray:
+        return self.budget - self.available - self.held
+
+    def spend(self) -> np.ndarray:
+        """Since the simulation began.  [advertisers]"""
+        return self.spent_before + self.spend_today()
+
+    def hold(self, advertiser: np.ndarray, micros: np.ndarray) -> None:
+        """Book as held what was taken from `available`.  [n], [n]"""
+        np.add.at(self.held, advertiser, micros)
+
+    def release(self, advertiser: np.ndarray, micros: np.ndarray) -> None:
+        """Give back what was held.  [n], [n]"""
+        np.subtract.at(self.held, advertiser, micros)
+        np.add.at(self.available, advertiser, micros)
+
+    def charge_late(self, advertiser: np.ndarray, cpc_micros: np.ndarray) -> np.ndarray:
+        """Charge these clicks in order, each at most up to the limit of the day; the charges.  [n] int64"""
+        spent = self.spend_today()
+        charges = np.zeros(len(advertiser), np.int64)
+        _charge_late(advertiser, cpc_micros, spent, self.limit, charges)
+        np.subtract.at(self.available, advertiser, charges)
+        return charges
+
+    def new_day(self) -> None:
+        self.spent_before = self.spent_before + self.spend_today()
+        self.available = self.budget - self.held
+
+    def state(self) -> dict[str, np.ndarray]:
+        return {name: getattr(self, name).copy() for name in ("available", "held", "spent_before")}
+
+    def restore(self, state: Mapping[str, np.ndarray]) -> None:
+        for name in ("available", "held", "spent_before"):
+            setattr(self, name, np.array(state[name], np.int64))
+
+
+@njit(cache=True)
+def _charge_late(advertiser, cpc, spent, limit, charges):
+    for i in range(len(advertiser)):
+        who = advertiser[i]
+        charges[i] = max(0, min(cpc[i], limit[who] - spent[who]))
+        spent[who] += charges[i]
+
+
+def draw_budgets(spec, n: int, seed: int) -> np.ndarray:
+    """Daily budgets: log-normal for the share of advertisers that have one.  [n] int64 micro-units"""
+    ids = np.arange(n)
+    amount = spec.median * np.exp(spec.sigma * draws.normal(seed, "budget", ids))
+    has_one = draws.uniform(seed, "has a budget", ids) < spec.share
+    micros = np.clip(np.rint(amount * MICROS), 1.0, LARGEST_BUDGET).astype(np.int64)
+    return np.where(has_one, micros, NO_BUDGET)
+
+
+class Crowd:
+    """All bidders of a market. Each acts for the advertisers that drew it."""
+
+    def __init__(self, sim: Simulation, specs, budget_micros: np.ndarray, home: Path = Path(".")):
+        world = sim.world
+        names = list(specs)
+        edges = np.cumsum([specs[name].share for name in names])
+        drawn = draws.uniform(sim.seed, "bidder", np.arange(world.n_advertisers)) * edges[-1]
+        self.kind_of = np.minimum(
+            np.searchsorted(edges, drawn, side="right"), len(names) - 1
+        )  # [advertisers]
+        self.names = names
+        self._kinds = [specs[name].kind for name in names]
+        self.bidders: list[Bidder] = []
+        self._members: list[np.ndarray] = []
+        self._ads: list[np.ndarray] = []
+        for i, name in enumerate(names):
+            members = np.nonzero(self.kind_of == i)[0]
+            ads = np.nonzero(self.kind_of[world.advertiser] == i)[0]
+            portfolio = Portfolio(
+                value=world.init_bid[ads],
+                owner=np.searchsorted(members, world.advertiser[ads]),
+                mean_pcvr=sim.platform.bids.mean_pcvr[ads],
+                budget_micros=budget_micros[members],
+            )
+            self._members.append(members)
+            self._ads.append(ads)
+            with _named(name):
+                self.bidders.append(build_bidder(specs[name].kind, portfolio, specs[name].options, home))
+
+        self._at_first = [_fingerprints(bidder) for bidder in self.bidders]
+
+    def bids(self, moment: Moment, n_ads: int) -> np.ndarray:
+        """Bid per click of every ad.  [A]"""
+        found = np.zeros(n_ads)
+        for i, ads in enumerate(self._ads):
+            found[ads] = self._answer(i, "bids", moment, len(ads), LARGEST_BID)
+        return found
+
+    def participation(self, moment: Moment, n_advertisers: int) -> np.ndarray:
+        """Probability of taking part in a request.  [advertisers]"""
+        found = np.ones(n_advertisers)
+        for i, members in enumerate(self._members):
+            found[members] = self._answer(i, "participation", moment, len(members), 1.0)
+        return found
+
+    def observe(self, feedback: Feedback, moment: Moment) -> None:
+        """Tell each bidder what came in for its own advertisers, and nothing else."""
+        for i, members in enumerate(self._members):
+            own = Feedback(**{key: value[members] for key, value in vars(feedback).items()})
+            with _named(self.names[i], self._kinds[i]):
+                self.bidders[i].observe(own, moment)
+
+    def state(self) -> dict[str, Any]:
+        """What the bidders have learned, by their number, and which attributes they change without a word."""
+        found: dict[str, Any] = {}
+        for i, bidder in enumerate(self.bidders):
+            with _named(self.names[i], self._kinds[i]):
+                state = {key: np.asarray(value) for key, value in bidder.state().items()}
+                flat(state)  # what cannot be stored is refused here, with the bidder's name
+                now = _fingerprints(bidder)
+                lost = [key for key in now if key not in state and now[key] != self._at_first[i].get(key)]
+                found[str(i)] = {"state": state, "unsaved": np.array(",".join(lost))}
+        return found
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        for i, bidder in enumerate(self.bidders):
+            with _named(self.names[i], self._kinds[i]):
+                unsaved = str(state[str(i)]["unsaved"])
+                if unsaved:
+                    raise UserError(
+                        f"it changes {unsaved}, which its state() leaves out, so a stopped run cannot go on "
+                        "from here; add it to STATE, and run without --resume"
+                    )
+                bidder.restore(state[str(i)].get("state", {}))
+
+    def _answer(self, i: int, method: str, moment: Moment, n: int, most: float) -> np.ndarray:
+        """What a bidder says: n numbers in [0, most], or a UserError that names it."""
+        with _named(self.names[i], self._kinds[i]):
+            answer = np.asarray(getattr(self.bidders[i], method)(moment), dtype=np.float64)
+            when = f"{method} at {moment.time:g} s"
+            if answer.shape != (n,):
+                raise UserError(f"{when}: the answer has shape {list(answer.shape)}, expected [{n}]")
+            is_bad = ~((answer >= 0) & (answer <= most))
+            if is_bad.any():
+                at = int(np.argmax(is_bad))
+                raise UserError(f"{when}: entry {at} is {answer[at]}; expected a number in [0, {most:g}]")
+        return answer
+
+
+def _fingerprints(bidder: Bidder) -> dict[str, Any]:
+    """Every attribute of a bidder as something that can be compared."""
+    return {
+        key: (value.dtype.str, value.shape, value.tobytes()) if isinstance(value, np.ndarray) else repr(value)
+        for key, value in vars(bidder).items()
+    }
+
+
+@contextmanager
+def _named(name: str, kind: str = "") -> Iterator[None]:
+    """Errors of a bidder say which one it is and, in a class of one's own, the line."""
+    try:
+        yield
+    except UserError as error:
+        raise UserError(f"market.bidders.{name}: {error}") from error
+    except Exception as error:  # the user's code may raise anything
+        from cascade_sim.training.modules import where_and_what
+
+        raise UserError(f"market.bidders.{name}: {where_and_what(error, kind)}") from error

@@ -1,0 +1,233 @@
+"""How much of the true value a deployed cascade finds: the same panel of requests for every deployment.
+
+Of the k truly most valuable ads of a request's pre-ranking set (true CTR * bid, as in `measure`), recall is
+the share that reaches ranking and win recall the share that is shown. Bids are those at the start of the
+market, so that deployments and arms differ in their models alone.
+
+How the ranker orders is measured on the pre-ranking set, which is the same for every deployment: mean
+prediction, AUC, log loss and ECE. AUC and ECE are of the panel as a whole, so they have no interval within a
+world. Whether its level holds shows in the mean raw score (before link and calibrator) of the ads that the
+first deployment shows: fixed ads, of the kind that it learns from. On other ads a level is anybody's.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from cascade_sim.analysis.metrics import calibration
+from cascade_sim.analysis.metrics.consistency import rcs, top_ids
+from cascade_sim.analysis.metrics.discrimination import auc as pooled_auc
+from cascade_sim.analysis.metrics.discrimination import group_auc
+from cascade_sim.analysis.metrics.drift import drift_section
+from cascade_sim.analysis.metrics.ratio import divide
+from cascade_sim.analysis.statistics.bootstrap import function_intervals, ratio_intervals
+from cascade_sim.analysis.statistics.days import market_lifts
+from cascade_sim.cascade.seats import ModelScorer, Scorer
+from cascade_sim.cascade.serve import Arm, Block, score, serve
+from cascade_sim.phases.measure import true_value
+from cascade_sim.phases.simulation import Simulation
+
+# metric -> (numerator, denominator) among the columns of a panel; None: the mean over requests.
+PANEL_RATIOS: dict[str, tuple[str, str | None]] = {
+    "recall": ("recall", None),
+    "win_recall": ("win_recall", None),
+    "gauc": ("auc", "auc_weight"),  # of the ranker on the pre-ranking set, clicks weighed by the true CTR
+    "pcoc": ("predicted", "true"),  # of the ranker on the pre-ranking set
+    "shown_pcoc": ("shown_predicted", "shown_true"),  # of the ranker on its own win set
+    "mean_score": ("page_score", "page_ads"),  # before link and calibrator, on the pages of the start
+    "mean_pctr": ("predicted", "candidates"),  # this and the rest: pre-ranking set
+    "mean_ctr": ("true", "candidates"),
+    "logloss": ("logloss", "candidates"),
+}
+PANEL_COLUMNS = tuple(
+    dict.fromkeys(name for pair in PANEL_RATIOS.values() for name in pair if name is not None)
+)
+# metric -> a number of the panel as a whole, in an array of shape []
+POOLED = {"auc": "pooled_auc", "ece": "pooled_ece"}
+MEASURED = (*PANEL_COLUMNS, *POOLED.values())
+ECE_BINS = 100
+
+
+class Panel:
+    """A fixed set of requests and what is best for them. The same requests for all arms of a world."""
+
+    def __init__(self, sim: Simulation, arm: Arm, n_requests: int):
+        self._sim = sim
+        size = sim.scenario.traffic.block
+        self._blocks = [sim.market.block("panel", i, n_requests) for i in range(-(-n_requests // size))]
+        self._best = [self._best_ads(block, arm) for block in self._blocks]
+        self._pages: list[np.ndarray] | None = None  # of the first deployment that is measured
+
+    def _best_ads(self, block: Block, arm: Arm) -> np.ndarray:
+        """The k best ads of the pre-ranking set by true value.  [R, k]"""
+        ids = self._sim.platform.retrieval(block.users, arm.retrieval_size)
+        value = true_value(block, ids, arm, self._sim.platform, self._sim.truth)
+        return top_ids(ids, value, arm.slots)
+
+    def measure(self, arm: Arm) -> dict[str, np.ndarray]:
+        """Per request, what the arm makes of the panel.  {column: [R] float64}; NaN where undefined
+
+        POOLED are single numbers, [].
+        """
+        if self._pages is None:
+            self._pages = [serve(block, arm, self._sim.platform).win_set for block in self._blocks]
+        parts = zip(self._blocks, self._best, self._pages, strict=True)
+        found = [self._columns(block, best, pages, arm) for block, best, pages in parts]
+        columns = {name: np.concatenate([one[name] for one, _ in found]) for name in PANEL_COLUMNS}
+        prediction, true_ctr = (np.concatenate([pair[i] for _, pair in found]) for i in (0, 1))
+        bins = calibration.ece_bins(prediction, true_ctr, ECE_BINS)
+        return {
+            **columns,
+            "pooled_auc": np.array(pooled_auc(prediction, true_ctr)),
+            "pooled_ece": np.array(calibration.ece(bins), np.float64),
+        }
+
+    def _columns(
+        self, block: Block, best: np.ndarray, pages: np.ndarray, arm: Arm
+    ) -> tuple[dict[str, np.ndarray], tuple[np.ndarray, np.ndarray]]:
+        """Columns of a block, and the prediction and true CTR of every candidate in it."""
+        platform, truth = self._sim.platform, self._sim.truth
+        decision = serve(block, arm, platform)
+        ids, shown = decision.pre_ranking_set, decision.win_set >= 0
+        prediction = score(block, ids, arm.ranking, arm, platform).prediction.astype(np.float64)
+        true_ctr = truth.ctr(block, ids)
+        is_ad = ids >= 0
+        auc, weight = group_auc(prediction, true_ctr, is_ad)
+        loss, candidates = calibration.log_loss(prediction, true_ctr, is_ad)
+        columns = {
+            "recall": rcs(best, decision.competitive_set),
+            "win_recall": rcs(best, decision.win_set),
+            "auc": auc * weight,
+            "auc_weight": weight,
+            "predicted": np.where(ids >= 0, prediction, 0.0).sum(axis=1),
+            "true": true_ctr.sum(axis=1),
+            "shown_predicted": np.where(shown, decision.ranked_pctr[:, :-1], 0.0).sum(
+                axis=1, dtype=np.float64
+            ),
+            "shown_true": truth.ctr(block, decision.win_set).sum(axis=1),
+            "page_score": _raw_scores(arm.ranking.scorer, block, pages),
+            "page_ads": (pages >= 0).sum(axis=1, dtype=np.float64),
+            "candidates": candidates,
+            "logloss": loss,
+        }
+        return columns, (prediction[is_ad], true_ctr[is_ad].astype(np.float64))
+
+
+def _raw_scores(scorer: Scorer, block: Block, ids: np.ndarray) -> np.ndarray:
+    """Sum of a trained model's scores over each request's ads.  [R]; NaN of what is built in and has none"""
+    if not isinstance(scorer, ModelScorer):
+        return np.full(len(ids), np.nan)
+    return np.where(ids >= 0, scorer.checked_logit(block, ids), 0.0).sum(axis=1, dtype=np.float64)
+
+
+def learning_sections(
+    arms: Mapping[str, Mapping[str, Any]], baseline: str, resamples: int, seed: int
+) -> dict[str, dict[str, Any]]:
+    """The section `learning` of each arm in metrics.json.
+
+    arms: {arm: its market section, whose `learning` is what `Trainer.metrics` gave}. Lists have an entry per
+    deployment (`time`, `version`); `difference` is that of the last one to the baseline's; `drift` judges the
+    curve of the mean score (analysis.drift). All intervals resample the same units in every arm: requests of
+    the panel and, for revenue, hours.
+    """
+    revenue = _revenue(arms, baseline)
+    found = {}
+    for name, section in arms.items():
+        raw = section["learning"]
+        panel = _arrays(raw["panel"])
+        measured = [
+            ratio_intervals({"": _columns_of(one)}, PANEL_RATIOS, "", resamples, seed)[""] for one in panel
+        ]
+        found[name] = {
+            **{key: value for key, value in raw.items() if key != "panel"},
+            **{metric: [one[metric] for one in measured] for metric in PANEL_RATIOS},
+            **{
+                metric: [{"value": _number(one[column]), "low": None, "high": None} for one in panel]
+                for metric, column in POOLED.items()
+                if column in panel[0]
+            },
+            **revenue[name],
+        }
+        curve = {
+            metric: [one["value"] for one in found[name][metric]]
+            for metric in ("mean_score", "pcoc", "shown_pcoc")
+        }
+        off = {"scale_off": curve["pcoc"], "shown_scale_off": curve["shown_pcoc"]}
+        found[name]["drift"] = drift_section(raw["version"], curve["mean_score"], off)
+        if name != baseline:
+            base = _arrays(arms[baseline]["learning"]["panel"])
+            found[name]["difference"] = {
+                metric: _difference(panel[-1], base[-1], pair, resamples, seed)
+                for metric, pair in PANEL_RATIOS.items()
+            }
+            if raw["time"] == arms[baseline]["learning"]["time"]:
+                found[name]["recall_difference"] = [
+                    _difference(own, other, PANEL_RATIOS["recall"], resamples, seed)
+                    for own, other in zip(panel, base, strict=True)
+                ]
+    return found
+
+
+def _number(value: np.ndarray) -> float | None:
+    return float(value) if np.isfinite(value) else None
+
+
+def _arrays(panel: Sequence[Mapping[str, Sequence[float | None]]]) -> list[dict[str, np.ndarray]]:
+    """Columns from JSON, where None stands for NaN."""
+    return [{name: np.array(values, np.float64) for name, values in one.items()} for one in panel]
+
+
+def _columns_of(panel: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """What there is per request."""
+    return {name: values for name, values in panel.items() if values.ndim == 1}
+
+
+def _difference(
+    own: Mapping[str, np.ndarray],
+    base: Mapping[str, np.ndarray],
+    pair: tuple[str, str | None],
+    resamples: int,
+    seed: int,
+) -> dict[str, Any]:
+    """A ratio of one arm less that of another on the same requests, resampled together."""
+    sums = []
+    for table in (own, base):
+        top = table[pair[0]]
+        bottom = np.ones(len(top)) if pair[1] is None else table[pair[1]]
+        is_there = ~(np.isnan(top) | np.isnan(bottom))
+        sums += [np.where(is_there, top, 0.0), np.where(is_there, bottom, 0.0)]
+
+    def gap(s: np.ndarray) -> np.ndarray:
+        return divide(s[:, 0], s[:, 1]) - divide(s[:, 2], s[:, 3])
+
+    return function_intervals(np.stack(sums, axis=1), gap, resamples, seed)
+
+
+def _revenue(arms: Mapping[str, Mapping[str, Any]], baseline: str) -> dict[str, dict[str, Any]]:
+    """Revenue per request, over all and by day, with lifts over the baseline.
+
+    Intervals of lifts are over days (analysis.market_lifts), where there are enough; levels have none.
+    """
+    lifts = market_lifts(arms, baseline, ("revenue_per_request",))
+
+    def between(name: str, start: int, stop: int) -> float | None:
+        hours = arms[name]["hours"]
+        requests = float(np.sum(hours["requests"][start:stop]))
+        return float(np.sum(hours["revenue"][start:stop])) / requests if requests else None
+
+    found = {}
+    for name, section in arms.items():
+        n_hours = len(section["hours"]["requests"])
+        whole: dict[str, Any] = {"value": between(name, 0, n_hours), "low": None, "high": None}
+        if name in lifts:
+            whole["lift"] = lifts[name]["revenue_per_request"]
+        by_day: list[dict[str, Any]] = []
+        for start in range(0, n_hours, 24):
+            own, base = (between(arm, start, start + 24) for arm in (name, baseline))
+            by_day.append({"value": own, "low": None, "high": None})
+            if name in lifts:
+                change = own / base - 1 if own is not None and base else None
+                by_day[-1]["lift"] = {"value": change, "low": None, "high": None}
+        found[name] = {"revenue_per_request": whole, "revenue_by_day": by_day}
+    return found

@@ -1,0 +1,165 @@
+"""Settlement: pages and money of a block, request by request, against budgets that run out.
+
+The cascade scores a block in parallel and hands over each request's ranked list (deeper than the page).
+`list_pages` then fills pages for the budgets as they stand: an ad whose advertiser has nothing left, or sits
+this request out, is passed over; the next in line moves up and is priced by the next one still there. Users
+look at the pages, and `take` goes through the requests in order, taking what is due from what is left, up to
+the first request that leaves an advertiser with nothing; from the one behind it on, pages are listed anew.
+So no advertiser ever gives more than it has, and settlement does not depend on how requests were cut into
+blocks (what a torch model predicts may, in the last bit).
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numba import njit
+
+from cascade_sim.auction import PRICINGS
+from cascade_sim.auction.kernels import price_listed
+
+
+@dataclass(frozen=True)
+class RankedLists:
+    """What the cascade hands over. [R, D] in rank order; ad -1 is the end of a list."""
+
+    ads: np.ndarray  # int32
+    bid: np.ndarray  # float64
+    quality: np.ndarray  # float64
+    prediction: np.ndarray  # float64, the pCTR of the stage that decided; 0 where it predicts none
+    is_in: np.ndarray  # bool: takes part in this request (throttling)
+    is_cut: np.ndarray  # [R] bool: candidates beyond the last one were not handed over
+    is_auctioned: np.ndarray  # [R] bool; otherwise no auction made the order, and a slot costs the reserve
+    is_explored: np.ndarray  # [R] bool
+    answered_by: np.ndarray  # [R] int8: the stage whose order it is (late_answers)
+    entrants: np.ndarray  # [R, c] int: advertisers of the ads that reached the auction and take part; or -1
+
+    def take(self, rows) -> "RankedLists":
+        return RankedLists(**{name: value[rows] for name, value in vars(self).items()})
+
+
+@dataclass(frozen=True)
+class Pages:
+    """What is shown. All [R, k]; column -1 is an empty slot."""
+
+    column: np.ndarray  # int64, place in the ranked list
+    cpc_micros: np.ndarray  # int64
+
+    def take(self, rows) -> "Pages":
+        return Pages(self.column[rows], self.cpc_micros[rows])
+
+
+def list_pages(
+    lists: RankedLists,
+    owner: np.ndarray,
+    available_micros: np.ndarray,
+    *,
+    pricing: str,
+    reserve_cpc: float,
+    score_floor: float,
+    slot_effects: np.ndarray,
+    start: int = 0,
+) -> tuple[Pages, int]:
+    """The pages of the requests from `start` on, if nobody's money runs out on the way.
+
+    owner [ads] is each ad's advertiser, available_micros [advertisers] what they have left. Returns
+    the pages [R, k] and where they end: R, or the first request whose list is cut too short for k ads and a
+    runner-up. Rows outside are empty.
+    """
+    shape = (len(lists.ads), len(slot_effects))
+    pages = Pages(np.full(shape, -1, np.int64), np.zeros(shape, np.int64))
+    stop = _list_pages(
+        lists.ads, lists.bid, lists.quality, lists.is_in, lists.is_cut, lists.is_auctioned, owner,
+        available_micros, PRICINGS.index(pricing), float(reserve_cpc), float(score_floor),
+        np.ascontiguousarray(slot_effects, np.float64), start, pages.column, pages.cpc_micros,
+    )  # fmt: skip
+    return pages, int(stop)
+
+
+def take(
+    due_micros: np.ndarray,
+    payer: np.ndarray,
+    available_micros: np.ndarray,
+    entrants: np.ndarray,
+    took_part: np.ndarray,
+    start: int,
+    stop: int,
+) -> tuple[np.ndarray, int]:
+    """Take what is due slot by slot, in order, at most what is left; lowers `available_micros` in place.
+
+    due_micros [R, k] int64 and payer [R, k] int, the advertiser of a filled slot. `took_part` [advertisers]
+    int64 grows by the requests that an advertiser entered with money left. Returns what was taken [R, k]
+    int64, and where it ended: `stop`, or behind the first request that left somebody with nothing.
+    """
+    taken = np.zeros_like(due_micros)
+    return taken, int(_take(due_micros, payer, available_micros, entrants, took_part, start, stop, taken))
+
+
+@njit(cache=True, nogil=True)
+def _list_pages(
+    ads, bid, quality, is_in, is_cut, is_auctioned, owner, available, pricing, reserve, floor, effects, start,
+    column, cpc_micros,
+):  # fmt: skip
+    n_requests, depth = ads.shape
+    slots = column.shape[1]
+    top_bid, top_quality = np.zeros(slots + 1), np.zeros(slots + 1)
+    top_score, price = np.zeros(slots + 1), np.zeros(slots)
+    for r in range(start, n_requests):
+        n_listed, seen_end = 0, False
+        for j in range(depth):
+            if ads[r, j] < 0:
+                seen_end = True
+                break
+            if available[owner[ads[r, j]]] <= 0 or not is_in[r, j]:
+                continue
+            if n_listed < slots:
+                column[r, n_listed] = j
+            top_bid[n_listed], top_quality[n_listed] = bid[r, j], quality[r, j]
+            top_score[n_listed] = bid[r, j] * quality[r, j]
+            n_listed += 1
+            if n_listed == slots + 1:
+                break
+        if n_listed < slots + 1 and is_cut[r] and not seen_end:
+            column[r, :] = -1
+            return r
+        if is_auctioned[r]:
+            price_listed(top_bid, top_quality, top_score, n_listed, pricing, reserve, floor, effects, price)
+        else:
+            for k in range(slots):
+                price[k] = min(reserve, top_bid[k])
+        for k in range(min(slots, n_listed)):
+            cpc_micros[r, k] = _micros(price[k], top_bid[k])
+    return n_requests
+
+
+@njit(cache=True, nogil=True)
+def _take(due, payer, available, entrants, took_part, start, stop, taken):
+    counted = np.full(len(available), -1)  # the last request that was counted for an advertiser
+    for r in range(start, stop):
+        for j in range(entrants.shape[1]):
+            entrant = entrants[r, j]
+            if entrant >= 0 and available[entrant] > 0 and counted[entrant] != r:
+                counted[entrant] = r
+                took_part[entrant] += 1
+        is_empty = False
+        for k in range(due.shape[1]):
+            if due[r, k] > 0:
+                advertiser = payer[r, k]
+                taken[r, k] = min(due[r, k], available[advertiser])
+                available[advertiser] -= taken[r, k]
+                is_empty |= available[advertiser] <= 0
+        if is_empty:
+            return r + 1
+    return stop
+
+
+@njit(cache=True, nogil=True, inline="always")
+def _micros(price, bid):
+    """As auction.to_micros: to the nearest micro-unit, halves up, not above the bid's whole micro-units."""
+    money = price * 1e6
+    whole = np.floor(money)
+    charge = whole + (1.0 if money - whole >= 0.5 else 0.0)
+    most = bid * 1e6
+    nearest = np.rint(most)
+    if nearest > most * (1 + 4 * 2.220446049250313e-16):
+        nearest -= 1.0
+    return np.int64(min(charge, nearest))

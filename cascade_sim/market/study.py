@@ -1,0 +1,170 @@
+"""The market phase of a study: every arm lives through the same simulated days, with its own ledger.
+
+Every `market.checkpoint` simulated seconds the state of an arm, its half-written tables included, goes into
+checkpoints/ARM.npz of the run folder, and the figures of an arm that is done into checkpoints/ARM.json. A run
+that was stopped takes up from there and writes the same bytes as one that was not.
+"""
+
+import json
+from collections.abc import Callable
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from cascade_sim.analysis.statistics.days import market_lifts
+from cascade_sim.market.panel import learning_sections
+from cascade_sim.market.run import MarketRun
+from cascade_sim.market.server import Settled
+from cascade_sim.phases.simulation import Simulation
+from cascade_sim.progress import Progress
+from cascade_sim.scenario.market import DAY, Market
+from cascade_sim.scenario.schema import ArmSpec, resolved_arms
+from cascade_sim.storage.checkpoints import load_state, save_state
+from cascade_sim.storage.files import write_file
+from cascade_sim.storage.folder import CHECKPOINTS, keep
+from cascade_sim.storage.tables import ROW_GROUP, TableWriter
+
+
+def run_markets(sim: Simulation, out: Path, progress: Progress, workers: int) -> dict[str, Any]:
+    """The `market` section of metrics.json: each arm of the scenario over the simulated days."""
+    spec = sim.scenario.market
+    assert spec is not None
+    found = {}
+    for name in sim.scenario.arms:
+        done = out / CHECKPOINTS / f"{name}.json"
+        if not done.is_file():
+            result = run_market(sim, name, out, progress, workers)
+            keep(out, f"market-{name}", market_tables(sim, name))
+            write_file(done, json.dumps(result, allow_nan=False).encode())
+        found[name] = json.loads(done.read_text())
+    if spec.training is not None:
+        report = sim.scenario.report
+        learning = learning_sections(found, report.baseline, report.resamples, sim.seed)
+        found = {name: {**section, "learning": learning[name]} for name, section in found.items()}
+    section = {
+        "days": spec.days,
+        "window": spec.window,
+        "update": spec.update,
+        "lifts": market_lifts(found, sim.scenario.report.baseline),
+        "arms": found,
+    }
+    if spec.designs is not None:
+        from cascade_sim.trials.study import run_designs
+
+        section["designs"] = run_designs(sim, out, progress, workers)
+    return section
+
+
+def run_market(sim: Simulation, name: str, out: Path, progress: Progress, workers: int) -> dict[str, Any]:
+    """One arm's market, from its last checkpoint if there is one."""
+    arm = resolved_arms(sim.scenario)[name]
+    run = MarketRun(sim, sim.arm(name, arm), arm_market(sim, arm), workers=workers)
+    figures = run_recorded(run, name, out, progress)
+    compute = run.server.compute.metrics(figures["revenue"])
+    figures = figures if compute is None else {**figures, "compute": compute}
+    learning = run.trainer.metrics(run.now)
+    return figures if learning is None else {**figures, "learning": learning}
+
+
+def run_recorded(
+    run: MarketRun,
+    name: str,
+    out: Path,
+    progress: Progress,
+    further: Callable[[Settled], dict[str, np.ndarray]] = lambda settled: {},
+) -> dict[str, Any]:
+    """Let a market run, from its last checkpoint if there is one, and write its tables; its figures.
+
+    `further` gives more columns [R] of a block's requests for the table of impressions.
+    """
+    sim, spec = run.sim, run.spec
+    file = out / CHECKPOINTS / f"{name}.npz"
+    state = load_state(file) if file.is_file() else None
+    names = market_tables(sim, name)
+    with ExitStack() as stack:
+        bar = stack.enter_context(
+            progress.stage(f"market: {name}", int(spec.days * DAY * spec.requests_per_second))
+        )
+        tables = {}
+        for table in names:
+            writer = (
+                TableWriter.anew(out, table, ROW_GROUP)
+                if state is None
+                else TableWriter.resume(out, table, state["tables"][table])
+            )
+            tables[table] = stack.enter_context(writer)
+
+        def on_block(settled: Settled) -> None:
+            row = np.nonzero(settled.ads >= 0)[0]
+            more = {column: values[row] for column, values in further(settled).items()}
+            tables[names[0]].append({**market_columns(sim, settled), **more})
+            bar.advance(len(settled.block))
+
+        def on_checkpoint(now: dict[str, Any]) -> None:
+            keep(out, f"market-{name}", names)
+            save_state(file, {**now, "tables": {table: tables[table].state() for table in names}})
+
+        run.on_block, run.on_checkpoint = on_block, on_checkpoint
+        run.on_charges = lambda charges: tables[names[-1]].append(charge_columns(charges))
+        if state is not None:
+            run.restore(state)
+            bar.advance(int(run.tally.hours["requests"].sum()))
+        return run.run().metrics()
+
+
+def arm_market(sim: Simulation, arm: ArmSpec) -> Market:
+    """The scenario's market with the arm's own exploration."""
+    spec = sim.scenario.market
+    assert spec is not None
+    return spec if arm.exploration is None else spec.model_copy(update={"exploration": arm.exploration})
+
+
+def market_tables(sim: Simulation, arm: str) -> list[str]:
+    """The tables an arm's market writes: impressions and, where clicks are charged late, their charges."""
+    assert sim.scenario.market is not None
+    is_late = sim.scenario.market.charging.click_delay > 0
+    return [f"market-{arm}", *([f"charges-{arm}"] if is_late else [])]
+
+
+def market_columns(sim: Simulation, settled: Settled) -> dict[str, np.ndarray]:
+    """A row per shown ad, in request and slot order: what was decided, and what the user did with it."""
+    block = settled.block
+    row, slot = np.nonzero(settled.ads >= 0)
+    ad = settled.ads[row, slot]
+    return {
+        "request": block.requests[row],
+        "time": block.times[row],
+        "user": block.users[row],
+        "context": block.context[row],
+        "slot": slot.astype(np.int8),
+        "ad": ad,
+        "advertiser": sim.world.advertiser[ad],
+        "examination": _examination(sim)[slot],
+        "bid": settled.bid[row, slot],
+        "quality": settled.quality[row, slot],
+        "prediction": settled.prediction[row, slot],
+        "model_version": settled.model_version[row],
+        "is_explored": settled.lists.is_explored[row],
+        "answered_by": settled.lists.answered_by[row],
+        "cpc_micros": settled.cpc_micros[row, slot],
+        "click": settled.clicks[row, slot],
+        "click_time": settled.click_time[row, slot],
+        "conversion": settled.conversions[row, slot],
+        "charge_micros": settled.charges_micros[row, slot],
+    }
+
+
+def charge_columns(charges: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """A row per click that is charged after its page, in order of arrival."""
+    names = {"cpc": "cpc_micros", "charge": "charge_micros"}
+    return {names.get(name, name): values for name, values in charges.items()}
+
+
+def _examination(sim: Simulation) -> np.ndarray:
+    """P(examined) of each slot as float32; NaN where users do not follow the slot effects."""
+    market = sim.scenario.market
+    if market is None or market.users.click_model == "position":
+        return sim.world.slot_effects.astype(np.float32)
+    return np.full(len(sim.world.slot_effects), np.nan, np.float32)

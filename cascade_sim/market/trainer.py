@@ -1,0 +1,281 @@
+"""The Trainer of a market: learns from what the arm has shown of late, and redeploys.
+
+Every `every` seconds the models in the arm's seats are fitted on the impressions of the last `history`
+seconds, explored ones included, from the weights that are deployed. A click counts if it has arrived by
+then. Students (distill, ltr) follow: the new teacher scores candidates of a sample of the same requests, at
+the bids of the market's start. The arm owns copies of its models; nobody else sees them change. A model with
+an objective learns for it from whole pages, beside the predictions that were served there. A calibrator stays
+as the study fitted it or, with `refit`, learns anew from pages that its model is not shown (`held_out`).
+
+Repeatable: the log is read in request order, and every shuffle and fresh weight belongs to
+(seed, model, version). All that changes is in `state`.
+"""
+
+import copy
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import torch
+
+from cascade_sim import draws
+from cascade_sim.cascade import serve as cascade
+from cascade_sim.cascade.seats import ModelScorer
+from cascade_sim.cascade.serve import Arm, Block, Stage
+from cascade_sim.errors import UserError
+from cascade_sim.market.panel import MEASURED, Panel
+from cascade_sim.market.recent import RecentImpressions
+from cascade_sim.market.server import Settled
+from cascade_sim.models.calibrators import Calibrator, calibrator_class
+from cascade_sim.models.list_training import Pages, make_pages, net_to_train, served_net, train_pages
+from cascade_sim.models.training import Impressions, Lists, train
+from cascade_sim.phases.simulation import Simulation
+from cascade_sim.scenario.training import Training
+from cascade_sim.training.data import join_lists, sample_lists, split_pages
+from cascade_sim.training.dumped import arrived_clicks
+from cascade_sim.training.modules import KINDS, build_module, served_scorer, where_and_what
+from cascade_sim.training.recipes import fit_calibrator, objective_of
+
+
+class NoTrainer:
+    """Of a market whose models stay as they are."""
+
+    version = 0
+    due = np.inf
+
+    def __init__(self, arm: Arm):
+        self.arm = arm
+
+    def add(self, settled: Settled) -> None: ...
+
+    def train(self, now: float) -> None: ...
+
+    def metrics(self, end: float) -> None:
+        return None
+
+    def state(self) -> dict[str, Any]:
+        return {}
+
+    def restore(self, state: Mapping[str, Any]) -> None: ...
+
+
+class Trainer:
+    """One arm's models. `arm` is the cascade with the models of deployment `version`."""
+
+    def __init__(self, sim: Simulation, arm: Arm, spec: Training, exploration: float = 0.0):
+        self.sim, self.spec, self.exploration = sim, spec, exploration
+        self.arm, self.version, self.due = arm, 0, spec.every
+        self.recent = RecentImpressions()
+        self._panel = Panel(sim, arm, spec.panel)
+        self._modules = self._own_models(arm)
+        self._calibrators: dict[str, Calibrator | None] = {
+            name: getattr(sim.scorers.get(name), "calibrator", None) for name in self._modules
+        }
+        self._scorers: dict[str, ModelScorer] = {}
+        self._measured: list[tuple[float, int, dict[str, np.ndarray]]] = []
+        self._deploy()
+        self._measure(0.0)
+
+    def add(self, settled: Settled) -> None:
+        """Pages that were served, in request order."""
+        self.recent.add(settled, self.sim.world.slot_effects)
+
+    def train(self, now: float) -> None:
+        """Fit every model, redeploy, and look at the panel. Without any impression the models stay."""
+        every = self.spec.every
+        self.due = (np.floor(now / every) + 1) * every
+        shown = self.recent.since(now - (self.spec.history or every))
+        if not len(shown["request"]):
+            return
+        self.version += 1
+        data = Impressions(
+            users=shown["user"], context=shown["context"], ads=shown["ad"],
+            examination=shown["examination"], click=arrived_clicks(shown, now),
+        )  # fmt: skip
+        served = shown["prediction"]
+        pages = make_pages(data, shown["request"], np.where(served > 0, served, np.nan))
+        students = [name for name in self._modules if self._spec(name).recipe != "logloss"]
+        for name in self._modules:
+            if name not in students:
+                self._learn(name, pages)
+        if students:
+            self._deploy()  # the new teacher ranks
+            for name, lists in self._lists(shown, students).items():
+                self._fit(name, lists)
+        self._deploy()
+        self._measure(now)
+
+    def metrics(self, end: float) -> dict[str, Any]:
+        """What the panel saw of each deployment, as plain lists; the last one also stands at the end."""
+        seen = self._measured + ([(end, *self._measured[-1][1:])] if self._measured[-1][0] < end else [])
+        return {
+            "requests": self.spec.panel,
+            "every": self.spec.every,
+            "exploration": self.exploration,
+            **self._ranker(),
+            "time": [time for time, _, _ in seen],
+            "version": [version for _, version, _ in seen],
+            "panel": [{name: _plain(table[name]) for name in MEASURED} for _, _, table in seen],
+        }
+
+    def state(self) -> dict[str, Any]:
+        return {
+            "clock": np.array([self.version, self.due]),
+            "recent": self.recent.state(),
+            "weights": {name: _weights(module) for name, module in self._modules.items()},
+            "calibrators": {
+                name: found.arrays()
+                for name, found in self._calibrators.items()
+                if found is not None and self._spec(name).refit
+            },
+            "measured": {
+                "time": np.array([time for time, _, _ in self._measured]),
+                "version": np.array([version for _, version, _ in self._measured]),
+                **{name: np.stack([table[name] for _, _, table in self._measured]) for name in MEASURED},
+            },
+        }
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        self.version, self.due = int(state["clock"][0]), float(state["clock"][1])
+        self.recent.restore(state["recent"])
+        for name, module in self._modules.items():
+            module.load_state_dict(
+                {k: torch.from_numpy(np.array(a)) for k, a in state["weights"][name].items()}
+            )
+        for name, arrays in state["calibrators"].items():
+            kind = calibrator_class(self._spec(name).calibrator)
+            self._calibrators[name] = kind.from_arrays({k: np.array(a) for k, a in arrays.items()})
+        seen = state["measured"]
+        self._measured = [
+            (float(time), int(version), {name: np.array(seen[name][i]) for name in MEASURED})
+            for i, (time, version) in enumerate(zip(seen["time"], seen["version"], strict=True))
+        ]
+        self._deploy()
+
+    def _own_models(self, arm: Arm) -> dict[str, torch.nn.Module]:
+        """Copies of the trained models in the arm's seats, teachers included."""
+        seats = [stage.scorer for stage in (arm.ranking, arm.pre_ranking)]
+        names = [scorer.name for scorer in seats if isinstance(scorer, ModelScorer)]
+        names += [self._spec(name).teacher for name in names if self._spec(name).recipe != "logloss"]
+        return {
+            name: self._fresh(name) if self.spec.start_from == "random" else self._copy(name)
+            for name in dict.fromkeys(names)
+        }
+
+    def _copy(self, name: str) -> torch.nn.Module:
+        """The study's model, with the heads that its objective trains."""
+        module: torch.nn.Module = copy.deepcopy(self.sim.scorers[name].module)  # type: ignore[attr-defined]
+        return net_to_train(module, objective_of(self._spec(name)))
+
+    def _spec(self, name: str):
+        return self.sim.scenario.models[name]
+
+    def _seed(self, name: str) -> int:
+        return int(draws.bits(self.sim.seed, f"retrain {name}", self.version)[0] >> np.uint64(1))
+
+    def _fresh(self, name: str) -> torch.nn.Module:
+        spec = self._spec(name)
+        heads = objective_of(spec).n_heads
+        return build_module(name, spec, self.sim.view(spec.features), self._seed(name), self.sim.home, heads)
+
+    def _ranker(self) -> dict[str, Any]:
+        """What the model in the ranking seat is trained for; nothing if it is built in or has a teacher."""
+        name = self.arm.ranking.scorer.name
+        if name not in self._modules or self._spec(name).recipe != "logloss":
+            return {}
+        spec = self._spec(name)
+        keys = ("objective", "batching", "calibrator", "refit")
+        told = {key: getattr(spec, key) for key in keys}
+        return {"ranker": {"model": name, **told, "has_scale": objective_of(spec).has_scale}}
+
+    def _learn(self, name: str, pages: Pages) -> None:
+        """Fit a model that learns from clicks and, if it is to be, its calibrator on pages kept apart.
+
+        Without a click among those the calibrator stays as it was.
+        """
+        spec, apart = self._spec(name), None
+        if spec.refit:
+            pages, apart = split_pages(pages, spec.held_out, self.sim.seed)
+        is_by_sample = spec.objective == "pointwise" and spec.batching != "lists"
+        self._fit(name, pages.shown if is_by_sample else pages)
+        if apart is not None and apart.shown.click.any():
+            net = served_net(self._modules[name], objective_of(spec))
+            view, seed = self.sim.view(spec.features), self._seed(name) % 2**31
+            self._calibrators[name] = fit_calibrator(name, spec, view, net, apart, seed)
+
+    def _fit(self, name: str, data: Impressions | Pages | Lists) -> None:
+        spec, own = self._spec(name), self.spec
+        is_warm = own.warm_start and (self.version > 1 or own.start_from == "study")
+        if not own.warm_start:
+            self._modules[name] = self._fresh(name)
+        module, view = self._modules[name], self.sim.view(spec.features)
+        settings: dict[str, Any] = {
+            "epochs": own.epochs, "batch": own.batch or spec.batch,
+            "learning_rate": own.learning_rate or spec.learning_rate, "weight_decay": spec.weight_decay,
+            "seed": self._seed(name) % 2**31, "warm_start": is_warm,
+        }  # fmt: skip
+        try:
+            if isinstance(data, Pages):
+                train_pages(module, view, data, objective_of(spec), batching=spec.batching, **settings)
+            else:
+                train(module, view, data, spec.recipe, **settings)
+        except Exception as error:  # a class of the user's own may raise anything
+            if not isinstance(error, ValueError) and spec.kind in KINDS:
+                raise
+            what = str(error) if isinstance(error, ValueError) else where_and_what(error, spec.kind)
+            raise UserError(f"deployment {self.version} of model {name!r}: {what}") from error
+
+    def _lists(self, shown: Mapping[str, np.ndarray], students: list[str]) -> dict[str, Lists]:
+        """Candidates of a keyed sample of the shown requests, scored by the teacher, for each student."""
+        requests, first = np.unique(shown["request"], return_index=True)
+        luck = draws.uniform(self.sim.seed, "retrain lists", self.version, requests)
+        picked = first[np.sort(np.argsort(luck, kind="stable")[: self.spec.lists])]
+        size = self.sim.scenario.traffic.block
+        parts: dict[str, list[Lists]] = {name: [] for name in students}
+        for start in range(0, len(picked), size):
+            rows = picked[start : start + size]
+            block = Block(
+                shown["request"][rows], shown["user"][rows], shown["context"][rows], shown["time"][rows]
+            )
+            decision = cascade.serve(block, self.arm, self.sim.platform)
+            for name in students:
+                spec = self._spec(name)
+                teacher = self._scorers[spec.teacher]
+                parts[name].append(sample_lists(self.sim, self.arm, block, decision, spec, teacher))
+        return {name: join_lists(part) for name, part in parts.items()}
+
+    def _deploy(self) -> None:
+        """One scorer a model: seats that share a model stay equal, which the reserves look at."""
+        self._scorers = {}
+        for name, module in self._modules.items():
+            spec = self._spec(name)
+            net = served_net(module, objective_of(spec))
+            view, calibrator = self.sim.view(spec.features), self._calibrators[name]
+            self._scorers[name] = served_scorer(name, spec, view, net, calibrator)
+
+        def seat(stage: Stage) -> Stage:
+            return replace(stage, scorer=self._scorers.get(stage.scorer.name, stage.scorer))
+
+        self.arm = replace(self.arm, pre_ranking=seat(self.arm.pre_ranking), ranking=seat(self.arm.ranking))
+
+    def _measure(self, now: float) -> None:
+        self._measured.append((now, self.version, self._panel.measure(self.arm)))
+
+
+def make_trainer(
+    sim: Simulation, arm: Arm, spec: Training | None, exploration: float = 0.0
+) -> Trainer | NoTrainer:
+    """The trainer of an arm's market; one that does nothing where the market has no training."""
+    return NoTrainer(arm) if spec is None else Trainer(sim, arm, spec, exploration)
+
+
+def _plain(values: np.ndarray) -> Any:
+    """As JSON has it: a number or a list of them, None for NaN."""
+    if values.ndim == 0:
+        return float(values) if np.isfinite(values) else None
+    return [None if np.isnan(x) else x for x in values.tolist()]
+
+
+def _weights(module: torch.nn.Module) -> dict[str, np.ndarray]:
+    return {name: value.detach().cpu().numpy().copy() for name, value in module.state_dict().items()}

@@ -1,0 +1,112 @@
+"""Measures that need the whole corpus: loss attribution and the consistency of retrieval.
+
+Scoring every ad for a request is dear, so these use the first few hundred requests of the evaluation,
+as many as fit a budget of (request, ad) pairs. They ask `serve` and the seats, like everyone else.
+"""
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from cascade_sim.analysis.metrics import consistency
+from cascade_sim.analysis.metrics.attribution import STAGES, SlotList, stage_losses, true_ecpm
+from cascade_sim.analysis.statistics.bootstrap import ratio_intervals
+from cascade_sim.cascade.serve import Arm, Block, Decision, Platform, admitted, score
+from cascade_sim.cascade.sizes import select_sizes
+from cascade_sim.kernels import select_top
+from cascade_sim.phases.measure import Ruler
+from cascade_sim.phases.simulation import Simulation
+
+CORPUS_PAIRS = 10_000_000  # (request, ad) pairs scored per arm
+PAIRS_AT_ONCE = 1_000_000  # keeps the temporary arrays small
+
+
+def n_detail(sim: Simulation, n_requests: int) -> int:
+    """How many requests are held against the whole corpus."""
+    wanted = min(n_requests, sim.scenario.report.detail_requests)
+    return max(min(wanted, CORPUS_PAIRS // sim.world.n_ads), min(wanted, 1))
+
+
+def parts(block: Block, n_ads: int) -> Iterator[tuple[slice, Block, np.ndarray]]:
+    """The block in pieces small enough to score against the whole corpus, with the corpus for each."""
+    step = max(1, PAIRS_AT_ONCE // n_ads)
+    for start in range(0, len(block), step):
+        rows = slice(start, start + step)
+        part = block.take(rows)
+        yield rows, part, np.tile(np.arange(n_ads, dtype=np.int32), (len(part), 1))
+
+
+def true_best_of_corpus(ruler: Ruler, n_ads: int, arm: Arm, block: Block) -> SlotList:
+    """The k ads of the corpus with the highest true CTR * bid of the ranking stage.  [R, k]"""
+    found = [
+        consistency.top_ids(corpus, ruler.true_value(part, corpus, arm), arm.slots)
+        for _, part, corpus in parts(block, n_ads)
+    ]
+    return _slot_list(ruler, block, np.concatenate(found), arm)
+
+
+def _slot_list(ruler: Ruler, block: Block, ids: np.ndarray, arm: Arm) -> SlotList:
+    """Ads with their true value; what the auction would not admit under the truth is worth nothing."""
+    return SlotList(ids, np.maximum(ruler.true_value(block, ids, arm), 0.0))
+
+
+def attribution_columns(
+    ruler: Ruler, arm: Arm, block: Block, decision: Decision, best: SlotList
+) -> dict[str, np.ndarray]:
+    """Per request: what each stage lost, and which share of the true winners it dropped."""
+
+    def best_of(ids: np.ndarray) -> SlotList:
+        chosen = consistency.top_ids(ids, ruler.true_value(block, ids, arm), arm.slots)
+        return _slot_list(ruler, block, chosen, arm)
+
+    shown = _slot_list(ruler, block, decision.win_set, arm)
+    effects = ruler.platform.slot_effects
+    losses = stage_losses(
+        best,
+        best_of(decision.pre_ranking_set),
+        best_of(decision.competitive_set),
+        shown,
+        effects,
+        is_in_pre_ranking_set=consistency.membership(best.ids, decision.pre_ranking_set),
+        is_in_competitive_set=consistency.membership(best.ids, decision.competitive_set),
+    )
+    table = {f"{kind} {stage}": losses[stage][kind] for stage in STAGES for kind in ("lost", "dropped")}
+    return {**table, "best": true_ecpm(best, effects), "shown": true_ecpm(shown, effects)}
+
+
+def retrieval_rcs(platform: Platform, n_ads: int, arm: Arm, block: Block, decision: Decision) -> np.ndarray:
+    """Share of the pre-ranking stage's own choice from the whole corpus that retrieval passed on.  [R]"""
+    found = []
+    for rows, part, corpus in parts(block, n_ads):
+        scores = score(part, corpus, arm.pre_ranking, arm, platform)
+        wanted = admitted(scores, arm.pre_ranking, arm).astype(np.float32)
+        if arm.size_rule is None:
+            chosen, _ = select_top(corpus, wanted, min(arm.pre_ranking_size, n_ads))
+        else:
+            sizes = (decision.competitive_set[rows] >= 0).sum(axis=1)
+            chosen, _ = select_sizes(corpus, wanted, sizes, arm.pre_ranking_size)
+        found.append(consistency.rcs(chosen, decision.pre_ranking_set[rows]))
+    return np.concatenate(found)
+
+
+def attribution_table(tables: dict[str, dict[str, np.ndarray]], resamples: int, seed: int) -> dict:
+    """The attribution section of metrics.json from the columns of every arm."""
+    names = [f"{kind} {stage}" for stage in STAGES for kind in ("lost", "dropped")] + ["best", "shown"]
+    first = next(iter(tables))
+    values = ratio_intervals(tables, {name: (name, None) for name in names}, first, resamples, seed)
+    section = {}
+    for arm, row in values.items():
+        total = (row["best"]["value"] or 0.0) - (row["shown"]["value"] or 0.0)
+        stages = []
+        for stage in STAGES:
+            lost = {key: row[f"lost {stage}"][key] for key in ("value", "low", "high")}
+            dropped = {key: row[f"dropped {stage}"][key] for key in ("value", "low", "high")}
+            share = lost["value"] / total if total > 0 and lost["value"] is not None else None
+            stages.append({"stage": stage, "dropped": dropped, "ecpm_lost": lost, "share": share})
+        section[arm] = {
+            "requests": len(tables[arm]["best"]),
+            "stages": stages,
+            "ecpm_best": row["best"]["value"],
+            "ecpm_shown": row["shown"]["value"],
+        }
+    return section

@@ -1,0 +1,255 @@
+"""The evaluation: every arm serves the same traffic under the same luck, and is measured."""
+
+from contextlib import ExitStack
+from dataclasses import dataclass, fields, replace
+from pathlib import Path
+
+import numpy as np
+
+from cascade_sim.analysis.metrics.attribution import SlotList
+from cascade_sim.cascade.columns import impression_columns
+from cascade_sim.cascade.exploration import Explored
+from cascade_sim.cascade.outcome import Outcome, outcome
+from cascade_sim.cascade.seats import BUILT_IN
+from cascade_sim.cascade.serve import Arm, Block, Decision, Stage, admitted, score
+from cascade_sim.phases import corpus as detail
+from cascade_sim.phases import measure
+from cascade_sim.phases.quality import QualityStudy
+from cascade_sim.phases.simulation import Simulation
+from cascade_sim.progress import Progress
+from cascade_sim.scenario.schema import resolved_arms
+from cascade_sim.storage.tables import TableWriter, read_table
+
+GROUPS = 128  # of consecutive requests, over which vector statistics are resampled
+MAX_ROWS = 32_768  # rows kept per arm for resampling
+
+
+@dataclass
+class ArmTally:
+    """What is kept of an arm: columns per row, and vectors summed over groups of requests."""
+
+    columns: dict[str, np.ndarray]  # [rows]: a request each, or in a long evaluation a few in a row
+    detail: list[dict[str, np.ndarray]]
+    proxy: np.ndarray | None  # [G, 3, bins]
+    paid: np.ndarray  # [G, 2, advertisers]: by this arm, by the oracle
+    sizes: np.ndarray  # [3]: candidates after each stage, summed
+
+    def joined(self, what: str) -> dict[str, np.ndarray]:
+        parts = getattr(self, what)
+        if isinstance(parts, dict):
+            return parts
+        return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]} if parts else {}
+
+
+@dataclass(frozen=True)
+class ArmBlock:
+    """One arm on one block."""
+
+    decision: Decision
+    outcome: Outcome
+    first_row: int
+    columns: dict[str, np.ndarray]  # of the rows from first_row on
+    proxy: np.ndarray | None
+    paid: np.ndarray
+    detail: dict[str, np.ndarray]
+
+
+def culprit_arms(baseline: Arm) -> dict[tuple[str, str], Arm]:
+    """The baseline with its pre-ranking seats replaced one at a time by the ranking stage's.
+
+    Keyed by (bid, model); the last one has both replaced and must reach an RCS of exactly 1.
+    """
+    pre, rank = baseline.pre_ranking, baseline.ranking
+    arms = {}
+    for scorer, fusion in ((pre.scorer, pre.fusion), (rank.scorer, rank.fusion)):
+        for bid in (pre.bid, rank.bid):
+            stage = Stage(scorer, bid, fusion)
+            arms[bid, scorer.name] = baseline.with_pre_ranking(stage, f"{bid} x {scorer.name}")
+    return arms
+
+
+class Evaluation:
+    """Runs the evaluate phase and holds the tallies from which results.py makes the metrics."""
+
+    def __init__(self, sim: Simulation, logs: Path, progress: Progress):
+        self.sim, self.logs, self.progress = sim, logs, progress
+        self.n_requests = sim.scenario.phases.evaluate
+        self.n_rows = min(self.n_requests, MAX_ROWS)
+        self.n_detail = detail.n_detail(sim, self.n_requests)
+        self.n_quality = min(self.n_requests, sim.scenario.report.detail_requests)
+        self.specs = resolved_arms(sim.scenario)
+        self.arms = {name: sim.arm(name, spec) for name, spec in self.specs.items()}
+        self.baseline = self.arms[sim.scenario.report.baseline]
+        self.culprits = culprit_arms(self.baseline)
+        self.ruler = measure.Ruler(sim.platform, sim.truth, sim.seed, self.baseline, self._exposed_ads())
+        seats = [m for s in self.specs.values() for m in (s.pre_ranking.model, s.ranking.model)]
+        named = [name for name in dict.fromkeys(seats) if name not in BUILT_IN]
+        ranker = self.specs[sim.scenario.report.baseline].ranking.model
+        self.quality = QualityStudy(sim, named, ranker, self.n_quality)
+        self.tallies = {name: self._empty_tally() for name in self.all_arms()}
+
+    def all_arms(self) -> dict[str, Arm]:
+        """The arms of the scenario, the reference arms, and the culprit search (marked by its `x`)."""
+        return {**self.arms, **{arm.name: arm for arm in self.culprits.values()}}
+
+    def run(self) -> None:
+        """Serve and measure; impressions of every arm and the shadow's scores go to the log."""
+        with ExitStack() as stack:
+            bar = stack.enter_context(self.progress.stage("evaluate", self.n_requests))
+
+            def open_table(name: str) -> TableWriter:
+                return stack.enter_context(TableWriter(self.logs, name))
+
+            tables = {name: open_table(f"evaluate-{name}") for name in self.arms}
+            shadow_table = open_table("shadow")
+            # The shadow's scores are the baseline's ranking stage's: only arms that share it can be joined.
+            service_tables = {
+                name: open_table(f"service-{name}")
+                for name in self.sim.scenario.arms
+                if ranking_of(self.arms[name]) == ranking_of(self.baseline)
+            }
+
+            def finish(block: Block, found: dict[str, ArmBlock]) -> None:
+                for name, one in found.items():
+                    self._add(name, one)
+                    if name in tables:
+                        propensity = (one.decision.win_set >= 0).astype(np.float64)
+                        n = len(block)
+                        shown = Explored(one.decision, np.zeros(n, bool), propensity, np.ones(n, bool))
+                        tables[name].append(impression_columns(self.sim, block, shown, one.outcome))
+                self._log_detail(block, found, shadow_table, service_tables)
+                bar.advance(len(block))
+
+            self.sim.market.run_phase("evaluate", self.n_requests, self.measure_block, finish)
+
+    def measure_block(self, block: Block) -> dict[str, ArmBlock]:
+        """All arms on one block. Pure."""
+        yards: dict[Arm, measure.Yardstick] = {}
+        best: dict[Arm, SlotList] = {}
+        oracle = self.ruler.oracle(block)
+        looked_at = self._head(block, self.n_detail)
+        found = {}
+        for name, arm in self.all_arms().items():
+            key = ranking_of(arm)
+            if key not in yards:
+                yards[key] = self.ruler.yardstick(block, arm)
+                if len(looked_at):
+                    n_ads = self.sim.world.n_ads
+                    best[key] = detail.true_best_of_corpus(self.ruler, n_ads, arm, looked_at)
+            found[name] = self._measure_arm(block, arm, yards[key], oracle, looked_at, best.get(key))
+        return found
+
+    def _measure_arm(
+        self,
+        block: Block,
+        arm: Arm,
+        yard: measure.Yardstick,
+        oracle: measure.Oracle,
+        looked_at: Block,
+        best: SlotList | None,
+    ) -> ArmBlock:
+        sim, world = self.sim, self.sim.world
+        decision = sim.serve(block, arm)
+        result = outcome(block, decision, sim.truth, world.slot_effects, sim.seed)
+        group = self._group(block, GROUPS)
+        paid = [
+            measure.payments(d, o, world.advertiser, world.n_advertisers, group, GROUPS)
+            for d, o in ((decision, result), (oracle.decision, oracle.outcome))
+        ]
+        proxy = measure.proxy_sums(decision, arm, yard)
+        extra: dict[str, np.ndarray] = {}
+        if best is not None and arm.name in self.arms:
+            head = head_of(decision, len(looked_at))
+            extra = detail.attribution_columns(self.ruler, arm, looked_at, head, best)
+            extra["retrieval_rcs"] = detail.retrieval_rcs(sim.platform, world.n_ads, arm, looked_at, head)
+        columns = measure.ratio_parts(self.ruler.columns(block, arm, decision, result, yard, oracle))
+        row = self._group(block, self.n_rows)
+        return ArmBlock(
+            decision=decision,
+            outcome=result,
+            first_row=int(row[0]),
+            columns={name: np.bincount(row - row[0], column) for name, column in columns.items()},
+            proxy=None if proxy is None else _by_group(proxy, group, GROUPS),
+            paid=np.stack(paid, axis=1),
+            detail=extra,
+        )
+
+    def _add(self, name: str, one: ArmBlock) -> None:
+        tally = self.tallies[name]
+        for column, part in one.columns.items():
+            total = tally.columns.setdefault(column, np.zeros(self.n_rows))
+            total[one.first_row : one.first_row + len(part)] += part  # may continue the last block's
+        if one.detail:
+            tally.detail.append(one.detail)
+        if one.proxy is not None:
+            tally.proxy = one.proxy if tally.proxy is None else tally.proxy + one.proxy
+        tally.paid += one.paid
+        sets = (one.decision.pre_ranking_set, one.decision.competitive_set, one.decision.win_set)
+        tally.sizes += [(ids >= 0).sum() for ids in sets]
+
+    def _log_detail(self, block: Block, found: dict[str, ArmBlock], shadow_table, service_tables) -> None:
+        """Scores on whole pre-ranking sets, as the paper's SQL wants them, and the quality of the models."""
+        part = self._head(block, self.n_quality)
+        if not len(part):
+            return
+        sim, arm = self.sim, self.baseline
+        decision = head_of(found[arm.name].decision, len(part))
+        self.quality.add(part, decision, self._group(part, self.quality.n_groups, self.n_quality))
+        ids = decision.pre_ranking_set
+        rank_score = admitted(score(part, ids, arm.ranking, arm, sim.platform), arm.ranking, arm)
+        # An ad that the auction would not admit cannot be an ideal winner, however few there are.
+        rank_score = np.where(rank_score > 0, rank_score, -np.inf)
+        shadow_table.append(_score_rows(part, ids, "rank_score", rank_score))
+        for name, table in service_tables.items():
+            own = head_of(found[name].decision, len(part))
+            table.append(_score_rows(part, own.pre_ranking_set, "pre_rank_score", own.pre_score))
+
+    def _head(self, block: Block, n: int) -> Block:
+        """Those requests of this block that are among the first n of the evaluation; possibly none."""
+        return block.take(slice(0, int(np.clip(n - self._local(block)[0], 0, len(block)))))
+
+    def _local(self, block: Block) -> np.ndarray:
+        return block.requests - self.sim.market.first_request("evaluate")
+
+    def _group(self, block: Block, n_groups: int, n_requests: int = 0) -> np.ndarray:
+        """Which of n groups of consecutive requests each request belongs to.  [R]"""
+        return self._local(block) * n_groups // (n_requests or self.n_requests)
+
+    def _exposed_ads(self) -> np.ndarray:
+        """Ads that the deployed cascade showed often enough, exploration apart.  [A] bool"""
+        n_ads = self.sim.world.n_ads
+        if not self.sim.scenario.phases.log:
+            return np.zeros(n_ads, bool)
+        log = read_table(self.logs, "log", ["ad", "is_explored"])
+        shown = np.bincount(log["ad"][~log["is_explored"]], minlength=n_ads)
+        return shown >= self.sim.scenario.report.exposed_impressions
+
+    def _empty_tally(self) -> ArmTally:
+        paid = np.zeros((GROUPS, 2, self.sim.world.n_advertisers))
+        return ArmTally({}, [], None, paid, np.zeros(3))
+
+
+def ranking_of(arm: Arm) -> Arm:
+    """What an arm does after pre-ranking; equal for arms that differ in pre-ranking only."""
+    return replace(arm, name="", pre_ranking=arm.ranking, pre_ranking_size=1, size_rule=None)
+
+
+def head_of(decision: Decision, n: int) -> Decision:
+    """The decision for the first n requests of its block."""
+    return Decision(**{f.name: getattr(decision, f.name)[:n] for f in fields(decision)})
+
+
+def _by_group(per_request: np.ndarray, group: np.ndarray, n_groups: int) -> np.ndarray:
+    """[R, ...] -> [G, ...]"""
+    total = np.zeros((n_groups, *per_request.shape[1:]))
+    np.add.at(total, group, per_request)
+    return total
+
+
+def _score_rows(block: Block, ids: np.ndarray, name: str, scores: np.ndarray) -> dict[str, np.ndarray]:
+    row, column = np.nonzero(ids >= 0)
+    return {
+        "request": block.requests[row],
+        "ad": ids[row, column],
+        name: scores[row, column].astype(np.float64),
+    }

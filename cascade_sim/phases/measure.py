@@ -1,0 +1,239 @@
+"""What one arm did with one block: a column of numbers per request, to be summed and compared later.
+
+Every metric is a ratio of sums over requests (RATIOS), or a function of summed vectors (bins,
+payments by advertiser), so blocks may be measured anywhere and intervals come from resampling requests.
+"""
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from cascade_sim.analysis.metrics import calibration, consistency, money
+from cascade_sim.auction import MICROS, reprice, to_micros
+from cascade_sim.cascade.fusion import quality
+from cascade_sim.cascade.outcome import Outcome, outcome
+from cascade_sim.cascade.seats import TruthScorer, is_probability
+from cascade_sim.cascade.serve import Arm, Block, Decision, Platform, Stage, serve, shadow
+from cascade_sim.world.truth import Truth
+
+# metric -> (numerator column, denominator column); None as denominator: the mean over requests.
+RATIOS: dict[str, tuple[str, str | None]] = {
+    **{
+        f"{name}{part}": (f"{name}{part}", None)
+        for name in ("rcs", "single_objective_rcs", "true_value_recall")
+        for part in ("", "_exposed", "_unexposed")
+    },
+    "ctr": ("clicks", "impressions"),
+    "expected_ctr": ("expected_clicks", "impressions"),
+    "rpm": ("revenue_per_mille", "impressions"),
+    "expected_rpm": ("expected_revenue_per_mille", "impressions"),
+    "revenue_per_request": ("revenue", None),
+    "expected_revenue_per_request": ("expected_revenue", None),
+    "cpc": ("revenue", "clicks"),
+    "cpc_error": ("cpc_error", "cpc_true"),
+    "cpc_error_floor": ("cpc_error_floor", "cpc_true"),
+    "cpc_bias": ("cpc_bias", "cpc_true"),
+    "revenue_pcoc": ("forecast_revenue", "expected_revenue"),
+    "welfare": ("welfare", "oracle_welfare"),
+    "revenue_vs_oracle": ("expected_revenue", "oracle_revenue"),
+}
+
+
+@dataclass(frozen=True)
+class Yardstick:
+    """What an arm's pre-ranking is held against: answers to the same requests from the whole set."""
+
+    ideal: Decision  # by the arm's own ranking stage
+    best_pctr: np.ndarray  # [R, k] ad ids: the ranker's best by pCTR alone
+    best_value: np.ndarray  # [R, k] ad ids: best by true CTR * bid
+
+
+@dataclass(frozen=True)
+class Oracle:
+    """What the baseline's cascade would do if it knew the true CTR; the same for all arms."""
+
+    decision: Decision
+    outcome: Outcome
+
+
+@dataclass(frozen=True)
+class Ruler:
+    """Measures decisions. Welfare, payments and revenue are held against one oracle, the baseline's:
+    an arm with a reserve of its own must not be excused by an oracle that has it too."""
+
+    platform: Platform
+    truth: Truth
+    seed: int
+    baseline: Arm
+    is_exposed: np.ndarray  # [A] bool
+
+    def yardstick(self, block: Block, arm: Arm) -> Yardstick:
+        """Shared by all arms that differ in pre-ranking only."""
+        ideal = serve(block, shadow(arm), self.platform)
+        ids = ideal.pre_ranking_set
+        return Yardstick(
+            ideal=ideal,
+            best_pctr=consistency.top_ids(ids, ideal.pre_prediction, arm.slots),
+            best_value=consistency.top_ids(ids, self.true_value(block, ids, arm), arm.slots),
+        )
+
+    def oracle(self, block: Block) -> Oracle:
+        """The true CTR in every seat of the baseline, and nothing cut before the auction."""
+        arm = self.baseline
+        seat = Stage(TruthScorer(self.truth), arm.ranking.bid, arm.ranking.fusion)
+        known = replace(
+            arm,
+            name="oracle",
+            pre_ranking=seat,
+            pre_ranking_size=arm.retrieval_size,
+            size_rule=None,
+            ranking=seat,
+        )
+        decision = serve(block, known, self.platform)
+        return Oracle(decision, outcome(block, decision, self.truth, self.platform.slot_effects, self.seed))
+
+    def true_value(self, block: Block, ids: np.ndarray, arm: Arm) -> np.ndarray:
+        return true_value(block, ids, arm, self.platform, self.truth)
+
+    def columns(
+        self, block: Block, arm: Arm, decision: Decision, result: Outcome, yard: Yardstick, oracle: Oracle
+    ) -> dict[str, np.ndarray]:
+        """The per-request numbers behind RATIOS.  {name: [R] float64}"""
+        return {
+            **self._consistency(arm, decision, yard),
+            **self._prices(block, arm, decision, result),
+            **self._welfare(block, decision, result, oracle),
+        }
+
+    def _consistency(self, arm: Arm, decision: Decision, yard: Yardstick) -> dict[str, np.ndarray]:
+        own_best = consistency.top_ids(
+            decision.pre_ranking_set, decision.pre_prediction, arm.pre_ranking_size
+        )
+        if arm.size_rule is not None:  # best first, as many as the request handed on
+            handed_on = (decision.competitive_set >= 0).sum(axis=1, keepdims=True)
+            own_best = np.where(np.arange(own_best.shape[1]) < handed_on, own_best, -1)
+        pairs = {
+            "rcs": (yard.ideal.win_set, decision.competitive_set),
+            "single_objective_rcs": (yard.best_pctr, own_best),
+            "true_value_recall": (yard.best_value, decision.competitive_set),
+        }
+        if arm.pre_ranking.scorer.name == "constant":
+            del pairs["single_objective_rcs"]  # a seat without an opinion has no order of its own
+        found = {}
+        for name, (best, reached) in pairs.items():
+            found[name] = consistency.rcs(best, reached)
+            found[f"{name}_exposed"], found[f"{name}_unexposed"] = consistency.rcs_split(
+                best, reached, self.is_exposed
+            )
+        return found
+
+    def _prices(self, block: Block, arm: Arm, decision: Decision, result: Outcome) -> dict[str, np.ndarray]:
+        shown, cpc = decision.win_set >= 0, decision.cpc_micros / MICROS
+        expected = result.expected_clicks
+        ranked = decision.ranked_set
+        cpc_true = self._repriced(block, arm, decision, self.truth.ctr(block, ranked))
+        cpc_known = self._repriced(block, arm, decision, self.truth.ctr_without_noise(block, ranked))
+        error, true_cost = money.cpc_error(cpc, cpc_true, expected, shown)
+        predicted = self.platform.slot_effects[: arm.slots] * decision.ranked_pctr[:, :-1]
+        forecast, expected_revenue = money.revenue_pcoc(cpc, predicted, expected, shown)
+        revenue = result.charges_micros.sum(axis=1) / MICROS
+        return {
+            "impressions": shown.sum(axis=1).astype(np.float64),
+            "clicks": result.clicks.sum(axis=1).astype(np.float64),
+            "expected_clicks": expected.sum(axis=1),
+            "revenue": revenue,
+            "expected_revenue": expected_revenue,
+            "revenue_per_mille": 1000.0 * revenue,
+            "expected_revenue_per_mille": 1000.0 * expected_revenue,
+            "cpc_error": error,
+            "cpc_error_floor": money.cpc_error(cpc_known, cpc_true, expected, shown)[0],
+            "cpc_bias": money.cpc_bias(cpc, cpc_true, expected, shown)[0],
+            "cpc_true": true_cost,
+            "forecast_revenue": forecast,
+        }
+
+    def _welfare(
+        self, block: Block, decision: Decision, result: Outcome, oracle: Oracle
+    ) -> dict[str, np.ndarray]:
+        """Value of clicks in one currency for all arms: the bid of the baseline's ranking stage."""
+        base, best = self.baseline, oracle.decision
+        value = self.platform.bids.bid(
+            base.ranking.bid, block, decision.win_set, base.bid_rule, base.bid_range
+        )
+        oracle_clicks, oracle_shown = oracle.outcome.expected_clicks, best.win_set >= 0
+        welfare, oracle_welfare = money.welfare(
+            value, result.expected_clicks, decision.win_set >= 0,
+            best.ranked_bid[:, :-1], oracle_clicks, oracle_shown,
+        )  # fmt: skip
+        return {
+            "welfare": welfare,
+            "oracle_welfare": oracle_welfare,
+            "oracle_revenue": money.slot_sum(best.cpc_micros / MICROS, oracle_clicks, oracle_shown),
+        }
+
+    def _repriced(self, block: Block, arm: Arm, decision: Decision, ctr: np.ndarray) -> np.ndarray:
+        """What the same ranked list would have been charged had the pCTRs been these.  [R, k]
+
+        Rounded like a real price, so that an oracle cascade has a CPC error of exactly 0.
+        """
+        cpc = reprice(
+            decision.ranked_bid,
+            _quality(block, decision.ranked_set, arm, self.platform, ctr),
+            slots=arm.slots,
+            reserve_cpc=arm.reserve_cpc,
+            score_floor=arm.score_floor,
+            pricing=arm.pricing,
+            slot_effects=self.platform.slot_effects[: arm.slots],
+        )
+        return to_micros(cpc, decision.ranked_bid[:, :-1]) / MICROS
+
+
+def true_value(block: Block, ids: np.ndarray, arm: Arm, platform: Platform, truth: Truth) -> np.ndarray:
+    """True CTR * bid of the ranking stage; -inf for what the auction would not admit.  [R, m]"""
+    true_ctr = truth.ctr(block, ids)
+    bid = platform.bids.bid(arm.ranking.bid, block, ids, arm.bid_rule, arm.bid_range)
+    worth = bid * _quality(block, ids, arm, platform, true_ctr)
+    is_admitted = (ids >= 0) & (worth > 0) & (bid >= arm.reserve_cpc) & (worth >= arm.score_floor)
+    return np.where(is_admitted, true_ctr * bid, -np.inf)
+
+
+def _quality(block: Block, ids: np.ndarray, arm: Arm, platform: Platform, ctr: np.ndarray) -> np.ndarray:
+    return quality(arm.ranking.fusion, ctr, lambda: platform.bids.pcvr(block, ids))
+
+
+def ratio_parts(columns: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """Numerator and denominator of every metric, 0 in both where a request leaves it undefined.
+
+    Unlike the columns themselves these may be summed over requests.  {"rcs top", "rcs bottom", …: [R]}
+    """
+    found = {}
+    for metric, (top_name, bottom_name) in RATIOS.items():
+        if top_name not in columns:
+            continue
+        top = columns[top_name]
+        bottom = np.ones(len(top)) if bottom_name is None else columns[bottom_name]
+        there = ~(np.isnan(top) | np.isnan(bottom))
+        found[f"{metric} top"] = np.where(there, top, 0.0)
+        found[f"{metric} bottom"] = np.where(there, bottom, 0.0)
+    return found
+
+
+PARTS: dict[str, tuple[str, str | None]] = {m: (f"{m} top", f"{m} bottom") for m in RATIOS}
+
+
+def proxy_sums(decision: Decision, arm: Arm, yard: Yardstick) -> np.ndarray | None:
+    """Bins of the pre-ranking prediction against the ranker's, per request; None if it is no probability."""
+    if not is_probability(arm.pre_ranking.scorer):
+        return None
+    valid = decision.pre_ranking_set >= 0
+    return calibration.proxy_bins(decision.pre_prediction, yard.ideal.pre_prediction, valid=valid)
+
+
+def payments(
+    decision: Decision, result: Outcome, owner: np.ndarray, n: int, group: np.ndarray, n_groups: int
+) -> np.ndarray:
+    """Expected payment by (group of requests, advertiser).  [R, k] -> [G, n] float64"""
+    shown = decision.win_set >= 0
+    paid = np.where(shown, decision.cpc_micros / MICROS * result.expected_clicks, 0.0)
+    cell = (group[:, None] * n + owner[np.maximum(decision.win_set, 0)])[shown]
+    return np.bincount(cell, paid[shown], n_groups * n).reshape(n_groups, n)

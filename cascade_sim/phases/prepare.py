@@ -1,0 +1,219 @@
+"""One study in one world: bootstrap -> log -> train -> shadow -> train pre-rankers -> ready to evaluate."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from cascade_sim import draws
+from cascade_sim.cascade.columns import impression_columns, request_columns
+from cascade_sim.cascade.exploration import Explored, explore
+from cascade_sim.cascade.fusion import named_fusion
+from cascade_sim.cascade.outcome import Outcome, outcome
+from cascade_sim.cascade.seats import BUILT_IN
+from cascade_sim.cascade.serve import Arm, Block, Decision, Stage
+from cascade_sim.errors import UserError
+from cascade_sim.models.calibrators import Calibrator
+from cascade_sim.models.list_training import Pages
+from cascade_sim.models.training import Impressions, Lists, train
+from cascade_sim.phases.simulation import Simulation
+from cascade_sim.progress import Progress
+from cascade_sim.scenario.models import ModelSpec
+from cascade_sim.scenario.schema import ArmOverrides, resolve_arm, resolved_arms
+from cascade_sim.storage.code_version import model_code_digest
+from cascade_sim.storage.folder import is_done, keep
+from cascade_sim.storage.model_store import ModelStore, content_key
+from cascade_sim.storage.tables import TableWriter
+from cascade_sim.training.data import impressions, join_lists, pages, sample_lists, split_pages
+from cascade_sim.training.modules import KINDS, build_module, served_scorer, where_and_what
+from cascade_sim.training.recipes import fit_pages, stored_calibrator
+from cascade_sim.version import SEMANTICS
+
+
+class Experiment:
+    """Runs the phases of one seed and leaves trained scorers in `sim.scorers`. Logs go to `logs`."""
+
+    def __init__(
+        self, sim: Simulation, logs: Path, store: ModelStore, progress: Progress, device: torch.device
+    ):
+        self.sim, self.logs, self.store, self.progress, self.device = sim, logs, store, progress, device
+        self.modules: dict[str, torch.nn.Module] = {}
+        self.calibrators: dict[str, Calibrator] = {}
+
+    def run(self) -> None:
+        """All phases before the evaluation."""
+        sim, phases = self.sim, self.sim.scenario.phases
+        self.log_phase("bootstrap", phases.bootstrap, self._deployed(), rate=1.0)
+        self._train_first_deployment()
+        self.log_phase("log", phases.log, self._deployed(), rate=phases.exploration)
+        specs = sim.scenario.models
+        for name in specs:
+            if specs[name].recipe == "logloss":
+                read = impressions if specs[name].is_plain else pages
+                self.train_model(name, read(self.logs, specs[name].data))
+        students = [name for name in specs if specs[name].recipe != "logloss"]
+        if students:
+            for name, lists in self._shadow_phase(students).items():
+                self.train_model(name, lists)
+
+    def log_phase(self, phase: str, n_requests: int, arm: Arm, rate: float) -> None:
+        """Serve traffic, realise what happens, and write every impression to the log."""
+        sim = self.sim
+        if is_done(self.logs, phase):  # a stopped run left its tables: only time has to pass
+            sim.market.run_phase(phase, n_requests, lambda block: None, lambda block, nothing: None)
+            return
+
+        def handle(block: Block) -> tuple[Explored, Outcome]:
+            explored = explore(block, sim.serve(block, arm), arm, rate, sim.seed, sim.platform)
+            return explored, outcome(block, explored.decision, sim.truth, sim.world.slot_effects, sim.seed)
+
+        with (
+            self.progress.stage(f"{phase}: serve", n_requests) as bar,
+            TableWriter(self.logs, phase) as shown,
+            TableWriter(self.logs, f"{phase}-requests") as requests,
+        ):
+
+            def finish(block: Block, result: tuple[Explored, Outcome]) -> None:
+                shown.append(impression_columns(sim, block, *result))
+                requests.append(request_columns(block, result[0], rate))
+                bar.advance(len(block))
+
+            sim.market.run_phase(phase, n_requests, handle, finish)
+        keep(self.logs, phase, [phase, f"{phase}-requests"])
+
+    def train_model(
+        self, name: str, data: Impressions | Pages | Lists, recipe: str = "", alias: str = ""
+    ) -> None:
+        """Train a model, or take it from the cache when recipe and data are the same to the byte.
+
+        A `recipe` given here replaces the model's own, and its objective and calibrator with it.
+        """
+        sim = self.sim
+        spec = sim.scenario.models[name]
+        section = spec.model_dump(mode="json", exclude={"calibrator", "held_out", "refit"})
+        alias = alias or name
+        if recipe:
+            spec = spec.model_copy(update={"recipe": recipe, "objective": "pointwise", "calibrator": None})
+        view = sim.view(spec.features)
+        # Objectives start from the same weights and shuffles, and calibrators of one objective from one net.
+        luck = alias if spec.is_plain else "objective"
+        weights_seed = int(draws.bits(sim.seed, f"weights {luck}")[0] >> np.uint64(1))
+        module = build_module(name, spec, view, weights_seed, sim.home)
+        apart = None
+        if spec.calibrator is not None and isinstance(data, Pages):
+            data, apart = split_pages(data, spec.held_out, sim.seed)
+        key = content_key(
+            section, {**data.arrays(), **view.arrays()},
+            recipe=spec.recipe, seed=weights_seed, semantics=SEMANTICS, torch=torch.__version__,
+            device=self.device.type, code=model_code_digest(module),
+        )  # fmt: skip
+        samples = spec.epochs * data.arrays()["ads"].size
+        with self.progress.stage(f"train {alias}", samples, "samples") as bar:
+            if not self.store.load(key, module):
+                self._fit(
+                    alias, spec, module, data, weights_seed, lambda: bar.advance(samples // spec.epochs)
+                )
+                self.store.save(key, module, {"model": name, "recipe": spec.recipe})
+            if apart is not None:
+                self.calibrators[alias] = stored_calibrator(
+                    self.store, key, alias, spec, view, module, apart, weights_seed % 2**31
+                )
+        self.modules[alias] = module
+        self.sim.scorers[alias] = served_scorer(name, spec, view, module, self.calibrators.get(alias))
+
+    def _fit(
+        self,
+        alias: str,
+        spec: ModelSpec,
+        module: torch.nn.Module,
+        data: Impressions | Pages | Lists,
+        seed: int,
+        on_epoch: Callable[[], None],
+    ) -> None:
+        view = self.sim.view(spec.features)
+        settings: dict[str, Any] = {
+            "epochs": spec.epochs, "batch": spec.batch, "learning_rate": spec.learning_rate,
+            "weight_decay": spec.weight_decay, "device": self.device, "seed": seed % 2**31,
+            "on_epoch": lambda epoch, loss: on_epoch(),
+        }  # fmt: skip
+        try:
+            if isinstance(data, Pages) and spec.objective != "pointwise":
+
+                def build(heads: int) -> torch.nn.Module:
+                    return build_module(alias, spec, view, seed, self.sim.home, heads)
+
+                fit_pages(module, build, spec, view, data, **settings)
+            else:
+                train(module, view, data.shown if isinstance(data, Pages) else data, spec.recipe, **settings)
+        except ValueError as error:
+            raise UserError(f"training of model {alias!r}: {error}") from error
+        except Exception as error:  # a class of the user's own may raise anything
+            if spec.kind in KINDS:
+                raise
+            raise UserError(f"training of model {alias!r}: {where_and_what(error, spec.kind)}") from error
+
+    def _train_first_deployment(self) -> None:
+        """The models that write the log have seen random traffic only; always by log loss."""
+        random_traffic = impressions(self.logs, ["bootstrap"])
+        cascade = self.sim.scenario.cascade
+        for name in dict.fromkeys([cascade.ranking.model, cascade.pre_ranking.model]):
+            if name not in BUILT_IN:
+                self.train_model(name, random_traffic, recipe="logloss", alias=first(name))
+
+    def _deployed(self) -> Arm:
+        """The cascade that writes the log: the scenario's own, with the models of the first deployment.
+
+        Random seats before the bootstrap is over and its models exist.
+        """
+        sim = self.sim
+
+        def seat(section) -> Stage:
+            name = section.model if section.model in BUILT_IN else first(section.model)
+            scorer = sim.scorers.get(name, sim.scorers["random"])
+            fusion = named_fusion(section.fusion, sim.scenario.fusions, sim.scenario.auction.squashing)
+            return Stage(scorer, section.bid, fusion)
+
+        spec = resolve_arm(sim.scenario, ArmOverrides())
+        return sim.arm_of("deployed", spec, seat(spec.pre_ranking), seat(spec.ranking))
+
+    def _shadowed(self) -> Arm:
+        """The baseline arm; with the deployed stage where its own model is still to be trained."""
+        spec = resolved_arms(self.sim.scenario)[self.sim.scenario.report.baseline]
+
+        def seat(section, deployed: Stage) -> Stage:
+            if section.model not in self.sim.scorers:
+                return deployed
+            return self.sim.stage(section, spec.auction.squashing)
+
+        deployed = self._deployed()
+        pre_ranking = seat(spec.pre_ranking, deployed.pre_ranking)
+        return self.sim.arm_of("shadowed", spec, pre_ranking, seat(spec.ranking, deployed.ranking))
+
+    def _shadow_phase(self, students: list[str]) -> dict[str, Lists]:
+        """Requests on which the ranker scores more than it serves, for the students to learn from."""
+        sim = self.sim
+        n_requests = sim.scenario.phases.shadow
+        arm = self._shadowed()
+        parts: dict[str, list[Lists]] = {name: [] for name in students}
+
+        def handle(block: Block) -> dict[str, Lists]:
+            decision: Decision = sim.serve(block, arm)
+            specs = sim.scenario.models
+            return {name: sample_lists(sim, arm, block, decision, specs[name]) for name in students}
+
+        with self.progress.stage("shadow", n_requests) as bar:
+
+            def finish(block: Block, lists: dict[str, Lists]) -> None:
+                for name in students:
+                    parts[name].append(lists[name])
+                bar.advance(len(block))
+
+            sim.market.run_phase("shadow", n_requests, handle, finish)
+        return {name: join_lists(part) for name, part in parts.items() if part}
+
+
+def first(model: str) -> str:
+    """The name of a model's first deployment, trained on random traffic, which writes the log."""
+    return f"{model} (first)"

@@ -1,0 +1,147 @@
+"""How good each model is on what was shown (win set) and on what was not (pre-ranking set).
+
+Predictions are held against the truth. Also the curves of the report: distributions of predictions on
+both sets, and the reliability of the pre-ranking predictions against the ranker's.
+"""
+
+from collections.abc import Collection
+
+import numpy as np
+
+from cascade_sim.analysis import metrics
+from cascade_sim.analysis.metrics import calibration, discrimination
+from cascade_sim.analysis.metrics.ratio import divide
+from cascade_sim.analysis.statistics.bootstrap import function_intervals
+from cascade_sim.cascade.seats import Scorer, is_probability
+from cascade_sim.cascade.serve import Block, Decision
+from cascade_sim.phases.simulation import Simulation
+
+SETS = ("win_set", "pre_ranking_set")
+GROUPS = 128  # of consecutive requests, over which the intervals resample
+LOG10_EDGES = np.linspace(-5.0, 0.0, 61)
+AUC_BINS = 512
+NDCG_DEPTH = 10
+
+
+class ModelQuality:
+    """Additive statistics of one model on one set, by group of requests."""
+
+    def __init__(self, is_probability: bool, n_groups: int):
+        self.is_probability, self.n_groups = is_probability, n_groups
+        self.edges: np.ndarray | None = None  # of the AUC's histogram: quantiles of the first block with ads
+        self.sums: dict[str, np.ndarray] = {}
+        self.density = np.zeros(len(LOG10_EDGES) - 1)
+
+    def add(self, prediction: np.ndarray, true_ctr: np.ndarray, valid: np.ndarray, group: np.ndarray) -> None:
+        """prediction, true_ctr, valid: [R, m]; group: [R]"""
+        if not valid.any():  # nothing was shown, and there is no quantile of nothing
+            return
+        p = np.asarray(prediction, np.float64)
+        if self.edges is None:
+            self.edges = np.unique(np.quantile(p[valid], np.linspace(0, 1, AUC_BINS + 1)[1:-1]))
+        auc, weight = discrimination.group_auc(p, true_ctr, valid)
+        weighted = np.where(weight > 0, np.nan_to_num(auc), 0.0) * weight
+        self._tally("gauc", np.stack([weighted, weight], axis=1), group)
+        # The gain of an ad is its true CTR, so NDCG is a share of the clicks that the best order would get.
+        lists = np.concatenate([[0], np.cumsum(valid.sum(axis=1))])
+        ndcg = metrics.ndcg(p[valid], true_ctr[valid], lists, k=NDCG_DEPTH, gain="linear")
+        found = np.stack([np.where(ndcg.valid, ndcg.value, 0.0), ndcg.valid], axis=1)
+        self._tally("ndcg", found.astype(np.float64), group)
+        self._tally("auc", discrimination.score_histogram(p, true_ctr, self.edges, valid), group)
+        if self.is_probability:
+            self._tally("bins", calibration.ece_bins(p, true_ctr, valid=valid), group)
+            self._tally("logloss", np.stack(calibration.log_loss(p, true_ctr, valid), axis=1), group)
+            self.density += np.histogram(np.log10(np.clip(p[valid], 1e-12, 1.0)), LOG10_EDGES)[0]
+
+    def _tally(self, name: str, per_request: np.ndarray, group: np.ndarray) -> None:
+        total = self.sums.setdefault(name, np.zeros((self.n_groups, *per_request.shape[1:])))
+        np.add.at(total, group, per_request)
+
+    def metrics(self, resamples: int, seed: int) -> dict:
+        """{metric: {"value", "low", "high"}}; calibration is absent for a score that is no probability."""
+
+        def measure(name: str, function) -> dict:
+            if name not in self.sums:
+                return {"value": None, "low": None, "high": None}
+            return function_intervals(self.sums[name], function, resamples, seed)
+
+        found = {
+            "auc": measure("auc", lambda s: discrimination.auc_from_histogram(s[:, 0], s[:, 1], s[:, 2])),
+            "gauc": measure("gauc", lambda s: divide(s[:, 0], s[:, 1])),
+            "ndcg": measure("ndcg", lambda s: divide(s[:, 0], s[:, 1])),
+        }
+        if self.is_probability:
+            found["logloss"] = measure("logloss", lambda s: divide(s[:, 0], s[:, 1]))
+            found["ece"] = measure("bins", calibration.ece)
+            found["pcoc"] = measure("bins", lambda s: calibration.pcoc(s[:, 1].sum(-1), s[:, 2].sum(-1)))
+            found["mean_prediction"] = measure("bins", lambda s: divide(s[:, 1].sum(-1), s[:, 0].sum(-1)))
+        return found
+
+
+class QualityStudy:
+    """Collects every model on both sets of the baseline's decisions."""
+
+    def __init__(self, sim: Simulation, models: list[str], ranker: str, n_requests: int):
+        self._sim, self._ranker = sim, ranker
+        self.n_groups = max(1, min(GROUPS, n_requests))
+        self.models = {name: sim.scorers[name] for name in [ranker, *[m for m in models if m != ranker]]}
+        self.found = {
+            name: {kind: ModelQuality(is_probability(scorer), self.n_groups) for kind in SETS}
+            for name, scorer in self.models.items()
+        }
+        self._reliability: dict[str, list[tuple[np.ndarray, np.ndarray]]] = {name: [] for name in self.models}
+
+    def add(self, block: Block, decision: Decision, group: np.ndarray) -> None:
+        """One block; `group` [R] says which group of requests each belongs to."""
+        sets = {"win_set": decision.win_set, "pre_ranking_set": decision.pre_ranking_set}
+        for kind, ids in sets.items():
+            valid = ids >= 0
+            true_ctr = self._sim.truth.ctr(block, ids)
+            predictions = {name: scorer.predict(block, ids) for name, scorer in self.models.items()}
+            for name, prediction in predictions.items():
+                self.found[name][kind].add(prediction, true_ctr, valid, group)
+                if kind == "pre_ranking_set" and self._is_student(name):
+                    self._reliability[name].append((prediction[valid], predictions[self._ranker][valid]))
+
+    def _is_student(self, name: str) -> bool:
+        scorer: Scorer = self.models[name]
+        return name != self._ranker and is_probability(scorer)
+
+    def metrics(self, resamples: int, seed: int) -> dict:
+        return {
+            name: {kind: quality.metrics(resamples, seed) for kind, quality in sets.items()}
+            for name, sets in self.found.items()
+        }
+
+    def reliability(self, models: Collection[str]) -> dict:
+        """Count, sum of predictions and sum of true CTRs by bin of the prediction, on the win set."""
+        found = {}
+        for name in self.models:
+            bins = self.found[name]["win_set"].sums.get("bins")
+            if name in models and bins is not None:
+                parts = zip(("count", "predicted", "truth"), bins.sum(axis=0).tolist(), strict=True)
+                found[name] = dict(parts)
+        return found
+
+    def curves(self) -> dict:
+        """The `curves` section of metrics.json."""
+        distribution = {}
+        for kind in SETS:
+            density = {}
+            for name, sets in self.found.items():
+                total = sets[kind].density.sum()
+                if total > 0:
+                    density[name] = (sets[kind].density / total / np.diff(LOG10_EDGES)).tolist()
+            distribution[kind] = {"edges": LOG10_EDGES.tolist(), "density": density}
+        reliability = {}
+        for name, pairs in self._reliability.items():
+            if pairs:
+                curve = calibration.reliability_curve(
+                    np.concatenate([p for p, _ in pairs]), np.concatenate([q for _, q in pairs])
+                )
+                reliability[name] = {
+                    "predicted": curve["predicted"].tolist(),
+                    "ranker": curve["reference"].tolist(),
+                    "count": curve["count"].tolist(),
+                }
+        return {"score_distribution": distribution, "proxy_reliability": reliability}

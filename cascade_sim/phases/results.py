@@ -1,0 +1,228 @@
+"""From the tallies of an evaluation to metrics.json: paired 95 % intervals, and seeds combined."""
+
+from typing import Any
+
+import numpy as np
+
+from cascade_sim.analysis.metrics import calibration, money
+from cascade_sim.analysis.statistics.bootstrap import (
+    paired_function_intervals,
+    ratio_contrasts,
+    ratio_intervals,
+    seed_spread,
+)
+from cascade_sim.cascade.serve import Arm
+from cascade_sim.phases.corpus import attribution_table
+from cascade_sim.phases.evaluate import ArmTally, Evaluation
+from cascade_sim.phases.measure import PARTS
+from cascade_sim.phases.objectives import sweep_section
+from cascade_sim.scenario.file import scenario_hash
+from cascade_sim.version import SEMANTICS, __version__
+
+QUALITY_RESAMPLES = 200
+CONTRASTED = ("expected_revenue_per_request", "expected_rpm", "expected_ctr", "rcs")
+IN_CULPRIT = (
+    *("rcs", "ctr", "expected_ctr", "rpm", "expected_rpm"),
+    *("revenue_per_request", "expected_revenue_per_request"),
+)
+
+
+def collect(evaluation: Evaluation) -> dict[str, Any]:
+    """The whole content of metrics.json for one seed."""
+    sim = evaluation.sim
+    report = sim.scenario.report
+    baseline, resamples, seed = report.baseline, report.resamples, sim.seed
+    measured = arm_metrics(evaluation, baseline, resamples, seed)
+    details = {name: evaluation.tallies[name].joined("detail") for name in evaluation.arms}
+    details = {name: table for name, table in details.items() if table}
+    return {
+        "name": sim.scenario.name,
+        "seed": sim.seed,
+        "semantics": SEMANTICS,
+        "version": __version__,
+        "scenario_hash": scenario_hash(sim.scenario),
+        "requests": evaluation.n_requests,
+        "baseline": baseline,
+        "arms": {name: measured[name] for name in evaluation.arms},
+        "contrasts": _contrasts(evaluation, resamples, seed),
+        "culprit": [
+            {
+                "bid": bid,
+                "model": model,
+                "role": culprit_role(arm, evaluation.baseline),
+                **{metric: measured[arm.name][metric] for metric in IN_CULPRIT},
+            }
+            for (bid, model), arm in evaluation.culprits.items()
+        ],
+        "detail": {
+            "corpus_requests": evaluation.n_detail,
+            "quality_requests": getattr(evaluation, "n_quality", evaluation.n_detail),
+        },
+        "attribution": attribution_table(details, resamples, seed) if details else {},
+        "funnel": {name: _funnel(evaluation, name) for name in evaluation.arms},
+        "models": evaluation.quality.metrics(QUALITY_RESAMPLES, seed),
+        "curves": evaluation.quality.curves(),
+        **_objectives(evaluation),
+    }
+
+
+def _objectives(evaluation: Evaluation) -> dict[str, Any]:
+    """Which objective each arm's ranking stage is trained for; nothing if all rankers are plain."""
+    specs = evaluation.sim.scenario.models
+    rankers = {arm: evaluation.specs[arm].ranking.model for arm in evaluation.sim.scenario.arms}
+    trained = {arm: model for arm, model in rankers.items() if model in specs}
+    if all(specs[model].is_plain for model in trained.values()):
+        return {}
+    arms = {
+        arm: {"model": model, "objective": specs[model].objective, "calibrator": specs[model].calibrator}
+        for arm, model in trained.items()
+        if specs[model].recipe == "logloss"
+    }
+    models = {trained[arm] for arm in arms}
+    sweep = sweep_section(evaluation, arms, QUALITY_RESAMPLES, evaluation.sim.seed)
+    reliability = evaluation.quality.reliability(models)
+    return {"objectives": {"arms": arms, "reliability": reliability, **sweep}}
+
+
+def vector_metrics(tallies: dict[str, ArmTally]) -> dict[str, tuple[dict[str, Any], Any]]:
+    """Metrics that are functions of summed vectors: ({arm: [G, ...]}, function of the sums)."""
+    return {
+        "proxy_ece": ({n: t.proxy for n, t in tallies.items() if t.proxy is not None}, calibration.proxy_ece),
+        "proxy_ece_relative": (
+            {n: t.proxy for n, t in tallies.items() if t.proxy is not None},
+            calibration.proxy_ece_relative,
+        ),
+        "proxy_pcoc": (
+            {n: t.proxy for n, t in tallies.items() if t.proxy is not None},
+            lambda s: calibration.pcoc(s[:, 1].sum(-1), s[:, 2].sum(-1)),
+        ),
+        "payment_error": (
+            {n: t.paid for n, t in tallies.items()},
+            lambda s: money.payment_error(s[:, 0], s[:, 1]),
+        ),
+    }
+
+
+def arm_metrics(
+    evaluation: Evaluation,
+    baseline: str,
+    resamples: int,
+    seed: int,
+    ratios: dict[str, tuple[str, str | None]] = PARTS,
+) -> dict[str, dict]:
+    """Every metric of every arm with its interval, and its lift over the baseline."""
+    tallies = evaluation.tallies
+    tables = {name: tally.joined("columns") for name, tally in tallies.items()}
+    measured = ratio_intervals(tables, ratios, baseline, resamples, seed)
+    vectors = vector_metrics(tallies)
+    for metric, (sums, function) in vectors.items():
+        for name, value in paired_function_intervals(sums, function, baseline, resamples, seed).items():
+            measured[name][metric] = value
+    looked_at = {name: tally.joined("detail") for name, tally in tallies.items() if tally.detail}
+    if looked_at:
+        retrieval: dict[str, tuple[str, str | None]] = {"retrieval_rcs": ("retrieval_rcs", None)}
+        for name, row in ratio_intervals(looked_at, retrieval, baseline, resamples, seed).items():
+            measured[name].update(row)
+    nothing = {"value": None, "low": None, "high": None}
+    for name in measured:
+        for metric in (*vectors, "retrieval_rcs"):
+            lift = {} if name == baseline else {"lift": dict(nothing)}
+            measured[name].setdefault(metric, {**nothing, **lift})
+    return measured
+
+
+def _contrasts(evaluation: Evaluation, resamples: int, seed: int) -> dict[str, dict]:
+    """The paired lift of each arm of the scenario over every other arm, the automatic ones included."""
+    tables = {name: evaluation.tallies[name].joined("columns") for name in evaluation.arms}
+    ratios = {metric: PARTS[metric] for metric in CONTRASTED}
+    return ratio_contrasts(tables, ratios, list(evaluation.sim.scenario.arms), resamples, seed)
+
+
+def culprit_role(arm: Arm, baseline: Arm) -> str:
+    """Which seats of the baseline's pre-ranking stage the arm replaces; the fusion comes with the model."""
+    own, before = arm.pre_ranking, baseline.pre_ranking
+    has_other_bid = own.bid != before.bid
+    has_other_model = own.scorer.name != before.scorer.name or own.fusion != before.fusion
+    if has_other_bid and has_other_model:
+        return "both"
+    return "bid" if has_other_bid else "model" if has_other_model else "as it is"
+
+
+def _funnel(evaluation: Evaluation, name: str) -> dict[str, float]:
+    after = evaluation.tallies[name].sizes / evaluation.n_requests
+    sizes = dict(zip(("pre_ranking_set", "competitive_set", "win_set"), after.tolist(), strict=True))
+    return {"corpus": evaluation.sim.world.n_ads, **sizes}
+
+
+def combine_seeds(studies: list[dict[str, Any]]) -> dict[str, Any]:
+    """One metrics.json of several worlds: values are means, intervals the spread between seeds."""
+    first = studies[0]
+    combined = {
+        key: first[key] if isinstance(first[key], str | int) else _combine([s[key] for s in studies])
+        for key in first
+        if all(key in study for study in studies)  # a run folder of an older version may lack a section
+    }
+    if "proxy_reliability" in combined.get("curves", {}):
+        combined["curves"]["proxy_reliability"] = _pool_reliability(
+            [study["curves"]["proxy_reliability"] for study in studies]
+        )
+    combined["seeds"] = {"n": len(studies), "seeds": [s["seed"] for s in studies]}
+    return combined
+
+
+def _pool_reliability(worlds: list[dict[str, Any]]) -> dict[str, dict]:
+    """One curve per model that every world has; bins differ between worlds, so they are pooled."""
+    pooled = {}
+    for model in worlds[0]:
+        if not all(world.get(model) for world in worlds):
+            continue
+        curve = calibration.pooled_curve(
+            [{**world[model], "reference": world[model]["ranker"]} for world in worlds]
+        )
+        pooled[model] = {
+            "predicted": curve["predicted"].tolist(),
+            "ranker": curve["reference"].tolist(),
+            "count": curve["count"].tolist(),
+            "worlds": len(worlds),
+        }
+    return pooled
+
+
+# A bound holds in every world: what exceeds it most is what counts.
+MOST_OF_ALL = ("overspend", "overspend_share", "beyond_limit")
+
+
+def combine_sections(sections: list[dict[str, Any]]) -> dict[str, Any]:
+    """The same section of several worlds as one: means, and intervals between worlds."""
+    combined: dict[str, Any] = _combine(list(sections))
+    return combined
+
+
+def _combine(nodes: list[Any]) -> Any:
+    """Spread of every {"value": …}, mean of other numbers, the first where seeds cannot be matched.
+
+    What is None in some worlds (an hour at which no budget ran dry) comes from the worlds that have it.
+    """
+    nodes = [node for node in nodes if node is not None]
+    if not nodes:
+        return None
+    first = nodes[0]
+    if isinstance(first, dict):
+        if "value" in first:
+            spread = seed_spread([node["value"] for node in nodes])
+            for key in ("lift", "difference"):
+                if all(key in node for node in nodes):
+                    spread[key] = seed_spread([node[key]["value"] for node in nodes])
+            return spread
+        return {
+            key: max(n[key] for n in nodes) if key in MOST_OF_ALL else _combine([n[key] for n in nodes])
+            for key in first
+            if all(key in n for n in nodes)
+        }
+    if isinstance(first, list):
+        if len({len(node) for node in nodes}) > 1:
+            return first
+        return [_combine(list(items)) for items in zip(*nodes, strict=True)]
+    if isinstance(first, bool | str):
+        return first
+    return float(np.mean(nodes)) if len(set(nodes)) > 1 else first

@@ -1,0 +1,1 @@
+"""Questions to a finished run: what-ifs, comparisons, traces, critical bids, landscapes."""

@@ -1,0 +1,146 @@
+"""What an ad's own bid decides: whether it passes pre-ranking, and which place of the auction it can hold.
+
+Everything else stays as it was, also what models see. In a request that takes the ad into its competitive
+set, the other ads do not depend on its bid: they are the best c - 1 of the others. So it passes pre-ranking
+if and only if it beats the best ad left out, and holds its place in the auction if and only if it is admitted
+and beats the ad ranked next. Scores are computed by the operations of `cascade.serve`, so the answers are
+those of serving again with the other bid, to the bit. Where a rule chooses each request's size c by its
+pre-ranking scores, "everything else" includes that size: see `with_sizes_of`.
+"""
+
+from dataclasses import dataclass, replace
+from typing import Any, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cascade_sim.cascade.serve import Arm, Block, Decision, Platform, Scores, Stage, admitted, score
+from cascade_sim.cascade.sizes import SizeRule
+
+
+@dataclass(frozen=True)
+class OwnBid:
+    """Ads of competitive sets, one per entry; arrays [I]. Bids are asked about as [..., I]."""
+
+    arm: Arm
+    row: NDArray[np.int64]  # in the block
+    ad: NDArray[np.int64]
+    pre_prediction: NDArray[np.float64]
+    pre_quality: NDArray[np.float64]
+    pre_factor: NDArray[np.float64]  # bid of the stage per unit of init-bid
+    has_outsider: NDArray[np.bool_]  # whether pre-ranking left anyone out
+    outsider: NDArray[np.int64]  # the best of those
+    outsider_key: NDArray[np.int64]
+    quality: NDArray[np.float64]  # in the auction
+    factor: NDArray[np.float64]
+    next_ad: NDArray[np.int64]  # ranked next in the auction, -1 if nobody is
+    next_score: NDArray[np.float64]
+
+    def passes_pre_ranking(self, init_bid: NDArray[np.float64]) -> NDArray[np.bool_]:
+        """Whether the ad reaches the auction with this init-bid.  [..., I]"""
+        stage = self.arm.pre_ranking
+        bid = stage_bid(stage, self.pre_factor, init_bid)
+        scores = Scores(self.pre_prediction, bid, self.pre_quality)
+        key = order_key(admitted(scores, stage, self.arm).astype(np.float32))
+        is_tied = (key == self.outsider_key) & (self.ad < self.outsider)
+        return ~self.has_outsider | (key > self.outsider_key) | is_tied
+
+    def keeps_place(self, init_bid: NDArray[np.float64]) -> NDArray[np.bool_]:
+        """Whether the ad, once in the auction, gets its place or better with this init-bid.  [..., I]"""
+        bid = stage_bid(self.arm.ranking, self.factor, init_bid)
+        own = bid * self.quality
+        is_in = (bid > 0) & (self.quality > 0) & (bid >= self.arm.reserve_cpc) & (own >= self.arm.score_floor)
+        is_tied = (own == self.next_score) & (self.ad < self.next_ad)
+        return is_in & ((self.next_ad < 0) | (own > self.next_score) | is_tied)
+
+
+def own_bids(
+    block: Block,
+    arm: Arm,
+    platform: Platform,
+    decision: Decision,
+    row: NDArray[np.int64],
+    place: NDArray[np.int64],
+) -> OwnBid:
+    """The ads in these places of the ranked lists of a block as it was served; no place is empty."""
+    ids = decision.pre_ranking_set
+    ad = decision.ranked_set[row, place]
+    column = np.argmax(ids[row] == ad[:, None], axis=1)
+    # The whole set once more, because a net's last bits may depend on how many ads it is asked about.
+    pre = score(block, ids, arm.pre_ranking, arm, platform)
+    has_outsider, outsider, key = best_outsider(decision)
+    ranked_score = decision.ranked_bid * decision.ranked_quality.astype(np.float64)
+    below = np.minimum(place + 1, decision.ranked_set.shape[1] - 1)
+    has_next = below > place
+    return OwnBid(
+        arm=arm,
+        row=row,
+        ad=ad.astype(np.int64),
+        pre_prediction=pre.prediction[row, column],
+        pre_quality=pre.quality[row, column],
+        pre_factor=bid_factor(block, arm.pre_ranking, arm, platform, ids)[row, column],
+        has_outsider=has_outsider[row],
+        outsider=outsider[row],
+        outsider_key=key[row],
+        quality=decision.ranked_quality[row, place].astype(np.float64),
+        factor=bid_factor(block, arm.ranking, arm, platform, decision.ranked_set)[row, place],
+        next_ad=np.where(has_next, decision.ranked_set[row, below], -1),
+        next_score=np.where(has_next, ranked_score[row, below], 0.0),
+    )
+
+
+@dataclass(frozen=True)
+class KeptSizes:
+    """Stands in for a size rule: the sizes that it chose for a block, whatever the scores are now."""
+
+    of_block: np.ndarray  # [R]
+
+    def sizes(self, requests: np.ndarray, pre_score: np.ndarray) -> np.ndarray:
+        return self.of_block
+
+
+def with_sizes_of(decision: Decision, arm: Arm) -> Arm:
+    """The arm with the sizes of a block as it was served; itself if its size is the same for all requests."""
+    if arm.size_rule is None:
+        return arm
+    sizes = (decision.competitive_set >= 0).sum(axis=1)
+    return replace(arm, size_rule=cast(SizeRule, KeptSizes(sizes)))
+
+
+def bid_factor(block: Block, stage: Stage, arm: Arm, platform: Platform, ids: np.ndarray) -> np.ndarray:
+    """The stage's bid per unit of init-bid: the bid is their product, in one rounding.  [R, m]"""
+    unit = platform.bids.with_bids(np.ones_like(platform.bids.init_bid))
+    return unit.bid(stage.bid, block, ids, arm.bid_rule, arm.bid_range)
+
+
+def stage_bid(stage: Stage, factor: np.ndarray, init_bid: np.ndarray) -> np.ndarray:
+    """What a stage multiplies with the quality; a stage that ignores bids takes 1 for all."""
+    return np.ones(np.broadcast(factor, init_bid).shape) if stage.bid == "none" else init_bid * factor
+
+
+def best_outsider(decision: Decision) -> tuple[Any, Any, Any]:
+    """Of each request: whether pre-ranking left out any ad, the best of those, and its key.  each [R]"""
+    ids = decision.pre_ranking_set
+    is_out = ids >= 0
+    row, column = _places(ids, decision.competitive_set)
+    is_out[row, column] = False
+    key = np.where(is_out, order_key(decision.pre_score), np.iinfo(np.int64).min)
+    best = np.argmax(key, axis=1)  # the first of equals has the smallest id
+    rows = np.arange(len(ids))
+    return np.any(is_out, axis=1), ids[rows, best].astype(np.int64), key[rows, best]
+
+
+def order_key(scores: np.ndarray) -> NDArray[np.int64]:
+    """Whole numbers in the order in which pre-ranking's selection compares float32 scores."""
+    raw = np.ascontiguousarray(scores, np.float32).view(np.int32).astype(np.int64)
+    return np.where(raw < 0, raw ^ 0x7FFFFFFF, raw)
+
+
+def _places(ids: np.ndarray, some: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """(row, column) in `ids` of the ads in `some`; rows of both ascend, padding at the end."""
+    n_rows, n = ids.shape
+    stride = np.int64(max(int(ids.max(initial=0)), 0)) + 2
+    start = stride * np.arange(n_rows)[:, None]
+    keys = (start + np.where(ids < 0, stride - 1, ids)).ravel()
+    wanted = (start + some)[some >= 0]
+    return np.divmod(np.searchsorted(keys, wanted), n)

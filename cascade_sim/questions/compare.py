@@ -1,0 +1,256 @@
+"""How finished runs differ: in their scenarios key by key, and in what each arm brought.
+
+Runs of the same world, traffic and seed meet the same requests, so differences are paired: by request where
+the evaluation's logs are there, by world for studies over several. All else is the difference of two numbers
+whose intervals are taken as independent, which is too wide for what was in truth paired.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from cascade_sim.analysis.statistics.bootstrap import ratio_intervals, seed_spread
+from cascade_sim.analysis.statistics.paired_differences import ratio_differences
+from cascade_sim.errors import UserError
+from cascade_sim.questions.logged_pages import RATIOS, page_columns
+from cascade_sim.scenario.diff import scenario_diff
+from cascade_sim.scenario.file import load_scenario
+from cascade_sim.scenario.schema import Scenario
+from cascade_sim.storage.folder import Run, open_run
+from cascade_sim.storage.tables import tables as table_names
+from cascade_sim.suggest import unknown_name
+from cascade_sim.world.truth import Truth
+from cascade_sim.world.world import build_world
+
+SAME_TRAFFIC = ("seed", "world", "traffic")  # sections that decide which requests an evaluation meets
+NORMAL = 1.959963984540054  # 97.5 % quantile
+NOTHING: dict[str, Any] = {"value": None, "low": None, "high": None}
+MADE_WITH = {"code": "another version of the code", "packages": "other versions of Python or its packages"}
+
+
+@dataclass(frozen=True)
+class Side:
+    """One of the runs that are compared."""
+
+    run: Run
+    scenario: Scenario
+
+    @property
+    def seeds(self) -> list[int]:
+        """The seeds of a study over several worlds; empty for one world."""
+        return list((self.run.metrics.get("seeds") or {}).get("seeds") or [])
+
+    @property
+    def path(self) -> Path:
+        return self.run.path
+
+
+def compare_runs(
+    paths: Sequence[Path], arm: str | None = None, unpaired: bool = False
+) -> list[dict[str, Any]]:
+    """Every other run against the first. UserError for what cannot be compared, before anything is read."""
+    if len(paths) < 2:
+        raise UserError("give at least two runs to compare")
+    sides = [_open(path) for path in paths]
+    for other in sides[1:]:
+        _refuse(sides[0], other, arm, unpaired)
+    return [_compare(sides[0], other, arm) for other in sides[1:]]
+
+
+def _open(path: Path) -> Side:
+    run = open_run(path)  # refuses other semantics
+    if not isinstance(run.metrics.get("arms"), dict):
+        raise UserError(f"{path / 'metrics.json'}: 'arms' must be an object of arms")
+    for arm, metrics in run.metrics["arms"].items():
+        place = f"{path / 'metrics.json'}: arms.{arm}"
+        if not isinstance(metrics, dict):
+            raise UserError(f"{place} must be an object of metrics, found {metrics!r}")
+        for metric, node in metrics.items():
+            if not (isinstance(node, dict) and all(_is_number(node.get(end)) for end in NOTHING)):
+                ends = ", ".join(NOTHING)
+                raise UserError(f"{place}.{metric} must be an object with a number or null for {ends}")
+    return Side(run, load_scenario(path / "scenario.yaml"))
+
+
+def _is_number(value: Any) -> bool:
+    return value is None or (isinstance(value, int | float) and not isinstance(value, bool))
+
+
+def _different(first: Side, other: Side) -> list[str]:
+    """Which of seed, world and traffic are not the same."""
+    return [part for part in SAME_TRAFFIC if getattr(first.scenario, part) != getattr(other.scenario, part)]
+
+
+def _differ(parts: Sequence[str]) -> str:
+    """`seed differs`, `seed and world differ`."""
+    return f"{' and '.join(parts)} {'differ' if len(parts) > 1 else 'differs'}"
+
+
+def _refuse(first: Side, other: Side, arm: str | None, unpaired: bool) -> None:
+    if bool(first.seeds) != bool(other.seeds):
+        many, one = (first, other) if first.seeds else (other, first)
+        raise UserError(
+            f"{many.path} is a study over {len(many.seeds)} worlds and {one.path} of one; "
+            f"give the folder of one world: {many.path / f'seed-{many.seeds[0]}'}"
+        )
+    arms = [name for name in first.run.metrics["arms"] if name in other.run.metrics["arms"]]
+    if arm is not None and arm not in arms:
+        raise UserError(f"--arm: {unknown_name('arm of both runs', arm, arms)}")
+    apart = _different(first, other)
+    if apart and not unpaired:
+        keys = [
+            change.line() for change in scenario_diff(first.scenario, other.scenario)
+            if change.path.split(".")[0] in SAME_TRAFFIC
+        ]  # fmt: skip
+        shown = "; ".join(keys[:5]) + (f"; and {len(keys) - 5} more" if len(keys) > 5 else "")
+        raise UserError(
+            f"{first.path} and {other.path} did not meet the same requests: {_differ(apart)} "
+            f"({shown}). A difference is not the arms' alone; --unpaired compares them all the same"
+        )
+
+
+def _compare(first: Side, other: Side, arm: str | None) -> dict[str, Any]:
+    apart = _different(first, other)
+    own, others = first.run.metrics["arms"], other.run.metrics["arms"]
+    common = [name for name in own if name in others and arm in (None, name)]
+    notes = [
+        f"{side.path} alone has the arms {', '.join(only)}"
+        for side, only in (
+            (first, [a for a in own if a not in others]),
+            (other, [a for a in others if a not in own]),
+        )
+        if only and arm is None
+    ]
+    for key, what in MADE_WITH.items():
+        if first.run.manifest.get(key) != other.run.manifest.get(key):
+            notes.append(f"they were made with {what}: a difference may come from there")
+    tables = {name: _unpaired(own[name], others[name]) for name in common}
+    paired = "none"
+    if apart:
+        notes.append(
+            f"{_differ(apart)}, so the runs did not meet the same requests: differences are "
+            "unpaired, and intervals cover each run's own evaluation, not the spread between worlds"
+        )
+    elif first.seeds:
+        paired = _pair_worlds(first, other, tables, notes)
+    else:
+        paired = _pair_requests(first, other, tables, notes)
+    return {
+        "first": str(first.path),
+        "other": str(other.path),
+        "names": [first.scenario.name, other.scenario.name],
+        "paired_by": paired,
+        "scenario": [
+            {"key": change.path, "old": change.old, "new": change.new}
+            for change in scenario_diff(first.scenario, other.scenario)
+        ],
+        "arms": tables,
+        "notes": notes,
+    }
+
+
+def _unpaired(before: dict[str, Any], after: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    """The difference of two numbers, their intervals taken as independent."""
+    table = {}
+    for metric, one in before.items():
+        other = after.get(metric)
+        if other is None:
+            continue
+        gap = dict(NOTHING)
+        if one["value"] is not None and other["value"] is not None:
+            gap["value"] = other["value"] - one["value"]
+            errors = [_standard_error(node) for node in (one, other)]
+            if None not in errors:
+                half = NORMAL * math.hypot(*errors)  # type: ignore[arg-type]
+                gap |= {"low": gap["value"] - half, "high": gap["value"] + half}
+        lift = dict(NOTHING)
+        if gap["value"] is not None and one["value"]:
+            lift["value"] = gap["value"] / abs(one["value"])
+            if gap["low"] is not None:
+                # d(b / a) = db / a - b da / a^2: what is divided by is as uncertain as the rest
+                noise = (errors[1], errors[0] * other["value"] / one["value"])  # type: ignore[operator]
+                half = NORMAL * math.hypot(*noise) / abs(one["value"])  # type: ignore[arg-type]
+                lift |= {"low": lift["value"] - half, "high": lift["value"] + half}
+        table[metric] = _entry(one, other, gap, lift, False)
+    return table
+
+
+def _standard_error(node: dict[str, Any]) -> float | None:
+    """From the width of a 95 % interval."""
+    if node.get("low") is None or node.get("high") is None:
+        return None
+    return float(node["high"] - node["low"]) / (2.0 * NORMAL)
+
+
+def _entry(before: dict, after: dict, difference: dict, lift: dict, is_paired: bool) -> dict[str, Any]:
+    def plain(node: dict) -> dict[str, Any]:
+        return {key: node.get(key) for key in ("value", "low", "high")}
+
+    return {
+        "before": plain(before), "after": plain(after), "difference": plain(difference), "lift": plain(lift),
+        "is_paired": is_paired,
+    }  # fmt: skip
+
+
+def _pair_requests(first: Side, other: Side, tables: dict[str, dict], notes: list[str]) -> str:
+    """Put differences paired by request into the tables, for arms whose logs are there on both sides."""
+    scenario = first.scenario
+    n = min(first.scenario.phases.evaluate, other.scenario.phases.evaluate)
+    if first.scenario.phases.evaluate != other.scenario.phases.evaluate:
+        notes.append(f"phases.evaluate differs: paired on the first {n:,} requests, which both served")
+    logs = [(side, set(table_names(side.path))) for side in (first, other)]
+    missing = [
+        f"{side.path}/logs/evaluate-{arm}"
+        for arm in tables
+        for side, known in logs
+        if f"evaluate-{arm}" not in known
+    ]
+    paired = [arm for arm in tables if all(f"evaluate-{arm}" in known for _, known in logs)]
+    if missing:
+        notes.append(
+            f"no log at {', '.join(missing[:4])}{' and elsewhere' if len(missing) > 4 else ''}: what rests "
+            "on it is compared by metrics.json alone, with intervals as for other requests (too wide)"
+        )
+    if not paired:
+        return "none"
+    world = build_world(scenario.world, scenario.seed)
+    truth, resamples = Truth(world, scenario.world), scenario.report.resamples
+    for arm in paired:
+        columns = {
+            name: page_columns(side.path, arm, n, world, truth)
+            for name, side in (("before", first), ("after", other))
+        }
+        found = ratio_intervals(columns, RATIOS, "before", resamples, scenario.seed)
+        gaps = ratio_differences(columns, RATIOS, "before", resamples, scenario.seed)
+        for metric in RATIOS:
+            before, after = found["before"][metric], found["after"][metric]
+            tables[arm][metric] = _entry(before, after, gaps["after"][metric], after["lift"], True)
+    return "request"
+
+
+def _pair_worlds(first: Side, other: Side, tables: dict[str, dict], notes: list[str]) -> str:
+    """Differences world by world, with Student t intervals between the worlds that both have."""
+    common = [seed for seed in first.seeds if seed in other.seeds]
+    folders = [[side.path / f"seed-{seed}" for seed in common] for side in (first, other)]
+    if len(common) < 2 or not all(folder.is_dir() for side in folders for folder in side):
+        notes.append(
+            "fewer than two worlds in common, or their folders are gone: compared by metrics.json alone, "
+            "with intervals as if the worlds were others"
+        )
+        return "none"
+    if first.seeds != other.seeds:
+        notes.append(f"paired on the worlds that both have: seeds {', '.join(str(seed) for seed in common)}")
+    own, others = ([open_run(folder).metrics["arms"] for folder in side] for side in folders)
+    for arm, table in tables.items():
+        for metric in table:
+            a = [world[arm][metric]["value"] for world in own]
+            b = [world[arm][metric]["value"] for world in others]
+            pairs = [(x, y) for x, y in zip(a, b, strict=True) if x is not None and y is not None]
+            gaps = seed_spread([y - x for x, y in pairs])
+            lifts = seed_spread([y / x - 1.0 for x, y in pairs if x])
+            table[metric] = _entry(seed_spread(a), seed_spread(b), gaps, lifts, True)
+    return "world"

@@ -1,0 +1,161 @@
+"""The bid landscape of one ad: what it would have got and paid over a run's evaluation, bid by bid.
+
+All else is as it was, also what models see and the luck of every (request, ad): an ad that keeps its slot
+keeps its click. Only requests that retrieve the ad can change. Each of those is served once with a bid beyond
+all others, which shows the ad's rivals in the auction; they do not depend on its bid (see `own_bid`). Then
+every bid is decided at once: does it pass pre-ranking, and what does the auction among the ad and its best
+rivals say? For k slots that answer needs no more than the best k rivals, so it is the run's own.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cascade_sim import draws
+from cascade_sim.agents.users import happens
+from cascade_sim.auction import MICROS, auction, to_micros
+from cascade_sim.cascade.serve import Arm, Block, Decision, serve
+from cascade_sim.errors import UserError
+from cascade_sim.phases.simulation import Simulation
+from cascade_sim.questions.bid_response import own_bids, stage_bid, with_sizes_of
+from cascade_sim.questions.replay import evaluation_blocks
+from cascade_sim.questions.trace_bids import MOST
+
+REACH = 4.0  # the default grid runs from a quarter of the bid to four times as much
+
+
+@dataclass(frozen=True)
+class Landscape:
+    """What an ad gets at each bid; arrays [B]. Money in units, except for the exact *_micros."""
+
+    arm: str
+    ad: int
+    init_bid: float  # in the run
+    requests: int
+    retrieved: int  # how many of them retrieve the ad
+    bid: NDArray[np.float64]
+    impressions: NDArray[np.int64]
+    expected_clicks: NDArray[np.float64]
+    clicks: NDArray[np.int64]
+    expected_cost: NDArray[np.float64]
+    cost_micros: NDArray[np.int64]
+
+    @property
+    def cost(self) -> NDArray[np.float64]:
+        return self.cost_micros / MICROS
+
+    @property
+    def mean_cpc(self) -> NDArray[np.float64]:
+        """Paid per click; NaN without one.  [B]"""
+        return np.where(self.clicks > 0, self.cost, np.nan) / np.maximum(self.clicks, 1)
+
+    @property
+    def expected_cpc(self) -> NDArray[np.float64]:
+        """Expected cost per expected click; NaN without an impression.  [B]"""
+        has_any = self.expected_clicks > 0
+        return np.where(has_any, self.expected_cost, np.nan) / np.where(has_any, self.expected_clicks, 1.0)
+
+    @property
+    def value(self) -> NDArray[np.float64]:
+        """What the expected clicks are worth if the init-bid of the run is what one is worth.  [B]"""
+        return self.expected_clicks * self.init_bid
+
+
+def bid_grid(init_bid: float, points: int) -> NDArray[np.float64]:
+    """Bids in equal ratios from a quarter of the init-bid to four times as much, itself among them."""
+    factors = REACH ** np.linspace(-1.0, 1.0, points) if points > 1 else np.ones(1)
+    return np.unique([*(init_bid * factors[factors != 1.0]), init_bid])
+
+
+def landscape(
+    sim: Simulation,
+    arm: Arm,
+    ad: int,
+    bids: NDArray[np.float64],
+    n_requests: int,
+    on_block: Callable[[int], None] = lambda requests: None,
+) -> Landscape:
+    """Over the first n requests of the evaluation; UserError if none of them retrieves the ad."""
+    n_requests = min(n_requests, sim.scenario.phases.evaluate)
+    dear = replace(sim.platform, bids=sim.platform.bids.with_bid(ad, MOST / MICROS))
+    totals: dict[str, NDArray[Any]] = {
+        "impressions": np.zeros(len(bids), np.int64),
+        "expected_clicks": np.zeros(len(bids)),
+        "clicks": np.zeros(len(bids), np.int64),
+        "expected_cost": np.zeros(len(bids)),
+        "cost_micros": np.zeros(len(bids), np.int64),
+    }
+    retrieved = 0
+    for block, n in evaluation_blocks(sim, n_requests):
+        has_ad = (sim.platform.retrieval(block.users, arm.retrieval_size)[:n] == ad).any(axis=1)
+        if has_ad.any():
+            retrieved += int(has_ad.sum())
+            used = arm if arm.size_rule is None else with_sizes_of(serve(block, arm, sim.platform), arm)
+            for name, part in _of_block(sim, block, n, used, serve(block, used, dear), ad, bids).items():
+                totals[name] += part
+        on_block(n)
+    if not retrieved:
+        raise UserError(
+            f"--ad: no request of the {n_requests:,} looked at retrieves ad {ad}, "
+            f"so no bid can show it; ads that are retrieved often: {_often_retrieved(sim, arm, n_requests)}"
+        )
+    init_bid = float(sim.world.init_bid[ad])
+    return Landscape(arm.name, ad, init_bid, n_requests, retrieved, np.asarray(bids, np.float64), **totals)
+
+
+def _of_block(
+    sim: Simulation,
+    block: Block,
+    n_requests: int,
+    arm: Arm,
+    served: Decision,
+    ad: int,
+    bids: NDArray[np.float64],
+) -> dict[str, NDArray]:
+    """The block's part of each total [B]; `served` with a bid so high that the ad comes as far as it can."""
+    row, place = np.nonzero(served.ranked_set[:n_requests] == ad)
+    own = own_bids(block, arm, sim.platform, served, row, place)
+    bid = np.asarray(bids, np.float64)[:, None]
+    own_bid = np.broadcast_to(stage_bid(arm.ranking, own.factor, bid), (len(bid), len(row)))
+    in_auction = np.broadcast_to(served.ranked_bid[row], (len(bid), *served.ranked_bid[row].shape)).copy()
+    in_auction[:, np.arange(len(row)), place] = own_bid
+    same_in_all = (
+        np.broadcast_to(part[row], in_auction.shape) for part in (served.ranked_quality, served.ranked_set)
+    )
+    flat = [part.reshape(-1, in_auction.shape[2]) for part in (in_auction, *same_in_all)]
+    result = auction(
+        flat[0],
+        flat[1],
+        ids=flat[2],
+        slots=arm.slots,
+        pricing=arm.pricing,
+        reserve_cpc=arm.reserve_cpc,
+        score_floor=arm.score_floor,
+        slot_effects=sim.platform.slot_effects[: arm.slots],
+    )
+    is_own = (result.winners == np.tile(place, len(bid))[:, None]).reshape(len(bid), len(row), arm.slots)
+    is_own &= own.passes_pre_ranking(bid)[:, :, None]
+    cpc = to_micros(result.cpc.reshape(is_own.shape), np.repeat(own_bid[:, :, None], arm.slots, axis=2))
+    true_ctr = sim.truth.ctr(block, np.full((len(block), 1), ad, np.int32))[row, 0]
+    expected = np.where(is_own, sim.world.slot_effects[: arm.slots] * true_ctr[:, None], 0.0)
+    luck = draws.uniform(sim.seed, "click", block.requests[row], np.full(len(row), ad))
+    clicks = happens(expected, luck[:, None])
+    return {
+        "impressions": is_own.sum(axis=(1, 2)),
+        "expected_clicks": expected.sum(axis=(1, 2)),
+        "clicks": clicks.sum(axis=(1, 2)),
+        "expected_cost": (expected * (cpc / MICROS)).sum(axis=(1, 2)),
+        "cost_micros": np.where(clicks, cpc, 0).sum(axis=(1, 2)),
+    }
+
+
+def _often_retrieved(sim: Simulation, arm: Arm, n_requests: int) -> str:
+    """Three ads that most requests retrieve."""
+    count = np.zeros(sim.world.n_ads, np.int64)
+    for block, n in evaluation_blocks(sim, n_requests):
+        ids = sim.platform.retrieval(block.users, arm.retrieval_size)[:n]
+        count += np.bincount(ids[ids >= 0], minlength=sim.world.n_ads)
+    return ", ".join(str(ad) for ad in np.argsort(-count, kind="stable")[:3])

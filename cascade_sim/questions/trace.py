@@ -1,0 +1,288 @@
+"""Why did this ad not win? One request of a finished run, decided again and explained.
+
+The page comes from `cascade.serve` on the whole block the request arrived in, so it is the logged one to
+the bit. So do the answers to "what if": a stage is asked about an ad that never reached it by serving
+again with that ad in place of the last one that did, and a bid by serving again with that bid.
+Everything but the ad's own bid stays as it was, also what models see.
+"""
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from cascade_sim.cascade.outcome import outcome
+from cascade_sim.cascade.serve import Arm, Block, Decision, Platform, score, serve
+from cascade_sim.errors import UserError
+from cascade_sim.phases.measure import true_value
+from cascade_sim.phases.simulation import Simulation
+from cascade_sim.phases.traffic import Market
+from cascade_sim.questions.reopen import ReopenedRun
+from cascade_sim.questions.trace_bids import given_retrieval, least_bids
+from cascade_sim.storage.tables import iterate_table, tables
+
+PHASE = "evaluate"
+STAGES = ("retrieval", "pre_ranking", "ranking")
+
+
+@dataclass(frozen=True)
+class Request:
+    """A request in the block it arrived in."""
+
+    block: Block
+    row: int
+    index: int  # within its phase
+
+    @property
+    def id(self) -> int:
+        return int(self.block.requests[self.row])
+
+    @property
+    def alone(self) -> Block:
+        """For measures of the truth, which do not depend on who is served together."""
+        cut = slice(self.row, self.row + 1)
+        block = self.block
+        return Block(block.requests[cut], block.users[cut], block.context[cut], block.times[cut])
+
+
+def trace(
+    run: ReopenedRun, request_id: int, ad: int | None = None, arm_name: str | None = None
+) -> dict[str, Any]:
+    """Everything about one request, as plain data; with `ad`, also that ad's way and the bid it needed."""
+    sim, arm = run.sim, run.arm(arm_name)
+    if ad is not None and not 0 <= ad < sim.world.n_ads:
+        raise UserError(f"--ad: no ad {ad}; the run has ads 0 to {sim.world.n_ads - 1}")
+    request = find_request(sim, request_id)
+    decision = serve(request.block, arm, sim.platform)
+    row = request.row
+    sets = (decision.pre_ranking_set, decision.competitive_set, decision.win_set)
+    sizes = [int((ids[row] >= 0).sum()) for ids in sets]
+    page = page_rows(sim, request, decision)
+    found: dict[str, Any] = {
+        "run": str(run.path),
+        "arm": arm.name,
+        "request": request.id,
+        "index": request.index,
+        "user": int(request.block.users[row]),
+        "context": float(request.block.context[row]),
+        "time": float(request.block.times[row]),
+        "funnel": dict(
+            zip(
+                ("corpus", "pre_ranking_set", "competitive_set", "win_set"),
+                (sim.world.n_ads, *sizes),
+                strict=True,
+            )
+        ),
+        "win_set": [place for place in page if place["slot"] is not None],
+        "true_best": true_best(sim, request, arm, decision),
+        "runner_up": next((place for place in page if place["slot"] is None), None),
+        "same_as_log": same_as_log(run, arm, request, decision),
+    }
+    if ad is not None:
+        found["ad"] = explain_ad(sim, request, arm, decision, ad)
+    return found
+
+
+def find_request(sim: Simulation, request_id: int) -> Request:
+    """The request by its id in the logs or its number within the phase; UserError if there is none.
+
+    All arrivals since the beginning pass by once more, unserved, so that its time is the logged one.
+    """
+    n, first = sim.scenario.phases.evaluate, Market.first_request(PHASE)
+    index = request_id - first if request_id >= first else request_id
+    if not 0 <= index < n:
+        raise UserError(
+            f"--request: no request {request_id} in the {PHASE} phase; "
+            f"expected {first} to {first + n - 1}, or its number from 0 to {n - 1}"
+        )
+    phases = sim.scenario.phases
+    has_students = any(spec.recipe != "logloss" for spec in sim.scenario.models.values())
+    arrivals = {"bootstrap": phases.bootstrap, "log": phases.log, "shadow": phases.shadow * has_students}
+    market = Market(sim.world, sim.scenario.traffic)
+    found: list[Block] = []
+
+    def look(block: Block, _: None) -> None:
+        if block.requests[0] <= first + index <= block.requests[-1]:
+            found.append(block)
+
+    for phase, count in {**arrivals, PHASE: n}.items():
+        market.run_phase(phase, count, serve=lambda block: None, finish=look)
+    (block,) = found
+    return Request(block, int(first + index - block.requests[0]), index)
+
+
+def page_rows(sim: Simulation, request: Request, decision: Decision) -> list[dict[str, Any]]:
+    """The win set in slot order and then the runner-up, who has slot None; empty places are left out."""
+    block, row = request.block, request.row
+    result = outcome(block, decision, sim.truth, sim.world.slot_effects, sim.seed)
+    true_ctr = sim.truth.ctr(block, decision.ranked_set)[row]
+    places = []
+    for place, ad in enumerate(decision.ranked_set[row].tolist()):
+        if ad < 0:
+            continue
+        is_shown = place < decision.win_set.shape[1]
+        bid, quality = float(decision.ranked_bid[row, place]), float(decision.ranked_quality[row, place])
+        places.append(
+            {
+                "slot": place + 1 if is_shown else None,
+                "ad": ad,
+                "advertiser": int(sim.world.advertiser[ad]),
+                "init_bid": float(sim.world.init_bid[ad]),
+                "bid": bid,
+                "pctr": float(decision.ranked_pctr[row, place]),
+                "true_ctr": float(true_ctr[place]),
+                "score": bid * quality,
+                "cpc_micros": int(decision.cpc_micros[row, place]) if is_shown else None,
+                "clicked": bool(result.clicks[row, place]) if is_shown else None,
+            }
+        )
+    return places
+
+
+def true_best(sim: Simulation, request: Request, arm: Arm, decision: Decision) -> list[dict[str, Any]]:
+    """The ads an all-knowing cascade would show, best first, and the stage that dropped each; None: shown."""
+    values = _true_values(sim, arm, request.alone)
+    best = np.lexsort((np.arange(len(values)), -values))[: arm.slots]
+    sets = (decision.pre_ranking_set, decision.competitive_set, decision.win_set)
+    stages = dict(zip(STAGES, (ids[request.row] for ids in sets), strict=True))
+    return [
+        {
+            "ad": ad,
+            "true_value": float(values[ad]),
+            "dropped_by": next((name for name, passed in stages.items() if ad not in passed), None),
+        }
+        for ad in best.tolist()
+        if values[ad] > 0
+    ]
+
+
+def same_as_log(run: ReopenedRun, arm: Arm, request: Request, decision: Decision) -> bool | None:
+    """Whether the run logged this very page for the arm; None if its log is not there any more."""
+    name = f"{PHASE}-{arm.name}"
+    if name not in tables(run.path):
+        return None
+    logged: list[tuple[int, int, int]] = []
+    for rows in iterate_table(run.path, name, ["request", "slot", "ad", "cpc_micros"]):
+        ours = rows["request"] == request.id
+        logged += zip(*(rows[c][ours].tolist() for c in ("slot", "ad", "cpc_micros")), strict=True)
+        if len(rows["request"]) and rows["request"][-1] > request.id:
+            break
+    ads, cpc = decision.win_set[request.row].tolist(), decision.cpc_micros[request.row].tolist()
+    return logged == [(slot, ad, cpc[slot]) for slot, ad in enumerate(ads) if ad >= 0]
+
+
+def explain_ad(sim: Simulation, request: Request, arm: Arm, decision: Decision, ad: int) -> dict[str, Any]:
+    """An ad's rank, score and cut-off at each stage, where it was dropped, and the bids that change it."""
+    row, platform = request.row, sim.platform
+    similarity = platform.retrieval.similarity(int(request.block.users[row]))
+    retrieved = stage_row("retrieval", similarity, np.arange(sim.world.n_ads), ad, arm.retrieval_size)
+    nearest = np.lexsort((np.arange(sim.world.n_ads), -similarity))[: arm.retrieval_size]
+    candidates = _with_ad(decision.pre_ranking_set, row, nearest, ad)
+    asked = serve(request.block, arm, given_retrieval(platform, candidates))
+    ids, scores = asked.pre_ranking_set[row], asked.pre_score[row].astype(np.float64)
+    size = arm.pre_ranking_size if arm.size_rule is None else int((asked.competitive_set[row] >= 0).sum())
+    pre_ranked = stage_row("pre_ranking", scores, ids, ad, size)
+    best = ids[np.lexsort((ids, -scores))][:size]
+    competitors = _with_ad(asked.competitive_set, row, best, ad)
+    ranked = _ranking_row(request, arm, platform, competitors, ad)
+    stages = [retrieved, pre_ranked, ranked]
+    dropped_by = next((stage["stage"] for stage in stages if not stage["passed"]), None)
+    for at, stage in enumerate(stages):
+        stage["reached"] = dropped_by is None or at <= STAGES.index(dropped_by)
+    all_ads = np.arange(sim.world.n_ads, dtype=np.int32)[None, :]
+    value = _true_values(sim, arm, request.alone)
+    return {
+        "ad": ad,
+        "advertiser": int(sim.world.advertiser[ad]),
+        "init_bid": float(sim.world.init_bid[ad]),
+        "dropped_by": dropped_by,
+        "stages": stages,
+        "true_ctr": float(sim.truth.ctr(request.alone, all_ads[:, [ad]])[0, 0]),
+        "true_value": float(value[ad]),
+        "true_rank": 1 + int(np.sum(value > value[ad]) + np.sum(value[:ad] == value[ad])),
+        "bids": least_bids(request.block, row, arm, platform, candidates, competitors, ad, stages),
+    }
+
+
+def stage_row(stage: str, scores: np.ndarray, ids: np.ndarray, ad: int, passes: int) -> dict[str, Any]:
+    """Where an ad stands in a stage that passes on its best `passes`; ties go to the smaller id.
+
+    last_in: the lowest score that passes; first_out: the highest that does not, None if all pass.
+    """
+    present = ids >= 0
+    ids, scores = ids[present], scores[present]
+    order = np.lexsort((ids, -scores))
+    ranked, passes = scores[order], min(passes, len(ids))
+    rank = int(np.flatnonzero(ids[order] == ad)[0])
+    return {
+        "stage": stage,
+        "rank": rank + 1,
+        "of": len(ids),
+        "passes": passes,
+        "score": float(ranked[rank]),
+        "last_in": float(ranked[passes - 1]),
+        "first_out": float(ranked[passes]) if passes < len(ids) else None,
+        "passed": rank < passes,
+        "why": None,
+    }
+
+
+def _with_ad(table: np.ndarray, row: int, best_first: np.ndarray, ad: int) -> np.ndarray:
+    """The table of candidates with this ad in the row: in the place of the last one, if it is not there.
+
+    best_first: the ads of the row in the stage's order. Rows ascend by ad id, padding at the end.
+    """
+    if ad in table[row]:
+        return table
+    kept = [*best_first[: table.shape[1] - 1].tolist(), ad]
+    changed = table.copy()
+    changed[row] = -1
+    changed[row, : len(kept)] = sorted(kept)
+    return changed
+
+
+def _ranking_row(request: Request, arm: Arm, platform: Platform, ids: np.ndarray, ad: int) -> dict[str, Any]:
+    """Where an ad stands in the auction among these candidates.
+
+    A page with as many slots as candidates shows the whole order; ads that may not take part are not in it.
+    """
+    row, c = request.row, ids.shape[1]
+    everyone = replace(given_retrieval(platform, ids), slot_effects=np.ones(c))
+    long_page = replace(arm, retrieval_size=c, pre_ranking_size=c, size_rule=None, slots=c, pricing="first")
+    decision = serve(request.block, long_page, everyone)
+    order = decision.ranked_set[row]
+    scores = (decision.ranked_bid * decision.ranked_quality)[row]
+    own = score(request.block, ids, arm.ranking, arm, platform)
+    column = int(np.flatnonzero(ids[row] == ad)[0])
+    bid, pctr, worth = (float(a[row, column]) for a in (own.bid, own.prediction, own.score))
+    n_candidates, n = int((ids[row] >= 0).sum()), int((order >= 0).sum())
+    if ad in order:
+        place = stage_row("ranking", scores, order, ad, arm.slots)
+        return {**place, "of": n_candidates, "bid": bid, "pctr": pctr}
+    return {
+        "stage": "ranking",
+        "rank": None,
+        "of": n_candidates,
+        "passes": min(arm.slots, n),
+        "score": worth,
+        "last_in": float(scores[min(arm.slots, n) - 1]) if n else None,
+        "first_out": float(scores[arm.slots]) if n > arm.slots else None,
+        "passed": False,
+        "why": _why_barred(arm, bid, worth),
+        "bid": bid,
+        "pctr": pctr,
+    }
+
+
+def _why_barred(arm: Arm, bid: float, worth: float) -> str:
+    if worth == 0.0:
+        return "its score is 0"
+    if bid < arm.reserve_cpc:
+        return f"its bid {bid:.6f} is below reserve_cpc {arm.reserve_cpc:g}"
+    return f"its score {worth:.6g} is below score_floor {arm.score_floor:g}"
+
+
+def _true_values(sim: Simulation, arm: Arm, alone: Block) -> np.ndarray:
+    """What every ad of the corpus is truly worth to this request; 0 if the auction would not admit it."""
+    corpus = np.arange(sim.world.n_ads, dtype=np.int32)[None, :]
+    return np.maximum(true_value(alone, corpus, arm, sim.platform, sim.truth)[0], 0.0)

@@ -1,0 +1,1 @@
+"""Regression checks on revenue: what a run earned, kept and compared."""

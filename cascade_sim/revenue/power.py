@@ -1,0 +1,197 @@
+"""How small a change of revenue a check finds, and how often it cries wolf: measured, not derived.
+
+One cascade is trained and serves many stretches of traffic, each as long as a check's. On each stretch the
+very comparison of `check` is made between what was served and the same with a change planted: a known one in
+what is earned (power), or one that alters prices, luck or visitors and nothing on average (false alarms).
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import numpy as np
+
+from cascade_sim import draws
+from cascade_sim.agents.users import happens
+from cascade_sim.analysis.statistics.moves import binomial_band
+from cascade_sim.auction import MICROS
+from cascade_sim.cascade.outcome import Outcome, outcome
+from cascade_sim.cascade.serve import Block, Decision
+from cascade_sim.phases.simulation import Simulation
+from cascade_sim.progress import Progress
+from cascade_sim.revenue.blocks import METRICS, ArmBlocks, Blocks, arm_blocks, n_groups
+from cascade_sim.revenue.check import Finding, judge
+from cascade_sim.revenue.serving import OtherTraffic, evaluated
+from cascade_sim.scenario.schema import Scenario
+
+ARM = "arm"
+# Those that prices, luck and visitors can move; all of a check's but rcs and welfare.
+WATCHED = tuple(name for name in METRICS if name not in ("rcs", "welfare"))
+REVENUE = ("revenue_per_request", "expected_revenue_per_request")
+JITTER = 0.10  # of each price, either way
+
+
+@dataclass(frozen=True)
+class Page:
+    """A block as it was served."""
+
+    sim: Simulation
+    block: Block
+    decision: Decision
+    result: Outcome
+
+
+@dataclass(frozen=True)
+class Planted:
+    """A change: what it is called, what it does to prices and clicks, and whether the average moves."""
+
+    name: str
+    is_change: bool
+    prices: Callable[[Page, float], np.ndarray]  # (page, size of the change) -> cpc in micros, float [R, k]
+    has_other_luck: bool = False
+
+
+@dataclass(frozen=True)
+class Rate:
+    """How often the check failed."""
+
+    name: str
+    is_change: bool
+    is_counted: bool  # in the conclusion: of the comparison that can keep the promise
+    alarms: int
+    runs: int
+
+    @property
+    def share(self) -> float:
+        return self.alarms / self.runs
+
+    @property
+    def band(self) -> tuple[float, float]:
+        return binomial_band(self.alarms, self.runs)
+
+
+def _as_served(page: Page, size: float) -> np.ndarray:
+    return page.decision.cpc_micros.astype(np.float64)
+
+
+def _all_lower(page: Page, size: float) -> np.ndarray:
+    return page.decision.cpc_micros * (1.0 - size)
+
+
+def _some_halved(page: Page, size: float) -> np.ndarray:
+    """Half price on a share 2 * size of the requests, so that the average price falls by size."""
+    u = draws.uniform(page.sim.seed, "planted requests", page.block.requests)
+    return page.decision.cpc_micros * np.where(u < 2.0 * size, 0.5, 1.0)[:, None]
+
+
+def _jittered(page: Page, size: float) -> np.ndarray:
+    """Each price up to JITTER off, keyed by request and ad: none on average."""
+    u = draws.uniform(page.sim.seed, "planted jitter", page.block.requests[:, None], page.decision.win_set)
+    return page.decision.cpc_micros * (1.0 + JITTER * (2.0 * u - 1.0))
+
+
+def _jittered_lower(page: Page, size: float) -> np.ndarray:
+    return _jittered(page, size) * (1.0 - size)
+
+
+LOWER = Planted("every price lower", True, _all_lower)
+PLANTED = (
+    Planted("nothing", False, _as_served),
+    Planted(f"each price up to {JITTER:.0%} off, 0 on average", False, _jittered),
+    Planted("other luck of every click", False, _as_served, has_other_luck=True),
+    LOWER,
+    Planted("half price on a few requests", True, _some_halved),
+    Planted(f"every price lower, and each up to {JITTER:.0%} off", True, _jittered_lower),
+    Planted("every price lower, other luck", True, _all_lower, has_other_luck=True),
+)
+OTHER_REQUESTS = "other requests (unpaired)"
+LOWER_ON_OTHER = "every price lower, other requests (unpaired)"
+
+
+def measure_power(
+    scenario: Scenario,
+    *,
+    change: float,
+    runs: int,
+    requests: int,
+    workers: int = 1,
+    device: str = "auto",
+    home: Path = Path("."),
+    quiet: bool = True,
+) -> list[Rate]:
+    """The rates of every planted change and of other requests, over `runs` stretches of `requests`."""
+    phases = scenario.phases.model_copy(update={"evaluate": requests})
+    scenario = scenario.model_copy(update={"phases": phases})
+    alarms = dict.fromkeys([*(one.name for one in PLANTED), OTHER_REQUESTS, LOWER_ON_OTHER], 0)
+    with TemporaryDirectory(prefix="cascade_sim-") as folder, Progress(quiet) as progress:
+        evaluation = evaluated(scenario, Path(folder), progress, workers, device, home)
+        sim, arm = evaluation.sim, evaluation.baseline
+        before: Blocks | None = None
+        with progress.stage("replications", runs * requests) as bar:
+            for stretch in range(runs):
+                pages = [
+                    served(sim, block, sim.serve(block, arm))
+                    for block in stretch_blocks(sim, stretch, requests)
+                ]
+                own = summed(pages, PLANTED[0], change, requests)
+                for planted in PLANTED:
+                    after = summed(pages, planted, change, requests)
+                    alarms[planted.name] += has_alarm(own, after, planted.is_change, is_paired=True)
+                if before is not None:
+                    lower = summed(pages, LOWER, change, requests)
+                    alarms[OTHER_REQUESTS] += has_alarm(before, own, False, is_paired=False)
+                    alarms[LOWER_ON_OTHER] += has_alarm(before, lower, True, is_paired=False)
+                before = own if before is None else None  # pairs that share no stretch
+                bar.advance(requests)
+    return [
+        *(Rate(one.name, one.is_change, True, alarms[one.name], runs) for one in PLANTED),
+        Rate(OTHER_REQUESTS, False, True, alarms[OTHER_REQUESTS], runs // 2),
+        Rate(LOWER_ON_OTHER, True, False, alarms[LOWER_ON_OTHER], runs // 2),
+    ]
+
+
+def stretch_blocks(sim: Simulation, stretch: int, requests: int) -> Iterator[Block]:
+    """The blocks of one stretch of the evaluation's traffic."""
+    traffic = OtherTraffic(sim, 1, stretch)
+    for index in range(-(-requests // sim.scenario.traffic.block)):
+        yield traffic.block("evaluate", index, requests)
+
+
+def served(sim: Simulation, block: Block, decision: Decision) -> Page:
+    return Page(sim, block, decision, outcome(block, decision, sim.truth, sim.world.slot_effects, sim.seed))
+
+
+def summed(pages: list[Page], planted: Planted, change: float, requests: int) -> Blocks:
+    """What a stretch earned under a planted change, summed by group as a run's evaluation is."""
+    parts = [_columns(page, planted, change) for page in pages]
+    columns = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
+    groups = n_groups(requests)
+    made: ArmBlocks = arm_blocks(columns, np.arange(requests) * groups // requests, groups)
+    return Blocks(requests, groups, {ARM: made})
+
+
+def _columns(page: Page, planted: Planted, change: float) -> dict[str, np.ndarray]:
+    decision, result = page.decision, page.result
+    cpc = np.floor(planted.prices(page, change)) / MICROS
+    clicks = result.clicks
+    if planted.has_other_luck:
+        u = draws.uniform(page.sim.seed, "planted luck", page.block.requests[:, None], decision.win_set)
+        clicks = happens(result.expected_clicks, u)
+    return {
+        "requests": np.ones(len(page.block)),
+        "impressions": (decision.win_set >= 0).sum(axis=1).astype(np.float64),
+        "clicks": clicks.sum(axis=1).astype(np.float64),
+        "expected_clicks": result.expected_clicks.sum(axis=1),
+        "revenue": (cpc * clicks).sum(axis=1),
+        "expected_revenue": (cpc * result.expected_clicks).sum(axis=1),
+    }
+
+
+def has_alarm(before: Blocks, after: Blocks, is_change: bool, *, is_paired: bool) -> bool:
+    """Whether the check fails; where revenue was lowered, whether it fails for lower revenue."""
+    plan = {(ARM, metric): 0.0 for metric in WATCHED if before.arms[ARM].values[metric]}
+    failed: list[Finding] = [one for one in judge(before, after, plan, is_paired=is_paired) if one.has_failed]
+    if is_change:
+        return any(one.metric in REVENUE and one.move.log < 0 for one in failed)
+    return bool(failed)

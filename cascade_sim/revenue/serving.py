@@ -1,0 +1,84 @@
+"""A study for its sums alone: no report, nothing left behind; and other traffic of the same world."""
+
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from cascade_sim.cascade.serve import Block
+from cascade_sim.phases.evaluate import Evaluation
+from cascade_sim.phases.prepare import Experiment
+from cascade_sim.phases.simulation import Simulation
+from cascade_sim.phases.traffic import PHASES, Market
+from cascade_sim.progress import Progress
+from cascade_sim.revenue.baseline import Measured
+from cascade_sim.revenue.blocks import evaluation_blocks
+from cascade_sim.scenario.schema import Scenario
+from cascade_sim.storage.model_store import ModelStore
+
+
+class OtherTraffic(Market):
+    """A market whose evaluation meets a later stretch of requests: the same world and models, other visitors.
+
+    Stretch 0 is the usual one; each begins a whole number of blocks behind it, so that none overlap.
+    """
+
+    def __init__(self, sim: Simulation, workers: int, stretch: int):
+        super().__init__(sim.world, sim.scenario.traffic, workers)
+        size = sim.scenario.traffic.block
+        self._blocks_before = stretch * -(-sim.scenario.phases.evaluate // size)
+        self._requests_before = self._blocks_before * size
+
+    def block(self, phase: str, index: int, n_requests: int, start: float = 0.0) -> Block:
+        if phase != "evaluate":
+            return super().block(phase, index, n_requests, start)
+        return super().block(phase, index + self._blocks_before, n_requests + self._requests_before, start)
+
+    def first_request(self, phase: str) -> int:  # type: ignore[override]  # known only to an instance here
+        return PHASES[phase] + (self._requests_before if phase == "evaluate" else 0)
+
+
+def measure_scenario(
+    scenario: Scenario,
+    where: str,
+    *,
+    workers: int = 1,
+    device: str = "auto",
+    home: Path = Path("."),
+    stretch: int = 0,
+    with_market: bool = True,
+    quiet: bool = True,
+) -> Measured:
+    """Run one world and keep the sums of its evaluation, on this stretch of traffic, and of its market."""
+    with TemporaryDirectory(prefix="cascade_sim-") as folder, Progress(quiet) as progress:
+        evaluation = evaluated(scenario, Path(folder), progress, workers, device, home, stretch)
+        evaluation.run()
+        market = None
+        if scenario.market is not None and with_market and not stretch:
+            from cascade_sim.market.study import run_markets
+
+            market = run_markets(evaluation.sim, Path(folder), progress, workers)
+        return Measured(where, scenario, evaluation_blocks(evaluation, market), is_fresh=stretch > 0)
+
+
+def evaluated(
+    scenario: Scenario,
+    folder: Path,
+    progress: Progress,
+    workers: int = 1,
+    device: str = "auto",
+    home: Path = Path("."),
+    stretch: int = 0,
+) -> Any:
+    """Everything up to the evaluation, which is ready to be run."""
+    from cascade_sim.errors import UserError
+    from cascade_sim.models.training import pick_device
+
+    try:
+        chosen = pick_device(device)
+    except ValueError as error:
+        raise UserError(f"--device: {error}") from error
+    sim = Simulation(scenario, scenario.seed, workers, home)
+    Experiment(sim, folder, ModelStore(), progress, chosen).run()
+    if stretch:
+        sim.market = OtherTraffic(sim, workers, stretch)
+    return Evaluation(sim, folder, progress)

@@ -1,0 +1,1 @@
+"""Scenario files: their keys, checks, errors with line and column, overrides and differences."""

@@ -1,0 +1,296 @@
+"""Which knobs a what-if may turn, and what an arm becomes when some of them are turned.
+
+A knob decides how requests are served: stage sizes, seats, bids, fusions, slots, auction and bid rule. What
+was settled before serving (world, traffic, training) is no knob: it needs a run of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, get_args
+
+from cascade_sim.errors import UserError
+from cascade_sim.scenario.messages import path_text, schema_at, unknown_key
+from cascade_sim.scenario.yaml import parse
+from cascade_sim.suggest import did_you_mean, nearest
+
+if TYPE_CHECKING:
+    from cascade_sim.scenario.schema import ArmSpec, Scenario
+
+Knob = tuple[str, ...]  # as an arm writes it: ("pre_ranking", "size"); or ("fusions", NAME, …)
+MOST_VALUES = 100
+
+# Why a part of the scenario cannot be turned after the fact.
+SETTLED = {
+    "world": "it changes the world, which all that was served and learned rests on",
+    "seed": "another seed is another world",
+    "traffic": "it changes the traffic, which a what-if serves again as it was",
+    "models": "it changes what models are trained, and a what-if takes them as they are",
+    "phases": "it changes how much was served and learned from",
+    "market": "it is about the market's days, and a what-if serves the evaluation again",
+    "cascade": "it builds another retrieval index",
+    "arms": "it is about the market's days, and a what-if serves the evaluation again",
+}
+
+
+class Refused(Exception):  # noqa: N818 (a verdict, turned into a UserError by who knows where the words stand)
+    """Why a change cannot be made; `at` is its place among the changes."""
+
+    def __init__(self, text: str, at: int = 0) -> None:
+        super().__init__(text)
+        self.at = at
+
+
+@dataclass(frozen=True)
+class Change:
+    """One knob turned; `at` is the place of the words it comes from."""
+
+    knob: Knob
+    value: Any
+    at: int = 0
+
+    @property
+    def path(self) -> str:
+        """The knob as the scenario file writes it: cascade.pre_ranking.size."""
+        return scenario_path(self.knob)
+
+
+Point = tuple[Change, ...]  # turned together: one other way to serve
+
+
+def scenario_path(knob: Knob) -> str:
+    """A knob as the scenario file writes it."""
+    return path_text(knob if knob[0] in ("auction", "bidding", "fusions") else ("cascade", *knob))
+
+
+def arm_knobs() -> list[Knob]:
+    """Every knob of an arm, from the schema of its overrides; exploration only matters in a market."""
+    from cascade_sim.scenario.schema import ArmOverrides, Override
+
+    found: list[Knob] = []
+    for name, field in ArmOverrides.model_fields.items():
+        kinds = [kind for kind in get_args(field.annotation) if isinstance(kind, type)]
+        section = next((kind for kind in kinds if issubclass(kind, Override)), None)
+        if section is not None:
+            found += [(name, key) for key in section.model_fields]
+        elif name != "exploration":
+            found.append((name,))
+    return found
+
+
+def parse_points(texts: Sequence[str], scenario: Scenario, arm: str) -> list[Point]:
+    """The ways to serve that some `path=value` ask for: one, or as many as one of them lists values.
+
+    `auction.reserve_cpc=0.1,0.2` lists two. Commas inside brackets belong to the value. Raises Refused.
+    """
+    listed: list[list[Change]] = []
+    for at, text in enumerate(texts):
+        path, equals, values = text.partition("=")
+        if not equals or not path.strip():
+            raise Refused("write path.to.knob=value", at)
+        listed.append(
+            _changes(path.strip(), [_value(part, at) for part in _split(values)], scenario, arm, at)
+        )
+    return _points(listed)
+
+
+def given_points(changes: Mapping[str, Any], scenario: Scenario, arm: str) -> list[Point]:
+    """The same from {path: value}; a list or tuple is several values."""
+    listed = []
+    for at, (path, value) in enumerate(changes.items()):
+        values = list(value) if isinstance(value, list | tuple) else [value]
+        listed.append(_changes(path, [_plain(one) for one in values], scenario, arm, at))
+    return _points(listed)
+
+
+def _plain(value: Any) -> Any:
+    """A number of numpy's is a number."""
+    return value.item() if hasattr(value, "item") else value
+
+
+def _changes(path: str, values: list[Any], scenario: Scenario, arm: str, at: int) -> list[Change]:
+    if not values:
+        raise Refused("has no value", at)
+    if len(values) > MOST_VALUES:
+        raise Refused(f"{len(values)} values; at most {MOST_VALUES} at a time", at)
+    for i, value in enumerate(values):
+        if any(value == other and isinstance(value, bool) == isinstance(other, bool) for other in values[:i]):
+            raise Refused(f"{value} is given twice", at)
+    try:
+        knob = find_knob(path, scenario, arm)
+    except Refused as reason:
+        raise Refused(str(reason), at) from None
+    return [Change(knob, value, at) for value in values]
+
+
+def _points(listed: list[list[Change]]) -> list[Point]:
+    if not listed:
+        raise Refused("nothing to change; give at least one path.to.knob=value")
+    for at, changes in enumerate(listed):
+        if any(changes[0].knob == other[0].knob for other in listed[:at]):
+            raise Refused(f"{changes[0].path} is set twice; list its values with commas between them", at)
+    several = [at for at, changes in enumerate(listed) if len(changes) > 1]
+    if len(several) > 1:
+        raise Refused(
+            "only one knob may have several values; ask once for each value of this one", several[1]
+        )
+    count = max(len(changes) for changes in listed)
+    return [tuple(changes[i if len(changes) > 1 else 0] for changes in listed) for i in range(count)]
+
+
+def _split(text: str) -> list[str]:
+    """Cut at the commas outside of brackets and quotes."""
+    parts, depth, quote = [""], 0, ""
+    for sign in text:
+        if quote:
+            quote = "" if sign == quote else quote
+        elif sign in "'\"":
+            quote = sign
+        elif sign in "[{":
+            depth += 1
+        elif sign in "]}":
+            depth -= 1
+        elif sign == "," and depth == 0:
+            parts.append("")
+            continue
+        parts[-1] += sign
+    return parts
+
+
+def _value(text: str, at: int) -> Any:
+    document = parse(text)
+    if document.problems:
+        raise Refused(f"cannot read the value: {document.problems[0].text}", at)
+    if document.data is None:
+        raise Refused("has no value; write path.to.knob=value", at)
+    return document.data
+
+
+def find_knob(path: str, scenario: Scenario, arm: str) -> Knob:
+    """The knob that a path means: as in the scenario file, as the arm writes it, or its unambiguous end."""
+    steps = tuple(path.split("."))
+    own = steps
+    if steps[0] == "arms" and len(steps) > 2:
+        if steps[1] != arm:
+            raise Refused(f"the question is about arm '{arm}'; to ask about '{steps[1]}', give that arm")
+        own = steps[2:]
+    elif steps[0] == "cascade":
+        own = steps[1:]
+    elif steps[0] == "fusions" and len(steps) > 1:
+        if len(steps) > 2 and steps[1] not in scenario.fusions:
+            known = ", ".join(scenario.fusions) or "none"
+            hint = did_you_mean(steps[1], scenario.fusions)
+            raise Refused(
+                f"no fusion '{steps[1]}' in fusions{hint or ';'} {'Known' if hint else 'known'}: {known}"
+            )
+        return steps
+    knobs = arm_knobs()
+    if own in knobs:
+        return own
+    if own == steps:  # a short name, unless the scenario itself has something of that name
+        ends = [knob for knob in knobs if knob[-len(own) :] == own]
+        if len(ends) == 1:
+            return ends[0]
+        if ends:
+            names = " or ".join(scenario_path(knob) for knob in ends)
+            raise Refused(f"'{path}' may mean {names}; write which")
+    raise Refused(_no_knob(path, steps, own, knobs))
+
+
+def _no_knob(path: str, steps: Knob, own: Knob, knobs: list[Knob]) -> str:
+    from cascade_sim.scenario.schema import Scenario
+
+    if len(own) <= 1 and (not own or own[0] in {knob[0] for knob in knobs}):
+        inside = ", ".join(scenario_path(knob) for knob in knobs if not own or knob[0] == own[0])
+        return f"'{path}' is a section; turn one of its knobs: {inside}"
+    if steps[0] in Scenario.model_fields:
+        for i in range(len(steps)):
+            if schema_at(steps[: i + 1]) is None:
+                return unknown_key(steps[: i + 1])
+        why = SETTLED.get(steps[0], "it does not decide how a request is served")
+        return (
+            f"{path} cannot be turned after the fact: {why}. It needs a new run: "
+            f"`run SCENARIO --set {path}=…`, or `sweep` for several values"
+        )
+    names = [scenario_path(knob) for knob in knobs]
+    last = nearest(steps[-1], [knob[-1] for knob in knobs])
+    near = nearest(path, names) or next((scenario_path(knob) for knob in knobs if knob[-1] == last), None)
+    hint = f"; did you mean '{near}'? Known" if near else "; known"
+    return f"unknown knob '{path}'{hint}: {', '.join(names)}, fusions.NAME"
+
+
+def turn(scenario: Scenario, spec: ArmSpec, point: Point, folder: Path) -> tuple[Scenario, ArmSpec]:
+    """The arm with knobs turned, and the scenario it belongs to (with the fusions it may have changed).
+
+    Checked like an arm of a scenario; Refused with the place of the change that is to blame.
+    """
+    from pydantic import ValidationError
+
+    from cascade_sim.scenario.checks import check_scenario
+    from cascade_sim.scenario.file import scenario_data
+    from cascade_sim.scenario.messages import explain
+    from cascade_sim.scenario.schema import Scenario, resolve_arm
+
+    data = scenario_data(scenario)
+    data.pop("what_if", None)  # what is checked here may come from there
+    name = "what-if"
+    while name in data["arms"]:
+        name += "-"
+    data["arms"][name] = overrides_of(spec)
+    places: dict[Knob, Change] = {}
+    turned = {change.knob for change in point}
+    for one, other in (("size", "sizes"), ("sizes", "size")):  # one of them takes the other's place
+        if ("pre_ranking", one) in turned:
+            data["arms"][name]["pre_ranking"].pop(other, None)
+    for change in point:
+        at: Knob = change.knob if change.knob[0] == "fusions" else ("arms", name, *change.knob)
+        section: Any = data
+        for step in at[:-1]:
+            section = section.setdefault(step, {})
+        section[at[-1]] = change.value
+        places[at] = change
+    changed = None
+    try:
+        changed = Scenario.model_validate(data)
+        given = {(*place, *inner) for place, change in places.items() for inner in _inside(change.value)}
+        problems = check_scenario(changed, given, folder)
+    except ValidationError as error:
+        problems = explain(error.errors(include_url=False))
+    for problem in problems:
+        text = problem.text.replace(f"arms.{name}.", "")  # a name that nobody gave
+        for place, change in places.items():
+            if problem.path[: len(place)] == place:
+                inner = path_text(problem.path[len(place) :])
+                raise Refused(f"{inner}: {text}" if inner else text, change.at)
+        if problem.path[:2] == ("arms", name) or changed is None:
+            raise Refused(f"{path_text(problem.path[2:])}: {text}", point[0].at)
+    assert changed is not None
+    return changed, resolve_arm(changed, changed.arms[name])
+
+
+def overrides_of(spec: ArmSpec) -> dict[str, Any]:
+    """An arm with nothing inherited, as the `arms` section of a scenario would write it."""
+    data = spec.model_dump(mode="json", exclude_none=True)
+    sizes = data.pop("sizes", None)
+    if sizes is not None:
+        del data["pre_ranking"]["size"]
+        data["pre_ranking"]["sizes"] = sizes
+    return {"retrieval": {"size": data.pop("retrieval_size")}, **data}
+
+
+def _inside(value: Any) -> list[tuple[str | int, ...]]:
+    """Every path inside a value, its own (empty) first."""
+    items: list[tuple[str | int, Any]] = []
+    if isinstance(value, dict):
+        items = list(value.items())
+    elif isinstance(value, list):
+        items = list(enumerate(value))
+    return [(), *((step, *rest) for step, inner in items for rest in _inside(inner))]
+
+
+def refuse(reason: Refused, words: Sequence[str], source: str, file: Path) -> UserError:
+    """The error for people: the words that are to blame, the file they are about, and why."""
+    said = f"{source}{words[reason.at]}: " if words else ""
+    return UserError(f"{said}{file}: {reason}" if said else str(reason))

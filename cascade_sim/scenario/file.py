@@ -1,0 +1,204 @@
+"""Scenario files: read with overrides, refuse with line and column, write back resolved."""
+
+from __future__ import annotations
+
+import copy
+import hashlib
+import io
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from pydantic import ValidationError
+
+from cascade_sim.errors import ScenarioError
+from cascade_sim.scenario.checks import RECIPE_KEYS, check_scenario
+from cascade_sim.scenario.market import from_working_folder as market_from_working_folder
+from cascade_sim.scenario.messages import explain, known_keys, path_text, schema_at
+from cascade_sim.scenario.overrides import Override, apply_overrides
+from cascade_sim.scenario.plugins import from_working_folder
+from cascade_sim.scenario.schema import Scenario
+from cascade_sim.scenario.yaml import Document, Problem, parse
+from cascade_sim.scenario.yaml import Path as KeyPath
+from cascade_sim.suggest import did_you_mean, nearest
+
+
+def load_scenario(path: Path | str, overrides: Sequence[str] = (), seed: int | None = None) -> Scenario:
+    """Read and check a scenario file.
+
+    `overrides` are `path.to.key=value` with a YAML value, applied in order; `seed` comes last. The path of
+    a file that was found beside the scenario (of a model, a bidder, a traffic profile) is rewritten to hold
+    from the working folder.
+    Raises ScenarioError with all problems, one line each: `file:line:column key: what is wrong; what to do`.
+    """
+    text = _read(Path(path))
+    document = parse(text)
+    if not document.problems and not isinstance(document.data, dict):
+        document.problems.append(Problem((), _not_a_mapping(document.data)))
+    if not isinstance(document.data, dict):
+        raise ScenarioError([_line(path, document, [], problem) for problem in document.problems])
+    applied, refused = apply_overrides(document, overrides, seed)
+    problems = list(document.problems)
+    scenario = None
+    if not any(problem.path == () for problem in problems):  # a syntax error leaves nothing worth checking
+        given = set(_paths(document.data, ()))
+        scenario, found = _validate(document.data, given, Path(path).parent)
+        problems += found
+    if problems or refused or scenario is None:
+        problems.sort(key=lambda problem: problem.mark or document.mark(problem.path))
+        lines = [_line(path, document, applied, problem) for problem in problems]
+        raise ScenarioError([*dict.fromkeys(lines), *refused])
+    models = {
+        name: spec.model_copy(update={"kind": from_working_folder(spec.kind, Path(path).parent)})
+        for name, spec in scenario.models.items()
+    }
+    market = scenario.market and market_from_working_folder(scenario.market, Path(path).parent)
+    return scenario.model_copy(update={"models": models, "market": market})
+
+
+def dump_scenario(scenario: Scenario) -> str:
+    """Resolved YAML, every default spelled out, that loads back to an equal scenario."""
+    from ruamel.yaml import YAML
+
+    yaml = YAML()
+    yaml.default_flow_style = False
+    yaml.width = 120
+    stream = io.StringIO()
+    yaml.dump(scenario_data(scenario), stream)
+    return stream.getvalue()
+
+
+def scenario_hash(scenario: Scenario) -> str:
+    """16 hex digits of the SHA-256 of the resolved scenario as canonical JSON (keys sorted, no spaces)."""
+    canonical = json.dumps(scenario_data(scenario), sort_keys=True, separators=(",", ":"), allow_nan=False)
+    return hashlib.sha256(canonical.encode()).hexdigest()[:16]
+
+
+def scenario_data(scenario: Scenario) -> dict[str, Any]:
+    """Plain data as a scenario file holds it: without keys that an arm inherits or a recipe does not use."""
+    data = scenario.model_dump(mode="json")
+    data["arms"] = scenario.model_dump(mode="json", include={"arms"}, exclude_none=True)["arms"]
+    if not data["what_if"]:  # a scenario without one keeps the hash it had
+        del data["what_if"]
+    if data["off_policy"] is None:
+        del data["off_policy"]
+    for spec in data["models"].values():
+        unused = set().union(*RECIPE_KEYS.values()) - RECIPE_KEYS[spec["recipe"]]
+        for key in unused:
+            del spec[key]
+    return data
+
+
+def _read(path: Path) -> str:
+    try:
+        raw = path.read_bytes()
+    except FileNotFoundError:
+        beside = [str(p) for p in path.parent.glob("*.y*ml")] if path.parent.is_dir() else []
+        hint = did_you_mean(str(path), beside) or "; give the path of a scenario file (.yaml)"
+        raise ScenarioError([f"{path}: no such file{hint}"]) from None
+    except IsADirectoryError:
+        raise ScenarioError([f"{path}: is a folder; give the path of a scenario file (.yaml)"]) from None
+    except OSError as error:
+        raise ScenarioError([f"{path}: cannot be read: {error.strerror}"]) from None
+    try:
+        return raw.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        before = raw[: error.start].decode("utf-8", "replace")
+        line, column = before.count("\n") + 1, len(before) - before.rfind("\n")
+        text = f"byte 0x{raw[error.start]:02x} is not UTF-8 text; save the file as UTF-8"
+        raise ScenarioError([f"{path}:{line}:{column} {text}"]) from None
+
+
+def _not_a_mapping(data: Any) -> str:
+    if data is None:
+        return "the file is empty; a scenario needs at least `name` and `arms`"
+    kind = "a list" if isinstance(data, list) else "a single value"
+    return f"expected a mapping (key: value) at the top, found {kind}"
+
+
+def _paths(value: Any, path: KeyPath) -> list[KeyPath]:
+    """Every path in the data, mappings and list items included."""
+    steps: list[tuple[str | int, Any]] = []
+    if isinstance(value, dict):
+        steps = list(value.items())
+    elif isinstance(value, list):
+        steps = list(enumerate(value))
+    return [path, *(p for step, inner in steps for p in _paths(inner, (*path, step)))]
+
+
+def _validate(
+    data: dict[str, Any], given: set[KeyPath], folder: Path
+) -> tuple[Scenario | None, list[Problem]]:
+    """The scenario and what is wrong with it.
+
+    When single keys are refused, the rest is checked as if they were absent, so that one look shows all;
+    what would only follow from a refused key is left out.
+    """
+    try:
+        scenario = Scenario.model_validate(data)
+        return scenario, check_scenario(scenario, given, folder)
+    except ValidationError as error:
+        problems = explain(error.errors(include_url=False))
+    bad = _refused(problems)
+    if any(len(path) == 1 and path[0] not in ("name", "description", "seed") for path in bad):
+        return None, problems  # without a whole section the rest means little
+    try:
+        scenario = Scenario.model_validate(_without(data, bad))
+    except ValidationError:
+        return None, problems
+    rest = check_scenario(scenario, given, folder)
+    return None, problems + [
+        p for p in rest if not any(_leads(b, use) for b in bad for use in (p.path, *p.uses))
+    ]
+
+
+def _refused(problems: list[Problem]) -> list[KeyPath]:
+    """Paths whose value cannot be trusted.
+
+    Those refused (a bad item takes its list with it), and the key that an unknown key was likely meant as.
+    """
+    bad: list[KeyPath] = []
+    for problem in problems:
+        items = [i for i, step in enumerate(problem.path) if isinstance(step, int)]
+        path = problem.path[: items[0]] if items else problem.path
+        bad.append(path)
+        known = known_keys(schema_at(path[:-1]))
+        if known and path[-1] not in known:
+            meant = nearest(str(path[-1]), known)
+            bad += [(*path[:-1], meant)] if meant is not None else []
+    return bad
+
+
+def _leads(path: KeyPath, other: KeyPath) -> bool:
+    """Whether `other` is `path` or inside it."""
+    return other[: len(path)] == path
+
+
+def _without(data: dict[str, Any], bad: list[KeyPath]) -> dict[str, Any]:
+    """The data without refused keys; an entry under a free name stays, emptied, so that its name is known."""
+    data = copy.deepcopy(data)
+    for path in bad:
+        parent: Any = data
+        for step in path[:-1]:
+            parent = parent.get(step) if isinstance(parent, dict) else None
+        if not isinstance(parent, dict):
+            continue
+        if path[:-1] in (("models",), ("arms",), ("fusions",), ("world", "groups")):
+            parent[path[-1]] = {}
+        else:
+            parent.pop(path[-1], None)
+    data.setdefault("name", "unnamed")
+    return data
+
+
+def _line(path: Path | str, document: Document, applied: Sequence[Override], problem: Problem) -> str:
+    """One line for people. A value that came from the command line is named as such."""
+    key = path_text(problem.path)
+    for override in reversed(applied):
+        if _leads(override.path, problem.path):
+            return (
+                f"{override.option}: " + (f"{key}: " if problem.path != override.path else "") + problem.text
+            )
+    line, column = problem.mark or document.mark(problem.path)
+    return f"{path}:{line}:{column} {key + ': ' if key else ''}{problem.text}"

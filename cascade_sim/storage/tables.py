@@ -1,0 +1,290 @@
+"""The log as Parquet: blocks of columns come in, sealed parts lie on the disk, memory stays flat.
+
+A table is the folder logs/<table>/ of part-00000.parquet, part-00001.parquet, ... in row order. A part gets
+its name when it is complete, so whatever is named can be read. The bytes depend on the rows alone, not on how
+they came in blocks: row groups have a fixed size, encoding and compression are fixed. Beside the parts lies
+_parts.json, which lists what is sealed: a part that is missing, cut short or changed is noticed when read.
+"""
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cascade_sim.errors import UserError
+from cascade_sim.storage.files import discarded_on_error, seal, storage_errors, temporary
+from cascade_sim.storage.parts import PARTS, PartList
+
+if TYPE_CHECKING:
+    import pyarrow.parquet as pq
+
+ROW_GROUP = 65_536  # rows, also what a writer holds in memory
+_KINDS = "biuf"  # booleans, integers, unsigned integers, floats
+
+Columns = dict[str, NDArray[Any]]
+
+
+class TableWriter:
+    """Writes one table of a run folder. A context manager: on an error the unfinished part is dropped.
+
+    The first append fixes names, order and dtypes of the columns. A table that never got an append leaves no
+    file; one that got only empty blocks leaves one part without rows.
+    """
+
+    def __init__(self, folder: str | Path, table: str, rows_per_part: int = 1_000_000) -> None:
+        if not re.fullmatch(r"[A-Za-z0-9_-]+", table):
+            raise ValueError(f"table name {table!r}: use letters, digits, _ and -")
+        if rows_per_part < 1:
+            raise ValueError(f"rows_per_part is {rows_per_part}; it must be at least 1")
+        self._start(_table_folder(folder, table), rows_per_part)
+        if any(self.folder.glob("part-*.parquet")):
+            raise UserError(f"{self.folder} already holds a table")
+
+    def _start(self, folder: Path, rows_per_part: int) -> None:
+        self.folder = folder
+        self.rows = 0
+        self._rows_per_part = rows_per_part
+        self._buffers: Columns = {}
+        self._buffered = 0
+        self._rows_in_part = 0  # written, without the buffered ones
+        self._parts = PartList(folder)
+        self._writer: pq.ParquetWriter | None = None
+        self._is_closed = False
+
+    @classmethod
+    def anew(cls, folder: str | Path, table: str, rows_per_part: int = 1_000_000) -> "TableWriter":
+        """A table from its beginning; what a stopped run left of it is removed."""
+        where = _table_folder(folder, table)
+        with storage_errors(where):
+            PartList(where).remove()
+            for part in where.glob("part-*.parquet"):
+                part.unlink()
+        return cls(folder, table, rows_per_part)
+
+    @classmethod
+    def resume(cls, folder: str | Path, table: str, state: Mapping[str, Any]) -> "TableWriter":
+        """Go on with a table as it was when `state` was taken; parts sealed since then are removed."""
+        kept, where = int(state["parts"]), _table_folder(folder, table)
+        sealed = PartList.read(where).first(kept)
+        try:
+            for path in sealed.paths([_part_name(number) for number in range(kept)]):
+                sealed.check_content(path)
+        except UserError as error:
+            raise UserError(f"{error}; run again without --resume") from error
+        with storage_errors(where):
+            for part in where.glob("part-*.parquet"):
+                if int(part.stem.partition("-")[2]) >= kept:
+                    part.unlink()
+            if kept:
+                sealed.write()
+            else:
+                sealed.remove()
+        writer = cls.__new__(cls)
+        writer._start(where, int(state["rows_per_part"]))
+        writer._parts, writer.rows = sealed, int(state["rows"])
+        for name, values in state["buffer"].items():
+            writer._buffers[name] = np.empty(ROW_GROUP, values.dtype)
+            writer._buffers[name][: len(values)] = values
+            writer._buffered = len(values)
+        return writer
+
+    def state(self) -> dict[str, Any]:
+        """What `resume` needs. Only for tables with parts of one row group: others lie half written."""
+        if self._rows_per_part > ROW_GROUP:
+            raise ValueError(
+                f"table {self.folder.name}: parts of more than {ROW_GROUP} rows cannot be resumed"
+            )
+        buffer = {name: values[: self._buffered].copy() for name, values in self._buffers.items()}
+        sealed = {"rows_per_part": self._rows_per_part, "parts": len(self._parts)}
+        return {**sealed, "rows": self.rows, "buffer": buffer}
+
+    def append(self, columns: Mapping[str, NDArray[Any]]) -> None:
+        """Add rows: one array [rows] per column. Nothing is added if they do not fit together."""
+        if self._is_closed:
+            raise ValueError(f"table {self.folder.name} is closed")
+        n_rows = _check_columns(columns, self._buffers, self.folder.name)
+        if not self._buffers:
+            self._buffers = {name: np.empty(ROW_GROUP, values.dtype) for name, values in columns.items()}
+        start = 0
+        while start < n_rows:
+            room = min(ROW_GROUP, self._rows_per_part - self._rows_in_part) - self._buffered
+            stop = min(n_rows, start + room)
+            for name, buffer in self._buffers.items():
+                buffer[self._buffered : self._buffered + stop - start] = columns[name][start:stop]
+            self._buffered += stop - start
+            if stop - start == room:
+                self._write_row_group()
+                if self._rows_in_part == self._rows_per_part:
+                    self._seal_part()
+            start = stop
+        self.rows += n_rows
+
+    def close(self) -> None:
+        """Write what is buffered and seal the last part. Closing twice is harmless."""
+        if self._is_closed:
+            return
+        self._is_closed = True
+        is_empty_table = self._buffers and not len(self._parts) and self._writer is None
+        if self._buffered or is_empty_table:
+            self._write_row_group()
+        if self._writer is not None:
+            self._seal_part()
+
+    def __enter__(self) -> "TableWriter":
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if kind is None:
+            self.close()
+        else:
+            self._is_closed = True
+            self._drop_part()
+
+    @property
+    def _part(self) -> Path:
+        return self.folder / _part_name(len(self._parts))
+
+    def _write_row_group(self) -> None:
+        import pyarrow as pa
+
+        schema = pa.schema([(name, pa.from_numpy_dtype(b.dtype)) for name, b in self._buffers.items()])
+        rows = pa.table([pa.array(b[: self._buffered]) for b in self._buffers.values()], schema=schema)
+        try:
+            with storage_errors(self._part):
+                if self._writer is None:
+                    self.folder.mkdir(parents=True, exist_ok=True)
+                    self._writer = _open_part(temporary(self._part), schema)
+                self._writer.write_table(rows, row_group_size=ROW_GROUP)
+        except BaseException:
+            self._is_closed = True
+            self._drop_part()
+            raise
+        self._rows_in_part += self._buffered
+        self._buffered = 0
+
+    def _seal_part(self) -> None:
+        assert self._writer is not None
+        part, temp = self._part, temporary(self._part)
+        with discarded_on_error(temp), storage_errors(part):
+            self._writer.close()
+            seal(temp, part)
+        self._writer = None
+        self._rows_in_part = 0
+        self._parts.add(part)
+
+    def _drop_part(self) -> None:
+        if self._writer is None:
+            return
+        writer, self._writer = self._writer, None
+        with suppress(OSError):  # a full disk is why it is dropped
+            writer.close()
+        with suppress(OSError):
+            temporary(self._part).unlink(missing_ok=True)
+
+
+def read_table(folder: str | Path, table: str, columns: Sequence[str] | None = None) -> Columns:
+    """All rows of a table, column by column, in the order they were appended. Default: every column."""
+    parts = []
+    paths, sealed = _parts(folder, table)
+    for path in paths:
+        sealed.check_content(path)
+        with _opened(path, columns) as (file, names):
+            parts.append(_numpy(file.read(columns=names)))
+    return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
+
+
+def iterate_table(
+    folder: str | Path, table: str, columns: Sequence[str] | None = None, batch_rows: int = 65_536
+) -> Iterator[Columns]:
+    """The rows of a table in batches of at most `batch_rows`, in order, a batch at a time in memory."""
+    paths, sealed = _parts(folder, table)
+    for path in paths:
+        sealed.check_content(path)
+        with _opened(path, columns) as (file, names):
+            for batch in file.iter_batches(batch_size=batch_rows, columns=names, use_threads=False):
+                yield _numpy(batch)
+
+
+def tables(folder: str | Path) -> list[str]:
+    """Names of the tables of a run folder."""
+    logs = Path(folder) / "logs"
+    return sorted({path.parent.name for kind in ("part-*.parquet", PARTS) for path in logs.glob(f"*/{kind}")})
+
+
+def _part_name(number: int) -> str:
+    return f"part-{number:05d}.parquet"
+
+
+def _table_folder(folder: str | Path, table: str) -> Path:
+    return Path(folder) / "logs" / table
+
+
+def _check_columns(columns: Mapping[str, NDArray[Any]], known: Columns, table: str) -> int:
+    """Number of rows, the same in every column."""
+    if not columns:
+        raise ValueError(f"table {table}: no columns")
+    if known and columns.keys() != known.keys():
+        raise ValueError(f"table {table}: columns {sorted(columns)}, but it began with {sorted(known)}")
+    lengths = {}
+    for name, values in columns.items():
+        if values.ndim != 1 or values.dtype.kind not in _KINDS:
+            raise ValueError(
+                f"table {table}, column {name}: {values.dtype} of shape {values.shape}; "
+                "a column is one-dimensional, of numbers or booleans"
+            )
+        if known and values.dtype != known[name].dtype:
+            began = known[name].dtype
+            raise ValueError(f"table {table}, column {name}: {values.dtype}, but it began as {began}")
+        lengths[name] = len(values)
+    if len(set(lengths.values())) > 1:
+        raise ValueError(f"table {table}: columns differ in length: {lengths}")
+    return next(iter(lengths.values()))
+
+
+def _open_part(path: Path, schema: Any) -> "pq.ParquetWriter":
+    """Snappy and plain values: the quickest here; dictionaries of floats and ids only cost time."""
+    import pyarrow.parquet as pq
+
+    return pq.ParquetWriter(path, schema, compression="snappy", use_dictionary=False, store_schema=False)
+
+
+def _parts(folder: str | Path, table: str) -> tuple[list[Path], PartList]:
+    """The parts of a table in row order, and the list of what is sealed; a gap in them is an error."""
+    place = _table_folder(folder, table)
+    sealed = PartList.read(place)
+    found = sorted(path.name for path in place.glob("part-*.parquet"))
+    if not found and not len(sealed):
+        raise UserError(f"{folder} has no table {table!r}; it has: {', '.join(tables(folder)) or 'none'}")
+    # Runs of older versions have no list: there a gap in the numbers must do.
+    return sealed.paths(sealed.names or [_part_name(number) for number in range(len(found))]), sealed
+
+
+@contextmanager
+def _opened(path: Path, columns: Sequence[str] | None) -> Iterator[tuple["pq.ParquetFile", list[str]]]:
+    """An opened part and the columns to read; damage found while reading is a UserError."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    try:
+        with pq.ParquetFile(path) as file:
+            known = file.schema_arrow.names
+            for name in columns or ():
+                if name not in known:
+                    table = path.parent.name
+                    raise UserError(f"table {table!r} has no column {name!r}; it has: {', '.join(known)}")
+            yield file, known if columns is None else list(columns)
+    except (pa.ArrowException, OSError) as error:
+        raise UserError(f"cannot read {path}: {error}") from error
+
+
+def _numpy(rows: Any) -> Columns:
+    """Arrow table or batch as fresh arrays."""
+    columns = zip(rows.schema.names, rows.columns, strict=True)
+    return {name: np.array(column.to_numpy(zero_copy_only=False)) for name, column in columns}

@@ -1,0 +1,1 @@
+"""From logs to trained models that can sit in a stage: data, module and bidder kinds, recipes."""

@@ -1,0 +1,150 @@
+"""From a model's section in the scenario to a torch module, and from a module to a scorer."""
+
+import importlib
+import importlib.util
+import os
+import sys
+import traceback
+import zlib
+from pathlib import Path
+
+import torch
+from torch import nn
+
+from cascade_sim.cascade.links import with_calibrator, with_link
+from cascade_sim.cascade.seats import CoActionScorer, ModelScorer, TorchScorer, TowersScorer
+from cascade_sim.errors import UserError
+from cascade_sim.models.calibrators import Calibrator
+from cascade_sim.models.features import FeatureView
+from cascade_sim.models.nets.coaction import CoAction
+from cascade_sim.models.nets.towers import TwoTowers
+from cascade_sim.models.training import LINKS
+from cascade_sim.scenario.models import ModelSpec
+
+KINDS = {"towers": TwoTowers, "coaction": CoAction}
+SCORERS = {TwoTowers: TowersScorer, CoAction: CoActionScorer}
+
+
+def find_class(kind: str, home: Path = Path(".")) -> type[nn.Module]:
+    """The class of a model kind: built in, `path/to/file.py:Class`, or `package.module:Class`.
+
+    A path is looked for below the working directory, then beside the scenario (`home`).
+    """
+    if kind in KINDS:
+        return KINDS[kind]
+    if ":" not in kind:
+        raise UserError(f"unknown model kind {kind!r}; known: {', '.join(KINDS)}, or path/to/file.py:Class")
+    found = find_any_class(kind, home)
+    if not issubclass(found, nn.Module):
+        raise UserError(f"{kind} is not a torch.nn.Module class")
+    return found
+
+
+def find_any_class(kind: str, home: Path = Path(".")) -> type:
+    """The class named as `path/to/file.py:Class` or `package.module:Class`."""
+    where, _, name = kind.rpartition(":")
+    try:
+        file = source_file(kind, home)
+        module = _load_module(where) if file is None else _load_file(file)
+    except UserError:
+        raise
+    except Exception as error:
+        raise UserError(f"model kind {kind!r} cannot be imported: {where_and_what(error, kind)}") from error
+    found = getattr(module, name, None)
+    if not isinstance(found, type):
+        classes = [key for key, value in vars(module).items() if isinstance(value, type)]
+        raise UserError(f"{where} has no class {name!r}; it has: {', '.join(classes) or 'none'}")
+    return found
+
+
+def source_file(kind: str, home: Path = Path(".")) -> Path | None:
+    """The file of a kind written as `path/to/file.py:Class`; None for any other kind.
+
+    A path is looked for below the working folder, then below `home`.
+    """
+    path = kind.rpartition(":")[0]
+    if not path.endswith(".py"):
+        return None
+    file = next((p for p in (Path(path), home / path) if p.is_file()), None)
+    if file is None:
+        raise UserError(f"model file {path} does not exist")
+    return file
+
+
+def _load_file(file: Path):
+    # The path is part of the name: two files of one name must not be taken for each other.
+    name = f"cascade_sim_user_{file.stem}_{zlib.crc32(str(file.resolve()).encode()):08x}"
+    spec = importlib.util.spec_from_file_location(name, file)
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+def _load_module(where: str):
+    """A module of the Python path, or below the working folder (which an installed command leaves out)."""
+    if str(Path.cwd()) not in sys.path:
+        sys.path.append(str(Path.cwd()))
+    return importlib.import_module(where)
+
+
+def build_module(
+    name: str, spec, view: FeatureView, seed: int, home: Path = Path("."), heads: int = 1
+) -> nn.Module:
+    """A fresh module with weights drawn from the seed. A class of one's own gets `options` as keywords.
+
+    Several heads are for training a built-in net; what is served has one.
+    """
+    cls = find_class(spec.kind, home)
+    widths = (view.request_width, view.ad_width, view.pair_width)
+    options = {"hidden": spec.hidden, "dims": spec.dims} if spec.kind in KINDS else dict(spec.options)
+    if heads > 1:
+        options["heads"] = heads
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        try:
+            return cls(*widths, **options)
+        except Exception as error:  # the user's code may raise anything
+            raise UserError(
+                f"model {name!r}: {spec.kind}(request_width, ad_width, pair_width, "
+                f"{', '.join(options) or 'no options'}) failed: {where_and_what(error, spec.kind)}"
+            ) from error
+
+
+def make_scorer(name: str, recipe: str, view: FeatureView, module: nn.Module) -> ModelScorer:
+    """The fused scorer of a built-in net, the batched one of any other."""
+    return SCORERS.get(type(module), TorchScorer)(name, view, LINKS[recipe], module.eval())
+
+
+def served_scorer(
+    name: str, spec: ModelSpec, view: FeatureView, module: nn.Module, calibrator: Calibrator | None = None
+) -> ModelScorer:
+    """The scorer of a trained model as its section wants it served: with its link, or its calibrator."""
+    scorer = make_scorer(name, spec.recipe, view, module)
+    if calibrator is not None:
+        return with_calibrator(scorer, calibrator)
+    return with_link(scorer, spec.objective, spec.objective_options)
+
+
+def where_and_what(error: BaseException, kind: str) -> str:
+    """`file:line: Type: message`, at the last line of the user's own file that was under way."""
+    what = f"{type(error).__name__}: {error}"
+    if isinstance(error, SyntaxError) and error.filename:
+        return f"{_short(error.filename)}:{error.lineno}: {type(error).__name__}: {error.msg}"
+    frames = traceback.extract_tb(error.__traceback__)
+    own = kind.rpartition(":")[0]
+    mine = [frame for frame in frames if own.endswith(".py") and Path(frame.filename).name == Path(own).name]
+    if not mine:
+        ours = (f"{os.sep}cascade_sim{os.sep}", f"{os.sep}torch{os.sep}", "<frozen")
+        mine = [frame for frame in frames if not any(part in frame.filename for part in ours)]
+    return f"{_short(mine[-1].filename)}:{mine[-1].lineno}: {what}" if mine else what
+
+
+def _short(filename: str) -> str:
+    """A path from the working folder where it lies below it."""
+    path = Path(filename)
+    try:
+        return path.resolve().relative_to(Path.cwd()).as_posix()
+    except ValueError:
+        return filename

@@ -1,0 +1,138 @@
+"""Effects of a trial on what a platform watches, read as its design demands, and their distance to the truth.
+
+Intervals: by request for `request`, by user for `user`, by time slot within hours of the day for
+`switchback`, and paired by day for split budgets and for the truth. Split budgets are parted by request,
+not by user: then each day is a new draw, and days may stand for one another. Users parted once and for all
+would leave one half with more traffic for its half of the money on every day, which no day could show.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from cascade_sim.analysis.statistics.days import FEWEST_DAYS
+from cascade_sim.analysis.statistics.estimates import Estimate
+from cascade_sim.analysis.statistics.trials import Effect, outside_washout, ratio_effect, switchback_effect
+from cascade_sim.auction import MICROS
+from cascade_sim.scenario.designs import DAY, Designs
+
+HOURS = 24
+SUMS = ("requests", "impressions", "clicks", "charged_clicks", "revenue")
+MEASURES = {
+    "revenue_per_request": ("revenue", "requests"),
+    "clicks_per_request": ("clicks", "requests"),
+    "ctr": ("clicks", "impressions"),
+    "cpc": ("revenue", "charged_clicks"),
+}
+
+
+def per_request(columns: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """The numbers of SUMS of each request.  {name: [R] float64}"""
+    found = {name: columns[name].astype(np.float64) for name in ("impressions", "clicks", "charged_clicks")}
+    found["requests"] = np.ones(len(columns["request"]))
+    found["revenue"] = columns["revenue_micros"] / MICROS
+    return found
+
+
+def in_trial(columns: Mapping[str, np.ndarray], pre_days: int) -> dict[str, np.ndarray]:
+    """The rows of the days on trial."""
+    rows = columns["time"] >= pre_days * DAY
+    return {name: values[rows] for name, values in columns.items()}
+
+
+def design_effects(kind: str, columns: Mapping[str, np.ndarray], spec: Designs) -> dict[str, Any]:
+    """Every measure of a design whose arms share a market, from its requests."""
+    trial = in_trial(columns, spec.pre_days)
+    treated = trial["is_treated"]
+    if kind == "switchback":
+        slots = (trial["time"] // spec.switchback).astype(np.int64)
+        rows = outside_washout(trial["time"], slots, treated, spec.switchback, spec.washout)
+        values = per_request({name: column[rows] for name, column in trial.items()})
+        by_slot = (treated[rows], slots[rows], round(DAY / spec.switchback))
+        return {
+            name: _entry(switchback_effect(values[top], values[bottom], *by_slot))
+            for name, (top, bottom) in MEASURES.items()
+        }
+    values = per_request(trial)
+    clusters = trial["user"] if kind == "user" else None
+    return {
+        name: _entry(ratio_effect(values[top], values[bottom], treated, clusters))
+        for name, (top, bottom) in MEASURES.items()
+    }
+
+
+def daily_sums(
+    columns: Mapping[str, np.ndarray], pre_days: int, days: float
+) -> dict[str, dict[str, list[float]]]:
+    """{"treatment", "control": {name of SUMS: [days on trial]}}"""
+    trial = in_trial(columns, pre_days)
+    n = int(np.ceil(days)) - pre_days
+    day = np.minimum((trial["time"] // DAY).astype(np.int64) - pre_days, n - 1)
+    found = {}
+    for role, rows in (("treatment", trial["is_treated"]), ("control", ~trial["is_treated"])):
+        sums = {}
+        for name in SUMS:
+            source = "revenue_micros" if name == "revenue" else name
+            whole = np.zeros(n, np.int64)
+            np.add.at(whole, day[rows], 1 if name == "requests" else trial[source][rows])
+            sums[name] = (whole / (MICROS if name == "revenue" else 1)).tolist()
+        found[role] = sums
+    return found
+
+
+def paired_by_day(days: Mapping[str, Mapping[str, Sequence[float]]], length: float) -> dict[str, Any]:
+    """Every measure from the sums of the days of two markets; intervals from FEWEST_DAYS whole days on."""
+    found = {}
+    for name, (top, bottom) in MEASURES.items():
+        parts = [(np.asarray(days[role][top]), np.asarray(days[role][bottom])) for role in days]
+        treated = np.repeat([role == "treatment" for role in days], len(parts[0][0]))
+        day = np.tile(np.arange(len(parts[0][0])), len(days))
+        tops, bottoms = (np.concatenate(column) for column in zip(*parts, strict=True))
+        effect = ratio_effect(tops, bottoms, treated, day)
+        if len(parts[0][0]) < FEWEST_DAYS or length % 1:
+            bare = (Estimate(effect.difference.value), Estimate(effect.lift.value))
+            effect = Effect(effect.treatment, effect.control, *bare, effect.units)
+        found[name] = _entry(effect)
+    return found
+
+
+def truth_effects(
+    launch: Mapping[str, Sequence[float]], control: Mapping[str, Sequence[float]], pre_days: int, days: float
+) -> dict[str, Any]:
+    """Every measure with everybody treated against nobody, from the hours of the two markets."""
+    n = int(np.ceil(days))
+
+    def sums(hours: Mapping[str, Sequence[float]]) -> dict[str, list[float]]:
+        each = range(pre_days, n)
+        return {
+            name: [float(np.sum(hours[name][HOURS * day : HOURS * (day + 1)])) for day in each]
+            for name in SUMS
+        }
+
+    return paired_by_day({"treatment": sums(launch), "control": sums(control)}, days)
+
+
+def bias_of(effect: Mapping[str, Any], truth: Mapping[str, Any]) -> dict[str, Any]:
+    """The estimate less the truth, which has no error of its own: {"bias", "lift_bias"}."""
+
+    def shifted(key: str) -> dict[str, Any]:
+        by = truth[key]["value"]
+        return {name: None if by is None or end is None else end - by for name, end in effect[key].items()}
+
+    return {"bias": shifted("difference"), "lift_bias": shifted("lift")}
+
+
+def _entry(effect: Effect) -> dict[str, Any]:
+    """As metrics.json holds it."""
+
+    def interval(one: Estimate) -> dict[str, Any]:
+        return {"value": one.value, "low": one.low, "high": one.high}
+
+    return {
+        "treatment": {"value": effect.treatment},
+        "control": {"value": effect.control},
+        "difference": interval(effect.difference),
+        "lift": interval(effect.lift),
+        "units": effect.units,
+    }

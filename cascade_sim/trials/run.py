@@ -1,0 +1,79 @@
+"""A market on trial: two arms on one ledger, or one part of a market whose budgets are split."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from cascade_sim.cascade.serve import Arm, Block
+from cascade_sim.market.advertisers import NO_BUDGET
+from cascade_sim.market.run import MarketRun
+from cascade_sim.market.server import Settled
+from cascade_sim.phases.simulation import Simulation
+from cascade_sim.scenario.market import Market
+from cascade_sim.trials.assignment import Assignment
+from cascade_sim.trials.outcomes import Outcomes
+from cascade_sim.trials.server import SplitServer
+
+
+class DesignRun(MarketRun):
+    """The simulated days with `assignment` deciding who serves.
+
+    With `part`, this is one of two markets: it keeps the requests on that side of the draw by request id
+    (True: the treatment's), and the same share of every budget, for which it has bidders of its own.
+    """
+
+    def __init__(
+        self,
+        sim: Simulation,
+        arms: Mapping[str, tuple[Arm, Market]],
+        assignment: Assignment,
+        *,
+        part: bool | None = None,
+        workers: int = 1,
+    ):
+        self._arms, self.assignment, self.part = arms, assignment, part
+        self.outcomes = Outcomes()
+        super().__init__(sim, *arms["control"], workers=workers)
+
+    def _draw_budgets(self) -> np.ndarray:
+        whole = super()._draw_budgets()
+        return whole if self.part is None else part_of_budgets(whole, self.assignment.share, self.part)
+
+    def _make_server(self) -> SplitServer:
+        return SplitServer(self.sim, self._arms, self.assignment, self.audience, self.ledger)
+
+    def _deploy(self) -> None:
+        """Arms on trial keep their models."""
+
+    def _requests_until(self, end: float) -> Block:
+        window = super()._requests_until(end)
+        if self.part is None:
+            return window
+        by_request = Assignment("request", self.assignment.seed, self.assignment.share)
+        return window.take(by_request.is_drawn(window) == self.part)
+
+    def _book(self, settled: Settled) -> None:
+        super()._book(settled)
+        is_late = self.spec.charging.click_delay > 0
+        self.outcomes.add(settled, self.assignment.is_treated(settled.block), is_late)
+
+    def _charged(self, clicks: dict[str, np.ndarray]) -> None:
+        super()._charged(clicks)
+        self.outcomes.charge(clicks["request"], clicks["charge"])
+
+    def state(self) -> dict[str, Any]:
+        return {**super().state(), "outcomes": self.outcomes.state()}
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        super().restore(state)
+        self.outcomes.restore(state["outcomes"])
+
+
+def part_of_budgets(whole: np.ndarray, share: float, is_treatment: bool) -> np.ndarray:
+    """The treatment's or the control's part of every budget; together they are the whole.  [advertisers]
+
+    Who has no budget has none in either part. A budget of one micro-unit goes to the control.
+    """
+    treatment = np.floor(whole * share).astype(np.int64)
+    return np.where(whole == NO_BUDGET, NO_BUDGET, treatment if is_treatment else whole - treatment)

@@ -1,0 +1,1 @@
+"""What all arms share: users, ads, advertisers, and the hidden truth of clicks and conversions."""

@@ -1,0 +1,77 @@
+"""Calibrators by name: from a score to a probability, fitted on outcomes, then frozen.
+
+    calibrator = CALIBRATORS["platt"].fit(scores, clicks)
+    pctr = calibrator(scores)                      # numpy gives numpy, torch gives torch
+    save(calibrator, path); load(path)             # plain arrays in a safetensors file
+
+| name | keeps the order | learns from one class or equal scores |
+|---|---|---|
+| platt | if its slope is positive | a constant near the mean |
+| temperature | strictly | a temperature at the end of its range; 1 if all scores are 0 |
+| isotonic | yes, with ties on its levels | the mean |
+| histogram | no, and ties within bins | the mean |
+| beta | strictly, unless constant | a constant near the mean |
+| piecewise_linear | strictly within a request | a map bent a little from the sigmoid |
+
+Probabilities are rounded: scores beyond about 37 (double) or 17 (single precision) all give 1, and of scores
+that differ in their last bits only, equal or neighbouring probabilities may come. Empty input, scores that
+are not finite and labels outside [0, 1] are refused when fitting.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from cascade_sim.models.calibrators.base import Calibrator
+from cascade_sim.models.calibrators.logistic import Beta, Platt, Temperature
+from cascade_sim.models.calibrators.request import PiecewiseLinear, RequestMap
+from cascade_sim.models.calibrators.steps import Histogram, Isotonic
+
+CALIBRATORS: dict[str, type[Calibrator]] = {
+    "platt": Platt,
+    "temperature": Temperature,
+    "isotonic": Isotonic,
+    "histogram": Histogram,
+    "beta": Beta,
+    "piecewise_linear": PiecewiseLinear,
+}
+
+__all__ = [
+    "CALIBRATORS",
+    "Beta",
+    "Calibrator",
+    "Histogram",
+    "Isotonic",
+    "PiecewiseLinear",
+    "Platt",
+    "RequestMap",
+    "Temperature",
+    "calibrator_class",
+    "load",
+    "save",
+]
+
+
+def calibrator_class(name: str) -> type[Calibrator]:
+    """The class of that name, or a ValueError that lists the known ones."""
+    if name not in CALIBRATORS:
+        raise ValueError(f"unknown calibrator {name!r}; known: {', '.join(CALIBRATORS)}")
+    return CALIBRATORS[name]
+
+
+def save(calibrator: Calibrator, path: str | Path) -> None:
+    """Write what was learnt as plain arrays, with the calibrator's name, to a safetensors file."""
+    from safetensors.numpy import save_file
+
+    save_file(calibrator.arrays(), str(path), metadata={"calibrator": calibrator.name})
+
+
+def load(path: str | Path) -> Calibrator:
+    """The calibrator in a file that `save` wrote."""
+    from safetensors import safe_open
+
+    with safe_open(str(path), framework="numpy") as file:
+        name = (file.metadata() or {}).get("calibrator")
+        if name is None:
+            raise ValueError(f"{path} does not hold a calibrator")
+        return calibrator_class(name).from_arrays({key: file.get_tensor(key) for key in file.keys()})  # noqa: SIM118

@@ -1,0 +1,131 @@
+"""Where a loss is computed: by a fused kernel on the CPU, or in plain torch anywhere.
+
+A fused kernel gives the lists' values and their slopes in every score in one pass; the slopes wait for
+backward, and nothing of the size of pairs is kept. It works in float64 whatever the type of the scores.
+engine="auto" takes it for float32 and float64 scores on the CPU and plain torch for everything else.
+The fused form can be differentiated once; engine="torch" where a gradient of a gradient is needed.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import torch
+from cascade_sim.models.losses import padded as loss_torch
+from cascade_sim.models.losses.lists import Batch
+
+ENGINES = ("auto", "fused", "torch")
+PHIS = ("logistic", "exponential", "squared", "squared_hinge")
+
+
+class _Fused(torch.autograd.Function):
+    """values [L] float64 of scores [N], and backward from the slopes found on the way."""
+
+    @staticmethod
+    def forward(
+        ctx: Any, scores: torch.Tensor, sizes: np.ndarray | None, kernel: Callable[..., Any], *rest: Any
+    ) -> torch.Tensor:
+        value, slope = kernel(as_float64(scores), *rest)
+        ctx.save_for_backward(torch.from_numpy(slope))
+        ctx.sizes, ctx.dtype, ctx.n_others = sizes, scores.dtype, 2 + len(rest)
+        return torch.from_numpy(value)
+
+    @staticmethod
+    def backward(ctx: Any, grad: torch.Tensor) -> tuple[Any, ...]:
+        if torch.is_grad_enabled():  # with create_graph: the slopes would silently count as constants
+            raise RuntimeError("a fused loss can be differentiated once; pass engine='torch' to do so twice")
+        (slope,) = ctx.saved_tensors
+        if ctx.sizes is not None:
+            grad = torch.from_numpy(np.repeat(grad.numpy(), ctx.sizes))
+        return ((slope * grad).to(ctx.dtype), *[None] * ctx.n_others)
+
+
+def as_float64(values: torch.Tensor) -> np.ndarray:
+    """A contiguous float64 array of a CPU tensor, without a copy where it already is one."""
+    return np.ascontiguousarray(values.detach().numpy(), dtype=np.float64)
+
+
+def is_fused(scores: torch.Tensor, engine: str) -> bool:
+    """Whether the fused kernels compute this loss; ValueError if they are asked for and cannot."""
+    if engine not in ENGINES:
+        raise ValueError(f"unknown engine {engine!r}; known: {', '.join(ENGINES)}")
+    can = scores.device.type == "cpu" and scores.dtype in (torch.float32, torch.float64)
+    if engine == "fused" and not can:
+        raise ValueError(
+            f"the fused kernels take float32 or float64 on the CPU, not {scores.dtype} on {scores.device}"
+        )
+    return can and engine != "torch"
+
+
+def fused(batch: Batch, kernel: Callable[..., Any], *rest: Any) -> torch.Tensor:
+    """kernel(scores, labels, lists, *rest) -> values [L], slopes [N], as a differentiable function."""
+    return _Fused.apply(batch.scores, batch.sizes, kernel, as_float64(batch.labels), batch.lists, *rest)
+
+
+def pairs(batch: Batch, phi: str, *, is_ordered: bool, engine: str) -> torch.Tensor:
+    """The one pairwise engine: sum a_ij phi(s_i - s_j) of each list.  [L]
+
+    Ordered pairs: a_ij = 1(y_i > y_j), every phi. Valued pairs: a_ij = y_i for all j other than i,
+    logistic and exponential; with phi "squared" they are sum_{i<j} (y_i - y_j - s_i + s_j)^2.
+    """
+    if phi not in PHIS or (phi == "squared_hinge" and not is_ordered):
+        raise ValueError(f"unknown phi {phi!r}; known: {', '.join(PHIS if is_ordered else PHIS[:3])}")
+    if not is_fused(batch.scores, engine):
+        form = loss_torch.ordered_pairs if is_ordered else loss_torch.valued_pairs
+        return form(batch, phi)
+    from cascade_sim.models.losses import kernels as loss_kernels  # numba is loaded when first needed
+    from cascade_sim.models.losses import kernels_sums as loss_kernels_sums
+
+    if phi == "logistic":
+        return fused(batch, loss_kernels.logistic_pairs, is_ordered)
+    if phi == "exponential":
+        return fused(batch, loss_kernels_sums.exponential_pairs, is_ordered)
+    if phi == "squared_hinge":
+        return fused(batch, loss_kernels_sums.squared_hinge_ordered)
+    kernel = loss_kernels_sums.squared_ordered if is_ordered else loss_kernels_sums.squared_valued
+    return fused(batch, kernel)
+
+
+def softmax_lists(batch: Batch, engine: str) -> torch.Tensor:
+    """-sum_i y_i log softmax(s)_i of each list.  [L]"""
+    if not is_fused(batch.scores, engine):
+        return loss_torch.softmax_lists(batch)
+    from cascade_sim.models.losses import kernels_lists as loss_kernels_lists
+
+    return fused(batch, loss_kernels_lists.softmax_lists)
+
+
+def approx_ndcg_lists(batch: Batch, beta: float, engine: str) -> torch.Tensor:
+    """Smooth NDCG of each list, negative.  [L]"""
+    if not is_fused(batch.scores, engine):
+        return loss_torch.approx_ndcg_lists(batch, beta)
+    from cascade_sim.models.losses import kernels_lists as loss_kernels_lists
+
+    return fused(batch, loss_kernels_lists.approx_ndcg_lists, float(beta))
+
+
+def dumped_pairs(
+    scores: torch.Tensor, labels: torch.Tensor, request: torch.Tensor, dump: Batch, engine: str
+) -> torch.Tensor:
+    """Each sample against the dump of its request.  [S], [S], [S] -> [S]"""
+    if not is_fused(scores, engine):
+        return loss_torch.dumped_pairs(scores, labels, request, dump)
+    from cascade_sim.models.losses import kernels_lists as loss_kernels_lists
+
+    return _Fused.apply(
+        scores,
+        None,
+        loss_kernels_lists.dumped_pairs,
+        as_float64(labels),
+        np.ascontiguousarray(request.numpy(), dtype=np.int64),
+        as_float64(dump.scores),
+        as_float64(dump.labels),
+        dump.lists,
+    )
+
+
+def ordered_pair_counts(batch: Batch) -> np.ndarray:
+    """Pairs of different labels in each list.  [L] float64"""
+    from cascade_sim.models.losses import kernels as loss_kernels
+
+    return loss_kernels.ordered_pair_counts(as_float64(batch.labels.cpu()), batch.lists)

@@ -1,0 +1,156 @@
+"""Listwise losses and the pair loss on dumped scores in fused loops. Conventions as in loss_kernels."""
+
+import numpy as np
+from cascade_sim.models.losses.kernels import (
+    SPAN,
+    bounds,
+    longest_list,
+    order_by,
+    product_block,
+    row,
+    spoil,
+    wide_row,
+)
+from numba import njit
+
+WIDEST = 600.0  # e^600 and its inverse are float64, and so is their quotient with 1
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def softmax_lists(scores, labels, lists):
+    """-sum_i y_i log softmax(s)_i of each list and its slopes.  -> [L], [N]"""
+    value, slope = np.zeros(len(lists) - 1), np.zeros(len(scores))
+    for k in range(len(lists) - 1):
+        a, b = lists[k], lists[k + 1]
+        _, high = bounds(scores[a:b])
+        mass = total = 0.0
+        for i in range(a, b):
+            slope[i] = np.exp(scores[i] - high)
+            mass += slope[i]
+            total += labels[i]
+        level = high + np.log(mass) if b > a else 0.0
+        for i in range(a, b):
+            if labels[i] != 0.0:
+                value[k] += labels[i] * (level - scores[i])
+            slope[i] = total * (slope[i] / mass) - labels[i]
+    return value, slope
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def ideal_dcg(labels, order):
+    """DCG of the labels in their best order, gains 2^y - 1, discounts 1 / log2(1 + rank)."""
+    order_by(labels, order)
+    n, total = len(labels), 0.0
+    for rank in range(1, n + 1):
+        total += (2.0 ** labels[order[n - rank]] - 1.0) / np.log2(1.0 + rank)
+    return total
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def shares(s, e, i, is_narrow, out):
+    """out_j = sigma(s_j - s_i); returns their sum."""
+    n = len(s)
+    if is_narrow:
+        e_i = e[i]
+        for j in range(n):
+            out[j] = e[j] / (e_i + e[j])
+    else:
+        for j in range(n):
+            small = np.exp(-abs(s[j] - s[i]))
+            out[j] = 1.0 / (1.0 + small) if s[j] > s[i] else small / (1.0 + small)
+    t0 = t1 = t2 = t3 = 0.0
+    full = n // 4 * 4
+    for j in range(0, full, 4):
+        t0, t1, t2, t3 = t0 + out[j], t1 + out[j + 1], t2 + out[j + 2], t3 + out[j + 3]
+    for j in range(full, n):
+        t0 += out[j]
+    return (t0 + t1) + (t2 + t3)
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def approx_ndcg_lists(scores, labels, lists, beta):
+    """-(1/ideal DCG) sum_i (2^y_i - 1) / log2(1 + r_i) of each list and its slopes.  -> [L], [N]
+
+    r_i = 1/2 + sum_j sigma(beta (s_j - s_i)) is needed for items with a gain only: one row each.
+    """
+    value, slope = np.zeros(len(lists) - 1), np.zeros(len(scores))
+    longest = longest_list(lists)
+    order, out = np.empty(longest, np.int64), np.empty(longest)
+    s_list, e_list = np.empty(longest), np.empty(longest)
+    for k in range(len(lists) - 1):
+        a, b = lists[k], lists[k + 1]
+        n = b - a
+        low, high = bounds(scores[a:b])
+        if np.isnan(low):
+            value[k] = spoil(slope[a:b])
+            continue
+        ideal = ideal_dcg(labels[a:b], order[:n])
+        if ideal <= 0.0:
+            continue
+        s, e, g, q = s_list[:n], e_list[:n], slope[a:b], out[:n]
+        is_narrow = beta * (high - low) <= WIDEST
+        for i in range(n):
+            s[i] = beta * (scores[a + i] - 0.5 * (low + high))
+            e[i] = np.exp(s[i]) if is_narrow else 0.0
+        for i in range(n):
+            if labels[a + i] <= 0.0:
+                continue
+            gain = (2.0 ** labels[a + i] - 1.0) / ideal
+            rank = 0.5 + shares(s, e, i, is_narrow, q)
+            discount = np.log2(1.0 + rank)
+            value[k] -= gain / discount
+            push = beta * gain / (discount * discount * (1.0 + rank) * np.log(2.0))
+            for j in range(n):
+                q[j] = push * (q[j] * (1.0 - q[j]))
+            q[i] = 0.0
+            for j in range(n):
+                g[j] += q[j]
+            t0 = t1 = t2 = t3 = 0.0
+            full = n // 4 * 4
+            for j in range(0, full, 4):
+                t0, t1, t2, t3 = t0 + q[j], t1 + q[j + 1], t2 + q[j + 2], t3 + q[j + 3]
+            for j in range(full, n):
+                t0 += q[j]
+            g[i] -= (t0 + t1) + (t2 + t3)
+    return value, slope
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def dumped_pairs(scores, labels, request, dumped, dumped_labels, lists):
+    """Each sample against the dump of its request: value and slope of each sample.  -> [S], [S]
+
+    sum_j 1(y > y_j) log(1 + e^(s_j - s)) + 1(y_j > y) log(1 + e^(s - s_j)), j over dumped[lists[request]].
+    The exponentials of a dump are taken once for all samples of the request.
+    """
+    n_lists, n = len(lists) - 1, len(dumped)
+    value, slope = np.zeros(len(scores)), np.zeros(len(scores))
+    s, y, e, inverse = np.empty(n), np.empty(n), np.empty(n), np.empty(n)
+    low, high = np.zeros(n_lists), np.zeros(n_lists)
+    ignored, scratch = np.zeros(n), np.empty(n)
+    for k in range(n_lists):
+        a, b = lists[k], lists[k + 1]
+        order = np.empty(b - a, np.int64)
+        order_by(dumped_labels[a:b], order)
+        low[k], high[k] = bounds(dumped[a:b])
+        for i in range(b - a):
+            s[a + i], y[a + i] = dumped[a + order[i]], dumped_labels[a + order[i]]
+            e[a + i] = np.exp(s[a + i] - 0.5 * (low[k] + high[k]))
+            inverse[a + i] = 1.0 / e[a + i]
+    for t in range(len(scores)):
+        k = request[t]
+        a, b = lists[k], lists[k + 1]
+        lower = a + np.searchsorted(y[a:b], labels[t], side="left")
+        higher = a + np.searchsorted(y[a:b], labels[t], side="right")
+        span = max(high[k], scores[t]) - min(low[k], scores[t])
+        if not (scores[t] - scores[t] == 0 and low[k] - low[k] == 0):
+            value[t] = slope[t] = np.nan
+        elif span <= SPAN:
+            own, block = np.exp(scores[t] - 0.5 * (low[k] + high[k])), product_block(span)
+            won = row(e[a:lower], 1.0 / own, 0.0, ignored[a:lower], scratch, block)
+            lost = row(inverse[higher:b], own, 0.0, ignored[higher:b], scratch, block)
+            value[t], slope[t] = won[0] + lost[0], lost[1] - won[1]
+        else:
+            won = wide_row(s[a:lower], scores[t], 0.0, ignored[a:lower])
+            lost = wide_row(-s[higher:b], -scores[t], 0.0, ignored[higher:b])
+            value[t], slope[t] = won[0] + lost[0], lost[1] - won[1]
+    return value, slope

@@ -1,0 +1,206 @@
+"""Losses on a list as a whole, and those that join them with a loss on single items."""
+
+from collections.abc import Callable
+
+import numpy as np
+import torch
+from cascade_sim.models.losses import engine as loss_engine
+from cascade_sim.models.losses.lists import Batch, Offsets, make_batch, per_term, reduce, with_anchor
+from cascade_sim.models.losses.padded import item_sums
+from cascade_sim.models.losses.pointwise import log_terms
+from torch.nn import functional
+
+
+def label_sums(batch: Batch) -> np.ndarray:
+    """Sum of each list's labels.  [L] float64"""
+    owner = np.repeat(np.arange(batch.n_lists), batch.sizes)
+    return np.bincount(owner, batch.labels.double().cpu().numpy(), minlength=batch.n_lists)
+
+
+def _softmax(
+    batch: Batch, weight: torch.Tensor | None, reduction: str, each: str, engine: str
+) -> torch.Tensor:
+    values = loss_engine.softmax_lists(batch, engine)
+    if each != "sum":
+        values = per_term(values, label_sums(batch), each)
+    return reduce(values, batch.scores.dtype, weight, reduction)
+
+
+def softmax(
+    scores: torch.Tensor,
+    labels: torch.Tensor,
+    lists: Offsets | None = None,
+    *,
+    weight: torch.Tensor | None = None,
+    reduction: str = "mean",
+    each: str = "sum",
+    engine: str = "auto",
+) -> torch.Tensor:
+    """Value of a list: -sum_i y_i log softmax(s)_i; with each="mean" divided by sum_i y_i. Labels >= 0.
+
+    0 for a list without positives, of one item or empty. Does not see s -> s + w.
+    """
+    batch = make_batch(scores, labels, lists, low=0)
+    return _softmax(batch, weight, reduction, each, engine)
+
+
+def calibrated_softmax(
+    scores: torch.Tensor,
+    labels: torch.Tensor,
+    lists: Offsets | None = None,
+    *,
+    y0: float = 1.0,
+    weight: torch.Tensor | None = None,
+    reduction: str = "mean",
+    each: str = "sum",
+    engine: str = "auto",
+) -> torch.Tensor:
+    """Softmax with a virtual item of score 0 and label y0 > 0 in every list.
+
+    Value of a list: -sum_i y_i s_i + (y0 + sum_i y_i) log(1 + sum_j e^(s_j)); with each="mean" divided by
+    y0 + sum_i y_i. Labels >= 0. Least at y0 e^(s_i) = E[y_i]: its link is y0 e^s, not the sigmoid.
+    Without positives it still pushes scores down; an empty list is 0.
+    """
+    if not y0 > 0:
+        raise ValueError(f"y0 must be greater than 0, not {y0}")
+    batch = with_anchor(make_batch(scores, labels, lists, low=0), y0)
+    return _softmax(batch, weight, reduction, each, engine)
+
+
+def _log_softplus(scores: torch.Tensor) -> torch.Tensor:
+    """log log(1 + e^s), which for very negative s is s - e^s / 2 and no longer log of an underflow."""
+    is_low = scores < -15
+    usual = torch.log(functional.softplus(scores.masked_fill(is_low, 0)))
+    return torch.where(is_low, scores - 0.5 * torch.exp(scores.clamp(max=0)), usual)
+
+
+LOG_TRANSFORMS: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
+    "exp": lambda scores: scores,
+    "sigmoid": functional.logsigmoid,
+    "softplus": _log_softplus,
+}
+
+
+def _list_ce(batch: Batch, transform: str, engine: str) -> torch.Tensor:
+    """The lists' values: a softmax loss on log T(s), per unit of label.  [L]"""
+    if transform not in LOG_TRANSFORMS:
+        raise ValueError(f"unknown transform {transform!r}; known: {', '.join(LOG_TRANSFORMS)}")
+    logs = Batch(LOG_TRANSFORMS[transform](batch.scores), batch.labels, batch.lists)
+    return per_term(loss_engine.softmax_lists(logs, engine), label_sums(batch), "mean")
+
+
+def list_ce(
+    scores: torch.Tensor,
+    labels: torch.Tensor,
+    lists: Offsets | None = None,
+    *,
+    transform: str = "sigmoid",
+    weight: torch.Tensor | None = None,
+    reduction: str = "mean",
+    engine: str = "auto",
+) -> torch.Tensor:
+    """Value of a list: -(1/C) sum_i y_i log(T(s_i) / sum_j T(s_j)), C = sum_i y_i. Labels >= 0.
+
+    transform T: exp (then it is the softmax loss over C), sigmoid, softplus. Least where T(s) is
+    proportional to E[y]. 0 for a list without positives, of one item or empty.
+    """
+    batch = make_batch(scores, labels, lists, low=0)
+    return reduce(_list_ce(batch, transform, engine), batch.scores.dtype, weight, reduction)
+
+
+def approx_ndcg(
+    scores: torch.Tensor,
+    labels: torch.Tensor,
+    lists: Offsets | None = None,
+    *,
+    beta: float = 10.0,
+    weight: torch.Tensor | None = None,
+    reduction: str = "mean",
+    engine: str = "auto",
+) -> torch.Tensor:
+    """Value of a list: -(1/DCG_ideal) sum_i (2^y_i - 1) / log2(1 + r_i), smooth NDCG with a minus.
+
+    r_i = 1 + sum_{j != i} sigma(beta (s_j - s_i)) is the smooth rank. The value is in [-1, 0];
+    labels >= 0. Greater beta: nearer to NDCG, with fewer slopes. 0 for a list without positives or empty, -1
+    for one positive item alone. Does not see s -> s + w.
+    """
+    if not (beta > 0 and np.isfinite(beta)):
+        raise ValueError(f"beta must be greater than 0, not {beta}")
+    batch = make_batch(scores, labels, lists, low=0)
+    values = loss_engine.approx_ndcg_lists(batch, beta, engine)
+    return reduce(values, batch.scores.dtype, weight, reduction)
+
+
+def check_alpha(alpha: float) -> None:
+    if not 0 <= alpha <= 1:
+        raise ValueError(f"alpha must be in [0, 1], not {alpha}")
+
+
+def jrc(
+    scores: torch.Tensor,
+    labels: torch.Tensor,
+    lists: Offsets | None = None,
+    *,
+    alpha: float = 0.5,
+    weight: torch.Tensor | None = None,
+    reduction: str = "mean",
+    each: str = "sum",
+    engine: str = "auto",
+) -> torch.Tensor:
+    """Joint ranking and calibration with two logits per item: scores [N, 2] = f_0, f_1; p = sigma(f_1 - f_0).
+
+    Value of a list: sum_i alpha LogLoss(p_i, y_i) - (1 - alpha) log softmax(f_y)_i, where the softmax of the
+    logits of class y_i is over the list; each="mean": per item. Labels in [0, 1]; one between counts for
+    both classes in that proportion.
+    An empty list is 0. Adding one number to all f_0 and another to all f_1 moves the log loss alone.
+    """
+    check_alpha(alpha)
+    batch = make_batch(scores, labels, lists, low=0, high=1, columns=2)
+    f_0, f_1 = batch.scores.unbind(1)
+    point = item_sums(log_terms(f_1 - f_0, batch.labels), batch)
+    clicked = loss_engine.softmax_lists(Batch(f_1, batch.labels, batch.lists), engine)
+    skipped = loss_engine.softmax_lists(Batch(f_0, 1 - batch.labels, batch.lists), engine)
+    values = per_term(alpha * point + (1 - alpha) * (clicked + skipped), batch.sizes, each)
+    return reduce(values, batch.scores.dtype, weight, reduction)
+
+
+def rcr(
+    scores: torch.Tensor,
+    labels: torch.Tensor,
+    lists: Offsets | None = None,
+    *,
+    alpha: float = 0.5,
+    weight: torch.Tensor | None = None,
+    reduction: str = "mean",
+    engine: str = "auto",
+) -> torch.Tensor:
+    """Regression compatible ranking. Value of a list: (1 - alpha) logistic + alpha list_ce(sigmoid).
+
+    Labels in [0, 1]. Both parts are least at sigma(s_i) = E[y_i]. An empty list is 0.
+    """
+    check_alpha(alpha)
+    batch = make_batch(scores, labels, lists, low=0, high=1)
+    point = item_sums(log_terms(batch.scores, batch.labels), batch)
+    values = (1 - alpha) * point + alpha * _list_ce(batch, "sigmoid", engine)
+    return reduce(values, batch.scores.dtype, weight, reduction)
+
+
+def rcr_regression(
+    scores: torch.Tensor,
+    labels: torch.Tensor,
+    lists: Offsets | None = None,
+    *,
+    alpha: float = 0.5,
+    weight: torch.Tensor | None = None,
+    reduction: str = "mean",
+    engine: str = "auto",
+) -> torch.Tensor:
+    """The same for labels >= 0: (1 - alpha) sum_i (softplus(s_i) - y_i)^2 + alpha list_ce(softplus).
+
+    Both parts are least at softplus(s_i) = E[y_i]. An empty list is 0.
+    """
+    check_alpha(alpha)
+    batch = make_batch(scores, labels, lists, low=0)
+    point = item_sums((functional.softplus(batch.scores) - batch.labels).square(), batch)
+    values = (1 - alpha) * point + alpha * _list_ce(batch, "softplus", engine)
+    return reduce(values, batch.scores.dtype, weight, reduction)

@@ -1,0 +1,84 @@
+"""Losses that judge each item by itself. A list's value is the sum over its items."""
+
+import torch
+from cascade_sim.models.losses.lists import Batch, Offsets, make_batch, per_term, reduce
+from cascade_sim.models.losses.padded import item_sums
+from torch.nn import functional
+
+
+def examined_logloss(logit: torch.Tensor, click: torch.Tensor, examination: torch.Tensor) -> torch.Tensor:
+    """Log loss of a click that needs an examined slot: P(click) = x * sigma(s); mean over samples.
+
+    -[ y log sigma(s) + (1-y) log(1 - x sigma(s)) ], with
+    log(1 - x sigma(s)) = softplus(s + log(1-x)) - softplus(s).  x = 1 is the ordinary log loss.
+    The logit then means the CTR of a fully examined slot, whatever slots the log showed.
+    """
+    log_unseen = torch.log1p(-examination)  # -inf where x = 1: its softplus and the slope of that are 0
+    clicked = functional.softplus(-logit)
+    skipped = functional.softplus(logit) - functional.softplus(logit + log_unseen)
+    return (click * clicked + (1 - click) * skipped).mean()
+
+
+def from_items(
+    terms: torch.Tensor, batch: Batch, weight: torch.Tensor | None, reduction: str, each: str
+) -> torch.Tensor:
+    """The loss from its items' terms [N]."""
+    values = per_term(item_sums(terms, batch), batch.sizes, each)
+    return reduce(values, batch.scores.dtype, weight, reduction)
+
+
+def log_terms(scores: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
+    """-[ y log sigma(s) + (1-y) log sigma(-s) ] of each item, exact in either tail.  [N]"""
+    return -labels * functional.logsigmoid(scores) - (1 - labels) * functional.logsigmoid(-scores)
+
+
+def squared(
+    scores: torch.Tensor,
+    labels: torch.Tensor,
+    lists: Offsets | None = None,
+    *,
+    weight: torch.Tensor | None = None,
+    reduction: str = "mean",
+    each: str = "sum",
+) -> torch.Tensor:
+    """Value of a list: 1/2 sum_i (y_i - s_i)^2; with each="mean" per item. Least at s_i = E[y_i].
+
+    An empty list is 0.
+    """
+    batch = make_batch(scores, labels, lists)
+    terms = 0.5 * (batch.labels - batch.scores).square()
+    return from_items(terms, batch, weight, reduction, each)
+
+
+def logistic(
+    scores: torch.Tensor,
+    labels: torch.Tensor,
+    lists: Offsets | None = None,
+    *,
+    weight: torch.Tensor | None = None,
+    reduction: str = "mean",
+    each: str = "sum",
+) -> torch.Tensor:
+    """Value of a list: -sum_i y_i log sigma(s_i) + (1 - y_i) log sigma(-s_i); each="mean": per item.
+
+    Labels in [0, 1], also between. Least at sigma(s_i) = E[y_i]. An empty list is 0.
+    """
+    batch = make_batch(scores, labels, lists, low=0, high=1)
+    return from_items(log_terms(batch.scores, batch.labels), batch, weight, reduction, each)
+
+
+def distill(
+    scores: torch.Tensor,
+    labels: torch.Tensor,
+    lists: Offsets | None = None,
+    *,
+    weight: torch.Tensor | None = None,
+    reduction: str = "mean",
+    each: str = "sum",
+) -> torch.Tensor:
+    """Value of a list: sum_i (s_i - t_i)^2 with the teacher's logits t as labels; each="mean": per item.
+
+    An empty list is 0.
+    """
+    batch = make_batch(scores, labels, lists)
+    return from_items((batch.scores - batch.labels).square(), batch, weight, reduction, each)

@@ -1,0 +1,233 @@
+"""Order-preserving template losses: only scores in the order of the expected utilities minimise them.
+
+The labels are utilities v, in [0, eta] where a loss has an eta. Pairs are all pairs, and v weighs both
+directions of each: a loss on the pairs v_i > v_j alone, as RankNet, is not order-preserving in general.
+An empty list is 0; so is one item for the pairwise losses. Exponentials overflow to inf where their value
+does: from 88 on in float32, from 709 in float64.
+"""
+
+from collections.abc import Callable
+
+import torch
+from cascade_sim.models.losses import engine as loss_engine
+from cascade_sim.models.losses.lists import Offsets, make_batch, per_term, reduce
+from cascade_sim.models.losses.pointwise import from_items, log_terms
+from torch.nn import functional
+
+Elementwise = Callable[[torch.Tensor], torch.Tensor]
+Weight = torch.Tensor | None
+
+
+def pointwise_squared(
+    scores: torch.Tensor,
+    labels: torch.Tensor,
+    lists: Offsets | None = None,
+    *,
+    weight: Weight = None,
+    reduction: str = "mean",
+    each: str = "sum",
+) -> torch.Tensor:
+    """Value of a list: sum_i (v_i - s_i)^2; each="mean": per item."""
+    batch = make_batch(scores, labels, lists)
+    return from_items((batch.labels - batch.scores).square(), batch, weight, reduction, each)
+
+
+def pointwise_logistic(
+    scores: torch.Tensor,
+    labels: torch.Tensor,
+    lists: Offsets | None = None,
+    *,
+    eta: float = 1.0,
+    weight: Weight = None,
+    reduction: str = "mean",
+    each: str = "sum",
+) -> torch.Tensor:
+    """Value of a list: sum_i v_i log(1 + e^-s_i) + (eta - v_i) log(1 + e^s_i); each="mean": per item."""
+    batch = make_batch(scores, labels, lists, low=0, high=eta)
+    s, v = batch.scores, batch.labels
+    terms = -v * functional.logsigmoid(s) - (eta - v) * functional.logsigmoid(-s)
+    return from_items(terms, batch, weight, reduction, each)
+
+
+def pointwise_exponential(
+    scores: torch.Tensor,
+    labels: torch.Tensor,
+    lists: Offsets | None = None,
+    *,
+    eta: float = 1.0,
+    weight: Weight = None,
+    reduction: str = "mean",
+    each: str = "sum",
+) -> torch.Tensor:
+    """Value of a list: sum_i v_i e^-s_i + (eta - v_i) e^s_i; each="mean": per item."""
+    batch = make_batch(scores, labels, lists, low=0, high=eta)
+    s, v = batch.scores, batch.labels
+    # 0 times an overflow is not 0: where a weight is 0 its exponential is not taken.
+    rise, fall = torch.exp((-s).masked_fill(v == 0, 0)), torch.exp(s.masked_fill(v == eta, 0))
+    return from_items(v * rise + (eta - v) * fall, batch, weight, reduction, each)
+
+
+def pointwise_square_hinge(
+    scores: torch.Tensor,
+    labels: torch.Tensor,
+    lists: Offsets | None = None,
+    *,
+    eta: float = 1.0,
+    margin: float = 1.0,
+    weight: Weight = None,
+    reduction: str = "mean",
+    each: str = "sum",
+) -> torch.Tensor:
+    """Value of a list: sum_i v_i max(0, t - s_i)^2 + (eta - v_i) max(0, s_i)^2; each="mean": per item.
+
+    t = margin > 0.
+    """
+    _check_positive("margin", margin)
+    batch = make_batch(scores, labels, lists, low=0, high=eta)
+    s, v = batch.scores, batch.labels
+    terms = v * torch.relu(margin - s).square() + (eta - v) * torch.relu(s).square()
+    return from_items(terms, batch, weight, reduction, each)
+
+
+def pointwise_differentiable_hinge(
+    scores: torch.Tensor,
+    labels: torch.Tensor,
+    lists: Offsets | None = None,
+    *,
+    eta: float = 1.0,
+    width: float = 1.0,
+    weight: Weight = None,
+    reduction: str = "mean",
+    each: str = "sum",
+) -> torch.Tensor:
+    """Value of a list: sum_i v_i h(1 - s_i) + (eta - v_i) h(s_i); each="mean": per item.
+
+    h(x) = 0 for x <= 0, x^2 / (2 width) up to width, x - width / 2 above; width > 0.
+    """
+    _check_positive("width", width)
+    batch = make_batch(scores, labels, lists, low=0, high=eta)
+    s, v = batch.scores, batch.labels
+
+    def hinge(x: torch.Tensor) -> torch.Tensor:
+        return x.clamp(0, width).square() / (2 * width) + torch.relu(x - width)
+
+    return from_items(v * hinge(1 - s) + (eta - v) * hinge(s), batch, weight, reduction, each)
+
+
+def _pairwise(
+    phi: str,
+    scores: torch.Tensor,
+    labels: torch.Tensor,
+    lists: Offsets | None,
+    low: float,
+    options: tuple[Weight, str, str, str],
+) -> torch.Tensor:
+    weight, reduction, each, engine = options
+    batch = make_batch(scores, labels, lists, low=low)
+    values = loss_engine.pairs(batch, phi, is_ordered=False, engine=engine)
+    values = per_term(values, batch.sizes * (batch.sizes - 1) / 2, each)
+    return reduce(values, batch.scores.dtype, weight, reduction)
+
+
+def pairwise_squared(
+    scores: torch.Tensor,
+    labels: torch.Tensor,
+    lists: Offsets | None = None,
+    *,
+    weight: Weight = None,
+    reduction: str = "mean",
+    each: str = "sum",
+    engine: str = "auto",
+) -> torch.Tensor:
+    """Value of a list: sum_{i<j} (v_i - v_j - d)^2, d = s_i - s_j; each="mean": per pair. O(n) on the CPU."""
+    return _pairwise("squared", scores, labels, lists, -torch.inf, (weight, reduction, each, engine))
+
+
+def pairwise_logistic(
+    scores: torch.Tensor,
+    labels: torch.Tensor,
+    lists: Offsets | None = None,
+    *,
+    weight: Weight = None,
+    reduction: str = "mean",
+    each: str = "sum",
+    engine: str = "auto",
+) -> torch.Tensor:
+    """Value of a list: sum_{i<j} v_i log(1 + e^-d) + v_j log(1 + e^d); each="mean": per pair.
+
+    d = s_i - s_j, v >= 0.
+    """
+    return _pairwise("logistic", scores, labels, lists, 0, (weight, reduction, each, engine))
+
+
+def pairwise_exponential(
+    scores: torch.Tensor,
+    labels: torch.Tensor,
+    lists: Offsets | None = None,
+    *,
+    weight: Weight = None,
+    reduction: str = "mean",
+    each: str = "sum",
+    engine: str = "auto",
+) -> torch.Tensor:
+    """Value of a list: sum_{i<j} v_i e^-d + v_j e^d; each="mean": per pair.
+
+    d = s_i - s_j, v >= 0. O(n) on the CPU.
+    """
+    return _pairwise("exponential", scores, labels, lists, 0, (weight, reduction, each, engine))
+
+
+def _entropy(v: torch.Tensor) -> torch.Tensor:
+    """v log v, 0 at 0."""
+    return torch.special.xlogy(v, v)
+
+
+# Name -> greatest label, and B(v || g(s)) of one item in a closed form that has no cancellation in the tails.
+BREGMAN: dict[str, tuple[float, Callable[[torch.Tensor, torch.Tensor], torch.Tensor]]] = {
+    "squared": (torch.inf, lambda v, s: 0.5 * (v - s).square()),
+    "logistic": (
+        1.0,
+        lambda v, s: _entropy(v) + _entropy(1 - v) + log_terms(s, v),
+    ),
+    "poisson": (torch.inf, lambda v, s: _entropy(v) - v * s + torch.exp(s) - v),
+}
+
+
+def bregman(
+    scores: torch.Tensor,
+    labels: torch.Tensor,
+    lists: Offsets | None = None,
+    *,
+    psi: str | tuple[Elementwise, Elementwise] = "logistic",
+    weight: Weight = None,
+    reduction: str = "mean",
+    each: str = "sum",
+) -> torch.Tensor:
+    """Value of a list: psi(v) - psi(g(s)) - <grad psi(g(s)), v - g(s)>, the divergence of v from g(s).
+
+    psi is a sum over items of one of these, by name, with its g; or two elementwise functions (psi, g) of
+    one's own, psi strictly convex and g increasing, and the gradient of psi is then taken by torch:
+    - squared: x^2 / 2, g(s) = s; 1-strongly convex.
+    - logistic: x log x + (1 - x) log(1 - x), g = sigmoid, labels in [0, 1]; 4-strongly convex.
+    - poisson: x log x - x, g = exp, labels >= 0; 1/eta-strongly convex for values up to eta.
+    Every one is 0 at g(s) = v and least in expectation at g(s) = E[v]. each="mean": per item.
+    """
+    if isinstance(psi, str):
+        if psi not in BREGMAN:
+            raise ValueError(f"unknown psi {psi!r}; known: {', '.join(BREGMAN)}")
+        high, form = BREGMAN[psi]
+        batch = make_batch(scores, labels, lists, low=-torch.inf if psi == "squared" else 0, high=high)
+        return from_items(form(batch.labels, batch.scores), batch, weight, reduction, each)
+    batch = make_batch(scores, labels, lists)
+    convex, g = psi
+    with torch.enable_grad():
+        x = g(batch.scores)
+        at = x if x.requires_grad else x.detach().requires_grad_()
+        (rise,) = torch.autograd.grad(convex(at).sum(), at, create_graph=x.requires_grad)
+    terms = convex(batch.labels) - convex(x) - rise * (batch.labels - x)
+    return from_items(terms, batch, weight, reduction, each)
+
+
+def _check_positive(name: str, value: float) -> None:
+    if not value > 0:
+        raise ValueError(f"{name} must be greater than 0, not {value}")

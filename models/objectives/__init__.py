@@ -1,0 +1,142 @@
+"""Objectives by name: what a ranker is trained for, and how its outputs rank and predict.
+
+    objective = make_objective("rcr", task="binary", alpha=0.25)
+    loss = objective.loss(net(x), labels, lists)             # net with objective.n_heads outputs
+    objective.score(outputs), objective.predict(outputs)     # what ranks; what it says of the label
+    served = Calibrated.fit(objective, "platt", outputs, labels)
+
+| name | labels | heads | scale | alpha weighs |
+|---|---|---|---|---|
+| pointwise | both | 1 | sigmoid; graded: the score | |
+| ranknet, softmax, approx_ndcg | both | 1 | none | |
+| listce | both | 1 | up to a factor | |
+| multi_objective | both | 1 | as pointwise | ranking |
+| multi_task | both | 2 | as pointwise, head 0 | ranking |
+| calibrated_softmax | both | 1 | y0 · e^s | |
+| calibrated_ranknet | binary | 1 | sigmoid | |
+| rcr | binary | 1 | sigmoid | ranking |
+| rcr_regression | both | 1 | softplus | ranking |
+| jrc | binary | 2 | sigmoid of f_1 − f_0 | regression |
+| sbcr | binary | 1 | sigmoid | regression |
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from cascade_sim.models.calibrators import Calibrator, calibrator_class
+from cascade_sim.models.objectives.base import Dumped, Objective, Option
+from cascade_sim.models.objectives.joint import (
+    JointRankingCalibration,
+    MultiObjective,
+    MultiTask,
+    RegressionCompatible,
+    RegressionCompatibleGraded,
+    SelfBoosted,
+)
+from cascade_sim.models.objectives.single import (
+    ApproxNdcg,
+    CalibratedRankNet,
+    CalibratedSoftmax,
+    ListCE,
+    Pointwise,
+    RankNet,
+    Softmax,
+)
+
+OBJECTIVES: dict[str, type[Objective]] = {
+    "pointwise": Pointwise,
+    "ranknet": RankNet,
+    "softmax": Softmax,
+    "approx_ndcg": ApproxNdcg,
+    "listce": ListCE,
+    "multi_objective": MultiObjective,
+    "multi_task": MultiTask,
+    "calibrated_softmax": CalibratedSoftmax,
+    "calibrated_ranknet": CalibratedRankNet,
+    "rcr": RegressionCompatible,
+    "rcr_regression": RegressionCompatibleGraded,
+    "jrc": JointRankingCalibration,
+    "sbcr": SelfBoosted,
+}
+
+__all__ = [
+    "OBJECTIVES",
+    "Calibrated",
+    "Dumped",
+    "Objective",
+    "Option",
+    "make_objective",
+    "objective_class",
+    "objectives_for",
+]
+
+
+def objective_class(name: str) -> type[Objective]:
+    """The class of that name, or a ValueError that lists the known ones."""
+    if name not in OBJECTIVES:
+        raise ValueError(f"unknown objective {name!r}; known: {', '.join(OBJECTIVES)}")
+    return OBJECTIVES[name]
+
+
+def make_objective(name: str, task: str = "binary", **options: float) -> Objective:
+    """An objective with its options checked; ValueError says what is wrong."""
+    kind = objective_class(name)
+    unknown = [option for option in options if option not in kind.options]
+    if unknown:
+        known = ", ".join(kind.options) or "none"
+        raise ValueError(f"{name} has no option {', '.join(unknown)}; known: {known}")
+    return kind(task, **options)
+
+
+def objectives_for(task: str) -> list[str]:
+    """Names of the objectives that suit the labels."""
+    return [name for name, kind in OBJECTIVES.items() if task in kind.tasks]
+
+
+@dataclass(frozen=True)
+class Calibrated:
+    """An objective followed by a calibrator that was fitted to its scores: same order, other predictions."""
+
+    objective: Objective
+    calibrator: Calibrator
+
+    @classmethod
+    def fit(
+        cls,
+        objective: Objective,
+        calibrator: str,
+        outputs: torch.Tensor,
+        labels: torch.Tensor,
+        request: torch.Tensor | None = None,
+        **options: Any,
+    ) -> Calibrated:
+        """Fit a calibrator by name to outputs [N, n_heads] and labels [N] in [0, 1] of data kept apart.
+
+        request [N, d]: features of the request, for a calibrator that looks at them. ValueError for graded
+        labels: calibrators give probabilities.
+        """
+        kind = calibrator_class(calibrator)
+        if objective.task != "binary":
+            raise ValueError(f"{calibrator} gives probabilities: it needs binary labels")
+        scores = objective.score(outputs).detach()
+        features = request if kind.uses_request else None
+        return cls(objective, kind.fit(scores, labels, request=features, **options))
+
+    @property
+    def name(self) -> str:
+        return f"{self.objective.name}+{self.calibrator.name}"
+
+    @property
+    def has_scale(self) -> bool:
+        return True
+
+    def score(self, outputs: torch.Tensor) -> torch.Tensor:
+        """What ranks: the objective's own score.  [N, n_heads] -> [N]"""
+        return self.objective.score(outputs)
+
+    def predict(self, outputs: torch.Tensor, request: torch.Tensor | None = None) -> torch.Tensor:
+        """The calibrated probability.  [N, n_heads] -> [N]"""
+        return self.calibrator(self.score(outputs), request)

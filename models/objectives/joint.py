@@ -1,0 +1,139 @@
+"""Objectives that join a regression part and a ranking part. What alpha weighs: see each one's options."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+from cascade_sim.models import losses
+from cascade_sim.models.losses.lists import Offsets
+from cascade_sim.models.objectives.base import (
+    ALPHA_RANKING,
+    ALPHA_REGRESSION,
+    Dumped,
+    Objective,
+    Option,
+    softplus,
+    unit_interval,
+)
+
+
+@dataclass(frozen=True)
+class MultiObjective(Objective):
+    """alpha · softmax + (1 − alpha) · regression on one score; the regression's link."""
+
+    alpha: float = 0.5
+    name = "multi_objective"
+    options: ClassVar[Mapping[str, Option]] = {"alpha": ALPHA_RANKING}
+
+    def loss(
+        self, outputs: torch.Tensor, labels: torch.Tensor, lists: Offsets, *, dumped: Dumped | None = None
+    ) -> torch.Tensor:
+        scores = outputs[:, 0]
+        ranking = losses.softmax(scores, labels, lists)
+        return self.alpha * ranking + (1 - self.alpha) * self.regression(scores, labels, lists)
+
+
+@dataclass(frozen=True)
+class MultiTask(Objective):
+    """alpha · softmax on head 1 + (1 − alpha) · regression on head 0, shared layers below. Head 0 serves."""
+
+    alpha: float = 0.5
+    name = "multi_task"
+    n_heads = 2
+    options: ClassVar[Mapping[str, Option]] = {"alpha": ALPHA_RANKING}
+
+    def loss(
+        self, outputs: torch.Tensor, labels: torch.Tensor, lists: Offsets, *, dumped: Dumped | None = None
+    ) -> torch.Tensor:
+        ranking = losses.softmax(outputs[:, 1], labels, lists)
+        return self.alpha * ranking + (1 - self.alpha) * self.regression(outputs[:, 0], labels, lists)
+
+
+@dataclass(frozen=True)
+class RegressionCompatible(Objective):
+    """alpha · ListCE(sigmoid) + (1 − alpha) · log loss; both are least at sigmoid(s) = E[y]."""
+
+    alpha: float = 0.5
+    name = "rcr"
+    tasks = ("binary",)
+    options: ClassVar[Mapping[str, Option]] = {"alpha": ALPHA_RANKING}
+
+    def loss(
+        self, outputs: torch.Tensor, labels: torch.Tensor, lists: Offsets, *, dumped: Dumped | None = None
+    ) -> torch.Tensor:
+        return losses.rcr(outputs[:, 0], labels, lists, alpha=self.alpha)
+
+
+@dataclass(frozen=True)
+class RegressionCompatibleGraded(Objective):
+    """alpha · ListCE(softplus) + (1 − alpha) · squared error of softplus(s).
+
+    Both are least at softplus(s) = E[y]. Link: the softplus, for binary labels cut at 1.
+    """
+
+    alpha: float = 0.5
+    name = "rcr_regression"
+    options: ClassVar[Mapping[str, Option]] = {"alpha": ALPHA_RANKING}
+
+    def loss(
+        self, outputs: torch.Tensor, labels: torch.Tensor, lists: Offsets, *, dumped: Dumped | None = None
+    ) -> torch.Tensor:
+        return losses.rcr_regression(outputs[:, 0], labels, lists, alpha=self.alpha)
+
+    def predict(self, outputs: torch.Tensor) -> torch.Tensor:
+        return unit_interval(self.task, softplus(outputs[:, 0]))
+
+
+@dataclass(frozen=True)
+class JointRankingCalibration(Objective):
+    """Logits f_0, f_1: alpha · log loss of sigmoid(f_1 − f_0) + (1 − alpha) · softmax within each class."""
+
+    alpha: float = 0.5
+    name = "jrc"
+    n_heads = 2
+    tasks = ("binary",)
+    options: ClassVar[Mapping[str, Option]] = {"alpha": ALPHA_REGRESSION}
+
+    def loss(
+        self, outputs: torch.Tensor, labels: torch.Tensor, lists: Offsets, *, dumped: Dumped | None = None
+    ) -> torch.Tensor:
+        return losses.jrc(outputs, labels, lists, alpha=self.alpha)
+
+    def score(self, outputs: torch.Tensor) -> torch.Tensor:
+        return outputs[:, 1] - outputs[:, 0]
+
+
+@dataclass(frozen=True)
+class SelfBoosted(Objective):
+    """alpha · log loss + (1 − alpha) · pairs of a sample with the dumped scores of its request.
+
+    Trained on single samples in any order: `lists` is not looked at, the mean is over samples, and `dumped`
+    says what the deployed model gave the rest of each sample's request. Link: the sigmoid. Its own
+    calibrator is `piecewise_linear`, fitted with features of the request.
+    """
+
+    alpha: float = 0.5
+    name = "sbcr"
+    trains_on = "samples"
+    tasks = ("binary",)
+    options: ClassVar[Mapping[str, Option]] = {"alpha": ALPHA_REGRESSION}
+
+    def loss(
+        self, outputs: torch.Tensor, labels: torch.Tensor, lists: Offsets, *, dumped: Dumped | None = None
+    ) -> torch.Tensor:
+        if dumped is None:
+            raise ValueError("sbcr needs the dumped scores and labels of its samples' requests")
+        scores = outputs[:, 0]
+        point = losses.logistic(scores, labels, [0, len(scores)], each="mean")
+        pairs = losses.self_boosted_pair(
+            scores,
+            labels,
+            dumped.lists,
+            dumped_scores=dumped.scores,
+            dumped_labels=dumped.labels,
+            request=dumped.request,
+        )
+        return self.alpha * point + (1 - self.alpha) * pairs
