@@ -22,7 +22,7 @@ test: $(READY)
 lint: $(READY)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
-	$(BIN)/python tests/one_tree.py .mypy_tree
+	$(BIN)/python tests/house/one_tree.py .mypy_tree
 	cd .mypy_tree && ../$(BIN)/mypy --config-file ../pyproject.toml -p cascade_sim
 
 bench: $(READY)

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
+
 from cascade_sim.agents.users import click_probability, happens
 
 

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 import numpy as np
+
 from cascade_sim.agents.bidding import Bidder, Feedback, Moment, Portfolio
 
 DRY = 0.999  # from this share on, a budget counts as spent

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
+
 from cascade_sim.agents.traffic import visitors
 from cascade_sim.agents.traffic_profiles import Profile, arrivals
 

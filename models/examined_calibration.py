@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from cascade_sim.models.calibrators import Calibrator, calibrator_class
 from numpy.typing import NDArray
+
+from cascade_sim.models.calibrators import Calibrator, calibrator_class
 
 Floats = NDArray[np.float64]
 ROUNDS, DEAR_ROUNDS = 50, 3

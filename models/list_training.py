@@ -14,11 +14,12 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
+from torch import nn
+
 from cascade_sim.models.examination import slot_log_odds, slot_outputs
 from cascade_sim.models.features import FeatureView
 from cascade_sim.models.objectives import Dumped, Objective
 from cascade_sim.models.training import Impressions, Tables, on_device, outputs, run_epochs
-from torch import nn
 
 BY_SAMPLE = ("pointwise", "sbcr")  # their loss is a sum over samples, whatever else is in the batch
 

@@ -9,10 +9,11 @@ from dataclasses import dataclass, fields
 
 import numpy as np
 import torch
-from cascade_sim.models import losses
-from cascade_sim.models.features import FeatureView
 from torch import nn
 from torch.nn import functional
+
+from cascade_sim.models import losses
+from cascade_sim.models.features import FeatureView
 
 # How a recipe's score becomes a prediction. A loss and its link travel together.
 LINKS = {"logloss": "sigmoid", "distill": "sigmoid", "ltr": "exp"}

@@ -5,6 +5,7 @@
 """
 
 import numpy as np
+
 from cascade_sim.agents.bidding import MICROS, Bidder, Feedback, Moment, Portfolio
 
 

@@ -8,7 +8,8 @@ from typing import Any
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # before numpy and torch: tests share the machine
 
 import pytest
-from tiny_market import Study, run_phases, tiny_scenario
+
+from worlds.tiny_market import Study, run_phases, tiny_scenario
 
 
 @pytest.fixture(autouse=True)

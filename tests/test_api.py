@@ -4,10 +4,10 @@ import subprocess
 import sys
 
 import pytest
-from tiny_market import QUICK, ROOT, TINY
 
 import cascade_sim
 from cascade_sim.errors import UserError
+from worlds.tiny_market import QUICK, ROOT, TINY
 
 SHORT = (
     *TINY,

@@ -15,8 +15,8 @@ import pytest
 from cascade_sim import __version__
 from cascade_sim.cli import COMMANDS, main
 from cascade_sim.errors import UserError
+from places import ROOT
 
-ROOT = Path(__file__).parents[1]
 ADS = str(ROOT / "scenarios" / "ads.yaml")
 
 

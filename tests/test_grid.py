@@ -1,10 +1,10 @@
 """Grids of scenarios: every combination, and every mistake named before anything runs."""
 
 import pytest
-from tiny_market import QUICK
 
 from cascade_sim.errors import ScenarioError, UserError
 from cascade_sim.grid import Axis, load_grid, parse_axes
+from worlds.tiny_market import QUICK
 
 
 def grid(*options):

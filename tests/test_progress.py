@@ -4,13 +4,11 @@ import os
 import subprocess
 import sys
 import time
-from pathlib import Path
 
 import pytest
 
 from cascade_sim.progress import Progress, rate_text
-
-ROOT = Path(__file__).parents[1]
+from places import ROOT
 
 
 def test_a_stage_records_how_long_it_took():

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
-from revenue_fixture import measure_plain, write_plain
+
+from places import SCENARIOS
+from worlds.guarded_market import measure_plain, write_plain
 
 pytest_plugins = ["pytester"]
-EXAMPLE = Path(__file__).parents[1] / "scenarios" / "example_test_revenue.py"
+EXAMPLE = SCENARIOS / "example_test_revenue.py"
 
 
 @pytest.fixture(scope="module", autouse=True)

@@ -1,7 +1,6 @@
 import json
 
 import pytest
-from tiny_market import QUICK, TINY, tiny_scenario
 
 from cascade_sim import study as study_module
 from cascade_sim.cli import main
@@ -11,6 +10,7 @@ from cascade_sim.storage.code_version import source_digest
 from cascade_sim.storage.folder import RunFolder, read_manifest
 from cascade_sim.storage.tables import tables
 from cascade_sim.study import run_study, run_world
+from worlds.tiny_market import QUICK, TINY, tiny_scenario
 
 SHORT = (
     *("phases.bootstrap=150", "phases.log=150", "phases.shadow=60", "phases.evaluate=120"),

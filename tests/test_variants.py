@@ -8,8 +8,9 @@ from click.testing import CliRunner
 from cascade_sim import variants
 from cascade_sim.commands.variants import command
 from cascade_sim.errors import UserError
+from places import SCENARIOS
 
-QUICK = Path(__file__).parents[1] / "scenarios" / "quick.yaml"
+QUICK = SCENARIOS / "quick.yaml"
 SHRINK = (
     "phases.bootstrap=600",
     "phases.log=900",

@@ -1,6 +1,7 @@
 """A bidder that never changes its bids."""
 
 import numpy as np
+
 from cascade_sim.agents.bidding import Bidder, Moment, Portfolio, number
 
 

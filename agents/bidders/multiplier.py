@@ -1,6 +1,7 @@
 """The budget multiplier: one factor per advertiser, such that the budget is just spent."""
 
 import numpy as np
+
 from cascade_sim.agents.bidding import Feedback, Moment, Portfolio, number, one_of
 from cascade_sim.agents.day_plan import DayBidder
 

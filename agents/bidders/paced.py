@@ -1,6 +1,7 @@
 """Pacing by the bid: adaptive pacing and PID pacing. Both lower the bids until the budget lasts the day."""
 
 import numpy as np
+
 from cascade_sim.agents.bidding import Feedback, Moment, Portfolio, number
 from cascade_sim.agents.day_plan import DayBidder, Step
 

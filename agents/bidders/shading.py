@@ -1,6 +1,7 @@
 """Value-based shading: bid below the value by as much as pays."""
 
 import numpy as np
+
 from cascade_sim.agents.bidding import MICROS, Bidder, Feedback, Moment, Portfolio, number
 
 

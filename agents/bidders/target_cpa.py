@@ -1,6 +1,7 @@
 """Target CPA: pay no more than so much per conversion, on average."""
 
 import numpy as np
+
 from cascade_sim.agents.bidding import MICROS, Bidder, Feedback, Moment, Portfolio, number
 
 

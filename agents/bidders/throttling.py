@@ -1,6 +1,7 @@
 """Pacing by taking part: full bids, in a part of the requests."""
 
 import numpy as np
+
 from cascade_sim.agents.bidding import Feedback, Moment, Portfolio, number
 from cascade_sim.agents.day_plan import DayBidder
 

@@ -11,9 +11,10 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
 from cascade_sim.analysis.metrics.consistency import membership
 from cascade_sim.analysis.metrics.ratio import divide
-from numpy.typing import ArrayLike, NDArray
 
 STAGES = ("retrieval", "pre_ranking", "ranking")
 

@@ -10,8 +10,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 import numpy as np
-from cascade_sim.analysis.metrics.ratio import divide
 from numpy.typing import ArrayLike, NDArray
+
+from cascade_sim.analysis.metrics.ratio import divide
 
 
 def bin_sums(

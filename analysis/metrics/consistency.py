@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import numpy as np
-from cascade_sim.analysis.metrics.ratio import divide
 from numpy.typing import NDArray
+
+from cascade_sim.analysis.metrics.ratio import divide
 
 _ROWS = 1024  # rows per pass: keeps the extra memory small
 

@@ -10,9 +10,10 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
+
 from cascade_sim.analysis.statistics.bootstrap import ratio_intervals
 from cascade_sim.analysis.statistics.quantiles import quantile_intervals
-from numpy.typing import NDArray
 
 BINS = 50  # of the distributions, from 0 to 1 of the bid
 LEVELS = {"median": 0.5, "p90": 0.9}

@@ -8,8 +8,9 @@ j; ties count one half. Hard labels are the special case.
 from __future__ import annotations
 
 import numpy as np
-from cascade_sim.analysis.metrics.ratio import divide
 from numpy.typing import ArrayLike, NDArray
+
+from cascade_sim.analysis.metrics.ratio import divide
 
 
 def group_auc(

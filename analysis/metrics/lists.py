@@ -11,8 +11,9 @@ from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
-from cascade_sim.analysis.metrics.ratio import divide
 from numpy.typing import ArrayLike, NDArray
+
+from cascade_sim.analysis.metrics.ratio import divide
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]

@@ -8,8 +8,9 @@ effect × true CTR, predicted clicks are slot effect × pCTR.
 from __future__ import annotations
 
 import numpy as np
-from cascade_sim.analysis.metrics.ratio import divide
 from numpy.typing import ArrayLike, NDArray
+
+from cascade_sim.analysis.metrics.ratio import divide
 
 Parts = tuple[NDArray[np.float64], NDArray[np.float64]]
 

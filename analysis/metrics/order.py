@@ -14,6 +14,8 @@ from collections.abc import Callable
 from typing import Literal
 
 import numpy as np
+from numpy.typing import ArrayLike
+
 from cascade_sim.analysis.metrics import discrimination
 from cascade_sim.analysis.metrics.lists import (
     Bools,
@@ -27,7 +29,6 @@ from cascade_sim.analysis.metrics.lists import (
     sum_lists,
 )
 from cascade_sim.analysis.metrics.ratio import divide
-from numpy.typing import ArrayLike
 
 Scores = ArrayLike | Ranking
 Lists = ArrayLike | None

@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import numpy as np
+from numpy.typing import ArrayLike
+
 from cascade_sim.analysis.metrics import calibration
 from cascade_sim.analysis.metrics.lists import (
     Floats,
@@ -22,7 +24,6 @@ from cascade_sim.analysis.metrics.lists import (
     sum_lists,
 )
 from cascade_sim.analysis.metrics.ratio import divide
-from numpy.typing import ArrayLike
 
 _CELLS = 1_000_000  # padded items held at a time
 

@@ -24,6 +24,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
+
 from cascade_sim.analysis.off_policy.checks import (
     Diagnostics,
     column,
@@ -34,7 +36,6 @@ from cascade_sim.analysis.off_policy.checks import (
 )
 from cascade_sim.analysis.off_policy.intervals import OffPolicyEstimate, denominator_finding, estimate_from
 from cascade_sim.analysis.off_policy.noise import Floats, standard_error
-from numpy.typing import ArrayLike
 
 __all__ = [
     "ESTIMATORS",

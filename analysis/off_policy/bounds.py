@@ -31,6 +31,8 @@ from dataclasses import replace
 from typing import Literal, NamedTuple
 
 import numpy as np
+from numpy.typing import ArrayLike
+
 from cascade_sim.analysis.off_policy.checks import (
     REFUSE_MEAN_OFF,
     WARN_CLIPPED_MASS,
@@ -43,7 +45,6 @@ from cascade_sim.analysis.off_policy.checks import (
 )
 from cascade_sim.analysis.off_policy.intervals import OffPolicyEstimate, estimate_from, interval_findings
 from cascade_sim.analysis.off_policy.noise import Floats, margins, mean_interval
-from numpy.typing import ArrayLike
 
 
 class Bounds(NamedTuple):

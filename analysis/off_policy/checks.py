@@ -20,8 +20,9 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
-from cascade_sim.analysis.off_policy.noise import Floats, mean_interval
 from numpy.typing import ArrayLike, NDArray
+
+from cascade_sim.analysis.off_policy.noise import Floats, mean_interval
 
 Verdict = Literal["ok", "warn", "refuse"]
 

@@ -23,10 +23,11 @@ from itertools import combinations
 from typing import Any, Literal
 
 import numpy as np
+from numpy.typing import ArrayLike
+
 from cascade_sim.analysis.off_policy.checks import Diagnostics, Verdict, column, without_weights, worst_of
 from cascade_sim.analysis.off_policy.intervals import OffPolicyEstimate, denominator_finding, estimate_from
 from cascade_sim.analysis.off_policy.noise import Floats, mean_interval
-from numpy.typing import ArrayLike
 
 Scale = Literal["log", "linear"]
 

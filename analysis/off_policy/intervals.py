@@ -15,9 +15,10 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+from numpy.typing import ArrayLike
+
 from cascade_sim.analysis.off_policy.checks import Diagnostics, Verdict
 from cascade_sim.analysis.off_policy.noise import Floats, margins, skewness, standard_error, unit_totals
-from numpy.typing import ArrayLike
 
 LEAST_UNITS = 10.0  # times the squared skewness
 FEW_CLUSTERS = 20

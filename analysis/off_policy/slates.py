@@ -22,10 +22,11 @@ and clusters: as in off_policy.
 from __future__ import annotations
 
 import numpy as np
+from numpy.typing import ArrayLike
+
 from cascade_sim.analysis.off_policy.checks import Diagnostics, diagnose, worst_of
 from cascade_sim.analysis.off_policy.intervals import OffPolicyEstimate, estimate_from
 from cascade_sim.analysis.off_policy.noise import Floats
-from numpy.typing import ArrayLike
 
 
 def slate_ips(

@@ -16,8 +16,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
-from cascade_sim.analysis.metrics.ratio import divide
 from numpy.typing import ArrayLike, NDArray
+
+from cascade_sim.analysis.metrics.ratio import divide
 
 Floats = NDArray[np.float64]
 Statistic = Callable[[Floats], Floats]

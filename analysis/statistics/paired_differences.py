@@ -10,6 +10,8 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
+
 from cascade_sim.analysis.statistics.bootstrap import (
     Floats,
     Statistic,
@@ -17,7 +19,6 @@ from cascade_sim.analysis.statistics.bootstrap import (
     _ratio_replicates,
     _replicate,
 )
-from numpy.typing import ArrayLike
 
 
 def ratio_differences(

@@ -19,8 +19,9 @@ import math
 from typing import Any
 
 import numpy as np
-from cascade_sim.analysis.statistics.bootstrap import resample_counts, sum_groups
 from numpy.typing import ArrayLike, NDArray
+
+from cascade_sim.analysis.statistics.bootstrap import resample_counts, sum_groups
 
 Floats = NDArray[np.float64]
 STRETCHES = 128

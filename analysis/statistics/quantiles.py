@@ -6,8 +6,9 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from cascade_sim.analysis.statistics.bootstrap import resample_counts
 from numpy.typing import NDArray
+
+from cascade_sim.analysis.statistics.bootstrap import resample_counts
 
 _CELLS = 4_000_000  # weights held at a time
 

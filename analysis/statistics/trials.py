@@ -10,8 +10,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from cascade_sim.analysis.statistics.estimates import Estimate
 from numpy.typing import ArrayLike, NDArray
+
+from cascade_sim.analysis.statistics.estimates import Estimate
 
 Floats = NDArray[np.float64]
 LEVEL = 0.95

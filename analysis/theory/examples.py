@@ -7,10 +7,11 @@ from fractions import Fraction
 from itertools import permutations
 
 import numpy as np
-from cascade_sim.analysis.metrics.lists import Floats
-from cascade_sim.analysis.theory.measures import Distribution
 from numpy.typing import ArrayLike
 from scipy.special import expit, logit  # type: ignore[import-untyped]
+
+from cascade_sim.analysis.metrics.lists import Floats
+from cascade_sim.analysis.theory.measures import Distribution
 
 Order = tuple[int, ...]
 

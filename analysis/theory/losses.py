@@ -15,10 +15,11 @@ from dataclasses import dataclass
 from math import sqrt
 
 import numpy as np
-from cascade_sim.analysis.metrics.lists import Floats
-from cascade_sim.analysis.theory.measures import Distribution
 from numpy.typing import ArrayLike
 from scipy.special import expit, logit, xlogy  # type: ignore[import-untyped]
+
+from cascade_sim.analysis.metrics.lists import Floats
+from cascade_sim.analysis.theory.measures import Distribution
 
 HINGE_MARGIN = 1.0  # t of the square hinge
 HINGE_WIDTH = 0.4  # alpha of the differentiable hinge: the quadratic part; at most 1/2

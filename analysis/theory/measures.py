@@ -12,9 +12,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import ArrayLike
+
 from cascade_sim.analysis.metrics.lists import Floats, rank_lists
 from cascade_sim.analysis.metrics.ratio import divide
-from numpy.typing import ArrayLike
 
 
 @dataclass(frozen=True)

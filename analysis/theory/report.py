@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
+
 from cascade_sim.analysis.report.figures.style import COLORS, INK, MARKERS, QUIET, bare
 from cascade_sim.analysis.theory.examples import preferred, regression_and_ranking_losses, two_halves
 from cascade_sim.analysis.theory.study import Outcome

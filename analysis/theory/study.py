@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from itertools import combinations
 
 import numpy as np
+
 from cascade_sim.analysis.metrics.lists import Floats
 from cascade_sim.analysis.theory.examples import ranknet_optimum
 from cascade_sim.analysis.theory.losses import LOSSES, TemplateLoss

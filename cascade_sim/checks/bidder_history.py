@@ -113,7 +113,8 @@ def _engine_imports(cls: type) -> list[str]:
             found += [alias.name for alias in node.names]
         elif isinstance(node, ast.ImportFrom) and node.module:
             found.append(node.module)
-    return sorted({name for name in found if name.split(".")[0] in ("cascade_sim", "models", "analysis")})
+    ours = {name for name in found if name.split(".")[0] == "cascade_sim"}
+    return sorted(name for name in ours if not name.startswith("cascade_sim.agents"))
 
 
 def side_effects(subject: Subject) -> str:

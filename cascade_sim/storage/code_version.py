@@ -7,10 +7,10 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from cascade_sim.version import BESIDE, folder_of
+from cascade_sim.version import BESIDE, PACKAGE, folder_of
 
 PACKAGES = ("cascade_sim", "agents", "models", "analysis")
-_FOLDERS = {name: folder_of(name) for name in PACKAGES[1:]} | {"cascade_sim": Path(__file__).parent}
+_FOLDERS = {name: folder_of(name) for name in PACKAGES[1:]} | {"cascade_sim": PACKAGE}
 
 
 @cache

@@ -10,9 +10,10 @@ from typing import Any
 
 import numpy as np
 import torch
-from cascade_sim.models.calibrators.base import Calibrator, Floats, fit_inputs
 from numpy.typing import ArrayLike, NDArray
 from torch.nn import functional
+
+from cascade_sim.models.calibrators.base import Calibrator, Floats, fit_inputs
 
 _STEPS = 200
 _TEMPERATURES = 1e4  # temperatures are sought within this factor of the scores' root mean square

@@ -13,11 +13,12 @@ from typing import Any
 
 import numpy as np
 import torch
-from cascade_sim.models.calibrators.base import Calibrator, fit_inputs, wide
-from cascade_sim.models.calibrators.logistic import Platt
 from numpy.typing import ArrayLike, NDArray
 from torch import nn
 from torch.nn import functional
+
+from cascade_sim.models.calibrators.base import Calibrator, fit_inputs, wide
+from cascade_sim.models.calibrators.logistic import Platt
 
 
 class RequestMap(nn.Module):

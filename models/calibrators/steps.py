@@ -7,8 +7,9 @@ from typing import Any
 
 import numpy as np
 import torch
-from cascade_sim.models.calibrators.base import Calibrator, Floats, fit_inputs, frozen, wide
 from numpy.typing import ArrayLike, NDArray
+
+from cascade_sim.models.calibrators.base import Calibrator, Floats, fit_inputs, frozen, wide
 
 
 @dataclass(frozen=True, eq=False)

@@ -16,6 +16,7 @@ the last ends; without `lists` each row of [L, m] is one. `from_padded` makes th
 from collections.abc import Callable
 
 import torch
+
 from cascade_sim.models.losses.lists import from_padded
 from cascade_sim.models.losses.listwise import (
     approx_ndcg,

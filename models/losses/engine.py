@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import torch
+
 from cascade_sim.models.losses import padded as loss_torch
 from cascade_sim.models.losses.lists import Batch
 

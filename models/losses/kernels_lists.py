@@ -1,6 +1,8 @@
 """Listwise losses and the pair loss on dumped scores in fused loops. Conventions as in loss_kernels."""
 
 import numpy as np
+from numba import njit
+
 from cascade_sim.models.losses.kernels import (
     SPAN,
     bounds,
@@ -11,7 +13,6 @@ from cascade_sim.models.losses.kernels import (
     spoil,
     wide_row,
 )
-from numba import njit
 
 WIDEST = 600.0  # e^600 and its inverse are float64, and so is their quotient with 1
 

@@ -4,11 +4,12 @@ from collections.abc import Callable
 
 import numpy as np
 import torch
+from torch.nn import functional
+
 from cascade_sim.models.losses import engine as loss_engine
 from cascade_sim.models.losses.lists import Batch, Offsets, make_batch, per_term, reduce, with_anchor
 from cascade_sim.models.losses.padded import item_sums
 from cascade_sim.models.losses.pointwise import log_terms
-from torch.nn import functional
 
 
 def label_sums(batch: Batch) -> np.ndarray:

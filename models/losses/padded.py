@@ -5,8 +5,9 @@ The fused kernels are checked against these, and measured against these by the b
 """
 
 import torch
-from cascade_sim.models.losses.lists import Batch, list_sums, to_padded
 from torch.nn import functional
+
+from cascade_sim.models.losses.lists import Batch, list_sums, to_padded
 
 
 def _working(batch: Batch) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:

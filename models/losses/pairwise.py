@@ -5,6 +5,7 @@ An empty list, a list of one item and a list of equal labels have no pair: their
 
 import numpy as np
 import torch
+
 from cascade_sim.models.losses import engine as loss_engine
 from cascade_sim.models.losses.lists import (
     Batch,

@@ -1,9 +1,10 @@
 """Losses that judge each item by itself. A list's value is the sum over its items."""
 
 import torch
+from torch.nn import functional
+
 from cascade_sim.models.losses.lists import Batch, Offsets, make_batch, per_term, reduce
 from cascade_sim.models.losses.padded import item_sums
-from torch.nn import functional
 
 
 def examined_logloss(logit: torch.Tensor, click: torch.Tensor, examination: torch.Tensor) -> torch.Tensor:

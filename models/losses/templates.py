@@ -9,10 +9,11 @@ does: from 88 on in float32, from 709 in float64.
 from collections.abc import Callable
 
 import torch
+from torch.nn import functional
+
 from cascade_sim.models.losses import engine as loss_engine
 from cascade_sim.models.losses.lists import Offsets, make_batch, per_term, reduce
 from cascade_sim.models.losses.pointwise import from_items, log_terms
-from torch.nn import functional
 
 Elementwise = Callable[[torch.Tensor], torch.Tensor]
 Weight = torch.Tensor | None

@@ -26,6 +26,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
+
 from cascade_sim.models.calibrators import Calibrator, calibrator_class
 from cascade_sim.models.objectives.base import Dumped, Objective, Option
 from cascade_sim.models.objectives.joint import (

@@ -8,9 +8,10 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 import torch
+from torch.nn import functional
+
 from cascade_sim.models import losses
 from cascade_sim.models.losses.lists import Offsets
-from torch.nn import functional
 
 TASKS = ("binary", "graded")
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 import torch
+
 from cascade_sim.models import losses
 from cascade_sim.models.losses.lists import Offsets
 from cascade_sim.models.objectives.base import Dumped, Objective, Option, softplus, unit_interval

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
+
 from cascade_sim.analysis.report.figures.style import COLORS, INK, MARKERS, bare
 from cascade_sim.analysis.statistics.strict_wins import frontier, over_seeds
 

@@ -1,0 +1,45 @@
+import math
+from xml.etree import ElementTree
+
+import pytest
+
+from cascade_sim.analysis.report.figures.landscape import PANELS, landscape_figure, landscape_image
+from cascade_sim.analysis.report.figures.style import style
+
+COLUMNS = {
+    "bid": [0.25, 0.5, 1.0, 2.0, 4.0],
+    "impressions": [0, 3, 10, 20, 22],
+    "expected_clicks": [0.0, 0.5, 1.5, 3.0, 3.2],
+    "clicks": [0, 0, 2, 4, 4],
+    "expected_cost": [0.0, 0.2, 1.0, 3.0, 4.0],
+    "cost": [0.0, 0.0, 1.4, 4.0, 5.0],
+    "expected_cpc": [math.nan, 0.4, 0.67, 1.0, 1.25],
+    "mean_cpc": [math.nan, math.nan, 0.7, 1.0, 1.25],
+}
+
+
+def test_every_panel_shows_its_columns_and_the_own_bid():
+    with style("landscape"):
+        panels = landscape_figure(COLUMNS, 1.0).axes
+    for axes, (title, line, points) in zip(panels, PANELS, strict=True):
+        lines = [list(one.get_ydata()) for one in axes.get_lines()]
+        assert axes.get_title(loc="left") == title and axes.get_xscale() == "log"
+        assert list(axes.get_lines()[0].get_xdata()) == [1.0, 1.0]
+        assert lines[1] == pytest.approx(COLUMNS[line], nan_ok=True)
+        if points:
+            assert lines[2] == pytest.approx(COLUMNS[points], nan_ok=True)
+
+
+def test_both_kinds_of_files_repeat_byte_by_byte():
+    svg, png = (landscape_image(COLUMNS, 1.0, kind) for kind in ("svg", "png"))
+    assert ElementTree.fromstring(svg).tag.endswith("svg") and png.startswith(b"\x89PNG")
+    assert landscape_image(COLUMNS, 1.0, "svg") == svg and landscape_image(COLUMNS, 1.0, "png") == png
+
+
+def test_one_bid_and_no_impressions_can_be_drawn():
+    one = {name: [0.0] for name in COLUMNS} | {
+        "bid": [2.0],
+        "expected_cpc": [math.nan],
+        "mean_cpc": [math.nan],
+    }
+    assert landscape_image(one, 2.0, "svg").startswith(b"<svg ")

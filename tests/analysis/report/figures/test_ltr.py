@@ -1,0 +1,59 @@
+import pytest
+
+from answers.ltr import made_findings
+from cascade_sim.analysis.report.figures.ltr import drift_figure, pareto_figure
+from cascade_sim.analysis.report.figures.style import style, svg_text
+
+
+def drawn(make, findings):
+    with style("x"):
+        figure = make(findings)
+        return figure, svg_text(figure, "x", "title")
+
+
+def test_the_pareto_plot_has_every_objective_and_the_frontier():
+    figure, svg = drawn(pareto_figure, made_findings())
+    axes = figure.axes[0]
+    assert axes.get_xscale() == "log" and "LogLoss" in axes.get_xlabel()
+    labels = [text.get_text() for text in figure.legends[0].get_texts()]
+    assert labels == ["pointwise", "rcr", "frontier"]
+    lines = {line.get_label(): line for line in axes.lines}
+    assert lines["frontier"].get_xydata().tolist() == [[0.4, 0.6]]
+    assert lines["rcr"].get_xydata().tolist() == [[0.4, 0.6]]  # its cell at (0.5, 0.4) is beaten
+    points = [tuple(p) for line in axes.lines for p in line.get_xydata()]
+    assert (0.5, 0.4) in points and "<svg" in svg
+
+
+def test_objectives_beyond_the_palette_differ_in_their_marker():
+    findings = made_findings()
+    findings["cells"] = [
+        {"objective": f"o{i}", "alpha": None, "learning_rate": 1, "seed": 1, "ndcg": 0.5, "loss": 1.0 + i}
+        for i in range(16)
+    ]
+    figure, _ = drawn(pareto_figure, findings)
+    looks = {
+        line.get_label(): (line.get_color(), line.get_marker())
+        for line in figure.axes[0].lines
+        if line.get_label().startswith("o")
+    }
+    assert len(looks) == 16 and len(set(looks.values())) == 16
+
+
+def test_the_drift_plot_has_a_panel_per_objective_and_a_line_per_seed():
+    curve = {"points": [0.0, 1.0, None], "stable": False}
+    flat = {"points": [1.0, 1.0, 1.0], "stable": True}
+    short = {"points": [1.0], "stable": None}
+    findings = {"curves": {"softmax": {"1": curve, "2": flat}, "rcr": {"1": short}}}
+    figure, svg = drawn(drift_figure, findings)
+    panels = [axes for axes in figure.axes if axes.axison]
+    assert [axes.get_title(loc="left") for axes in panels] == [
+        "softmax: stable 1 of 2",
+        "rcr: too short to judge",
+    ]
+    assert [len(axes.lines) for axes in panels] == [2, 1]
+    assert "softmax" in svg
+
+
+@pytest.mark.parametrize("make", [pareto_figure])
+def test_figures_repeat_to_the_byte(make):
+    assert drawn(make, made_findings())[1] == drawn(make, made_findings())[1]

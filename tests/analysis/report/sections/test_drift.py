@@ -1,0 +1,102 @@
+import pytest
+
+from answers.drift import drift_metrics
+from answers.learning import fixed_metrics, learning_metrics
+from answers.report import minimal_metrics, renamed
+from cascade_sim.analysis.report.figures.registry import FIGURES
+from cascade_sim.analysis.report.figures.style import style, svg_text
+from cascade_sim.analysis.report.page import render
+from cascade_sim.analysis.report.sections.drift import (
+    arms_of,
+    drift_arms,
+    drift_section,
+    drift_table,
+    drift_words,
+    how,
+)
+
+
+def plain(text):
+    return " ".join(text.replace("\u00a0", " ").split())
+
+
+@pytest.fixture
+def metrics():
+    return drift_metrics()
+
+
+def texts(metrics, arm):
+    return [cell.text for cell in next(row.cells for row in drift_table(metrics).rows if row.label == arm)]
+
+
+def test_rankers_come_by_what_gives_them_their_scale(metrics):
+    assert list(drift_arms(metrics)) == ["ltr", "distill-pre", "logloss"]
+    assert [arms_of(metrics, group) for group in ("order", "calibrator", "scale")] == [
+        ["ltr"], ["distill-pre"], ["logloss"]
+    ]  # fmt: skip
+
+
+def test_the_table_tells_start_end_change_mark_and_scale(metrics):
+    table = drift_table(metrics)
+    assert sum(width for _, width in table.groups) == len(table.columns) == len(texts(metrics, "ltr"))
+    start, end, moved, change, mark, pcoc, off, shown, *_, lift = texts(metrics, "ltr")
+    assert (start, end, mark) == ("−0.60", "−3.00", "unstable")  # -0.5 - 0.1, and -0.5 - 120 * 0.02 - 0.1
+    assert moved == "−2.20"  # from deployments 1 to 10 to 111 to 120: 110 * 0.02
+    assert change == "−1.99"  # 99 * 0.02 and a trace of the zigzag: 6 * 0.1 / 101
+    assert (pcoc, off, shown, lift) == ("12.00", "12.00", "6.50", "−5.0")
+    assert texts(metrics, "logloss")[4] == "stable" and texts(metrics, "logloss")[-1] == "0"
+    row = next(row for row in table.rows if row.label == "distill-pre")
+    assert row.tag == "followed by a calibrator" and row.hint == "softmax, then platt, fitted anew each time"
+
+
+def test_over_several_worlds_the_mark_is_the_share_that_is_stable(metrics):
+    metrics["seeds"] = {"n": 5, "seeds": [1, 2, 3, 4, 5]}
+    for arm, share in (("ltr", 0.2), ("logloss", 0.8)):
+        metrics["market"]["arms"][arm]["learning"]["drift"]["stable"] = share
+    assert texts(metrics, "ltr")[4] == "stable in 1 of 5"
+    assert texts(metrics, "logloss")[4] == "stable in 4 of 5"
+    tones = {row.label: row.cells[4].tone for row in drift_table(metrics).rows}
+    assert (tones["ltr"], tones["logloss"]) == ("down", "")
+    assert "5 worlds" in drift_section(metrics).about
+
+
+def test_too_few_deployments_leave_the_mark_open(metrics):
+    metrics["market"]["arms"]["ltr"]["learning"]["drift"]["stable"] = None
+    assert texts(metrics, "ltr")[4] == "–"
+    assert "too few to judge" in drift_words(metrics)
+
+
+def test_two_sentences_say_who_holds_the_level_and_who_orders_best(metrics):
+    assert plain(drift_words(metrics)) == (
+        "Level held over the last 100 deployments: of the rankers trained for order alone 0 of 1 "
+        "(predictions of what is shown: off by a factor of 6.50, score moved by 2.20), followed by a "
+        "calibrator 0 of 1 (1.10, score moved by 2.20), with a regression part 1 of 1 (1.05, score moved by "
+        "0.00). At the end ltr has the highest AUC (0.770) and distill-pre "
+        "the lowest (0.690); logloss has 0.730."
+    )
+
+
+def test_a_setting_is_told_in_words():
+    assert how({"objective": "sbcr", "batching": "lists"}) == "sbcr, batches of whole pages"
+    assert how({"objective": "softmax", "calibrator": "platt"}) == "softmax, then platt, fitted once"
+
+
+def test_rankers_trained_alike_have_no_such_section(metrics):
+    for arm in ("ltr", "distill-pre"):
+        metrics["market"]["arms"][arm]["learning"]["ranker"] = dict(
+            metrics["market"]["arms"]["logloss"]["learning"]["ranker"], model=arm
+        )
+    for one in (metrics, learning_metrics(), fixed_metrics(), minimal_metrics()):
+        assert drift_section(one) is None and drift_words(one) == ""
+
+
+def test_the_report_shows_it_and_escapes_names(metrics):
+    metrics = renamed(metrics, "ltr", "<ltr>")
+    svgs = {}
+    for name in ("drift_order", "drift_calibrator", "drift_scale"):
+        with style(name):
+            svgs[name] = svg_text(FIGURES[name][0](metrics), name, FIGURES[name][1])
+    page = render(metrics, {}, "name: x", svgs)
+    assert 'id="drift"' in page and "Does a ranker&#39;s level hold" in page.replace("'", "&#39;")
+    assert page.count('id="figure-drift_') == 3 and "<ltr>" not in page
+    assert 'id="drift"' not in render(learning_metrics(), {}, "name: x", {})

@@ -1,0 +1,165 @@
+import pytest
+
+from answers.market import make_market
+from answers.report import make_metrics, minimal_metrics, renamed
+from answers.table_text import cells, plain
+from cascade_sim.analysis.report.sections.market import market_section
+from cascade_sim.analysis.report.sections.market_tables import (
+    bidder_kinds,
+    bidders_table,
+    clock,
+    market_baseline,
+    market_words,
+    totals_table,
+)
+from cascade_sim.analysis.report.terminal import terminal_summary
+from cascade_sim.phases.results import combine_seeds
+
+
+@pytest.fixture
+def metrics():
+    return make_metrics()
+
+
+def test_totals_show_each_arm_and_its_difference_to_the_baseline(metrics):
+    table = totals_table(metrics)
+    found = dict(zip(table.columns, cells(table, "distill-pre"), strict=True))
+    assert (found["Revenue"].text, plain(found["Revenue"].lift)) == ("624.0", "+2.0 %")  # 1.04 / 1.02 - 1
+    assert (found["CTR %"].text, plain(found["CTR %"].lift)) == ("5.20", "+2.0 %")
+    assert (found["Requests"].text, found["Requests"].lift) == ("2,400", "same")
+    assert [cell.lift for cell in cells(table, "logloss")] == [""] * len(table.columns)
+    assert [row.kind for row in table.rows if row.label == "logloss"] == ["baseline"]
+
+
+def test_differences_with_an_interval_show_it_and_are_toned(metrics):
+    lift = {"value": 0.02, "low": 0.01, "high": 0.03}
+    metrics["market"]["lifts"] = {"distill-pre": {"revenue_per_request": lift, "ctr": {**lift, "low": -0.01}}}
+    table = totals_table(metrics)
+    found = dict(zip(table.columns, cells(table, "distill-pre"), strict=True))
+    one = found["Revenue per request"]
+    assert (plain(one.interval), one.lift, one.tone) == ("+2.0 %", "[+1.0, +3.0]", "up")
+    assert (found["CTR %"].lift, found["CTR %"].tone) == ("[−1.0, +3.0]", "")
+    assert (found["Surplus"].text, plain(found["Surplus"].lift)) == (
+        "374.4",
+        "+2.0 %",
+    )  # 360 · 1.04, no interval
+
+
+def test_overspend_is_compared_in_money_because_the_baseline_has_none(metrics):
+    metrics["market"]["arms"]["ltr"]["overspend"] = 0.125
+    table = totals_table(metrics)
+    overspend = cells(table, "ltr")[table.columns.index("Overspend")]
+    assert (overspend.text, overspend.lift) == ("0.125", "+0.125")
+
+
+def test_a_ratio_to_nothing_is_left_out(metrics):
+    metrics["market"]["arms"]["logloss"]["conversions"] = 0
+    metrics["market"]["arms"]["ltr"]["revenue"] = None
+    table = totals_table(metrics)
+    assert cells(table, "ltr")[table.columns.index("Conversions")].lift == ""
+    assert cells(table, "ltr")[table.columns.index("Revenue")].text == "–"
+
+
+def test_bidders_come_smoothest_first_and_those_without_budgets_last(metrics):
+    table = bidders_table(metrics)
+    assert [row.label for row in table.rows] == ["paced", "greedy", "open"]
+    texts = [cell.text for cell in cells(table, "greedy")]
+    assert texts == ["40 of 60", "200", "100.0", "100.0", "06:00", "75.0"]  # 40 budgets of 5
+    assert [cell.text for cell in cells(table, "open")] == ["0 of 60"] + ["–"] * 5
+
+
+def test_an_hour_is_written_as_time():
+    assert [clock(4.7774), clock(23.999), clock(0.0), clock(None)] == ["04:47", "24:00", "00:00", "–"]
+
+
+def test_one_sentence_says_who_ran_dry_who_kept_pace_and_that_nobody_overspent(metrics):
+    assert plain(market_words(metrics)) == (
+        "With logloss, greedy (100 % of its advertisers, half of those by 06:00) ran dry early; paced (at "
+        "most 4.0 percentage points away) spent in step with traffic; no advertiser was charged beyond its "
+        "budget."
+    )
+
+
+def test_running_dry_as_the_day_ends_is_not_running_dry_early(metrics):
+    paced = metrics["market"]["arms"]["logloss"]["bidders"]["paced"]
+    paced["ran_dry"] = 0.9  # at 23:30, after 47 of 48 updates
+    assert "paced (at most 4.0 percentage points away) spent in step" in plain(market_words(metrics))
+
+
+def test_a_kind_that_saves_its_money_strays_from_traffic(metrics):
+    metrics["market"]["arms"]["logloss"]["bidders"]["paced"]["largest_gap"] = 0.4
+    assert "paced (at most 40.0 percentage points away) strayed" in plain(market_words(metrics))
+
+
+def test_overspend_is_told(metrics):
+    metrics["market"]["arms"]["logloss"]["overspend"] = 1.5
+    assert plain(market_words(metrics)).endswith("1.50 beyond its budget, the most of all.")
+    for beyond, word in ((0.0, "within"), (0.5, "beyond")):
+        metrics["market"]["arms"]["logloss"] |= {"overspend_limit": 0.02, "beyond_limit": beyond}
+        assert plain(market_words(metrics)).endswith(f"of all, {word} the declared 2 % of a budget.")
+
+
+def test_without_budgets_the_sentence_says_only_that(metrics):
+    for arm in metrics["market"]["arms"].values():
+        arm["bidders"] = {"open": arm["bidders"]["open"]}
+    assert market_words(metrics) == "With logloss, no advertiser has a budget."
+
+
+def test_the_section_says_when_budgets_leave_no_room(metrics):
+    section = market_section(metrics)
+    assert section is not None and section.title == "The market day"
+    # (60 · 0.96 + 40 · 1) / 100
+    assert "97.6 % of all budgets were spent" in plain(section.about)
+    assert "Hours of a day share its budgets" in section.about
+    for name in ("paced", "greedy"):
+        metrics["market"]["arms"]["logloss"]["bidders"][name]["spend_of_budget"] = 0.5
+    assert "of all budgets" not in market_section(metrics).about
+
+
+def test_several_days_are_counted(metrics):
+    metrics["market"] = make_market(["logloss", "ltr"], days=3)
+    section = market_section(metrics)
+    assert section.title == "The market days" and "3 simulated days of one world" in section.about
+    assert [row.label for row in section.totals.rows] == ["ltr", "logloss"]
+
+
+def test_a_study_without_a_market_has_none():
+    for metrics in (minimal_metrics(), {**make_metrics(), "market": {"arms": {}}}):
+        assert market_section(metrics) is None and bidder_kinds(metrics) == {} and market_words(metrics) == ""
+
+
+def test_where_the_baseline_had_no_market_the_first_arm_stands_in(metrics):
+    del metrics["market"]["arms"]["logloss"]
+    assert market_baseline(metrics) == "distill-pre" == totals_table(metrics).rows[0].label
+
+
+def test_the_market_of_several_worlds_is_their_mean(metrics):
+    other = make_metrics()
+    for arm in other["market"]["arms"].values():
+        arm["revenue"] += 10
+        arm["bidders"]["greedy"]["curve"]["spend_share"][0] += 0.5
+        arm["bidders"]["greedy"]["dry_hour"] = 8.0
+    worlds = [{"seed": i, "market": one["market"]} for i, one in enumerate((metrics, other))]
+    both = {**make_metrics(seeds=2), **combine_seeds(worlds)}
+    table = totals_table(both)
+    revenue = cells(table, "logloss")[table.columns.index("Revenue")]
+    assert revenue.text == "617.0"  # 612 + 10 / 2
+    assert cells(bidders_table(both), "greedy")[4].text == "07:00"
+    # An hour that one world lacks is that of the other.
+    other["market"]["arms"]["logloss"]["bidders"]["greedy"]["dry_hour"] = None
+    for first, second in ((metrics, other), (other, metrics)):
+        both = combine_seeds([{"seed": i, "market": one["market"]} for i, one in enumerate((first, second))])
+        assert both["market"]["arms"]["logloss"]["bidders"]["greedy"]["dry_hour"] == 6.0
+    both = {**make_metrics(seeds=2), **combine_seeds(worlds)}
+    own = metrics["market"]["arms"]["logloss"]["bidders"]["greedy"]["curve"]["spend_share"][0]
+    mean = both["market"]["arms"]["logloss"]["bidders"]["greedy"]["curve"]["spend_share"][0]
+    assert mean == pytest.approx(own + 0.25)
+    assert "as means over 2 worlds" in market_section(both).about
+
+
+def test_the_terminal_prints_the_bidders_and_fits(metrics):
+    text = terminal_summary(renamed(metrics, "greedy", "[red]greedy[/red]"), width=80)
+    assert "Budgets in the market, logloss" in text and "[red]greedy[/red]" in text
+    assert "06:00" in text and "ran dry early" in " ".join(text.split())
+    assert max(len(line) for line in text.splitlines()) <= 80
+    assert "Budgets in the market" not in terminal_summary(minimal_metrics())

@@ -1,0 +1,107 @@
+"""Off-policy estimates in words and tables."""
+
+import pytest
+
+from answers.off_policy import row
+from answers.off_policy_metrics import metrics
+from cascade_sim.analysis.report.sections.off_policy import (
+    answer_table,
+    off_policy_section,
+    reasons,
+    refusals,
+    shown_estimate,
+    slopes_table,
+    targets_table,
+)
+from cascade_sim.analysis.statistics.estimates import Estimate
+
+
+def test_a_study_without_randomised_logs_has_no_section():
+    assert off_policy_section({}) is None
+    assert off_policy_section({"off_policy": {"targets": {}}}) is None
+
+
+def test_each_target_stands_beside_its_truth_and_refusals_show_no_number():
+    table = targets_table(metrics()["off_policy"], "knobs", "revenue")
+    assert table.columns == ["truth", "ESS %", "IPS", "doubly robust", "direct method"]
+    near, far = table.rows
+    assert [cell.text for cell in near.cells] == ["0.2900", "90", "0.2910", "0.2930", "0.3300"]
+    assert [cell.text for cell in far.cells][2:] == ["refused", "refused", "0.3300"]
+    assert near.tag == "auction.reserve_cpc=0.63"
+
+
+def test_sorted_keys_of_a_file_do_not_change_the_order():
+    part = metrics()["off_policy"]
+    mixed = {**part, "targets": dict(sorted(part["targets"].items())), "order": ["near", "far", "colder"]}
+    mixed["targets"]["near"]["rewards"]["revenue"]["estimators"] = dict(
+        sorted(mixed["targets"]["near"]["rewards"]["revenue"]["estimators"].items())
+    )
+    table = targets_table(mixed, "knobs", "revenue")
+    assert [row.label for row in table.rows] == ["near", "far"]
+    assert table.columns[2:] == ["IPS", "doubly robust", "direct method"]
+
+
+def test_an_interval_that_misses_the_truth_is_toned():
+    near = targets_table(metrics()["off_policy"], "knobs", "revenue").rows[0]
+    assert [cell.tone for cell in near.cells[2:]] == ["", "down", "down"]
+
+
+def test_words_count_answers_and_refusals_and_judge_the_direct_method():
+    words = off_policy_section(metrics()).words
+    # four weighted answers, one of which misses; two of six questions refused
+    assert (
+        words[0]
+        .replace("\u00a0", " ")
+        .startswith("From the randomised logs alone, 75 % of the answers on revenue")
+    )
+    assert "33 % of the questions were refused" in words[0].replace("\u00a0", " ")
+    assert "covers the truth in 0 %" in words[1].replace("\u00a0", " ")
+
+
+def test_refusals_carry_their_reason_within_one_world_only():
+    lines = refusals(metrics()["off_policy"])
+    assert lines == ["far: refused by IPS, doubly robust. exploration is missing: too far"]
+    assert off_policy_section(metrics(seeds=True)).refusals == []
+    assert "between worlds" in off_policy_section(metrics(seeds=True)).about
+
+
+def test_slopes_stand_beside_served_differences():
+    table = slopes_table(metrics()["off_policy"])
+    assert table.rows[0].label == "log reserve"
+    assert [cell.text for cell in table.rows[0].cells] == ["−0.090", "−0.080"] * 2
+    assert slopes_table({"slopes": {}}) is None
+
+
+def test_one_target_in_full_has_bounds_the_log_and_the_truth():
+    table = answer_table("near", metrics()["off_policy"]["targets"]["near"], "revenue")
+    labels = [row.label for row in table.rows]
+    assert labels[-4:] == ["inner (clipped)", "outer (bounds)", "as logged", "truth (simulator)"]
+    first = dict(zip(table.columns, table.rows[0].cells, strict=True))
+    assert (first["ESS %"].text, first["max %"].text, first["lift %"].text) == ("90.0", "0.12", "+5.0")
+    assert {len(row.cells) for row in table.rows} == {len(table.columns)}
+
+
+def test_estimators_with_one_reason_share_its_line():
+    far = metrics()["off_policy"]["targets"]["far"]
+    assert reasons(far, "revenue")[0] == "IPS, doubly robust refuse: exploration is missing: too far"
+
+
+def test_over_several_worlds_the_interval_is_that_of_the_error_around_the_truth():
+    one = row(0.30, 0.10, 0.50, 0.29)
+    assert shown_estimate(one, 0.29) == Estimate(0.30, 0.10, 0.50)  # one world: its own
+    pooled = {**one, "error": {"value": 0.01, "low": -0.02, "high": 0.04, "sd": 0.02}}
+    assert shown_estimate(pooled, 0.29) == Estimate(0.30, 0.29 - 0.02, 0.29 + 0.04)
+
+
+def test_worlds_that_refused_do_not_shift_the_answers_of_the_others_against_the_truth():
+    """Worlds that earn 0.20 and 0.40; the second refused, the first was 0.01 too high."""
+    partly = {"estimate": {"value": 0.21}, "error": {"value": 0.01, "low": -0.02, "high": 0.04}}
+    shown = shown_estimate(partly, 0.30)
+    assert (shown.value, shown.low, shown.high) == pytest.approx((0.31, 0.28, 0.34))
+
+
+@pytest.mark.parametrize("seeds", [False, True])
+def test_the_section_has_both_logs(seeds):
+    section = off_policy_section(metrics(seeds))
+    assert section.knobs is not None and section.slates is not None and section.slopes is not None
+    assert "first 6 ads of the ranking order at temperature 0.7" in section.about

@@ -1,0 +1,80 @@
+"""Tables, CSV and words of a sweep, from figures that can be checked by hand."""
+
+import csv
+import io
+
+import pytest
+
+from answers.sweep import FOUR, X, Y, findings
+from cascade_sim.analysis.report.sections.sweep import (
+    cells_table,
+    csv_text,
+    frontier,
+    known_measures,
+    sweep_words,
+)
+from cascade_sim.analysis.report.sweep_page import sweep_page
+
+
+def test_the_frontier_is_what_no_other_cell_beats():
+    # 3 is beaten by 2 in both, 4 by the first in one with the other equal
+    assert frontier(findings(FOUR), X, Y) == [1, 0]
+
+
+def test_equal_cells_share_the_frontier_and_what_is_undefined_is_not_on_it():
+    assert frontier(findings([(0.1, 1.0), (0.1, 1.0), (None, 5.0), (0.2, None)]), X, Y) == [0, 1]
+
+
+def test_where_less_is_better_the_frontier_turns_round():
+    points = [(0.10, 1.0), (0.08, 1.2), (0.07, 1.1), (0.10, 0.9)]
+    assert frontier(findings(points, x="cpc_error"), "cpc_error", Y) == [1, 2]
+
+
+def test_the_table_has_a_row_per_cell_with_lifts_over_the_first():
+    table = cells_table(findings(FOUR), X, Y)
+    assert table.columns == [
+        "Revenue per request, expected",
+        "lift %",
+        "CTR, expected %",
+        "lift %",
+        "frontier",
+    ]
+    assert [row.label for row in table.rows] == [f"slots={i}" for i in (1, 2, 3, 4)]
+    first, second = ([cell.text for cell in row.cells] for row in table.rows[:2])
+    assert first == ["1.00", "0", "10.00", "0", "yes"]
+    assert second == ["1.20", "+20.0", "8.00", "−20.0", "yes"]  # 1.2 / 1 - 1, 0.08 / 0.1 - 1
+    assert table.rows[1].cells[1].interval == "[+18.0, +22.0]" and table.rows[1].cells[1].tone == "up"
+    assert [row.tag for row in table.rows] == ["first", "", "", ""]
+
+
+def test_the_csv_has_every_number_and_empty_cells_for_what_is_undefined():
+    rows = list(csv.DictReader(io.StringIO(csv_text(findings([(0.1, 1.0), (None, 1.5)]), X, Y))))
+    assert [row["cascade.slots"] for row in rows] == ["1", "2"]
+    assert [row["frontier"] for row in rows] == ["1", "0"]
+    assert float(rows[1][f"{Y} lift low"]) == pytest.approx(0.5 - 0.02)
+    assert rows[1][X] == rows[1][f"{X} low"] == "" and rows[0][f"{Y} lift"] == ""
+
+
+def test_the_words_name_the_frontier():
+    words = sweep_words(findings(FOUR), X, Y)[0]
+    assert words.startswith("2 of 4 cells are on the frontier") and ": slots=2 and slots=1. " in words
+    best = sweep_words(findings([(0.1, 1.0), (0.2, 2.0)]), X, Y)[0]
+    assert best.startswith("slots=2 is best in revenue") and "going by the estimates" in best
+    assert sweep_words(findings([(None, 1.0)]), X, Y)[0].startswith("No cell has both")
+
+
+def test_the_page_says_which_worlds_and_escapes_names():
+    made = findings(FOUR)
+    made["name"] = "<b>quick</b>"
+    page = sweep_page(made, X, Y, "<svg></svg>")
+    assert "&lt;b&gt;quick" in page and "<svg></svg>" in page and "<b>quick" not in page
+    assert "4 cells · arm ltr · 3 worlds (seeds 1 to 3) · 2,048 requests per cell and world" in page
+    assert "between worlds" in page
+    assert "not the spread between worlds" in sweep_page({**made, "seeds": [1]}, X, Y, "")
+    assert "http" not in page.replace("http://www.w3.org", "")  # opens from disk
+
+
+def test_measures_without_a_better_end_are_no_axes():
+    assert {"expected_ctr", "welfare", "cpc_error"} <= set(known_measures(has_market=False))
+    assert not {"cpc", "cpc_bias", "market.revenue"} & set(known_measures(has_market=False))
+    assert "market.surplus" in known_measures(has_market=True)

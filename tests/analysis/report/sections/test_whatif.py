@@ -1,0 +1,124 @@
+"""What-ifs in words and tables."""
+
+import csv
+import io
+
+import pytest
+
+from answers.whatif import answer
+from cascade_sim.analysis.report.sections.whatif import (
+    MEASURES,
+    difference_cell,
+    measures_table,
+    pairing_words,
+    points_table,
+    settings_text,
+    value_text,
+    what_if_csv,
+    what_if_lines,
+    what_if_sections,
+    what_if_words,
+)
+
+
+def test_settings_are_written_as_in_a_scenario():
+    assert (
+        settings_text({"auction.reserve_cpc": 0.2, "cascade.slots": 4})
+        == "auction.reserve_cpc = 0.2, cascade.slots = 4"
+    )
+    assert [value_text(v) for v in (True, None, 1e-05, "vcg", 12)] == ["true", "none", "1e-05", "vcg", "12"]
+
+
+def test_one_change_has_a_row_per_measure_with_difference_and_lift():
+    table = measures_table(answer((0.5, 1.034)))
+    row = next(row for row in table.rows if row.label == "Revenue per request, expected")
+    assert [cell.text for cell in row.cells] == ["1.00", "1.03", "+0.0340", "+3.4"]
+    assert row.cells[2].interval == "[+0.0330, +0.0350]" and row.cells[2].tone == "up"
+    error = next(row for row in table.rows if row.label == "CPC error %")  # 0 is perfect: no relative lift
+    assert error.cells[3].text == "" and (error.cells[2].text, error.cells[2].tone) == ("+3.40", "")
+    assert len(measures_table(answer((0.5, 1.0)), 3).rows) == 3
+
+
+def test_a_difference_has_the_digits_that_its_interval_knows():
+    measure = MEASURES["expected_revenue_per_request"]
+
+    def text(value, half):
+        made = difference_cell(
+            measure, {"difference": {"value": value, "low": value - half, "high": value + half}}
+        )
+        return f"{made.text} {made.margin}"
+
+    assert text(-0.000066, 0.00341) == "−0.0001 ±0.0034"
+    assert text(0.0856, 0.004) == "+0.0856 ±0.0040"
+    assert text(-28.63, 1.57) == "−28.6 ±1.6"
+
+
+def test_several_values_have_a_row_each_below_today_s():
+    table = points_table(answer((0.3, 0.98), (0.5, 1.05)))
+    assert [row.label for row in table.rows] == ["0.4", "0.3", "0.5"] and table.rows[0].tag == "today"
+    assert [row.cells[0].text for row in table.rows] == ["0", "−2.0", "+5.0"]
+    assert [row.cells[-1].text for row in table.rows] == ["", "310", "310"]
+    assert table.rows[1].cells[-2].interval == "[57, 67]"
+    assert sum(width for _, width in table.groups) == len(table.columns)
+    narrow = points_table(answer((0.3, 0.98), (0.5, 1.05)), narrow=True)
+    assert len(set(narrow.columns)) == len(narrow.columns) and narrow.rows == table.rows
+
+
+@pytest.mark.parametrize(
+    ("asked", "said"),
+    [
+        (answer((0.5, 1.034)), "= 0.5, plain would have brought +3.4 % [+2.4, +4.4] expected"),
+        (answer((0.5, 1.004)), "[−0.6, +1.4] expected revenue per request, which may as well be none."),
+        (answer((0.3, 0.9), (0.5, 1.05), (0.6, 1.0)), "0.5 brings most expected revenue per request: +5.0 %"),
+        (answer((0.3, 0.9), (0.5, 1.05)), "the best may lie beyond"),
+        (answer((0.3, 0.9), (0.4, 1.0), (0.5, 0.95)), "the one that plain has (0.4) brings most"),
+        (
+            answer((0.5, 0.99), (0.6, 0.9)),
+            "None of the values of auction.reserve_cpc asked about brings more expected revenue per request "
+            "than today's (0.4); the best of them, 0.5, makes it −1.0 %",
+        ),
+        (answer(("gsp", 1.0), ("first", 1.1), knob="auction.pricing", today="gsp"), "first brings most"),
+    ],
+)  # fmt: skip
+def test_words_say_what_would_have_been_brought_and_how_sure_that_is(asked, said):
+    assert said in what_if_words(asked).replace("\u00a0", " ")
+
+
+def test_what_lies_between_today_s_value_and_the_others_is_not_called_the_last():
+    assert "beyond" not in what_if_words(answer((0.5, 1.05), (0.6, 1.01)))
+    assert "beyond" in what_if_words(answer((0.5, 1.01), (0.6, 1.05)))
+
+
+def test_the_best_inside_the_range_is_not_called_the_last():
+    assert "beyond" not in what_if_words(answer((0.3, 0.9), (0.5, 1.05), (0.6, 1.0)))
+
+
+def test_the_worth_of_pairing_is_said():
+    text = pairing_words(answer((0.5, 1.1))).replace("\u00a0", " ")
+    assert "310 times [305, 315] for clicked revenue and 62 times [57, 67] for expected revenue" in text
+    assert "310 times for clicked revenue" in pairing_words(answer((0.5, 1.1), (0.6, 1.1)))
+    assert "Nothing that was shown or charged differs" in pairing_words(
+        answer((0.5, 1.0), worths=(None, None))
+    )
+
+
+def test_the_csv_has_every_number_unrounded():
+    asked = answer((0.5, 1.1), (0.6, 1.2))
+    asked["points"][1]["metrics"]["rcs"] = {"value": None, "low": None, "high": None}
+    rows = list(csv.DictReader(io.StringIO(what_if_csv(asked))))
+    assert len(rows) == 2 * 8 and rows[0]["setting"] == "auction.reserve_cpc = 0.5"
+    assert float(rows[0]["lift"]) == 1.1 / 1.0 - 1 and float(rows[0]["difference_high"]) == 1.1 - 1.0 + 0.001
+    gone = next(row for row in rows[8:] if row["metric"] == "rcs")
+    assert gone["then"] == gone["lift"] == "" and gone["today"] == "1.0"
+
+
+def test_a_study_shows_a_section_per_question():
+    metrics = {"what_if": {"curve": answer((0.3, 0.9), (0.5, 1.1)), "one": answer((0.5, 1.1))}}
+    curve, one = what_if_sections(metrics)
+    assert (curve.name, one.name) == ("curve", "one") and curve.table.corner == "auction.reserve_cpc"
+    assert one.table.columns == ["today", "then", "difference", "lift %"]
+    assert (
+        len(what_if_lines(metrics, 80)) == 2
+        and "What if, curve: Of the values" in what_if_lines(metrics, 80)[0]
+    )
+    assert what_if_sections({}) == [] and what_if_lines({}, 80) == []

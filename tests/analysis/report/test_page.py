@@ -1,0 +1,244 @@
+import html
+import json
+import re
+from html.parser import HTMLParser
+
+import pytest
+from click.testing import CliRunner
+
+from answers.report import (
+    EVIL,
+    SCENARIO_TEXT,
+    drawn_figures,
+    hostile_figures,
+    hostile_metrics,
+    make_manifest,
+    make_metrics,
+    minimal_metrics,
+)
+from cascade_sim import SEMANTICS
+from cascade_sim.analysis.report.figures.registry import FIGURES, draw_all
+from cascade_sim.analysis.report.page import render
+from cascade_sim.commands.report import command
+from cascade_sim.errors import UserError
+
+VOID = {"meta", "link", "br", "hr", "img"}
+
+
+@pytest.fixture(scope="module")
+def metrics():
+    return make_metrics()
+
+
+@pytest.fixture(scope="module")
+def figures():
+    return drawn_figures()
+
+
+@pytest.fixture(scope="module")
+def page(metrics, figures):
+    return render(metrics, make_manifest(), SCENARIO_TEXT, figures)
+
+
+class Checker(HTMLParser):
+    """Collects what a browser would fetch or run, and checks that tags close in order."""
+
+    def __init__(self):
+        super().__init__()
+        self.open, self.fetched, self.scripts = [], [], 0
+
+    def handle_starttag(self, tag, attrs):
+        if tag not in VOID:
+            self.open.append(tag)
+        self.scripts += tag == "script"
+        for name, value in attrs:
+            self.scripts += name.startswith("on")
+            if name in ("src", "href", "xlink:href", "data", "poster") and not (value or "").startswith(
+                ("#", "data:")
+            ):
+                self.fetched.append(value)
+
+    def handle_startendtag(self, tag, attrs):
+        self.handle_starttag(tag, attrs)
+        if tag not in VOID:
+            self.open.pop()
+
+    def handle_endtag(self, tag):
+        assert self.open.pop() == tag
+
+
+def checked(page):
+    checker = Checker()
+    checker.feed(page)
+    assert checker.open == []
+    return checker
+
+
+def text_of(page):
+    return html.unescape(re.sub(r"<[^>]+>", " ", page)).replace("\u00a0", " ")
+
+
+def test_the_page_needs_no_network_and_runs_no_script(page):
+    checker = checked(page)
+    assert checker.fetched == [] and checker.scripts == 0
+    assert not re.search(r"@import|url\((?!#)", page)
+    assert not re.search(r"https?://", re.sub(r'xmlns(:\w+)?="[^"]*"', "", page))
+
+
+def test_the_same_input_gives_the_same_page(metrics, figures, page):
+    assert render(metrics, make_manifest(), SCENARIO_TEXT, figures) == page
+
+
+def test_the_answer_comes_first_with_its_intervals(page):
+    text = text_of(page)
+    assert (
+        text.index("Ship distill-pre.")
+        < text.index("Retrieval loses the most money today.")
+        < text.index("Best expected")
+    )
+    assert "+3.7 % [+3.3, +4.1]" in text and "+10.3 % [+9.9, +10.7]" in text and "--seeds 5" in text
+
+
+def test_no_placeholder_is_left_on_the_page(page):
+    assert "{{" not in page and "{%" not in page
+
+
+def test_every_arm_measure_model_and_figure_is_on_the_page(metrics, page):
+    text = text_of(page)
+    for name in [*metrics["arms"], *metrics["arms"]["ltr"], *metrics["models"], *make_manifest()["packages"]]:
+        assert re.search(rf"(?<![\w-]){re.escape(name)}(?![\w-])", text), name
+    assert [name for name in FIGURES if f'id="figure-{name}"' not in page] == []
+    assert "users: 4000" in text and "15,873" in text and "94.6 s" in text  # 3.1 + 16.42 + 61.0 + 2.2 + 11.9
+
+
+def test_no_id_occurs_twice(page):
+    ids = re.findall(r'\bid="([^"]+)"', page)
+    assert len(ids) == len(set(ids))
+
+
+def test_whatever_comes_from_data_is_escaped():
+    manifest = {**make_manifest(), "packages": {EVIL: EVIL}, "seconds": {EVIL: 1.0}, "started": EVIL}
+    page = render(hostile_metrics(), manifest, f"name: {EVIL}", hostile_figures())
+    assert checked(page).scripts == 0 and "<script" not in page
+    assert f"Ship {EVIL}." in text_of(page)
+
+
+def test_a_study_over_several_worlds_says_so_and_shows_the_spread(figures):
+    text = text_of(render(make_metrics(seeds=5), make_manifest(), SCENARIO_TEXT, figures))
+    assert "mean over 5 worlds (seeds 1, 2, 3, 4, 5)" in text and "Spread between worlds" in text
+    assert "--seeds" not in text
+
+
+def test_one_world_shows_no_spread(page):
+    assert "Spread between worlds" not in text_of(page)
+
+
+def test_the_least_a_run_can_hold_still_makes_a_page():
+    metrics = minimal_metrics()
+    page = render(metrics, {}, "", draw_all(metrics))
+    checked(page)
+    assert "No other arm to compare with only." in text_of(page) and "–" in page
+    assert "None" not in page and "nan" not in text_of(page)
+
+
+@pytest.fixture
+def run_folder(tmp_path):
+    folder = tmp_path / "run"
+    folder.mkdir()
+    (folder / "metrics.json").write_text(json.dumps(make_metrics()))
+    (folder / "manifest.json").write_text(json.dumps({**make_manifest(), "semantics": SEMANTICS}))
+    (folder / "scenario.yaml").write_text(SCENARIO_TEXT)
+    return folder
+
+
+def call(*arguments):
+    return CliRunner().invoke(command, [str(argument) for argument in arguments])
+
+
+def test_the_command_rebuilds_page_and_figures_in_the_run_folder(run_folder, figures):
+    result = call(run_folder)
+    assert result.exit_code == 0 and result.output.strip() == str(run_folder / "report.html")
+    assert "Ship distill-pre." in (run_folder / "report.html").read_text(encoding="utf-8")
+    assert {path.name: path.read_text(encoding="utf-8") for path in (run_folder / "figures").iterdir()} == {
+        f"{name}.svg": svg for name, svg in figures.items()
+    }
+
+
+def test_with_out_only_the_page_is_written(run_folder, tmp_path):
+    assert call(run_folder, "--out", tmp_path / "new" / "page.html").exit_code == 0
+    assert (tmp_path / "new" / "page.html").is_file()
+    assert not (run_folder / "figures").exists() and not (run_folder / "report.html").exists()
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("metrics.json", None, "did not finish"),
+        ("metrics.json", "{", "JSON"),
+        ("metrics.json", '{"arms": []}', "'arms'"),
+        ("metrics.json", '{"arms": {"a": {}}, "baseline": "b"}', "'baseline'"),
+        ("scenario.yaml", None, "cannot read"),
+    ],
+)
+def test_a_run_that_cannot_be_reported_is_explained(run_folder, name, content, message):
+    (run_folder / name).unlink()
+    if content is not None:
+        (run_folder / name).write_text(content)
+    error = call(run_folder).exception
+    assert isinstance(error, UserError) and message in str(error)
+
+
+def test_a_folder_that_is_not_there_is_explained(tmp_path):
+    assert isinstance(call(tmp_path / "nowhere").exception, UserError)
+
+
+def test_the_page_says_on_how_many_requests_dear_measures_rest(metrics, figures, page):
+    assert "Measured on 512 requests, against the whole corpus." in text_of(page)
+    assert "Against the true CTR, on 768 requests." in text_of(page)
+    older = {key: value for key, value in metrics.items() if key != "detail"}
+    text = text_of(render(older, make_manifest(), SCENARIO_TEXT, figures))
+    assert "Measured on 1,024 requests" in text and "Against the true CTR. Undefined" in text  # by arm
+
+
+def test_the_reliability_figure_says_which_worlds_it_shows(page, figures):
+    several = make_metrics(seeds=3)
+    text = text_of(render(several, make_manifest(), SCENARIO_TEXT, figures))
+    assert "otherwise the first world alone" in text
+    for curve in several["curves"]["proxy_reliability"].values():
+        curve["worlds"] = 3
+    assert "All 3 worlds pooled." in text_of(render(several, make_manifest(), SCENARIO_TEXT, figures))
+    assert "worlds pooled" not in text_of(page) and "first world" not in text_of(page)
+
+
+def test_a_reference_arm_that_pays_is_on_the_page(figures):
+    metrics = make_metrics()
+    lift = {"value": 0.05, "low": 0.04, "high": 0.06}
+    metrics["arms"]["pctr_only"]["expected_revenue_per_request"]["lift"] = lift
+    page = render(metrics, make_manifest(), SCENARIO_TEXT, figures)
+    assert "Dropping the bid from pre-ranking (pctr_only) alone would bring +5.0 %" in text_of(page)
+
+
+def test_the_glossary_says_what_the_intervals_leave_out(page):
+    text = text_of(page)
+    assert "requests of one user share a retrieval set" in text and "CPC error, floor" in text
+
+
+def test_the_first_tile_is_revenue_per_request(page):
+    labels = re.findall(r'<span class="label">([^<]+)</span>', page)
+    assert labels[:2] == ["Revenue per request, lift", "RPM, lift"]
+
+
+def test_the_market_has_its_section_with_both_tables_and_all_figures(page):
+    text = text_of(page[page.index('<section id="market">') :])
+    assert "The market day" in text and "With logloss, greedy (100 % of its advertisers" in text
+    for words in ("What each arm earned", "How budgets were spent, logloss", "612", "06:00", "75.0"):
+        assert words in text, words  # 612 = 600 · 1.02, the baseline's revenue
+    for figure in ("market_hours", "market_spend", "market_multipliers"):
+        assert f'id="figure-{figure}"' in page
+
+
+def test_a_study_without_a_market_has_no_section_of_it():
+    metrics = make_metrics()
+    del metrics["market"]
+    page = render(metrics, make_manifest(), SCENARIO_TEXT, {})
+    assert 'id="market"' not in page and "market day" not in page

@@ -1,0 +1,29 @@
+"""The page of a what-if: one file, escaped, with every setting."""
+
+import re
+
+from answers.whatif import answer
+from cascade_sim.analysis.report.short_page import what_if_page
+
+SVG = '<svg role="img"></svg>'
+
+
+def test_the_page_has_the_answer_the_figure_what_was_held_fixed_and_a_table_per_setting():
+    asked = {**answer((0.3, 0.9), (0.5, 1.1)), "run": "tiny", "seed": 3, "held_fixed": ["the luck"]}
+    page = what_if_page(asked, SVG)
+    assert "auction.reserve_cpc = 0.3, 0.5" in page and SVG in page and "<li>the luck</li>" in page
+    assert "tiny · arm plain · seed 3 · 500 requests on both sides" in page
+    assert page.count("<table>") == 3 and "auction.reserve_cpc = 0.5</h2>" in page
+    assert not re.search(r'(src|href)="(?!data:)', page)
+
+
+def test_a_single_change_over_several_worlds():
+    asked = {**answer((0.5, 1.1)), "run": "tiny", "seed": None, "seeds": {"n": 4, "seeds": [1, 2, 3, 4]}}
+    page = what_if_page(asked, SVG)
+    assert "4 worlds" in page and page.count("<table>") == 1
+
+
+def test_names_from_outside_are_escaped():
+    asked = {**answer((0.5, 1.1)), "run": "<script>", "arm": "<b>", "notes": ["<i>gone</i>"]}
+    page = what_if_page(asked, SVG)
+    assert "<script>" not in page and "&lt;script&gt;" in page and "&lt;i&gt;gone" in page

@@ -1,0 +1,119 @@
+"""Moves of ratios: formula against arithmetic, coverage against draws."""
+
+import math
+
+import numpy as np
+import pytest
+
+from cascade_sim.analysis.statistics.moves import (
+    Move,
+    binomial_band,
+    day_move,
+    holm,
+    holm_alpha,
+    paired_move,
+    unpaired_move,
+)
+
+
+def test_a_price_cut_that_every_request_shares_is_known_without_any_doubt():
+    top, bottom = np.array([1.0, 2.0, 5.0]), np.array([1.0, 1.0, 2.0])
+    move = paired_move((top, bottom), (0.995 * top, bottom))
+    assert move.relative == pytest.approx(-0.005, abs=1e-15)
+    assert move.se == pytest.approx(0.0, abs=1e-15)
+    assert move.p_value() < 1e-12
+
+
+def test_the_standard_error_is_the_spread_of_the_groups_influences():
+    before = (np.array([1.0, 3.0]), np.array([1.0, 1.0]))
+    after = (np.array([2.0, 3.0]), np.array([1.0, 1.0]))
+    # t'/T' - t/T = 2/5 - 1/4 and 3/5 - 3/4: plus and minus 0.15; G / (G - 1) = 2
+    move = paired_move(before, after)
+    assert move.log == pytest.approx(math.log(5 / 4))
+    assert move.se == pytest.approx(math.sqrt(2 * (0.15**2 + 0.15**2)))
+    assert move.df == 1
+    # unpaired: 2 * 2 * 0.25^2 before, 2 * 2 * 0.1^2 after
+    other = unpaired_move(before, after)
+    assert other.se == pytest.approx(math.sqrt(4 * 0.25**2 + 4 * 0.1**2))
+
+
+def test_a_metric_that_is_gone_moves_by_minus_all_and_surely():
+    move = paired_move((np.ones(4), np.ones(4)), (np.zeros(4), np.ones(4)))
+    assert move.relative == -1.0 and move.p_value() == 0.0
+
+
+def test_a_move_in_the_last_digits_is_no_change():
+    assert Move(1e-10, 0.0, 5).p_value() == 1.0
+    assert Move(1e-6, 0.0, 5).p_value() == 0.0
+
+
+def test_what_was_nothing_before_cannot_move_relatively():
+    with pytest.raises(ValueError, match="more than 0"):
+        paired_move((np.zeros(4), np.ones(4)), (np.ones(4), np.ones(4)))
+    with pytest.raises(ValueError, match="cannot be paired"):
+        paired_move((np.ones(4), np.ones(4)), (np.ones(5), np.ones(5)))
+
+
+def test_the_smallest_change_seen_fails_in_95_of_100_draws():
+    generator = np.random.default_rng(3)
+    groups, alpha = 64, 0.05
+    shape = (np.full(groups, 1.0), np.ones(groups))
+
+    def fails(shift: float) -> bool:
+        noisy = shape[0] * (1 + shift) + generator.normal(0, 0.05, groups)
+        return paired_move(shape, (noisy, shape[1])).p_value() <= alpha
+
+    seen = paired_move(shape, (1 + generator.normal(0, 0.05, groups), shape[1])).smallest_seen(alpha)
+    power = np.mean([fails(seen) for _ in range(400)])
+    false = np.mean([fails(0.0) for _ in range(400)])
+    assert 0.90 <= power <= 0.99  # the noise of the first draw's own standard error is in it
+    assert false <= 0.08
+
+
+def test_a_tolerance_adds_to_what_is_seen_only_where_noise_is_smaller():
+    exact, noisy = Move(0.0, 0.0, 100), Move(0.0, 0.01, 100)
+    assert exact.smallest_seen(0.05, tolerance=0.005) == pytest.approx(0.005)
+    assert noisy.smallest_seen(0.05, tolerance=0.005) == noisy.smallest_seen(0.05)
+
+
+def test_intervals_of_skewed_unpaired_revenue_cover_the_truth():
+    generator = np.random.default_rng(5)
+    covered = 0
+    for _ in range(400):
+        before, after = (generator.exponential(1.0, (128, 8)).sum(axis=1) for _ in range(2))
+        low, high = unpaired_move((before, np.full(128, 8.0)), (after, np.full(128, 8.0))).interval()
+        covered += low <= 0.0 <= high
+    assert 0.92 <= covered / 400 <= 0.98
+
+
+def test_holm_multiplies_the_smallest_by_all_the_next_by_one_less_and_keeps_the_order():
+    # 3 * 0.01, then 2 * 0.04, then max(0.08, 1 * 0.05)
+    assert holm([0.04, 0.01, 0.05]) == pytest.approx([0.08, 0.03, 0.08])
+    assert holm([0.9, 0.8]) == [1.0, 1.0]
+    assert holm([]) == []
+    # 0.01 was held against 0.05 / 3 and rejected; 0.04 against 0.05 / 2, where it stopped
+    assert holm_alpha([0.04, 0.01, 0.05], 0.05) == pytest.approx([0.025, 0.05 / 3, 0.025])
+
+
+def test_holm_errs_in_at_most_5_of_100_families_and_so_much_when_independent():
+    generator = np.random.default_rng(7)
+    families = generator.uniform(size=(4000, 6))
+    errors = np.mean([min(holm(list(family))) <= 0.05 for family in families])
+    assert 0.04 <= errors <= 0.06  # 1 - (1 - 0.05 / 6)^6 = 0.049
+
+
+def test_the_binomial_band_is_clopper_and_pearsons():
+    assert binomial_band(0, 10) == pytest.approx((0.0, 1 - 0.025**0.1))
+    assert binomial_band(10, 10) == pytest.approx((0.025**0.1, 1.0))
+    low, high = binomial_band(5, 100)
+    assert (low, high) == pytest.approx((0.01643, 0.11284), abs=1e-4)
+
+
+def test_few_days_have_no_interval_so_that_every_move_counts_and_five_days_have_one():
+    before, after = (np.array([2.0, 4.0]), np.array([1.0, 1.0])), (np.array([2.0, 4.3]), np.array([1.0, 1.0]))
+    move = day_move(before, after)
+    assert move.relative == pytest.approx(6.3 / 6 - 1) and move.se == 0.0 and move.p_value() == 0.0
+    assert day_move(before, before).p_value() == 1.0
+    assert day_move(before, (np.zeros(2), np.ones(2))).relative == -1.0
+    week = (np.arange(1.0, 8.0), np.ones(7)), (np.arange(1.0, 8.0) ** 1.01, np.ones(7))
+    assert day_move(*week) == paired_move(*week)

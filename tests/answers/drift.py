@@ -1,0 +1,67 @@
+"""A believable study of rankers that learn on and on. The numbers are invented."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from answers.learning import around, learning_metrics, make_learning
+from cascade_sim.analysis.metrics.drift import drift_section
+
+DAYS = 60
+# arm: (objective, batching, calibrator, refit, has a scale, first mean score, its change each time, PCOC)
+RANKERS: dict[str, tuple[Any, ...]] = {
+    "logloss": ("pointwise", None, None, False, True, -4.0, 0.0, 1.1),
+    "ltr": ("softmax", None, None, False, False, -0.5, -0.02, 12.0),
+    "distill-pre": ("softmax", None, "platt", True, False, -0.5, -0.02, 1.2),
+}
+
+
+def make_drift(arm: str) -> dict[str, Any]:
+    """Two deployments a day; the score zigzags by 0.1 around a line."""
+    objective, batching, calibrator, refit, has_scale, start, step, pcoc = RANKERS[arm]
+    version = list(range(2 * DAYS + 1))
+    score = [start + step * i + (0.1 if i % 2 else -0.1) for i in version]
+    off = {"scale_off": [pcoc] * len(version), "shown_scale_off": [pcoc / 2 + 0.5] * len(version)}
+    return {
+        "requests": 256,
+        "every": 43_200.0,
+        "exploration": 0.0,
+        "ranker": {
+            "model": arm, "objective": objective, "batching": batching, "calibrator": calibrator,
+            "refit": refit, "has_scale": has_scale,
+        },
+        "time": [43_200.0 * i for i in version],
+        "version": version,
+        "recall": [around(0.5)] * len(version),
+        "mean_score": [around(x) for x in score],
+        "pcoc": [around(pcoc)] * len(version),
+        "gauc": [around(0.7)] * len(version),
+        "logloss": [around(0.1)] * len(version),
+        "auc": [{"value": 0.8 - 0.01 * len(arm), "low": None, "high": None}] * len(version),
+        "ece": [{"value": 0.02, "low": None, "high": None}] * len(version),
+        "drift": drift_section(version, score, off),
+        "revenue_per_request": around(2.0, **({} if arm == "logloss" else {"lift": around(-0.05, 0.01)})),
+    }  # fmt: skip
+
+
+def with_drift(metrics: dict[str, Any]) -> None:
+    """Give the arms that learn the curves of a ranker, as many points as they have deployments."""
+    arms = metrics["market"]["arms"]
+    arms["distill-pre"]["learning"] = make_learning("ltr")
+    for arm, section in arms.items():
+        if arm in RANKERS:
+            n, made = len(section["learning"]["time"]), make_drift(arm)
+            curves = {key: made[key][:n] for key in ("mean_score", "logloss", "auc", "ece")}
+            score = [one["value"] for one in curves["mean_score"]]
+            drift = drift_section(
+                made["version"][:n], score, {"scale_off": [1.2] * n, "shown_scale_off": [1.1] * n}
+            )
+            section["learning"] |= {**curves, "ranker": made["ranker"], "drift": drift}
+
+
+def drift_metrics() -> dict[str, Any]:
+    """The study of report_fixture with three rankers that learn for two months."""
+    metrics = learning_metrics()
+    for arm in RANKERS:
+        metrics["market"]["arms"][arm]["learning"] = make_drift(arm)
+    return metrics

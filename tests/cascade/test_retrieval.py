@@ -1,0 +1,129 @@
+import numpy as np
+import pytest
+
+from cascade_sim import draws
+from cascade_sim.cascade import retrieval as module
+from cascade_sim.cascade.retrieval import Retrieval
+from cascade_sim.world.world import build_world
+from worlds.tiny_market import tiny_scenario
+
+
+@pytest.fixture(scope="module")
+def world():
+    return build_world(tiny_scenario().world, 1)
+
+
+def make(world, **changes):
+    weight = changes.pop("popularity", 0.0)
+    spec = tiny_scenario(*[f"cascade.retrieval.{k}={v}" for k, v in changes.items()]).cascade.retrieval
+    return Retrieval(world, spec, weight)
+
+
+def nearest(similarity, size):
+    """Brute force: sort by (similarity, smaller id), keep `size`, ascending ids."""
+    return np.sort(np.argsort(-similarity, axis=1, kind="stable")[:, :size], axis=1)
+
+
+def test_retrieval_equals_brute_force(world):
+    dims = np.arange(4)[None, :]
+    own_u = draws.normal(1, "user.retrieval", np.arange(150)[:, None], dims)
+    own_a = draws.normal(1, "ad.retrieval", np.arange(600)[:, None], dims)
+    similarity = np.sqrt(0.3) * world.user_features["G1"] @ world.ad_features["G1"].T.astype(np.float64)
+    similarity += np.sqrt(0.7) * own_u @ own_a.T + 0.2 * world.popularity
+    users = np.random.default_rng(0).integers(0, 150, 400).astype(np.int32)
+    found = make(world, overlap=0.3, popularity=0.2)(users, 60)
+    expected = nearest(similarity[users], 60)
+    # Where float32 and float64 disagree, the two ads must be as near as rounding.
+    last = np.take_along_axis(similarity[users], expected, 1).min(axis=1)
+    assert np.all(np.take_along_axis(similarity[users], found, 1) >= last[:, None] - 1e-5)
+    assert np.mean(found == expected) > 0.99
+    assert np.all(np.diff(found, axis=1) > 0)
+
+
+def test_full_overlap_is_the_groups_own_affinity(world):
+    r = make(world, overlap=1.0)
+    affinity = world.user_features["G1"].astype(np.float64) @ world.ad_features["G1"].T.astype(np.float64)
+    found = r(np.arange(150, dtype=np.int32), 25)
+    expected = nearest(affinity, 25)
+    assert np.mean([len(np.intersect1d(a, b)) / 25 for a, b in zip(found, expected, strict=True)]) > 0.999
+
+
+def test_without_overlap_retrieval_says_nothing_about_the_groups_affinity(world):
+    r = make(world, overlap=0.0)
+    users = np.arange(150, dtype=np.int32)
+    affinity = world.user_features["G1"] @ world.ad_features["G1"].T
+    retrieved = np.take_along_axis(affinity, r(users, 60), 1)
+    assert abs(retrieved.mean()) < 5 * affinity.std() / np.sqrt(retrieved.size) * 3
+
+
+def test_popular_ads_are_retrieved_for_everyone_when_popularity_weighs_all(world):
+    r = make(world, popularity=100.0)
+    top = np.sort(np.argsort(-world.popularity, kind="stable")[:10])
+    assert all(len(np.intersect1d(row, top)) == 10 for row in r(np.arange(150, dtype=np.int32), 40))
+
+
+def test_an_answer_does_not_depend_on_who_asks_along_or_whether_it_is_kept(world, monkeypatch):
+    users = np.random.default_rng(0).integers(0, 150, 300).astype(np.int32)
+    together = make(world)(users, 60)
+    one_by_one = make(world)
+    assert all(np.array_equal(one_by_one(users[i : i + 1], 60)[0], together[i]) for i in range(300))
+    monkeypatch.setattr(module, "KEPT_IDS", 0)
+    assert np.array_equal(make(world)(users, 60), together)
+
+
+def test_the_answer_follows_the_similarity_it_reports(world):
+    r = make(world, popularity=0.2)
+    for user in (0, 77, 149):
+        similarity = r.similarity(user)
+        assert similarity.dtype == np.float32 and similarity.shape == (600,)
+        assert np.array_equal(r(np.array([user], np.int32), 60)[0], nearest(similarity[None], 60)[0])
+
+
+def test_a_users_answer_is_computed_once_and_only_when_asked_for(world, monkeypatch):
+    r = make(world)
+    asked = []
+    real = r.nearest
+    monkeypatch.setattr(
+        r, "nearest", lambda users, size: (asked.extend(users.tolist()), real(users, size))[1]
+    )
+    for users in ([3, 5, 3], [5, 9], [3]):
+        r(np.array(users, np.int32), 60)
+    assert asked == [3, 5, 9]
+    monkeypatch.setattr(module, "KEPT_IDS", 150 * 60 + 150 * 20 - 1)  # no room for a second size
+    asked.clear()
+    for _ in range(2):
+        r(np.array([3, 3, 5], np.int32), 20)
+    assert asked == [3, 5, 3, 5]
+
+
+def test_sizes_are_kept_apart_and_a_smaller_one_is_a_subset(world):
+    r = make(world)
+    users = np.arange(100, dtype=np.int32)
+    large, small = r(users, 60), r(users, 20)
+    assert small.shape == (100, 20)
+    assert all(np.isin(s, g).all() for s, g in zip(small, large, strict=True))
+
+
+def test_more_than_the_corpus_gives_the_corpus(world):
+    assert np.array_equal(make(world)(np.array([3], np.int32), 10_000)[0], np.arange(600))
+
+
+def test_a_caller_cannot_spoil_a_kept_answer(world):
+    r = make(world)
+    first = r(np.array([3], np.int32), 60)
+    expected = first.copy()
+    first[:] = -7
+    assert np.array_equal(r(np.array([3], np.int32), 60), expected)
+
+
+def test_the_nearest_come_first_when_asked_for(world):
+    retrieval = make(world)
+    users = np.array([3, 77, 3], np.int32)
+    ids = retrieval(users, 60)
+    found = retrieval.nearest_first(users, ids)
+    assert np.array_equal(np.sort(found, axis=1), ids) and np.array_equal(found[0], found[2])
+    similarity = np.stack([retrieval.similarity(user) for user in users])
+    assert np.all(np.diff(np.take_along_axis(similarity, found, 1), axis=1) <= 0)
+    assert np.array_equal(np.sort(found[:, :10], axis=1), retrieval(users, 10))
+    padded = np.concatenate([ids[:, :5], np.full((3, 2), -1, np.int32)], axis=1)
+    assert np.all(retrieval.nearest_first(users, padded)[:, 5:] == -1)

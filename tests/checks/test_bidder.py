@@ -1,0 +1,276 @@
+"""The bidder checker: a good bidder passes; each way of being wrong is caught by the check that names it."""
+
+import json
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from cascade_sim.agents.bidders import BIDDERS
+from cascade_sim.checks import bidder_history as check_bidder_history
+from cascade_sim.checks.bidder import Subject, check_bidder
+from cascade_sim.commands.check_bidder import command
+from cascade_sim.errors import UserError
+
+# A bidder whose parts the cases below replace.
+SOURCE = """
+import numpy as np
+{more_imports}
+
+
+class Mine:
+    def __init__(self, portfolio, cut=0.1{more_arguments}):
+        self.value, self.owner = np.array(portfolio.value), portfolio.owner
+        self.budget, self.cut = portfolio.budget_micros, cut
+        self.share = np.ones(len(portfolio.budget_micros))
+        {more_parts}
+
+    def bids(self, moment):
+        bids = np.where(self.budget[self.owner] > 0, self.value * self.share[self.owner], 0.0)
+        {more_bids}
+        return bids
+
+    def participation(self, moment):
+        passing = np.ones(len(self.share))
+        {more_participation}
+        return passing
+
+    def observe(self, feedback, moment):
+        self.share = self.share * np.where(feedback.clicks > 0, 1 - self.cut / 10, 1.0)
+        {more_observe}
+
+    def state(self):
+        state = {{"share": self.share.copy()}}
+        {more_state}
+        return state
+
+    def restore(self, state):
+        self.share = state["share"].copy()
+        {more_restore}
+
+    {more_methods}
+"""
+METHODS = ("bids", "participation", "observe", "state", "restore", "methods")
+SLOTS = ("more_imports", "more_arguments", "more_parts", *(f"more_{name}" for name in METHODS))
+
+
+def write_bidder(folder: Path, **parts: str) -> str:
+    """A file with the class `Mine`; the kind that names it."""
+    empty = {slot: "" if slot in ("more_imports", "more_arguments") else "pass" for slot in SLOTS}
+    assert set(parts) <= set(empty)
+    path = folder / "mine.py"
+    path.write_text(SOURCE.format(**{**empty, **parts}))
+    return f"{path}:Mine"
+
+
+@pytest.fixture(autouse=True)
+def short(monkeypatch):
+    monkeypatch.setattr(check_bidder_history, "SPEED_SECONDS", 0.01)
+
+
+def statuses(kind: str, **options: object) -> dict[str, tuple[str, str]]:
+    """check -> (status, text)"""
+    return {f.check: (f.status, f.text) for f in check_bidder(Subject(kind, options))}
+
+
+def test_a_sound_bidder_that_inherits_nothing_passes_every_check(tmp_path):
+    found = statuses(write_bidder(tmp_path), cut=0.2)
+    assert {name: status for name, (status, _) in found.items() if status != "ok"} == {}
+    assert list(found)[:4] == ["import", "constructor", "bids", "participation"]
+    assert found["constructor"][1] == "Mine(portfolio, cut=0.2)"
+    assert "2,000 advertisers with 20,000 ads" in found["speed"][1]
+
+
+@pytest.mark.parametrize("name", BIDDERS)
+def test_the_built_in_bidders_pass_without_a_note(name):
+    found = statuses(name)
+    assert {check: text for check, (status, text) in found.items() if status != "ok"} == {}
+
+
+BROKEN = {
+    "a syntax error": ({"more_imports": "def"}, "import", "SyntaxError"),
+    "another signature": ({"more_arguments": ", *, depth"}, "constructor", "argument: 'depth'"),
+    "an option refused": (
+        {"more_parts": "raise ValueError('option cut: expected less')"},
+        "constructor",
+        "mine.py:11: ValueError: option cut: expected less",
+    ),
+    "a missing method": ({"more_methods": "observe = None"}, "constructor", "found none called observe"),
+    "one bid per advertiser": ({"more_bids": "bids = self.share"}, "bids", "[a] = [40], found shape [12]"),
+    "whole numbers": ({"more_bids": "bids = bids.astype(int)"}, "bids", "found dtype int64"),
+    "a list": ({"more_bids": "bids = bids.tolist()"}, "bids", "found list"),
+    "a negative bid": ({"more_bids": "bids = bids - 5"}, "bids", "found -"),
+    "a bid that is no number": ({"more_bids": "bids[3] = np.nan"}, "bids", "found nan at 3 at the start"),
+    "an error in bids": ({"more_bids": "moment.nothing"}, "bids", "mine.py:15: AttributeError"),
+    "participation above 1": (
+        {"more_participation": "passing = passing * 1.5"},
+        "participation",
+        "in [0, 1], found 1.5",
+    ),
+    "participation per ad": (
+        {"more_participation": "passing = self.value"},
+        "participation",
+        "found shape [40]",
+    ),
+    "a division by no clicks": (
+        {"more_observe": "self.share = self.share * (feedback.clicks / feedback.clicks)"},
+        "history",
+        "found nan",
+    ),
+    "growth without end": ({"more_observe": "self.share = self.share * 1e300"}, "history", "found inf"),
+    "an error on a new day": (
+        {"more_observe": "assert moment.day == 0, 'a second day'"},
+        "history",
+        "mine.py:25: AssertionError: a second day",
+    ),
+    "an answer from observe": ({"more_observe": "return self.share"}, "history", "to return nothing"),
+    "a question for the truth": (
+        {"more_observe": "getattr(feedback, 'true_ctr', None)"},
+        "sees",
+        "found feedback.true_ctr",
+    ),
+    "a question for the others": (
+        {"more_parts": "self.others = getattr(portfolio, 'other_bids', None)"},
+        "sees",
+        "found portfolio.other_bids",
+    ),
+    "a look into the engine": (
+        {"more_imports": "from cascade_sim.errors import UserError"},
+        "sees",
+        "found imports of cascade_sim.errors",
+    ),
+    "changed feedback": (
+        {"more_observe": "feedback.clicks[:] = 0"},
+        "side effects",
+        "found feedback.clicks changed",
+    ),
+    "a changed portfolio": (
+        {"more_observe": "self.budget -= feedback.spend_micros"},
+        "side effects",
+        "found portfolio.budget_micros changed",
+    ),
+    "its own array given away": (
+        {
+            "more_parts": "self.passing = np.ones(len(self.share))",
+            "more_participation": "passing = self.passing",
+        },
+        "side effects",
+        "return a copy",
+    ),
+    "an earlier answer changed": (
+        {
+            "more_parts": "self.kept = np.ones(len(self.value))",
+            "more_bids": "self.kept[:] = bids; bids = self.kept",
+        },
+        "side effects",
+        "changed by the next update",
+    ),
+    "random numbers": (
+        {"more_bids": "bids = bids * np.random.default_rng().random()"},
+        "repeatable",
+        "draws no random numbers",
+    ),
+    "learning in bids": ({"more_bids": "self.share = self.share * 0.99"}, "repeatable", "in observe alone"),
+    "a forgotten part of the state": (
+        {
+            "more_parts": "self.n = 0",
+            "more_observe": "self.n += 1",
+            "more_bids": "bids = bids / (1 + self.n)",
+        },
+        "state",
+        "It has: share",
+    ),
+    "a state of other things": ({"more_state": "state['n'] = 3"}, "state", "found int for 'n'"),
+    "a state that is no dict": ({"more_state": "state = [self.share]"}, "state", "found list"),
+}
+
+
+@pytest.mark.parametrize("case", BROKEN)
+def test_each_fault_is_caught_by_its_check_and_by_no_earlier_one(tmp_path, case):
+    parts, check, text = BROKEN[case]
+    found = statuses(write_bidder(tmp_path, **parts))
+    status, said = found[check]
+    assert status == "FAILED", found
+    assert text in said
+    assert next(name for name, (status, _) in found.items() if status == "FAILED") == check
+
+
+def test_a_state_that_goes_on_changing_is_caught(tmp_path):
+    source = (
+        "import numpy as np\nfrom agents.bidding import Bidder\n\n\nclass Mine(Bidder):\n"
+        "    def __init__(self, portfolio):\n        super().__init__(portfolio)\n"
+        "        self.n = np.zeros(1)\n"
+        "    def observe(self, feedback, moment):\n        self.n += 1\n"
+        "    def bids(self, moment):\n        return self.payable / (1 + self.n[0])\n"
+        "    def state(self):\n        return {'n': self.n}\n"
+        "    def restore(self, state):\n        self.n = state['n'].copy()\n"
+    )
+    (tmp_path / "mine.py").write_text(source)
+    status, text = statuses(f"{tmp_path}/mine.py:Mine")["state"]
+    assert status == "FAILED" and "to give copies, found n changed by later updates" in text
+
+
+def test_what_a_fault_makes_meaningless_is_skipped_and_not_blamed(tmp_path):
+    found = statuses(write_bidder(tmp_path, more_bids="bids = bids * np.random.default_rng().random()"))
+    assert found["repeatable"][0] == "FAILED"
+    assert found["state"] == ("skipped", "needs 'repeatable' to be ok")
+    assert found["sees"][0] == "ok"
+
+
+@pytest.mark.parametrize(
+    ("parts", "check", "text"),
+    [
+        (
+            {"more_observe": "self.share = self.share * np.where(feedback.clicks > 0, 1.1, 1.0)"},
+            "reaction",
+            "raises the bids",
+        ),
+        ({"more_bids": "bids = self.value * self.share[self.owner]"}, "zero budget", "bid all the same"),
+        ({"more_bids": "import time; time.sleep(0.11 * (len(bids) > 1000))"}, "speed", "loop over ads"),
+    ],
+)
+def test_what_is_allowed_but_odd_is_noted_and_not_refused(tmp_path, parts, check, text):
+    found = statuses(write_bidder(tmp_path, **parts))
+    assert found[check][0] == "note" and text in found[check][1]
+    assert all(status != "FAILED" for status, _ in found.values())
+
+
+def run(*arguments: str):
+    return CliRunner().invoke(command, list(arguments), standalone_mode=False)
+
+
+def test_the_command_prints_a_line_per_check_and_ends_with_0(tmp_path):
+    result = run("pid", "--option", "k_p=0.5")
+    assert result.return_value == 0
+    lines = result.output.splitlines()
+    assert lines[0] == "pid" and lines[-1] == "The bidder can be used."
+    assert lines[2] == "ok       constructor     Pid(portfolio, k_p=0.5)"
+    assert len(lines) == 2 + len(statuses("pid"))
+
+
+def test_a_failed_check_ends_the_command_with_1(tmp_path):
+    result = run("pid", "--option", "k_p=-1")
+    assert result.return_value == 1
+    assert "FAILED   constructor     ValueError: option k_p: expected a number in [0, 10]" in result.output
+    assert result.output.splitlines()[-1] == f"1 of {len(statuses('pid'))} checks FAILED"
+
+
+def test_as_json_it_prints_one_document(tmp_path):
+    result = run(write_bidder(tmp_path, more_bids="bids = bids - 5"), "--json")
+    assert result.return_value == 1
+    said = json.loads(result.output)
+    assert said["ok"] is False and said["options"] == {}
+    assert {c["check"] for c in said["checks"] if c["status"] == "FAILED"} == {"bids"}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "text"),
+    [
+        (("pidd",), "did you mean 'pid'"),
+        (("no/such.py:Mine",), "no file 'no/such.py'"),
+        (("pid", "--option", "k_p"), "expected KEY=VALUE"),
+    ],
+)
+def test_a_mistake_in_the_command_is_explained(arguments, text):
+    result = run(*arguments)
+    assert isinstance(result.exception, UserError) and text in str(result.exception)

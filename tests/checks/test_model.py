@@ -1,0 +1,283 @@
+"""The model checker: a good model passes; each way of being wrong is caught by the check that names it."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from cascade_sim.checks import model_training as check_model_training
+from cascade_sim.checks.model import check_model, make_subject
+from cascade_sim.cli import main
+from cascade_sim.errors import UserError
+from cascade_sim.scenario.schema import ModelSpec
+from places import ROOT
+
+# A model whose parts the cases below replace.
+SOURCE = """
+import numpy as np
+import torch
+from torch import nn
+from torch.nn import functional
+
+
+class Mine(nn.Module):
+    def __init__(self, request_width, ad_width, pair_width, dims=4{more_arguments}):
+        super().__init__()
+        self.u, self.a = nn.Linear(request_width, dims), nn.Linear(ad_width, dims)
+        {more_parts}
+
+    def forward(self, request, ads, pair):
+        {before}
+        logit = (self.u(request).unsqueeze(1) * self.a(ads)).sum(-1)
+        {after}
+        return logit
+
+    {more_methods}
+"""
+
+
+def write_model(folder: Path, source: str = SOURCE, **parts: str) -> str:
+    """A file with the class `Mine`; the kind that names it."""
+    slots = ("more_arguments", "more_parts", "before", "after", "more_methods")
+    empty = {slot: "" if slot == "more_arguments" else "pass" for slot in slots}
+    path = folder / "mine.py"
+    path.write_text(source.format(**{**empty, **parts}))
+    return f"{path}:Mine"
+
+
+def statuses(kind: str, **spec: object) -> dict[str, tuple[str, str]]:
+    """check -> (status, text)"""
+    found = check_model(make_subject(ModelSpec(kind=kind, **spec)))
+    return {finding.check: (finding.status, finding.text) for finding in found}
+
+
+@pytest.fixture
+def serving_only(monkeypatch):
+    monkeypatch.setattr(check_model_training, "TRAINING_CHECKS", ())
+
+
+@pytest.mark.parametrize("recipe", ["logloss", "distill", "ltr"])
+def test_a_sound_model_passes_every_check_under_every_recipe(tmp_path, recipe):
+    found = statuses(write_model(tmp_path), recipe=recipe)
+    assert {name: status for name, (status, _) in found.items() if status != "ok"} == {}
+    assert list(found)[:3] == ["import", "constructor", "output"]
+    assert "of the built-in towers" in found["speed"][1]
+
+
+@pytest.mark.parametrize("kind", ["towers", "coaction"])
+def test_the_built_in_kinds_pass(kind):
+    assert all(status != "FAILED" for status, _ in statuses(kind).values())
+
+
+BROKEN = {
+    "a flat answer": ({"after": "logit = logit.flatten()"}, "output", "[R, n] = [6, 5], found shape [30]"),
+    "an extra axis": ({"after": "logit = logit.unsqueeze(-1)"}, "output", "found shape [6, 5, 1]"),
+    "whole numbers": ({"after": "logit = logit.long()"}, "output", "found dtype torch.int64"),
+    "a list": ({"after": "logit = logit.tolist()"}, "output", "found list"),
+    "an error in forward": ({"before": "request.nothing"}, "output", "mine.py:15: AttributeError"),
+    "a squeeze": ({"after": "logit = logit.squeeze()"}, "small sizes", "found [5]"),
+    "not a number": ({"after": "logit = logit / 0 * 0"}, "finite", "ordinary features, found nan"),
+    "an overflow": ({"after": "logit = torch.exp(logit)"}, "finite", "features x 1000, found inf"),
+    "dropout left on": (
+        {"after": "logit = functional.dropout(logit, 0.5)"},
+        "eval mode",
+        "training=self.training",
+    ),
+    "eval that does not reach all": (
+        {
+            "more_parts": "self.drop = nn.Dropout(0.5)",
+            "more_methods": "def eval(self): return super().train(True)",
+        },
+        "eval mode",
+        "training mode in: the module, u, a, drop",
+    ),
+    "unseeded noise": ({"after": "logit = logit + torch.randn_like(logit)"}, "repeatable", "random numbers"),
+    "noise of numpy": ({"after": "logit = logit + np.random.rand()"}, "repeatable", "random numbers"),
+    "a batch statistic": ({"after": "logit = logit - logit.mean(0)"}, "batch = single", "over the batch"),
+    "batch norm that trains": (
+        {"before": "request = functional.batch_norm(request, None, None, training=True)"},
+        "batch = single",
+        "mine.py:15: ValueError: Expected more than 1 value per channel when training",
+    ),
+    "a changed input": ({"before": "ads.mul_(2.0)"}, "side effects", "`ads` changed in place"),
+    "a counter": (
+        {"more_parts": "self.register_buffer('n', torch.zeros(()))", "after": "self.n += 1"},
+        "side effects",
+        "found changed: n",
+    ),
+    "codes that depend on the table": (
+        {"more_methods": "def encode_ads(self, ads): return ads - ads.mean(tuple(range(ads.dim() - 1)))"},
+        "serving",
+        "encode_ads must give an ad the same code",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", BROKEN)
+def test_each_fault_is_caught_by_its_check(tmp_path, case, serving_only):
+    parts, check, text = BROKEN[case]
+    status, found = statuses(write_model(tmp_path, **parts))[check]
+    assert status == "FAILED"
+    assert text in found
+
+
+def test_what_a_fault_makes_meaningless_is_skipped_and_not_blamed(tmp_path):
+    found = statuses(write_model(tmp_path, after="logit = logit + torch.randn_like(logit)"))
+    assert found["repeatable"][0] == "FAILED"
+    assert found["batch = single"] == ("skipped", "needs 'repeatable' to be ok")
+    assert found["eval mode"][0] == "ok"
+
+
+def test_a_listwise_model_is_noted_and_not_refused(tmp_path, serving_only):
+    found = statuses(write_model(tmp_path, after="logit = logit - logit.mean(1, keepdim=True)"))
+    assert found["candidates"][0] == "note"
+    assert "listwise" in found["candidates"][1]
+    assert all(status != "FAILED" for status, _ in found.values())
+
+
+def test_a_score_that_depends_on_the_place_in_the_row_is_noted(tmp_path, serving_only):
+    found = statuses(write_model(tmp_path, after="logit = logit + torch.arange(logit.shape[1])"))
+    assert found["candidates"][0] == "note"
+    assert "is an axis mixed up?" in found["candidates"][1]
+
+
+@pytest.mark.parametrize(
+    ("parts", "text"),
+    [
+        ({"more_arguments": ", *, depth"}, "missing a required argument: 'depth'"),
+        ({"more_parts": "self.extra = nn.Parameter(torch.from_numpy(np.random.rand(2)))"}, "others in extra"),
+        ({"more_parts": "raise RuntimeError('no licence')"}, "mine.py:12: RuntimeError: no licence"),
+    ],
+)
+def test_a_constructor_that_the_engine_cannot_call_is_caught(tmp_path, parts, text):
+    found = statuses(write_model(tmp_path, **parts))
+    assert found["constructor"][0] == "FAILED"
+    assert text in found["constructor"][1]
+    assert found["output"] == ("skipped", "needs 'constructor' to be ok")
+
+
+def test_a_constructor_without_the_widths_is_shown_beside_the_expected_one(tmp_path):
+    kind = write_model(
+        tmp_path, "from torch import nn\nclass Mine(nn.Module):\n  def __init__(self, width): pass"
+    )
+    status, text = statuses(kind)["constructor"]
+    assert status == "FAILED"
+    assert "expected Mine(request_width, ad_width, pair_width, **options), found Mine(width)" in text
+
+
+@pytest.mark.parametrize(
+    ("source", "text"),
+    [
+        ("import torch\n\nx = 1 / 0\nclass Mine: pass", "mine.py:3: ZeroDivisionError: division by zero"),
+        ("import torhc\nclass Mine: pass", "mine.py:1: ModuleNotFoundError: No module named 'torhc'"),
+        ("class Mine:\n    def f(self:\n        pass", "mine.py:2: SyntaxError: '(' was never closed"),
+        ("class Mine: pass", "not a torch.nn.Module class"),
+    ],
+)
+def test_a_file_that_does_not_import_is_shown_with_its_line(tmp_path, source, text):
+    status, found = statuses(write_model(tmp_path, source))["import"]
+    assert status == "FAILED"
+    assert text in found
+
+
+@pytest.mark.parametrize(
+    ("parts", "check", "status", "text"),
+    [
+        ({"after": "logit = logit.detach()"}, "gradients", "FAILED", "detached"),
+        ({"more_parts": "self.idle = nn.Linear(3, 3)"}, "gradients", "note", "idle.weight, idle.bias"),
+        (
+            {"more_parts": "self.requires_grad_(False)"},
+            "gradients",
+            "FAILED",
+            "expected parameters to train, found none",
+        ),
+        ({"after": "logit = -50 * logit.abs()"}, "save and load", "ok", "back to the bit"),
+        (
+            {"after": "if self.training: logit = logit * np.random.rand()"},
+            "training",
+            "FAILED",
+            "same weights",
+        ),
+        (
+            {
+                "more_parts": "self.shift = 0.0",
+                "after": "self.shift += 0.001 * self.training; logit = logit + self.shift",
+            },
+            "save and load",
+            "FAILED",
+            "register_buffer",
+        ),
+    ],
+)
+def test_what_training_and_storing_need_is_checked(tmp_path, parts, check, status, text):
+    found = statuses(write_model(tmp_path, **parts))[check]
+    assert found[0] == status
+    assert text in found[1]
+
+
+def test_a_model_that_cannot_learn_is_caught(tmp_path):
+    found = statuses(write_model(tmp_path), learning_rate=1e-12)
+    assert found["training"][0] == "FAILED"
+    assert "to lower the loss" in found["training"][1]
+
+
+def test_dropout_in_its_place_is_fine(tmp_path):
+    parts = {"more_parts": "self.drop = nn.Dropout(0.2)", "after": "logit = self.drop(logit)"}
+    assert all(status == "ok" for status, _ in statuses(write_model(tmp_path, **parts)).values())
+
+
+def test_options_reach_the_class():
+    kind = f"{ROOT / 'scenarios' / 'my_model.py'}:CrossedTowers"
+    status, text = statuses(kind, options={"dims": 3}, features=("user", "G1", "mismatch_pair"))[
+        "constructor"
+    ]
+    assert status == "ok"
+    assert "request_width=5, ad_width=4, pair_width=1, dims=3" in text
+
+
+def test_an_unknown_feature_gets_a_hint():
+    with pytest.raises(UserError, match="--features: unknown feature 'contxt'; did you mean 'context'?"):
+        make_subject(ModelSpec(kind="towers", features=("contxt",)))
+
+
+def test_the_command_prints_a_line_per_check_and_exits_with_1_on_failure(tmp_path, capsys, serving_only):
+    assert main(["check-model", write_model(tmp_path, after="logit = logit.flatten()")]) == 1
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[3].startswith("FAILED   output          expected a float tensor")
+    assert lines[-1] == "1 of 11 checks FAILED"
+
+
+def test_the_command_speaks_json(tmp_path, capsys, serving_only):
+    kind = write_model(tmp_path)
+    assert (
+        main(
+            ["check-model", kind, "--features", "user, G1", "--recipe", "ltr", "--option", "dims=2", "--json"]
+        )
+        == 0
+    )
+    found = json.loads(capsys.readouterr().out)
+    assert (found["model"], found["features"], found["recipe"], found["ok"]) == (
+        kind,
+        ["user", "G1"],
+        "ltr",
+        True,
+    )
+    assert {check["status"] for check in found["checks"]} == {"ok"}
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["towerz"], "error: towerz: unknown kind 'towerz'; did you mean 'towers'?"),
+        (["scenarios/nothing.py:Mine"], "no file 'scenarios/nothing.py'"),
+        (["scenarios/my_model.yaml"], "say which model with --model; it has: rank, towers, mine"),
+        (["scenarios/my_model.yaml", "--model", "mime"], "unknown model 'mime'; did you mean 'mine'?"),
+        (["towers", "--model", "mine"], "--model goes with a scenario file"),
+        (["towers", "--option", "dims"], "--option dims: expected KEY=VALUE"),
+        (["towers", "--features", "user,"], "--features: unknown feature ''"),
+    ],
+)
+def test_a_mistake_in_the_command_is_explained_with_code_2(words, message, capsys, monkeypatch):
+    monkeypatch.chdir(ROOT)
+    assert main(["check-model", *words]) == 2
+    assert message in capsys.readouterr().err

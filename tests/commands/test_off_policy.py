@@ -1,0 +1,90 @@
+"""`cascade_sim off-policy` on a run folder."""
+
+import shutil
+
+import pytest
+
+from cascade_sim import SEMANTICS
+from cascade_sim.cli import main
+from cascade_sim.scenario.file import dump_scenario
+from cascade_sim.storage.folder import json_text
+from cascade_sim.storage.model_store import ModelStore
+from worlds.randomised_logs import logged
+from worlds.tiny_market import tiny_scenario
+
+
+def as_run(path, scenario, modules=None, logs=None):
+    path.mkdir(parents=True, exist_ok=True)
+    (path / "scenario.yaml").write_text(dump_scenario(scenario))
+    (path / "manifest.json").write_text(json_text({"semantics": SEMANTICS, "status": "complete"}))
+    (path / "metrics.json").write_text(json_text({"arms": {}}))
+    for name, module in (modules or {}).items():
+        ModelStore(path).export(module, path / "models" / f"{name}.safetensors")
+    if logs is not None:
+        shutil.copytree(logs / "logs", path / "logs")
+    return path
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory):
+    world = logged()
+    modules = {name: module for name, module in world.modules.items() if "(" not in name}
+    return as_run(tmp_path_factory.mktemp("run") / "a", world.scenario, modules, world.folder)
+
+
+def test_a_question_is_answered_with_the_figures_of_its_weights(run, capsys):
+    assert main(["off-policy", str(run), "--set", "auction.reserve_cpc=0.62"]) == 0
+    text = capsys.readouterr().out
+    assert "auction.reserve_cpc=0.62" in text
+    for word in (
+        "doubly robust",
+        "ESS %",
+        "mean w",
+        "max %",
+        "clipped %",
+        "outer (bounds)",
+        "truth (simulator)",
+    ):
+        assert word in text
+    assert "bias of the model is unknown" in text
+    assert "log reserve" in text and "squashing" in text
+
+
+def test_the_truth_can_be_left_out_and_estimators_chosen(run, capsys):
+    options = ("--no-truth", "--estimator", "cascade_dr", "--reward", "clicks")
+    assert main(["off-policy", str(run), "--set", "slates.temperature=0.5", *options]) == 0
+    text = capsys.readouterr().out
+    assert "cascade DR" in text and "Clicks per request" in text
+    assert "simulator" not in text and "page IPS" not in text
+
+
+def test_another_model_s_order_of_the_lists_is_answered_for(run, capsys):
+    assert main(["off-policy", str(run), "--set", "ranking.model=logloss", "--no-truth"]) in (0, 1)
+    assert "ranking.model=logloss" in capsys.readouterr().out
+
+
+def test_a_question_out_of_reach_is_refused_with_the_reason(run, capsys):
+    assert main(["off-policy", str(run), "--set", "auction.reserve_cpc=0.2", "--no-truth"]) == 1
+    text = capsys.readouterr().out
+    assert "refused" in text and "exploration is missing" in text
+
+
+@pytest.mark.parametrize(
+    ("options", "text"),
+    [
+        (["--set", "auction.reserv_cpc=1"], "--set auction.reserv_cpc=1: unknown key of a target"),
+        (["--set", "auction.reserv_cpc=1"], "did you mean 'auction.reserve_cpc'"),
+        (["--set", "auction.squashing=0.1"], "too near 0 for this noise"),
+        (["--set", "ranking.model=wide"], "unknown model 'wide'"),
+        (["--estimator", "snip"], "did you mean 'snips'"),
+    ],
+)
+def test_mistakes_are_refused(run, options, text, capsys):
+    assert main(["off-policy", str(run), *options]) == 2
+    assert text in capsys.readouterr().err
+
+
+def test_a_run_without_randomisation_is_told_which_key_to_set(tmp_path, capsys):
+    folder = as_run(tmp_path / "plain", tiny_scenario())
+    assert main(["off-policy", str(folder), "--set", "auction.reserve_cpc=0.2"]) == 2
+    assert "add off_policy: {randomise: {reserve_cpc: 0.3}}" in capsys.readouterr().err

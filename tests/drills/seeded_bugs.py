@@ -1,0 +1,298 @@
+"""Bugs to be planted, each in a line of the real source, and what must catch it.
+
+`old` stands exactly once in the file. `caught_by` names tests that pass without the bug and of which at least
+one must fail with it; CHECK is `cascade_sim check` of a small market against a baseline made without the bug.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+CHECK = "cascade_sim check"
+
+
+@dataclass(frozen=True)
+class Bug:
+    """One planted bug. Bugs in compiled loops run as plain Python: compiling them anew would take minutes."""
+
+    name: str
+    file: str
+    old: str
+    new: str
+    caught_by: tuple[str, ...]
+    is_compiled: bool = False
+
+
+KERNELS = "cascade_sim/auction/kernels.py"
+AUCTION = "tests/auction/test_rules.py::"
+
+BUGS = (
+    Bug(
+        "a click costs what the ad after next offers",
+        KERNELS,
+        "next_score = score[k + 1] if k + 1 < n_listed else 0.0",
+        "next_score = score[k + 2] if k + 2 < n_listed else 0.0",
+        (f"{AUCTION}test_two_slots_of_200_and_100_clicks_at_truthful_bids",),
+        is_compiled=True,
+    ),
+    Bug(
+        "the last slot is free",
+        KERNELS,
+        "next_score = score[k + 1] if k + 1 < n_listed else 0.0",
+        "next_score = score[k + 1] if k + 1 < min(n_listed, slots) else 0.0",
+        (f"{AUCTION}test_the_first_loser_prices_the_last_slot",),
+        is_compiled=True,
+    ),
+    Bug(
+        "the price is not divided by the quality",
+        KERNELS,
+        "price = needed / quality[k] if needed > 0.0 else 0.0",
+        "price = needed",
+        (f"{AUCTION}test_quality_squashing_and_the_two_reserves",),
+        is_compiled=True,
+    ),
+    Bug(
+        "the reserve does not lift a price",
+        KERNELS,
+        "cpc[k] = min(max(price, reserve_cpc), bid[k])",
+        "cpc[k] = min(price, bid[k])",
+        (f"{AUCTION}test_quality_squashing_and_the_two_reserves",),
+        is_compiled=True,
+    ),
+    Bug(
+        "bids below the reserve take part",
+        KERNELS,
+        "if b <= 0.0 or q <= 0.0 or b < reserve or s < score_floor:",
+        "if b <= 0.0 or q <= 0.0 or s < score_floor:",
+        (f"{AUCTION}test_an_ad_below_the_reserve_neither_wins_nor_prices",),
+        is_compiled=True,
+    ),
+    Bug(
+        "the score floor does not lift a price",
+        KERNELS,
+        "needed = max(next_score if pricing == GSP else externality / slot_effects[k], score_floor)",
+        "needed = next_score if pricing == GSP else externality / slot_effects[k]",
+        (f"{AUCTION}test_quality_squashing_and_the_two_reserves",),
+        is_compiled=True,
+    ),
+    Bug(
+        "a price may exceed the bid",
+        KERNELS,
+        "cpc[k] = min(max(price, reserve_cpc), bid[k])",
+        "cpc[k] = max(price, reserve_cpc)",
+        ("tests/auction/test_prices.py::test_repricing_keeps_the_order_and_caps_each_price_at_its_bid",),
+        is_compiled=True,
+    ),
+    Bug(
+        "VCG forgets the runner-up of the last slot",
+        KERNELS,
+        "externality += (slot_effects[k] - effect_below) * next_score",
+        "externality += (slot_effects[k] - effect_below) * next_score * (k < slots - 1)",
+        (f"{AUCTION}test_two_slots_of_200_and_100_clicks_at_truthful_bids",),
+        is_compiled=True,
+    ),
+    Bug(
+        "ties go to the larger id",
+        KERNELS,
+        "ids[r, ranked[r, place - 1]] <= ids[r, j]",
+        "ids[r, ranked[r, place - 1]] >= ids[r, j]",
+        (f"{AUCTION}test_ties_go_to_the_smaller_column_or_the_smaller_id",),
+        is_compiled=True,
+    ),
+    Bug(
+        "squashing is ignored",
+        "cascade_sim/cascade/fusion.py",
+        "return Fusion(pctr=squashing)",
+        "return Fusion()",
+        ("tests/cascade/test_fusion.py::test_ecpm_is_pctr_times_bid_and_squashing_is_its_exponent",),
+    ),
+    Bug(
+        "every click is charged twice",
+        "cascade_sim/cascade/outcome.py",
+        "charges_micros=np.where(clicks, decision.cpc_micros, 0),",
+        "charges_micros=np.where(clicks, 2 * decision.cpc_micros, 0),",
+        ("tests/cascade/test_outcome.py::test_every_charge_has_a_click_and_every_click_is_charged_its_cpc",),
+    ),
+    Bug(
+        "impressions are charged instead of clicks",
+        "cascade_sim/cascade/outcome.py",
+        "charges_micros=np.where(clicks, decision.cpc_micros, 0),",
+        "charges_micros=np.where(win_set >= 0, decision.cpc_micros, 0),",
+        ("tests/cascade/test_outcome.py::test_every_charge_has_a_click_and_every_click_is_charged_its_cpc",),
+    ),
+    Bug(
+        "click luck is keyed by the slot instead of the ad",
+        "cascade_sim/cascade/outcome.py",
+        'draws.uniform(seed, "click", block.requests[:, None], win_set)',
+        'draws.uniform(seed, "click", block.requests[:, None], np.arange(win_set.shape[1]))',
+        (
+            "tests/cascade/test_outcome.py::test_a_better_slot_never_loses_a_click",
+            "tests/cascade/test_outcome.py::test_luck_depends_on_request_ad_and_seed_but_not_on_the_block",
+        ),
+    ),
+    Bug(
+        "every slot is looked at",
+        "agents/users.py",
+        "slot_effects[None, : true_ctr.shape[1]] * true_ctr",
+        "true_ctr",
+        ("tests/agents/test_users.py::test_a_click_needs_an_examined_slot_and_a_liked_ad",),
+    ),
+    Bug(
+        "a budget can be overdrawn",
+        "cascade_sim/market/settlement.py",
+        "taken[r, k] = min(due[r, k], available[advertiser])",
+        "taken[r, k] = due[r, k]",
+        (
+            "tests/market/test_settlement.py::"
+            "test_nobody_pays_more_than_the_budget_and_the_click_that_empties_it_is_charged_in_part",
+        ),
+        is_compiled=True,
+    ),
+    Bug(
+        "who has run dry goes on being shown",
+        "cascade_sim/market/settlement.py",
+        "if available[owner[ads[r, j]]] <= 0 or not is_in[r, j]:",
+        "if not is_in[r, j]:",
+        (
+            "tests/market/test_settlement.py::test_an_ad_that_is_passed_over_prices_nobody",
+            "tests/market/test_settlement.py::"
+            "test_nobody_pays_more_than_the_budget_and_the_click_that_empties_it_is_charged_in_part",
+        ),
+        is_compiled=True,
+    ),  # fmt: skip
+    Bug(
+        "yesterday's spend is forgotten",
+        "cascade_sim/market/advertisers.py",
+        "self.spent_before = self.spent_before + self.spend_today()",
+        "self.spent_before = self.spend_today()",
+        (
+            "tests/market/test_advertisers.py::"
+            "test_a_ledger_begins_each_day_with_the_whole_budget_and_remembers_all_spend",
+        ),
+    ),
+    Bug(
+        "a hold that ends is not given back",
+        "cascade_sim/market/advertisers.py",
+        "        np.add.at(self.available, advertiser, micros)\n",
+        "",
+        ("tests/market/test_late_clicks.py::test_holds_end_with_the_click_or_with_its_window",),
+    ),
+    Bug(
+        "holds are never released",
+        "cascade_sim/market/advertisers.py",
+        "        np.subtract.at(self.held, advertiser, micros)\n"
+        "        np.add.at(self.available, advertiser, micros)\n",
+        "        return\n",
+        ("tests/market/test_late_clicks.py::test_holds_end_with_the_click_or_with_its_window",),
+    ),
+    Bug(
+        "late clicks are charged beyond the declared slack",
+        "cascade_sim/market/advertisers.py",
+        "charges[i] = max(0, min(cpc[i], limit[who] - spent[who]))",
+        "charges[i] = cpc[i]",
+        (
+            "tests/market/test_late_clicks.py::test_without_slack_nothing_is_overspent_and_clicks_beyond_are_free",
+        ),
+    ),
+    Bug(
+        "budgets are new every hour",
+        "cascade_sim/market/run.py",
+        "            if self.now >= (self.day + 1) * DAY:\n",
+        "            if self.now % 3600 == 0:\n"
+        "                self.ledger.new_day()\n"
+        "            if self.now >= (self.day + 1) * DAY:\n",
+        (
+            "tests/market/test_run.py::"
+            "test_who_has_spent_the_budget_shows_nothing_until_midnight_and_then_again[3600.0]",
+        ),
+    ),
+    Bug(
+        "the opt-bid leaves its range",
+        "cascade_sim/cascade/bids.py",
+        "out[r, j] = init_bid[a] * min(max(pcvr / mean[a], low), high)",
+        "out[r, j] = init_bid[a] * pcvr / mean[a]",
+        (
+            "tests/cascade/test_bids.py::test_the_opt_bid_stays_in_the_range_that_keeps_the_advertisers_return",
+        ),
+        is_compiled=True,
+    ),
+    Bug(
+        "RCS with its two sets swapped",
+        "analysis/metrics/consistency.py",
+        "    hit = membership(ideal_win_set, competitive_set)\n"
+        "    return divide(hit.sum(axis=1), (np.asarray(ideal_win_set) >= 0).sum(axis=1))",
+        "    hit = membership(competitive_set, ideal_win_set)\n"
+        "    return divide(hit.sum(axis=1), (np.asarray(competitive_set) >= 0).sum(axis=1))",
+        (
+            "tests/analysis/metrics/test_consistency.py::test_rcs_is_the_share_of_ideal_winners_that_reach_ranking",
+        ),
+    ),
+    Bug(
+        "PCOC upside down",
+        "analysis/metrics/calibration.py",
+        "return divide(sum_prediction, sum_label)",
+        "return divide(sum_label, sum_prediction)",
+        ("tests/analysis/metrics/test_calibration.py::test_pcoc_is_predicted_over_observed",),
+    ),
+    Bug(
+        "an ECE bucket loses its lower edge",
+        "analysis/metrics/calibration.py",
+        "    index += (p >= (index + 1) / bins) & (index < bins - 1)\n",
+        "",
+        ("tests/analysis/metrics/test_calibration.py::test_every_edge_falls_into_the_bucket_it_opens",),
+    ),
+    Bug(
+        "over- and undercharged advertisers cancel",
+        "analysis/metrics/money.py",
+        "divide(np.abs(paid - paid_oracle).sum(-1), paid_oracle.sum(-1))",
+        "divide(np.abs((paid - paid_oracle).sum(-1)), paid_oracle.sum(-1))",
+        ("tests/analysis/metrics/test_money.py::test_payment_error_is_taken_per_advertiser",),
+    ),
+    Bug(
+        "lifts are not paired",
+        "analysis/statistics/bootstrap.py",
+        "rows[arm].append(evaluate[arm](exact(counts)))",
+        "rows[arm].append(evaluate[arm](exact(np.roll(counts, list(sums).index(arm), axis=1))))",
+        (
+            "tests/analysis/statistics/test_bootstrap.py::test_a_scaled_arm_has_a_certain_lift_because_resamples_are_paired",
+        ),
+    ),
+    Bug(
+        "the shadow ranks with the pre-ranker",
+        "cascade_sim/cascade/serve.py",
+        "        pre_ranking=arm.ranking,\n        pre_ranking_size=arm.retrieval_size,",
+        "        pre_ranking=arm.pre_ranking,\n        pre_ranking_size=arm.retrieval_size,",
+        (
+            "tests/cascade/test_serve.py::"
+            "test_the_shadow_lets_the_ranking_stage_choose_from_the_whole_pre_ranking_set",
+        ),
+    ),
+    Bug(
+        "clicks divided by requests",
+        "cascade_sim/phases/measure.py",
+        '"ctr": ("clicks", "impressions"),',
+        '"ctr": ("clicks", None),',
+        (CHECK,),
+    ),
+    Bug(
+        "every price half a percent low",
+        "cascade_sim/cascade/serve.py",
+        "cpc_micros=to_micros(result.cpc, ranked_bid[:, :-1]),",
+        "cpc_micros=to_micros(0.995 * result.cpc, ranked_bid[:, :-1]),",
+        (CHECK,),
+    ),
+    Bug(
+        "one ad too few reaches ranking",
+        "cascade_sim/cascade/serve.py",
+        "select_top(pre_ranking_set, pre_score, arm.pre_ranking_size)",
+        "select_top(pre_ranking_set, pre_score, arm.pre_ranking_size - 1)",
+        (CHECK,),
+    ),
+    Bug(
+        "revenue counts clicks at the bid",
+        "cascade_sim/phases/measure.py",
+        "shown, cpc = decision.win_set >= 0, decision.cpc_micros / MICROS",
+        "shown, cpc = decision.win_set >= 0, decision.ranked_bid[:, :-1]",
+        (CHECK,),
+    ),
+)

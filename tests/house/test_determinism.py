@@ -1,0 +1,148 @@
+"""The same scenario and seed give the same bytes, whoever computes them and how often.
+
+Promised: any number of workers, of threads of the numerical libraries, and repetition. A block size is part
+of the scenario: fused kernels and keyed draws do not feel it, torch's matrix products and the order of float
+sums may, in the last digit.
+"""
+
+import hashlib
+import os
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from cascade_sim.cascade.fusion import Fusion
+from cascade_sim.cascade.outcome import outcome
+from cascade_sim.cascade.serve import Arm, Stage
+from cascade_sim.phases.simulation import Simulation
+from cascade_sim.storage.tables import read_table, tables
+from cascade_sim.study import run_study
+from worlds.tiny_market import ROOT, part_of, tiny_scenario
+
+SHORT = (
+    "phases.bootstrap=400",
+    "phases.log=700",
+    "phases.shadow=200",
+    "phases.evaluate=400",
+    "traffic.block=64",
+)
+
+
+def digests(folder):
+    """Of every table's content, and of every model and metrics file."""
+    found = {}
+    for table in tables(folder):
+        columns = read_table(folder, table)
+        blob = b"".join(name.encode() + columns[name].tobytes() for name in sorted(columns))
+        found[table] = hashlib.sha256(blob).hexdigest()
+    for path in [*sorted((folder / "models").iterdir()), folder / "metrics.json", folder / "metrics.csv"]:
+        found[path.name] = hashlib.sha256(path.read_bytes()).hexdigest()
+    return found
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory):
+    """One worker, two workers, and one worker again; each trains for itself, in a cache of its own."""
+    folder = tmp_path_factory.mktemp("runs")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("cascade_sim.study.write_report", lambda *_: None)  # the page is not under test
+        for name, workers in (("one", 1), ("two", 2), ("again", 1)):
+            patch.setenv("CASCADE_SIM_CACHE", str(folder / f"cache-{name}"))
+            run_study(tiny_scenario(*SHORT), out=folder / name, workers=workers, device="cpu", quiet=True)
+    return folder
+
+
+@pytest.mark.parametrize("other", ["two", "again"])
+def test_metrics_logs_and_models_are_byte_identical(runs, other):
+    assert (runs / "one" / "metrics.json").read_bytes() == (runs / other / "metrics.json").read_bytes()
+    first, second = digests(runs / "one"), digests(runs / other)
+    assert first == second
+    assert {"bootstrap", "log", "shadow", "evaluate-ltr", "service-ltr", "rank.safetensors"} <= set(first)
+
+
+def test_a_run_from_the_cache_gives_the_same_bytes(runs, tmp_path, monkeypatch):
+    monkeypatch.setenv("CASCADE_SIM_CACHE", str(runs / "cache-one"))
+    monkeypatch.setattr("cascade_sim.study.write_report", lambda *_: None)
+    monkeypatch.setattr("cascade_sim.phases.prepare.train", None)  # would fail if anything were trained
+    run_study(tiny_scenario(*SHORT), out=tmp_path / "cached", device="cpu", quiet=True)
+    assert digests(tmp_path / "cached") == digests(runs / "one")
+
+
+ELSEWHERE = """
+import sys
+from pathlib import Path
+
+import numpy as np
+from worlds.tiny_market import tiny_scenario
+
+import cascade_sim.study
+from cascade_sim.cascade.retrieval import Retrieval
+from cascade_sim.world.world import build_world
+
+out = Path(sys.argv[1])
+# Large enough for a matrix product to be shared between threads.
+scenario = tiny_scenario("world.ads=3001", "world.groups.G1.dims=32")
+retrieval = Retrieval(build_world(scenario.world, 1), scenario.cascade.retrieval, 0.1)
+users = np.arange(scenario.world.users, dtype=np.int32)
+near = b"".join(retrieval.similarity(user).tobytes() for user in users)
+(out / "retrieval").write_bytes(near + retrieval(users, 60).tobytes())
+cascade_sim.study.write_report = lambda *_: None
+cascade_sim.study.run_study(tiny_scenario(*sys.argv[2:]), out=out / "run", device="cpu", quiet=True)
+"""
+
+
+def test_the_threads_of_the_numerical_libraries_change_nothing(tmp_path):
+    jobs = []
+    for threads in ("1", "2"):
+        out = tmp_path / threads
+        out.mkdir()
+        own = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), threads)
+        own |= {"CASCADE_SIM_CACHE": str(out / "cache"), "PYTHONPATH": f"{ROOT}{os.pathsep}{ROOT / 'tests'}"}
+        command = [sys.executable, "-c", ELSEWHERE, str(out), *SHORT, "report.resamples=10"]
+        pipes = {"stdout": subprocess.DEVNULL, "stderr": subprocess.PIPE, "text": True}
+        jobs.append(subprocess.Popen(command, env={**os.environ, **own}, **pipes))
+    for job in jobs:
+        _, errors = job.communicate(timeout=120)
+        assert job.returncode == 0, errors
+    assert len((tmp_path / "1" / "retrieval").read_bytes()) == 150 * (3001 + 60) * 4
+    assert (tmp_path / "1" / "retrieval").read_bytes() == (tmp_path / "2" / "retrieval").read_bytes()
+    first, second = (tmp_path / threads / "run" for threads in ("1", "2"))
+    assert (first / "metrics.json").read_bytes() == (second / "metrics.json").read_bytes()
+    assert digests(first) == digests(second)
+
+
+def test_another_seed_gives_another_world(runs):
+    one = Simulation(tiny_scenario(*SHORT), 1)
+    other = Simulation(tiny_scenario(*SHORT), 2)
+    assert not np.any(one.world.init_bid == other.world.init_bid)
+
+
+@pytest.mark.parametrize("seat", ["truth", "random", "constant"])
+def test_seats_without_matrix_products_do_not_feel_the_size_of_blocks(seat):
+    found = {}
+    for size in (5, 64, 512):
+        sim = Simulation(tiny_scenario(f"traffic.block={size}"), 1)
+        stage = Stage(sim.scorers[seat], "init", Fusion())
+        arm = Arm("a", 60, stage, 15, Stage(sim.scorers["truth"], "opt", Fusion()), 3)
+        parts = []
+
+        def serve(block, sim=sim, arm=arm):
+            decision = sim.serve(block, arm)
+            happened = outcome(block, decision, sim.truth, sim.world.slot_effects, sim.seed)
+            return (*vars(decision).values(), *vars(happened).values())
+
+        sim.market.run_phase("evaluate", 300, serve, lambda block, result, parts=parts: parts.append(result))
+        found[size] = [np.concatenate(column).tobytes() for column in zip(*parts, strict=True)]
+    assert found[5] == found[64] == found[512]
+
+
+def test_trained_models_feel_the_size_of_blocks_in_the_last_digits_only(study):
+    sim = study.sim
+    block = sim.market.block("evaluate", 0, 500)
+    ids = sim.platform.retrieval(block.users, 60)
+    for name in ("rank", "logloss", "ltr", "distill-pre"):
+        whole = sim.scorers[name].predict(block, ids)
+        alone = [sim.scorers[name].predict(part_of(block, [r]), ids[[r]])[0] for r in range(0, 128, 16)]
+        assert whole[::16] == pytest.approx(np.array(alone), rel=1e-4)

@@ -1,0 +1,208 @@
+"""Every objective by one list of properties, then what is particular to each."""
+
+import math
+
+import numpy as np
+import pytest
+import torch
+
+from cascade_sim.models import losses
+from cascade_sim.models.calibrators import CALIBRATORS
+from cascade_sim.models.objectives import (
+    OBJECTIVES,
+    Calibrated,
+    Dumped,
+    make_objective,
+    objective_class,
+    objectives_for,
+)
+from worlds.ragged_lists import ragged
+
+BOTH = [(name, task) for task in ("binary", "graded") for name in objectives_for(task)]
+SHIFT_BLIND = ("ranknet", "softmax", "approx_ndcg")
+
+
+def example(name, task, seed=3):
+    """(objective, outputs [N, heads], labels, lists, dumped)."""
+    objective = make_objective(name, task)
+    _, grades, lists = ragged(seed, n_lists=12, longest=6)
+    labels = torch.tensor((grades > 0) if task == "binary" else grades, dtype=torch.float64)
+    generator = torch.Generator().manual_seed(seed)
+    outputs = torch.randn((len(labels), objective.n_heads), generator=generator, dtype=torch.float64)
+    owner = torch.from_numpy(np.repeat(np.arange(len(lists) - 1), np.diff(lists)))
+    return objective, outputs, labels, lists, Dumped(outputs[:, 0] + 0.3, labels, lists, owner)
+
+
+def value(objective, outputs, labels, lists, dumped):
+    return objective.loss(outputs, labels, lists, dumped=dumped)
+
+
+@pytest.mark.parametrize(("name", "task"), BOTH)
+def test_a_step_down_the_slope_lowers_the_loss_and_every_head_learns(name, task):
+    objective, outputs, labels, lists, dumped = example(name, task)
+    outputs.requires_grad_()
+    before = value(objective, outputs, labels, lists, dumped)
+    before.backward()
+    assert before.shape == () and (outputs.grad.abs().sum(0) > 0).all()
+    after = value(objective, outputs.detach() - 1e-3 * outputs.grad, labels, lists, dumped)
+    assert after < before
+
+
+@pytest.mark.parametrize(("name", "task"), BOTH)
+def test_predictions_are_finite_and_rise_with_the_score(name, task):
+    objective, outputs, *_ = example(name, task)
+    score, prediction = objective.score(outputs), objective.predict(outputs)
+    assert score.shape == prediction.shape == (len(outputs),)
+    ranked = prediction[score.argsort()]
+    assert torch.isfinite(prediction).all() and (ranked.diff() >= 0).all() and ranked[0] < ranked[-1]
+    if task == "binary":
+        assert ranked[0] >= 0 and ranked[-1] <= 1
+
+
+@pytest.mark.parametrize(("name", "task"), BOTH)
+def test_only_ranking_losses_are_blind_to_the_level_of_the_scores(name, task):
+    objective, outputs, labels, lists, dumped = example(name, task)
+    shift = torch.zeros_like(outputs)
+    shift[:, -1 if name == "jrc" else 0] = 0.7
+    gap = value(objective, outputs + shift, labels, lists, dumped) - value(
+        objective, outputs, labels, lists, dumped
+    )
+    assert (abs(gap) < 1e-12) == (name in SHIFT_BLIND)
+    if name in SHIFT_BLIND:
+        assert not objective.has_scale
+
+
+@pytest.mark.parametrize(
+    ("name", "task"), [(n, t) for n, t in BOTH if OBJECTIVES[n].has_scale and n != "calibrated_ranknet"]
+)
+def test_with_scale_the_best_constant_predicts_the_mean_label(name, task):
+    """Items that look alike: the least loss is where the prediction is their expected label."""
+    objective = make_objective(name, task)
+    labels = torch.tensor([1.0, 0, 0, 0] if task == "binary" else [3.0, 0, 1, 0], dtype=torch.float64)
+    lists, owner = [0, 4], torch.zeros(4, dtype=torch.int64)
+    bias = torch.zeros((1, objective.n_heads), dtype=torch.float64, requires_grad=True)
+    solver = torch.optim.LBFGS([bias], max_iter=200, tolerance_grad=1e-10, line_search_fn="strong_wolfe")
+
+    def closure():
+        solver.zero_grad()
+        outputs = bias.expand(4, -1)
+        dumped = Dumped(objective.score(outputs).detach(), labels, lists, owner)
+        loss = value(objective, outputs, labels, lists, dumped)
+        loss.backward()
+        return loss
+
+    for _ in range(60 if name == "sbcr" else 1):  # its dump follows the net: a fixed point, not one problem
+        solver.step(closure)
+        solver = torch.optim.LBFGS([bias], max_iter=20, line_search_fn="strong_wolfe")
+    tolerance = 0.01 if name == "sbcr" else 1e-4
+    assert float(objective.predict(bias.detach())) == pytest.approx(float(labels.mean()), abs=tolerance)
+
+
+@pytest.mark.parametrize("name", [name for name, kind in OBJECTIVES.items() if "alpha" in kind.options])
+def test_alpha_at_its_ends_leaves_one_part_of_the_loss(name):
+    _, outputs, labels, lists, dumped = example(name, "binary")
+    at_0, at_1 = (
+        value(make_objective(name, alpha=alpha), outputs, labels, lists, dumped) for alpha in (0, 1)
+    )
+    weighs = OBJECTIVES[name].options["alpha"].weighs
+    regression = {"ranking": at_0, "regression": at_1}[weighs]
+    if name == "sbcr":
+        expected = losses.logistic(outputs[:, 0], labels, lists, reduction="sum") / len(labels)
+    elif name == "jrc":
+        expected = losses.logistic(outputs[:, 1] - outputs[:, 0], labels, lists)
+    elif name == "rcr_regression":
+        gap = torch.nn.functional.softplus(outputs[:, 0]) - labels
+        expected = gap.square().sum() / (len(lists) - 1)
+    else:
+        expected = losses.logistic(outputs[:, 0], labels, lists)
+    assert float(regression) == pytest.approx(float(expected))
+    assert float(at_0) != pytest.approx(float(at_1))
+
+
+def test_multi_task_serves_the_regression_head():
+    objective = make_objective("multi_task")
+    outputs = torch.tensor([[0.0, 9.0], [1.0, -9.0]])
+    assert objective.score(outputs).tolist() == [0, 1]
+    assert objective.predict(outputs).tolist() == pytest.approx([0.5, 1 / (1 + math.exp(-1))])
+
+
+def test_links_are_those_of_the_losses():
+    s = torch.tensor([[math.log(0.25)], [math.log(4.0)]])
+    assert make_objective("calibrated_softmax", y0=2.0).predict(s).tolist() == pytest.approx([2 * 0.25, 1])
+    assert make_objective("calibrated_softmax", "graded", y0=2.0).predict(s).tolist() == pytest.approx(
+        [0.5, 8]
+    )
+    assert make_objective("rcr_regression", "graded").predict(s).tolist() == pytest.approx(
+        [math.log(1.25), math.log(5)]
+    )
+    assert make_objective("pointwise", "graded").predict(s).tolist() == pytest.approx(s[:, 0].tolist())
+    two = torch.tensor([[0.5, 1.5]])
+    assert make_objective("jrc").predict(two).tolist() == pytest.approx([1 / (1 + math.exp(-1))])
+
+
+def test_calibrated_ranknet_without_its_anchor_in_between_loses_half_of_the_log_loss():
+    _, outputs, labels, lists, _ = example("calibrated_ranknet", "binary")
+    whole = make_objective("calibrated_ranknet", y0=0.5).loss(outputs, labels, lists)
+    assert float(whole) == pytest.approx(
+        float(losses.ranknet(outputs[:, 0], labels, lists) + losses.logistic(outputs[:, 0], labels, lists))
+    )
+    assert make_objective("calibrated_ranknet", y0=0.0).loss(outputs, labels, lists) < whole
+
+
+def test_the_self_boosted_loss_does_not_depend_on_which_samples_share_a_batch():
+    objective, outputs, labels, lists, dumped = example("sbcr", "binary")
+    order = torch.randperm(len(labels), generator=torch.Generator().manual_seed(1))
+    mixed = Dumped(dumped.scores, dumped.labels, lists, dumped.request[order])
+    whole = value(objective, outputs, labels, lists, dumped)
+    assert float(value(objective, outputs[order], labels[order], [0, 1], mixed)) == pytest.approx(
+        float(whole)
+    )
+    with pytest.raises(ValueError, match="needs the dumped scores"):
+        objective.loss(outputs, labels, lists)
+
+
+def test_unknown_names_and_values_out_of_range_are_refused_with_what_is_known():
+    with pytest.raises(ValueError, match="unknown objective 'ranknett'; known: pointwise, ranknet, softmax"):
+        objective_class("ranknett")
+    with pytest.raises(ValueError, match="softmax has no option alpha; known: none"):
+        make_objective("softmax", alpha=0.5)
+    with pytest.raises(ValueError, match=r"alpha must be in \[0, 1\], not 1.5"):
+        make_objective("rcr", alpha=1.5)
+    with pytest.raises(ValueError, match=r"y0 must be in \(0, 1e\+06\], not 0"):
+        make_objective("calibrated_softmax", y0=0.0)
+    with pytest.raises(ValueError, match="alpha must be"):
+        make_objective("rcr", alpha=math.nan)
+    with pytest.raises(ValueError, match="rcr is for binary labels, not 'graded'"):
+        make_objective("rcr", "graded")
+
+
+def test_names_and_defaults_of_the_table_are_those_of_the_classes():
+    for name, kind in OBJECTIVES.items():
+        assert kind.name == name and kind(kind.tasks[0]).task == kind.tasks[0]
+        for option, allowed in kind.options.items():
+            assert getattr(kind(kind.tasks[0]), option) == allowed.default
+
+
+@pytest.mark.parametrize("calibrator", CALIBRATORS)
+def test_a_calibrator_after_any_objective_keeps_its_order_and_mends_its_level(calibrator):
+    rng = np.random.default_rng(5)
+    score = torch.from_numpy(rng.normal(0, 1, 3000))
+    labels = torch.from_numpy((rng.random(3000) < 1 / (1 + np.exp(2.0 - score.numpy()))).astype(float))
+    outputs = (score + 6.0)[:, None]  # ranks well, far off in scale
+    objective = make_objective("softmax")
+    served = Calibrated.fit(objective, calibrator, outputs, labels)
+    assert served.name == f"softmax+{calibrator}" and served.has_scale
+    assert torch.equal(served.score(outputs), objective.score(outputs))
+    off = abs(float(objective.predict(outputs).mean() / labels.mean()) - 1)
+    mended = abs(float(served.predict(outputs).mean() / labels.mean()) - 1)
+    limit = 0.05 if calibrator != "temperature" else off  # which cannot move the level at a score of 0
+    assert off > 1 and mended < limit
+    assert float(served.predict(outputs[:1])[0]) == pytest.approx(float(served.calibrator(outputs[:1, 0])[0]))
+
+
+def test_a_calibrator_is_refused_for_grades_and_for_unknown_names():
+    outputs, labels = torch.zeros(4, 1), torch.tensor([0.0, 1, 0, 1])
+    with pytest.raises(ValueError, match="needs binary labels"):
+        Calibrated.fit(make_objective("softmax", "graded"), "platt", outputs, labels)
+    with pytest.raises(ValueError, match="unknown calibrator 'plat'"):
+        Calibrated.fit(make_objective("softmax"), "plat", outputs, labels)

@@ -1,0 +1,240 @@
+import copy
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from cascade_sim.analysis.metrics.discrimination import auc
+from cascade_sim.models.nets.coaction import CoAction
+from cascade_sim.models.nets.towers import TwoTowers
+from cascade_sim.models.training import (
+    LINKS,
+    Impressions,
+    Lists,
+    chunk_of_rank,
+    pick_device,
+    set_base_rate,
+    train,
+)
+from worlds.clicked_ads import AD, ADS, LOGIT, USERS, VIEW, logits, net
+
+
+def impressions(n, seed):
+    rng = np.random.default_rng(seed)
+    users, ads = rng.integers(0, USERS, n).astype(np.int32), rng.integers(0, ADS, n).astype(np.int32)
+    examination = rng.choice([1.0, 0.5], n).astype(np.float32)
+    p = examination / (1 + np.exp(-LOGIT[users, ads]))
+    click = (rng.random(n) < p).astype(np.float32)
+    return Impressions(users, rng.standard_normal(n).astype(np.float32), ads, examination, click)
+
+
+def lists(n, m=12, seed=5):
+    """Candidates whose teacher knows the logit; chunks follow teacher and bid."""
+    rng = np.random.default_rng(seed)
+    users = rng.integers(0, USERS, n).astype(np.int32)
+    ads = np.argsort(rng.random((n, ADS)), axis=1)[:, :m].astype(np.int32)
+    teacher = LOGIT[users[:, None], ads].astype(np.float32)
+    log_bid = (rng.normal(0, 0.3, (n, m)) - 0.8 * AD["quality"][ads, 0]).astype(np.float32)
+    chunk = np.empty((n, m), np.int8)
+    np.put_along_axis(chunk, np.argsort(-(teacher + log_bid), axis=1), chunk_of_rank(m, 4)[None, :], 1)
+    return Lists(users, np.zeros(n, np.float32), ads, teacher, log_bid, chunk)
+
+
+def fit(module, data, recipe, **changes):
+    settings = {"epochs": 4, "batch": 256, "learning_rate": 0.02, **changes}
+    return train(module, VIEW, data, recipe, **settings)
+
+
+DATA = impressions(12_000, 1)
+LISTS = lists(400)
+
+
+@pytest.mark.parametrize("kind", [TwoTowers, CoAction])
+def test_training_learns_the_click_rates_it_was_not_shown(kind):
+    module = net(kind)
+    history = fit(module, DATA, "logloss")
+    assert len(history) == 4 and history[-1] < history[0]
+    everyone = np.arange(USERS)
+    learned = logits(module, everyone, np.tile(np.arange(ADS), (USERS, 1)))
+    held_out = impressions(8000, 99)
+    best = auc(LOGIT[held_out.users, held_out.ads], held_out.click)
+    assert auc(learned[held_out.users, held_out.ads], held_out.click) > best - 0.02 > 0.65
+    # The logit is that of a fully examined slot, although half the impressions were seen half the time.
+    assert (1 / (1 + np.exp(-learned))).mean() == pytest.approx((1 / (1 + np.exp(-LOGIT))).mean(), rel=0.08)
+
+
+def test_a_student_learns_its_teachers_logits():
+    module = net()
+    history = fit(module, LISTS, "distill", epochs=12)
+    assert history[-1] < 0.15 * LISTS.teacher_logit.var() and history[-1] < history[0] / 3
+    fresh = lists(50, seed=77)
+    assert (
+        np.corrcoef(logits(module, fresh.users, fresh.ads).ravel(), fresh.teacher_logit.ravel())[0, 1] > 0.95
+    )
+
+
+def test_an_ltr_student_learns_to_order_bid_times_score():
+    module = net()
+    history = fit(module, LISTS, "ltr", epochs=12)
+    fresh = lists(80, seed=78)
+    served = fresh.log_bid + logits(module, fresh.users, fresh.ads)
+    ideal = fresh.log_bid + fresh.teacher_logit
+    agree = np.sign(served[:, :, None] - served[:, None]) == np.sign(ideal[:, :, None] - ideal[:, None])
+    assert history[-1] < 0.5 * history[0] and agree.mean() > 0.85
+
+
+class Silent(nn.Module):
+    """Scores every ad 0."""
+
+    def __init__(self):
+        super().__init__()
+        self.weight = nn.Parameter(torch.zeros(()))
+
+    def forward(self, request, ads, pair):
+        return self.weight * ads.sum(-1)
+
+
+def test_an_ltr_score_is_judged_together_with_the_bid_it_will_be_served_with(monkeypatch):
+    """An ad's served score is bid * exp(s): a model that scores 0 is judged by the logarithm of the bids."""
+    seen = []
+
+    def judge(score, chunk):
+        seen.append(score.detach().numpy().copy())
+        return score.sum() * 0.0
+
+    monkeypatch.setattr("cascade_sim.models.training._between_chunks", judge)
+    fit(Silent(), LISTS, "ltr", epochs=1)
+    rows = np.concatenate(seen)
+    assert np.array_equal(np.sort(rows, axis=0), np.sort(LISTS.log_bid, axis=0))
+
+
+def test_the_ltr_recipe_minimises_the_chunked_ranknet_loss_per_pair():
+    from cascade_sim.models.losses import chunked_ranknet
+    from cascade_sim.models.training import _between_chunks
+
+    score = torch.from_numpy(np.random.default_rng(0).normal(size=(7, 12)))
+    chunk = torch.from_numpy(np.random.default_rng(1).integers(1, 4, (7, 12)).astype(np.int8))
+    pairs = (chunk.unsqueeze(2) > chunk.unsqueeze(1)).sum()
+    expected = chunked_ranknet(score, chunk, reduction="sum") / pairs
+    assert float(_between_chunks(score, chunk)) == pytest.approx(float(expected), rel=1e-12)
+
+
+@pytest.mark.parametrize(("kind", "data", "recipe"), [(CoAction, DATA, "logloss"), (TwoTowers, LISTS, "ltr")])
+def test_training_repeats_to_the_last_bit(kind, data, recipe):
+    first, again = net(kind), net(kind)
+    assert fit(first, data, recipe, epochs=2, seed=4) == fit(again, data, recipe, epochs=2, seed=4)
+    other = net(kind)
+    fit(other, data, recipe, epochs=2, seed=5)
+    for (name, a), b, c in zip(
+        first.state_dict().items(), again.parameters(), other.parameters(), strict=True
+    ):
+        assert torch.equal(a, b), name
+        assert not torch.equal(a, c) or a.numel() == 1, name
+
+
+def test_training_does_not_change_its_samples():
+    before = copy.deepcopy(DATA.arrays())
+    fit(net(), DATA, "logloss", epochs=1)
+    assert all(np.array_equal(before[name], DATA.arrays()[name]) for name in before)
+
+
+def test_no_samples_leave_the_model_as_it_is():
+    nothing = Impressions(*(a[:0] for a in DATA.arrays().values()))
+    module = net()
+    before = copy.deepcopy(module.state_dict())
+    assert fit(module, nothing, "logloss") == []
+    assert all(torch.equal(before[name], value) for name, value in module.state_dict().items())
+
+
+def test_a_last_batch_that_is_smaller_counts_by_its_samples():
+    """With a learning rate near 0 the loss of an epoch is the mean over all samples, however cut."""
+    losses = {
+        batch: fit(net(), DATA, "logloss", epochs=1, batch=batch, learning_rate=1e-12)[0]
+        for batch in (5000, 7000, 12_000)
+    }
+    assert losses[5000] == pytest.approx(losses[12_000], rel=1e-5)
+    assert losses[7000] == pytest.approx(losses[12_000], rel=1e-5)
+
+
+def test_a_loss_that_is_no_number_stops_the_training():
+    with pytest.raises(ValueError, match="loss of epoch 1 is .*learning_rate"):
+        fit(net(), DATA, "logloss", learning_rate=1e30)
+
+
+class WrongShape(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.weight = nn.Parameter(torch.zeros(()))
+
+    def forward(self, request, ads, pair):
+        return request[:, 0] * self.weight
+
+
+def test_a_model_of_the_wrong_shape_stops_the_training_with_both_shapes():
+    with pytest.raises(ValueError, match=r"returned shape \(256,\), not \(256, 1\)"):
+        fit(WrongShape(), DATA, "logloss")
+
+
+def test_an_unknown_recipe_is_refused_with_the_known_ones():
+    with pytest.raises(ValueError, match="unknown recipe 'magic'; known: logloss, distill, ltr"):
+        fit(net(), DATA, "magic")
+    assert LINKS == {"logloss": "sigmoid", "distill": "sigmoid", "ltr": "exp"}
+
+
+def test_the_output_starts_at_the_log_odds_of_the_click_rate():
+    module = net()
+    set_base_rate(module, DATA)
+    rate = DATA.click.sum(dtype=np.float64) / DATA.examination.sum(dtype=np.float64)
+    assert module.bias.item() == pytest.approx(np.log(rate / (1 - rate)), rel=1e-5)
+    never = Impressions(**{**DATA.arrays(), "click": np.zeros_like(DATA.click)})
+    module = net()
+    set_base_rate(module, never)
+    assert module.bias.item() == 0.0
+
+
+def test_progress_is_reported_after_every_epoch():
+    seen = []
+    history = fit(net(), DATA, "logloss", epochs=3, on_epoch=lambda epoch, loss: seen.append((epoch, loss)))
+    assert seen == list(enumerate(history))
+
+
+def test_chunks_halve_from_the_worst_to_the_best():
+    assert chunk_of_rank(8, 4).tolist() == [4, 3, 2, 2, 1, 1, 1, 1]
+    assert chunk_of_rank(16, 3).tolist() == [3] * 4 + [2] * 4 + [1] * 8
+    assert chunk_of_rank(50, 5).tolist() == [5] * 3 + [4] * 3 + [3] * 6 + [2] * 13 + [1] * 25
+    assert chunk_of_rank(1, 5).tolist() == [1] and chunk_of_rank(4, 1).tolist() == [1] * 4
+
+
+@pytest.mark.parametrize("m", [2, 3, 7, 30, 100, 1000])
+def test_every_list_has_its_worst_half_in_chunk_1_and_never_rises(m):
+    chunk = chunk_of_rank(m, 5)
+    assert (chunk == 1).sum() == m - m // 2 and np.all(np.diff(chunk) <= 0) and chunk.max() <= 5
+
+
+def test_a_device_that_is_not_there_is_refused():
+    assert pick_device("cpu") == torch.device("cpu")
+    assert pick_device("auto").type in ("cpu", "cuda", "mps")
+    missing = next(d for d in ("cuda", "mps") if d != pick_device("auto").type)
+    with pytest.raises(ValueError, match=f"'{missing}' is not available here; available: .*'cpu'"):
+        pick_device(missing)
+
+
+class Encoder(nn.Module):
+    """Encodes its ads apart."""
+
+    def __init__(self):
+        super().__init__()
+        self.ad, self.request = nn.Linear(VIEW.ad_width, 3), nn.Linear(VIEW.request_width, 3)
+
+    def encode_ads(self, ads):
+        return self.ad(ads)
+
+    def forward(self, request, ads, pair):
+        return (self.request(request)[:, None] * ads).sum(-1)
+
+
+def test_a_model_that_encodes_its_ads_is_given_them_encoded():
+    torch.manual_seed(0)
+    history = fit(Encoder(), DATA, "logloss")
+    assert history[-1] < history[0]

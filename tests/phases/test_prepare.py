@@ -1,0 +1,289 @@
+import shutil
+import sys
+
+import numpy as np
+import pytest
+import torch
+
+from cascade_sim.auction import floor_micros
+from cascade_sim.cascade.fusion import Fusion
+from cascade_sim.cascade.serve import Block
+from cascade_sim.errors import UserError
+from cascade_sim.phases import prepare as module
+from cascade_sim.phases.prepare import Experiment, first
+from cascade_sim.phases.simulation import Simulation
+from cascade_sim.progress import Progress
+from cascade_sim.storage import code_version
+from cascade_sim.storage.model_store import ModelStore
+from cascade_sim.storage.tables import read_table, tables
+from worlds.learned import SHORT, learn
+from worlds.tiny_market import tiny_scenario
+
+
+@pytest.fixture
+def trained(monkeypatch):
+    """The names of the models that were really trained, in order, since the list was last cleared."""
+    names = []
+
+    def count(net, view, data, recipe, **settings):
+        names.append(recipe)
+        return real(net, view, data, recipe, **settings)
+
+    real = module.train
+    monkeypatch.setattr(module, "train", count)
+    return names
+
+
+NARROW = "[user, context, quality, tier, G1]"
+PAIR = (
+    "world.mismatch.weight=0",
+    "models.rank.features=[user, context, quality, tier, G1, mismatch_pair]",
+    *(f"models.{name}.features={NARROW}" for name in ("logloss", "ltr", "distill-pre")),
+)
+ALL = ["logloss", "logloss", "logloss", "logloss", "ltr", "distill"]  # two first deployments, then the four
+
+
+def test_an_unchanged_recipe_is_not_trained_again(tmp_path, trained):
+    one = learn(tmp_path / "a", tmp_path / "cache")
+    assert trained == ALL
+    trained.clear()
+    again = learn(tmp_path / "b", tmp_path / "cache")
+    assert trained == []
+    for name, net in one.modules.items():
+        for key, value in net.state_dict().items():
+            assert torch.equal(value, again.modules[name].state_dict()[key]), (name, key)
+
+
+def test_a_changed_recipe_or_changed_data_is_trained_again(tmp_path, trained):
+    learn(tmp_path / "a", tmp_path / "cache")
+    trained.clear()
+    learn(tmp_path / "b", tmp_path / "cache", "models.ltr.chunks=3")
+    assert trained == ["ltr"]
+    trained.clear()
+    learn(tmp_path / "c", tmp_path / "cache", "models.distill-pre.learning_rate=0.005")
+    assert trained == ["distill"]
+    trained.clear()
+    learn(tmp_path / "d", tmp_path / "cache", "phases.log=401")
+    assert trained == ALL[2:]  # the bootstrap is the same, and so are the first deployments
+    trained.clear()
+    learn(tmp_path / "e", tmp_path / "cache", seed=2)
+    assert trained == ALL
+
+
+def test_a_pair_feature_with_another_threshold_is_another_feature(tmp_path, trained):
+    """Without a weight in the truth the threshold leaves the bootstrap log as it is, but not the ranker."""
+    learn(tmp_path / "a", tmp_path / "cache", "world.mismatch.weight=0")
+    trained.clear()
+    learn(tmp_path / "b", tmp_path / "cache", "world.mismatch.weight=0", "world.mismatch.threshold=0.9")
+    assert trained == ["logloss", *ALL[2:]]  # the first pre-ranker does not see the pair feature
+
+
+def test_a_pair_feature_of_other_vectors_is_another_feature(tmp_path, trained):
+    """Without a weight in the truth they leave the bootstrap log as it is, and no model but the ranker."""
+    learn(tmp_path / "a", tmp_path / "cache", *PAIR)
+    trained.clear()
+    learn(tmp_path / "b", tmp_path / "cache", *PAIR, "world.mismatch.dims=3")
+    bootstraps = [read_table(tmp_path / run, "bootstrap") for run in "ab"]
+    assert all(np.array_equal(bootstraps[0][c], bootstraps[1][c]) for c in ("request", "ad", "click"))
+    assert trained[0] == "logloss" and trained == ["logloss", *ALL[2:]]  # the first pre-ranker is not trained
+
+
+def test_a_change_in_the_code_of_the_nets_or_the_training_is_trained_again(tmp_path, trained, monkeypatch):
+    learn(tmp_path / "a", tmp_path / "cache")
+    source = tmp_path / "source"
+    shutil.copytree(code_version._FOLDERS["models"], source / "models")
+
+    def digest(packages):
+        assert packages == ("models",)
+        files = sorted(source.rglob("*.py"))
+        return code_version._digest({file.relative_to(source).as_posix(): file for file in files})
+
+    monkeypatch.setattr(code_version, "source_digest", digest)
+    trained.clear()
+    learn(tmp_path / "b", tmp_path / "cache")
+    assert trained == []  # the same files elsewhere
+    with (source / "models" / "training.py").open("a") as file:
+        file.write("# a change\n")
+    learn(tmp_path / "c", tmp_path / "cache")
+    assert trained == ALL
+
+
+def test_the_phases_leave_a_log_each_and_a_scorer_for_every_model(study):
+    assert {"bootstrap", "log"} <= set(tables(study.folder))
+    names = set(study.sim.scenario.models)
+    assert names <= set(study.sim.scorers) and names <= set(study.experiment.modules)
+    assert study.sim.scorers["ltr"].link == "exp" and study.sim.scorers["distill-pre"].link == "sigmoid"
+
+
+def test_the_bootstrap_is_random_and_the_log_explores_as_often_as_asked(study):
+    log = {name: read_table(study.folder, name) for name in ("bootstrap", "log")}
+    assert log["bootstrap"]["is_explored"].all()
+    assert np.allclose(log["bootstrap"]["propensity"], 1 / 60)
+    explored = log["log"]["is_explored"].mean()
+    assert explored == pytest.approx(0.2, abs=4.5 * np.sqrt(0.2 * 0.8 / 3000))
+    assert set(np.bincount(log["log"]["request"] - log["log"]["request"].min())) == {3}
+
+
+def test_an_explored_ad_is_logged_with_the_pctr_and_the_bid_of_the_deployed_ranker(study):
+    """In the bootstrap the ranking seat is random and predicts nothing."""
+    assert np.all(np.isnan(read_table(study.folder, "bootstrap")["pctr"]))
+    log = read_table(study.folder, "log")
+    assert np.all(log["pctr"] > 0) and np.all(log["pctr"] < 1)
+    explored = np.nonzero(log["is_explored"])[0]
+    users, context = log["user"][explored], log["context"][explored]
+    block = Block(log["request"][explored], users, context, log["time"][explored])
+    ads = log["ad"][explored][:, None]
+    ranker = study.sim.scorers["rank (first)"]
+    assert log["pctr"][explored] == pytest.approx(ranker.predict(block, ads)[:, 0], rel=1e-4)
+    bid = study.sim.platform.bids.bid("opt", block, ads, "ocpc", 0.4)[:, 0]
+    assert log["bid"][explored] == pytest.approx(bid, rel=1e-12)
+    assert len(explored) > 1000 and not np.allclose(bid, log["init_bid"][explored])
+
+
+def test_an_explored_click_costs_the_reserve_or_the_rankers_bid_whichever_is_less(tmp_path):
+    learn(tmp_path, tmp_path / "cache", "auction.reserve_cpc=1.1", "phases.exploration=0.5")
+    log = read_table(tmp_path, "log")
+    explored = log["is_explored"]
+    price = np.minimum(1_100_000, floor_micros(log["bid"]))
+    assert np.array_equal(log["cpc_micros"][explored], price[explored])
+    assert (price[explored] == 1_100_000).any() and (price[explored] < 1_100_000).any()
+    own = log["cpc_micros"][~explored]
+    assert np.all(own >= 1_100_000) and np.all(own <= floor_micros(log["bid"][~explored]))
+
+
+@pytest.mark.parametrize("model", ["distill-pre", "ltr"])
+def test_a_student_may_sit_in_the_pre_ranking_of_the_deployed_cascade(tmp_path, model):
+    """It writes the log as it was first deployed, trained by log loss, before it learns from the shadow."""
+    found = learn(
+        tmp_path, tmp_path / "cache", f"cascade.pre_ranking.model={model}", f"report.baseline={model}"
+    )
+    assert {model, first(model)} <= set(found.modules)
+    deployed, shadowed = found._deployed(), found._shadowed()
+    assert deployed.pre_ranking.scorer is found.sim.scorers[first(model)]
+    assert deployed.pre_ranking.scorer.link == "sigmoid"
+    assert shadowed.pre_ranking.scorer is found.sim.scorers[model]  # now that it exists
+
+
+@pytest.mark.parametrize("model", ["distill-pre", "ltr"])
+def test_a_student_of_the_baseline_arm_alone_learns_from_the_deployed_cascades_candidates(tmp_path, model):
+    scenario = tiny_scenario(*SHORT, f"report.baseline={model}", f"models.{model}.sample.set=competitive")
+    sim = Simulation(scenario, scenario.seed)
+    seen = []
+    serve = sim.serve
+    sim.serve = lambda block, arm: (seen.append(arm), serve(block, arm))[1]
+    learn(tmp_path, tmp_path / "cache", sim=sim)
+    (shadowed,) = {arm.pre_ranking.scorer.name for arm in seen if arm.name == "shadowed"}
+    assert shadowed == "logloss" and model in sim.scorers
+    arm = next(arm for arm in seen if arm.name == "shadowed")
+    assert arm.pre_ranking.scorer is sim.scorers[first("logloss")]
+    assert arm.ranking.scorer is sim.scorers["rank"]
+
+
+def test_a_student_may_sit_in_the_ranking_stage_of_the_baseline(tmp_path):
+    found = learn(tmp_path, tmp_path / "cache", "cascade.ranking.model=distill-pre")
+    assert found._shadowed().ranking.scorer is found.sim.scorers["distill-pre"]
+    assert found._deployed().ranking.scorer is found.sim.scorers[first("distill-pre")]
+
+
+def test_the_log_is_written_by_the_deployed_cascade_with_its_own_fusion(tmp_path):
+    scenario = tiny_scenario(
+        "fusions={both: {pctr: 1.0, pcvr: 0.5, bid: 2.0}}",
+        "cascade.pre_ranking.fusion=both", "cascade.ranking.fusion=both",
+    )  # fmt: skip
+    sim = Simulation(scenario, 1)
+    with Progress(quiet=True) as progress:
+        arm = Experiment(sim, tmp_path, ModelStore(tmp_path), progress, torch.device("cpu"))._deployed()
+    assert arm.pre_ranking.fusion == arm.ranking.fusion == Fusion(pctr=0.5, pcvr=0.25)
+    assert arm.pre_ranking.scorer.name == "random"  # nothing is trained yet
+    assert (arm.retrieval_size, arm.pre_ranking_size, arm.slots) == (60, 15, 3)
+
+
+@pytest.mark.parametrize("phase", ["bootstrap", "log"])
+def test_a_phase_may_be_left_out(tmp_path, phase):
+    overrides = [f"phases.{phase}=0", "models.logloss.data=[bootstrap, log]"]
+    found = learn(tmp_path, tmp_path / "cache", *overrides)
+    assert phase not in tables(tmp_path)
+    assert {"rank", "logloss", "ltr", "distill-pre"} <= set(found.modules)
+
+
+OWN = """
+import torch
+from torch import nn
+
+class Own(nn.Module):
+    def __init__(self, request_width, ad_width, pair_width, fault=""):
+        super().__init__()
+        self.layer, self.fault = nn.Linear(ad_width, 1), fault
+
+    def forward(self, request, ads, pair):
+        logit = self.layer(ads).squeeze(-1)
+        if self.fault == "raise when served" and not self.training:
+            raise RuntimeError("this page is not for me")
+        if self.fault == "nan" or (self.fault == "nan when served" and not self.training):
+            return logit * float("nan")
+        return logit.sum(-1) if self.fault == "shape" else logit
+"""
+
+
+def own_model(tmp_path, fault):
+    path = tmp_path / "own.py"
+    path.write_text(OWN)
+    return f"models.logloss={{kind: '{path}:Own', features: [quality, tier], options: {{fault: {fault}}}}}"
+
+
+@pytest.mark.parametrize(
+    ("fault", "words"),
+    [
+        ("nan", ["training of model 'logloss (first)'", "loss of epoch 1 is nan"]),
+        ("shape", ["training of model 'logloss (first)'", "returned shape"]),
+        (
+            "raise when served",
+            [
+                "model 'logloss'",
+                "pre-ranking stage",
+                "request 2000000000",
+                "RuntimeError: this page is not for me",
+            ],
+        ),
+        ("nan when served", ["model 'logloss'", "pre-ranking stage", "request 2000000000", "nan"]),
+    ],
+)
+@pytest.mark.parametrize("workers", [1, 2])
+def test_a_model_of_ones_own_that_fails_stops_the_run_by_name(tmp_path, fault, words, workers):
+    scenario = tiny_scenario(*SHORT, own_model(tmp_path, fault))
+    with pytest.raises(UserError) as error:
+        learn(tmp_path / "run", tmp_path / "cache", sim=Simulation(scenario, 1, workers))
+    assert all(word in str(error.value) for word in words), str(error.value)
+
+
+def test_a_model_of_ones_own_takes_part_and_is_kept(tmp_path, trained):
+    own = own_model(tmp_path, "''")
+    learn(tmp_path / "a", tmp_path / "cache", own)
+    trained.clear()
+    learn(tmp_path / "b", tmp_path / "cache", own)
+    assert trained == []
+    path = tmp_path / "own.py"
+    path.write_text(OWN.replace("self.layer(ads)", "0.5 * self.layer(ads)"))
+    learn(tmp_path / "c", tmp_path / "cache", own)
+    assert "logloss" in trained  # its code has changed
+
+
+def test_a_module_beside_ones_own_model_is_part_of_its_code(tmp_path, trained, monkeypatch):
+    package = tmp_path / "nets_of_mine"
+    package.mkdir()
+    (package / "__init__.py").write_text("")
+    (package / "own.py").write_text(
+        OWN.replace("import torch\n", "import torch\nfrom nets_of_mine import helper\n", 1)
+    )
+    (package / "helper.py").write_text("SCALE = 1.0\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    own = "models.logloss={kind: 'nets_of_mine.own:Own', features: [quality, tier], options: {fault: ''}}"
+    learn(tmp_path / "a", tmp_path / "cache", own)
+    trained.clear()
+    learn(tmp_path / "b", tmp_path / "cache", own)
+    assert trained == []
+    (package / "helper.py").write_text("SCALE = 2.0\n")
+    learn(tmp_path / "c", tmp_path / "cache", own)
+    assert "logloss" in trained
+    for name in [name for name in sys.modules if name.startswith("nets_of_mine")]:
+        del sys.modules[name]

@@ -1,0 +1,9 @@
+"""Where things lie, for tests of any depth."""
+
+from pathlib import Path
+
+TESTS = Path(__file__).resolve().parent
+ROOT = TESTS.parent
+SCENARIOS = ROOT / "scenarios"
+GOLDEN = TESTS / "golden"
+SHARED_DATA = ROOT.parent / "shared" / "data"  # real data sets, where somebody has put them

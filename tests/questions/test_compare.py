@@ -1,0 +1,215 @@
+"""Finished runs against each other: paired where they met the same requests, refused or marked where not."""
+
+import copy
+import json
+import math
+import shutil
+
+import pytest
+
+from cascade_sim.cli import main
+from cascade_sim.errors import UserError
+from cascade_sim.questions.compare import _unpaired, compare_runs
+from cascade_sim.questions.logged_pages import RATIOS
+from cascade_sim.storage.folder import json_text
+from worlds.whatif_runs import measured_run, other_run
+
+ENDS = ("value", "low", "high")
+
+
+@pytest.fixture(scope="module")
+def first(study, tmp_path_factory):
+    return measured_run(study, tmp_path_factory.mktemp("runs") / "first")
+
+
+@pytest.fixture(scope="module")
+def other(study, first):
+    """A run in which the arm logloss did what distill-pre does in the first."""
+    metrics = copy.deepcopy(study.metrics)
+    metrics["arms"]["logloss"] = metrics["arms"]["distill-pre"]
+    path = other_run(first, first.parent / "other", "cascade.pre_ranking.model=distill-pre", metrics=metrics)
+    shutil.rmtree(path / "logs" / "evaluate-logloss")
+    shutil.copytree(path / "logs" / "evaluate-distill-pre", path / "logs" / "evaluate-logloss")
+    return path
+
+
+def change_manifest(path, **values):
+    manifest = json.loads((path / "manifest.json").read_text())
+    (path / "manifest.json").write_text(json_text({**manifest, **values}))
+    return path
+
+
+def test_the_paired_difference_of_two_runs_is_the_study_s_own_between_the_two_arms(study, first, other):
+    (found,) = compare_runs([first, other], "logloss")
+    assert found["paired_by"] == "request" and found["notes"] == []
+    assert found["scenario"] == [{"key": "cascade.pre_ranking.model", "old": "logloss", "new": "distill-pre"}]
+    table = found["arms"]["logloss"]
+    own = study.metrics["arms"]["distill-pre"]
+    for metric in set(RATIOS) & set(own):
+        assert table[metric]["is_paired"]
+        for part, before in (("after", own[metric]), ("lift", own[metric]["lift"])):
+            assert [table[metric][part][k] for k in ENDS] == pytest.approx(
+                [before[k] for k in ENDS], rel=1e-9
+            )
+        gap = table[metric]["difference"]["value"]
+        assert gap == pytest.approx(table[metric]["after"]["value"] - table[metric]["before"]["value"])
+
+
+def test_what_the_log_does_not_hold_is_unpaired_with_an_interval_as_of_two_independent_runs(
+    study, first, other
+):
+    (found,) = compare_runs([first, other], "logloss")
+    entry = found["arms"]["logloss"]["rcs"]
+    a, b = study.metrics["arms"]["logloss"]["rcs"], study.metrics["arms"]["distill-pre"]["rcs"]
+    half = math.hypot(a["high"] - a["low"], b["high"] - b["low"]) / 2
+    assert not entry["is_paired"] and entry["difference"]["value"] == b["value"] - a["value"]
+    assert entry["difference"]["high"] - entry["difference"]["value"] == pytest.approx(half)
+
+
+def test_the_unpaired_lift_carries_the_noise_of_what_it_is_divided_by():
+    """5 +- 1 against 2 +- 0.4: d(b / a) = db / a - b da / a^2, so half of sqrt(1^2 + (2.5 * 0.4)^2)."""
+    before = {"value": 2.0, "low": 1.6, "high": 2.4}
+    after = {"value": 5.0, "low": 4.0, "high": 6.0}
+    lift = _unpaired({"rcs": before}, {"rcs": after})["rcs"]["lift"]
+    assert lift["value"] == 1.5
+    assert [lift["low"], lift["high"]] == pytest.approx([1.5 - math.sqrt(2) / 2, 1.5 + math.sqrt(2) / 2])
+
+
+def test_an_untouched_arm_differs_by_exactly_nothing(first, other):
+    (found,) = compare_runs([first, other], "ltr")
+    for metric in RATIOS:
+        assert found["arms"]["ltr"][metric]["difference"] == {"value": 0.0, "low": 0.0, "high": 0.0}
+
+
+def test_runs_of_other_requests_are_refused_unless_that_is_wanted(first, tmp_path):
+    far = other_run(first, tmp_path / "far", "seed=2", "world.users=151", "traffic.block=64")
+    with pytest.raises(UserError) as error:
+        compare_runs([first, far])
+    assert (
+        "seed and world and traffic differ (seed: 1 → 2; world.users: 150 → 151; traffic.block: 128 → 64)"
+        in str(error.value)
+    )
+    assert "--unpaired" in str(error.value)
+    (found,) = compare_runs([first, far], unpaired=True)
+    assert found["paired_by"] == "none" and "did not meet the same requests" in found["notes"][0]
+    assert not any(entry["is_paired"] for entry in found["arms"]["logloss"].values())
+
+
+def test_other_semantics_are_refused(first, tmp_path):
+    old = change_manifest(other_run(first, tmp_path / "old"), semantics=1)
+    with pytest.raises(UserError, match="made with semantics 1, this version has"):
+        compare_runs([first, old], unpaired=True)
+
+
+def test_another_version_of_the_code_is_noted(first, tmp_path):
+    late = change_manifest(other_run(first, tmp_path / "late"), code="0123")
+    (found,) = compare_runs([first, late], "ltr")
+    assert found["notes"] == [
+        "they were made with another version of the code: a difference may come from there"
+    ]
+
+
+def test_without_logs_it_says_so_and_what_it_still_does(first, tmp_path):
+    bare = other_run(first, tmp_path / "bare")
+    shutil.rmtree(bare / "logs")
+    (found,) = compare_runs([first, bare], "ltr")
+    assert found["paired_by"] == "none"
+    assert (
+        f"no log at {bare}/logs/evaluate-ltr" in found["notes"][0]
+        and "metrics.json alone" in found["notes"][0]
+    )
+    assert found["arms"]["ltr"]["ctr"]["difference"]["value"] == 0.0
+    assert found["arms"]["ltr"]["ctr"]["difference"]["high"] > 0.0  # as wide as of other requests
+
+
+def test_a_longer_evaluation_is_compared_on_the_requests_that_both_served(first, tmp_path):
+    longer = other_run(first, tmp_path / "longer", "phases.evaluate=1000")
+    (found,) = compare_runs([first, longer], "ltr")
+    assert found["notes"] == ["phases.evaluate differs: paired on the first 500 requests, which both served"]
+
+
+def test_arms_that_one_run_alone_has_are_named_and_others_refused(study, first, tmp_path):
+    metrics = copy.deepcopy(study.metrics)
+    metrics["arms"]["new"] = metrics["arms"].pop("ltr")
+    changed = other_run(first, tmp_path / "changed", metrics=metrics)
+    (found,) = compare_runs([first, changed])
+    assert set(found["arms"]) == set(study.metrics["arms"]) - {"ltr"}
+    assert [note.split(" alone has ")[1] for note in found["notes"]] == ["the arms ltr", "the arms new"]
+    with pytest.raises(UserError, match="unknown arm of both runs 'ltr'"):
+        compare_runs([first, changed], "ltr")
+
+
+def several_worlds(study, path, shift):
+    """A study over seeds 1 to 3 whose CTR is higher by `shift` plus a little for each world."""
+    for seed in (1, 2, 3):
+        metrics = {**study.metrics, "seed": seed, "arms": copy.deepcopy(study.metrics["arms"])}
+        metrics["arms"]["logloss"]["ctr"]["value"] = 0.1 * seed + shift * (1 + 0.1 * seed)
+        world = path / f"seed-{seed}"
+        world.mkdir(parents=True)
+        (world / "metrics.json").write_text(json_text(metrics))
+        (world / "manifest.json").write_text(json_text({"semantics": 2, "scenario_hash": "0"}))
+    return path
+
+
+def test_studies_over_several_worlds_are_paired_by_world(study, first, tmp_path):
+    combined = {**study.metrics, "seeds": {"n": 3, "seeds": [1, 2, 3]}}
+    one = several_worlds(study, other_run(first, tmp_path / "one", metrics=combined), 0.0)
+    two = several_worlds(study, other_run(first, tmp_path / "two", metrics=combined), 0.01)
+    (found,) = compare_runs([one, two], "logloss")
+    gap = found["arms"]["logloss"]["ctr"]["difference"]
+    assert found["paired_by"] == "world" and gap["value"] == pytest.approx(0.01 * 1.2)
+    # t(2 degrees, 97.5 %) = 4.303; the gaps are .011, .012, .013: sd .001
+    assert gap["high"] - gap["value"] == pytest.approx(4.303 * 0.001 / math.sqrt(3), rel=1e-3)
+    with pytest.raises(UserError, match=r"is a study over 3 worlds and .* of one; give .*one/seed-1"):
+        compare_runs([one, first])
+
+
+@pytest.mark.parametrize(
+    ("arms", "said"),
+    [
+        ({"ltr": 3}, "arms.ltr must be an object of metrics, found 3"),
+        ({"ltr": {"ctr": 5}}, "arms.ltr.ctr must be an object with a number or null for value, low, high"),
+        ({"ltr": {"ctr": {"value": "0.1"}}}, "arms.ltr.ctr must be an object with a number or null"),
+    ],
+)
+def test_damaged_metrics_are_named(first, tmp_path, arms, said):
+    path = other_run(first, tmp_path / "damaged", metrics={"arms": arms})
+    with pytest.raises(UserError) as refused:
+        compare_runs([first, path])
+    assert str(refused.value).startswith(f"{path / 'metrics.json'}: {said}")
+
+
+def test_one_run_is_nothing_to_compare(first):
+    with pytest.raises(UserError, match="at least two runs"):
+        compare_runs([first])
+
+
+def test_the_command_prints_and_writes(first, other, tmp_path, capsys):
+    assert (
+        main(
+            [
+                "compare",
+                str(first),
+                str(other),
+                str(first),
+                "--arm",
+                "logloss",
+                "--out",
+                str(tmp_path / "out"),
+            ]
+        )
+        == 0
+    )
+    shown = capsys.readouterr().out
+    assert (
+        "cascade.pre_ranking.model  logloss  distill-pre" in shown and "The scenarios are the same." in shown
+    )
+    assert "RCS % (unpaired)" in shown and "paired by request" in shown
+    assert {path.name for path in (tmp_path / "out").iterdir()} == {
+        "compare.json",
+        "compare.csv",
+        "compare.html",
+    }
+    assert len(json.loads((tmp_path / "out" / "compare.json").read_text())) == 2
+    assert main(["compare", str(first), str(tmp_path / "nowhere")]) == 2
+    assert "does not exist" in capsys.readouterr().err

@@ -1,0 +1,106 @@
+import pytest
+
+from cascade_sim.errors import UserError
+from cascade_sim.scenario.file import dump_scenario, load_scenario, scenario_data, scenario_hash
+from cascade_sim.scenario.models import BY_SAMPLE, OBJECTIVE_KEYS, OBJECTIVE_OPTIONS, TWO_HEADS
+from cascade_sim.scenario.schema import ModelSpec
+from worlds.tiny_market import QUICK, tiny_scenario
+
+
+def known(key):
+    options = ModelSpec.model_json_schema()["properties"][key]
+    return (options["anyOf"][0] if "anyOf" in options else options)["enum"]
+
+
+def test_the_scenario_knows_every_objective_calibrator_and_option():
+    from cascade_sim.models.calibrators import CALIBRATORS
+    from cascade_sim.models.list_training import BY_SAMPLE as BY_SAMPLE_IN_TRAINING
+    from cascade_sim.models.objectives import OBJECTIVES
+
+    assert BY_SAMPLE == BY_SAMPLE_IN_TRAINING
+    assert known("objective") == list(OBJECTIVES) and known("calibrator") == list(CALIBRATORS)
+    assert {
+        name: tuple(kind.options) for name, kind in OBJECTIVES.items() if kind.options
+    } == OBJECTIVE_OPTIONS
+    assert {name for name, kind in OBJECTIVES.items() if kind.n_heads > 1} == set(TWO_HEADS)
+
+
+def test_a_scenario_without_objectives_reads_and_hashes_as_ever():
+    """The hash is that of the resolved scenario before models had objectives."""
+    scenario = load_scenario(QUICK)
+    assert all(not set(spec) & set(OBJECTIVE_KEYS) for spec in scenario_data(scenario)["models"].values())
+    named = load_scenario(QUICK, ["models.rank.objective=pointwise", "models.rank.calibrator=null"])
+    assert scenario_hash(named) == scenario_hash(scenario) and named == scenario
+
+
+def test_an_objective_is_part_of_the_resolved_scenario_and_comes_back(tmp_path):
+    made = tiny_scenario(
+        "models.rank.objective=rcr", "models.rank.alpha=0.25", "models.rank.calibrator=platt"
+    )
+    (tmp_path / "again.yaml").write_text(dump_scenario(made))
+    again = load_scenario(tmp_path / "again.yaml")
+    assert again.models["rank"] == made.models["rank"] and scenario_hash(again) == scenario_hash(made)
+    assert again.models["rank"].objective_options == {"alpha": 0.25}
+    assert scenario_hash(made) != scenario_hash(tiny_scenario("models.rank.objective=rcr"))
+
+
+WRONG = {
+    "models.rank.objective=rcrr": "did you mean 'rcr'?",
+    "models.rank.objective=calibrated-softmax": "did you mean 'calibrated_softmax'?",
+    "models.rank.calibrator=plat": "did you mean 'platt'?",
+    "models.rank.alpha=0.5": "has no meaning for objective pointwise (only for multi_objective,",
+    "models.ltr.objective=softmax": "has no meaning for recipe ltr (only for logloss)",
+    "models.distill-pre.calibrator=platt": "has no meaning for recipe distill (only for logloss)",
+    "models.rank.held_out=0.2": "has no meaning without a calibrator",
+    "models.rank.refit=true": "has no meaning without a calibrator",
+    "models.rank.batching=pages": "expected one of samples, lists",
+    "models.ltr.batching=lists": "has no meaning for recipe ltr (only for logloss)",
+}
+
+
+@pytest.mark.parametrize("override", WRONG)
+def test_what_makes_no_sense_is_refused_with_a_hint(override):
+    with pytest.raises(UserError) as refused:
+        tiny_scenario(override)
+    assert f"--set {override}" in str(refused.value) and WRONG[override] in str(refused.value)
+
+
+def test_the_virtual_item_of_calibrated_ranknet_lies_between_skip_and_click():
+    with pytest.raises(UserError, match="between a skip, 0, and a click, 1, for calibrated_ranknet; found 1"):
+        tiny_scenario("models.rank.objective=calibrated_ranknet", "models.rank.y0=1.0")
+    made = tiny_scenario("models.rank.objective=calibrated_ranknet", "models.rank.y0=0.9")
+    assert made.models["rank"].objective_options == {"y0": 0.9}
+
+
+def test_two_heads_need_a_net_that_has_them(tmp_path):
+    (tmp_path / "own.py").write_text("import torch\n\nclass Net(torch.nn.Module):\n    pass\n")
+    own = f"models.rank.kind={tmp_path / 'own.py'}:Net"
+    with pytest.raises(
+        UserError, match="jrc trains two heads, which only the kinds towers and coaction have"
+    ):
+        tiny_scenario(own, "models.rank.objective=jrc")
+    assert tiny_scenario(own, "models.rank.objective=rcr").models["rank"].objective == "rcr"
+
+
+def test_pages_stay_whole_for_objectives_that_compare_their_ads():
+    with pytest.raises(
+        UserError, match="softmax compares the ads of a page, which must stay whole: use lists"
+    ):
+        tiny_scenario("models.rank.objective=softmax", "models.rank.batching=samples")
+    for objective, batching in (
+        ("sbcr", "samples"),
+        ("sbcr", "lists"),
+        ("pointwise", "lists"),
+        ("rcr", "lists"),
+    ):
+        changes = (f"models.rank.objective={objective}", f"models.rank.batching={batching}")
+        assert tiny_scenario(*changes).models["rank"].batching == batching
+    assert not tiny_scenario("models.rank.batching=lists").models["rank"].is_plain
+    assert tiny_scenario("models.rank.batching=samples").models["rank"].is_plain
+
+
+def test_a_calibrator_is_fitted_anew_only_where_models_are():
+    refit = ("models.rank.calibrator=platt", "models.rank.refit=true")
+    with pytest.raises(UserError, match="fitted anew where models are: add market.training, or remove it"):
+        tiny_scenario(*refit)
+    assert tiny_scenario(*refit, "market={training: {every: 3600}}").models["rank"].refit

@@ -1,0 +1,120 @@
+"""The lock of a run folder: who holds it, who may take it over."""
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+
+import pytest
+
+from cascade_sim.errors import UserError
+from cascade_sim.storage.folder import RunFolder
+from cascade_sim.storage.lock import LOCK, Lock
+
+HOLD = """
+import sys
+from cascade_sim.storage.folder import RunFolder
+run = RunFolder.create(sys.argv[1])
+print(flush=True)
+input()
+"""
+
+
+def lock_file(folder, **changes):
+    owner = {
+        "program": "cascade_sim",
+        "pid": 1,
+        "host": socket.gethostname(),
+        "started": "2024-01-01T00:00:00",
+    }
+    (folder / LOCK).write_text(json.dumps(owner | changes))
+
+
+def test_a_second_run_into_the_same_folder_is_refused_and_told_who_has_it(tmp_path):
+    with RunFolder.create(tmp_path):
+        with pytest.raises(
+            UserError, match=rf"in use: process {os.getpid()} on {socket.gethostname()}, started 2"
+        ):
+            RunFolder.create(tmp_path)
+        assert (tmp_path / LOCK).exists()  # the refused one has not taken it away
+    assert not (tmp_path / LOCK).exists()
+    RunFolder.create(tmp_path).release()
+
+
+def test_a_lock_of_another_process_holds_until_that_process_is_killed(tmp_path):
+    holder = subprocess.Popen(
+        [sys.executable, "-c", HOLD, str(tmp_path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    )
+    try:
+        assert holder.stdout.readline() == b"\n"
+        with pytest.raises(UserError, match=f"process {holder.pid} on"):
+            RunFolder.create(tmp_path)
+        holder.send_signal(signal.SIGKILL)
+        holder.wait()
+        assert json.loads((tmp_path / LOCK).read_text())["pid"] == holder.pid  # left behind
+        with RunFolder.create(tmp_path):
+            assert json.loads((tmp_path / LOCK).read_text())["pid"] == os.getpid()
+    finally:
+        holder.kill()
+        holder.wait()
+        holder.stdin.close()
+        holder.stdout.close()
+
+
+def test_a_run_killed_before_its_manifest_is_known_by_its_lock(tmp_path):
+    lock_file(tmp_path)
+    (tmp_path / "logs").mkdir()
+    with RunFolder.create(tmp_path):
+        assert os.listdir(tmp_path) == [LOCK]
+
+
+def test_a_lock_file_of_another_program_does_not_make_a_folder_a_run(tmp_path):
+    lock_file(tmp_path, program="other")
+    (tmp_path / "logs").mkdir()
+    with pytest.raises(UserError, match="not a run of cascade_sim"):
+        RunFolder.create(tmp_path)
+    assert (tmp_path / "logs").exists()
+
+
+def test_a_lock_of_another_host_is_respected(tmp_path):
+    lock_file(tmp_path, host="elsewhere.example")
+    with pytest.raises(UserError, match=r"process 1 on elsewhere\.example, .*if it is gone, delete .*\.lock"):
+        RunFolder.create(tmp_path)
+    assert (tmp_path / LOCK).exists()
+
+
+def test_an_empty_or_damaged_lock_file_is_taken_over(tmp_path):
+    for content in ("", "{", "[]"):
+        (tmp_path / LOCK).write_text(content)
+        with RunFolder.create(tmp_path):
+            assert Lock.is_ours(tmp_path)
+
+
+def test_a_run_that_fails_gives_its_lock_back(tmp_path):
+    with pytest.raises(RuntimeError), RunFolder.create(tmp_path):
+        raise RuntimeError
+    with RunFolder.create(tmp_path) as run:
+        run.release()
+        run.release()
+        assert not (tmp_path / LOCK).exists()
+
+
+def test_a_lock_removed_between_opening_and_locking_is_not_mistaken_for_one(tmp_path, monkeypatch):
+    real_open, opened = os.open, []
+
+    def open_then_lose(path, *args):
+        handle = real_open(path, *args)
+        opened.append(handle)
+        if len(opened) == 1:
+            os.unlink(path)  # the former owner releases just now
+        return handle
+
+    monkeypatch.setattr(os, "open", open_then_lose)
+    lock = Lock.take(tmp_path)
+    monkeypatch.undo()
+    assert len(opened) == 2
+    with pytest.raises(UserError, match="in use"):
+        Lock.take(tmp_path)
+    lock.release()

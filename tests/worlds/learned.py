@@ -1,0 +1,20 @@
+"""The tiny market taken through its phases, as often as a test likes."""
+
+import torch
+
+from cascade_sim.phases.prepare import Experiment
+from cascade_sim.phases.simulation import Simulation
+from cascade_sim.progress import Progress
+from cascade_sim.storage.model_store import ModelStore
+from worlds.tiny_market import tiny_scenario
+
+SHORT = ("phases.bootstrap=300", "phases.log=400", "phases.shadow=80")
+
+
+def learn(folder, cache, *overrides, seed=None, sim=None):
+    scenario = tiny_scenario(*SHORT, *overrides, seed=seed)
+    sim = sim or Simulation(scenario, scenario.seed)
+    with Progress(quiet=True) as progress:
+        experiment = Experiment(sim, folder, ModelStore(cache), progress, torch.device("cpu"))
+        experiment.run()
+    return experiment
