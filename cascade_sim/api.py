@@ -228,8 +228,7 @@ def whatif(
 
         whatif("runs/quick", {"auction.reserve_cpc": [0.1, 0.2]}, arm="ltr").frame()
     """
-    from cascade_sim.questions.whatif import what_if_study
-    from cascade_sim.questions.whatif_files import check_out, write_answer
+    from cascade_sim.questions.whatif import check_out, what_if_study, write_answer
     from cascade_sim.scenario.changes import Refused, given_points, refuse
 
     path = _path(run)

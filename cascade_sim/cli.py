@@ -9,8 +9,7 @@ from collections.abc import Sequence
 
 import click
 
-from cascade_sim.errors import UserError
-from cascade_sim.suggest import unknown_name
+from cascade_sim.errors import UserError, unknown_name
 from cascade_sim.version import __version__
 
 # Name -> module with an attribute `command`, and the line that --help shows without importing it.

@@ -158,8 +158,7 @@ class RevenueGuard:
 
 def _checked(keywords: Mapping[str, Any]) -> dict[str, Any]:
     """Known keywords, lists as tuples, with defaults; UserError otherwise."""
-    from cascade_sim.errors import UserError
-    from cascade_sim.suggest import unknown_name
+    from cascade_sim.errors import UserError, unknown_name
 
     for name in keywords:
         if name not in KEYWORDS:

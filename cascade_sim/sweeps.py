@@ -1,22 +1,267 @@
-"""A sweep: every cell of a grid in every world, and what each cell brings against the first."""
+"""A sweep: every cell of a grid in every world, and what each cell brings against the first.
+
+A grid of scenarios: every combination of some keys' values, each checked before any work starts.
+
+A study repeated under other settings: where do its conclusions hold, and where do they fade?
+
+A variants file names a scenario and, for each variant, the keys it overrides:
+
+    scenario: ranking_consistency.yaml
+    common: [phases.evaluate=4096]          # overrides of every variant; may be left out
+    variants:
+      as it is: []
+      wide bids: [world.bids.sigma=0.7]
+
+Each (variant, seed) is a run folder of its own. One that is complete, of the same scenario and made by
+the same code is taken as it is, so a stopped study goes on where it was.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import itertools
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from cascade_sim.analysis.report.sections.sweep import NEITHER, known_measures
 from cascade_sim.analysis.statistics.bootstrap import seed_spread
 from cascade_sim.analysis.statistics.moves import paired_move
-from cascade_sim.errors import UserError
-from cascade_sim.grid import Axis, Cell
+from cascade_sim.errors import ScenarioError, UserError, unknown_name
+from cascade_sim.progress import Progress
 from cascade_sim.revenue.blocks import METRICS as IN_BLOCKS
 from cascade_sim.revenue.blocks import read_blocks
-from cascade_sim.scenario.file import scenario_hash
-from cascade_sim.scenario.schema import resolved_arms
-from cascade_sim.suggest import unknown_name
-from cascade_sim.variants import folder_name, run_worlds
+from cascade_sim.scenario.file import load_scenario, scenario_hash
+from cascade_sim.scenario.schema import Scenario, resolved_arms
+from cascade_sim.workers import Job, run_jobs
+
+MOST_CELLS = 1000
+_OPEN, _CLOSE = "[{", "]}"
+
+
+@dataclass(frozen=True)
+class Axis:
+    """A key of the scenario and the values it takes, as text."""
+
+    path: str
+    values: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Cell:
+    """A combination: its name (`squashing=0.5, slots=3`), the values by path, and the scenario they make."""
+
+    name: str
+    settings: dict[str, str]
+    scenario: Scenario
+
+
+def parse_axes(options: Sequence[str]) -> list[Axis]:
+    """Of `path=a,b,c`, one each. UserError for what is no such list."""
+    axes = [_axis(option) for option in options]
+    for i, axis in enumerate(axes):
+        if axis.path in [other.path for other in axes[:i]]:
+            raise UserError(f"--over {axis.path}: given twice; write all its values in one list")
+    n_cells = 1
+    for axis in axes:
+        n_cells *= len(axis.values)
+    if n_cells > MOST_CELLS:
+        raise UserError(f"--over: {n_cells:,} cells; at most {MOST_CELLS:,}, so leave out some values")
+    return axes
+
+
+def load_grid(path: Path, axes: Sequence[Axis], overrides: Sequence[str] = ()) -> list[Cell]:
+    """All cells in order, the last axis fastest. ScenarioError naming the cells that are not valid."""
+    short = _short_names([axis.path for axis in axes])
+    cells: list[Cell] = []
+    problems: dict[str, list[str]] = {}  # problem -> the cells that have it
+    for values in itertools.product(*(axis.values for axis in axes)):
+        settings = dict(zip((axis.path for axis in axes), values, strict=True))
+        name = ", ".join(f"{short[key]}={value}" for key, value in settings.items())
+        changes = {key: f"{key}={value}" for key, value in settings.items()}
+        try:
+            cells.append(Cell(name, settings, load_scenario(path, (*overrides, *changes.values()))))
+        except ScenarioError as error:
+            for problem in error.problems:
+                for key, change in changes.items():  # the value is in the cell's name
+                    problem = problem.replace(f"--set {change}", f"--over {key}", 1)
+                problems.setdefault(problem, []).append(name)
+    if problems:
+        n = len(cells) + len({name for names in problems.values() for name in names})
+        raise ScenarioError([text + _in_cells(names, n) for text, names in problems.items()])
+    return cells
+
+
+def _axis(option: str) -> Axis:
+    path, equals, text = option.partition("=")
+    path = path.strip()
+    if not equals or not path:
+        raise UserError(f"--over {option}: expected path.to.key=value,value,…")
+    if path == "seed":
+        raise UserError(f"--over {option}: worlds are not swept; give their number with --seeds")
+    values = tuple(_split(text))
+    if not all(values):
+        raise UserError(f"--over {option}: a value is empty; write path.to.key=value,value,…")
+    twice = next((value for i, value in enumerate(values) if value in values[:i]), None)
+    if twice is not None:
+        raise UserError(f"--over {option}: {twice} is given twice")
+    return Axis(path, values)
+
+
+def _split(text: str) -> list[str]:
+    """At commas that are in no brackets and no quotes: `[1, 0.5],[1, 0.8]` are two values."""
+    parts, depth, quote = [""], 0, ""
+    for char in text:
+        if quote:
+            quote = "" if char == quote else quote
+        elif char in "'\"":
+            quote = char
+        elif char in _OPEN:
+            depth += 1
+        elif char in _CLOSE:
+            depth -= 1
+        if char == "," and not depth and not quote:
+            parts.append("")
+        else:
+            parts[-1] += char
+    return [part.strip() for part in parts]
+
+
+def _short_names(paths: Sequence[str]) -> dict[str, str]:
+    """The shortest end of each path that no other path has."""
+    found = {}
+    for path in paths:
+        steps = path.split(".")
+        for n in range(1, len(steps) + 1):
+            end = ".".join(steps[-n:])
+            if sum(other == end or other.endswith(f".{end}") for other in paths) == 1:
+                break
+        found[path] = end
+    return found
+
+
+def _in_cells(names: list[str], n: int) -> str:
+    if len(names) == n:
+        return ""  # it is the scenario's, or the path's: no cell is to blame
+    more = f" and {len(names) - 1} more" if len(names) > 1 else ""
+    return f" (in the cell {names[0]}{more})"
+
+
+def load_variants(path: Path, overrides: tuple[str, ...] = ()) -> dict[str, Scenario]:
+    """The scenario of every variant, all checked before any work starts."""
+    from ruamel.yaml import YAML
+    from ruamel.yaml.error import YAMLError
+
+    try:
+        content = YAML(typ="safe").load(path.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError, YAMLError) as error:
+        raise UserError(f"{path}: {error}") from error
+    allowed = {"scenario", "common", "variants"}
+    if not isinstance(content, dict) or not {"scenario", "variants"} <= set(content) <= allowed:
+        raise UserError(f"{path}: expected the keys scenario, variants and optionally common")
+    if not isinstance(content["variants"], dict) or not content["variants"]:
+        raise UserError(f"{path} variants: expected NAME: [key=value, …], at least one")
+    common = tuple(content.get("common") or ())
+    scenario = path.parent / str(content["scenario"])
+    found = {}
+    for name, changes in content["variants"].items():
+        if not isinstance(changes, list) or not all(isinstance(change, str) for change in changes):
+            raise UserError(f"{path} variants.{name}: expected a list of key=value, not {changes!r}")
+        found[str(name)] = load_scenario(scenario, (*common, *changes, *overrides))
+    folders = {folder_name(name): name for name in found}
+    if len(folders) < len(found):
+        same = next(name for name in found if folders[folder_name(name)] != name)
+        raise UserError(f"{path} variants.{same}: differs from another name only in punctuation; rename it")
+    return found
+
+
+def run_variants(
+    scenarios: dict[str, Scenario], out: Path, seeds: int, workers: int, device: str, quiet: bool
+) -> dict[str, dict[str, Any]]:
+    """The combined metrics of every variant over its seeds."""
+    from cascade_sim.phases.results import combine_seeds
+
+    folders = {name: out / folder_name(name) for name in scenarios}
+    done = run_worlds(scenarios, folders, seeds, workers, device, quiet, "variants")
+    return {name: combine_seeds(worlds) for name, worlds in done.items()}
+
+
+def run_worlds(
+    scenarios: Mapping[str, Scenario],
+    folders: Mapping[str, Path],
+    seeds: int,
+    workers: int,
+    device: str,
+    quiet: bool,
+    what: str,
+) -> dict[str, list[dict[str, Any]]]:
+    """The metrics of each scenario in each of its worlds, seed after seed; complete ones are not run again.
+
+    Each world leaves a run folder without logs: FOLDER/seed-N.
+    """
+    from cascade_sim.study import run_world
+
+    worlds = {
+        (name, i): scenario.model_copy(update={"seed": scenario.seed + i})
+        for name, scenario in scenarios.items()
+        for i in range(seeds)
+    }
+    jobs = {
+        key: Job(
+            f"{key[0]}, seed {world.seed}",
+            run_world,
+            (world, folders[key[0]] / f"seed-{world.seed}", device),
+            {"keep_logs": False},
+        )
+        for key, world in worlds.items()
+    }
+    with Progress(quiet) as progress, progress.stage(what, len(jobs), "worlds") as bar:
+        done = run_jobs(
+            list(jobs.values()),
+            workers,
+            on_done=lambda name: bar.advance(1),
+            go_on="the same command goes on from there",
+        )
+    return {name: [done[jobs[name, i].name] for i in range(seeds)] for name in scenarios}
+
+
+def folder_name(variant: str) -> str:
+    """A variant's name as the name of a folder."""
+    return "".join(c if c.isalnum() else "-" for c in variant.lower()).strip("-")
+
+
+def table(results: dict[str, dict[str, Any]], arms: list[str], metric: str, lift: bool) -> str:
+    """A Markdown table: a row per variant, a column per arm, mean ± half the interval."""
+    lines = ["| variant | " + " | ".join(arms) + " |", "|---|" + "---|" * len(arms)]
+    for name, metrics in results.items():
+        cells = []
+        for arm in arms:
+            node = metrics["arms"].get(arm, {}).get(metric, {})
+            cells.append(_cell(node.get("lift") if lift else node, lift))
+        lines.append(f"| {name} | " + " | ".join(cells) + " |")
+    return "\n".join(lines)
+
+
+def culprit_table(results: dict[str, dict[str, Any]]) -> str:
+    """A Markdown table of the RCS with pre-ranking seats replaced, a row per variant."""
+    first = next(iter(results.values()))["culprit"]
+    heads = [f"{row['bid']} × {row['model']}" for row in first]
+    lines = ["| variant | " + " | ".join(heads) + " |", "|---|" + "---|" * len(heads)]
+    for name, metrics in results.items():
+        cells = [_cell(row["rcs"], False) for row in metrics["culprit"]]
+        lines.append(f"| {name} | " + " | ".join(cells) + " |")
+    return "\n".join(lines)
+
+
+def _cell(node: dict[str, Any] | None, signed: bool) -> str:
+    """Percent with half the width of the interval; – where undefined."""
+    if not node or node.get("value") is None:
+        return "–"
+    text = f"{100 * node['value']:+.1f}" if signed else f"{100 * node['value']:.1f}"
+    if node.get("low") is not None:
+        text += f" ± {50 * (node['high'] - node['low']):.1f}"
+    return text
+
 
 MARKET = "market."
 Metrics = dict[str, Any]

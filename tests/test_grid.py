@@ -3,7 +3,7 @@
 import pytest
 
 from cascade_sim.errors import ScenarioError, UserError
-from cascade_sim.grid import Axis, load_grid, parse_axes
+from cascade_sim.sweeps import Axis, load_grid, parse_axes
 from worlds.tiny_market import QUICK
 
 

@@ -1,6 +1,6 @@
 """Hints for unknown names."""
 
-from cascade_sim.suggest import did_you_mean, nearest, unknown_name
+from cascade_sim.errors import did_you_mean, nearest, unknown_name
 
 
 def test_a_slip_of_the_finger_finds_its_name():

@@ -6,9 +6,8 @@ import json
 import pytest
 
 from cascade_sim.cli import main
-from cascade_sim.grid import load_grid, parse_axes
 from cascade_sim.storage.folder import read_manifest
-from cascade_sim.sweeps import cell_folder
+from cascade_sim.sweeps import cell_folder, load_grid, parse_axes
 from worlds.tiny_market import QUICK, TINY
 
 # No model is trained: the arms are served by built-in seats.

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from cascade_sim import variants
+from cascade_sim import sweeps as variants
 from cascade_sim.commands.variants import command
 from cascade_sim.errors import UserError
 from places import SCENARIOS

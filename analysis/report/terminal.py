@@ -11,7 +11,7 @@ from cascade_sim.analysis.report.cells import Row, Table, arm_rows, lift_column,
 from cascade_sim.analysis.report.comparisons import lift_measure, ordered_arms
 from cascade_sim.analysis.report.decision import decide, money_lost
 from cascade_sim.analysis.report.sections.learning import learning_words
-from cascade_sim.analysis.report.sections.market_tables import bidders_table, market_baseline, market_words
+from cascade_sim.analysis.report.sections.market import bidders_table, market_baseline, market_words
 from cascade_sim.analysis.report.tables import culprit_table, models_table
 
 

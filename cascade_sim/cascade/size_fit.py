@@ -7,7 +7,7 @@ import numpy as np
 
 from cascade_sim.cascade.serve import Arm, Block, Platform, pre_rank, score
 from cascade_sim.cascade.sizes import SizeRule, fit_size_rule, page_values, spread
-from cascade_sim.scenario.compute import Sizes
+from cascade_sim.scenario.market import Sizes
 
 REQUESTS = 16_384
 

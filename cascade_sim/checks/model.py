@@ -3,27 +3,40 @@
 The contract: `Class(request_width, ad_width, pair_width, **options)` is a torch module whose
 `forward(request [R, Fr], ads [R, n, Fa], pair [R, n, P])` gives logits [R, n], and whose answer for a
 request depends on that request and its weights alone. The tests need no run, only a small world.
+
+Checks of a model as it is served: what it answers, and on what the answer depends.
+
+Checks of a model as it is trained, stored and timed.
 """
 
 import inspect
+import tempfile
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
+from scipy.special import logit as log_odds
 from torch import nn
+from torch.utils._python_dispatch import TorchDispatchMode
 
+from cascade_sim import draws
+from cascade_sim.cascade.seats import ModelScorer
 from cascade_sim.cascade.serve import Block
 from cascade_sim.checks.contract import CheckFailed, Finding, Remark
-from cascade_sim.errors import UserError
+from cascade_sim.errors import UserError, unknown_name
 from cascade_sim.models.features import FeatureView, make_view
-from cascade_sim.models.training import predict
+from cascade_sim.models.nets.towers import TwoTowers
+from cascade_sim.models.training import Impressions, Lists, chunk_of_rank, predict, train
+from cascade_sim.questions.reopen import load_weights
 from cascade_sim.scenario.plugins import check_reference
 from cascade_sim.scenario.schema import BUILT_IN_FEATURES, ModelSpec
 from cascade_sim.scenario.schema import World as WorldSpec
-from cascade_sim.suggest import unknown_name
-from cascade_sim.training.modules import KINDS, build_module, find_class, where_and_what
+from cascade_sim.storage.model_store import ModelStore
+from cascade_sim.training.modules import KINDS, build_module, find_class, make_scorer, where_and_what
 from cascade_sim.world.truth import Truth
 from cascade_sim.world.world import World, build_world
 
@@ -89,8 +102,6 @@ def make_subject(spec: ModelSpec, world_spec: WorldSpec | None = None, home: Pat
 
 def check_model(subject: Subject, on_finding: Callable[[Finding], None] = lambda f: None) -> list[Finding]:
     """All checks in order. What needs an earlier success is skipped without it."""
-    from cascade_sim.checks.model_serving import SERVING_CHECKS
-    from cascade_sim.checks.model_training import TRAINING_CHECKS
 
     findings: list[Finding] = []
 
@@ -166,3 +177,346 @@ def far_apart(found: torch.Tensor, expected: torch.Tensor, tolerance: float = 1e
     gap = (found.double() - expected.double()).abs()
     is_far = gap > tolerance * (1 + expected.double().abs())
     return float(gap[is_far].max()) if bool(is_far.any()) else 0.0
+
+
+REQUESTS, CANDIDATES = 6, 5
+LARGE = 1000.0  # features are standard normal, so this is far outside
+DROPOUT_OPS = ("bernoulli", "bernoulli_", "native_dropout", "dropout", "dropout_")
+
+
+def output(subject: Subject) -> str:
+    """A tensor of floats [R, n]."""
+    found: Any = logits(subject.build(), subject.inputs(REQUESTS, CANDIDATES))
+    expected = f"expected a float tensor of shape [R, n] = [{REQUESTS}, {CANDIDATES}]"
+    if not isinstance(found, torch.Tensor):
+        raise CheckFailed(f"{expected}, found {type(found).__name__}")
+    if tuple(found.shape) != (REQUESTS, CANDIDATES):
+        raise CheckFailed(f"{expected}, found shape {list(found.shape)}")
+    if not found.dtype.is_floating_point:
+        raise CheckFailed(f"{expected}, found dtype {found.dtype}")
+    return f"{found.dtype} of shape [{REQUESTS}, {CANDIDATES}]"
+
+
+def small_sizes(subject: Subject) -> str:
+    """One request or one candidate keeps both axes: training gives one candidate, short pages few."""
+    module = subject.build()
+    for size in ((1, CANDIDATES), (REQUESTS, 1), (1, 1)):
+        found = tuple(logits(module, subject.inputs(*size)).shape)
+        if found != size:
+            raise CheckFailed(
+                f"expected shape {list(size)} for {size[0]} request(s) of {size[1]} candidate(s), "
+                f"found {list(found)}; a squeeze() without a dimension does this"
+            )
+    return "one request, one candidate and both keep their shape"
+
+
+def finite(subject: Subject) -> str:
+    """Numbers, also far away from what was trained on."""
+    module = subject.build()
+    for scale, what in ((1.0, "ordinary features"), (0.0, "features of 0"), (LARGE, f"features x {LARGE:g}")):
+        request, ads, pair = (tensor * scale for tensor in subject.inputs(REQUESTS, CANDIDATES))
+        found = logits(module, (request, ads, pair))
+        bad = ~torch.isfinite(found)
+        if bool(bad.any()):
+            row, column = bad.nonzero()[0].tolist()
+            value = float(found[row, column])
+            raise CheckFailed(
+                f"expected finite logits for {what}, found {value} (request {row}, candidate {column})"
+            )
+    return f"also for features of 0 and x {LARGE:g}"
+
+
+def eval_mode(subject: Subject) -> str:
+    """After eval(), no part still trains and nothing is dropped."""
+    module = subject.build().eval()
+    left = [name or "the module" for name, part in module.named_modules() if part.training]
+    if left:
+        raise CheckFailed(f"expected eval() to reach every part, found training mode in: {', '.join(left)}")
+    with _Watch() as watch:
+        logits(module, subject.inputs(REQUESTS, CANDIDATES))
+    left = [name or "the module" for name, part in module.named_modules() if part.training]
+    if left:
+        raise CheckFailed(
+            f"expected forward to leave the mode alone, found train() called on: {', '.join(left)}"
+        )
+    if watch.dropped:
+        raise CheckFailed(
+            "expected no dropout after eval(), found some in forward; use nn.Dropout, or "
+            "functional.dropout(..., training=self.training)"
+        )
+    return "no part in training mode, no dropout"
+
+
+def repeatable(subject: Subject) -> str:
+    """The same input twice: the same bits."""
+    module, inputs = subject.build(), subject.inputs(REQUESTS, CANDIDATES)
+    first, second = logits(module, inputs), logits(module, inputs)
+    if not _same_bits(first, second):
+        gap = float((first.double() - second.double()).abs().nan_to_num(nan=float("inf")).max())
+        raise CheckFailed(
+            f"expected the same bits for the same input, found a difference of {gap:.3g}; "
+            "forward draws random numbers or remembers earlier calls"
+        )
+    return "the same input twice gives the same bits"
+
+
+def batch_is_single(subject: Subject) -> str:
+    """The answer to a request does not depend on who is served with it."""
+    module, inputs = subject.build(), subject.inputs(REQUESTS, CANDIDATES)
+    together = logits(module, inputs)
+    for row in range(REQUESTS):
+        request, ads, pair = (tensor[row : row + 1] for tensor in inputs)
+        gap = far_apart(logits(module, (request, ads, pair)), together[row : row + 1])
+        if gap:
+            raise CheckFailed(
+                f"expected a request alone to score as in a batch (to 1e-5), found a difference of {gap:.3g} "
+                f"for request {row}; a statistic over the batch (batch norm in training mode?) does this"
+            )
+    return "a request alone scores as in a batch"
+
+
+def candidates(subject: Subject) -> str:
+    """The score of an ad does not depend on the other candidates; a listwise model's may."""
+    module, (request, ads, pair) = subject.build(), subject.inputs(REQUESTS, CANDIDATES)
+    together = logits(module, (request, ads, pair))
+    turned = logits(module, (request, ads.flip(1), pair.flip(1))).flip(1)
+    alone = torch.cat(
+        [logits(module, (request, ads[:, i : i + 1], pair[:, i : i + 1])) for i in range(CANDIDATES)], dim=1
+    )
+    if far_apart(turned, together):
+        raise Remark(
+            "the score depends on the place in the row, which is the order of ad ids and means nothing; "
+            "is an axis mixed up?"
+        )
+    gap = far_apart(alone, together)
+    if gap:
+        raise Remark(
+            f"a listwise model: a candidate alone scores differently (by {gap:.3g}). Allowed, but recipe "
+            "logloss trains on single candidates, and stages of other sizes get other scores"
+        )
+    return "each candidate is scored for itself"
+
+
+def side_effects(subject: Subject) -> str:
+    """Serving leaves the inputs and the weights as they were."""
+    module, inputs = subject.build().eval(), subject.inputs(REQUESTS, CANDIDATES)
+    given: Tensors = (inputs[0].clone(), inputs[1].clone(), inputs[2].clone())
+    before = {name: value.clone() for name, value in module.state_dict().items()}
+    with torch.no_grad():
+        # What encode_ads gives, forward may change: the engine hands out copies of it.
+        encode = getattr(module, "encode_ads", None)
+        module(given[0], given[1] if encode is None else encode(given[1]), given[2])
+    for name, now, was in zip(("request", "ads", "pair"), given, inputs, strict=True):
+        if not _same_bits(now, was):
+            raise CheckFailed(
+                f"expected the inputs to stay as they are, found `{name}` changed in place by forward"
+            )
+    changed = [name for name, value in module.state_dict().items() if not _same_bits(value, before[name])]
+    if changed:
+        raise CheckFailed(
+            f"expected the weights to stay as they are in eval mode, found changed: {', '.join(changed)}"
+        )
+    return "inputs and weights stay as they are"
+
+
+def served(subject: Subject) -> str:
+    """The engine's seat (encoded ads, fused kernels, inference mode) answers what forward does."""
+    module = subject.build().eval()
+    scorer = make_scorer(subject.spec.kind, subject.spec.recipe, subject.view, module)
+    block, ids = subject.block(REQUESTS), subject.candidates(REQUESTS, CANDIDATES)
+    seat = torch.from_numpy(scorer.logit(block, ids))
+    gap = far_apart(seat, logits(module, subject.inputs(REQUESTS, CANDIDATES)), tolerance=1e-4)
+    if gap:
+        raise CheckFailed(
+            f"expected the seat to score as forward does, found a difference of {gap:.3g}; encode_ads must "
+            "give an ad the same code whether alone or in a table"
+        )
+    how = ", ads encoded once" if hasattr(module, "encode_ads") else ""
+    return f"{type(scorer).__name__} scores as forward does{how}"
+
+
+class _Watch(TorchDispatchMode):
+    """Notices dropout below whatever name the user's code called it by."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.dropped = False
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        self.dropped |= func.overloadpacket.__name__ in DROPOUT_OPS
+        return func(*args, **(kwargs or {}))
+
+
+def _same_bits(a: torch.Tensor, b: torch.Tensor) -> bool:
+    """Equal, NaN included."""
+    return (
+        a.shape == b.shape
+        and bool(torch.equal(a.isnan(), b.isnan()))
+        and torch.equal(a.nan_to_num(), b.nan_to_num())
+    )
+
+
+SERVING_CHECKS = (
+    ("output", output, ()),
+    ("small sizes", small_sizes, ("output",)),
+    ("finite", finite, ("output",)),
+    ("eval mode", eval_mode, ("output",)),
+    ("repeatable", repeatable, ("output",)),
+    ("batch = single", batch_is_single, ("output", "finite", "repeatable")),
+    ("candidates", candidates, ("output", "small sizes", "finite", "repeatable")),
+    ("side effects", side_effects, ("output",)),
+    ("serving", served, ("output", "finite", "repeatable")),
+)
+
+
+N_LISTS, LIST = 256, 16
+BATCH = 256
+LEAST_GAIN = 1e-4  # of the loss; less is rounding
+
+
+def gradients(subject: Subject) -> str:
+    """Every parameter learns."""
+    module = subject.build().train()
+    weights = {name: p for name, p in module.named_parameters() if p.requires_grad and p.numel()}
+    if not weights:
+        raise CheckFailed("expected parameters to train, found none")
+    inputs = subject.inputs(32, 4)
+    found = predict(module, *inputs)
+    if not found.requires_grad:
+        raise CheckFailed(
+            "expected logits with a gradient, found none; is something detached, or under no_grad?"
+        )
+    # Uneven factors: a plain sum would hide gradients that cancel.
+    (found.float() * torch.linspace(0.5, 1.5, found.numel()).reshape(found.shape)).sum().backward()
+    bad = [
+        name for name, p in weights.items() if p.grad is not None and not bool(torch.isfinite(p.grad).all())
+    ]
+    if bad:
+        raise CheckFailed(f"expected finite gradients, found others in: {', '.join(bad)}")
+    idle = [name for name, p in weights.items() if p.grad is None]
+    if len(idle) == len(weights):
+        raise CheckFailed("expected gradients in the parameters, found none in any")
+    if idle:
+        raise Remark(f"no gradient reaches: {', '.join(idle)}; not used?")
+    return f"reach all {len(weights)} parameters"
+
+
+def training(subject: Subject) -> str:
+    """An epoch of the recipe lowers the loss, and the same seed trains the same weights."""
+    before = _train(subject, subject.build(), epochs=1, learning_rate=0.0)[0]
+    first, second = subject.build(), subject.build()
+    after = _train(subject, first, epochs=2, learning_rate=subject.spec.learning_rate)[-1]
+    _train(subject, second, epochs=2, learning_rate=subject.spec.learning_rate)
+    if not after < before * (1 - LEAST_GAIN):
+        raise CheckFailed(
+            f"expected an epoch of {subject.spec.recipe} to lower the loss, found {before:.4f} before "
+            f"and {after:.4f} after"
+        )
+    twin = second.state_dict()
+    differing = [name for name, value in first.state_dict().items() if not torch.equal(value, twin[name])]
+    if differing:
+        raise CheckFailed(
+            f"expected the same weights from the same seed, found others in {', '.join(differing)}; "
+            "forward draws numbers that torch's seed does not govern"
+        )
+    return f"{subject.spec.recipe}: loss {before:.4f} -> {after:.4f} after an epoch; repeatable"
+
+
+def save_and_load(subject: Subject) -> str:
+    """All that was learned is in the file, and a fresh module reads it."""
+    module, fresh = subject.build(), subject.build(SEED + 1)
+    _train(subject, module, epochs=1, learning_rate=subject.spec.learning_rate)
+    inputs = subject.inputs(6, 5)
+    expected = logits(module, inputs)
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "model.safetensors"
+        ModelStore(folder).export(module, path)
+        size = path.stat().st_size
+        load_weights(path, fresh)
+    found = logits(fresh, inputs)
+    if not torch.equal(found, expected):
+        gap = float((found - expected).abs().max())
+        raise CheckFailed(
+            f"expected the same logits after loading, found a difference of {gap:.3g}; state that is neither "
+            "a parameter nor a buffer is lost (use register_buffer)"
+        )
+    return f"{size:,} bytes as safetensors; a fresh module reads them back to the bit"
+
+
+def speed(subject: Subject) -> str:
+    """Candidates per second in the seat, beside the built-in towers in theirs."""
+    recipe, view = subject.spec.recipe, subject.view
+    own = make_scorer(subject.spec.kind, recipe, view, subject.build())
+    towers = TwoTowers(view.request_width, view.ad_width, view.pair_width, hidden=32, dims=12)
+    rate = _rate(subject, own)
+    built_in = _rate(subject, make_scorer("towers", recipe, view, towers))
+    return (
+        f"{rate / 1e6:.2f} million candidates/s on one core, {rate / built_in:.2f} of the built-in towers "
+        f"({built_in / 1e6:.1f})"
+    )
+
+
+def _rate(subject: Subject, scorer: ModelScorer) -> float:
+    block, ids = subject.block(256), subject.candidates(256, 50)
+    scorer.predict(block, ids)  # compiled kernels and caches are warm from here on
+    best, deadline = float("inf"), time.perf_counter() + 0.3
+    while time.perf_counter() < deadline:
+        started = time.perf_counter()
+        scorer.predict(block, ids)
+        best = min(best, time.perf_counter() - started)
+    return ids.size / best if best < float("inf") else 0.0
+
+
+def _train(subject: Subject, module: nn.Module, epochs: int, learning_rate: float) -> list[float]:
+    """The engine's training on samples of the small world; losses per epoch."""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(SEED)  # dropout while training draws from torch's own generator
+        return train(
+            module,
+            subject.view,
+            samples(subject),
+            subject.spec.recipe,
+            epochs=epochs,
+            batch=BATCH,
+            learning_rate=learning_rate,
+            weight_decay=subject.spec.weight_decay,
+            seed=SEED,
+        )
+
+
+def samples(subject: Subject) -> Impressions | Lists:
+    """What the recipe learns from: clicks drawn from the hidden truth, or lists in the truth's order."""
+    block = subject.block(N_LISTS)
+    rows = np.arange(N_LISTS)[:, None]
+    luck = draws.uniform(SEED, "check ads", rows, np.arange(LIST)[None, :])
+    ads = (luck * subject.world.n_ads).astype(np.int32)
+    ctr = subject.truth.ctr(block, ads)
+    if subject.spec.recipe == "logloss":
+        click = draws.uniform(SEED, "check clicks", rows, np.arange(LIST)[None, :]) < ctr
+        return Impressions(
+            users=np.repeat(block.users, LIST),
+            context=np.repeat(block.context, LIST),
+            ads=ads.ravel(),
+            examination=np.ones(ads.size, np.float32),
+            click=click.ravel().astype(np.float32),
+        )
+    bid = subject.world.init_bid[ads]
+    chunk = np.empty(ads.shape, np.int8)
+    best_first = np.lexsort((ads, -ctr * bid), axis=1)
+    np.put_along_axis(chunk, best_first, chunk_of_rank(LIST, subject.spec.chunks)[None, :], 1)
+    return Lists(
+        users=block.users,
+        context=block.context,
+        ads=ads,
+        teacher_logit=log_odds(ctr).astype(np.float32),
+        log_bid=np.log(bid).astype(np.float32),
+        chunk=chunk,
+    )
+
+
+TRAINING_CHECKS = (
+    ("gradients", gradients, ("output",)),
+    ("training", training, ("output", "gradients")),
+    ("save and load", save_and_load, ("output", "repeatable", "gradients")),
+    ("speed", speed, ("output", "finite")),
+)

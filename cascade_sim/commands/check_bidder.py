@@ -34,7 +34,7 @@ def command(spec: str, options: tuple[str, ...], as_json: bool) -> int:
     given = dict(_option(text) for text in options)
 
     from cascade_sim.checks.bidder import Subject, check_bidder
-    from cascade_sim.training.bidders import check_bidder_reference
+    from cascade_sim.training.modules import check_bidder_reference
 
     check_bidder_reference(spec)
     subject = Subject(spec, given)

@@ -70,8 +70,8 @@ def command(
 
 def _subject(spec: str, model: str | None, changes: dict[str, Any]) -> Subject:
     """The model that SPEC names. The scenario first: mistakes are answered before torch is imported."""
+    from cascade_sim.errors import unknown_name
     from cascade_sim.scenario.schema import ModelSpec
-    from cascade_sim.suggest import unknown_name
 
     if not spec.endswith((".yaml", ".yml")):
         if model is not None:

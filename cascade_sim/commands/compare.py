@@ -27,7 +27,7 @@ def command(runs: tuple[Path, ...], arm: str | None, unpaired: bool, out: Path |
     and seed met the same requests, so their differences are paired, from the evaluation's logs.
     """
     from cascade_sim.questions.compare import compare_runs
-    from cascade_sim.questions.whatif_files import check_out
+    from cascade_sim.questions.whatif import check_out
 
     if out is not None:
         check_out(out)
@@ -69,7 +69,7 @@ def compare_text(comparisons: list[dict[str, Any]], arm: str | None = None) -> s
 def write_comparison(comparisons: list[dict[str, Any]], out: Path) -> list[Path]:
     """compare.json, compare.csv and compare.html in a folder."""
     from cascade_sim.analysis.report.sections.compare import compare_csv, compare_page
-    from cascade_sim.questions.whatif_files import check_out
+    from cascade_sim.questions.whatif import check_out
     from cascade_sim.storage.files import write_file
     from cascade_sim.storage.folder import json_text
 

@@ -50,9 +50,9 @@ def command(
     target of the section off_policy from each replication alone, and is held against what the simulator says
     the target earns. False alarms: how often two logs of one policy seem to differ.
     """
+    from cascade_sim.errors import unknown_name
     from cascade_sim.scenario.file import load_scenario
     from cascade_sim.scenario.targets import AS_LOGGED, Target, parse_target
-    from cascade_sim.suggest import unknown_name
 
     if plot is not None and plot.suffix.lower() not in PLOT_KINDS:
         raise UserError(f"--plot: {plot} should end in .png or .svg")

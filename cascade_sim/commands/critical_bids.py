@@ -100,7 +100,7 @@ def _units(micros: int) -> str:
 
 def _compare_with_log(run: Path, found: Mapping[str, CriticalBids], n_requests: int) -> int:
     """1 and a warning where the run logged other pages than were served here."""
-    from cascade_sim.questions.replay import logged
+    from cascade_sim.questions.reopen import logged
 
     code = 0
     for arm, one in found.items():

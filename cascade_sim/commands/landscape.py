@@ -158,7 +158,7 @@ def _compare_with_log(run: Path, found: Landscape) -> int:
     """1 and a warning where the run logged something else at the ad's own bid."""
     import numpy as np
 
-    from cascade_sim.questions.replay import logged
+    from cascade_sim.questions.reopen import logged
 
     own = np.flatnonzero(found.bid == found.init_bid)
     rows = logged(run, found.arm, found.requests, ("ad", "click", "charge_micros")) if len(own) else None

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from cascade_sim.errors import UserError
-from cascade_sim.suggest import unknown_name
+from cascade_sim.errors import UserError, unknown_name
 
 if TYPE_CHECKING:
     from cascade_sim.ltr.study import Plan
@@ -99,7 +98,7 @@ def command(train: Path, valid: Path | None, test: Path, out: Path, quiet: bool,
     drift as PNG and SVG.
     """
     from cascade_sim.analysis.report.sections import ltr as ltr_tables
-    from cascade_sim.ltr.page import compare, load_files, write_figures
+    from cascade_sim.ltr.study import compare, load_files, write_figures
     from cascade_sim.models.training import pick_device
     from cascade_sim.progress import Progress
     from cascade_sim.storage.files import storage_errors

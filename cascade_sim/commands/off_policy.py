@@ -35,8 +35,8 @@ def command(run: Path, changes: tuple[str, ...], names: tuple[str, ...], reward:
     ranking.model (where pages were). Estimates see logs and the platform's own models; the truth is served by
     the simulator afterwards, on the same requests, and marked as such.
     """
+    from cascade_sim.errors import unknown_name
     from cascade_sim.scenario.targets import parse_target
-    from cascade_sim.suggest import unknown_name
 
     try:
         asked = [parse_target("the asked policy", changes)] if changes else []

@@ -46,8 +46,7 @@ def command(
     cell with lifts against the first one, and writes sweep.csv and sweep.html with the Pareto plot of
     --y against --x. Finished cells are kept: a sweep that was stopped or is given more values goes on.
     """
-    from cascade_sim.grid import load_grid, parse_axes
-    from cascade_sim.sweeps import check_sweep, run_sweep
+    from cascade_sim.sweeps import check_sweep, load_grid, parse_axes, run_sweep
 
     axes = parse_axes(over)
     cells = load_grid(scenario, axes, overrides)
@@ -70,7 +69,7 @@ def sweep_text(findings: dict[str, Any], across: str, up: str) -> str:
     import textwrap
 
     from cascade_sim.analysis.report.sections.sweep import cells_table, sweep_words
-    from cascade_sim.analysis.report.sweep_page import about_intervals, facts
+    from cascade_sim.analysis.report.short_page import about_intervals, facts
     from cascade_sim.analysis.report.terminal import table_text
 
     width = shutil.get_terminal_size((100, 24)).columns
@@ -85,7 +84,7 @@ def write_sweep(findings: dict[str, Any], folder: Path, across: str, up: str) ->
     """sweep.csv and sweep.html. Returns their paths."""
     from cascade_sim.analysis.report.figures.sweep import sweep_svg
     from cascade_sim.analysis.report.sections.sweep import csv_text
-    from cascade_sim.analysis.report.sweep_page import sweep_page
+    from cascade_sim.analysis.report.short_page import sweep_page
     from cascade_sim.storage.files import write_file
 
     page = sweep_page(findings, across, up, sweep_svg(findings, across, up))

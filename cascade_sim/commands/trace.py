@@ -27,8 +27,7 @@ def command(run: Path, request: int, ad: int | None, arm: str | None, as_json: b
     cut-off at each stage, where it was dropped, and the least init-bid with which it would have won.
     """
     from cascade_sim.questions.reopen import reopen
-    from cascade_sim.questions.trace import trace
-    from cascade_sim.questions.trace_text import trace_text
+    from cascade_sim.questions.trace import trace, trace_text
     from cascade_sim.storage.folder import json_text
 
     found = trace(reopen(run), request, ad, arm)

@@ -42,7 +42,7 @@ def command(
 
     Prints, as Markdown, how RCS, lifts and the culprit table change.
     """
-    from cascade_sim import variants as study
+    from cascade_sim import sweeps as study
 
     scenarios = study.load_variants(variants, overrides)
     folder = out or Path("runs") / variants.stem

@@ -43,8 +43,7 @@ def command(
     auction, bid rule); its trained models are used as they are, and advertisers do not react.
     """
     from cascade_sim.progress import Progress
-    from cascade_sim.questions.whatif import what_if_study
-    from cascade_sim.questions.whatif_files import FOLDER, answer_name, check_out, write_answer
+    from cascade_sim.questions.whatif import FOLDER, answer_name, check_out, what_if_study, write_answer
     from cascade_sim.scenario.changes import Refused, parse_points, refuse
     from cascade_sim.storage.folder import open_run
 

@@ -18,18 +18,29 @@ from numpy.typing import NDArray
 
 from cascade_sim.analysis.off_policy.coverage import Coverage, coverage_of
 from cascade_sim.cascade.serve import Arm, Block
-from cascade_sim.estimation.data import decision_forecast, knob_log, slate_log
 from cascade_sim.estimation.estimates import (
     KNOB_ESTIMATORS,
     SLATE_ESTIMATORS,
     Evidence,
     estimates,
+    expected_rewards,
     knob_evidence,
+    page_gain,
+    page_odds,
     slate_evidence,
+    slate_truth,
 )
-from cascade_sim.estimation.log import KNOBS, SLATES, knob_tables, randomiser, serve_knobs, slate_tables
-from cascade_sim.estimation.replay import page_gain, page_odds
-from cascade_sim.estimation.truth import expected_rewards, slate_truth
+from cascade_sim.estimation.log import (
+    KNOBS,
+    SLATES,
+    decision_forecast,
+    knob_log,
+    knob_tables,
+    randomiser,
+    serve_knobs,
+    slate_log,
+    slate_tables,
+)
 from cascade_sim.phases.simulation import Simulation
 from cascade_sim.phases.traffic import Market
 from cascade_sim.progress import Progress

@@ -1,9 +1,22 @@
-"""Estimates from randomised logs alone: rewards, weights and forecasts for the estimators of `analysis`."""
+"""Estimates from randomised logs alone: rewards, weights and forecasts for the estimators of `analysis`.
+
+What the platform itself would forecast for other policies: logged requests served again, no truth asked.
+
+A target of the knobs is served at the logged noise around its own centres: a draw from the target's law as
+good as any other. Pages need no serving: the log holds the list they were drawn from, and another model's
+scores for it are one prediction away.
+
+What target policies really earn, from the simulator: for the truth table beside estimates, never for them.
+
+Every click is replaced by its probability. A target of the knobs is served on the logged requests at the
+logged noise; the value of a page policy is summed over all its pages. So what is left of chance is which
+requests came.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -14,9 +27,21 @@ from cascade_sim.analysis.off_policy import OffPolicyEstimate
 from cascade_sim.analysis.off_policy import slates as off_policy_slates
 from cascade_sim.analysis.off_policy.bounds import Bounds, bounds
 from cascade_sim.analysis.off_policy.gradient import Sensitivity, sensitivity
+from cascade_sim.auction import MICROS
 from cascade_sim.cascade.knobs import SCALES, Randomiser
-from cascade_sim.estimation.data import Floats, KnobLog, SlateLog
+from cascade_sim.cascade.serve import Arm, Block, Decision, Stage, score
+from cascade_sim.estimation.log import (
+    REWARDS,
+    Floats,
+    KnobLog,
+    SlateLog,
+    baseline_spec,
+    decision_forecast,
+    randomiser,
+    serve_knobs,
+)
 from cascade_sim.estimation.slates import log_odds, log_propensities, page_values, slot_marginals
+from cascade_sim.phases.simulation import Simulation
 from cascade_sim.scenario.targets import Target
 
 # estimators of pages, and the columns they need beside the reward
@@ -106,3 +131,120 @@ def slopes(log: KnobLog, law: Randomiser, reward: str, forecast: Floats) -> dict
         )
         for knob, sigma in law.sigmas.items()
     }
+
+
+def replay(
+    sim: Simulation,
+    arm: Arm,
+    log: KnobLog,
+    law: Randomiser,
+    measure: Callable[[slice, Decision], dict[str, Floats]],
+    is_noisy: bool = True,
+) -> dict[str, Floats]:
+    """Serve the logged requests under another law; what `measure` makes of each block, joined.  {name: [R]}
+
+    Without noise every request has the centres themselves.
+    """
+    found: list[dict[str, Floats]] = []
+    for cut, block in log.visits.blocks(sim.scenario.traffic.block):
+        noise = {knob: log.noise[knob][cut] * (1.0 if is_noisy else 0.0) for knob in law.sigmas}
+        found.append(measure(cut, serve_knobs(sim, block, arm, law, noise)[0]))
+    return {name: np.concatenate([part[name] for part in found]) for name in found[0]}
+
+
+def knob_forecast(sim: Simulation, arm: Arm, log: KnobLog, target: Target) -> dict[str, Floats]:
+    """The click model's forecast of each reward under a target.  {reward: [R]}"""
+    law, effects = randomiser(sim.scenario).moved(target.knobs), sim.platform.slot_effects
+    return replay(sim, arm, log, law, lambda _, decision: decision_forecast(decision, effects))
+
+
+def centre_forecast(sim: Simulation, arm: Arm, log: KnobLog) -> dict[str, Floats]:
+    """The forecast with the knobs at their centres: it knows nothing of the noise.  {reward: [R]}"""
+    law, effects = randomiser(sim.scenario), sim.platform.slot_effects
+    measure = lambda _, decision: decision_forecast(decision, effects)  # noqa: E731
+    return replay(sim, arm, log, law, measure, is_noisy=False)
+
+
+def page_odds(sim: Simulation, arm: Arm, log: SlateLog, target: Target) -> Floats:
+    """A target's log odds for the ads of each logged list.  [R, d]"""
+    assert sim.scenario.off_policy is not None and sim.scenario.off_policy.slates is not None
+    temperature = sim.scenario.off_policy.slates.temperature
+    if target.temperature is not None:
+        temperature = target.temperature
+    if target.model is None:
+        return log_odds(log.listed.score, temperature)
+    spec = baseline_spec(sim.scenario)
+    section = spec.ranking.model_copy(update={"model": target.model})
+    stage: Stage = sim.stage(section, spec.auction.squashing)
+    parts = []
+    for cut, block in log.visits.blocks(sim.scenario.traffic.block):
+        ads = log.listed.ads[cut]
+        parts.append(
+            np.where(ads >= 0, score(block, ads, stage, replace(arm, ranking=stage), sim.platform).score, 0.0)
+        )
+    return log_odds(np.concatenate(parts), temperature)
+
+
+def page_gain(log: SlateLog) -> dict[str, Floats]:
+    """What the click model expects of each listed ad in a fully examined slot.  {reward: [R, d]}"""
+    clicks = log.listed.pctr.astype(np.float64)
+    gain = {"revenue": clicks * (log.listed.cpc_micros / MICROS), "clicks": clicks}
+    return {reward: gain[reward] for reward in REWARDS}
+
+
+STEP = 0.05  # of log reserve or of squashing, for finite differences
+
+
+def expected_rewards(sim: Simulation, block: Block, decision: Decision) -> dict[str, Floats]:
+    """{reward: [R]} of pages as they were served."""
+    from cascade_sim.agents.users import click_probability
+
+    win_set = decision.win_set
+    clicks = click_probability(sim.truth.ctr(block, win_set), sim.world.slot_effects, win_set >= 0)
+    return {
+        "revenue": (clicks * (decision.cpc_micros / MICROS)).sum(axis=1),
+        "clicks": clicks.sum(axis=1),
+    }
+
+
+def knob_truth(sim: Simulation, arm: Arm, log: KnobLog, target: Target) -> dict[str, Floats]:
+    """Expected rewards of every logged request under a target.  {reward: [R]}"""
+    visits = log.visits
+
+    def measure(cut: slice, decision: Decision) -> dict[str, Floats]:
+        block = Block(visits.requests[cut], visits.users[cut], visits.context[cut], visits.times[cut])
+        return expected_rewards(sim, block, decision)
+
+    return replay(sim, arm, log, randomiser(sim.scenario).moved(target.knobs), measure)
+
+
+def slate_truth(sim: Simulation, arm: Arm, log: SlateLog, target: Target) -> dict[str, Floats]:
+    """Expected rewards of every logged request under a target's pages.  {reward: [R]}"""
+    odds = page_odds(sim, arm, log, target)
+    parts = [
+        sim.truth.ctr(block, log.listed.ads[cut])
+        for cut, block in log.visits.blocks(sim.scenario.traffic.block)
+    ]
+    ctr = np.concatenate(parts)
+    gains = {"revenue": ctr * (log.listed.cpc_micros / MICROS), "clicks": ctr}
+    nowhere = np.full(log.places.shape, -1, np.int64)
+    return {
+        reward: page_values(odds, gain, log.slot_effects, nowhere)[1][:, 0] for reward, gain in gains.items()
+    }
+
+
+def true_slopes(sim: Simulation, arm: Arm, log: KnobLog) -> dict[str, dict[str, float]]:
+    """Central finite differences of the served rewards in each knob's centre.  {knob: {reward: slope}}
+
+    In log reserve and in squashing, STEP to either side, on the same requests and noise.
+    """
+    law = randomiser(sim.scenario)
+    found = {}
+    for knob, centre in law.centres.items():
+        ends = []
+        for side in (1.0, -1.0):
+            moved = centre * np.exp(side * STEP) if knob == "reserve_cpc" else centre + side * STEP
+            served = knob_truth(sim, arm, log, Target(knob, {knob: float(moved)}))
+            ends.append({reward: float(values.mean()) for reward, values in served.items()})
+        found[knob] = {reward: (ends[0][reward] - ends[1][reward]) / (2 * STEP) for reward in ends[0]}
+    return found

@@ -11,18 +11,31 @@ import numpy as np
 
 from cascade_sim.analysis.off_policy import OffPolicyEstimate, lift
 from cascade_sim.cascade.serve import Arm
-from cascade_sim.estimation.data import REWARDS, Floats, KnobLog, SlateLog, read_knob_log, read_slate_log
 from cascade_sim.estimation.estimates import (
     Evidence,
+    centre_forecast,
     estimates,
     inner_and_outer,
     knob_evidence,
+    knob_forecast,
+    knob_truth,
+    page_gain,
+    page_odds,
     slate_evidence,
+    slate_truth,
     slopes,
+    true_slopes,
 )
-from cascade_sim.estimation.log import randomiser, write_logs
-from cascade_sim.estimation.replay import centre_forecast, knob_forecast, page_gain, page_odds
-from cascade_sim.estimation.truth import knob_truth, slate_truth, true_slopes
+from cascade_sim.estimation.log import (
+    REWARDS,
+    Floats,
+    KnobLog,
+    SlateLog,
+    randomiser,
+    read_knob_log,
+    read_slate_log,
+    write_logs,
+)
 from cascade_sim.phases.simulation import Simulation
 from cascade_sim.progress import Progress
 from cascade_sim.scenario.targets import AS_LOGGED, Target, parse_target

@@ -6,23 +6,91 @@ chosen by the validation lists alone:
 - one with scale: the least log loss (or squared error) among the cells whose NDCG@10 is within one standard
   error of the objective's best. With few validation lists that is nearly all of them, with many nearly none.
 Calibrators are fitted to the chosen cell's scores on the validation lists.
+
+What a ranker is worth on a file: order and scale of every list, and the file's means.
+
+From the study's findings to plain numbers: rows over seeds with paired tests, cells, wins, curves.
+
+Objectives compared on learning-to-rank files: read, train, measure, print, write.
 """
 
 from __future__ import annotations
 
+import io
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 
+from cascade_sim.analysis import metrics
 from cascade_sim.analysis.metrics import Stability, stability
+from cascade_sim.analysis.statistics.bootstrap import seed_spread
+from cascade_sim.analysis.statistics.strict_wins import holm, paired_p, strict_wins
 from cascade_sim.errors import UserError
-from cascade_sim.ltr.measure import Measured, measure
-from cascade_sim.ltr.training import Settings, Table, Trained, outputs_of, train
+from cascade_sim.ltr.files import RankingFile, read_file
+from cascade_sim.ltr.training import Settings, Table, Trained, list_columns, make_table, outputs_of, train
 from cascade_sim.models.nets.ltr_net import RankingNet
 from cascade_sim.models.objectives import OBJECTIVES, Calibrated, Objective, make_objective
+from cascade_sim.progress import Progress
+
+DEPTH = 10  # places that NDCG looks at
+
+
+@dataclass(frozen=True)
+class Measured:
+    """Metrics of Q lists. NaN where a list does not count."""
+
+    ndcg: np.ndarray  # [Q] NDCG@10
+    loss: np.ndarray  # [Q] log loss or squared error, summed over the items
+    ece: np.ndarray  # [Q] calibration error over ten bins of equal count
+    predicted: np.ndarray  # [Q] sum of predictions
+    observed: np.ndarray  # [Q] sum of labels
+    items: np.ndarray  # [Q]
+
+    @property
+    def means(self) -> dict[str, float]:
+        """The file's figures: NDCG and ECE per list, the loss per item, PCOC of all predictions."""
+        observed = float(self.observed.sum())
+        return {
+            "ndcg": _mean(self.ndcg),
+            "loss": float(self.loss.sum() / self.items.sum()),
+            "ece": _mean(self.ece),
+            "pcoc": float(self.predicted.sum() / observed) if observed else float("nan"),
+        }
+
+    @property
+    def ndcg_error(self) -> float:
+        """Standard error of the mean NDCG over lists; 0 for fewer than two."""
+        values = self.ndcg[~np.isnan(self.ndcg)]
+        return float(values.std(ddof=1) / np.sqrt(len(values))) if len(values) > 1 else 0.0
+
+
+def measure(
+    scores: np.ndarray, predictions: np.ndarray, labels: np.ndarray, lists: np.ndarray, task: str
+) -> Measured:
+    """scores rank, predictions are on the labels' scale.  [N] each"""
+    items = np.diff(lists)
+    loss = (metrics.logloss if task == "binary" else metrics.mse)(predictions, labels, lists)
+    owner = np.repeat(np.arange(len(items)), items)
+    return Measured(
+        ndcg=metrics.ndcg(scores, labels, lists, k=DEPTH).value,
+        loss=np.where(items > 0, loss.value, 0.0) * items,
+        ece=metrics.ece_per_request(predictions, labels, lists).value,
+        predicted=np.bincount(owner, predictions, len(items)),
+        observed=np.bincount(owner, labels, len(items)),
+        items=items,
+    )
+
+
+def _mean(values: np.ndarray) -> float:
+    counted = values[~np.isnan(values)]
+    return float(counted.mean()) if len(counted) else float("nan")
+
 
 # Calibrators of the rows that are added where none are asked for.
 USUAL_CALIBRATORS: Mapping[str, tuple[str, ...]] = {"sbcr": ("platt", "piecewise_linear")}
@@ -217,3 +285,202 @@ def _rows(files: Files, plan: Plan, cell: Cell) -> Iterator[Row]:
             **options,
         )
         yield Row(served.name, cell, measured(served, cell.test_outputs, files.test))
+
+
+BASELINE = "pointwise"
+LOSS_NAMES = {"binary": "LogLoss", "graded": "MSE"}
+_TESTED = ("ndcg", "loss", "ece")
+
+
+def results(findings: Findings, files: Files, plan: Plan) -> dict[str, Any]:
+    """Everything as JSON-ready numbers.
+
+    A row's value is the mean over seeds. Its p compares it with the baseline list by list (each list averaged
+    over seeds first), adjusted for all comparisons of the table: None for the baseline and without one.
+    """
+    grouped: dict[str, list[Row]] = {}
+    for row in findings.rows:
+        grouped.setdefault(row.name, []).append(row)
+    rows = [_row(name, group) for name, group in grouped.items()]
+    compared = _compare(rows, grouped)
+    cells = [_cell(cell) for cell in findings.cells]
+    ndcg = findings.rows[0].test.ndcg
+    return {
+        "task": plan.task,
+        "loss": LOSS_NAMES[plan.task],
+        "seeds": list(plan.seeds),
+        "lists": {part: getattr(files, part).n_lists for part in ("train", "valid", "test")},
+        "features": int(files.train.features.shape[1]),
+        "skipped": float(np.isnan(ndcg).mean()),
+        "baseline": BASELINE,
+        "comparisons": compared,
+        "rows": rows,
+        "cells": cells,
+        "diverged": findings.diverged,
+        "wins": strict_wins(cells),
+        "curves": {
+            name: {str(row.cell.seed): _curve(row.cell) for row in group}
+            for name, group in grouped.items()
+            if "+" not in name
+        },
+    }
+
+
+def _number(value: float) -> float | None:
+    return float(value) if math.isfinite(value) else None
+
+
+def _mark(cell: Cell) -> bool | None:
+    return None if cell.trend is None else cell.trend.is_stable
+
+
+def _curve(cell: Cell) -> dict[str, Any]:
+    return {"points": [_number(x) for x in cell.curve], "stable": _mark(cell)}
+
+
+def _row(name: str, group: list[Row]) -> dict[str, Any]:
+    means = [row.test.means for row in group]
+    judged = [_mark(row.cell) for row in group if row.cell.trend is not None]
+    objective, _, calibrator = name.partition("+")
+    return {
+        "name": name if "+" in name or group[0].cell.objective.has_scale else f"{name} *",
+        "objective": objective,
+        "calibrator": calibrator or None,
+        "has_scale": bool(calibrator) or group[0].cell.objective.has_scale,
+        **{metric: seed_spread([found[metric] for found in means]) for metric in means[0]},
+        "n_stable": sum(bool(mark) for mark in judged),
+        "n_judged": len(judged),
+        "chosen": [
+            {
+                "seed": row.cell.seed,
+                "alpha": row.cell.alpha,
+                "learning_rate": row.cell.learning_rate,
+                "epoch": row.cell.epoch,
+            }
+            for row in group
+        ],
+    }
+
+
+def _per_list(group: list[Row], metric: str) -> np.ndarray:
+    """A metric of every test list, averaged over seeds.  [Q]"""
+    return np.mean([getattr(row.test, metric) for row in group], axis=0)
+
+
+def _compare(rows: list[dict[str, Any]], grouped: dict[str, list[Row]]) -> int:
+    """Put gap and adjusted p into the rows; returns the number of comparisons."""
+    if BASELINE not in grouped:
+        return 0
+    places: list[dict[str, Any]] = []
+    ps: list[float] = []
+    for row, (name, group) in zip(rows, grouped.items(), strict=True):
+        for metric in _TESTED if name != BASELINE else ():
+            values, base = _per_list(group, metric), _per_list(grouped[BASELINE], metric)
+            row[metric]["gap"] = _number(float(np.nanmean(values - base)))
+            places.append(row[metric])
+            ps.append(paired_p(values, base))
+    for place, p in zip(places, holm(ps), strict=True):
+        place["p"] = _number(p)
+    return sum(not math.isnan(p) for p in ps)
+
+
+def _cell(cell: Cell) -> dict[str, Any]:
+    trend = cell.trend
+    return {
+        "objective": cell.objective.name,
+        "alpha": cell.alpha,
+        "learning_rate": cell.learning_rate,
+        "seed": cell.seed,
+        "epoch": cell.epoch,
+        **{name: _number(value) for name, value in cell.test.means.items()},
+        "valid": {name: _number(value) for name, value in cell.valid.means.items()},
+        "stable": _mark(cell),
+        "change": None if trend is None else _number(trend.change),
+        "residual": None if trend is None else _number(trend.residual),
+    }
+
+
+KEPT_ASIDE = 5  # without a validation file every fifth training list is one to choose by
+
+
+def load_files(
+    train: Path,
+    valid: Path | None,
+    test: Path,
+    positive_from: float | None,
+    device: str,
+    progress: Progress,
+) -> Files:
+    """The three parts as tables. Features that the training file does not have are not read.
+
+    positive_from: labels of at least that become 1, the others 0; None keeps the grades.
+    """
+    found: dict[str, RankingFile] = {}
+    columns: np.ndarray | None = None
+    for part, path in (("train", train), ("valid", valid), ("test", test)):
+        if path is None:
+            continue
+        size = path.stat().st_size if path.is_file() else None
+        with progress.stage(f"read {part}", size, "bytes") as stage:
+            found[part] = read_file(path, columns, stage.advance)
+        columns = found["train"].columns
+    if valid is None:
+        found["train"], found["valid"] = split(found["train"], train)
+    sources = {"train": train, "valid": valid or train, "test": test}
+    least = positive_from if positive_from is not None else np.finfo(np.float32).tiny
+    for part, data in found.items():
+        if not (data.labels >= least).any():
+            wanted = "above 0" if positive_from is None else f"of {positive_from:g} or more"
+            raise UserError(f"{sources[part]}: no label {wanted}, so there is no order to judge")
+    if positive_from is not None and (found["train"].labels >= positive_from).all():
+        raise UserError(f"{train}: every label is {positive_from:g} or more, so there is nothing to learn")
+    own = list_columns(found["train"])
+    return Files(
+        *(make_table(found[part], own, positive_from, device) for part in ("train", "valid", "test"))
+    )
+
+
+def split(data: RankingFile, path: Path) -> tuple[RankingFile, RankingFile]:
+    """Lists to train on, and every fifth to choose by."""
+    if data.n_lists < KEPT_ASIDE:
+        raise UserError(f"{path}: {data.n_lists} lists are too few to set some aside; give a validation file")
+    is_aside = np.arange(data.n_lists) % KEPT_ASIDE == KEPT_ASIDE - 1
+    return data.take_lists(np.flatnonzero(~is_aside)), data.take_lists(np.flatnonzero(is_aside))
+
+
+@contextmanager
+def threads(n: int) -> Iterator[None]:
+    """So many torch threads for a while: float sums depend on their number."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(n)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
+def compare(files: Files, plan: Plan, progress: Progress, n_threads: int = 1) -> dict[str, Any]:
+    """Run the study; its findings as plain numbers."""
+    with threads(n_threads), progress.stage("train", plan.n_epochs, "epochs") as stage:
+        return results(run_study(files, plan, stage.advance), files, plan)
+
+
+def write_figures(findings: dict[str, Any], out: Path) -> None:
+    """pareto and drift as PNG and SVG, and ltr.json."""
+    from cascade_sim.analysis.report.figures import ltr as plots_ltr
+    from cascade_sim.analysis.report.figures.style import style, svg_text
+    from cascade_sim.storage.files import write_file
+    from cascade_sim.storage.folder import json_text
+
+    figures = {
+        "pareto": (plots_ltr.pareto_figure, f"NDCG@10 against {findings['loss']}, by objective"),
+        "drift": (plots_ltr.drift_figure, "Mean score while training, by objective"),
+    }
+    for name, (make, title) in figures.items():
+        with style(name):
+            figure = make(findings)
+            image = io.BytesIO()
+            figure.savefig(image, format="png", dpi=160, metadata={"Software": None})
+            write_file(out / f"{name}.png", image.getvalue())
+            write_file(out / f"{name}.svg", svg_text(figure, name, title).encode())
+    write_file(out / "ltr.json", json_text(findings).encode())

@@ -14,7 +14,7 @@ from cascade_sim.auction import MICROS
 from cascade_sim.errors import UserError
 from cascade_sim.phases.simulation import Simulation
 from cascade_sim.storage.checkpoints import flat
-from cascade_sim.training.bidders import build_bidder
+from cascade_sim.training.modules import build_bidder
 
 NO_BUDGET = np.int64(2**62)
 LARGEST_BUDGET = 2.0**61  # micro-units

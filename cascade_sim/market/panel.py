@@ -19,8 +19,8 @@ from cascade_sim.analysis.metrics import calibration
 from cascade_sim.analysis.metrics.consistency import rcs, top_ids
 from cascade_sim.analysis.metrics.discrimination import auc as pooled_auc
 from cascade_sim.analysis.metrics.discrimination import group_auc
-from cascade_sim.analysis.metrics.drift import drift_section
 from cascade_sim.analysis.metrics.ratio import divide
+from cascade_sim.analysis.metrics.stability import drift_section
 from cascade_sim.analysis.statistics.bootstrap import function_intervals, ratio_intervals
 from cascade_sim.analysis.statistics.days import market_lifts
 from cascade_sim.cascade.seats import ModelScorer, Scorer

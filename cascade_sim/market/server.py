@@ -19,10 +19,10 @@ from cascade_sim.cascade.late import BY_PRE_RANKING, BY_RANKING, BY_RETRIEVAL
 from cascade_sim.cascade.serve import Arm, Block, score, serve
 from cascade_sim.market.advertisers import Ledger
 from cascade_sim.market.audience import Audience
+from cascade_sim.market.servers import MarketCompute
 from cascade_sim.market.settlement import Pages, RankedLists, list_pages, take
-from cascade_sim.market.stages import MarketCompute
-from cascade_sim.phases.block_errors import serve_block
 from cascade_sim.phases.simulation import Simulation
+from cascade_sim.phases.traffic import serve_block
 from cascade_sim.scenario.market import DAY, Market
 
 UNDER_WAY = 16  # blocks ranked ahead of settlement: enough for the workers, few enough for the memory

@@ -18,17 +18,36 @@ it is ready, the one that became idle last.
 The deadline runs from arrival. A stage that would start on a request after it leaves it out, at no cost;
 a request still under way then costs its time and goes no further. Either way the page is made by the
 last stage that was done in time.
+
+What is kept of the servers: latency, who answered, load by hour, and what compute brought in.
+
+A size rule that keeps to its budget while bids move.
+
+When advertisers lower their bids or run dry, all scores fall, and a rule with fixed edges would hand fewer
+and fewer ads to ranking. So edges follow the features of the last thousand requests: a bucket keeps its
+share of requests. What a window spent beyond the budget, or left, is made up for over the next thousand
+requests, so the mean over a run stays at the budget although edges lag behind by a window.
+
+What the requests of a market have time for: sizes, queues and deadlines of one arm.
+
+Per window: the size rule of this window gives each request its number of candidates, the pools of servers
+place the requests in order of arrival, and each block learns which stage answers each of its requests.
 """
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
 from math import exp
+from typing import Any
 
 import numpy as np
 from numba import njit
 
 from cascade_sim import draws
-from cascade_sim.cascade.late import BY_RANKING, NOT_ANSWERED
-from cascade_sim.scenario.compute import STAGES, Compute
+from cascade_sim.cascade.late import BY_PRE_RANKING, BY_RANKING, BY_RETRIEVAL, NOT_ANSWERED
+from cascade_sim.cascade.serve import Arm, Block, Platform, pre_rank
+from cascade_sim.cascade.sizes import SizeRule
+from cascade_sim.scenario.market import STAGES, Compute
 
 _STATE = ("free", "batch_start", "batch_size", "batch_noise")
 
@@ -165,3 +184,226 @@ def _server(free, batch_start, batch_size, n_servers, batch, ready):
     if joined >= 0 and batch_start[joined] < max(ready, free[at]):
         return joined, True
     return at, False
+
+
+HOUR = 3600.0
+PER_DECADE = 40  # bins of latency: 6 % wide
+EDGES = 10.0 ** (np.arange(-1 * PER_DECADE, 6 * PER_DECADE + 1) / PER_DECADE)  # 0.1 ms to 1000 s
+ANSWERS = {
+    "ranking": BY_RANKING,
+    "pre_ranking": BY_PRE_RANKING,
+    "retrieval": BY_RETRIEVAL,
+    "none": NOT_ANSWERED,
+}
+_SUMS = (
+    "latency",
+    "answered",
+    "reached",
+    "wait",
+    "service",
+    "sizes",
+    "hours",
+    "late",
+    "busy",
+    "total_latency",
+)
+
+
+class ComputeTally:
+    """Sums over the requests of one arm. Floats are added strictly in request order."""
+
+    def __init__(self, spec: Compute, seconds: float):
+        """`seconds` of simulated time in all; the last hour may be a part of one."""
+        self._spec, self._seconds = spec, seconds
+        n_hours, n_stages = int(np.ceil(seconds / HOUR)), len(STAGES)
+        self._latency = np.zeros(len(EDGES) + 1, np.int64)  # below, between and above the edges
+        self._total_latency = np.zeros(1)
+        self._answered = np.zeros(len(ANSWERS), np.int64)  # from -1 on
+        self._reached, self._wait = np.zeros(n_stages, np.int64), np.zeros(n_stages)
+        self._service = np.zeros(n_stages)  # ms
+        self._sizes = np.zeros(2, np.int64)  # requests that came to ranking, and the ads they brought
+        self._hours, self._late = np.zeros(n_hours, np.int64), np.zeros(n_hours, np.int64)
+        self._busy = np.zeros((n_hours, n_stages))  # ms, in the hour of the request's arrival
+
+    def add(self, times: np.ndarray, candidates: np.ndarray, passage: Passage) -> None:
+        """Requests in order: arrivals in seconds [R], candidates of each stage [R, 3], their passage."""
+        hour = np.minimum((times // HOUR).astype(int), len(self._hours) - 1)
+        answered = passage.answered_by.astype(int)
+        np.add.at(self._latency, np.searchsorted(EDGES, passage.latency), 1)
+        # np.add.at adds one after the other, so that a sum does not depend on how requests were cut up.
+        np.add.at(self._total_latency, np.zeros(len(times), int), passage.latency)
+        np.add.at(self._answered, answered - NOT_ANSWERED, 1)
+        for stage in range(len(STAGES)):
+            came = passage.reached > stage
+            self._reached[stage] += came.sum()
+            place = np.full(len(times), stage)
+            np.add.at(self._wait, place, passage.wait[:, stage])
+            np.add.at(self._service, place, passage.service[:, stage])
+            np.add.at(self._busy, (hour, place), passage.service[:, stage])
+        self._sizes += np.array([came.sum(), candidates[came, -1].sum()], np.int64)
+        np.add.at(self._hours, hour, 1)
+        np.add.at(self._late, hour, answered < BY_RANKING)
+
+    def state(self) -> dict[str, np.ndarray]:
+        return {name: getattr(self, f"_{name}").copy() for name in _SUMS}
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        for name in _SUMS:
+            getattr(self, f"_{name}")[...] = state[name]
+
+    def metrics(self, revenue: float) -> dict[str, Any]:
+        """The `compute` section of an arm in metrics.json; `revenue` is the arm's in all.
+
+        Times in milliseconds; utilisation is busy time / (servers * time); null where nothing came.
+        """
+        n, server_ms = int(self._hours.sum()), float(self._service.sum())
+        hours = np.minimum(HOUR, self._seconds - HOUR * np.arange(len(self._hours)))
+        return {
+            "deadline": self._spec.deadline,
+            "latency": {
+                "mean": _ratio(float(self._total_latency[0]), n),
+                **{f"p{q}": self._quantile(q / 100) for q in (50, 90, 99)},
+                "edges": EDGES.tolist(),
+                "counts": self._latency.tolist(),
+            },
+            "answered": {
+                name: _ratio(int(self._answered[stage - NOT_ANSWERED]), n) for name, stage in ANSWERS.items()
+            },
+            "late": _ratio(int(self._late.sum()), n),
+            "mean_size": _ratio(int(self._sizes[1]), int(self._sizes[0])),
+            "server_ms_per_request": _ratio(server_ms, n),
+            "revenue_per_server_second": _ratio(1e3 * revenue, server_ms),
+            "stages": {name: self._stage(i, n) for i, name in enumerate(STAGES)},
+            "hours": {
+                "time": [float(h) for h in range(len(hours))],
+                "requests": self._hours.tolist(),
+                "late": [
+                    _ratio(int(late), int(all_)) for late, all_ in zip(self._late, self._hours, strict=True)
+                ],
+                "utilisation": {
+                    name: (self._busy[:, i] / 1e3 / (hours * self._servers(name))).tolist()
+                    for i, name in enumerate(STAGES)
+                },
+            },
+        }
+
+    def _stage(self, i: int, n: int) -> dict[str, Any]:
+        servers = self._servers(STAGES[i])
+        return {
+            "servers": servers,
+            "utilisation": float(self._service[i]) / 1e3 / (self._seconds * servers),
+            "wait": _ratio(float(self._wait[i]), int(self._reached[i])),
+            "server_ms_per_request": _ratio(float(self._service[i]), n),
+        }
+
+    def _servers(self, stage: str) -> int:
+        return getattr(self._spec.stages, stage).servers
+
+    def _quantile(self, q: float) -> float | None:
+        """From the bins, even within each on the log scale; late requests are answered at the deadline."""
+        n_late, in_time = int(self._late.sum()), self._latency.copy()
+        in_time[np.searchsorted(EDGES, self._spec.deadline)] -= n_late
+        below = np.cumsum(in_time)
+        wanted = q * (below[-1] + n_late)
+        if wanted == 0:
+            return None
+        if wanted > below[-1]:
+            return self._spec.deadline
+        at = int(np.searchsorted(below, wanted))
+        low, high = EDGES[max(at - 1, 0)], EDGES[min(at, len(EDGES) - 1)]
+        part = (wanted - (below[at] - in_time[at])) / in_time[at]
+        return float(min(low * (high / low) ** part, self._spec.deadline))
+
+
+def _ratio(top: float, bottom: float) -> float | None:
+    return top / bottom if bottom else None
+
+
+class TrackedRule:
+    """`rule` is the one for the next window; `see` what the requests of a window looked like."""
+
+    def __init__(self, rule: SizeRule):
+        self.rule = rule
+        self._budget = rule.mean_size
+        self._recent = rule.sample.copy()  # until real requests have taken their places
+        self._next, self._over = 0, 0.0
+
+    def see(self, feature: np.ndarray, sizes: np.ndarray) -> None:
+        """Features [R] and sizes [R] of a window's requests, in order; the newest replace the oldest."""
+        n = len(self._recent)
+        newest = feature[-n:]
+        skipped = len(feature) - len(newest)
+        self._recent[(self._next + skipped + np.arange(len(newest))) % n] = newest
+        self._next = (self._next + len(feature)) % n
+        # What was left over in a lull is not saved up beyond a tenth of the budget of these requests.
+        most = 0.1 * self._budget * n
+        over = self._over + float(np.sum(sizes)) - self._budget * len(sizes)
+        self._over = min(max(over, -most), most)
+        self._renew()
+
+    def _renew(self) -> None:
+        choices = self.rule.choices
+        mean = np.clip(self._budget - self._over / len(self._recent), choices[0], choices[-1])
+        self.rule = self.rule.with_mean(float(mean)).for_features(self._recent)
+
+    def state(self) -> dict[str, np.ndarray]:
+        return {"recent": self._recent.copy(), "next": np.array(self._next), "over": np.array(self._over)}
+
+    def restore(self, state: Mapping[str, np.ndarray]) -> None:
+        self._recent, self._next = np.array(state["recent"]), int(state["next"])
+        self._over = float(state["over"])
+        self._renew()
+
+
+class MarketCompute:
+    """Servers and sizes. Without a `Compute` section stages take no time, and sizes alone are kept up."""
+
+    def __init__(self, spec: Compute | None, arm: Arm, seconds: float, seed: int):
+        self._pools = None if spec is None else ServerPools(spec, seed)
+        self._tally = None if spec is None else ComputeTally(spec, seconds)
+        self._rule = None if arm.size_rule is None else TrackedRule(arm.size_rule)
+
+    def arm_now(self, arm: Arm) -> Arm:
+        """The arm with the size rule of the coming window."""
+        return arm if self._rule is None else replace(arm, size_rule=self._rule.rule)
+
+    def answered_by(
+        self, blocks: list[Block], arm: Arm, platform: Platform, pool: ThreadPoolExecutor | None
+    ) -> list[np.ndarray | None]:
+        """For each block of a window, the last stage each request has time for; None without servers."""
+        sizes = [np.full(len(block), arm.pre_ranking_size) for block in blocks]
+        if self._rule is not None and blocks:
+            each = map if pool is None else pool.map
+            seen = list(each(lambda block: _sizes(block, arm, platform), blocks))
+            sizes = [size for size, _ in seen]
+            features = np.concatenate([feature for _, feature in seen])
+            self._rule.see(features, np.concatenate(sizes))  # for the next window
+        if self._pools is None or self._tally is None:
+            return [None] * len(blocks)
+        found: list[np.ndarray | None] = []
+        for block, size in zip(blocks, sizes, strict=True):
+            candidates = stage_candidates(arm.retrieval_size, size)
+            passage = self._pools.serve(block.requests, block.times, candidates)
+            self._tally.add(block.times, candidates, passage)
+            found.append(passage.answered_by)
+        return found
+
+    def metrics(self, revenue: float) -> dict[str, Any] | None:
+        """The `compute` section of an arm; None without servers."""
+        return None if self._tally is None else self._tally.metrics(revenue)
+
+    def state(self) -> dict[str, Any]:
+        parts = {"pools": self._pools, "tally": self._tally, "rule": self._rule}
+        return {name: part.state() for name, part in parts.items() if part is not None}
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        for name, part in (("pools", self._pools), ("tally", self._tally), ("rule", self._rule)):
+            if part is not None:
+                part.restore(state[name])
+
+
+def _sizes(block: Block, arm: Arm, platform: Platform) -> tuple[np.ndarray, np.ndarray]:
+    """How many ads each request hands to ranking, and by what feature.  [R], [R]"""
+    assert arm.size_rule is not None
+    passed = pre_rank(block, arm, platform)
+    return passed.sizes, arm.size_rule.feature(passed.pre_score)

@@ -9,6 +9,8 @@ as the study fitted it or, with `refit`, learns anew from pages that its model i
 
 Repeatable: the log is read in request order, and every shuffle and fresh weight belongs to
 (seed, model, version). All that changes is in `state`.
+
+What a trainer learns from: the pages of the market's log that are young enough.
 """
 
 import copy
@@ -25,17 +27,61 @@ from cascade_sim.cascade.seats import ModelScorer
 from cascade_sim.cascade.serve import Arm, Block, Stage
 from cascade_sim.errors import UserError
 from cascade_sim.market.panel import MEASURED, Panel
-from cascade_sim.market.recent import RecentImpressions
 from cascade_sim.market.server import Settled
 from cascade_sim.models.calibrators import Calibrator, calibrator_class
 from cascade_sim.models.list_training import Pages, make_pages, net_to_train, served_net, train_pages
 from cascade_sim.models.training import Impressions, Lists, train
 from cascade_sim.phases.simulation import Simulation
-from cascade_sim.scenario.training import Training
-from cascade_sim.training.data import join_lists, sample_lists, split_pages
-from cascade_sim.training.dumped import arrived_clicks
+from cascade_sim.scenario.market import Training
+from cascade_sim.training.data import arrived_clicks, join_lists, sample_lists, split_pages
 from cascade_sim.training.modules import KINDS, build_module, served_scorer, where_and_what
 from cascade_sim.training.recipes import fit_calibrator, objective_of
+
+REPLAYED = {
+    "request": np.int64, "time": np.float64, "user": np.int32, "context": np.float32, "ad": np.int32,
+    "examination": np.float32, "prediction": np.float64, "click": np.bool_, "click_time": np.float64,
+    "model_version": np.int32, "is_explored": np.bool_, "answered_by": np.int8,
+}  # fmt: skip
+
+
+class RecentImpressions:
+    """The rows of the market's log that are young enough to learn from, in the order of the log."""
+
+    def __init__(self) -> None:
+        self._parts: list[dict[str, np.ndarray]] = []
+
+    def add(self, settled: Settled, slot_effects: np.ndarray) -> None:
+        block = settled.block
+        row, slot = np.nonzero(settled.ads >= 0)
+        found = {
+            "request": block.requests[row],
+            "time": block.times[row],
+            "user": block.users[row],
+            "context": block.context[row],
+            "ad": settled.ads[row, slot],
+            "examination": slot_effects[slot],
+            "prediction": settled.prediction[row, slot],
+            "click": settled.clicks[row, slot],
+            "click_time": settled.click_time[row, slot],
+            "model_version": settled.model_version[row],
+            "is_explored": settled.lists.is_explored[row],
+            "answered_by": settled.lists.answered_by[row],
+        }
+        self._parts.append({name: found[name].astype(dtype) for name, dtype in REPLAYED.items()})
+
+    def since(self, start: float) -> dict[str, np.ndarray]:
+        """The rows of pages after `start`; older ones are forgotten."""
+        whole = self.state()
+        is_recent = whole["time"] > start
+        self._parts = [{name: column[is_recent] for name, column in whole.items()}]
+        return dict(self._parts[0])
+
+    def state(self) -> dict[str, np.ndarray]:
+        parts = self._parts or [{name: np.zeros(0, dtype) for name, dtype in REPLAYED.items()}]
+        return {name: np.concatenate([part[name] for part in parts]) for name in REPLAYED}
+
+    def restore(self, state: Mapping[str, np.ndarray]) -> None:
+        self._parts = [{name: np.array(state[name], dtype) for name, dtype in REPLAYED.items()}]
 
 
 class NoTrainer:

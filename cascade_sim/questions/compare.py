@@ -15,14 +15,13 @@ from typing import Any
 
 from cascade_sim.analysis.statistics.bootstrap import ratio_intervals, seed_spread
 from cascade_sim.analysis.statistics.paired_differences import ratio_differences
-from cascade_sim.errors import UserError
-from cascade_sim.questions.logged_pages import RATIOS, page_columns
+from cascade_sim.errors import UserError, unknown_name
+from cascade_sim.questions.reopen import RATIOS, page_columns
 from cascade_sim.scenario.diff import scenario_diff
 from cascade_sim.scenario.file import load_scenario
 from cascade_sim.scenario.schema import Scenario
 from cascade_sim.storage.folder import Run, open_run
 from cascade_sim.storage.tables import tables as table_names
-from cascade_sim.suggest import unknown_name
 from cascade_sim.world.truth import Truth
 from cascade_sim.world.world import build_world
 

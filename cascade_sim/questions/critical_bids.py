@@ -26,8 +26,8 @@ from cascade_sim.auction import MICROS
 from cascade_sim.cascade.serve import Arm, Block, Decision, Platform, serve
 from cascade_sim.phases.simulation import Simulation
 from cascade_sim.questions.bid_response import own_bids
-from cascade_sim.questions.replay import PHASE, evaluation_blocks
-from cascade_sim.questions.trace_bids import MOST
+from cascade_sim.questions.reopen import PHASE, evaluation_blocks
+from cascade_sim.questions.trace import MOST
 
 
 @dataclass(frozen=True)

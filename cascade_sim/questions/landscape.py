@@ -21,8 +21,8 @@ from cascade_sim.cascade.serve import Arm, Block, Decision, serve
 from cascade_sim.errors import UserError
 from cascade_sim.phases.simulation import Simulation
 from cascade_sim.questions.bid_response import own_bids, stage_bid, with_sizes_of
-from cascade_sim.questions.replay import evaluation_blocks
-from cascade_sim.questions.trace_bids import MOST
+from cascade_sim.questions.reopen import evaluation_blocks
+from cascade_sim.questions.trace import MOST
 
 REACH = 4.0  # the default grid runs from a quarter of the bid to four times as much
 

@@ -1,20 +1,36 @@
-"""A finished run made concrete again: its world, its traffic, and its trained models in their seats."""
+"""A finished run made concrete again: its world, its traffic, and its trained models in their seats.
 
+The evaluation of a finished run once more: its requests in the blocks they came in, and what was logged.
+
+Blocks are whole, because what a net predicts may differ in the last bit with the requests beside it.
+Times are not the logged ones; serving does not look at them.
+
+The pages that an arm showed in a finished evaluation, back from the log, request by request.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
 from torch import nn
 
+from cascade_sim.auction import MICROS
 from cascade_sim.cascade.links import calibrator_file, load_calibrator
-from cascade_sim.cascade.serve import Arm
-from cascade_sim.errors import UserError
+from cascade_sim.cascade.serve import Arm, Block
+from cascade_sim.errors import UserError, unknown_name
 from cascade_sim.phases.simulation import Simulation
+from cascade_sim.phases.traffic import Market
 from cascade_sim.scenario.file import load_scenario
 from cascade_sim.scenario.schema import ArmSpec, Scenario, resolved_arms
 from cascade_sim.storage.folder import open_run
 from cascade_sim.storage.model_store import load_file
-from cascade_sim.suggest import unknown_name
+from cascade_sim.storage.tables import iterate_table, read_table, tables
 from cascade_sim.training.modules import build_module, served_scorer
+from cascade_sim.world.truth import Truth
+from cascade_sim.world.world import World
 
 
 @dataclass(frozen=True)
@@ -81,3 +97,82 @@ def load_weights(path: Path, module: nn.Module) -> None:
             f"{path} does not fit {type(module).__name__}: {error}; "
             "the model's code or the file has changed since the run"
         ) from error
+
+
+PHASE = "evaluate"
+
+
+def evaluation_blocks(sim: Simulation, n_requests: int) -> Iterator[tuple[Block, int]]:
+    """The blocks that hold the first n requests of the evaluation, and how many of each block are meant."""
+    total = sim.scenario.phases.evaluate
+    left = min(n_requests, total)
+    index = 0
+    while left > 0:
+        block = sim.market.block(PHASE, index, total)
+        yield block, min(len(block), left)
+        left -= len(block)
+        index += 1
+
+
+def logged(folder: Path, arm: str, n_requests: int, columns: Sequence[str]) -> dict[str, np.ndarray] | None:
+    """Columns of the impressions that an arm's first n requests left in the log; None if the log is gone."""
+    name = f"{PHASE}-{arm}"
+    if name not in tables(folder):
+        return None
+    end = Market.first_request(PHASE) + n_requests
+    parts = []
+    for rows in iterate_table(folder, name, [*columns, "request"]):
+        parts.append({column: rows[column][rows["request"] < end] for column in columns})
+        if len(rows["request"]) and rows["request"][-1] >= end:
+            break
+    if not parts:  # the arm showed nothing at all: a table without a row comes in no batch
+        return read_table(folder, name, columns)
+    return {column: np.concatenate([part[column] for part in parts]) for column in columns}
+
+
+COLUMNS = ("request", "user", "context", "slot", "ad", "click", "conversion", "cpc_micros", "charge_micros")
+MAX_ROWS = 32_768  # rows kept for resampling; in a longer evaluation a row is a few requests
+
+# metric -> (numerator column, denominator column)
+RATIOS: dict[str, tuple[str, str | None]] = {
+    "expected_revenue_per_request": ("expected_revenue", "requests"),
+    "revenue_per_request": ("revenue", "requests"),
+    "expected_rpm": ("expected_revenue_per_mille", "impressions"),
+    "rpm": ("revenue_per_mille", "impressions"),
+    "expected_ctr": ("expected_clicks", "impressions"),
+    "ctr": ("clicks", "impressions"),
+    "cpc": ("revenue", "clicks"),
+    "impressions_per_request": ("impressions", "requests"),
+    "conversions_per_request": ("conversions", "requests"),
+}
+
+
+def page_columns(
+    folder: Path, arm: str, n_requests: int, world: World, truth: Truth
+) -> dict[str, np.ndarray]:
+    """What each request brought, summed over its page; UserError if the log is gone.  {column: [rows]}
+
+    Expected figures replace a click by its true probability: slot effect * true CTR.
+    """
+    log = logged(folder, arm, n_requests, COLUMNS)
+    if log is None:
+        raise UserError(f"{folder} has no log of what arm {arm!r} showed")
+    ads = log["ad"][:, None]
+    shown = Block(log["request"], log["user"], log["context"], np.zeros(len(ads)))
+    expected = world.slot_effects[log["slot"]] * truth.ctr(shown, ads)[:, 0]
+    n_rows = min(n_requests, MAX_ROWS)
+    row = (log["request"] - Market.first_request(PHASE)) * n_rows // n_requests
+    charge, cpc = log["charge_micros"] / MICROS, log["cpc_micros"] / MICROS
+    sums = {
+        "impressions": np.ones(len(ads)),
+        "clicks": log["click"],
+        "conversions": log["conversion"],
+        "expected_clicks": expected,
+        "revenue": charge,
+        "expected_revenue": expected * cpc,
+        "revenue_per_mille": 1000.0 * charge,
+        "expected_revenue_per_mille": 1000.0 * expected * cpc,
+    }
+    found: dict[str, np.ndarray] = {name: np.bincount(row, values, n_rows) for name, values in sums.items()}
+    found["requests"] = np.bincount(np.arange(n_requests) * n_rows // n_requests, minlength=n_rows) * 1.0
+    return found

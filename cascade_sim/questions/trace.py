@@ -4,22 +4,129 @@ The page comes from `cascade.serve` on the whole block the request arrived in, s
 the bit. So do the answers to "what if": a stage is asked about an ad that never reached it by serving
 again with that ad in place of the last one that did, and a bid by serving again with that bid.
 Everything but the ad's own bid stays as it was, also what models see.
+
+The least init-bid that would have changed a decision, found by deciding again.
+
+More bid never hurts: the score of an ad is its bid times what does not depend on it, and reserves only
+admit more. So whether an ad passes is a step in its bid, and the step can be searched to the micro-unit.
+
+A trace as text for people: aligned columns, and a sentence for what decided.
 """
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
+from cascade_sim.auction import MICROS
 from cascade_sim.cascade.outcome import outcome
+from cascade_sim.cascade.retrieval import Retrieval
 from cascade_sim.cascade.serve import Arm, Block, Decision, Platform, score, serve
 from cascade_sim.errors import UserError
 from cascade_sim.phases.measure import true_value
 from cascade_sim.phases.simulation import Simulation
 from cascade_sim.phases.traffic import Market
 from cascade_sim.questions.reopen import ReopenedRun
-from cascade_sim.questions.trace_bids import given_retrieval, least_bids
 from cascade_sim.storage.tables import iterate_table, tables
+
+MOST = 10**10 * MICROS  # beyond any bid a scenario can hold; money still fits its integers
+
+
+def given_retrieval(platform: Platform, ids: np.ndarray) -> Platform:
+    """The platform with a retrieval that answers these ids, whatever it is asked.  ids [R, n]"""
+    return replace(platform, retrieval=cast(Retrieval, lambda users, size: ids))
+
+
+def least_passing(passes: Callable[[int], bool], guess: int) -> int | None:
+    """The least bid in micro-units, 1 to MOST, that passes; None if not even MOST does.
+
+    `passes` must be a step: false below some bid, true from there on. A good guess saves most of the calls.
+    """
+    if not passes(MOST):
+        return None
+    low, high = 0, MOST  # low does not pass (a bid of 0 is no bid), high does
+    probe, step = min(max(guess, 1), MOST - 1), 1
+    while high - low > 1:
+        if passes(probe):
+            high, probe = probe, probe - step
+        else:
+            low, probe = probe, probe + step
+        # Wider and wider steps away from the guess; halving once they leave what is still open.
+        step *= 4
+        if not low < probe < high:
+            probe = (low + high) // 2
+    return high
+
+
+def least_bids(
+    block: Block,
+    row: int,
+    arm: Arm,
+    platform: Platform,
+    candidates: np.ndarray,
+    competitors: np.ndarray,
+    ad: int,
+    stages: list[dict[str, Any]],
+) -> dict[str, Any]:
+    """What the ad would have had to bid, all else equal: for pre-ranking alone, the auction alone, and both.
+
+    candidates [R, n] and competitors [R, c] hold the ad in this row of the block, by right or by courtesy.
+    """
+    _, pre_ranked, ranked = stages
+    c = competitors.shape[1]
+    everyone_passes = replace(arm, retrieval_size=c, pre_ranking_size=c, size_rule=None)
+
+    def decide(bid_micros: int, given: np.ndarray | None, used: Arm) -> Decision:
+        changed = replace(platform, bids=platform.bids.with_bid(ad, bid_micros / MICROS))
+        if given is not None:
+            changed = given_retrieval(changed, given)
+        return serve(block, used, changed)
+
+    def wins_pre_ranking(bid: int) -> bool:
+        return ad in decide(bid, candidates, arm).competitive_set[row]
+
+    def wins_auction(bid: int) -> bool:
+        return ad in decide(bid, competitors, everyone_passes).win_set[row]
+
+    def wins_cascade(bid: int) -> bool:
+        return ad in decide(bid, None, arm).win_set[row]
+
+    now = float(platform.bids.init_bid[ad])
+    to_pass = least_passing(wins_pre_ranking, _guess(now, pre_ranked))
+    to_win = least_passing(wins_auction, _guess(now, ranked))
+    both = least_passing(wins_cascade, max(to_pass or 1, to_win or 1))
+    found: dict[str, Any] = {"pre_ranking": to_pass, "auction": to_win, "cascade": both}
+    found = {name: None if bid is None else bid / MICROS for name, bid in found.items()}
+    found["why_none"] = None if both is not None else _why_none(arm, stages, to_pass, to_win)
+    if both is not None:
+        page = decide(both, None, arm)
+        slot = int(np.flatnonzero(page.win_set[row] == ad)[0])
+        found["slot"], found["cpc_micros"] = slot + 1, int(page.cpc_micros[row, slot])
+        found["bid"] = float(page.ranked_bid[row, slot])
+    return found
+
+
+def _guess(now: float, stage: dict[str, Any]) -> int:
+    """Scores are in proportion to the bid, so this is the step but for rounding, ties and reserves."""
+    line = stage["first_out"] if stage["passed"] else stage["last_in"]
+    if not stage["score"] or line is None:
+        return 1
+    return int(min(np.ceil(now * line / stage["score"] * MICROS), MOST))
+
+
+def _why_none(arm: Arm, stages: list[dict[str, Any]], to_pass: int | None, to_win: int | None) -> str:
+    retrieved, pre_ranked, ranked = stages
+    if not retrieved["passed"]:
+        return "retrieval did not return it, and retrieval does not look at bids"
+    if to_pass is None and arm.pre_ranking.bid == "none":
+        return "pre-ranking dropped it, and pre-ranking does not look at bids in this arm"
+    if to_pass is None:
+        return f"its pre-ranking score is {pre_ranked['score']:g} and does not grow with the bid"
+    if to_win is None:
+        return f"its ranking score is {ranked['score']:g} and does not grow with the bid"
+    return "no bid passes both stages"
+
 
 PHASE = "evaluate"
 STAGES = ("retrieval", "pre_ranking", "ranking")
@@ -286,3 +393,138 @@ def _true_values(sim: Simulation, arm: Arm, alone: Block) -> np.ndarray:
     """What every ad of the corpus is truly worth to this request; 0 if the auction would not admit it."""
     corpus = np.arange(sim.world.n_ads, dtype=np.int32)[None, :]
     return np.maximum(true_value(alone, corpus, arm, sim.platform, sim.truth)[0], 0.0)
+
+
+STAGE_NAMES = {"retrieval": "retrieval", "pre_ranking": "pre-ranking", "ranking": "ranking"}
+
+
+def trace_text(found: dict[str, Any]) -> str:
+    """The whole trace; ends with a newline."""
+    funnel = found["funnel"]
+    lines = [
+        f"request {found['request']} (number {found['index']} of the evaluation), arm {found['arm']}",
+        f"user {found['user']}   context {found['context']:+.3f}   time {found['time']:,.3f} s",
+        f"funnel  {funnel['corpus']:,} ads -> {funnel['pre_ranking_set']:,} retrieved -> "
+        f"{funnel['competitive_set']:,} ranked -> {funnel['win_set']:,} shown",
+        "",
+        *_page(found),
+    ]
+    if found["same_as_log"] is None:
+        lines.append("The run keeps no log of this arm to compare with.")
+    if "ad" in found:
+        lines += ["", *_ad(found["ad"], found)]
+    return "\n".join(lines) + "\n"
+
+
+def _page(found: dict[str, Any]) -> list[str]:
+    if not found["win_set"]:
+        return ["the page is empty: no candidate may take part in the auction"]
+    head = ("slot", "ad", "advertiser", "init-bid", "bid", "pCTR", "true CTR", "score", "CPC", "clicked")
+    rows = []
+    for place in [*found["win_set"], found["runner_up"]]:
+        if place is None:
+            continue
+        is_shown = place["slot"] is not None
+        rows.append(
+            (
+                str(place["slot"]) if is_shown else "next",
+                str(place["ad"]),
+                str(place["advertiser"]),
+                f"{place['init_bid']:.4f}",
+                f"{place['bid']:.4f}",
+                f"{place['pctr']:.5f}",
+                f"{place['true_ctr']:.5f}",
+                f"{place['score']:.6f}",
+                f"{place['cpc_micros'] / MICROS:.6f}" if is_shown else "-",
+                ("yes" if place["clicked"] else "no") if is_shown else "-",
+            )
+        )
+    best = []
+    for ad in found["true_best"]:
+        fate = f"dropped by {STAGE_NAMES[ad['dropped_by']]}" if ad["dropped_by"] else "shown"
+        best.append(f"{ad['ad']} ({fate})")
+    return [
+        *table(head, rows),
+        "score = bid x quality (the pCTR, unless a fusion or squashing says otherwise); next: the runner-up",
+        f"best by true value: {', '.join(best)}",
+    ]
+
+
+def _ad(ad: dict[str, Any], found: dict[str, Any]) -> list[str]:
+    head = ("stage", "rank", "of", "pass", "score", "last in", "first out", "result")
+    rows = []
+    for stage in ad["stages"]:
+        passed = stage["passed"]
+        result = ("passed" if passed else "dropped") if stage["reached"] else "not reached; it would "
+        result += "" if stage["reached"] else "have passed" if passed else "have been dropped"
+        rows.append(
+            (
+                STAGE_NAMES[stage["stage"]],
+                "-" if stage["rank"] is None else str(stage["rank"]),
+                f"{stage['of']:,}",
+                f"{stage['passes']:,}",
+                _score(stage["score"]),
+                _score(stage["last_in"]),
+                _score(stage["first_out"]),
+                result,
+            )
+        )
+    bar = [f"It may not take part in the auction: {s['why']}." for s in ad["stages"] if s["why"]]
+    value = (
+        f"Truth: CTR {ad['true_ctr']:.5f}, worth {1000 * ad['true_value']:.3f} eCPM: "
+        f"rank {ad['true_rank']:,} of {found['funnel']['corpus']:,} by true value."
+    )
+    return [_verdict(ad, found), "", *table(head, rows), *bar, value, "", *_bids(ad)]
+
+
+def _verdict(ad: dict[str, Any], found: dict[str, Any]) -> str:
+    who = f"ad {ad['ad']} of advertiser {ad['advertiser']}"
+    place = next((p for p in found["win_set"] if p["ad"] == ad["ad"]), None)
+    if place is not None:
+        return f"{who} won slot {place['slot']} at a CPC of {place['cpc_micros'] / MICROS:.6f}"
+    return f"{who} was dropped by {STAGE_NAMES[ad['dropped_by']]}"
+
+
+def _bids(ad: dict[str, Any]) -> list[str]:
+    bids, now = ad["bids"], ad["init_bid"]
+    rows = [("bid now", f"{now:.6f}", "")]
+    labels = {"pre_ranking": "to pass pre-ranking", "auction": "to win the auction", "cascade": "to win both"}
+    for key, label in labels.items():
+        bid = bids[key]
+        if bid is None:
+            rows.append((label, "no bid", ""))
+        elif bid * MICROS < 1.5:
+            rows.append((label, "any bid", ""))
+        else:
+            rows.append((label, f"{bid:.6f}", f"x {bid / now:.3f}" if now > 0 else ""))
+    lines = table(("least init-bid", "", "of now"), rows)
+    if bids["why_none"]:
+        return [*lines, f"No bid wins a slot: {bids['why_none']}."]
+    lines.append(
+        f"At {bids['cascade']:.6f} it enters the auction with a bid of {bids['bid']:.6f} and wins slot "
+        f"{bids['slot']} at a CPC of {bids['cpc_micros'] / MICROS:.6f}."
+    )
+    gap = bids["pre_ranking"] - bids["auction"]
+    if gap > 0 and bids["pre_ranking"] > now:
+        lines.append(
+            f"Pre-ranking asks {gap:.6f} more than the auction: the ad is kept out by the stage that "
+            "selects, not by the rivals it would have to outbid."
+        )
+    return lines
+
+
+def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
+    """Columns as wide as their longest entry: the first and the last to the left, numbers to the right."""
+    widths = [max(len(row[i]) for row in [head, *rows]) for i in range(len(head))]
+    lines = []
+    for row in [head, *rows]:
+        cells = [
+            cell.ljust(width) if i in (0, len(head) - 1) else cell.rjust(width)
+            for i, (cell, width) in enumerate(zip(row, widths, strict=True))
+        ]
+        lines.append("  ".join(cells).rstrip())
+    return lines
+
+
+def _score(value: float | None) -> str:
+    return "-" if value is None else f"{value:.6g}"

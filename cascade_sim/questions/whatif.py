@@ -3,30 +3,117 @@
 Requests, users, luck (each draw is keyed by request and ad), world, trained models and the advertisers' bids
 are the same on both sides, so what is left of a difference is the knob's own. `what_if_study` asks a finished
 run, `what_if_section` a study that has just been evaluated; both go through `ask`.
+
+The evaluation served again by a few arms only: measured as the study measured its own, nothing logged.
+
+Where the answer to a what-if is written: JSON, CSV, a page and its figure.
 """
 
 from __future__ import annotations
 
 import copy
+import hashlib
+import json
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from cascade_sim.cascade.serve import Arm
-from cascade_sim.errors import UserError
-from cascade_sim.phases.results import combine_sections
+import numpy as np
+
+from cascade_sim.analysis.statistics.paired_differences import function_differences, ratio_differences
+from cascade_sim.analysis.statistics.pairing import worth_of_pairing
+from cascade_sim.cascade.serve import Arm, Block
+from cascade_sim.errors import UserError, unknown_name
+from cascade_sim.phases import measure
+from cascade_sim.phases.evaluate import MAX_ROWS, ArmBlock, Evaluation
+from cascade_sim.phases.measure import PARTS
+from cascade_sim.phases.results import arm_metrics, combine_sections, vector_metrics
 from cascade_sim.phases.simulation import Simulation
 from cascade_sim.progress import Progress
 from cascade_sim.questions.reopen import reopen
-from cascade_sim.questions.whatif_evaluation import WhatIfEvaluation
-from cascade_sim.scenario.changes import Point, parse_points, turn
+from cascade_sim.scenario.changes import Point, arm_knobs, parse_points, turn
 from cascade_sim.scenario.file import load_scenario
 from cascade_sim.scenario.schema import ArmSpec, Scenario, resolved_arms
-from cascade_sim.storage.folder import open_run
-from cascade_sim.suggest import unknown_name
+from cascade_sim.storage.files import storage_errors, write_file
+from cascade_sim.storage.folder import json_text, open_run
+from cascade_sim.storage.tables import tables
 from cascade_sim.version import SEMANTICS
+
+# Beside the measures of every study. The tops and bottoms are ratio_parts' columns.
+EXTRA: dict[str, tuple[str, str | None]] = {
+    "slots_filled": ("ctr bottom", "slots"),
+    "impressions_per_request": ("ctr bottom", "revenue_per_request bottom"),
+}
+NOT_AGAIN = ("retrieval_rcs",)  # measured on the whole corpus: too dear to repeat for every value of a knob
+PAIRED = {"clicked": "revenue_per_request", "expected": "expected_revenue_per_request"}
+
+
+class WhatIfEvaluation(Evaluation):
+    """Some arms on the evaluation's own traffic and luck.
+
+    `ruler_arm` is the run's baseline: welfare and oracle stay those of the run. Without the log of the run
+    the ads that were exposed are not known, and measures that are split by exposure are left out.
+    """
+
+    def __init__(
+        self, sim: Simulation, logs: Path, arms: dict[str, Arm], ruler_arm: Arm, n_requests: int = 0
+    ) -> None:
+        self.sim, self.logs, self.arms, self.culprits = sim, logs, arms, {}
+        block, total = sim.scenario.traffic.block, sim.scenario.phases.evaluate
+        # Whole blocks: what a net predicts may differ in the last bit with the requests beside it.
+        self.n_requests = min(-(-(n_requests or total) // block) * block, total)
+        self.n_rows = min(self.n_requests, MAX_ROWS)
+        self.n_detail = 0
+        self.has_exposure = not sim.scenario.phases.log or "log" in tables(logs)
+        exposed = self._exposed_ads() if self.has_exposure else np.zeros(sim.world.n_ads, bool)
+        self.ruler = measure.Ruler(sim.platform, sim.truth, sim.seed, ruler_arm, exposed)
+        self.tallies = {name: self._empty_tally() for name in arms}
+
+    def serve(self, progress: Progress) -> None:
+        """Serve and measure the traffic once, for all arms."""
+        with progress.stage("what if", self.n_requests) as bar:
+
+            def finish(block: Block, found: dict[str, ArmBlock]) -> None:
+                for name, one in found.items():
+                    self._add(name, one)
+                bar.advance(len(block))
+
+            self.sim.market.run_phase("evaluate", self.n_requests, self.measure_block, finish)
+
+    def metrics(self, today: str) -> dict[str, dict[str, dict[str, Any]]]:
+        """{arm: {metric: {"value", "low", "high"} and, but for `today`, "lift" and "difference"}}."""
+        resamples, seed = self.sim.scenario.report.resamples, self.sim.seed
+        for name, arm in self.arms.items():
+            columns = self.tallies[name].columns
+            columns["slots"] = arm.slots * columns["revenue_per_request bottom"]
+        joined = {name: tally.joined("columns") for name, tally in self.tallies.items()}
+        known = {column for columns in joined.values() for column in columns}
+        ratios = {metric: pair for metric, pair in {**PARTS, **EXTRA}.items() if {*pair} <= {*known, None}}
+        found = arm_metrics(self, today, resamples, seed, ratios)
+        differences = ratio_differences(joined, ratios, today, resamples, seed)
+        for metric, (sums, function) in vector_metrics(self.tallies).items():
+            gaps = function_differences(sums, function, today, resamples, seed)
+            for name in differences:
+                differences[name][metric] = gaps.get(name, {"value": None, "low": None, "high": None})
+        dropped = {m for m in found[today] if m.endswith("exposed") and not self.has_exposure} | {*NOT_AGAIN}
+        for name in found:
+            found[name] = {m: entry for m, entry in found[name].items() if m not in dropped}
+            if name != today:
+                for metric, entry in found[name].items():
+                    entry["difference"] = differences[name][metric]
+        return found
+
+    def pairing(self, today: str, name: str) -> dict[str, dict[str, Any]]:
+        """How many times the same requests and luck shrink the variance of a difference in revenue."""
+        resamples, seed = self.sim.scenario.report.resamples, self.sim.seed
+        before, after = self.tallies[today].columns, self.tallies[name].columns
+        return {
+            kind: worth_of_pairing(before[f"{metric} top"], after[f"{metric} top"], resamples, seed)
+            for kind, metric in PAIRED.items()
+        }
+
 
 TODAY = "today"
 HELD_FIXED = (
@@ -215,3 +302,58 @@ def _with_scenario(sim: Simulation, scenario: Scenario) -> Simulation:
     twin = copy.copy(sim)
     twin.scenario = scenario
     return twin
+
+
+FOLDER = "whatif"  # of a run
+LONGEST_NAME = 80
+
+
+def answer_name(points: list[Point], arm: str | None, requests: int | None = None) -> str:
+    """A folder's name that says what was asked: `reserve_cpc-0.2`, `slots-2_3_4-distill`.
+
+    Where the words leave something out (values in the middle, signs that no file's name can have), the
+    beginning of a hash of them all follows: no two questions share a folder.
+    """
+    ends = [knob[-1] for knob in arm_knobs()]
+    parts, asked, is_whole = [], [], True
+    for changes in zip(*points, strict=True):
+        knob, values = changes[0].knob, list(dict.fromkeys(str(change.value) for change in changes))
+        shown = [values[0], f"to-{values[-1]}"] if len(values) > 4 else values
+        is_whole &= shown == values
+        own = knob[-1] if ends.count(knob[-1]) == 1 else "-".join(knob)  # two stages have a size, and a model
+        parts.append(f"{own}-{'_'.join(shown)}")
+        asked.append([knob, values])
+    name = "-".join([*parts, *([arm] if arm else []), *([f"first-{requests}"] if requests else [])])
+    safe = "".join(sign if sign.isalnum() or sign in "._-" else "-" for sign in name)
+    short = safe[:LONGEST_NAME].strip(".-")
+    if is_whole and short == name:
+        return short
+    return f"{short}-{hashlib.sha256(json.dumps([asked, arm, requests]).encode()).hexdigest()[:6]}"
+
+
+def check_out(out: Path) -> None:
+    """Refuse a place that cannot be written to before any work is done."""
+    if out.exists() and not out.is_dir():
+        raise UserError(f"--out: {out} is a file; give a folder")
+    with storage_errors(out):
+        out.mkdir(parents=True, exist_ok=True)
+
+
+def write_answer(answer: Mapping[str, Any], out: Path) -> list[Path]:
+    """whatif.json, whatif.csv, whatif.html, whatif.svg and whatif.png in `out`; returns their paths."""
+    from cascade_sim.analysis.report.figures.whatif import answer_image
+    from cascade_sim.analysis.report.sections.whatif import what_if_csv
+    from cascade_sim.analysis.report.short_page import what_if_page
+
+    check_out(out)
+    svg = answer_image(answer, "svg")
+    contents = {
+        "whatif.json": json_text(answer).encode(),
+        "whatif.csv": what_if_csv(answer).encode(),
+        "whatif.html": what_if_page(answer, svg.decode()).encode(),
+        "whatif.svg": svg,
+        "whatif.png": answer_image(answer, "png"),
+    }
+    for name, content in contents.items():
+        write_file(out / name, content)
+    return [out / name for name in contents]

@@ -12,7 +12,7 @@ from json import dumps
 from pathlib import Path
 from typing import Any
 
-from cascade_sim.errors import UserError
+from cascade_sim.errors import UserError, unknown_name
 from cascade_sim.revenue.blocks import (
     ALL_METRICS,
     FEWEST_GROUPS,
@@ -27,7 +27,6 @@ from cascade_sim.scenario.file import load_scenario, scenario_data, scenario_has
 from cascade_sim.scenario.schema import AUTOMATIC_ARMS, Scenario
 from cascade_sim.storage.files import storage_errors, write_file
 from cascade_sim.storage.folder import open_run, read_object
-from cascade_sim.suggest import unknown_name
 from cascade_sim.version import SEMANTICS, __version__
 
 KIND = "cascade_sim revenue baseline"

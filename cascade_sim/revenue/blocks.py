@@ -200,7 +200,7 @@ def blocks_from(data: Mapping[str, Any], where: str) -> Blocks:
         n_days = len(days["requests"]) if isinstance(days.get("requests"), list) else 0
         for metric in values:
             if metric not in ALL_METRICS:
-                from cascade_sim.suggest import unknown_name
+                from cascade_sim.errors import unknown_name
 
                 raise UserError(f"{where}: {path}.values: {unknown_name('metric', metric, ALL_METRICS)}")
             if not (values[metric] is None or _is_number(values[metric])):

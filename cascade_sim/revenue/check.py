@@ -18,7 +18,7 @@ from cascade_sim.analysis.statistics.moves import (
     paired_move,
     unpaired_move,
 )
-from cascade_sim.errors import UserError
+from cascade_sim.errors import UserError, unknown_name
 from cascade_sim.revenue.baseline import (
     Baseline,
     Measured,
@@ -30,7 +30,6 @@ from cascade_sim.revenue.baseline import (
 from cascade_sim.revenue.blocks import MARKET_METRICS, Blocks
 from cascade_sim.scenario.file import scenario_data
 from cascade_sim.scenario.schema import Scenario
-from cascade_sim.suggest import unknown_name
 
 ALPHA = 0.05
 

@@ -11,10 +11,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args
 
-from cascade_sim.errors import UserError
+from cascade_sim.errors import UserError, did_you_mean, nearest
 from cascade_sim.scenario.messages import path_text, schema_at, unknown_key
 from cascade_sim.scenario.yaml import parse
-from cascade_sim.suggest import did_you_mean, nearest
 
 if TYPE_CHECKING:
     from cascade_sim.scenario.schema import ArmSpec, Scenario

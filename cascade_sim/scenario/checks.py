@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
 from itertools import pairwise
-from pathlib import Path as FilePath
+from pathlib import Path
 
-from cascade_sim.scenario.designs import check_designs
-from cascade_sim.scenario.market import check_market
+from cascade_sim.errors import unknown_name
+from cascade_sim.scenario.market import check_designs, check_market, check_training
 from cascade_sim.scenario.models import check_objective
 from cascade_sim.scenario.plugins import check_reference
 from cascade_sim.scenario.questions import check_off_policy
@@ -21,10 +21,8 @@ from cascade_sim.scenario.schema import (
     Scenario,
     resolve_arm,
 )
-from cascade_sim.scenario.training import check_training
 from cascade_sim.scenario.whatif import check_what_if
-from cascade_sim.scenario.yaml import Path, Problem
-from cascade_sim.suggest import unknown_name
+from cascade_sim.scenario.yaml import KeyPath, Problem
 
 # Keys that mean something under some recipes only.
 RECIPE_KEYS = {
@@ -34,7 +32,7 @@ RECIPE_KEYS = {
 }
 
 
-def check_scenario(scenario: Scenario, given: Collection[Path], folder: FilePath) -> list[Problem]:
+def check_scenario(scenario: Scenario, given: Collection[KeyPath], folder: Path) -> list[Problem]:
     """All contradictions. `given` are the paths the user wrote, `folder` is where the scenario file lies."""
     return [
         *_check_world(scenario),
@@ -104,7 +102,7 @@ def _check_names(scenario: Scenario) -> Iterator[Problem]:
         yield Problem(path, text, uses=(path, ("arms", baseline, "pre_ranking", "sizes")))
 
 
-def _check_models(scenario: Scenario, given: Collection[Path], folder: FilePath) -> Iterator[Problem]:
+def _check_models(scenario: Scenario, given: Collection[KeyPath], folder: Path) -> Iterator[Problem]:
     for name, spec in scenario.models.items():
         at = ("models", name)
         text = check_reference(spec.kind, folder)
@@ -124,9 +122,9 @@ def _check_models(scenario: Scenario, given: Collection[Path], folder: FilePath)
             yield from _check_student(scenario, at, spec)
 
 
-def _check_features(scenario: Scenario, at: Path, spec: ModelSpec) -> Iterator[Problem]:
+def _check_features(scenario: Scenario, at: KeyPath, spec: ModelSpec) -> Iterator[Problem]:
     known = (*BUILT_IN_FEATURES, *scenario.world.groups)
-    path: Path = (*at, "features")
+    path: KeyPath = (*at, "features")
     for i, feature in enumerate(spec.features):
         if feature == "bid":
             text = "a model may not see the bid: a higher bid could hurt an ad; use the keys bid and fusion"
@@ -139,8 +137,8 @@ def _check_features(scenario: Scenario, at: Path, spec: ModelSpec) -> Iterator[P
             yield Problem((*path, i), f"'{feature}' is listed twice; remove one", uses=(path,))
 
 
-def _check_data(scenario: Scenario, at: Path, spec: ModelSpec) -> Iterator[Problem]:
-    path: Path = (*at, "data")
+def _check_data(scenario: Scenario, at: KeyPath, spec: ModelSpec) -> Iterator[Problem]:
+    path: KeyPath = (*at, "data")
     phases = scenario.phases
     for i, phase in enumerate(spec.data):
         if phase in spec.data[:i]:
@@ -151,7 +149,7 @@ def _check_data(scenario: Scenario, at: Path, spec: ModelSpec) -> Iterator[Probl
         yield Problem(path, text, uses=(path, ("phases", "bootstrap"), ("phases", "log")))
 
 
-def _check_student(scenario: Scenario, at: Path, spec: ModelSpec) -> Iterator[Problem]:
+def _check_student(scenario: Scenario, at: KeyPath, spec: ModelSpec) -> Iterator[Problem]:
     path, recipe = (*at, "teacher"), (*at, "recipe")
     teachers = [n for n, s in scenario.models.items() if s.recipe == "logloss"]
     known = ", ".join(teachers) or "none; add a model with recipe logloss"
@@ -170,16 +168,16 @@ def _check_student(scenario: Scenario, at: Path, spec: ModelSpec) -> Iterator[Pr
         text = f"0 leaves model '{at[-1]}' (recipe {spec.recipe}) nothing to learn from; use at least 1"
         yield Problem(("phases", "shadow"), text, uses=(("phases", "shadow"), recipe))
     if spec.recipe == "ltr" and spec.chunks > spec.sample.per_request:
-        drawn: Path = (*at, "sample", "per_request")
+        drawn: KeyPath = (*at, "sample", "per_request")
         text = f"{spec.chunks} chunks need as many ads; sample.per_request is {spec.sample.per_request}"
         yield Problem((*at, "chunks"), text, uses=((*at, "chunks"), drawn, recipe))
 
 
 # A conflict can be blamed on any of several keys; the first of them that the user wrote is named.
-Blame = list[tuple[Path, str]]
+Blame = list[tuple[KeyPath, str]]
 
 
-def _check_arms(scenario: Scenario, given: Collection[Path]) -> Iterator[Problem]:
+def _check_arms(scenario: Scenario, given: Collection[KeyPath]) -> Iterator[Problem]:
     """Conflicts in the deployed cascade once, and in each arm those that the arm itself brings about."""
     deployed = resolve_arm(scenario, ArmOverrides())
     for blame in _conflicts(scenario, deployed):
@@ -191,7 +189,7 @@ def _check_arms(scenario: Scenario, given: Collection[Path]) -> Iterator[Problem
         pre_ranking = overrides.pre_ranking
         if pre_ranking is not None and pre_ranking.size is not None and pre_ranking.sizes is not None:
             text = "means nothing beside sizes, which choose for each request; remove one of them"
-            at: Path = ("arms", name, "pre_ranking")
+            at: KeyPath = ("arms", name, "pre_ranking")
             yield Problem((*at, "size"), text, uses=((*at, "size"), (*at, "sizes")))
         for blame in _conflicts(scenario, resolve_arm(scenario, overrides)):
             keys = [(("arms", name, *key), text) for key, text in blame]
@@ -201,14 +199,14 @@ def _check_arms(scenario: Scenario, given: Collection[Path]) -> Iterator[Problem
                 yield Problem(*own[0], uses=uses)
 
 
-def _deployed_path(key: Path) -> Path:
+def _deployed_path(key: KeyPath) -> KeyPath:
     return key if key[0] in ("auction", "bidding", "world") else ("cascade", *key)
 
 
 def _size_conflicts(arm: ArmSpec) -> Iterator[Blame]:
     """Sizes of the competitive set against slots, retrieval and each other."""
     slots, retrieved, sizes = arm.slots, arm.retrieval_size, arm.sizes
-    key: Path = ("pre_ranking", "size" if sizes is None else "sizes")
+    key: KeyPath = ("pre_ranking", "size" if sizes is None else "sizes")
     least = most = arm.pre_ranking.size
     if sizes is not None:
         key = (*key, "choices")

@@ -1,29 +1,243 @@
-"""The `market` section of a scenario: simulated days with budgets and bidders that adapt."""
+"""The `market` section of a scenario: simulated days with budgets and bidders that adapt.
+
+Sections on compute: what stages cost, on which servers, how long a page may wait, and sizes by request.
+
+The section `market.training`: models that learn from the market's own log and are redeployed.
+
+The section `market.designs`: experiments on one market, held against what a launch would bring.
+"""
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Iterator
+from typing import TYPE_CHECKING, Annotated, Literal
+
+from pydantic import Field
+
+from cascade_sim.scenario.sections import MAX_ID, Section
+from cascade_sim.scenario.yaml import Problem
+
+if TYPE_CHECKING:
+    from cascade_sim.scenario.schema import Scenario
+from typing import TYPE_CHECKING
+
+from cascade_sim.errors import unknown_name
+from cascade_sim.scenario.sections import Name
+from cascade_sim.scenario.yaml import KeyPath
+
+if TYPE_CHECKING:
+    from cascade_sim.scenario.schema import Scenario
+import inspect
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Any
 
-from pydantic import Field, SerializerFunctionWrapHandler, model_serializer
+from pydantic import SerializerFunctionWrapHandler, model_serializer
 
-from cascade_sim.scenario.compute import Compute
-from cascade_sim.scenario.designs import Designs
+from cascade_sim.errors import did_you_mean
 from cascade_sim.scenario.plugins import check_reference, path_from_working_folder
 from cascade_sim.scenario.plugins import from_working_folder as reference_from_working_folder
-from cascade_sim.scenario.sections import Section
-from cascade_sim.scenario.training import Training
-from cascade_sim.scenario.yaml import Problem
-from cascade_sim.suggest import did_you_mean, unknown_name
+
+STAGES = ("retrieval", "pre_ranking", "ranking")  # in the order a request meets them
+
+DAY = 86_400.0
+
+
+class Sizes(Section):
+    """A size of its own for every request, by what more candidates are worth to it."""
+
+    choices: Annotated[tuple[Annotated[int, Field(ge=2, le=MAX_ID)], ...], Field(strict=False)] = Field(
+        min_length=2,
+        max_length=64,
+        description="Numbers of ads that may be handed to ranking, rising; more than the slots.",
+    )
+    mean: float = Field(gt=0, le=MAX_ID, description="Mean number of ads per request that may be ranked.")
+
+
+class Pool(Section):
+    """The servers of one stage. A batch costs per_batch_ms + per_candidate_us for each of its candidates."""
+
+    servers: int = Field(default=1, ge=1, le=10_000, description="Identical servers of this stage.")
+    per_batch_ms: float = Field(
+        default=2.0, ge=0, le=1e6, description="Milliseconds a batch costs, however small it is."
+    )
+    per_candidate_us: float = Field(
+        default=10.0, ge=0, le=1e6, description="Microseconds each candidate of a request costs."
+    )
+    batch: int = Field(
+        default=4, ge=1, le=10_000, description="Most waiting requests that a free server takes at once."
+    )
+
+
+class Stages(Section):
+    """A pool of servers for every stage."""
+
+    retrieval: Pool = Field(
+        default=Pool(per_batch_ms=3.0, per_candidate_us=4.0),
+        description="Candidates are the ads it retrieves.",
+    )
+    pre_ranking: Pool = Field(
+        default=Pool(per_batch_ms=2.0, per_candidate_us=10.0), description="Candidates are the retrieved ads."
+    )
+    ranking: Pool = Field(
+        default=Pool(per_batch_ms=4.0, per_candidate_us=300.0),
+        description="Candidates are the ads of the competitive set.",
+    )
+
+
+class Compute(Section):
+    """Stages take time. A request that runs out of it gets the order of the last stage that was done."""
+
+    deadline: float = Field(
+        default=100.0, gt=0, le=1e6, description="Milliseconds from arrival to the latest answer."
+    )
+    stages: Stages = Field(default=Stages(), description="Servers and costs of each stage.")
+    jitter: float = Field(
+        default=0.1,
+        ge=0,
+        le=3,
+        description="Standard deviation of the log of service times; their mean stays as it is.",
+    )
+
+
+HOUR = 3600.0
+
+
+class Training(Section):
+    """Every arm trains its own copies of the models in its seats on what it has shown of late."""
+
+    every: float = Field(default=6 * HOUR, gt=0, description="Seconds between two deployments.")
+    history: float | None = Field(
+        default=None,
+        gt=0,
+        description="Seconds of impressions to learn from; absent: as many as `every`.",
+    )
+    start_from: Literal["study", "random"] = Field(
+        default="study",
+        description="study: the models that the study trained; random: fresh weights, as at a launch.",
+    )
+    warm_start: bool = Field(
+        default=True, description="Go on from the deployed weights; false: from fresh ones each time."
+    )
+    epochs: int = Field(default=1, ge=1, le=1000, description="Passes over the impressions each time.")
+    batch: int | None = Field(
+        default=None, ge=1, le=10**7, description="Samples a step; absent: the model's."
+    )
+    learning_rate: float | None = Field(
+        default=None, gt=0, le=10, description="At the start of each training; absent: the model's."
+    )
+    lists: int = Field(
+        default=2000,
+        ge=1,
+        le=10**7,
+        description="For distill and ltr: recent requests whose candidates the new teacher scores each time.",
+    )
+    panel: int = Field(
+        default=512,
+        ge=1,
+        le=10**6,
+        description="Requests on which every deployment is held against the truth.",
+    )
+
+
+def check_training(scenario: Scenario) -> Iterator[Problem]:
+    """What is wrong with `market.training` and with arms that explore."""
+    for name, arm in scenario.arms.items():
+        if arm.exploration is not None and scenario.market is None:
+            at = ("arms", name, "exploration")
+            text = "an arm explores in the market only; add a section market, or use phases.exploration"
+            yield Problem(at, text, uses=(at, ("market",)))
+    training = scenario.market.training if scenario.market is not None else None
+    if training is None:
+        for name, model in scenario.models.items():
+            if model.refit:
+                at = ("models", name, "refit")
+                text = "calibrators are fitted anew where models are: add market.training, or remove it"
+                yield Problem(at, text, uses=(at, ("market",)))
+        return
+    cascade = scenario.cascade
+    for name, arm in scenario.arms.items():
+        pre_ranking = (arm.pre_ranking and arm.pre_ranking.model) or cascade.pre_ranking.model
+        ranking = (arm.ranking and arm.ranking.model) or cascade.ranking.model
+        if pre_ranking not in scenario.models and ranking not in scenario.models:
+            text = f"arm '{name}' has no model to train ({pre_ranking} and {ranking} are built in)"
+            yield Problem(("market", "training"), text, uses=(("arms", name),))
+
+
+PREFIX = "design-"  # of the tables and checkpoints of a design: no arm may be called like one
+Kind = Literal["request", "user", "budget", "switchback"]
+
+
+class Designs(Section):
+    """Two arms on trial in one market.
+
+    request, user  each request, or each user, belongs to an arm; budgets and bidders are common
+    switchback     all requests of a time slot belong to an arm; budgets and bidders are common
+    budget         requests as in `request`, and each arm has its share of every budget and its own bidders
+    """
+
+    treatment: Name = Field(description="The arm on trial.")
+    control: Name | None = Field(default=None, description="The arm it is held against; absent: baseline.")
+    share: float = Field(default=0.5, gt=0, lt=1, description="Share of requests, users or slots treated.")
+    kinds: Annotated[tuple[Kind, ...], Field(strict=False)] = Field(
+        default=("request", "user", "budget", "switchback"), min_length=1, description="Designs to run."
+    )
+    switchback: float = Field(
+        default=7200.0, gt=0, le=DAY, description="Seconds of a time slot; a day must be a multiple of it."
+    )
+    washout: float = Field(
+        default=0.0, ge=0, le=DAY, description="Seconds after a change of arm that a switchback leaves out."
+    )
+    pre_days: int = Field(
+        default=1, ge=0, le=365, description="Days before the trial, with everybody on control (for CUPED)."
+    )
+
+
+def control_arm(scenario: Scenario) -> str:
+    """The arm that the treatment is held against."""
+    assert scenario.market is not None and scenario.market.designs is not None
+    return scenario.market.designs.control or scenario.report.baseline
+
+
+def check_designs(scenario: Scenario) -> Iterator[Problem]:
+    """What is wrong with `market.designs`."""
+    market = scenario.market
+    spec = market.designs if market is not None else None
+    if market is None or spec is None:
+        return
+    at: KeyPath = ("market", "designs")
+    for key, arm in (("treatment", spec.treatment), ("control", spec.control)):
+        if arm is not None and arm not in scenario.arms:
+            yield Problem((*at, key), unknown_name("arm", arm, scenario.arms), uses=((*at, key),))
+    if spec.treatment == control_arm(scenario):
+        text = f"'{spec.treatment}' is the control; name another arm"
+        yield Problem((*at, "treatment"), text, uses=((*at, "treatment"), (*at, "control")))
+    if len(set(spec.kinds)) < len(spec.kinds):
+        yield Problem((*at, "kinds"), f"each design runs once, found {', '.join(spec.kinds)}")
+    if DAY % spec.switchback:
+        text = f"{spec.switchback:g} does not divide a day of {DAY:.0f} seconds; use 3600, 7200, 86400 …"
+        yield Problem((*at, "switchback"), text)
+    if spec.washout >= spec.switchback:
+        text = f"{spec.washout:g} leaves nothing of slots of {spec.switchback:g} seconds; use less"
+        yield Problem((*at, "washout"), text, uses=((*at, "washout"), (*at, "switchback")))
+    if spec.pre_days >= market.days:
+        text = f"{spec.pre_days} leave no day of {market.days:g} for the trial; use fewer"
+        yield Problem((*at, "pre_days"), text, uses=((*at, "pre_days"), ("market", "days")))
+    for key, section in (("training", market.training), ("compute", market.compute)):
+        if section is not None:
+            what = "models that learn" if key == "training" else "servers"
+            text = f"arms on trial cannot share {what} yet; remove market.{key} or market.designs"
+            yield Problem(at, text, uses=(("market", key),))
+    for name in scenario.arms:
+        if name.startswith(PREFIX):
+            text = f"names that begin with '{PREFIX}' belong to the designs; give the arm another name"
+            yield Problem(("arms", name), text, uses=(at,))
+
 
 # Kept here as names: the classes, in agents.bidders, need numpy, which a scenario's check does without.
 BIDDER_KINDS = ("fixed", "shading", "target_cpa", "multiplier", "adaptive", "pid", "throttling")
 CLICK_MODEL_KINDS = ("position", "cascade")
 BUILT_IN_PROFILES = ("constant", "daily")
 Share = Annotated[float, Field(ge=0, le=1)]
-DAY = 86_400.0
 
 
 class Budgets(Section):

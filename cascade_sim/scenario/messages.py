@@ -7,10 +7,10 @@ from collections.abc import Mapping, Sequence
 from functools import cache
 from typing import Any
 
+from cascade_sim.errors import did_you_mean
 from cascade_sim.scenario.schema import Scenario
 from cascade_sim.scenario.sections import FEATURE_NAME, NAME, RUN_NAME
-from cascade_sim.scenario.yaml import Path, Problem
-from cascade_sim.suggest import did_you_mean
+from cascade_sim.scenario.yaml import KeyPath, Problem
 
 Node = Mapping[str, Any]  # a part of the JSON schema
 
@@ -27,7 +27,7 @@ def json_schema() -> dict[str, Any]:
     return Scenario.model_json_schema()
 
 
-def schema_at(path: Path) -> Node | None:
+def schema_at(path: KeyPath) -> Node | None:
     """The part of the JSON schema that describes the value at `path`; None if there is no such key."""
     node: Node | None = _followed(json_schema())
     for step in path:
@@ -76,7 +76,7 @@ def path_text(path: Sequence[str | int]) -> str:
     return text.lstrip(".")
 
 
-def unknown_key(path: Path) -> str:
+def unknown_key(path: KeyPath) -> str:
     """`unknown key 'slot' in cascade; did you mean 'slots'?`, or the known keys if none is near."""
     key, parent = str(path[-1]), path[:-1]
     known = known_keys(schema_at(parent))
@@ -165,7 +165,7 @@ def _hint(value: Any, node: Node | None) -> str:
     return ""
 
 
-def _missing(path: Path) -> str:
+def _missing(path: KeyPath) -> str:
     node = schema_at(path)
     return f"missing; expected {expected(node)}"
 
@@ -187,7 +187,7 @@ def explain(errors: Sequence[Mapping[str, Any]]) -> list[Problem]:
     return problems
 
 
-def _text(kind: str, path: Path, error: Mapping[str, Any]) -> str:
+def _text(kind: str, path: KeyPath, error: Mapping[str, Any]) -> str:
     node, value = schema_at(path), error["input"]
     if kind == "extra_forbidden":
         return unknown_key(path)

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, JsonValue, SerializerFunctionWrapHandler, model_serializer
 
 from cascade_sim.scenario.sections import MAX_ID, Name, Section, Share
-from cascade_sim.scenario.yaml import Path, Problem
+from cascade_sim.scenario.yaml import KeyPath, Problem
 
 Phase = Literal["bootstrap", "log"]
 Objective = Literal[
@@ -143,7 +143,7 @@ class ModelSpec(Section):
         return self.objective == "pointwise" and self.calibrator is None and self.batching != "lists"
 
 
-def check_objective(spec: ModelSpec, given: Collection[Path], at: Path) -> Iterator[Problem]:
+def check_objective(spec: ModelSpec, given: Collection[KeyPath], at: KeyPath) -> Iterator[Problem]:
     """What is wrong with a model's objective, its options and its calibrator."""
     for key in OBJECTIVE_KEYS:
         path, recipe = (*at, key), (*at, "recipe")

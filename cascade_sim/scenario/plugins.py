@@ -8,7 +8,7 @@ import sys
 from importlib.machinery import PathFinder
 from pathlib import Path
 
-from cascade_sim.suggest import did_you_mean, unknown_name
+from cascade_sim.errors import did_you_mean, unknown_name
 
 BUILT_IN_KINDS = ("towers", "coaction")
 FORMS = "towers, coaction, path/to/file.py:Class or package.module:Class"

@@ -10,7 +10,7 @@ from pydantic import Field
 from cascade_sim.errors import UserError
 from cascade_sim.scenario.sections import MAX_REQUESTS, Name, Section
 from cascade_sim.scenario.targets import KNOB_KEYS, Target, parse_target
-from cascade_sim.scenario.yaml import Path, Problem
+from cascade_sim.scenario.yaml import KeyPath, Problem
 
 if TYPE_CHECKING:
     from cascade_sim.scenario.schema import ArmSpec, Scenario
@@ -86,7 +86,7 @@ def check_off_policy(scenario: Scenario) -> Iterator[Problem]:
     yield from _check_knobs(section, arm)
     yield from _check_slates(section, arm)
     for name, changes in section.targets.items():
-        at: Path = ("off_policy", "targets", name)
+        at: KeyPath = ("off_policy", "targets", name)
         try:
             target = parse_target(name, changes)
         except UserError as error:
@@ -111,7 +111,7 @@ def target_fault(target: Target, section: OffPolicy, arm: ArmSpec, scenario: Sce
             "pages were not randomised, so a log cannot tell what another order does; set off_policy.slates"
         )
     if target.model is not None:
-        from cascade_sim.suggest import unknown_name
+        from cascade_sim.errors import unknown_name
 
         known = [name for name, spec in scenario.models.items() if spec.recipe != "ltr"]
         if target.model not in known:
@@ -123,7 +123,7 @@ def target_fault(target: Target, section: OffPolicy, arm: ArmSpec, scenario: Sce
 
 
 def _check_knobs(section: OffPolicy, arm: ArmSpec) -> Iterator[Problem]:
-    at: Path = ("off_policy", "randomise")
+    at: KeyPath = ("off_policy", "randomise")
     if section.randomise is None:
         return
     sigmas = section.randomise.sigmas

@@ -4,8 +4,7 @@ from typing import Any, Literal
 
 from pydantic import Field, ValidationInfo, field_validator
 
-from cascade_sim.scenario.compute import Sizes
-from cascade_sim.scenario.market import Market
+from cascade_sim.scenario.market import Market, Sizes
 from cascade_sim.scenario.models import ModelSpec, Sample
 from cascade_sim.scenario.questions import OffPolicy
 from cascade_sim.scenario.sections import (

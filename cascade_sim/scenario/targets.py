@@ -11,8 +11,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from cascade_sim.errors import UserError
-from cascade_sim.suggest import unknown_name
+from cascade_sim.errors import UserError, unknown_name
 
 KNOB_KEYS = {"auction.reserve_cpc": "reserve_cpc", "auction.squashing": "squashing"}
 SLATE_KEYS = ("slates.temperature", "ranking.model")

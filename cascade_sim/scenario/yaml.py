@@ -10,7 +10,7 @@ from ruamel.yaml import YAML
 from ruamel.yaml.error import MarkedYAMLError, ReusedAnchorWarning, YAMLError
 from ruamel.yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 
-Path = tuple[str | int, ...]  # keys and list indices from the top, e.g. ("world", "slot_effects", 2)
+KeyPath = tuple[str | int, ...]  # keys and list indices from the top, e.g. ("world", "slot_effects", 2)
 Mark = tuple[int, int]  # line and column, both from 1
 
 MERGE = "tag:yaml.org,2002:merge"
@@ -25,10 +25,10 @@ class Problem:
     `uses` are other paths whose values led to this verdict: if one of them is refused, the verdict is void.
     """
 
-    path: Path
+    path: KeyPath
     text: str
     mark: Mark | None = None
-    uses: tuple[Path, ...] = ()
+    uses: tuple[KeyPath, ...] = ()
 
 
 @dataclass
@@ -36,11 +36,11 @@ class Document:
     """Plain data (dict, list, scalars) and where each of its parts stands in the text."""
 
     data: Any = None
-    keys: dict[Path, Mark] = field(default_factory=dict)
-    values: dict[Path, Mark] = field(default_factory=dict)
+    keys: dict[KeyPath, Mark] = field(default_factory=dict)
+    values: dict[KeyPath, Mark] = field(default_factory=dict)
     problems: list[Problem] = field(default_factory=list)
 
-    def mark(self, path: Path) -> Mark:
+    def mark(self, path: KeyPath) -> Mark:
         """Position of the key at `path` (in a list, of the item), or of the nearest part above it."""
         while path and path not in self.values:
             path = path[:-1]
@@ -118,7 +118,7 @@ class _Builder:
         self.open: set[int] = set()
         self.count = 0
 
-    def build(self, node: Node, path: Path) -> Any:
+    def build(self, node: Node, path: KeyPath) -> Any:
         self.document.values[path] = (node.start_mark.line + 1, node.start_mark.column + 1)
         self.count += 1
         if id(node) in self.open:
@@ -139,13 +139,13 @@ class _Builder:
         finally:
             self.open.discard(id(node))
 
-    def _scalar(self, node: Node, path: Path) -> Any:
+    def _scalar(self, node: Node, path: KeyPath) -> Any:
         try:
             return self.yaml.constructor.construct_object(node, deep=True)
         except (YAMLError, ValueError):  # an unknown tag, or `!!int abc`
             return self._problem(path, node, f"cannot read {node.value!r} as {node.tag}; remove the tag")
 
-    def _mapping(self, node: MappingNode, path: Path) -> dict[str, Any]:
+    def _mapping(self, node: MappingNode, path: KeyPath) -> dict[str, Any]:
         built: dict[str, Any] = {}
         merges: list[Node] = []
         first: dict[str, int] = {}
@@ -167,7 +167,7 @@ class _Builder:
             self._merge(merge, path, built)
         return built
 
-    def _merge(self, node: Node, path: Path, built: dict[str, Any]) -> None:
+    def _merge(self, node: Node, path: KeyPath, built: dict[str, Any]) -> None:
         """Keys of the merged mapping(s) that are not given; the first mapping of a list wins."""
         for source in node.value if isinstance(node, SequenceNode) else [node]:
             if not isinstance(source, MappingNode) or id(source) in self.open:
@@ -188,6 +188,6 @@ class _Builder:
                     depth = len(path)
                     marks.update({p: m for p, m in found.items() if len(p) > depth and p[depth] == key})
 
-    def _problem(self, path: Path, node: Node, text: str) -> None:
+    def _problem(self, path: KeyPath, node: Node, text: str) -> None:
         mark = (node.start_mark.line + 1, node.start_mark.column + 1)
         self.document.problems.append(Problem(path, text, mark=mark))

@@ -6,7 +6,7 @@ import numpy as np
 
 from cascade_sim import draws
 from cascade_sim.cascade.serve import Block
-from cascade_sim.scenario.designs import DAY, Designs
+from cascade_sim.scenario.market import DAY, Designs
 
 UNITS = ("request", "user", "switchback", "everyone", "nobody")
 

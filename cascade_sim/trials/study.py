@@ -18,14 +18,20 @@ from cascade_sim.cascade.serve import Arm
 from cascade_sim.market.study import arm_market, market_tables, run_recorded
 from cascade_sim.phases.simulation import Simulation
 from cascade_sim.progress import Progress
-from cascade_sim.scenario.designs import PREFIX, Designs, control_arm
-from cascade_sim.scenario.market import Market
+from cascade_sim.scenario.market import PREFIX, Designs, Market, control_arm
 from cascade_sim.scenario.schema import resolved_arms
 from cascade_sim.storage.files import write_file
 from cascade_sim.storage.folder import CHECKPOINTS, keep
 from cascade_sim.trials.assignment import make_assignment
-from cascade_sim.trials.effects import bias_of, daily_sums, design_effects, paired_by_day, truth_effects
-from cascade_sim.trials.extras import cuped_section, sequence_section
+from cascade_sim.trials.effects import (
+    bias_of,
+    cuped_section,
+    daily_sums,
+    design_effects,
+    paired_by_day,
+    sequence_section,
+    truth_effects,
+)
 from cascade_sim.trials.run import DesignRun
 from cascade_sim.trials.server import ARMS
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from answers.learning import around, learning_metrics, make_learning
-from cascade_sim.analysis.metrics.drift import drift_section
+from cascade_sim.analysis.metrics.stability import drift_section
 
 DAYS = 60
 # arm: (objective, batching, calibrator, refit, has a scale, first mean score, its change each time, PCOC)

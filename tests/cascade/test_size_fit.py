@@ -4,7 +4,7 @@ import numpy as np
 
 from cascade_sim.cascade.serve import serve, shadow
 from cascade_sim.cascade.size_fit import learn_size_rule
-from cascade_sim.scenario.compute import Sizes
+from cascade_sim.scenario.market import Sizes
 from cascade_sim.scenario.schema import resolved_arms
 
 CHOICES = (6, 10, 15, 25, 40)

@@ -7,7 +7,7 @@ import pytest
 from click.testing import CliRunner
 
 from cascade_sim.agents.bidders import BIDDERS
-from cascade_sim.checks import bidder_history as check_bidder_history
+from cascade_sim.checks import bidder as check_bidder_history
 from cascade_sim.checks.bidder import Subject, check_bidder
 from cascade_sim.commands.check_bidder import command
 from cascade_sim.errors import UserError

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from cascade_sim.checks import model_training as check_model_training
+from cascade_sim.checks import model as check_model_training
 from cascade_sim.checks.model import check_model, make_subject
 from cascade_sim.cli import main
 from cascade_sim.errors import UserError

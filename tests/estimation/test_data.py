@@ -5,8 +5,16 @@ import pytest
 
 from cascade_sim.auction import MICROS
 from cascade_sim.errors import UserError
-from cascade_sim.estimation.data import knob_log, read_knob_log, read_slate_log, slate_log
-from cascade_sim.estimation.log import KNOB_TABLES, SLATE_TABLES, knob_tables, slate_tables
+from cascade_sim.estimation.log import (
+    KNOB_TABLES,
+    SLATE_TABLES,
+    knob_log,
+    knob_tables,
+    read_knob_log,
+    read_slate_log,
+    slate_log,
+    slate_tables,
+)
 from cascade_sim.storage.tables import read_table
 from worlds.randomised_logs import logged, small_scenario
 from worlds.tiny_market import tiny_scenario

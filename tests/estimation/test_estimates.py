@@ -5,20 +5,24 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from cascade_sim.estimation.data import read_knob_log, read_slate_log
 from cascade_sim.estimation.estimates import (
     KNOB_ESTIMATORS,
     SLATE_ESTIMATORS,
+    centre_forecast,
     estimate,
     estimates,
     inner_and_outer,
     knob_evidence,
+    knob_forecast,
+    knob_truth,
+    page_gain,
+    page_odds,
     slate_evidence,
+    slate_truth,
     slopes,
+    true_slopes,
 )
-from cascade_sim.estimation.log import randomiser
-from cascade_sim.estimation.replay import centre_forecast, knob_forecast, page_gain, page_odds
-from cascade_sim.estimation.truth import knob_truth, slate_truth, true_slopes
+from cascade_sim.estimation.log import randomiser, read_knob_log, read_slate_log
 from cascade_sim.scenario.targets import Target
 from worlds.randomised_logs import logged
 

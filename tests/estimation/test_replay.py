@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from cascade_sim.cascade.serve import score
-from cascade_sim.estimation.data import read_knob_log, read_slate_log
-from cascade_sim.estimation.replay import centre_forecast, knob_forecast, page_gain, page_odds
+from cascade_sim.estimation.estimates import centre_forecast, knob_forecast, page_gain, page_odds
+from cascade_sim.estimation.log import read_knob_log, read_slate_log
 from cascade_sim.estimation.slates import log_odds
 from cascade_sim.phases.simulation import Simulation
 from cascade_sim.scenario.targets import Target

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from cascade_sim.estimation.data import read_knob_log, read_slate_log
-from cascade_sim.estimation.truth import STEP, knob_truth, slate_truth, true_slopes
+from cascade_sim.estimation.estimates import STEP, knob_truth, slate_truth, true_slopes
+from cascade_sim.estimation.log import read_knob_log, read_slate_log
 from cascade_sim.scenario.targets import Target
 from worlds.randomised_logs import logged
 

@@ -3,7 +3,7 @@ import math
 import numpy as np
 import pytest
 
-from cascade_sim.ltr.measure import measure
+from cascade_sim.ltr.study import measure
 
 LISTS = np.array([0, 2, 4, 4])
 LABELS = np.array([1.0, 0, 0, 0])

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cascade_sim.ltr.parser import LARGEST_ID, NO_QID, TOO_LARGE, parse, parse_line
+from cascade_sim.ltr.files import LARGEST_ID, NO_QID, TOO_LARGE, parse, parse_line
 
 GOOD = [
     "2 qid:10 1:0.5 3:-1e-3 # a comment 4:x",

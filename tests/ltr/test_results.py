@@ -7,8 +7,7 @@ import pytest
 
 from cascade_sim.analysis.statistics.bootstrap import seed_spread
 from cascade_sim.analysis.statistics.strict_wins import holm, paired_p
-from cascade_sim.ltr.results import results
-from cascade_sim.ltr.study import Files, Plan, run_study
+from cascade_sim.ltr.study import Files, Plan, results, run_study
 from cascade_sim.ltr.training import Settings
 from cascade_sim.storage.folder import json_text
 from worlds.ltr_files import table

@@ -7,8 +7,7 @@ import pytest
 
 from cascade_sim.analysis.metrics import Stability
 from cascade_sim.errors import UserError
-from cascade_sim.ltr.measure import Measured
-from cascade_sim.ltr.study import Cell, Files, Plan, choose, measured, run_study
+from cascade_sim.ltr.study import Cell, Files, Measured, Plan, choose, measured, run_study
 from cascade_sim.ltr.training import Settings
 from cascade_sim.models.objectives import make_objective
 from worlds.ltr_files import table

@@ -5,7 +5,7 @@ import json
 import numpy as np
 import pytest
 
-from cascade_sim.analysis.metrics.drift import LAST
+from cascade_sim.analysis.metrics.stability import LAST
 from cascade_sim.cascade.links import with_calibrator
 from cascade_sim.market import trainer as market_training
 from cascade_sim.market.panel import learning_sections

@@ -3,9 +3,8 @@ import json
 import numpy as np
 import pytest
 
-from cascade_sim.market.load import EDGES, ComputeTally
-from cascade_sim.market.servers import Passage, ServerPools, stage_candidates
-from cascade_sim.scenario.compute import Compute
+from cascade_sim.market.servers import EDGES, ComputeTally, Passage, ServerPools, stage_candidates
+from cascade_sim.scenario.market import Compute
 
 SPEC = Compute.model_validate({
     "deadline": 50.0,

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from cascade_sim.market.recent import REPLAYED, RecentImpressions
+from cascade_sim.market.trainer import REPLAYED, RecentImpressions
 from worlds.learning_market import learning_scenario, learning_sim, live_and_learn
 
 

@@ -3,7 +3,7 @@ import pytest
 
 from cascade_sim import draws
 from cascade_sim.market.servers import ServerPools, stage_candidates
-from cascade_sim.scenario.compute import STAGES, Compute
+from cascade_sim.scenario.market import STAGES, Compute
 from oracles.queues import in_a_row
 
 FREE = {"servers": 1, "per_batch_ms": 0.0, "per_candidate_us": 0.0, "batch": 1}

@@ -3,8 +3,7 @@
 import pytest
 
 from cascade_sim.errors import UserError
-from cascade_sim.phases.block_errors import TRIES, BlockError, serve_block
-from cascade_sim.phases.traffic import Market
+from cascade_sim.phases.traffic import TRIES, BlockError, Market, serve_block
 from worlds.tiny_market import make_block, tiny_scenario
 
 

@@ -10,7 +10,7 @@ import pytest
 from cascade_sim.cli import main
 from cascade_sim.errors import UserError
 from cascade_sim.questions.compare import _unpaired, compare_runs
-from cascade_sim.questions.logged_pages import RATIOS
+from cascade_sim.questions.reopen import RATIOS
 from cascade_sim.storage.folder import json_text
 from worlds.whatif_runs import measured_run, other_run
 

@@ -17,8 +17,7 @@ from cascade_sim.questions.critical_bids import (
     least_passing_all,
     of_block,
 )
-from cascade_sim.questions.trace import explain_ad, find_request
-from cascade_sim.questions.trace_bids import MOST, given_retrieval, least_passing
+from cascade_sim.questions.trace import MOST, explain_ad, find_request, given_retrieval, least_passing
 from worlds.tiny_market import tiny_scenario
 from worlds.traced_run import as_run_folder
 
@@ -249,7 +248,7 @@ def test_the_command_asks_about_every_arm_unless_told(folder, capsys):
 
 
 def test_a_run_that_logged_other_pages_is_noticed(folder, tmp_path, capsys, monkeypatch):
-    from cascade_sim.questions import replay
+    from cascade_sim.questions import reopen as replay
 
     real = replay.logged
     changed = lambda *words: {**real(*words), "cpc_micros": real(*words)["cpc_micros"] + 1}  # noqa: E731

@@ -194,7 +194,7 @@ def test_the_command_prints_writes_and_draws(study, folder, tmp_path, capsys):
 
 
 def test_a_run_that_logged_something_else_is_noticed(study, folder, capsys, monkeypatch):
-    from cascade_sim.questions import replay
+    from cascade_sim.questions import reopen as replay
 
     real = replay.logged
     monkeypatch.setattr(replay, "logged", lambda *words: {k: v[:-600] for k, v in real(*words).items()})

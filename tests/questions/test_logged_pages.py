@@ -3,7 +3,7 @@
 import pytest
 
 from cascade_sim.errors import UserError
-from cascade_sim.questions.logged_pages import RATIOS, page_columns
+from cascade_sim.questions.reopen import RATIOS, page_columns
 from cascade_sim.storage.tables import TableWriter, read_table
 
 
@@ -23,7 +23,7 @@ def test_a_row_is_a_request_and_a_page_its_sum(study):
 
 
 def test_in_a_long_evaluation_a_row_is_a_few_requests(study, monkeypatch):
-    monkeypatch.setattr("cascade_sim.questions.logged_pages.MAX_ROWS", 100)
+    monkeypatch.setattr("cascade_sim.questions.reopen.MAX_ROWS", 100)
     found = page_columns(study.folder, "logloss", 500, study.sim.world, study.sim.truth)
     assert found["requests"].tolist() == [5.0] * 100 and found["impressions"].sum() == 1500
 

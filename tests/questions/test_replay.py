@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from cascade_sim.questions.replay import evaluation_blocks, logged
+from cascade_sim.questions.reopen import evaluation_blocks, logged
 from cascade_sim.storage.tables import read_table
 
 

@@ -11,8 +11,7 @@ from cascade_sim.cli import main
 from cascade_sim.errors import UserError
 from cascade_sim.phases.traffic import PHASES
 from cascade_sim.questions.reopen import reopen
-from cascade_sim.questions.trace import explain_ad, find_request, stage_row, trace
-from cascade_sim.questions.trace_text import trace_text
+from cascade_sim.questions.trace import explain_ad, find_request, stage_row, trace, trace_text
 from cascade_sim.storage.folder import json_text
 from cascade_sim.storage.tables import read_table
 from worlds.traced_run import REQUEST, ads_by_fate, as_run_folder

@@ -8,8 +8,7 @@ import pytest
 from cascade_sim.auction import MICROS
 from cascade_sim.cascade.serve import serve
 from cascade_sim.questions.reopen import reopen
-from cascade_sim.questions.trace import explain_ad, find_request
-from cascade_sim.questions.trace_bids import MOST, least_passing
+from cascade_sim.questions.trace import MOST, explain_ad, find_request, least_passing
 from worlds.traced_run import REQUEST, ads_by_fate, as_run_folder, with_bid
 
 

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from cascade_sim.progress import Progress
-from cascade_sim.questions.whatif_evaluation import EXTRA, NOT_AGAIN, WhatIfEvaluation
+from cascade_sim.questions.whatif import EXTRA, NOT_AGAIN, WhatIfEvaluation
 from worlds.tiny_market import tiny_scenario
 
 ENDS = ("value", "low", "high")

@@ -5,8 +5,8 @@ from pydantic import ValidationError
 
 from cascade_sim.errors import ScenarioError
 from cascade_sim.scenario.checks import check_scenario
-from cascade_sim.scenario.compute import Compute, Pool, Sizes
 from cascade_sim.scenario.file import dump_scenario, load_scenario, scenario_data
+from cascade_sim.scenario.market import Compute, Pool, Sizes
 from cascade_sim.scenario.messages import path_text
 from cascade_sim.scenario.schema import Scenario, resolved_arms
 

@@ -9,7 +9,7 @@ import pytest
 from cascade_sim.errors import ScenarioError
 from cascade_sim.market.run import traffic_profile
 from cascade_sim.scenario.file import dump_scenario, load_scenario, scenario_hash
-from cascade_sim.training.bidders import find_bidder
+from cascade_sim.training.modules import find_bidder
 from places import ROOT
 
 PLAIN = """name: plain

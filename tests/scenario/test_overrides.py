@@ -2,7 +2,7 @@
 
 import pytest
 
-from cascade_sim.scenario.overrides import apply_overrides
+from cascade_sim.scenario.file import apply_overrides
 from cascade_sim.scenario.yaml import parse
 
 

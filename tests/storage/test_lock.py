@@ -10,8 +10,7 @@ import sys
 import pytest
 
 from cascade_sim.errors import UserError
-from cascade_sim.storage.folder import RunFolder
-from cascade_sim.storage.lock import LOCK, Lock
+from cascade_sim.storage.folder import LOCK, Lock, RunFolder
 
 HOLD = """
 import sys

@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 
 from cascade_sim.errors import UserError
-from cascade_sim.storage.parts import PARTS, PartList
-from cascade_sim.storage.tables import TableWriter, iterate_table, read_table, tables
+from cascade_sim.storage.tables import PARTS, PartList, TableWriter, iterate_table, read_table, tables
 
 
 @pytest.fixture

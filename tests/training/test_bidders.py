@@ -5,7 +5,7 @@ import pytest
 from cascade_sim.agents.bidders import BIDDERS
 from cascade_sim.agents.bidders.paced import Pid
 from cascade_sim.errors import UserError
-from cascade_sim.training.bidders import build_bidder, check_bidder_reference, find_bidder
+from cascade_sim.training.modules import build_bidder, check_bidder_reference, find_bidder
 from worlds.synthetic_market import SyntheticMarket
 
 SOURCE = "from agents.bidding import Bidder\n\n\nclass Mine(Bidder):\n    pass\n"

@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from cascade_sim.models.losses import self_boosted_pair
-from cascade_sim.training.dumped import dumped_context
+from cascade_sim.training.data import dumped_context
 from worlds.learning_market import learning_scenario, learning_sim, live_and_learn
 
 LOG = {

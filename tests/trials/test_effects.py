@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from cascade_sim.scenario.designs import Designs
+from cascade_sim.scenario.market import Designs
 from cascade_sim.trials.effects import bias_of, daily_sums, design_effects, paired_by_day, truth_effects
 
 DAY = 86_400.0

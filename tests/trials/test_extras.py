@@ -6,7 +6,7 @@ import pytest
 from cascade_sim import draws
 from cascade_sim.scenario.market import Market
 from cascade_sim.trials.assignment import Assignment
-from cascade_sim.trials.extras import FIRST_LOOK, cuped_section, sequence_section
+from cascade_sim.trials.effects import FIRST_LOOK, cuped_section, sequence_section
 
 DAY = 86_400.0
 

@@ -4,7 +4,7 @@ from types import SimpleNamespace
 
 import numpy as np
 
-from cascade_sim.trials.outcomes import DTYPES, Outcomes
+from cascade_sim.trials.run import DTYPES, Outcomes
 
 
 def settled(first=10):

@@ -8,7 +8,6 @@ from typing import Any
 from cascade_sim.analysis.metrics.catalogue import is_reference
 from cascade_sim.analysis.report.comparisons import lift_measure, ordered_arms
 from cascade_sim.analysis.report.culprit import culprit_measures, score_label
-from cascade_sim.analysis.report.figures.labels import place_labels
 from cascade_sim.analysis.report.figures.style import (
     INK,
     QUIET,
@@ -16,6 +15,7 @@ from cascade_sim.analysis.report.figures.style import (
     arm_markers,
     bare,
     blank,
+    place_labels,
     short,
     signed_tick,
 )

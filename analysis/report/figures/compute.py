@@ -5,11 +5,19 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from cascade_sim.analysis.report.figures.labels import place_labels
 from cascade_sim.analysis.report.figures.market import LINES, REFERENCE, legend, time_axis
-from cascade_sim.analysis.report.figures.style import INK, QUIET, arm_colors, arm_markers, bare, blank, short
+from cascade_sim.analysis.report.figures.style import (
+    INK,
+    QUIET,
+    arm_colors,
+    arm_markers,
+    bare,
+    blank,
+    place_labels,
+    short,
+)
 from cascade_sim.analysis.report.sections.compute import STAGE_NAMES, compute_arms, value_at
-from cascade_sim.analysis.report.sections.market_tables import market_baseline
+from cascade_sim.analysis.report.sections.market import market_baseline
 from cascade_sim.analysis.statistics.estimates import finite, number_text
 
 

@@ -6,9 +6,17 @@ from collections.abc import Mapping
 from typing import Any
 
 from cascade_sim.analysis.metrics.pareto import best_of, families, sweep_points
-from cascade_sim.analysis.report.figures.labels import place_labels
 from cascade_sim.analysis.report.figures.ltr import look_of, plain_ticks
-from cascade_sim.analysis.report.figures.style import INK, QUIET, arm_colors, arm_markers, bare, blank, short
+from cascade_sim.analysis.report.figures.style import (
+    INK,
+    QUIET,
+    arm_colors,
+    arm_markers,
+    bare,
+    blank,
+    place_labels,
+    short,
+)
 from cascade_sim.analysis.report.sections.objectives import model_value, objective_arms
 from cascade_sim.analysis.statistics.estimates import arm_value, finite
 

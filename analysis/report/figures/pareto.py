@@ -6,9 +6,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from cascade_sim.analysis.metrics.pareto import ORDER, Point, families, sweep_points
-from cascade_sim.analysis.report.figures.labels import place_labels
 from cascade_sim.analysis.report.figures.ltr import look_of
-from cascade_sim.analysis.report.figures.style import INK, QUIET, bare, blank
+from cascade_sim.analysis.report.figures.style import INK, QUIET, bare, blank, place_labels
 from cascade_sim.analysis.statistics.estimates import Estimate
 from cascade_sim.analysis.statistics.strict_wins import frontier
 

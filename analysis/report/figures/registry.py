@@ -12,8 +12,12 @@ from cascade_sim.analysis.report.figures.designs import design_effects, design_s
 from cascade_sim.analysis.report.figures.drift import drift_calibrator, drift_order, drift_scale
 from cascade_sim.analysis.report.figures.funnel import funnel
 from cascade_sim.analysis.report.figures.learning import learning_recall, learning_revenue
-from cascade_sim.analysis.report.figures.market import market_multipliers, market_spend
-from cascade_sim.analysis.report.figures.market_hours import market_hours, market_wins
+from cascade_sim.analysis.report.figures.market import (
+    market_hours,
+    market_multipliers,
+    market_spend,
+    market_wins,
+)
 from cascade_sim.analysis.report.figures.models import reliability, score_distributions
 from cascade_sim.analysis.report.figures.objectives import miscalibration, objective_reliability
 from cascade_sim.analysis.report.figures.off_policy import off_policy_targets

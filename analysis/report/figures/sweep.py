@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from cascade_sim.analysis.report.figures.labels import place_labels
 from cascade_sim.analysis.report.figures.style import (
     COLORS,
     INK,
@@ -14,6 +13,7 @@ from cascade_sim.analysis.report.figures.style import (
     bare,
     blank,
     label,
+    place_labels,
     short,
     style,
     svg_text,

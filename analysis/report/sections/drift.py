@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from cascade_sim.analysis.metrics.catalogue import Measure
-from cascade_sim.analysis.metrics.drift import LAST
+from cascade_sim.analysis.metrics.stability import LAST
 from cascade_sim.analysis.report.cells import Cell, Row, Table, column
 from cascade_sim.analysis.report.sections.learning import final, learning_arms, learning_of
 from cascade_sim.analysis.statistics.estimates import (

@@ -8,7 +8,7 @@ from typing import Any
 
 from cascade_sim.analysis.metrics.catalogue import Measure
 from cascade_sim.analysis.report.cells import Cell, Table, arm_rows, column
-from cascade_sim.analysis.report.sections.market_tables import market_arms, market_baseline
+from cascade_sim.analysis.report.sections.market import market_arms, market_baseline
 from cascade_sim.analysis.statistics.estimates import (
     NBSP,
     Estimate,

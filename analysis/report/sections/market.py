@@ -1,24 +1,241 @@
-"""The report's section on the market: its tables, and what can be said of them."""
+"""The report's section on the market: its tables, and what can be said of them.
+
+The market in words and tables: what each arm earned over the simulated days, and how budgets were spent.
+
+Totals of a simulation. Their differences carry intervals only over several days or worlds (market_lifts).
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from cascade_sim.analysis.metrics.catalogue import Measure
 from cascade_sim.analysis.report.cells import Cell, Row, Table, arm_rows, column
+from cascade_sim.analysis.report.comparisons import ordered_arms
+from cascade_sim.analysis.report.decision import listed
 from cascade_sim.analysis.report.market_verdict import market_lift
-from cascade_sim.analysis.report.sections.market_tables import (
-    bidder_kinds,
-    bidders_table,
-    market_arms,
-    market_baseline,
-    market_words,
-    totals_table,
+from cascade_sim.analysis.statistics.days import FEWEST_DAYS, HOURS, RATIOS
+from cascade_sim.analysis.statistics.estimates import (
+    MISSING,
+    NBSP,
+    Estimate,
+    decimals_for,
+    finite,
+    interval_text,
+    number_text,
+    scaled,
 )
-from cascade_sim.analysis.statistics.days import FEWEST_DAYS, HOURS
-from cascade_sim.analysis.statistics.estimates import MISSING, NBSP, Estimate, finite, number_text
+
+# Spend that is never further than this from the share of traffic is called in step with it; a kind whose
+# money is gone with more than this share of the traffic still to come is called dry early.
+IN_STEP = 0.15
+TOTALS: dict[str, Measure] = {
+    "requests": Measure("Requests", "number", "", 0),
+    "impressions": Measure("Impressions", "number", "", 0),
+    "clicks": Measure("Clicks", "number", "", 0),
+    "ctr": Measure("CTR", "percent", "", 2),
+    "rpm": Measure("RPM", "money", "", digits=4),
+    "cpc": Measure("CPC", "money", "", digits=4),
+    "revenue": Measure("Revenue", "money", "", digits=4),
+    "revenue_per_request": Measure("Revenue per request", "money", "", digits=4),
+    "conversions": Measure("Conversions", "number", "", 0),
+    "surplus": Measure("Surplus", "money", "", digits=4),
+    "overspend": Measure("Overspend", "money", "", is_signed_or_near_zero=True),
+}
+BIDDER_COLUMNS = (
+    *("With a budget", "Budget", "Spent, % of budget"),
+    *("Ran dry, %", "Median hour dry", "Largest gap, points"),
+)
+NARROW_COLUMNS = ("with budget", "budget", "spent %", "dry %", "dry at", "gap, pts")
+
+
+def market_arms(metrics: Mapping[str, Any]) -> list[str]:
+    """The arms that lived through the market, in the order of the arms table."""
+    found = (metrics.get("market") or {}).get("arms") or {}
+    return [arm for arm in ordered_arms(metrics) if found.get(arm)]
+
+
+def market_baseline(metrics: Mapping[str, Any]) -> str | None:
+    """The arm others are held against: the study's baseline, or the first if that had no market."""
+    arms = market_arms(metrics)
+    if not arms:
+        return None
+    return metrics["baseline"] if metrics["baseline"] in arms else arms[0]
+
+
+def bidder_kinds(metrics: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
+    """The baseline's kinds of bidders, smoothest spending first, those without any budget last."""
+    arm = market_baseline(metrics)
+    found = (metrics["market"]["arms"][arm].get("bidders") or {}) if arm is not None else {}
+    kinds = {name: kind for name, kind in found.items() if kind}
+
+    def place(name: str) -> tuple[bool, float, str]:
+        gap = finite(kinds[name].get("largest_gap"))
+        return not has_budget(kinds[name]), float("inf") if gap is None else gap, name
+
+    return {name: kinds[name] for name in sorted(kinds, key=place)}
+
+
+def has_budget(kind: Mapping[str, Any]) -> bool:
+    """Whether any advertiser of the kind has a budget; without one there is no pace to keep."""
+    return (finite(kind.get("with_budget")) or 0.0) > 0
+
+
+def clock(hour: float | None) -> str:
+    """An hour of the day as time: 4.78 → 04:47."""
+    if hour is None:
+        return MISSING
+    minutes = round(60 * hour)
+    return f"{minutes // 60:02d}:{minutes % 60:02d}"
+
+
+def totals_table(metrics: Mapping[str, Any]) -> Table:
+    """What each arm earned, and under each number its difference to the baseline's."""
+    arms = market_arms(metrics)
+    found = metrics["market"]["arms"]
+    at = arms.index(market_baseline(metrics) or "")
+    columns = []
+    for name, measure in TOTALS.items():
+        values = [finite(found[arm].get(name)) for arm in arms]
+        cells = column(measure, [Estimate(value) for value in values])
+        changes = _changes(measure, values, at)
+        columns.append(
+            [
+                Cell(cell.text, lift=change)
+                if i == at
+                else _compared(metrics, arms[i], name, cell.text, change)
+                for i, (cell, change) in enumerate(zip(cells, changes, strict=True))
+            ]
+        )
+    return Table(
+        "Totals of the market",
+        "Arm",
+        [measure.heading for measure in TOTALS.values()],
+        arm_rows(metrics, arms, columns),
+    )
+
+
+def _compared(metrics: Mapping[str, Any], arm: str, name: str, text: str, change: str) -> Cell:
+    """A number with its difference; toned and with an interval where days or worlds give one."""
+    lift = market_lift(metrics, arm, name) if name in RATIOS else Estimate()
+    if lift.low is None:
+        return Cell(text, lift=change)
+    tone = "up" if lift.is_above_zero else "down" if lift.is_below_zero else ""
+    percent = scaled(lift, 100.0)
+    difference = f"{number_text(percent.value, 1, signed=True)}{NBSP}%"
+    return Cell(text, difference, tone=tone, lift=interval_text(percent, 1, signed=True))  # a line each
+
+
+def _changes(measure: Measure, values: Sequence[float | None], at: int) -> list[str]:
+    """Each value against the one at `at`: relative, or absolute where the measure is perfect at zero."""
+    base = values[at]
+    absolute = measure.is_signed_or_near_zero
+    decimals = decimals_for(values, measure.digits)
+    texts = []
+    for i, value in enumerate(values):
+        if i == at or value is None or base is None or (base == 0 and not absolute):
+            texts.append("")
+        elif value == base:
+            texts.append("same")
+        elif absolute:
+            texts.append(number_text(value - base, decimals, signed=True))
+        else:
+            texts.append(f"{number_text(100 * (value / base - 1), 1, signed=True)}{NBSP}%")
+    return texts
+
+
+def bidders_table(metrics: Mapping[str, Any], *, narrow: bool = False) -> Table:
+    """How each kind of bidder of the baseline arm spent its budgets; `narrow` for a terminal."""
+    kinds = bidder_kinds(metrics)
+    percent, money = Measure("", "percent", "", 1), Measure("", "money", "")
+
+    def numbers(key: str) -> list[Estimate]:
+        return [Estimate(finite(kind.get(key)) if has_budget(kind) else None) for kind in kinds.values()]
+
+    columns = [
+        [Cell(_of(kind.get("with_budget"), kind.get("advertisers"))) for kind in kinds.values()],
+        column(money, numbers("budget")),
+        column(percent, numbers("spend_of_budget")),
+        column(percent, numbers("ran_dry")),
+        [Cell(clock(one.value)) for one in numbers("dry_hour")],
+        column(percent, numbers("largest_gap")),
+    ]
+    rows = [Row(name, [cells[i] for cells in columns]) for i, name in enumerate(kinds)]
+    title = f"Budgets in the market, {market_baseline(metrics)}"
+    return Table(
+        title, "bidder" if narrow else "Bidder", list(NARROW_COLUMNS if narrow else BIDDER_COLUMNS), rows
+    )
+
+
+def _of(part: Any, whole: Any) -> str:
+    """ "74 of 92"."""
+    return f"{number_text(finite(part), 0)} of {number_text(finite(whole), 0)}"
+
+
+def market_words(metrics: Mapping[str, Any]) -> str:
+    """One sentence: which kinds of bidders ran dry and when, which kept pace with traffic, and overspend."""
+    arm = market_baseline(metrics)
+    kinds = {name: kind for name, kind in bidder_kinds(metrics).items() if has_budget(kind)}
+    if arm is None:
+        return ""
+    early = [name for name, kind in kinds.items() if _is_dry_early(kind)]
+    rest = [name for name in kinds if name not in early]
+    steady = [name for name in rest if (finite(kinds[name].get("largest_gap")) or 0.0) <= IN_STEP]
+    strayed = [name for name in rest if name not in steady]
+    parts = []
+    if early:
+        dry = [f"{name} ({_dry_text(kinds[name], i == 0)})" for i, name in enumerate(early)]
+        parts.append(f"{listed(dry)} ran dry early")
+    for names, verb in ((steady, "spent in step with traffic"), (strayed, "strayed from traffic")):
+        if names:
+            off = [f"{name} ({_gap_text(kinds[name], i == 0)})" for i, name in enumerate(names)]
+            parts.append(f"{listed(off)} {verb}")
+    if not parts:
+        parts.append("no advertiser has a budget")
+    over = finite(metrics["market"]["arms"][arm].get("overspend"))
+    if kinds and over is not None:
+        parts.append(
+            f"one advertiser was charged {number_text(over, decimals_for([over]))} beyond its budget, the "
+            f"most of all{_within_limit(metrics['market']['arms'][arm])}"
+            if over > 0
+            else "no advertiser was charged beyond its budget"
+        )
+    return f"With {arm}, {'; '.join(parts)}."
+
+
+def _within_limit(arm: Mapping[str, Any]) -> str:
+    """Whether overspend stayed within what the scenario declares; empty where it declares nothing."""
+    limit, beyond = finite(arm.get("overspend_limit")), finite(arm.get("beyond_limit"))
+    if not limit or beyond is None:
+        return ""
+    declared = f"the declared {number_text(100 * limit, 1).removesuffix('.0')}{NBSP}% of a budget"
+    return f", beyond {declared}" if beyond > 0 else f", within {declared}"
+
+
+def _is_dry_early(kind: Mapping[str, Any]) -> bool:
+    """Whether most advertisers ran dry, half of those with much of the day's traffic still to come."""
+    hour = finite(kind.get("dry_hour"))
+    if hour is None or (finite(kind.get("ran_dry")) or 0.0) < 0.5:
+        return False
+    curve = kind.get("curve") or {}
+    passed = zip(curve.get("hour") or [], curve.get("traffic_share") or [], strict=False)
+    share = max((traffic for at, traffic in passed if at <= min(hour, 24.0)), default=0.0)
+    return share < 1 - IN_STEP
+
+
+def _dry_text(kind: Mapping[str, Any], is_first: bool) -> str:
+    share = number_text(100 * (finite(kind.get("ran_dry")) or 0.0), 0)
+    whose = " of its advertisers, half of those by " if is_first else ", by "
+    return f"{share}{NBSP}%{whose}{clock(finite(kind.get('dry_hour')))}"
+
+
+def _gap_text(kind: Mapping[str, Any], is_first: bool) -> str:
+    gap = finite(kind.get("largest_gap"))
+    points = number_text(None if gap is None else 100 * gap, 1)
+    return f"at most {points} percentage points away" if is_first else points
+
 
 BINDING = 0.9  # from this share of all budgets on, what is left to spend limits every arm
 MOST_DAYS = 31  # rows of the table of days

@@ -2,7 +2,7 @@ import math
 
 import pytest
 
-from cascade_sim.analysis.metrics.drift import LAST, drift_section
+from cascade_sim.analysis.metrics.stability import LAST, drift_section
 
 LEVEL = {"scale_off": [1.0] * 400}
 

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from cascade_sim.analysis.statistics.sequences import mixture_half_width, running_effect, tightest
+from cascade_sim.analysis.statistics.trials import mixture_half_width, running_effect, tightest
 
 TRIALS, LOOKS, PER_LOOK = 2000, 400, 50
 FIXED = 1.959964

@@ -1,7 +1,6 @@
 from itertools import combinations
 
-from cascade_sim.analysis.report.figures.labels import _overlap, place_labels
-from cascade_sim.analysis.report.figures.style import blank, style
+from cascade_sim.analysis.report.figures.style import _overlap, blank, place_labels, style
 
 
 def boxes(points):

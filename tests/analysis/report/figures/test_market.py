@@ -11,10 +11,11 @@ from cascade_sim.analysis.report.figures.market import (
     PER_LINE,
     SINGLE_WIDTH,
     kind_colors,
+    market_hours,
     market_multipliers,
     market_spend,
+    market_wins,
 )
-from cascade_sim.analysis.report.figures.market_hours import market_hours, market_wins
 from cascade_sim.analysis.report.figures.style import COLORS, style, svg_text
 
 DRAWN = (market_spend, market_multipliers, market_hours, market_wins)

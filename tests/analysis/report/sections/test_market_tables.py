@@ -3,12 +3,12 @@ import pytest
 from answers.market import make_market
 from answers.report import make_metrics, minimal_metrics, renamed
 from answers.table_text import cells, plain
-from cascade_sim.analysis.report.sections.market import market_section
-from cascade_sim.analysis.report.sections.market_tables import (
+from cascade_sim.analysis.report.sections.market import (
     bidder_kinds,
     bidders_table,
     clock,
     market_baseline,
+    market_section,
     market_words,
     totals_table,
 )

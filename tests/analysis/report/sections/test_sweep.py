@@ -13,7 +13,7 @@ from cascade_sim.analysis.report.sections.sweep import (
     known_measures,
     sweep_words,
 )
-from cascade_sim.analysis.report.sweep_page import sweep_page
+from cascade_sim.analysis.report.short_page import sweep_page
 
 
 def test_the_frontier_is_what_no_other_cell_beats():
