@@ -116,6 +116,10 @@ def run_seed(
         from cascade_sim.market.study import run_markets
 
         metrics["market"] = run_markets(sim, out, progress, workers)
+        if scenario.market.designs is not None:
+            from cascade_sim.trials.study import run_designs
+
+            metrics["market"]["designs"] = run_designs(sim, out, progress, workers)
     write_blocks(evaluation, metrics.get("market"), out)
     if scenario.off_policy is not None:
         from cascade_sim.estimation.study import run_off_policy

@@ -28,7 +28,7 @@ from cascade_sim.storage.tables import ROW_GROUP, TableWriter
 
 
 def run_markets(sim: Simulation, out: Path, progress: Progress, workers: int) -> dict[str, Any]:
-    """The `market` section of metrics.json: each arm of the scenario over the simulated days."""
+    """Section `market` of metrics.json, without its designs: each arm over the simulated days."""
     spec = sim.scenario.market
     assert spec is not None
     found = {}
@@ -43,18 +43,13 @@ def run_markets(sim: Simulation, out: Path, progress: Progress, workers: int) ->
         report = sim.scenario.report
         learning = learning_sections(found, report.baseline, report.resamples, sim.seed)
         found = {name: {**section, "learning": learning[name]} for name, section in found.items()}
-    section = {
+    return {
         "days": spec.days,
         "window": spec.window,
         "update": spec.update,
         "lifts": market_lifts(found, sim.scenario.report.baseline),
         "arms": found,
     }
-    if spec.designs is not None:
-        from cascade_sim.trials.study import run_designs
-
-        section["designs"] = run_designs(sim, out, progress, workers)
-    return section
 
 
 def run_market(sim: Simulation, name: str, out: Path, progress: Progress, workers: int) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Who may import whom, what may not be called anywhere, and what the command line may load at its start."""
+"""What may not be called anywhere, and what the command line may load at its start."""
 
 import ast
 import subprocess
@@ -7,66 +7,14 @@ from pathlib import Path
 
 import pytest
 
+from house.sources import LEAVES, SOURCES, imported, parse
 from places import ROOT
 
-FOLDERS = ("agents", "models", "analysis", "cascade_sim")
-LEAVES = ("agents", "models", "analysis")  # import neither the engine nor each other
-SOURCES = [path for folder in FOLDERS for path in sorted((ROOT / folder).rglob("*.py"))]
 HEAVY = {"torch", "pandas", "seaborn", "matplotlib", "numba", "pyarrow", "duckdb", "scipy", "numpy", "simpy"}
 
 
 def names(paths):
     return [str(path.relative_to(ROOT)) for path in paths]
-
-
-def imported(tree, *, only_at_start=False):
-    """Modules that a file imports, dotted; at start: not those inside functions or `if TYPE_CHECKING`."""
-    nodes = list(ast.walk(tree))
-    if only_at_start:
-        nodes, waiting = [], list(tree.body)
-        while waiting:
-            node = waiting.pop()
-            nodes.append(node)
-            is_type_checking = isinstance(node, ast.If) and "TYPE_CHECKING" in ast.dump(node.test)
-            if not is_type_checking and not isinstance(
-                node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
-            ):
-                waiting += list(ast.iter_child_nodes(node))
-    found = set()
-    for node in nodes:
-        if isinstance(node, ast.Import):
-            found |= {alias.name for alias in node.names}
-        elif isinstance(node, ast.ImportFrom):
-            assert node.level == 0, f"line {node.lineno}: a relative import hides where it leads"
-            assert node.module is not None
-            found |= {node.module, *(f"{node.module}.{alias.name}" for alias in node.names)}
-    return found
-
-
-def parse(path):
-    return ast.parse(path.read_text(encoding="utf-8"), str(path))
-
-
-def test_there_are_sources_to_look_at():
-    assert len(SOURCES) > 50
-    assert {path.relative_to(ROOT).parts[0] for path in SOURCES} == set(FOLDERS)
-
-
-@pytest.mark.parametrize("path", SOURCES, ids=names(SOURCES))
-def test_folders_import_only_as_allowed(path):
-    folder = path.relative_to(ROOT).parts[0]
-    used = imported(parse(path))
-    assert not {name.split(".")[0] for name in used} & {*LEAVES, "tests", "scenarios"}
-    if folder in LEAVES:
-        own = f"cascade_sim.{folder}"
-        ours = {name for name in used if name.split(".")[0] == "cascade_sim"} - {"cascade_sim"}
-        assert all(name == own or name.startswith(f"{own}.") for name in ours)
-
-
-def test_a_forbidden_import_would_be_found():
-    tree = ast.parse("def f():\n    from cascade_sim import draws\n    import analysis.money as m\n")
-    assert {"cascade_sim", "cascade_sim.draws", "analysis.money"} <= imported(tree)
-    assert imported(tree, only_at_start=True) == set()
 
 
 def dangers(tree):

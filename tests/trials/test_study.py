@@ -12,6 +12,7 @@ from cascade_sim.phases.simulation import Simulation
 from cascade_sim.progress import Progress
 from cascade_sim.storage.tables import read_table, tables
 from cascade_sim.trials.run import DesignRun
+from cascade_sim.trials.study import run_designs
 from worlds.design_market import design_scenario
 
 KINDS = ("request", "user", "budget", "switchback")
@@ -28,7 +29,8 @@ DEARER = {"now": {}, "better": {"auction": {"pricing": "first"}}}
 def markets(folder, scenario, workers=1):
     sim = Simulation(scenario, scenario.seed, workers)
     with Progress(quiet=True) as progress:
-        return run_markets(sim, folder, progress, workers)
+        section = run_markets(sim, folder, progress, workers)
+        return {**section, "designs": run_designs(sim, folder, progress, workers)}
 
 
 @pytest.fixture(scope="module")

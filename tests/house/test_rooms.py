@@ -1,0 +1,89 @@
+"""Which room may import which; no cycles; no room so full that its listing says nothing."""
+
+from graphlib import CycleError, TopologicalSorter
+
+import pytest
+
+from house.sources import LEAVES, MODULES, SOURCES, edges, imported, parse
+from places import ROOT
+
+# From the ground up. A room imports rooms of lower layers and itself, be it inside a function or for a type
+# checker; rooms of one layer do not know each other.
+LAYERS = (
+    {"version"},
+    {"errors", "draws", "kernels"},
+    {"progress", "workers", "auction", "storage", *LEAVES},
+    {"scenario"},
+    {"world"},
+    {"cascade"},
+    {"training"},
+    {"phases"},
+    {"market", "questions", "estimation", "ltr"},
+    {"trials", "revenue", "checks", "bench"},
+    {"study"},
+    {"sweeps"},
+    {"api"},
+    {"commands", "pytest_plugin"},
+    {"cli"},
+    {"__main__"},
+)
+LAYER = {room: height for height, rooms in enumerate(LAYERS) for room in rooms}
+MOST_MODULES = 24
+EDGES = edges(MODULES)
+
+
+def room(module):
+    """cascade_sim.cascade.serve is in the room cascade; cascade_sim itself in none."""
+    parts = module.split(".")
+    return parts[1] if len(parts) > 1 else ""
+
+
+def test_every_room_has_its_layer():
+    assert {room(module) for module in MODULES} - {""} == set(LAYER)
+
+
+@pytest.mark.parametrize("name", sorted(LAYER))
+def test_a_room_imports_only_from_below(name):
+    upward = [
+        f"{module} imports {other}"
+        for module, others in EDGES.items()
+        for other in others
+        if room(module) == name != room(other) and LAYER.get(room(other), len(LAYERS)) >= LAYER[name]
+    ]
+    assert upward == []
+
+
+def cycle(graph):
+    """Modules that import each other in a ring, or None."""
+    try:
+        TopologicalSorter(graph).prepare()
+    except CycleError as error:
+        return error.args[1]
+    return None
+
+
+def test_no_modules_import_each_other():
+    assert cycle(EDGES) is None
+
+
+def test_a_cycle_of_lazy_imports_would_be_found(tmp_path):
+    (tmp_path / "a.py").write_text("def f():\n    from cascade_sim import b\n")
+    (tmp_path / "b.py").write_text("if TYPE_CHECKING:\n    from cascade_sim.a import f\n")
+    made = {f"cascade_sim.{name}": tmp_path / f"{name}.py" for name in "ab"}
+    ring = cycle(edges(made))
+    assert set(ring) == set(made)
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=[str(path.relative_to(ROOT)) for path in SOURCES])
+def test_nothing_is_imported_by_a_name_that_a_user_may_have(path):
+    assert not {name.split(".")[0] for name in imported(parse(path))} & {*LEAVES, "tests", "scenarios"}
+
+
+def test_a_listing_of_any_folder_is_short_enough_to_read():
+    folders = {path.parent for path in (*SOURCES, *(ROOT / "tests").rglob("*.py"))}
+    crowded = {
+        str(folder.relative_to(ROOT)): len(list(folder.glob("*.py")))
+        for folder in folders
+        if folder != ROOT / "cascade_sim" / "commands" and len(list(folder.glob("*.py"))) > MOST_MODULES
+    }
+    assert crowded == {}
