@@ -3,13 +3,41 @@
 from __future__ import annotations
 
 import os
+import random
+import sys
 from typing import Any
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # before numpy and torch: tests share the machine
 
+import numpy as np
 import pytest
+from hypothesis import HealthCheck, settings
 
 from worlds.tiny_market import Study, run_phases, tiny_scenario
+
+# The same examples every time, and no limit that a busy machine could miss.
+settings.register_profile(
+    "steady", derandomize=True, deadline=None, suppress_health_check=[HealthCheck.too_slow]
+)
+settings.load_profile("steady")
+
+
+def _rewind() -> None:
+    """The generators that a library shares begin at the same point, whatever ran before in this process."""
+    random.seed(0)
+    np.random.seed(0)
+    if "torch" in sys.modules:
+        sys.modules["torch"].manual_seed(0)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_fixture_setup() -> None:
+    _rewind()
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_call() -> None:
+    _rewind()
 
 
 @pytest.fixture(autouse=True)

@@ -3,7 +3,6 @@
 import importlib
 import json
 import os
-import resource
 import signal
 import subprocess
 import sys
@@ -15,7 +14,7 @@ import pytest
 from cascade_sim import __version__
 from cascade_sim.cli import COMMANDS, main
 from cascade_sim.errors import UserError
-from places import ROOT
+from places import HANG, ROOT
 
 ADS = str(ROOT / "scenarios" / "ads.yaml")
 
@@ -46,17 +45,6 @@ def test_help_lists_every_command_and_imports_none_of_the_heavy_libraries():
     assert done.stdout.endswith("[] []\n")
     for name in COMMANDS:
         assert f"\n  {name} " in done.stdout
-
-
-def test_help_comes_at_once():
-    def seconds():
-        """CPU time of the command: what else the machine does must not count."""
-        before = resource.getrusage(resource.RUSAGE_CHILDREN)
-        assert command_line("--help").returncode == 0
-        after = resource.getrusage(resource.RUSAGE_CHILDREN)
-        return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
-
-    assert min(seconds() for _ in range(3)) < 0.3
 
 
 @pytest.mark.parametrize("name", ["run", "validate", "schema"])
@@ -165,11 +153,13 @@ def test_a_pipe_that_closes_early_is_no_error():
 
 
 INTERRUPTED = """
-import sys, time, types
+import signal, sys, time, types
+from places import HANG
+signal.signal(signal.SIGINT, signal.default_int_handler)  # it may have been ignored on entry
 study = types.ModuleType("cascade_sim.study")
 def run_study(scenario, **options):
     print("running", flush=True)
-    time.sleep(30)
+    time.sleep(HANG)
 study.run_study = run_study
 sys.modules["cascade_sim.study"] = study
 from cascade_sim.cli import main
@@ -185,9 +175,10 @@ def test_an_interrupt_ends_with_one_line_and_code_130():
         stderr=subprocess.PIPE,
         text=True,
         cwd=ROOT,
+        env={**os.environ, "PYTHONPATH": f"{ROOT}{os.pathsep}{ROOT / 'tests'}"},
     )
     assert child.stdout.readline() == "running\n"
     child.send_signal(signal.SIGINT)
-    _, shown = child.communicate(timeout=10)
+    _, shown = child.communicate(timeout=HANG)
     how = "interrupted; go on with: python -m cascade_sim run scenarios/ads.yaml --resume"
     assert (child.returncode, shown.strip()) == (130, how)

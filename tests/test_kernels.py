@@ -63,7 +63,7 @@ def test_scores_over_the_whole_range_of_floats_are_told_apart():
 
 
 @given(st.data())
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 def test_selection_equals_sorting_for_any_scores(data):
     n, c = data.draw(st.integers(1, 12)), data.draw(st.integers(1, 14))
     floats = st.floats(width=32, allow_nan=False).map(lambda x: x + 0.0)  # no -0.0: it would equal 0.0

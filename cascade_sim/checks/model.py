@@ -460,11 +460,11 @@ def _rate(subject: Subject, scorer: ModelScorer) -> float:
     block, ids = subject.block(256), subject.candidates(256, 50)
     scorer.predict(block, ids)  # compiled kernels and caches are warm from here on
     best, deadline = float("inf"), time.perf_counter() + 0.3
-    while time.perf_counter() < deadline:
+    while best == float("inf") or time.perf_counter() < deadline:
         started = time.perf_counter()
         scorer.predict(block, ids)
         best = min(best, time.perf_counter() - started)
-    return ids.size / best if best < float("inf") else 0.0
+    return ids.size / best
 
 
 def _train(subject: Subject, module: nn.Module, epochs: int, learning_rate: float) -> list[float]:

@@ -73,7 +73,7 @@ def test_after_a_pause_the_first_request_comes_when_the_pause_ends():
     st.floats(1e-3, 1e5),
     st.floats(0, 1e3),
 )
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 def test_neither_lambda_nor_its_inverse_ever_falls(rates, step, periods):
     profile = Profile(np.array(rates), step)
     for f, edges in ((profile.cumulative, profile._knots), (profile.inverse, profile._levels)):

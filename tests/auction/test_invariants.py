@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from cascade_sim.auction import PRICINGS, auction, reprice, run_auction
 
-MANY = settings(max_examples=2000, deadline=None, derandomize=True)
+MANY = settings(max_examples=2000)
 ROWS = 4  # auctions of equal rules in a case
 MOST_BIDDERS, MOST_SLOTS = 9, 5
 NOT_SHOWN = 99

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from cascade_sim.auction import MICROS, floor_micros, reprice, to_micros
 
-MANY = settings(max_examples=2000, deadline=None, derandomize=True)
+MANY = settings(max_examples=2000)
 
 
 def test_repricing_keeps_the_order_and_caps_each_price_at_its_bid():

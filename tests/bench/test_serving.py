@@ -10,8 +10,24 @@ def found():
     return bench.run(n_requests=1024, n_samples=5000)
 
 
-def test_serving_takes_longer_than_scoring_the_same_candidates(found):
-    assert 1e6 / found["serving"] > found["floors"]["fused"] > 0
+def test_the_floor_is_the_scoring_of_the_very_candidates_that_serving_scores(monkeypatch):
+    sim, arm = bench.build()
+    scored = []
+    for stage in (arm.pre_ranking, arm.ranking):
+        monkeypatch.setattr(stage.scorer, "predict", counted(stage.scorer, scored))
+    size = sim.scenario.traffic.block
+    bench.serving(sim, arm, size)
+    served = scored[:2]  # then the few pages that explored, once more
+    sample = bench.served_blocks(sim, arm, 1)
+    scored.clear()
+    monkeypatch.setattr(bench, "per_request", lambda function, sample: len([function(s) for s in sample]))
+    bench.floors(arm, sample)
+    assert scored == served == [("logloss", (size, 500)), ("rank", (size, 100))]
+
+
+def counted(scorer, scored):
+    predict = scorer.predict
+    return lambda block, ids: scored.append((scorer.name, ids.shape)) or predict(block, ids)
 
 
 def test_every_stage_and_every_recipe_is_timed(found):
@@ -33,7 +49,7 @@ def test_every_stage_and_every_recipe_is_timed(found):
 def test_auctions_and_the_market_are_timed(found):
     assert list(found["auction"]) == ["48 bidders, 3 slots", "2 bidders, 1 slots"]
     assert all(rate > 0 for rate in found["auction"].values())
-    assert found["market"] > 0
+    assert found["market"] > 0 and found["serving"] > 0 and found["floors"]["fused"] > 0
 
 
 def test_the_own_model_serves_the_same_cascade_through_torch(found):

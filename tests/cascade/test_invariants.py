@@ -14,7 +14,7 @@ from cascade_sim.phases.measure import Ruler
 from worlds.fixed_cascade import EFFECTS, Bids, Table
 from worlds.tiny_market import make_block
 
-MANY = settings(max_examples=2000, deadline=None, derandomize=True)
+MANY = settings(max_examples=2000)
 ADS, REQUESTS = 14, 3
 SIZE = 4 * ADS + REQUESTS * ADS + 7
 

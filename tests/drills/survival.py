@@ -118,7 +118,9 @@ class Drill:
             command = ("run", QUICK, *changes, "--out", str(out), *OPTIONS)
             at = time.time() + 0.05
             logs = [self.folder / f"racer-{k}.txt" for k in (1, 2)]
-            pids = [self.server.start(*command, log=log, at=at, draw=False) for log in logs]
+            meet = self.folder / f"meet-{i}"
+            meet.mkdir()
+            pids = [self.server.start(*command, log=log, at=at, draw=False, meet=str(meet)) for log in logs]
             codes = [self.server.wait(pid) for pid in pids]
             said = "".join(log.read_text() for log in logs)
             fair = sorted(codes) == [0, 2] and said.count("is in use: ") == 1 and "Traceback" not in said

@@ -61,7 +61,9 @@ def test_of_two_runs_that_race_for_a_folder_exactly_one_wins(runs, tmp_path):
     for i in range(5):
         out, at = tmp_path / f"out-{i}", time.time() + 0.02
         words, logs = (*COMMAND, "--out", str(out), *OPTIONS), [tmp_path / "a.log", tmp_path / "b.log"]
-        pids = [runs.server.start(*words, log=log, at=at, draw=False) for log in logs]
+        meet = tmp_path / f"meet-{i}"
+        meet.mkdir()
+        pids = [runs.server.start(*words, log=log, at=at, draw=False, meet=str(meet)) for log in logs]
         codes = [runs.server.wait(pid) for pid in pids]
         said = "".join(log.read_text() for log in logs)
         assert sorted(codes) == [0, 2], said

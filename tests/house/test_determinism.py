@@ -19,6 +19,7 @@ from cascade_sim.cascade.serve import Arm, Stage
 from cascade_sim.phases.simulation import Simulation
 from cascade_sim.storage.tables import read_table, tables
 from cascade_sim.study import run_study
+from places import HANG
 from worlds.tiny_market import ROOT, part_of, tiny_scenario
 
 SHORT = (
@@ -104,7 +105,7 @@ def test_the_threads_of_the_numerical_libraries_change_nothing(tmp_path):
         pipes = {"stdout": subprocess.DEVNULL, "stderr": subprocess.PIPE, "text": True}
         jobs.append(subprocess.Popen(command, env={**os.environ, **own}, **pipes))
     for job in jobs:
-        _, errors = job.communicate(timeout=120)
+        _, errors = job.communicate(timeout=HANG)
         assert job.returncode == 0, errors
     assert len((tmp_path / "1" / "retrieval").read_bytes()) == 150 * (3001 + 60) * 4
     assert (tmp_path / "1" / "retrieval").read_bytes() == (tmp_path / "2" / "retrieval").read_bytes()

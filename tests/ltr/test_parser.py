@@ -102,13 +102,13 @@ def test_values_are_those_written():
     assert features == {1: 0.5, 3: float(np.float32(-0.001))}
 
 
-@settings(max_examples=300, deadline=None, derandomize=True)
+@settings(max_examples=300)
 @given(st.text(alphabet="0123456789:.+-eE# \tqidx_", max_size=30))
 def test_the_parsers_agree_on_lines_of_odd_characters(text):
     assert_the_same(text)
 
 
-@settings(max_examples=200, deadline=None, derandomize=True)
+@settings(max_examples=200)
 @given(st.floats(allow_nan=False, allow_infinity=False, width=32), st.sampled_from(["g", ".9g", ".17g", "f"]))
 def test_numbers_in_any_notation_keep_single_precision(number, notation):
     text = f"0 1:{number:{notation}}"

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from cascade_sim.market.settlement import take
 
-MANY = settings(max_examples=2000, deadline=None, derandomize=True)
+MANY = settings(max_examples=2000)
 REQUESTS, SLOTS, ADVERTISERS = 6, 3, 4
 CELLS = REQUESTS * SLOTS
 SIZE = 3 * CELLS + ADVERTISERS

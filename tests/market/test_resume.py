@@ -1,11 +1,9 @@
 """A run that was stopped goes on to the same bytes as one that was not; another run is never taken for it."""
 
 import json
-import os
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -137,6 +135,19 @@ def test_what_was_finished_is_not_done_again(scenario, tmp_path, monkeypatch):
     assert sum(rows) < done["requests"]  # of the second arm, what came behind its last checkpoint
 
 
+KILLED = """
+import os, signal, sys
+from cascade_sim.cli import main
+from cascade_sim.market import study
+save_state = study.save_state
+def saved_for_the_last_time(*arguments, **options):
+    save_state(*arguments, **options)
+    os.kill(os.getpid(), signal.SIGKILL)
+study.save_state = saved_for_the_last_time
+main(["run", sys.argv[1], "--out", sys.argv[2], "--workers", "1", "--quiet"])
+"""
+
+
 def test_a_run_killed_without_a_word_goes_on_too(scenario, tmp_path, monkeypatch):
     from cascade_sim.market import study as market_study
     from cascade_sim.storage import tables as records
@@ -144,13 +155,8 @@ def test_a_run_killed_without_a_word_goes_on_too(scenario, tmp_path, monkeypatch
     monkeypatch.setattr(market_study, "ROW_GROUP", records.ROW_GROUP)  # as in the child
     assert run(scenario, tmp_path / "whole") == 0
     undisturbed, out = results(tmp_path / "whole"), tmp_path / "out"
-    command = [sys.executable, "-m", "cascade_sim", "run", str(scenario), "--out", str(out), "--quiet"]
-    child = subprocess.Popen([*command, "--workers", "1"], cwd=ROOT, env={**os.environ})
-    deadline = time.monotonic() + 120
-    while not list(out.glob("checkpoints/now.npz")) and time.monotonic() < deadline:
-        time.sleep(0.01)
-    child.send_signal(signal.SIGKILL)
-    assert child.wait() == -signal.SIGKILL
+    child = subprocess.run([sys.executable, "-c", KILLED, str(scenario), str(out)], cwd=ROOT)
+    assert child.returncode == -signal.SIGKILL and (out / "checkpoints" / "now.npz").exists()
     assert run(scenario, out, "--resume") == 0
     assert results(out) == undisturbed
 

@@ -128,7 +128,7 @@ def test_a_size_that_a_rule_chose_stays_as_it_was(study, sim, arms):
         assert found.impressions[i] == again
 
 
-@settings(max_examples=60, deadline=None, derandomize=True)
+@settings(max_examples=60)
 @given(
     st.integers(0, 599), st.sampled_from(["logloss", "ltr", "bid_only", "pctr_only"]),
     st.sampled_from([{}, {"reserve_cpc": 0.9}, {"score_floor": 0.05, "pricing": "vcg"}]),

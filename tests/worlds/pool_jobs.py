@@ -6,6 +6,7 @@ import time
 from pathlib import Path
 
 from cascade_sim.errors import ScenarioError, UserError
+from places import HANG
 
 
 def square(x):
@@ -52,9 +53,11 @@ def unsendable():
 
 
 def wait_for_ever(folder, name):
+    """At work until told to stop; if nobody does, it says so."""
     visit(folder, name)
     try:
-        for _ in range(3000):  # at work: a signal is looked at between two steps
+        for _ in range(int(HANG / 0.02)):  # a signal is looked at between two steps
             time.sleep(0.02)
+        visit(folder, f"{name}-done")
     finally:
         visit(folder, f"{name}-left")

@@ -18,7 +18,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from places import ROOT
+from places import HANG, ROOT
 
 # What a run would spend its first seconds on.
 IMPORTED = (
@@ -124,8 +124,9 @@ def serve() -> None:
 
 
 def _command(request: dict[str, Any]) -> int:
-    """Run a command: with a `cache` of its own, without drawing (`draw`), not before a time (`at`), on a disk
-    that is full from the step `fail` on as far as files `below` a folder go."""
+    """Run a command: with a `cache` of its own, without drawing (`draw`), not before a time (`at`), in a race
+    whose runners meet in a folder (`meet`), on a disk that is full from the step `fail` on as far as files
+    `below` a folder go."""
     handle = os.open(request["log"], os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
     for stream in (0, 1, 2):
         os.dup2(handle, stream)
@@ -139,6 +140,8 @@ def _command(request: dict[str, Any]) -> int:
         plots.draw_all = lambda metrics: {}
     if "below" in request:
         fail_write(request.get("fail", 0), Path(request["below"]))
+    if "meet" in request:
+        wait_for_the_other(Path(request["meet"]))
     if "at" in request:
         time.sleep(max(0.0, request["at"] - time.time()))
     try:
@@ -150,6 +153,25 @@ def _command(request: dict[str, Any]) -> int:
         code = 1
     print(f"{WRITES} {len(_seen)}", flush=True)
     return code
+
+
+def wait_for_the_other(folder: Path) -> None:
+    """Who has tried for a run folder waits until the other has too: no race ends before the second begins."""
+    from cascade_sim.storage.folder import RunFolder
+
+    take = RunFolder.create
+
+    def create(*arguments: Any, **options: Any) -> RunFolder:
+        try:
+            return take(*arguments, **options)
+        finally:
+            (folder / str(os.getpid())).touch()
+            for _ in range(int(HANG / 0.005)):
+                if len(list(folder.iterdir())) > 1:
+                    break
+                time.sleep(0.005)
+
+    RunFolder.create = create  # type: ignore[method-assign, assignment]
 
 
 WRITES = "writes:"

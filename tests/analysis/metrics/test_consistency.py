@@ -16,7 +16,7 @@ def padded(rng, n_rows, width, n_ads):
 
 
 @given(ROWS, st.data())
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_membership_agrees_with_looking_each_ad_up(rows, data):
     pool = data.draw(
         st.lists(st.lists(st.integers(-1, 8), min_size=4, max_size=4), min_size=len(rows), max_size=len(rows))
@@ -98,7 +98,7 @@ def test_an_infinitely_good_ad_may_win():
 @given(
     st.integers(0, 10_000), st.integers(1, 12), st.integers(0, 14), st.sampled_from([np.float32, np.float64])
 )
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=80)
 def test_the_choice_agrees_with_sorting_each_request_by_hand(seed, n, k, dtype):
     rng = np.random.default_rng(seed)
     ids = padded(rng, 8, n, 30)

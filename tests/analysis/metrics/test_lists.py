@@ -15,7 +15,7 @@ from worlds.ragged_lists import each_list, ragged
 
 
 @given(st.integers(0, 10_000), st.booleans())
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 def test_the_sort_keeps_lists_apart_and_puts_high_scores_first(seed, ties):
     scores, _, lists = ragged(seed, ties=ties)
     order = falling_order(scores, lists)
