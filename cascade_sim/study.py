@@ -9,12 +9,10 @@ from pathlib import Path
 from typing import Any
 
 from cascade_sim.commands.report import write_report
-from cascade_sim.errors import UserError
 from cascade_sim.progress import Progress
 from cascade_sim.scenario.file import dump_scenario, scenario_hash
 from cascade_sim.scenario.schema import Scenario
 from cascade_sim.storage.code_version import named_files_digest, source_digest
-from cascade_sim.storage.files import storage_errors, write_file
 from cascade_sim.storage.folder import RunFolder, is_same_run, open_run
 from cascade_sim.version import SEMANTICS, __version__
 from cascade_sim.workers import Job, run_jobs
@@ -71,37 +69,15 @@ def run_seed(
     scenario: Scenario, out: Path, workers: int, device: str, progress: Progress, home: Path
 ) -> dict[str, Any]:
     """One world: all phases and the evaluation. Writes logs and models below `out`."""
-    from cascade_sim.cascade.links import calibrator_file, export_calibrator
-    from cascade_sim.models.training import pick_device
     from cascade_sim.phases.evaluate import Evaluation
-    from cascade_sim.phases.prepare import Experiment
+    from cascade_sim.phases.prepare import prepare
     from cascade_sim.phases.results import collect
-    from cascade_sim.phases.simulation import Simulation
     from cascade_sim.questions.critical_bids import critical_bid_section
     from cascade_sim.revenue.blocks import write_blocks
-    from cascade_sim.storage.model_store import ModelStore
-    from cascade_sim.training.modules import source_file
 
-    try:
-        chosen = pick_device(device)
-    except ValueError as error:
-        raise UserError(f"--device: {error}") from error
-    with progress.stage("build the world", 1, "worlds"):
-        sim = Simulation(scenario, scenario.seed, workers, home)
-    store = ModelStore()
-    experiment = Experiment(sim, out, store, progress, chosen)
-    experiment.run()
-    for name, spec in scenario.models.items():
-        file = source_file(spec.kind, home)
-        if file is not None:  # the run can then be traced after the file has changed or moved
-            with storage_errors(out / "models"):
-                (out / "models").mkdir(exist_ok=True)
-            write_file(out / "models" / f"{name}.py", file.read_bytes())
-    for name, module in experiment.modules.items():
-        file = out / "models" / f"{name}.safetensors"
-        store.export(module, file)  # "(first)": those that wrote the log
-        if name in experiment.calibrators:
-            export_calibrator(experiment.calibrators[name], calibrator_file(file))
+    prepared = prepare(scenario, out, progress, workers=workers, device=device, home=home)
+    prepared.export(out / "models")
+    sim = prepared.sim
     evaluation = Evaluation(sim, out, progress)
     evaluation.run()
     with progress.stage("intervals", 1, "tables"):

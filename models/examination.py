@@ -2,7 +2,7 @@
 
 P(click) = x · p with x the chance that the slot is looked at. A loss compares clicks of one page, so it is
 given outputs that predict x · p, and what is learnt then means p, whatever slots the log showed. Which map
-does that follows from the objective's link:
+does that follows from the objective's link (`Objective.slot_maps` names it, one for each output):
 
 | link | outputs of the slot | exact for |
 |---|---|---|
@@ -17,18 +17,13 @@ without a scale would get a little of one from the slots. x = 1 changes nothing.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
-import torch
-from torch.nn import functional
-
-Column = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
+from cascade_sim.models.lazy import torch
 
 
 def slot_log_odds(score: torch.Tensor, examination: torch.Tensor) -> torch.Tensor:
     """Log-odds of x σ(s).  [N], [N] in (0, 1] -> [N]"""
     log_unseen = torch.log1p(-examination)  # -inf where x = 1: its softplus and the slope of that are 0
-    return score + torch.log(examination) - functional.softplus(score + log_unseen)
+    return score + torch.log(examination) - torch.nn.functional.softplus(score + log_unseen)
 
 
 def slot_log_share(score: torch.Tensor, examination: torch.Tensor) -> torch.Tensor:
@@ -38,41 +33,17 @@ def slot_log_share(score: torch.Tensor, examination: torch.Tensor) -> torch.Tens
 
 def slot_softplus(score: torch.Tensor, examination: torch.Tensor) -> torch.Tensor:
     """s' with softplus(s') = x softplus(s).  [N], [N] -> [N]"""
-    value = examination * functional.softplus(score)
+    value = examination * torch.nn.functional.softplus(score)
     exact = value + torch.log(-torch.expm1(-value.clamp_min(1e-30)))  # log(e^v − 1)
     low = score + torch.log(examination)  # softplus is the exponential there, and 1e-30 would cut it off
     return torch.where(score < -15, low, torch.where(examination < 1, exact, score))
 
 
-def _two_logits(outputs: torch.Tensor, examination: torch.Tensor) -> torch.Tensor:
-    """Of (f_0, f_1); e^f_0 + e^f_1 stays as it is, only the unexamined part of e^f_1 changes side."""
+def slot_two_logits(outputs: torch.Tensor, examination: torch.Tensor) -> torch.Tensor:
+    """Of (f_0, f_1); e^f_0 + e^f_1 stays as it is, only the unexamined part of e^f_1 changes side.
+
+    [N, 2], [N] -> [N, 2]
+    """
     none, click = outputs.unbind(1)
     unseen = click + torch.log1p(-examination)
     return torch.stack([torch.logaddexp(none, unseen), click + torch.log(examination)], dim=1)
-
-
-# Which map each output of an objective needs.
-COLUMNS: dict[str, tuple[Column, ...]] = {
-    "pointwise": (slot_log_odds,),
-    "ranknet": (slot_log_share,),
-    "softmax": (slot_log_share,),
-    "approx_ndcg": (slot_log_share,),
-    "listce": (slot_log_odds,),
-    "multi_objective": (slot_log_odds,),
-    "multi_task": (slot_log_odds, slot_log_share),
-    "calibrated_softmax": (slot_log_share,),
-    "calibrated_ranknet": (slot_log_odds,),
-    "rcr": (slot_log_odds,),
-    "rcr_regression": (slot_softplus,),
-    "sbcr": (slot_log_odds,),
-}
-
-
-def slot_outputs(objective: str, outputs: torch.Tensor, examination: torch.Tensor) -> torch.Tensor:
-    """What outputs for examined slots say of these slots.  [N, n_heads], [N] in (0, 1] -> [N, n_heads]"""
-    if objective == "jrc":
-        return _two_logits(outputs, examination)
-    maps = COLUMNS[objective]
-    return torch.stack(
-        [one(column, examination) for one, column in zip(maps, outputs.unbind(1), strict=True)], dim=1
-    )

@@ -1,4 +1,4 @@
-"""Training recipes: from logged samples to a trained net. One loop, three kinds of samples.
+"""From samples to a trained net by a recipe of `recipes`: one loop for clicks and for teachers' lists.
 
 Repeatable: one torch thread, shuffles and initial weights from a seed, fixed batches.
 """
@@ -10,13 +10,9 @@ from dataclasses import dataclass, fields
 import numpy as np
 import torch
 from torch import nn
-from torch.nn import functional
 
-from cascade_sim.models import losses
 from cascade_sim.models.features import FeatureView
-
-# How a recipe's score becomes a prediction. A loss and its link travel together.
-LINKS = {"logloss": "sigmoid", "distill": "sigmoid", "ltr": "exp"}
+from cascade_sim.models.recipes import recipe_named
 
 
 @dataclass(frozen=True)
@@ -101,7 +97,7 @@ def train(
     """
     if len(data.users) == 0:
         return []
-    device = device or torch.device("cpu")
+    form, device = recipe_named(recipe).loss, device or torch.device("cpu")
     model.to(device)
     if isinstance(data, Impressions) and not warm_start:
         set_base_rate(model, data)
@@ -115,7 +111,7 @@ def train(
         expected = (len(users), ads.shape[1] if ads.dim() == 2 else 1)
         if logit.shape != expected:
             raise ValueError(f"the model returned shape {tuple(logit.shape)}, not {expected}")
-        return _loss(recipe, logit.float(), sample)
+        return form(logit.float(), sample)
 
     return run_epochs(
         model, loss, len(data.users), max(1, batch // per_row), epochs=epochs, learning_rate=learning_rate,
@@ -150,12 +146,12 @@ def run_epochs(
 
     def step(part: torch.Tensor) -> torch.Tensor:
         """The loss of the batch before the step, detached."""
-        found = loss(part)
+        value = loss(part)
         optimiser.zero_grad(set_to_none=True)
-        found.backward()
+        value.backward()
         optimiser.step()
         schedule.step()
-        return found.detach()
+        return value.detach()
 
     shuffle = torch.Generator().manual_seed(seed)
     history = []
@@ -163,10 +159,10 @@ def run_epochs(
         torch.manual_seed(seed)  # for models that draw while they train, such as dropout
         for epoch in range(epochs):
             parts = torch.randperm(n, generator=shuffle).to(device).split(rows)
-            found = [step(part) for part in parts]
+            values = [step(part) for part in parts]
             # Summed on the CPU: not every device has float64.
             sizes = torch.tensor([len(part) for part in parts], dtype=torch.float64)
-            mean = float((torch.stack(found).cpu().double() * sizes).sum()) / n
+            mean = float((torch.stack(values).cpu().double() * sizes).sum()) / n
             if not math.isfinite(mean):
                 raise ValueError(f"the loss of epoch {epoch + 1} is {mean}: lower learning_rate")
             history.append(mean)
@@ -217,24 +213,3 @@ class Tables:
             affinity = (self.pair_user[users].unsqueeze(1) * self.pair_ad[ads]).sum(-1, keepdim=True)
             pair = torch.relu(affinity - self.threshold)
         return request, self.ad[ads], pair
-
-
-def _loss(recipe: str, logit: torch.Tensor, sample: dict[str, torch.Tensor]) -> torch.Tensor:
-    if recipe == "logloss":
-        return losses.examined_logloss(logit.squeeze(1), sample["click"], sample["examination"])
-    if recipe == "distill":
-        return losses.distill(logit, sample["teacher_logit"], each="mean")
-    if recipe == "ltr":
-        # The served score is bid * exp(s): its logarithm is what must be in the right order.
-        return _between_chunks(sample["log_bid"] + logit, sample["chunk"])
-    raise ValueError(f"unknown recipe {recipe!r}; known: {', '.join(LINKS)}")
-
-
-def _between_chunks(score: torch.Tensor, chunk: torch.Tensor) -> torch.Tensor:
-    """losses.chunked_ranknet per ordered pair, all pairs at once.  [L, m], [L, m] -> ()
-
-    Lists are short here, and trained models stay what they were, bit for bit; 0 without an ordered pair.
-    """
-    ordered = (chunk.unsqueeze(2) > chunk.unsqueeze(1)).to(score.dtype)
-    difference = score.unsqueeze(2) - score.unsqueeze(1)
-    return (ordered * functional.softplus(-difference)).sum() / ordered.sum().clamp_min(1)

@@ -21,7 +21,7 @@ from cascade_sim.cascade.seats import TorchScorer
 from cascade_sim.cascade.serve import Arm, Block, Decision, Scores, Stage, score
 from cascade_sim.kernels import select_top
 from cascade_sim.models.training import Impressions, Lists, chunk_of_rank, predict, train
-from cascade_sim.phases.prepare import Experiment
+from cascade_sim.phases.prepare import Preparation
 from cascade_sim.phases.simulation import Simulation
 from cascade_sim.progress import Progress
 from cascade_sim.scenario.schema import Scenario, resolve_arm
@@ -69,11 +69,9 @@ def build() -> tuple[Simulation, Arm]:
 def serving(sim: Simulation, arm: Arm, n_requests: int) -> float:
     """Seconds for the complete way of n requests: SimPy traffic, serve, clicks, charges, log on disk."""
     with tempfile.TemporaryDirectory() as folder:
-        experiment = Experiment(
-            sim, Path(folder), ModelStore(Path(folder)), Progress(True), torch.device("cpu")
-        )
+        phases = Preparation(sim, Path(folder), ModelStore(Path(folder)), Progress(True), torch.device("cpu"))
         started = time.perf_counter()
-        experiment.log_phase("bench", n_requests, arm, rate=0.01)
+        phases.log_phase("bench", n_requests, arm, rate=0.01)
         return time.perf_counter() - started
 
 

@@ -6,7 +6,7 @@ see the table in models.calibrators), so within a request they change prices and
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -15,6 +15,7 @@ from cascade_sim.cascade.seats import ModelScorer
 from cascade_sim.errors import UserError
 from cascade_sim.models import calibrators
 from cascade_sim.models.calibrators import Calibrator
+from cascade_sim.models.objectives import Objective
 from cascade_sim.storage.files import discarded_on_error, seal, storage_errors, temporary
 
 LEAST = 2.0**-60  # a probability of 0 would shut an ad out of the auction, and has no logit
@@ -48,24 +49,11 @@ class MappedScorer(ModelScorer):
         return (np.log(p) - np.log1p(-p)).astype(np.float32)
 
 
-def with_link(scorer: ModelScorer, objective: str, options: Mapping[str, float]) -> ModelScorer:
-    """The scorer with the link that belongs to the objective; the scorer itself if that is the sigmoid."""
-    if objective == "calibrated_softmax":
-        level = np.log(options.get("y0", 1.0))
-        return MappedScorer(scorer, "capped_exp", lambda _, s: capped_exp(s, level))
-    if objective == "rcr_regression":
-        return MappedScorer(scorer, "capped_softplus", lambda _, s: capped_softplus(s))
-    return scorer
-
-
-def capped_exp(score: np.ndarray, level: float) -> np.ndarray:
-    """min(e^(s + level), 1): y0 e^s with level = log y0, cut where it is no probability.  float64"""
-    return np.exp(np.minimum(score.astype(np.float64) + level, 0.0))
-
-
-def capped_softplus(score: np.ndarray) -> np.ndarray:
-    """min(log(1 + e^s), 1).  float64"""
-    return np.minimum(np.logaddexp(0.0, score.astype(np.float64)), 1.0)
+def with_link(scorer: ModelScorer, objective: Objective) -> ModelScorer:
+    """The scorer with the objective's link; the scorer itself if that is the sigmoid, which it has."""
+    if objective.link == "sigmoid":
+        return scorer
+    return MappedScorer(scorer, objective.link, lambda _, score: objective.probability(score))
 
 
 def with_calibrator(scorer: ModelScorer, calibrator: Calibrator) -> ModelScorer:

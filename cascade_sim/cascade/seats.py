@@ -14,11 +14,11 @@ from cascade_sim.errors import UserError
 from cascade_sim.kernels import coaction_scores, dot_scores, hinge_scores, pad_lanes, sigmoid_inplace
 
 BUILT_IN = ("random", "constant", "truth")
-PROBABILITIES = ("sigmoid", "capped_exp", "capped_softplus", "calibrator")  # links whose predictions are some
+ORDERS = ("exp", "none")  # links whose predictions are no probabilities
 
 
 class Scorer(Protocol):
-    """`link` says what a prediction is: one of PROBABILITIES; "exp" or "none": only an order."""
+    """`link` says what a prediction is: a probability, or one of ORDERS, only an order."""
 
     name: str
     link: str
@@ -28,7 +28,7 @@ class Scorer(Protocol):
 
 def is_probability(scorer: Scorer) -> bool:
     """Whether predictions are probabilities, which may be priced and held against clicks."""
-    return scorer.link in PROBABILITIES
+    return scorer.link not in ORDERS
 
 
 class RandomScorer:

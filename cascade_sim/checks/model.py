@@ -491,7 +491,7 @@ def samples(subject: Subject) -> Impressions | Lists:
     luck = draws.uniform(SEED, "check ads", rows, np.arange(LIST)[None, :])
     ads = (luck * subject.world.n_ads).astype(np.int32)
     ctr = subject.truth.ctr(block, ads)
-    if subject.spec.recipe == "logloss":
+    if not subject.spec.trained_by.has_teacher:
         click = draws.uniform(SEED, "check clicks", rows, np.arange(LIST)[None, :]) < ctr
         return Impressions(
             users=np.repeat(block.users, LIST),

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from cascade_sim.errors import UserError
+from cascade_sim.models.recipes import RECIPES
 
 if TYPE_CHECKING:
     from cascade_sim.checks.contract import Finding
@@ -25,7 +26,7 @@ Exit code  0  every check is ok; notes are allowed
 @click.option(
     "--features", metavar="A,B,C", help="What it sees.  [default: all but bid, conversion and pairs]"
 )
-@click.option("--recipe", type=click.Choice(["logloss", "distill", "ltr"]), help="How it is trained.")
+@click.option("--recipe", type=click.Choice(list(RECIPES)), help="How it is trained.")
 @click.option(
     "--option", "options", multiple=True, metavar="KEY=VALUE", help="Keyword of the class; may be repeated."
 )

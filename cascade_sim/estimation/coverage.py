@@ -41,10 +41,11 @@ from cascade_sim.estimation.log import (
     slate_log,
     slate_tables,
 )
+from cascade_sim.phases.prepare import prepare
 from cascade_sim.phases.simulation import Simulation
 from cascade_sim.phases.traffic import Market
 from cascade_sim.progress import Progress
-from cascade_sim.scenario.schema import Scenario
+from cascade_sim.scenario.schema import Scenario, resolved_arms
 from cascade_sim.scenario.targets import Target
 
 AT_ONCE = 8192  # requests, about: large blocks are served faster, small ones fit the cache
@@ -155,13 +156,7 @@ def _answer(one: Answers, evidence: Evidence, first: int, n: int, requests: int)
 
 def trained(scenario: Scenario, progress: Progress) -> tuple[Simulation, Arm]:
     """The scenario's world with its models trained (or from the cache), and its baseline arm."""
-    from cascade_sim.models.training import pick_device
-    from cascade_sim.phases.prepare import Experiment
-    from cascade_sim.scenario.schema import resolved_arms
-    from cascade_sim.storage.model_store import ModelStore
-
-    sim = Simulation(scenario, scenario.seed)
     with TemporaryDirectory() as folder:  # its logs are needed for training alone
-        Experiment(sim, Path(folder), ModelStore(), progress, pick_device("cpu")).run()
+        sim = prepare(scenario, Path(folder), progress, device="cpu").sim
     name = scenario.report.baseline
     return sim, sim.arm(name, resolved_arms(scenario)[name])

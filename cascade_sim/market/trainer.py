@@ -9,8 +9,6 @@ as the study fitted it or, with `refit`, learns anew from pages that its model i
 
 Repeatable: the log is read in request order, and every shuffle and fresh weight belongs to
 (seed, model, version). All that changes is in `state`.
-
-What a trainer learns from: the pages of the market's log that are young enough.
 """
 
 import copy
@@ -25,17 +23,17 @@ from cascade_sim import draws
 from cascade_sim.cascade import serve as cascade
 from cascade_sim.cascade.seats import ModelScorer
 from cascade_sim.cascade.serve import Arm, Block, Stage
-from cascade_sim.errors import UserError
 from cascade_sim.market.panel import MEASURED, Panel
 from cascade_sim.market.server import Settled
 from cascade_sim.models.calibrators import Calibrator, calibrator_class
-from cascade_sim.models.list_training import Pages, make_pages, net_to_train, served_net, train_pages
-from cascade_sim.models.training import Impressions, Lists, train
+from cascade_sim.models.page_training import ClickedPages, make_pages, net_to_train, served_net
+from cascade_sim.models.training import Impressions, Lists
 from cascade_sim.phases.simulation import Simulation
 from cascade_sim.scenario.market import Training
+from cascade_sim.scenario.models import ModelSpec, objective_of
 from cascade_sim.training.data import arrived_clicks, join_lists, sample_lists, split_pages
-from cascade_sim.training.modules import KINDS, build_module, served_scorer, where_and_what
-from cascade_sim.training.recipes import fit_calibrator, objective_of
+from cascade_sim.training.modules import build_module, served_scorer
+from cascade_sim.training.recipes import fit, fit_calibrator, settings_of
 
 REPLAYED = {
     "request": np.int64, "time": np.float64, "user": np.int32, "context": np.float32, "ad": np.int32,
@@ -53,7 +51,7 @@ class RecentImpressions:
     def add(self, settled: Settled, slot_effects: np.ndarray) -> None:
         block = settled.block
         row, slot = np.nonzero(settled.ads >= 0)
-        found = {
+        columns = {
             "request": block.requests[row],
             "time": block.times[row],
             "user": block.users[row],
@@ -67,7 +65,7 @@ class RecentImpressions:
             "is_explored": settled.lists.is_explored[row],
             "answered_by": settled.lists.answered_by[row],
         }
-        self._parts.append({name: found[name].astype(dtype) for name, dtype in REPLAYED.items()})
+        self._parts.append({name: columns[name].astype(dtype) for name, dtype in REPLAYED.items()})
 
     def since(self, start: float) -> dict[str, np.ndarray]:
         """The rows of pages after `start`; older ones are forgotten."""
@@ -82,28 +80,6 @@ class RecentImpressions:
 
     def restore(self, state: Mapping[str, np.ndarray]) -> None:
         self._parts = [{name: np.array(state[name], dtype) for name, dtype in REPLAYED.items()}]
-
-
-class NoTrainer:
-    """Of a market whose models stay as they are."""
-
-    version = 0
-    due = np.inf
-
-    def __init__(self, arm: Arm):
-        self.arm = arm
-
-    def add(self, settled: Settled) -> None: ...
-
-    def train(self, now: float) -> None: ...
-
-    def metrics(self, end: float) -> None:
-        return None
-
-    def state(self) -> dict[str, Any]:
-        return {}
-
-    def restore(self, state: Mapping[str, Any]) -> None: ...
 
 
 class Trainer:
@@ -141,7 +117,7 @@ class Trainer:
         )  # fmt: skip
         served = shown["prediction"]
         pages = make_pages(data, shown["request"], np.where(served > 0, served, np.nan))
-        students = [name for name in self._modules if self._spec(name).recipe != "logloss"]
+        students = [name for name in self._modules if self._spec(name).trained_by.has_teacher]
         for name in self._modules:
             if name not in students:
                 self._learn(name, pages)
@@ -171,9 +147,9 @@ class Trainer:
             "recent": self.recent.state(),
             "weights": {name: _weights(module) for name, module in self._modules.items()},
             "calibrators": {
-                name: found.arrays()
-                for name, found in self._calibrators.items()
-                if found is not None and self._spec(name).refit
+                name: calibrator.arrays()
+                for name, calibrator in self._calibrators.items()
+                if calibrator is not None and self._spec(name).refit
             },
             "measured": {
                 "time": np.array([time for time, _, _ in self._measured]),
@@ -203,7 +179,7 @@ class Trainer:
         """Copies of the trained models in the arm's seats, teachers included."""
         seats = [stage.scorer for stage in (arm.ranking, arm.pre_ranking)]
         names = [scorer.name for scorer in seats if isinstance(scorer, ModelScorer)]
-        names += [self._spec(name).teacher for name in names if self._spec(name).recipe != "logloss"]
+        names += [self._spec(name).teacher for name in names if self._spec(name).trained_by.has_teacher]
         return {
             name: self._fresh(name) if self.spec.start_from == "random" else self._copy(name)
             for name in dict.fromkeys(names)
@@ -214,7 +190,7 @@ class Trainer:
         module: torch.nn.Module = copy.deepcopy(self.sim.scorers[name].module)  # type: ignore[attr-defined]
         return net_to_train(module, objective_of(self._spec(name)))
 
-    def _spec(self, name: str):
+    def _spec(self, name: str) -> ModelSpec:
         return self.sim.scenario.models[name]
 
     def _seed(self, name: str) -> int:
@@ -228,14 +204,14 @@ class Trainer:
     def _ranker(self) -> dict[str, Any]:
         """What the model in the ranking seat is trained for; nothing if it is built in or has a teacher."""
         name = self.arm.ranking.scorer.name
-        if name not in self._modules or self._spec(name).recipe != "logloss":
+        if name not in self._modules or self._spec(name).trained_by.has_teacher:
             return {}
         spec = self._spec(name)
         keys = ("objective", "batching", "calibrator", "refit")
         told = {key: getattr(spec, key) for key in keys}
         return {"ranker": {"model": name, **told, "has_scale": objective_of(spec).has_scale}}
 
-    def _learn(self, name: str, pages: Pages) -> None:
+    def _learn(self, name: str, pages: ClickedPages) -> None:
         """Fit a model that learns from clicks and, if it is to be, its calibrator on pages kept apart.
 
         Without a click among those the calibrator stays as it was.
@@ -243,34 +219,23 @@ class Trainer:
         spec, apart = self._spec(name), None
         if spec.refit:
             pages, apart = split_pages(pages, spec.held_out, self.sim.seed)
-        is_by_sample = spec.objective == "pointwise" and spec.batching != "lists"
-        self._fit(name, pages.shown if is_by_sample else pages)
+        self._fit(name, pages.shown if spec.learns_by_sample else pages)
         if apart is not None and apart.shown.click.any():
             net = served_net(self._modules[name], objective_of(spec))
             view, seed = self.sim.view(spec.features), self._seed(name) % 2**31
             self._calibrators[name] = fit_calibrator(name, spec, view, net, apart, seed)
 
-    def _fit(self, name: str, data: Impressions | Pages | Lists) -> None:
+    def _fit(self, name: str, data: Impressions | ClickedPages | Lists) -> None:
         spec, own = self._spec(name), self.spec
         is_warm = own.warm_start and (self.version > 1 or own.start_from == "study")
         if not own.warm_start:
             self._modules[name] = self._fresh(name)
-        module, view = self._modules[name], self.sim.view(spec.features)
-        settings: dict[str, Any] = {
-            "epochs": own.epochs, "batch": own.batch or spec.batch,
-            "learning_rate": own.learning_rate or spec.learning_rate, "weight_decay": spec.weight_decay,
-            "seed": self._seed(name) % 2**31, "warm_start": is_warm,
-        }  # fmt: skip
-        try:
-            if isinstance(data, Pages):
-                train_pages(module, view, data, objective_of(spec), batching=spec.batching, **settings)
-            else:
-                train(module, view, data, spec.recipe, **settings)
-        except Exception as error:  # a class of the user's own may raise anything
-            if not isinstance(error, ValueError) and spec.kind in KINDS:
-                raise
-            what = str(error) if isinstance(error, ValueError) else where_and_what(error, spec.kind)
-            raise UserError(f"deployment {self.version} of model {name!r}: {what}") from error
+        settings = settings_of(
+            spec, self._seed(name), epochs=own.epochs, batch=own.batch, learning_rate=own.learning_rate,
+            warm_start=is_warm,
+        )  # fmt: skip
+        what = f"deployment {self.version} of model {name!r}"
+        fit(self._modules[name], spec, self.sim.view(spec.features), data, what=what, **settings)
 
     def _lists(self, shown: Mapping[str, np.ndarray], students: list[str]) -> dict[str, Lists]:
         """Candidates of a keyed sample of the shown requests, scored by the teacher, for each student."""
@@ -307,6 +272,28 @@ class Trainer:
 
     def _measure(self, now: float) -> None:
         self._measured.append((now, self.version, self._panel.measure(self.arm)))
+
+
+class NoTrainer:
+    """Stands for a trainer where a market's models stay as they are: it is never due."""
+
+    version = 0
+    due = np.inf
+
+    def __init__(self, arm: Arm):
+        self.arm = arm
+
+    def add(self, settled: Settled) -> None: ...
+
+    def train(self, now: float) -> None: ...
+
+    def metrics(self, end: float) -> None:
+        return None
+
+    def state(self) -> dict[str, Any]:
+        return {}
+
+    def restore(self, state: Mapping[str, Any]) -> None: ...
 
 
 def make_trainer(

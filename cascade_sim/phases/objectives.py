@@ -11,8 +11,9 @@ from cascade_sim.analysis.metrics import calibration
 from cascade_sim.analysis.metrics.ratio import divide
 from cascade_sim.analysis.statistics.bootstrap import function_gaps
 from cascade_sim.analysis.statistics.strict_wins import strict_wins
+from cascade_sim.models.objectives import OBJECTIVES
 from cascade_sim.phases.evaluate import Evaluation
-from cascade_sim.scenario.models import OBJECTIVE_OPTIONS, ModelSpec
+from cascade_sim.scenario.models import ModelSpec
 
 ORDER, SCALE = "gauc", "logloss"
 # Measure → the sums of quality.ModelQuality that it is made of, and how.
@@ -25,17 +26,12 @@ MEASURES = {
 
 def setting_of(spec: ModelSpec) -> dict[str, Any]:
     """{"option", "setting"}: what an objective can be set by, and the value in force; None without one."""
-    options = OBJECTIVE_OPTIONS.get(spec.objective, ())
+    options = OBJECTIVES[spec.objective].options
     if not options:
         return {"option": None, "setting": None}
-    given = getattr(spec, options[0])
-    return {"option": options[0], "setting": _default(spec.objective, options[0]) if given is None else given}
-
-
-def _default(objective: str, option: str) -> float:
-    from cascade_sim.models.objectives import OBJECTIVES
-
-    return OBJECTIVES[objective].options[option].default
+    option = next(iter(options))
+    given = getattr(spec, option)
+    return {"option": option, "setting": options[option].default if given is None else given}
 
 
 def family_of(spec: ModelSpec) -> str:

@@ -1,8 +1,11 @@
-"""One study in one world: bootstrap -> log -> train -> shadow -> train pre-rankers -> ready to evaluate."""
+"""All that comes before the evaluation: bootstrap -> log -> train -> shadow -> train pre-rankers.
+
+made = prepare(scenario, Path("runs/mine"), progress)
+made.sim.scorers, made.modules, made.calibrators   # trained seats, and what they were trained to
+"""
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
@@ -11,29 +14,62 @@ from cascade_sim import draws
 from cascade_sim.cascade.columns import impression_columns, request_columns
 from cascade_sim.cascade.exploration import Explored, explore
 from cascade_sim.cascade.fusion import named_fusion
+from cascade_sim.cascade.links import calibrator_file, export_calibrator
 from cascade_sim.cascade.outcome import Outcome, outcome
 from cascade_sim.cascade.seats import BUILT_IN
 from cascade_sim.cascade.serve import Arm, Block, Decision, Stage
 from cascade_sim.errors import UserError
 from cascade_sim.models.calibrators import Calibrator
-from cascade_sim.models.list_training import Pages
-from cascade_sim.models.training import Impressions, Lists, train
+from cascade_sim.models.page_training import ClickedPages, served_net
+from cascade_sim.models.training import Impressions, Lists, pick_device
 from cascade_sim.phases.simulation import Simulation
 from cascade_sim.progress import Progress
-from cascade_sim.scenario.models import ModelSpec
-from cascade_sim.scenario.schema import ArmOverrides, resolve_arm, resolved_arms
+from cascade_sim.scenario.models import ModelSpec, objective_of
+from cascade_sim.scenario.schema import ArmOverrides, Scenario, resolve_arm, resolved_arms
 from cascade_sim.storage.code_version import model_code_digest
+from cascade_sim.storage.files import storage_errors, write_file
 from cascade_sim.storage.folder import is_done, keep
 from cascade_sim.storage.model_store import ModelStore, content_key
 from cascade_sim.storage.tables import TableWriter
 from cascade_sim.training.data import impressions, join_lists, pages, sample_lists, split_pages
-from cascade_sim.training.modules import KINDS, build_module, served_scorer, where_and_what
-from cascade_sim.training.recipes import fit_pages, stored_calibrator
+from cascade_sim.training.modules import build_module, served_scorer, source_file
+from cascade_sim.training.recipes import fit, settings_of, stored_calibrator
 from cascade_sim.version import SEMANTICS
 
+Samples = Impressions | ClickedPages | Lists
 
-class Experiment:
-    """Runs the phases of one seed and leaves trained scorers in `sim.scorers`. Logs go to `logs`."""
+
+def prepare(
+    scenario: Scenario,
+    folder: Path,
+    progress: Progress,
+    *,
+    workers: int = 1,
+    device: str = "auto",
+    home: Path = Path("."),
+    store: ModelStore | None = None,
+) -> "Preparation":
+    """Build the scenario's world and take it through the phases before the evaluation. Logs go to `folder`.
+
+    `home`: where the files of the user's own models are looked for, after the working folder. Models that
+    `store` holds (the usual one, if None) are not trained again.
+    """
+    try:
+        chosen = pick_device(device)
+    except ValueError as error:
+        raise UserError(f"--device: {error}") from error
+    with progress.stage("build the world", 1, "worlds"):
+        sim = Simulation(scenario, scenario.seed, workers, home)
+    preparation = Preparation(sim, folder, store or ModelStore(), progress, chosen)
+    preparation.run()
+    return preparation
+
+
+class Preparation:
+    """The phases of one world before its evaluation; they leave trained scorers in `sim.scorers`.
+
+    `modules` and `calibrators` are those of the trained models and of first deployments, by name.
+    """
 
     def __init__(
         self, sim: Simulation, logs: Path, store: ModelStore, progress: Progress, device: torch.device
@@ -49,14 +85,31 @@ class Experiment:
         self._train_first_deployment()
         self.log_phase("log", phases.log, self._deployed(), rate=phases.exploration)
         specs = sim.scenario.models
-        for name in specs:
-            if specs[name].recipe == "logloss":
-                read = impressions if specs[name].is_plain else pages
-                self.train_model(name, read(self.logs, specs[name].data))
-        students = [name for name in specs if specs[name].recipe != "logloss"]
+        students = [name for name, spec in specs.items() if spec.trained_by.has_teacher]
+        for name, spec in specs.items():
+            if name not in students:
+                read = impressions if spec.is_plain else pages
+                self.train_model(name, read(self.logs, spec.data))
         if students:
             for name, lists in self._shadow_phase(students).items():
                 self.train_model(name, lists)
+
+    def export(self, folder: Path) -> None:
+        """Write weights, calibrators and the files of the user's own classes into a folder.
+
+        With those files the run can be looked into after they have changed or moved.
+        """
+        for name, spec in self.sim.scenario.models.items():
+            file = source_file(spec.kind, self.sim.home)
+            if file is not None:
+                with storage_errors(folder):
+                    folder.mkdir(exist_ok=True)
+                write_file(folder / f"{name}.py", file.read_bytes())
+        for name, module in self.modules.items():
+            file = folder / f"{name}.safetensors"
+            self.store.export(module, file)
+            if name in self.calibrators:
+                export_calibrator(self.calibrators[name], calibrator_file(file))
 
     def log_phase(self, phase: str, n_requests: int, arm: Arm, rate: float) -> None:
         """Serve traffic, realise what happens, and write every impression to the log."""
@@ -83,76 +136,63 @@ class Experiment:
             sim.market.run_phase(phase, n_requests, handle, finish)
         keep(self.logs, phase, [phase, f"{phase}-requests"])
 
-    def train_model(
-        self, name: str, data: Impressions | Pages | Lists, recipe: str = "", alias: str = ""
-    ) -> None:
+    def train_model(self, name: str, data: Samples, *, is_first: bool = False) -> None:
         """Train a model, or take it from the cache when recipe and data are the same to the byte.
 
-        A `recipe` given here replaces the model's own, and its objective and calibrator with it.
+        `is_first`: as its first deployment, beside the model itself.
         """
-        sim = self.sim
-        spec = sim.scenario.models[name]
-        section = spec.model_dump(mode="json", exclude={"calibrator", "held_out", "refit"})
-        alias = alias or name
-        if recipe:
-            spec = spec.model_copy(update={"recipe": recipe, "objective": "pointwise", "calibrator": None})
-        view = sim.view(spec.features)
-        # Objectives start from the same weights and shuffles, and calibrators of one objective from one net.
-        luck = alias if spec.is_plain else "objective"
-        weights_seed = int(draws.bits(sim.seed, f"weights {luck}")[0] >> np.uint64(1))
-        module = build_module(name, spec, view, weights_seed, sim.home)
+        sim, own = self.sim, self.sim.scenario.models[name]
+        spec, alias = (own.as_first_deployed(), first(name)) if is_first else (own, name)
+        view, seed = sim.view(spec.features), self._seed(alias, spec)
+        module = build_module(name, spec, view, seed, sim.home)
         apart = None
-        if spec.calibrator is not None and isinstance(data, Pages):
+        if spec.calibrator is not None and isinstance(data, ClickedPages):
             data, apart = split_pages(data, spec.held_out, sim.seed)
         key = content_key(
-            section, {**data.arrays(), **view.arrays()},
-            recipe=spec.recipe, seed=weights_seed, semantics=SEMANTICS, torch=torch.__version__,
+            own.model_dump(mode="json", exclude={"calibrator", "held_out", "refit"}),
+            {**data.arrays(), **view.arrays()},
+            recipe=spec.recipe, seed=seed, semantics=SEMANTICS, torch=torch.__version__,
             device=self.device.type, code=model_code_digest(module),
         )  # fmt: skip
         samples = spec.epochs * data.arrays()["ads"].size
         with self.progress.stage(f"train {alias}", samples, "samples") as bar:
             if not self.store.load(key, module):
-                self._fit(
-                    alias, spec, module, data, weights_seed, lambda: bar.advance(samples // spec.epochs)
-                )
+                self._fit(alias, spec, module, data, lambda: bar.advance(samples // spec.epochs))
                 self.store.save(key, module, {"model": name, "recipe": spec.recipe})
             if apart is not None:
                 self.calibrators[alias] = stored_calibrator(
-                    self.store, key, alias, spec, view, module, apart, weights_seed % 2**31
+                    self.store, key, alias, spec, view, module, apart, seed % 2**31
                 )
         self.modules[alias] = module
-        self.sim.scorers[alias] = served_scorer(name, spec, view, module, self.calibrators.get(alias))
+        sim.scorers[alias] = served_scorer(name, spec, view, module, self.calibrators.get(alias))
 
     def _fit(
         self,
         alias: str,
         spec: ModelSpec,
         module: torch.nn.Module,
-        data: Impressions | Pages | Lists,
-        seed: int,
+        data: Samples,
         on_epoch: Callable[[], None],
     ) -> None:
-        view = self.sim.view(spec.features)
-        settings: dict[str, Any] = {
-            "epochs": spec.epochs, "batch": spec.batch, "learning_rate": spec.learning_rate,
-            "weight_decay": spec.weight_decay, "device": self.device, "seed": seed % 2**31,
-            "on_epoch": lambda epoch, loss: on_epoch(),
-        }  # fmt: skip
-        try:
-            if isinstance(data, Pages) and spec.objective != "pointwise":
+        """Train a module of one head. An objective of several trains a net that has them, which is folded."""
+        sim, seed, view = self.sim, self._seed(alias, spec), self.sim.view(spec.features)
+        objective = objective_of(spec)
+        is_wide = objective.n_heads > 1
+        net = build_module(alias, spec, view, seed, sim.home, objective.n_heads) if is_wide else module
+        if isinstance(data, ClickedPages) and objective.is_log_loss:
+            data = data.shown
+        fit(
+            net, spec, view, data, what=f"training of model {alias!r}", device=self.device,
+            on_epoch=lambda epoch, loss: on_epoch(), **settings_of(spec, seed),
+        )  # fmt: skip
+        if is_wide:
+            module.load_state_dict(served_net(net, objective).state_dict())
+            module.eval()
 
-                def build(heads: int) -> torch.nn.Module:
-                    return build_module(alias, spec, view, seed, self.sim.home, heads)
-
-                fit_pages(module, build, spec, view, data, **settings)
-            else:
-                train(module, view, data.shown if isinstance(data, Pages) else data, spec.recipe, **settings)
-        except ValueError as error:
-            raise UserError(f"training of model {alias!r}: {error}") from error
-        except Exception as error:  # a class of the user's own may raise anything
-            if spec.kind in KINDS:
-                raise
-            raise UserError(f"training of model {alias!r}: {where_and_what(error, spec.kind)}") from error
+    def _seed(self, alias: str, spec: ModelSpec) -> int:
+        """Of weights and shuffles: objectives share theirs, and calibrators of one objective one net."""
+        luck = alias if spec.is_plain else "objective"
+        return int(draws.bits(self.sim.seed, f"weights {luck}")[0] >> np.uint64(1))
 
     def _train_first_deployment(self) -> None:
         """The models that write the log have seen random traffic only; always by log loss."""
@@ -160,7 +200,7 @@ class Experiment:
         cascade = self.sim.scenario.cascade
         for name in dict.fromkeys([cascade.ranking.model, cascade.pre_ranking.model]):
             if name not in BUILT_IN:
-                self.train_model(name, random_traffic, recipe="logloss", alias=first(name))
+                self.train_model(name, random_traffic, is_first=True)
 
     def _deployed(self) -> Arm:
         """The cascade that writes the log: the scenario's own, with the models of the first deployment.

@@ -76,7 +76,7 @@ def _objectives(evaluation: Evaluation) -> dict[str, Any]:
     arms = {
         arm: {"model": model, "objective": specs[model].objective, "calibrator": specs[model].calibrator}
         for arm, model in trained.items()
-        if specs[model].recipe == "logloss"
+        if not specs[model].trained_by.has_teacher
     }
     models = {trained[arm] for arm in arms}
     sweep = sweep_section(evaluation, arms, QUALITY_RESAMPLES, evaluation.sim.seed)

@@ -203,7 +203,7 @@ def find_request(sim: Simulation, request_id: int) -> Request:
             f"expected {first} to {first + n - 1}, or its number from 0 to {n - 1}"
         )
     phases = sim.scenario.phases
-    has_students = any(spec.recipe != "logloss" for spec in sim.scenario.models.values())
+    has_students = any(spec.trained_by.has_teacher for spec in sim.scenario.models.values())
     arrivals = {"bootstrap": phases.bootstrap, "log": phases.log, "shadow": phases.shadow * has_students}
     market = Market(sim.world, sim.scenario.traffic)
     found: list[Block] = []

@@ -2,18 +2,16 @@
 
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
 
 from cascade_sim.cascade.serve import Block
 from cascade_sim.phases.evaluate import Evaluation
-from cascade_sim.phases.prepare import Experiment
+from cascade_sim.phases.prepare import prepare
 from cascade_sim.phases.simulation import Simulation
 from cascade_sim.phases.traffic import PHASES, Market
 from cascade_sim.progress import Progress
 from cascade_sim.revenue.baseline import Measured
 from cascade_sim.revenue.blocks import evaluation_blocks
 from cascade_sim.scenario.schema import Scenario
-from cascade_sim.storage.model_store import ModelStore
 
 
 class OtherTraffic(Market):
@@ -68,17 +66,9 @@ def evaluated(
     device: str = "auto",
     home: Path = Path("."),
     stretch: int = 0,
-) -> Any:
+) -> Evaluation:
     """Everything up to the evaluation, which is ready to be run."""
-    from cascade_sim.errors import UserError
-    from cascade_sim.models.training import pick_device
-
-    try:
-        chosen = pick_device(device)
-    except ValueError as error:
-        raise UserError(f"--device: {error}") from error
-    sim = Simulation(scenario, scenario.seed, workers, home)
-    Experiment(sim, folder, ModelStore(), progress, chosen).run()
+    sim = prepare(scenario, folder, progress, workers=workers, device=device, home=home).sim
     if stretch:
         sim.market = OtherTraffic(sim, workers, stretch)
     return Evaluation(sim, folder, progress)

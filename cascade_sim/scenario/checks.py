@@ -7,6 +7,7 @@ from itertools import pairwise
 from pathlib import Path
 
 from cascade_sim.errors import unknown_name
+from cascade_sim.models.recipes import RECIPES
 from cascade_sim.scenario.market import check_designs, check_market, check_training
 from cascade_sim.scenario.models import check_objective
 from cascade_sim.scenario.plugins import check_reference
@@ -23,13 +24,6 @@ from cascade_sim.scenario.schema import (
 )
 from cascade_sim.scenario.whatif import check_what_if
 from cascade_sim.scenario.yaml import KeyPath, Problem
-
-# Keys that mean something under some recipes only.
-RECIPE_KEYS = {
-    "logloss": {"data"},
-    "distill": {"teacher", "sample"},
-    "ltr": {"teacher", "sample", "chunks"},
-}
 
 
 def check_scenario(scenario: Scenario, given: Collection[KeyPath], folder: Path) -> list[Problem]:
@@ -109,17 +103,14 @@ def _check_models(scenario: Scenario, given: Collection[KeyPath], folder: Path) 
         if text:
             yield Problem((*at, "kind"), text, uses=((*at, "kind"),))
         yield from _check_features(scenario, at, spec)
-        for recipe_key in ("data", "teacher", "sample", "chunks"):
-            fits = [recipe for recipe, keys in RECIPE_KEYS.items() if recipe_key in keys]
+        for recipe_key in dict.fromkeys(key for recipe in RECIPES.values() for key in recipe.keys):
+            fits = [name for name, recipe in RECIPES.items() if recipe_key in recipe.keys]
             path = (*at, recipe_key)
             if path in given and spec.recipe not in fits:
                 text = f"has no meaning for recipe {spec.recipe} (only for {' and '.join(fits)}); remove it"
                 yield Problem(path, text, uses=((*at, "recipe"),))
         yield from check_objective(spec, given, at)
-        if spec.recipe == "logloss":
-            yield from _check_data(scenario, at, spec)
-        else:
-            yield from _check_student(scenario, at, spec)
+        yield from (_check_student if spec.trained_by.has_teacher else _check_data)(scenario, at, spec)
 
 
 def _check_features(scenario: Scenario, at: KeyPath, spec: ModelSpec) -> Iterator[Problem]:
@@ -151,7 +142,7 @@ def _check_data(scenario: Scenario, at: KeyPath, spec: ModelSpec) -> Iterator[Pr
 
 def _check_student(scenario: Scenario, at: KeyPath, spec: ModelSpec) -> Iterator[Problem]:
     path, recipe = (*at, "teacher"), (*at, "recipe")
-    teachers = [n for n, s in scenario.models.items() if s.recipe == "logloss"]
+    teachers = [n for n, s in scenario.models.items() if not s.trained_by.has_teacher]
     known = ", ".join(teachers) or "none; add a model with recipe logloss"
     teacher = scenario.models.get(spec.teacher) if spec.teacher is not None else None
     if spec.teacher is None:
@@ -161,13 +152,13 @@ def _check_student(scenario: Scenario, at: KeyPath, spec: ModelSpec) -> Iterator
         yield Problem(path, f"a model cannot be its own teacher; use one of: {known}", uses=(path, recipe))
     elif teacher is None:
         yield Problem(path, unknown_name("model", spec.teacher, teachers), uses=(path, recipe))
-    elif teacher.recipe != "logloss":
+    elif teacher.trained_by.has_teacher:
         text = f"'{spec.teacher}' is itself a student (recipe {teacher.recipe}); use one of: {known}"
         yield Problem(path, text, uses=(path, recipe, ("models", spec.teacher, "recipe")))
     if scenario.phases.shadow == 0:
         text = f"0 leaves model '{at[-1]}' (recipe {spec.recipe}) nothing to learn from; use at least 1"
         yield Problem(("phases", "shadow"), text, uses=(("phases", "shadow"), recipe))
-    if spec.recipe == "ltr" and spec.chunks > spec.sample.per_request:
+    if "chunks" in spec.trained_by.keys and spec.chunks > spec.sample.per_request:
         drawn: KeyPath = (*at, "sample", "per_request")
         text = f"{spec.chunks} chunks need as many ads; sample.per_request is {spec.sample.per_request}"
         yield Problem((*at, "chunks"), text, uses=((*at, "chunks"), drawn, recipe))
@@ -250,7 +241,8 @@ def _conflicts(scenario: Scenario, arm: ArmSpec) -> Iterator[Blame]:
         text = f"vcg needs squashing 1, found {arm.auction.squashing:g}; use 1, or pricing gsp"
         yield [(("auction", "squashing"), text), (("auction", "pricing"), text)]
     ranker = scenario.models.get(arm.ranking.model)
-    if arm.ranking.model in ("random", "constant") or (ranker is not None and ranker.recipe == "ltr"):
+    is_order = ranker is not None and not ranker.trained_by.gives_probabilities
+    if arm.ranking.model in ("random", "constant") or is_order:
         name = arm.ranking.model
         text = f"'{name}' predicts no probability, which prices need; use a logloss or distill model"
         yield [(("ranking", "model"), text)]

@@ -17,7 +17,8 @@ from typing import Any
 from pydantic import ValidationError
 
 from cascade_sim.errors import ScenarioError, did_you_mean, nearest, unknown_name
-from cascade_sim.scenario.checks import RECIPE_KEYS, check_scenario
+from cascade_sim.models.recipes import RECIPES
+from cascade_sim.scenario.checks import check_scenario
 from cascade_sim.scenario.market import from_working_folder as market_from_working_folder
 from cascade_sim.scenario.messages import (
     explain,
@@ -187,8 +188,8 @@ def scenario_data(scenario: Scenario) -> dict[str, Any]:
     if data["off_policy"] is None:
         del data["off_policy"]
     for spec in data["models"].values():
-        unused = set().union(*RECIPE_KEYS.values()) - RECIPE_KEYS[spec["recipe"]]
-        for key in unused:
+        used = RECIPES[spec["recipe"]].keys
+        for key in {key for recipe in RECIPES.values() for key in recipe.keys if key not in used}:
             del spec[key]
     return data
 

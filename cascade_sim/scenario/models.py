@@ -2,36 +2,65 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, JsonValue, SerializerFunctionWrapHandler, model_serializer
+from pydantic import (
+    Field,
+    GetCoreSchemaHandler,
+    GetJsonSchemaHandler,
+    JsonValue,
+    SerializerFunctionWrapHandler,
+    model_serializer,
+)
+from pydantic_core import CoreSchema, PydanticCustomError, core_schema
 
+from cascade_sim.models.objectives import OBJECTIVES, Objective, make_objective
+from cascade_sim.models.recipes import RECIPES, Recipe
 from cascade_sim.scenario.sections import MAX_ID, Name, Section, Share
 from cascade_sim.scenario.yaml import KeyPath, Problem
 
 Phase = Literal["bootstrap", "log"]
-Objective = Literal[
-    "pointwise", "ranknet", "softmax", "approx_ndcg", "listce", "multi_objective", "multi_task",
-    "calibrated_softmax", "calibrated_ranknet", "rcr", "rcr_regression", "jrc", "sbcr",
-]  # fmt: skip
 CalibratorName = Literal["platt", "temperature", "isotonic", "histogram", "beta", "piecewise_linear"]
 OPTIONS = ("alpha", "beta", "y0")
 OBJECTIVE_KEYS = ("objective", *OPTIONS, "batching", "calibrator", "held_out", "refit")
-# Kept here too, because reading a scenario must not wait for torch.
-OBJECTIVE_OPTIONS: dict[str, tuple[str, ...]] = {
-    "approx_ndcg": ("beta",),
-    "multi_objective": ("alpha",),
-    "multi_task": ("alpha",),
-    "calibrated_softmax": ("y0",),
-    "calibrated_ranknet": ("y0",),
-    "rcr": ("alpha",),
-    "rcr_regression": ("alpha",),
-    "jrc": ("alpha",),
-    "sbcr": ("alpha",),
-}
-TWO_HEADS = ("multi_task", "jrc")
-BY_SAMPLE = ("pointwise", "sbcr")  # their loss does not need the rest of a page in the batch
+
+
+@dataclass(frozen=True)
+class NameIn:
+    """A text that must be a name in a registry, as `Literal` of its names would have it.
+
+    The registry is looked at when a value is, so that one may register a name of one's own.
+    """
+
+    registry: Mapping[str, object]
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+        return core_schema.no_info_plain_validator_function(
+            self._check, serialization=core_schema.to_string_ser_schema()
+        )
+
+    def __get_pydantic_json_schema__(
+        self, schema: CoreSchema, handler: GetJsonSchemaHandler
+    ) -> dict[str, Any]:
+        return {"enum": list(self.registry), "type": "string"}
+
+    def _check(self, value: object) -> str:
+        if isinstance(value, str) and value in self.registry:
+            return value
+        known = ", ".join(f"'{name}'" for name in self.registry)
+        raise PydanticCustomError("literal_error", "Input should be {expected}", {"expected": known})
+
+
+def _takers(option: str, weighs: str = "") -> str:
+    """Names of the objectives with an option; of alpha, those where it weighs this part."""
+    takers = [
+        name
+        for name, kind in OBJECTIVES.items()
+        if option in kind.options and kind.options[option].weighs == weighs
+    ]
+    return " and ".join([", ".join(takers[:-1]), takers[-1]] if len(takers) > 1 else takers)
 
 
 class Sample(Section):
@@ -49,17 +78,17 @@ class ModelSpec(Section):
     """A model: its net, what it sees and how it is trained."""
 
     kind: str = Field(default="towers", description="towers, coaction, path/file.py:Class or module:Class.")
-    recipe: Literal["logloss", "distill", "ltr"] = Field(default="logloss", description="Training recipe.")
-    objective: Objective = Field(
+    recipe: Annotated[str, NameIn(RECIPES)] = Field(default="logloss", description="Training recipe.")
+    objective: Annotated[str, NameIn(OBJECTIVES)] = Field(
         default="pointwise", description="For logloss: what its impressions are learned for."
     )
     alpha: Share | None = Field(
         default=None,
-        description="For multi_objective, multi_task, rcr and rcr_regression: weight of the ranking part; "
-        "for jrc and sbcr: of the log loss. Absent: 0.5.",
+        description=f"For {_takers('alpha', 'ranking')}: weight of the ranking part; "
+        f"for {_takers('alpha', 'regression')}: of the log loss. Absent: 0.5.",
     )
     beta: float | None = Field(
-        default=None, gt=0, le=1e6, description="For approx_ndcg: sharpness of its ranks. Absent: 10."
+        default=None, gt=0, le=1e6, description=f"For {_takers('beta')}: sharpness of its ranks. Absent: 10."
     )
     y0: float | None = Field(
         default=None,
@@ -132,40 +161,69 @@ class ModelSpec(Section):
         }
 
     @property
+    def trained_by(self) -> Recipe:
+        """The recipe that the section names."""
+        return RECIPES[self.recipe]
+
+    @property
     def objective_options(self) -> dict[str, float]:
         """The options of the objective that are given."""
-        known = OBJECTIVE_OPTIONS.get(self.objective, ())
+        known = OBJECTIVES[self.objective].options
         return {key: value for key in known if (value := getattr(self, key)) is not None}
+
+    @property
+    def learns_by_sample(self) -> bool:
+        """Whether log loss on single impressions is all there is to its objective."""
+        return OBJECTIVES[self.objective].is_log_loss and self.batching != "lists"
 
     @property
     def is_plain(self) -> bool:
         """Whether it is trained by log loss on single impressions (or by a teacher) and served as it is."""
-        return self.objective == "pointwise" and self.calibrator is None and self.batching != "lists"
+        return self.learns_by_sample and self.calibrator is None
+
+    def as_first_deployed(self) -> ModelSpec:
+        """The section of its first deployment: whatever it is, by log loss on impressions."""
+        return self.model_copy(update={"recipe": "logloss", "objective": "pointwise", "calibrator": None})
+
+
+def objective_of(spec: ModelSpec) -> Objective:
+    """The objective that a model's section names, with its options."""
+    return make_objective(spec.objective, task="binary", **spec.objective_options)
 
 
 def check_objective(spec: ModelSpec, given: Collection[KeyPath], at: KeyPath) -> Iterator[Problem]:
     """What is wrong with a model's objective, its options and its calibrator."""
-    for key in OBJECTIVE_KEYS:
-        path, recipe = (*at, key), (*at, "recipe")
-        if path in given and spec.recipe != "logloss":
-            text = f"has no meaning for recipe {spec.recipe} (only for logloss); remove it"
-            yield Problem(path, text, uses=(recipe,))
-    objective = (*at, "objective")
-    for option in OPTIONS:
-        takers = [name for name, options in OBJECTIVE_OPTIONS.items() if option in options]
-        if (*at, option) in given and spec.recipe == "logloss" and spec.objective not in takers:
-            text = f"has no meaning for objective {spec.objective} (only for {', '.join(takers)}); remove it"
-            yield Problem((*at, option), text, uses=(objective,))
-    if spec.objective == "calibrated_ranknet" and spec.y0 is not None and spec.y0 >= 1:
-        text = f"must lie between a skip, 0, and a click, 1, for calibrated_ranknet; found {spec.y0:g}"
-        yield Problem((*at, "y0"), text, uses=(objective,))
-    if spec.recipe == "logloss" and spec.batching == "samples" and spec.objective not in BY_SAMPLE:
-        text = f"{spec.objective} compares the ads of a page, which must stay whole: use lists, or remove it"
-        yield Problem((*at, "batching"), text, uses=(objective,))
+    if spec.trained_by.has_teacher:
+        fits = " and ".join(name for name, recipe in RECIPES.items() if not recipe.has_teacher)
+        for key in OBJECTIVE_KEYS:
+            if (*at, key) in given:
+                text = f"has no meaning for recipe {spec.recipe} (only for {fits}); remove it"
+                yield Problem((*at, key), text, uses=((*at, "recipe"),))
+    else:
+        yield from _check_options(spec, given, at)
     for key in ("held_out", "refit"):
         if (*at, key) in given and spec.calibrator is None:
             text = "has no meaning without a calibrator; remove it, or add one"
             yield Problem((*at, key), text, uses=((*at, "calibrator"),))
-    if spec.objective in TWO_HEADS and ":" in spec.kind:
-        text = f"{spec.objective} trains two heads, which only the kinds towers and coaction have"
+    heads, objective = OBJECTIVES[spec.objective].n_heads, (*at, "objective")
+    if heads > 1 and ":" in spec.kind:
+        number = "two" if heads == 2 else heads
+        text = f"{spec.objective} trains {number} heads, which only the kinds towers and coaction have"
         yield Problem(objective, text, uses=(objective, (*at, "kind")))
+
+
+def _check_options(spec: ModelSpec, given: Collection[KeyPath], at: KeyPath) -> Iterator[Problem]:
+    """What is wrong with the keys that an objective takes, of a model that learns from clicks."""
+    kind, objective = OBJECTIVES[spec.objective], (*at, "objective")
+    for option in OPTIONS:
+        takers = [name for name, other in OBJECTIVES.items() if option in other.options]
+        if (*at, option) in given and spec.objective not in takers:
+            text = f"has no meaning for objective {spec.objective} (only for {', '.join(takers)}); remove it"
+            yield Problem((*at, option), text, uses=(objective,))
+    for option, value in spec.objective_options.items():
+        fault = kind.fault_for_clicks(option, value)
+        if fault:
+            yield Problem((*at, option), fault, uses=(objective,))
+    if spec.batching == "samples" and not kind.can_take_samples:
+        text = f"{spec.objective} compares the ads of a page, which must stay whole: use lists, or remove it"
+        yield Problem((*at, "batching"), text, uses=(objective,))

@@ -113,7 +113,7 @@ def target_fault(target: Target, section: OffPolicy, arm: ArmSpec, scenario: Sce
     if target.model is not None:
         from cascade_sim.errors import unknown_name
 
-        known = [name for name, spec in scenario.models.items() if spec.recipe != "ltr"]
+        known = [name for name, spec in scenario.models.items() if spec.trained_by.gives_probabilities]
         if target.model not in known:
             return f"ranking.model: {unknown_name('model', target.model, known)}"
     if "squashing" in target.knobs and target.knobs["squashing"] < FURTHEST_BELOW * sigmas["squashing"]:

@@ -1,6 +1,4 @@
-"""Samples for the training recipes, taken from the log and from the shadow.
-
-What the server dumps with a request: the deployed model's scores and the labels of the whole page.
+"""Samples for the training recipes: logged clicks, a teacher's lists, and what a market's server dumped.
 
 A market's log has a row per shown ad with the prediction of the ranking model that was deployed then
 (`prediction`, `model_version`), its click and when the click arrived. Read back as lists, every sample has
@@ -22,13 +20,16 @@ import numpy as np
 from cascade_sim import draws
 from cascade_sim.cascade.seats import Scorer
 from cascade_sim.cascade.serve import Arm, Block, Decision, score
-from cascade_sim.models.list_training import Pages, make_pages
+from cascade_sim.models.page_training import ClickedPages, log_odds, make_pages, page_offsets
 from cascade_sim.models.training import Impressions, Lists, chunk_of_rank
 from cascade_sim.phases.simulation import Simulation
+from cascade_sim.scenario.models import ModelSpec
 from cascade_sim.storage.tables import read_table, tables
 
 COLUMNS = ["user", "context", "ad", "examination", "click"]
 PAGE_COLUMNS = ["request", "pctr"]
+# Of a market's log, for `dumped_context`.
+DUMPED = ("request", "prediction", "click", "click_time", "model_version", "is_explored", "answered_by")
 
 
 def impressions(logs: Path, phases: Iterable[str]) -> Impressions:
@@ -42,7 +43,7 @@ def impressions(logs: Path, phases: Iterable[str]) -> Impressions:
     return Impressions(user, context, ad, examination, click.astype(np.float32))
 
 
-def pages(logs: Path, phases: Iterable[str]) -> Pages:
+def pages(logs: Path, phases: Iterable[str]) -> ClickedPages:
     """The logged impressions of these phases by request, with what the deployed ranker had said of them."""
     shown, logged = impressions(logs, phases), tables(logs)
     parts = [read_table(logs, phase, PAGE_COLUMNS) for phase in phases if phase in logged]
@@ -51,14 +52,19 @@ def pages(logs: Path, phases: Iterable[str]) -> Pages:
     return make_pages(shown, *(np.concatenate([part[c] for part in parts]) for c in PAGE_COLUMNS))
 
 
-def split_pages(data: Pages, share: float, seed: int) -> tuple[Pages, Pages]:
+def split_pages(data: ClickedPages, share: float, seed: int) -> tuple[ClickedPages, ClickedPages]:
     """Pages to train on, and about this share of them, drawn by request, kept apart for a calibrator."""
     is_apart = draws.uniform(seed, "held out", data.request) < share
     return data.take(~is_apart), data.take(is_apart)
 
 
 def sample_lists(
-    sim: Simulation, arm: Arm, block: Block, decision: Decision, spec, teacher: Scorer | None = None
+    sim: Simulation,
+    arm: Arm,
+    block: Block,
+    decision: Decision,
+    spec: ModelSpec,
+    teacher: Scorer | None = None,
 ) -> Lists:
     """A list per request: a uniform sample of the named set, scored by the teacher.
 
@@ -73,6 +79,7 @@ def sample_lists(
     ads = np.take_along_axis(pool, order, 1)
     keep = (ads >= 0).all(axis=1)
     block, ads = block.take(keep), ads[keep]
+    assert spec.teacher is not None
     teacher = teacher or sim.scorers[spec.teacher]
     logit = teacher.log_odds(block, ads)  # type: ignore[attr-defined]  # a teacher is a trained model
     fused = score(block, ads, arm.ranking, arm, sim.platform).score
@@ -86,10 +93,6 @@ def sample_lists(
 def join_lists(parts: list[Lists]) -> Lists:
     """One `Lists` of many, in order."""
     return Lists(**{key: np.concatenate([p.arrays()[key] for p in parts]) for key in parts[0].arrays()})
-
-
-DUMPED = ("request", "prediction", "click", "click_time", "model_version", "is_explored", "answered_by")
-LEAST, MOST = 2.0**-60, 1.0 - 2.0**-24  # a probability of 0 or 1 has no logit
 
 
 @dataclass(frozen=True)
@@ -114,11 +117,10 @@ def dumped_context(columns: Mapping[str, np.ndarray], now: float = np.inf) -> Du
     least score a logit can have here, log(2^-60).
     """
     request = np.asarray(columns["request"])
-    starts = np.nonzero(np.r_[True, request[1:] != request[:-1]])[0] if len(request) else np.zeros(0, int)
-    lists = np.append(starts, len(request)).astype(np.int64)
-    p = np.clip(np.asarray(columns["prediction"], np.float64), LEAST, MOST)
+    lists = page_offsets(request)
+    starts = lists[:-1]
     return Dump(
-        scores=np.log(p) - np.log1p(-p),
+        scores=log_odds(np.asarray(columns["prediction"])),
         labels=arrived_clicks(columns, now),
         lists=lists,
         list_of=np.repeat(np.arange(len(starts)), np.diff(lists)),

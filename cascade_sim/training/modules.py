@@ -25,8 +25,8 @@ from cascade_sim.models.calibrators import Calibrator
 from cascade_sim.models.features import FeatureView
 from cascade_sim.models.nets.coaction import CoAction
 from cascade_sim.models.nets.towers import TwoTowers
-from cascade_sim.models.training import LINKS
-from cascade_sim.scenario.models import ModelSpec
+from cascade_sim.models.recipes import recipe_named
+from cascade_sim.scenario.models import ModelSpec, objective_of
 from cascade_sim.scenario.plugins import check_reference, find_model_file
 
 KINDS = {"towers": TwoTowers, "coaction": CoAction}
@@ -122,7 +122,7 @@ def build_module(
 
 def make_scorer(name: str, recipe: str, view: FeatureView, module: nn.Module) -> ModelScorer:
     """The fused scorer of a built-in net, the batched one of any other."""
-    return SCORERS.get(type(module), TorchScorer)(name, view, LINKS[recipe], module.eval())
+    return SCORERS.get(type(module), TorchScorer)(name, view, recipe_named(recipe).link, module.eval())
 
 
 def served_scorer(
@@ -132,7 +132,7 @@ def served_scorer(
     scorer = make_scorer(name, spec.recipe, view, module)
     if calibrator is not None:
         return with_calibrator(scorer, calibrator)
-    return with_link(scorer, spec.objective, spec.objective_options)
+    return with_link(scorer, objective_of(spec))
 
 
 def where_and_what(error: BaseException, kind: str) -> str:

@@ -1,7 +1,6 @@
-"""From a model's section to weights and calibrator, for models with an objective of their own."""
+"""From a model's section and its data to weights and calibrator, for the study and for markets that learn."""
 
 import warnings
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -9,41 +8,51 @@ from torch import nn
 
 from cascade_sim.cascade.links import export_calibrator, load_calibrator
 from cascade_sim.errors import UserError
-from cascade_sim.models.calibrators import Calibrator
-from cascade_sim.models.examined_calibration import fit_examined
+from cascade_sim.models.calibrators import Calibrator, calibrator_class
+from cascade_sim.models.calibrators.examined import fit_examined
 from cascade_sim.models.features import FeatureView
-from cascade_sim.models.list_training import Pages, scores, served_net, train_pages
-from cascade_sim.models.objectives import Objective, make_objective
-from cascade_sim.scenario.models import ModelSpec
+from cascade_sim.models.page_training import ClickedPages, scores, train_pages
+from cascade_sim.models.training import Impressions, Lists, train
+from cascade_sim.scenario.models import ModelSpec, objective_of
 from cascade_sim.storage.model_store import ModelStore, content_key
+from cascade_sim.training.modules import KINDS, where_and_what
 
 # Of a calibrator with a net of its own: the part held out is small, and soon learnt by heart.
 REQUEST_EPOCHS = 2
 
 
-def objective_of(spec: ModelSpec) -> Objective:
-    """The objective that a model's section names, with its options."""
-    return make_objective(spec.objective, task="binary", **spec.objective_options)
+def settings_of(spec: ModelSpec, seed: int, **instead: Any) -> dict[str, Any]:
+    """What a model's section says of its training; what is given here and is not None stands instead."""
+    keys = ("epochs", "batch", "learning_rate", "weight_decay")
+    given = {key: value for key, value in instead.items() if value is not None}
+    return {**{key: getattr(spec, key) for key in keys}, "seed": seed % 2**31, **given}
 
 
-def fit_pages(
+def fit(
     module: nn.Module,
-    build: Callable[[int], nn.Module],
     spec: ModelSpec,
     view: FeatureView,
-    data: Pages,
+    data: Impressions | ClickedPages | Lists,
+    *,
+    what: str,
     **settings: Any,
 ) -> None:
-    """Train `module`, which has one head, for the objective of its section.
+    """Train a net in place by the recipe of its section; on pages, for its objective, whose heads it has.
 
-    An objective with several heads trains a net with as many, from `build`, and the module gets what serves.
+    `settings`: of `settings_of`, and more of `training.train`. UserError, which begins with `what`, if a loss
+    is not finite or the user's own class fails.
     """
-    objective = objective_of(spec)
-    trained = module if objective.n_heads == 1 else build(objective.n_heads)
-    train_pages(trained, view, data, objective, batching=spec.batching, **settings)
-    if trained is not module:
-        module.load_state_dict(served_net(trained, objective).state_dict())
-        module.eval()
+    try:
+        if isinstance(data, ClickedPages):
+            train_pages(module, view, data, objective_of(spec), batching=spec.batching, **settings)
+        else:
+            train(module, view, data, spec.recipe, **settings)
+    except ValueError as error:
+        raise UserError(f"{what}: {error}") from error
+    except Exception as error:  # a class of the user's own may raise anything
+        if spec.kind in KINDS:
+            raise
+        raise UserError(f"{what}: {where_and_what(error, spec.kind)}") from error
 
 
 def stored_calibrator(
@@ -53,7 +62,7 @@ def stored_calibrator(
     spec: ModelSpec,
     view: FeatureView,
     module: nn.Module,
-    apart: Pages,
+    apart: ClickedPages,
     seed: int,
 ) -> Calibrator:
     """The calibrator kept for this model, section and data, else a new one, which is then kept."""
@@ -64,17 +73,17 @@ def stored_calibrator(
             return load_calibrator(path)
         except UserError as error:
             warnings.warn(f"a stored calibrator is not usable and is made anew: {error}", stacklevel=2)
-    found = fit_calibrator(name, spec, view, module, apart, seed)
+    calibrator = fit_calibrator(name, spec, view, module, apart, seed)
     if path is not None:
         try:
-            export_calibrator(found, path)
+            export_calibrator(calibrator, path)
         except UserError as error:
             warnings.warn(f"this calibrator is not kept for the next run: {error}", stacklevel=2)
-    return found
+    return calibrator
 
 
 def fit_calibrator(
-    name: str, spec: ModelSpec, view: FeatureView, module: nn.Module, apart: Pages, seed: int
+    name: str, spec: ModelSpec, view: FeatureView, module: nn.Module, apart: ClickedPages, seed: int
 ) -> Calibrator:
     """The calibrator of a section, from the scores of a trained module on pages it has not seen."""
     assert spec.calibrator is not None
@@ -84,9 +93,8 @@ def fit_calibrator(
             f"the calibrator of model {name!r} has {len(shown.click)} impressions and no click to learn by; "
             "raise held_out or the requests of the phases"
         )
-    options: dict[str, Any] = {}
-    if spec.calibrator == "piecewise_linear":
-        options = {"seed": seed, "epochs": REQUEST_EPOCHS}
+    has_net = calibrator_class(spec.calibrator).uses_request
+    options = {"seed": seed, "epochs": REQUEST_EPOCHS} if has_net else {}
     return fit_examined(
         spec.calibrator,
         scores(module, view, shown),

@@ -23,11 +23,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import torch
-
-from cascade_sim.models.calibrators import Calibrator, calibrator_class
 from cascade_sim.models.objectives.base import Dumped, Objective, Option
 from cascade_sim.models.objectives.joint import (
     JointRankingCalibration,
@@ -46,6 +43,11 @@ from cascade_sim.models.objectives.single import (
     RankNet,
     Softmax,
 )
+
+if TYPE_CHECKING:
+    import torch
+
+    from cascade_sim.models.calibrators import Calibrator
 
 OBJECTIVES: dict[str, type[Objective]] = {
     "pointwise": Pointwise,
@@ -119,6 +121,8 @@ class Calibrated:
         request [N, d]: features of the request, for a calibrator that looks at them. ValueError for graded
         labels: calibrators give probabilities.
         """
+        from cascade_sim.models.calibrators import calibrator_class
+
         kind = calibrator_class(calibrator)
         if objective.task != "binary":
             raise ValueError(f"{calibrator} gives probabilities: it needs binary labels")

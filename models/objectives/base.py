@@ -1,17 +1,22 @@
-"""What an objective is: a loss, the heads it trains, what of them ranks, and what of them predicts."""
+"""What an objective is: a loss, the heads it trains, what of them ranks, and what of them predicts.
+
+All that the rest of the project wants to know of an objective it asks its class. A new one is a class in a
+file of its own (or beside its kin) and a line in `OBJECTIVES`: scenarios then know its name and its options,
+recipes train it, and the cascade serves its link.
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
-import torch
-from torch.nn import functional
+from cascade_sim.models.examination import slot_log_odds
+from cascade_sim.models.lazy import losses, np, torch
 
-from cascade_sim.models import losses
-from cascade_sim.models.losses.lists import Offsets
+if TYPE_CHECKING:
+    from cascade_sim.models.losses.lists import Offsets
 
 TASKS = ("binary", "graded")
 
@@ -26,12 +31,12 @@ class Option:
     low_is_open: bool = False
     weighs: str = ""  # for alpha: which part of the loss it multiplies; the other gets 1 − alpha
 
-    def check(self, name: str, value: float) -> None:
-        """ValueError unless the value is a finite number in the range."""
+    def fault(self, value: float) -> str:
+        """What is wrong with a value; empty for a finite number in the range."""
         is_inside = self.low < value if self.low_is_open else self.low <= value
-        if not (math.isfinite(value) and is_inside and value <= self.high):
-            bracket = "(" if self.low_is_open else "["
-            raise ValueError(f"{name} must be in {bracket}{self.low:g}, {self.high:g}], not {value:g}")
+        if math.isfinite(value) and is_inside and value <= self.high:
+            return ""
+        return f"must be in {'(' if self.low_is_open else '['}{self.low:g}, {self.high:g}], not {value:g}"
 
 
 ALPHA_RANKING = Option(0.5, 0.0, 1.0, weighs="ranking")
@@ -50,7 +55,7 @@ class Dumped:
 
 @dataclass(frozen=True)
 class Objective:
-    """A loss with its heads and its link; they travel together.
+    """A loss with its heads, its link and its start; they travel together.
 
     outputs [N, n_heads] come from a net. `task`: "binary" for labels 0 and 1 (or probabilities) with a
     logistic regression part, "graded" for labels >= 0 with a squared one. `predict` is on the labels' scale
@@ -63,15 +68,26 @@ class Objective:
     name: ClassVar[str]
     n_heads: ClassVar[int] = 1
     has_scale: ClassVar[bool] = True
+    link: ClassVar[str] = "sigmoid"  # name of `probability`; the sigmoid is served by the net's own kernel
     trains_on: ClassVar[str] = "lists"  # whole lists in a batch, or "samples" in any order with their dump
+    can_take_samples: ClassVar[bool] = False  # the loss is a sum over samples, whatever else is in the batch
+    is_log_loss: ClassVar[bool] = False  # on single impressions it is the loss of recipe logloss itself
     tasks: ClassVar[tuple[str, ...]] = TASKS
     options: ClassVar[Mapping[str, Option]] = {}
+    slot_maps: ClassVar[tuple[Callable[[torch.Tensor, torch.Tensor], torch.Tensor], ...]] = (slot_log_odds,)
 
     def __post_init__(self) -> None:
         if self.task not in self.tasks:
             raise ValueError(f"{self.name} is for {' or '.join(self.tasks)} labels, not {self.task!r}")
         for option, allowed in self.options.items():
-            allowed.check(option, getattr(self, option))
+            fault = allowed.fault(getattr(self, option))
+            if fault:
+                raise ValueError(f"{option} {fault}")
+
+    @classmethod
+    def fault_for_clicks(cls, option: str, value: float) -> str:
+        """Why an option cannot have this value where the labels are clicks, 0 and 1; empty if it can."""
+        return cls.options[option].fault(value)
 
     def loss(
         self, outputs: torch.Tensor, labels: torch.Tensor, lists: Offsets, *, dumped: Dumped | None = None
@@ -88,6 +104,26 @@ class Objective:
         score = self.score(outputs)
         return torch.sigmoid(score) if self.task == "binary" else score
 
+    def probability(self, score: np.ndarray) -> np.ndarray:
+        """The probability of a click as it is served, of scores in float32.  float64, in [0, 1]"""
+        return 1.0 / (1.0 + np.exp(-score.astype(np.float64)))
+
+    def slot_outputs(self, outputs: torch.Tensor, examination: torch.Tensor) -> torch.Tensor:
+        """What outputs for examined slots say of slots that are looked at with these chances.
+
+        [N, n_heads], [N] in (0, 1] -> [N, n_heads]
+        """
+        columns = zip(self.slot_maps, outputs.unbind(1), strict=True)
+        return torch.stack([slot_map(column, examination) for slot_map, column in columns], dim=1)
+
+    def start(self, rate: float) -> tuple[float, ...]:
+        """Outputs, one for each head, that predict this probability: the bias training starts from."""
+        return (self.start_score(rate), *[0.0] * (self.n_heads - 1))
+
+    def start_score(self, rate: float) -> float:
+        """The score that predicts a probability."""
+        return math.log(rate / (1 - rate))
+
     def regression(self, scores: torch.Tensor, labels: torch.Tensor, lists: Offsets) -> torch.Tensor:
         """The loss on single items that suits the labels: logistic, or squared."""
         form = losses.logistic if self.task == "binary" else losses.squared
@@ -101,4 +137,4 @@ def unit_interval(task: str, predictions: torch.Tensor) -> torch.Tensor:
 
 def softplus(scores: torch.Tensor) -> torch.Tensor:
     """log(1 + e^s)."""
-    return functional.softplus(scores)
+    return torch.nn.functional.softplus(scores)

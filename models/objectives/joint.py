@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
-import torch
-
-from cascade_sim.models import losses
-from cascade_sim.models.losses.lists import Offsets
+from cascade_sim.models.examination import slot_log_odds, slot_log_share, slot_softplus, slot_two_logits
+from cascade_sim.models.lazy import losses, np, torch
 from cascade_sim.models.objectives.base import (
     ALPHA_RANKING,
     ALPHA_REGRESSION,
@@ -19,6 +18,9 @@ from cascade_sim.models.objectives.base import (
     softplus,
     unit_interval,
 )
+
+if TYPE_CHECKING:
+    from cascade_sim.models.losses.lists import Offsets
 
 
 @dataclass(frozen=True)
@@ -44,6 +46,7 @@ class MultiTask(Objective):
     alpha: float = 0.5
     name = "multi_task"
     n_heads = 2
+    slot_maps = (slot_log_odds, slot_log_share)
     options: ClassVar[Mapping[str, Option]] = {"alpha": ALPHA_RANKING}
 
     def loss(
@@ -77,6 +80,8 @@ class RegressionCompatibleGraded(Objective):
 
     alpha: float = 0.5
     name = "rcr_regression"
+    link = "capped_softplus"
+    slot_maps = (slot_softplus,)
     options: ClassVar[Mapping[str, Option]] = {"alpha": ALPHA_RANKING}
 
     def loss(
@@ -86,6 +91,13 @@ class RegressionCompatibleGraded(Objective):
 
     def predict(self, outputs: torch.Tensor) -> torch.Tensor:
         return unit_interval(self.task, softplus(outputs[:, 0]))
+
+    def probability(self, score: np.ndarray) -> np.ndarray:
+        """min(log(1 + e^s), 1)."""
+        return np.minimum(np.logaddexp(0.0, score.astype(np.float64)), 1.0)
+
+    def start_score(self, rate: float) -> float:
+        return math.log(math.expm1(rate))
 
 
 @dataclass(frozen=True)
@@ -106,6 +118,12 @@ class JointRankingCalibration(Objective):
     def score(self, outputs: torch.Tensor) -> torch.Tensor:
         return outputs[:, 1] - outputs[:, 0]
 
+    def slot_outputs(self, outputs: torch.Tensor, examination: torch.Tensor) -> torch.Tensor:
+        return slot_two_logits(outputs, examination)
+
+    def start(self, rate: float) -> tuple[float, ...]:
+        return (0.0, self.start_score(rate))
+
 
 @dataclass(frozen=True)
 class SelfBoosted(Objective):
@@ -119,6 +137,7 @@ class SelfBoosted(Objective):
     alpha: float = 0.5
     name = "sbcr"
     trains_on = "samples"
+    can_take_samples = True
     tasks = ("binary",)
     options: ClassVar[Mapping[str, Option]] = {"alpha": ALPHA_REGRESSION}
 

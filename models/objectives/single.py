@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
-import torch
-
-from cascade_sim.models import losses
-from cascade_sim.models.losses.lists import Offsets
+from cascade_sim.models.examination import slot_log_share
+from cascade_sim.models.lazy import losses, np, torch
 from cascade_sim.models.objectives.base import Dumped, Objective, Option, softplus, unit_interval
+
+if TYPE_CHECKING:
+    from cascade_sim.models.losses.lists import Offsets
 
 
 @dataclass(frozen=True)
@@ -18,6 +20,8 @@ class Pointwise(Objective):
     """Regression alone: log loss and the sigmoid, or squared error and the score itself."""
 
     name = "pointwise"
+    can_take_samples = True
+    is_log_loss = True
 
     def loss(
         self, outputs: torch.Tensor, labels: torch.Tensor, lists: Offsets, *, dumped: Dumped | None = None
@@ -31,6 +35,7 @@ class RankNet(Objective):
 
     name = "ranknet"
     has_scale = False
+    slot_maps = (slot_log_share,)
 
     def loss(
         self, outputs: torch.Tensor, labels: torch.Tensor, lists: Offsets, *, dumped: Dumped | None = None
@@ -44,6 +49,7 @@ class Softmax(Objective):
 
     name = "softmax"
     has_scale = False
+    slot_maps = (slot_log_share,)
 
     def loss(
         self, outputs: torch.Tensor, labels: torch.Tensor, lists: Offsets, *, dumped: Dumped | None = None
@@ -58,6 +64,7 @@ class ApproxNdcg(Objective):
     beta: float = 10.0
     name = "approx_ndcg"
     has_scale = False
+    slot_maps = (slot_log_share,)
     options: ClassVar[Mapping[str, Option]] = {"beta": Option(10.0, 0.0, 1e6, low_is_open=True)}
 
     def loss(
@@ -93,6 +100,8 @@ class CalibratedSoftmax(Objective):
 
     y0: float = 1.0
     name = "calibrated_softmax"
+    link = "capped_exp"
+    slot_maps = (slot_log_share,)
     options: ClassVar[Mapping[str, Option]] = {"y0": Option(1.0, 0.0, 1e6, low_is_open=True)}
 
     def loss(
@@ -102,6 +111,13 @@ class CalibratedSoftmax(Objective):
 
     def predict(self, outputs: torch.Tensor) -> torch.Tensor:
         return unit_interval(self.task, self.y0 * torch.exp(outputs[:, 0]))
+
+    def probability(self, score: np.ndarray) -> np.ndarray:
+        """min(y0 e^s, 1)."""
+        return np.exp(np.minimum(score.astype(np.float64) + np.log(self.y0), 0.0))
+
+    def start_score(self, rate: float) -> float:
+        return math.log(rate / self.y0)
 
 
 @dataclass(frozen=True)
@@ -116,6 +132,12 @@ class CalibratedRankNet(Objective):
     name = "calibrated_ranknet"
     tasks = ("binary",)
     options: ClassVar[Mapping[str, Option]] = {"y0": Option(0.5, 0.0, 1.0)}
+
+    @classmethod
+    def fault_for_clicks(cls, option: str, value: float) -> str:
+        if 0 < value < 1:
+            return ""
+        return f"must lie between a skip, 0, and a click, 1, for {cls.name}; found {value:g}"
 
     def loss(
         self, outputs: torch.Tensor, labels: torch.Tensor, lists: Offsets, *, dumped: Dumped | None = None

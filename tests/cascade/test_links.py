@@ -4,8 +4,6 @@ import torch
 
 from cascade_sim.cascade.links import (
     calibrator_file,
-    capped_exp,
-    capped_softplus,
     export_calibrator,
     load_calibrator,
     with_calibrator,
@@ -63,19 +61,22 @@ def test_a_served_prediction_is_the_objectives_own(sim, block, ids, name, kind):
 def test_calibrated_softmax_is_served_as_y0_times_e_to_the_score_cut_at_1(sim, block, ids):
     _, view, module = ranker(sim)
     plain = make_scorer("rank", "logloss", view, module)
-    scorer = with_link(plain, "calibrated_softmax", {"y0": 3.0})
+    scorer = with_link(plain, make_objective("calibrated_softmax", y0=3.0))
     score = plain.logit(block, ids).astype(np.float64)
     assert scorer.predict(block, ids) == pytest.approx(np.minimum(3.0 * np.exp(score), 1.0), rel=1e-5)
     assert (scorer.predict(block, ids) == 1.0).any() and (scorer.predict(block, ids) < 1.0).any()
     assert scorer.link == "capped_exp" and plain.link == "sigmoid"
-    assert capped_exp(np.array([-1e4, 500.0], np.float32), 0.0).tolist() == [0.0, 1.0]
-    assert capped_softplus(np.array([0.0, 90.0])).tolist() == [np.log(2), 1.0]
+    extreme = np.array([-1e4, 500.0], np.float32)
+    assert make_objective("calibrated_softmax").probability(extreme).tolist() == [0.0, 1.0]
+    softplus = make_objective("rcr_regression").probability(np.array([0.0, 90.0]))
+    assert softplus.tolist() == [np.log(2), 1.0]
 
 
 def test_an_objective_with_the_sigmoid_keeps_its_scorer(sim):
     _, view, module = ranker(sim)
     plain = make_scorer("rank", "logloss", view, module)
-    assert all(with_link(plain, name, {}) is plain for name in ("pointwise", "softmax", "rcr", "jrc", "sbcr"))
+    for name in ("pointwise", "softmax", "rcr", "jrc", "sbcr"):
+        assert with_link(plain, make_objective(name)) is plain
 
 
 def fitted(name, scorer, block, ids):
@@ -111,7 +112,9 @@ def test_a_score_is_mapped_whatever_else_is_in_its_block(sim, block, ids, name, 
 
 def test_a_student_imitates_the_log_odds_of_what_is_served(sim, block, ids):
     _, view, module = ranker(sim)
-    scorer = with_link(make_scorer("rank", "logloss", view, module), "calibrated_softmax", {"y0": 0.2})
+    scorer = with_link(
+        make_scorer("rank", "logloss", view, module), make_objective("calibrated_softmax", y0=0.2)
+    )
     odds = scorer.log_odds(block, ids).astype(np.float64)
     assert 1 / (1 + np.exp(-odds)) == pytest.approx(scorer.predict(block, ids), rel=1e-5)
 

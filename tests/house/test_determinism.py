@@ -66,7 +66,7 @@ def test_metrics_logs_and_models_are_byte_identical(runs, other):
 def test_a_run_from_the_cache_gives_the_same_bytes(runs, tmp_path, monkeypatch):
     monkeypatch.setenv("CASCADE_SIM_CACHE", str(runs / "cache-one"))
     monkeypatch.setattr("cascade_sim.study.write_report", lambda *_: None)
-    monkeypatch.setattr("cascade_sim.phases.prepare.train", None)  # would fail if anything were trained
+    monkeypatch.setattr("cascade_sim.training.recipes.train", None)  # would fail if anything were trained
     run_study(tiny_scenario(*SHORT), out=tmp_path / "cached", device="cpu", quiet=True)
     assert digests(tmp_path / "cached") == digests(runs / "one")
 

@@ -13,6 +13,7 @@ from cascade_sim.market.study import run_market
 from cascade_sim.models.calibrators import Platt
 from cascade_sim.phases.results import combine_seeds
 from cascade_sim.progress import Progress
+from cascade_sim.training import recipes
 from cascade_sim.training.data import split_pages
 from worlds.learning_market import learning_scenario, learning_sim
 
@@ -117,7 +118,7 @@ FEW = {"every": 200.0, "history": 300.0, "panel": 16}  # three deployments in th
 def fits(monkeypatch):
     """(pages, options) of every fit for an objective, (pages, scores' module) of every calibrator."""
     seen, apart = [], []
-    train, calibrate = market_training.train_pages, market_training.fit_calibrator
+    train, calibrate = recipes.train_pages, market_training.fit_calibrator
 
     def watched(module, view, data, objective, **options):
         seen.append((data, options))
@@ -127,7 +128,7 @@ def fits(monkeypatch):
         apart.append(pages)
         return calibrate(name, spec, view, net, pages, seed)
 
-    monkeypatch.setattr(market_training, "train_pages", watched)
+    monkeypatch.setattr(recipes, "train_pages", watched)
     monkeypatch.setattr(market_training, "fit_calibrator", watched_calibrator)
     return seen, apart
 

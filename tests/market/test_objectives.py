@@ -6,9 +6,9 @@ import torch
 
 from cascade_sim.cascade.links import with_calibrator
 from cascade_sim.cascade.seats import CoActionScorer
-from cascade_sim.market import trainer as market_training
 from cascade_sim.models.calibrators import Platt
 from cascade_sim.models.objectives import make_objective
+from cascade_sim.training import recipes
 from worlds.learning_market import learning_scenario, learning_sim, live_and_learn
 
 
@@ -22,13 +22,13 @@ def sim_for(**ranker):
 @pytest.fixture
 def fits(monkeypatch):
     """(module, pages, objective, options) of every fit for an objective."""
-    seen, real = [], market_training.train_pages
+    seen, real = [], recipes.train_pages
 
     def watched(module, view, data, objective, **options):
         seen.append((module, data, objective, options))
         return real(module, view, data, objective, **options)
 
-    monkeypatch.setattr(market_training, "train_pages", watched)
+    monkeypatch.setattr(recipes, "train_pages", watched)
     return seen
 
 

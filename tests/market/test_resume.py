@@ -86,7 +86,7 @@ def stopped_at(monkeypatch, module, name, n):
     ("module", "name", "n"),
     [
         ("phases.prepare", "impression_columns", 1),  # while the log is written
-        ("phases.prepare", "train", 2),
+        ("training.recipes", "train", 2),
         ("phases.evaluate", "TableWriter", 2),
         ("market.study", "market_columns", 1),  # before the first checkpoint
         ("market.study", "market_columns", 21),  # after several

@@ -154,12 +154,10 @@ def test_without_impressions_the_models_stay():
 
 
 def test_a_training_that_fails_names_the_model_and_the_deployment(monkeypatch):
-    from cascade_sim.market import trainer as market_training
-
     def fails(*arguments, **options):
         raise ValueError("the loss of epoch 1 is nan: lower learning_rate")
 
-    monkeypatch.setattr(market_training, "train", fails)
+    monkeypatch.setattr("cascade_sim.training.recipes.train", fails)
     with pytest.raises(UserError, match="deployment 1 of model 'rank': the loss of epoch 1 is nan"):
         live_and_learn(learning_sim(learning_scenario()))
 

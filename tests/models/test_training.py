@@ -8,8 +8,8 @@ from torch import nn
 from cascade_sim.analysis.metrics.discrimination import auc
 from cascade_sim.models.nets.coaction import CoAction
 from cascade_sim.models.nets.towers import TwoTowers
+from cascade_sim.models.recipes import RECIPES
 from cascade_sim.models.training import (
-    LINKS,
     Impressions,
     Lists,
     chunk_of_rank,
@@ -103,7 +103,7 @@ def test_an_ltr_score_is_judged_together_with_the_bid_it_will_be_served_with(mon
         seen.append(score.detach().numpy().copy())
         return score.sum() * 0.0
 
-    monkeypatch.setattr("cascade_sim.models.training._between_chunks", judge)
+    monkeypatch.setattr("cascade_sim.models.recipes.between_chunks", judge)
     fit(Silent(), LISTS, "ltr", epochs=1)
     rows = np.concatenate(seen)
     assert np.array_equal(np.sort(rows, axis=0), np.sort(LISTS.log_bid, axis=0))
@@ -111,13 +111,13 @@ def test_an_ltr_score_is_judged_together_with_the_bid_it_will_be_served_with(mon
 
 def test_the_ltr_recipe_minimises_the_chunked_ranknet_loss_per_pair():
     from cascade_sim.models.losses import chunked_ranknet
-    from cascade_sim.models.training import _between_chunks
+    from cascade_sim.models.recipes import between_chunks
 
     score = torch.from_numpy(np.random.default_rng(0).normal(size=(7, 12)))
     chunk = torch.from_numpy(np.random.default_rng(1).integers(1, 4, (7, 12)).astype(np.int8))
     pairs = (chunk.unsqueeze(2) > chunk.unsqueeze(1)).sum()
     expected = chunked_ranknet(score, chunk, reduction="sum") / pairs
-    assert float(_between_chunks(score, chunk)) == pytest.approx(float(expected), rel=1e-12)
+    assert float(between_chunks(score, chunk)) == pytest.approx(float(expected), rel=1e-12)
 
 
 @pytest.mark.parametrize(("kind", "data", "recipe"), [(CoAction, DATA, "logloss"), (TwoTowers, LISTS, "ltr")])
@@ -179,7 +179,8 @@ def test_a_model_of_the_wrong_shape_stops_the_training_with_both_shapes():
 def test_an_unknown_recipe_is_refused_with_the_known_ones():
     with pytest.raises(ValueError, match="unknown recipe 'magic'; known: logloss, distill, ltr"):
         fit(net(), DATA, "magic")
-    assert LINKS == {"logloss": "sigmoid", "distill": "sigmoid", "ltr": "exp"}
+    links = {name: recipe.link for name, recipe in RECIPES.items()}
+    assert links == {"logloss": "sigmoid", "distill": "sigmoid", "ltr": "exp"}
 
 
 def test_the_output_starts_at_the_log_odds_of_the_click_rate():

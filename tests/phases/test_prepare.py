@@ -10,7 +10,7 @@ from cascade_sim.cascade.fusion import Fusion
 from cascade_sim.cascade.serve import Block
 from cascade_sim.errors import UserError
 from cascade_sim.phases import prepare as module
-from cascade_sim.phases.prepare import Experiment, first
+from cascade_sim.phases.prepare import Preparation, first
 from cascade_sim.phases.simulation import Simulation
 from cascade_sim.progress import Progress
 from cascade_sim.storage import code_version
@@ -111,7 +111,7 @@ def test_a_change_in_the_code_of_the_nets_or_the_training_is_trained_again(tmp_p
 def test_the_phases_leave_a_log_each_and_a_scorer_for_every_model(study):
     assert {"bootstrap", "log"} <= set(tables(study.folder))
     names = set(study.sim.scenario.models)
-    assert names <= set(study.sim.scorers) and names <= set(study.experiment.modules)
+    assert names <= set(study.sim.scorers) and names <= set(study.preparation.modules)
     assert study.sim.scorers["ltr"].link == "exp" and study.sim.scorers["distill-pre"].link == "sigmoid"
 
 
@@ -192,7 +192,7 @@ def test_the_log_is_written_by_the_deployed_cascade_with_its_own_fusion(tmp_path
     )  # fmt: skip
     sim = Simulation(scenario, 1)
     with Progress(quiet=True) as progress:
-        arm = Experiment(sim, tmp_path, ModelStore(tmp_path), progress, torch.device("cpu"))._deployed()
+        arm = Preparation(sim, tmp_path, ModelStore(tmp_path), progress, torch.device("cpu"))._deployed()
     assert arm.pre_ranking.fusion == arm.ranking.fusion == Fusion(pctr=0.5, pcvr=0.25)
     assert arm.pre_ranking.scorer.name == "random"  # nothing is trained yet
     assert (arm.retrieval_size, arm.pre_ranking_size, arm.slots) == (60, 15, 3)

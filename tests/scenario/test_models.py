@@ -2,7 +2,7 @@ import pytest
 
 from cascade_sim.errors import UserError
 from cascade_sim.scenario.file import dump_scenario, load_scenario, scenario_data, scenario_hash
-from cascade_sim.scenario.models import BY_SAMPLE, OBJECTIVE_KEYS, OBJECTIVE_OPTIONS, TWO_HEADS
+from cascade_sim.scenario.models import OBJECTIVE_KEYS, OPTIONS
 from cascade_sim.scenario.schema import ModelSpec
 from worlds.tiny_market import QUICK, tiny_scenario
 
@@ -14,15 +14,12 @@ def known(key):
 
 def test_the_scenario_knows_every_objective_calibrator_and_option():
     from cascade_sim.models.calibrators import CALIBRATORS
-    from cascade_sim.models.list_training import BY_SAMPLE as BY_SAMPLE_IN_TRAINING
     from cascade_sim.models.objectives import OBJECTIVES
+    from cascade_sim.models.recipes import RECIPES
 
-    assert BY_SAMPLE == BY_SAMPLE_IN_TRAINING
     assert known("objective") == list(OBJECTIVES) and known("calibrator") == list(CALIBRATORS)
-    assert {
-        name: tuple(kind.options) for name, kind in OBJECTIVES.items() if kind.options
-    } == OBJECTIVE_OPTIONS
-    assert {name for name, kind in OBJECTIVES.items() if kind.n_heads > 1} == set(TWO_HEADS)
+    assert known("recipe") == list(RECIPES)
+    assert {option for kind in OBJECTIVES.values() for option in kind.options} == set(OPTIONS)
 
 
 def test_a_scenario_without_objectives_reads_and_hashes_as_ever():

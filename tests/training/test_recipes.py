@@ -64,7 +64,7 @@ def test_a_plain_study_has_no_section_on_objectives(study):
 
 def test_a_run_is_reopened_with_its_calibrators(rankers, tmp_path):
     path = as_run_folder(rankers, tmp_path / "run")
-    for name, calibrator in rankers.experiment.calibrators.items():
+    for name, calibrator in rankers.preparation.calibrators.items():
         export_calibrator(calibrator, calibrator_file(path / "models" / f"{name}.safetensors"))
     run, block = reopen(path), rankers.sim.market.block("evaluate", 0, 500)
     ids = rankers.sim.serve(block, rankers.evaluation.arms["logloss"]).pre_ranking_set
@@ -83,7 +83,7 @@ def test_models_and_calibrators_come_from_the_cache(tmp_path, monkeypatch):
     def refuse(*_, **__):
         raise AssertionError("trained again")
 
-    monkeypatch.setattr("cascade_sim.phases.prepare.fit_pages", refuse)
+    monkeypatch.setattr("cascade_sim.phases.prepare.fit", refuse)
     monkeypatch.setattr("cascade_sim.training.recipes.fit_calibrator", refuse)
     again = learn(tmp_path / "b", tmp_path / "cache", *overrides(names))
     assert again.calibrators["softmax-platt"] == one.calibrators["softmax-platt"]

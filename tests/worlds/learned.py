@@ -2,7 +2,7 @@
 
 import torch
 
-from cascade_sim.phases.prepare import Experiment
+from cascade_sim.phases.prepare import Preparation
 from cascade_sim.phases.simulation import Simulation
 from cascade_sim.progress import Progress
 from cascade_sim.storage.model_store import ModelStore
@@ -15,6 +15,6 @@ def learn(folder, cache, *overrides, seed=None, sim=None):
     scenario = tiny_scenario(*SHORT, *overrides, seed=seed)
     sim = sim or Simulation(scenario, scenario.seed)
     with Progress(quiet=True) as progress:
-        experiment = Experiment(sim, folder, ModelStore(cache), progress, torch.device("cpu"))
-        experiment.run()
-    return experiment
+        preparation = Preparation(sim, folder, ModelStore(cache), progress, torch.device("cpu"))
+        preparation.run()
+    return preparation

@@ -78,9 +78,10 @@ def equal(one: dict[str, np.ndarray], other: dict[str, np.ndarray]) -> bool:
 
 def watch(monkeypatch: Any) -> Seen:
     """Write down every fit and every deployment from now on."""
-    from cascade_sim.market import trainer as market_training
+    from cascade_sim.market.trainer import Trainer
+    from cascade_sim.training import recipes
 
-    seen, train, learn = Seen(), market_training.train, market_training.Trainer.train
+    seen, train, learn = Seen(), recipes.train, Trainer.train
 
     def watched(module, view, data, recipe, **options):
         seen.calls.append((recipe, data, options, weights(module)))
@@ -92,8 +93,8 @@ def watch(monkeypatch: Any) -> Seen:
         learn(self, now)
         seen.arms.append(_frozen(self.arm))
 
-    monkeypatch.setattr(market_training, "train", watched)
-    monkeypatch.setattr(market_training.Trainer, "train", deployed)
+    monkeypatch.setattr(recipes, "train", watched)
+    monkeypatch.setattr(Trainer, "train", deployed)
     return seen
 
 

@@ -48,7 +48,7 @@ def logged() -> Logged:
     import torch
 
     from cascade_sim.estimation.log import write_logs
-    from cascade_sim.phases.prepare import Experiment
+    from cascade_sim.phases.prepare import Preparation
     from cascade_sim.phases.simulation import Simulation
     from cascade_sim.progress import Progress
     from cascade_sim.scenario.schema import resolved_arms
@@ -59,11 +59,11 @@ def logged() -> Logged:
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     sim = Simulation(scenario, scenario.seed)
     with Progress(quiet=True) as progress:
-        experiment = Experiment(sim, folder, ModelStore(folder / "cache"), progress, torch.device("cpu"))
-        experiment.run()
+        preparation = Preparation(sim, folder, ModelStore(folder / "cache"), progress, torch.device("cpu"))
+        preparation.run()
         arm = sim.arm("today", resolved_arms(scenario)["today"])
         write_logs(sim, arm, folder, progress)
-    return Logged(sim, arm, folder, experiment.modules)
+    return Logged(sim, arm, folder, preparation.modules)
 
 
 class Unasked:

@@ -34,7 +34,7 @@ class Study:
     """A finished study: its objects, its metrics and the folder with its logs."""
 
     sim: Any
-    experiment: Any
+    preparation: Any
     evaluation: Any
     metrics: dict[str, Any]
     folder: Path
@@ -45,7 +45,7 @@ def run_phases(scenario: Any, folder: Path, cache: Path, workers: int = 1) -> St
     import torch
 
     from cascade_sim.phases.evaluate import Evaluation
-    from cascade_sim.phases.prepare import Experiment
+    from cascade_sim.phases.prepare import Preparation
     from cascade_sim.phases.results import collect
     from cascade_sim.phases.simulation import Simulation
     from cascade_sim.progress import Progress
@@ -53,11 +53,11 @@ def run_phases(scenario: Any, folder: Path, cache: Path, workers: int = 1) -> St
 
     sim = Simulation(scenario, scenario.seed, workers)
     with Progress(quiet=True) as progress:
-        experiment = Experiment(sim, folder, ModelStore(cache), progress, torch.device("cpu"))
-        experiment.run()
+        preparation = Preparation(sim, folder, ModelStore(cache), progress, torch.device("cpu"))
+        preparation.run()
         evaluation = Evaluation(sim, folder, progress)
         evaluation.run()
-    return Study(sim, experiment, evaluation, collect(evaluation), folder)
+    return Study(sim, preparation, evaluation, collect(evaluation), folder)
 
 
 def z_score(hits: int | np.ndarray, probability: np.ndarray) -> float:

@@ -22,7 +22,7 @@ def as_run_folder(study: Study, path: Path) -> Path:
     shutil.copytree(study.folder, path, dirs_exist_ok=True)
     scenario = study.sim.scenario
     for name in scenario.models:
-        ModelStore(path).export(study.experiment.modules[name], path / "models" / f"{name}.safetensors")
+        ModelStore(path).export(study.preparation.modules[name], path / "models" / f"{name}.safetensors")
     (path / "scenario.yaml").write_text(dump_scenario(scenario))
     manifest = {"semantics": SEMANTICS, "scenario_hash": "0", "status": "complete"}
     (path / "manifest.json").write_text(json_text(manifest))

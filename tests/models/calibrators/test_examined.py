@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from cascade_sim.models.calibrators import CALIBRATORS
-from cascade_sim.models.examined_calibration import fit_examined, would_click
+from cascade_sim.models.calibrators.examined import fit_examined, would_click
 
 RNG = np.random.default_rng(3)
 N = 30_000

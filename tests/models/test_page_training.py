@@ -7,21 +7,19 @@ import pytest
 import torch
 
 from cascade_sim.analysis.metrics import gauc
-from cascade_sim.models import list_training
+from cascade_sim.models import page_training
 from cascade_sim.models.examination import slot_log_odds
-from cascade_sim.models.list_training import (
-    BY_SAMPLE,
-    Pages,
+from cascade_sim.models.nets.coaction import CoAction
+from cascade_sim.models.nets.towers import TwoTowers
+from cascade_sim.models.objectives import OBJECTIVES, make_objective
+from cascade_sim.models.page_training import (
+    ClickedPages,
     make_pages,
     scores,
     served_net,
     start_at_base_rate,
-    start_score,
     train_pages,
 )
-from cascade_sim.models.nets.coaction import CoAction
-from cascade_sim.models.nets.towers import TwoTowers
-from cascade_sim.models.objectives import OBJECTIVES, make_objective
 from cascade_sim.models.training import Impressions
 from worlds.clicked_ads import AD, ADS, LOGIT, USER, USERS, VIEW, logits, net
 
@@ -116,7 +114,7 @@ def test_an_objective_without_a_scale_is_not_handed_one(name):
     """The level of its scores is that of the first weights: around 0, for clicks of a few percent."""
     click = DATA.shown.click * (np.arange(len(DATA.users)) % 9 == 0)
     shown = Impressions(**{**DATA.shown.arrays(), "click": click})
-    rare = Pages(shown, DATA.lists, DATA.request, DATA.dumped)
+    rare = ClickedPages(shown, DATA.lists, DATA.request, DATA.dumped)
     module, _ = trained(name, data=rare)
     rate = rare.shown.click.sum() / rare.shown.examination.sum()
     predicted = 1 / (1 + np.exp(-scores(module, VIEW, rare.shown)))
@@ -150,7 +148,7 @@ def test_self_boosted_samples_come_one_by_one_with_the_dump_of_their_page(monkey
     """Half of the pages have no dump: their samples have no pair."""
     data = pages(200, seed=8)
     without = np.repeat(np.arange(200) % 2 == 0, np.diff(data.lists))
-    data = Pages(
+    data = ClickedPages(
         data.shown, data.lists, data.request, np.where(without, np.nan, data.dumped).astype(np.float32)
     )
     seen = []
@@ -181,7 +179,7 @@ def test_training_starts_where_the_prediction_is_the_click_rate(name):
     rate = DATA.shown.click.sum(dtype=np.float64) / DATA.shown.examination.sum(dtype=np.float64)
     predicted = objective.predict(module.bias.detach().reshape(1, -1))
     assert predicted.item() == pytest.approx(rate, rel=1e-5)
-    assert start_score(make_objective("pointwise"), 0.2) == pytest.approx(math.log(0.2 / 0.8))
+    assert make_objective("pointwise").start_score(0.2) == pytest.approx(math.log(0.2 / 0.8))
 
 
 @pytest.mark.parametrize("kind", [TwoTowers, CoAction])
@@ -223,7 +221,7 @@ def test_whole_pages_in_a_batch_are_the_same_loss_in_another_order():
     """With one batch for everything the order within it does not matter; with small ones it does."""
     whole = {"batch": 10**6, "epochs": 1, "data": pages(200)}
     small = {"batch": 32, "epochs": 1, "data": pages(200)}
-    for name in BY_SAMPLE:
+    for name in [name for name, kind in OBJECTIVES.items() if kind.can_take_samples]:
         losses, nets = {}, {}
         for batching in ("samples", "lists"):
             losses[batching] = trained(name, batching=batching, **whole)[1][0]
@@ -238,11 +236,11 @@ def test_whole_pages_in_a_batch_are_the_same_loss_in_another_order():
 def test_a_page_stays_in_one_batch_or_is_torn_apart(monkeypatch):
     data, seen = pages(60), []
 
-    def watched(model, view, users, context, ads, real=list_training.outputs):
+    def watched(model, view, users, context, ads, real=page_training.outputs):
         seen.append(set(zip(users.tolist(), ads.tolist(), strict=True)))
         return real(model, view, users, context, ads)
 
-    monkeypatch.setattr(list_training, "outputs", watched)
+    monkeypatch.setattr(page_training, "outputs", watched)
     page_of = {
         pair: i for i in range(60) for pair in _pairs(data, slice(data.lists[i], data.lists[i + 1]))
     }  # a pair on two pages counts as torn; there are few
@@ -264,4 +262,4 @@ def test_what_compares_the_ads_of_a_page_cannot_do_without_whole_pages():
         ValueError, match="softmax compares the ads of a page: its batches are of whole pages"
     ):
         trained("softmax", batching="samples")
-    assert set(BY_SAMPLE) >= {name for name, kind in OBJECTIVES.items() if kind.trains_on == "samples"}
+    assert all(kind.can_take_samples for kind in OBJECTIVES.values() if kind.trains_on == "samples")

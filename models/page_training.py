@@ -8,7 +8,6 @@ the same loss: what is then left out is the shuffling of samples.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -16,17 +15,15 @@ import numpy as np
 import torch
 from torch import nn
 
-from cascade_sim.models.examination import slot_log_odds, slot_outputs
+from cascade_sim.models.examination import slot_log_odds
 from cascade_sim.models.features import FeatureView
 from cascade_sim.models.objectives import Dumped, Objective
 from cascade_sim.models.training import Impressions, Tables, on_device, outputs, run_epochs
 
-BY_SAMPLE = ("pointwise", "sbcr")  # their loss is a sum over samples, whatever else is in the batch
-
 
 @dataclass(frozen=True)
-class Pages:
-    """N impressions of L requests, in the order of the log. Page l is lists[l]:lists[l + 1]."""
+class ClickedPages:
+    """N impressions of L requests, as logged, with their clicks. Page l is lists[l]:lists[l + 1]."""
 
     shown: Impressions
     lists: np.ndarray  # [L + 1] int64 offsets
@@ -40,27 +37,37 @@ class Pages:
     def arrays(self) -> dict[str, np.ndarray]:
         return {**self.shown.arrays(), "lists": self.lists, "request": self.request, "dumped": self.dumped}
 
-    def take(self, keep: np.ndarray) -> Pages:
+    def take(self, keep: np.ndarray) -> ClickedPages:
         """Some of the pages, whole.  keep: [L] bool"""
         sizes = np.diff(self.lists)
         rows = np.repeat(keep, sizes)
         shown = Impressions(**{name: column[rows] for name, column in self.shown.arrays().items()})
         lists = np.concatenate([[0], np.cumsum(sizes[keep])]).astype(np.int64)
-        return Pages(shown, lists, self.request[keep], self.dumped[rows])
+        return ClickedPages(shown, lists, self.request[keep], self.dumped[rows])
 
 
-def make_pages(shown: Impressions, request: np.ndarray, pctr: np.ndarray) -> Pages:
+def make_pages(shown: Impressions, request: np.ndarray, pctr: np.ndarray) -> ClickedPages:
     """Impressions in the order of requests, with the request [N] and the deployed pCTR [N] of each."""
+    lists = page_offsets(request)
+    return ClickedPages(shown, lists, request[lists[:-1]], log_odds(pctr).astype(np.float32))
+
+
+def page_offsets(request: np.ndarray) -> np.ndarray:
+    """Where each page starts, and the last ends, of rows in the order of requests.  [N] -> [L + 1] int64"""
     starts = np.nonzero(np.r_[True, request[1:] != request[:-1]])[0] if len(request) else np.zeros(0, int)
-    p = np.clip(pctr.astype(np.float64), 2.0**-60, 1.0 - 2.0**-24)  # 0 and 1 have no log-odds
-    dumped = (np.log(p) - np.log1p(-p)).astype(np.float32)
-    return Pages(shown, np.append(starts, len(request)).astype(np.int64), request[starts], dumped)
+    return np.append(starts, len(request)).astype(np.int64)
+
+
+def log_odds(probability: np.ndarray) -> np.ndarray:
+    """log p / (1 - p), cut where p is so near 0 or 1 that it has none.  [N] float64"""
+    p = np.clip(probability.astype(np.float64), 2.0**-60, 1.0 - 2.0**-24)
+    return np.log(p) - np.log1p(-p)
 
 
 def train_pages(
     model: nn.Module,
     view: FeatureView,
-    data: Pages,
+    data: ClickedPages,
     objective: Objective,
     *,
     epochs: int,
@@ -77,9 +84,9 @@ def train_pages(
 
     Repeatable, and otherwise as `training.train`. `batch` counts impressions; at least one page.
     `batching`: "samples" in any order, or "lists", whole pages; None: as the objective does by itself. Only
-    objectives in BY_SAMPLE can do without whole pages: ValueError for the others.
+    objectives that can take samples do without whole pages: ValueError for the others.
     """
-    if batching == "samples" and objective.name not in BY_SAMPLE:
+    if batching == "samples" and not objective.can_take_samples:
         raise ValueError(f"{objective.name} compares the ads of a page: its batches are of whole pages")
     if len(data.users) == 0:
         return []
@@ -88,17 +95,16 @@ def train_pages(
     if not warm_start:
         start_at_base_rate(model, data.shown, objective)
     columns, tables = on_device({**data.shown.arrays(), "dumped": data.dumped}, device), Tables(view, device)
-    pages = _Pages(data.lists)
+    pages = _PageRows(data.lists)
 
     def loss_of(rows: torch.Tensor, lists: np.ndarray, dumped: Dumped | None) -> torch.Tensor:
         users, context, ads = (columns[name][rows] for name in ("users", "context", "ads"))
-        found = outputs(model, tables, users, context, ads).float()
+        given = outputs(model, tables, users, context, ads).float()
         wanted = (len(rows), 1) if objective.n_heads == 1 else (len(rows), 1, objective.n_heads)
-        if found.shape != wanted:
-            raise ValueError(f"the model returned shape {tuple(found.shape)}, not {wanted}")
-        slot = slot_outputs(
-            objective.name, found.reshape(len(rows), objective.n_heads), columns["examination"][rows]
-        )
+        if given.shape != wanted:
+            raise ValueError(f"the model returned shape {tuple(given.shape)}, not {wanted}")
+        heads = given.reshape(len(rows), objective.n_heads)
+        slot = objective.slot_outputs(heads, columns["examination"][rows])
         return objective.loss(slot, columns["click"][rows], lists, dumped=dumped)
 
     def whole_pages(picked: torch.Tensor) -> torch.Tensor:
@@ -125,7 +131,7 @@ def train_pages(
     )  # fmt: skip
 
 
-class _Pages:
+class _PageRows:
     """Gathers the impressions of pages."""
 
     def __init__(self, lists: np.ndarray):
@@ -164,19 +170,8 @@ def start_at_base_rate(model: nn.Module, shown: Impressions, objective: Objectiv
     fits = isinstance(bias, nn.Parameter) and bias.numel() == objective.n_heads
     if not (objective.has_scale and fits and 0.0 < rate < 1.0):
         return
-    start = torch.zeros(objective.n_heads)
-    start[-1 if objective.name == "jrc" else 0] = start_score(objective, rate)
     with torch.no_grad():
-        bias.copy_(start.reshape(bias.shape))  # type: ignore[union-attr]
-
-
-def start_score(objective: Objective, rate: float) -> float:
-    """The score that predicts a probability."""
-    if objective.name == "calibrated_softmax":
-        return math.log(rate / objective.y0)  # type: ignore[attr-defined]
-    if objective.name == "rcr_regression":
-        return math.log(math.expm1(rate))
-    return math.log(rate / (1 - rate))
+        bias.copy_(torch.tensor(objective.start(rate)).reshape(bias.shape))  # type: ignore[union-attr]
 
 
 @torch.no_grad()
