@@ -14,9 +14,9 @@ import torch
 
 from cascade_sim.models.losses import padded as loss_torch
 from cascade_sim.models.losses.lists import Batch
+from cascade_sim.models.losses.phis import phi_named
 
 ENGINES = ("auto", "fused", "torch")
-PHIS = ("logistic", "exponential", "squared", "squared_hinge")
 
 
 class _Fused(torch.autograd.Function):
@@ -69,22 +69,13 @@ def pairs(batch: Batch, phi: str, *, is_ordered: bool, engine: str) -> torch.Ten
     Ordered pairs: a_ij = 1(y_i > y_j), every phi. Valued pairs: a_ij = y_i for all j other than i,
     logistic and exponential; with phi "squared" they are sum_{i<j} (y_i - y_j - s_i + s_j)^2.
     """
-    if phi not in PHIS or (phi == "squared_hinge" and not is_ordered):
-        raise ValueError(f"unknown phi {phi!r}; known: {', '.join(PHIS if is_ordered else PHIS[:3])}")
-    if not is_fused(batch.scores, engine):
-        form = loss_torch.ordered_pairs if is_ordered else loss_torch.valued_pairs
-        return form(batch, phi)
-    from cascade_sim.models.losses import kernels as loss_kernels  # numba is loaded when first needed
-    from cascade_sim.models.losses import kernels_sums as loss_kernels_sums
-
-    if phi == "logistic":
-        return fused(batch, loss_kernels.logistic_pairs, is_ordered)
-    if phi == "exponential":
-        return fused(batch, loss_kernels_sums.exponential_pairs, is_ordered)
-    if phi == "squared_hinge":
-        return fused(batch, loss_kernels_sums.squared_hinge_ordered)
-    kernel = loss_kernels_sums.squared_ordered if is_ordered else loss_kernels_sums.squared_valued
-    return fused(batch, kernel)
+    kernel = phi_named(phi, is_ordered=is_ordered).kernel
+    if kernel is None and engine == "fused":
+        raise ValueError(f"phi {phi!r} has no fused kernel; leave engine out, or use torch")
+    if is_fused(batch.scores, engine) and kernel is not None:
+        return fused(batch, *kernel(is_ordered))
+    form = loss_torch.ordered_pairs if is_ordered else loss_torch.valued_pairs
+    return form(batch, phi)
 
 
 def softmax_lists(batch: Batch, engine: str) -> torch.Tensor:

@@ -8,6 +8,7 @@ import torch
 from torch.nn import functional
 
 from cascade_sim.models.losses.lists import Batch, list_sums, to_padded
+from cascade_sim.models.losses.phis import PHIS
 
 
 def _working(batch: Batch) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
@@ -19,38 +20,25 @@ def _working(batch: Batch) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
     return to_padded(scores, batch), to_padded(labels, batch), mask
 
 
-def phi(name: str, d: torch.Tensor) -> torch.Tensor:
-    """What a pair with score difference d = s_i - s_j costs when i should be before j."""
-    if name == "logistic":
-        return -functional.logsigmoid(d)  # softplus drops the tail from 20 on
-    if name == "exponential":
-        return torch.exp(-d)
-    if name == "squared":
-        return (1 - d).square()
-    if name == "squared_hinge":
-        return torch.relu(1 - d).square()
-    raise ValueError(f"unknown phi {name!r}; known: logistic, exponential, squared, squared_hinge")
-
-
-def ordered_pairs(batch: Batch, name: str) -> torch.Tensor:
+def ordered_pairs(batch: Batch, phi: str) -> torch.Tensor:
     """sum_{y_i > y_j} phi(s_i - s_j).  [L]"""
     s, y, mask = _working(batch)
     counts = (y.unsqueeze(2) > y.unsqueeze(1)) & mask.unsqueeze(2) & mask.unsqueeze(1)
     d = (s.unsqueeze(2) - s.unsqueeze(1)).masked_fill(~counts, 0)
-    return (phi(name, d) * counts).sum((1, 2))
+    return (PHIS[phi].cost(d) * counts).sum((1, 2))
 
 
-def valued_pairs(batch: Batch, name: str) -> torch.Tensor:
+def valued_pairs(batch: Batch, phi: str) -> torch.Tensor:
     """sum_{i != j} y_i phi(s_i - s_j); for squared, sum_{i < j} (y_i - y_j - s_i + s_j)^2.  [L]"""
     s, y, mask = _working(batch)
     counts = mask.unsqueeze(2) & mask.unsqueeze(1)
     d = s.unsqueeze(2) - s.unsqueeze(1)
-    if name == "squared":
+    if phi == "squared":
         gap = y.unsqueeze(2) - y.unsqueeze(1)
         return (gap - d).masked_fill(~counts, 0).square().sum((1, 2)) / 2
     weight = y.unsqueeze(2).expand_as(d) * (1 - torch.eye(s.shape[1], dtype=s.dtype, device=s.device))
     d = d.masked_fill(~counts | (weight == 0), 0)  # 0 times the overflow of an exponential is not 0
-    return (phi(name, d) * weight.masked_fill(~counts, 0)).sum((1, 2))
+    return (PHIS[phi].cost(d) * weight.masked_fill(~counts, 0)).sum((1, 2))
 
 
 def softmax_lists(batch: Batch) -> torch.Tensor:
@@ -72,8 +60,8 @@ def approx_ndcg_lists(batch: Batch, beta: float) -> torch.Tensor:
     gain = torch.exp2(y) - 1
     places = torch.arange(1, s.shape[1] + 1, device=s.device, dtype=s.dtype)
     ideal = (gain.sort(1, descending=True).values / torch.log2(1 + places)).sum(1)
-    found = (gain / torch.log2(1 + rank)).sum(1)
-    return -found / torch.where(ideal > 0, ideal, torch.ones_like(ideal))
+    reached = (gain / torch.log2(1 + rank)).sum(1)
+    return -reached / torch.where(ideal > 0, ideal, torch.ones_like(ideal))
 
 
 def dumped_pairs(

@@ -9,13 +9,13 @@ from cascade_sim.auction import floor_micros
 from cascade_sim.cascade.fusion import Fusion
 from cascade_sim.cascade.serve import Block
 from cascade_sim.errors import UserError
-from cascade_sim.phases import prepare as module
 from cascade_sim.phases.prepare import Preparation, first
 from cascade_sim.phases.simulation import Simulation
 from cascade_sim.progress import Progress
 from cascade_sim.storage import code_version
 from cascade_sim.storage.model_store import ModelStore
 from cascade_sim.storage.tables import read_table, tables
+from cascade_sim.training import recipes
 from worlds.learned import SHORT, learn
 from worlds.tiny_market import tiny_scenario
 
@@ -29,8 +29,8 @@ def trained(monkeypatch):
         names.append(recipe)
         return real(net, view, data, recipe, **settings)
 
-    real = module.train
-    monkeypatch.setattr(module, "train", count)
+    real = recipes.train
+    monkeypatch.setattr(recipes, "train", count)
     return names
 
 

@@ -21,7 +21,7 @@ from cascade_sim.models.losses import (
     softmax,
     squared,
 )
-from cascade_sim.models.losses import padded as loss_torch
+from cascade_sim.models.losses.engine import pairs
 from cascade_sim.models.losses.lists import make_batch, reduce, to_padded, with_anchor
 
 S = torch.tensor([0.3, -1.2, 0.8, 2.0, -0.4, 0.1], dtype=torch.float64)
@@ -210,5 +210,6 @@ def test_a_mean_over_no_weight_is_0_with_slope_0():
 
 
 def test_an_unknown_phi_is_named_by_torch_too():
-    with pytest.raises(ValueError, match="unknown phi 'cubic'"):
-        loss_torch.phi("cubic", S)
+    for phi in ("cubic", "squared_hinge"):  # the hinge is for ordered pairs alone
+        with pytest.raises(ValueError, match=f"unknown phi '{phi}'; known: logistic, exponential, squared$"):
+            pairs(make_batch(S, Y, LISTS), phi, is_ordered=False, engine="torch")

@@ -3,13 +3,15 @@
 import inspect
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
 
-from cascade_sim.models.losses import LOSSES, from_padded, self_boosted_pair
+from cascade_sim.models.losses import LOSSES, from_padded, ordered_pairs, self_boosted_pair
+from cascade_sim.models.losses.phis import PHIS, Phi
 
 
 def boosted(scores, labels, lists, *, reduction, engine="auto", each="sum"):
@@ -280,3 +282,32 @@ def test_float32_is_float64_rounded(case, engine):
     assert value.dtype == slope.dtype == torch.float32
     assert value.numpy() == pytest.approx(exact[0].numpy(), rel=3e-6, abs=1e-6)
     assert slope.numpy() == pytest.approx(exact[1].numpy(), rel=3e-5, abs=3e-6)
+
+
+def huber(d):
+    """(1 - d)^2 where d is within 2 of 1, then a straight line; nothing from d = 1 on."""
+    gap = torch.relu(1 - d)
+    return torch.where(gap < 2, gap.square(), 4 * gap - 4)
+
+
+@pytest.fixture
+def huber_pairs(monkeypatch):
+    monkeypatch.setitem(PHIS, "huber", Phi(huber))
+    monkeypatch.setitem(LOSSES, "huber_pairs", partial(ordered_pairs, phi="huber"))
+    return Case("huber_pairs", sees_shift=False, vanishes=True)
+
+
+def test_a_pairwise_loss_is_its_phi_and_has_every_property_of_losses(huber_pairs):
+    scores, labels = torch.tensor([0.0, 3.0, 0.5]).double(), torch.tensor([1.0, 0.0, 0.0]).double()
+    expected = (4 * 4 - 4) + 1.5**2  # differences of -3 and -0.5
+    assert LOSSES["huber_pairs"](scores, labels, [0, 3]).item() == pytest.approx(expected)
+    checked = [
+        check
+        for name, check in list(globals().items())
+        if name.startswith("test_") and list(inspect.signature(check).parameters) == ["case", "engine"]
+    ]
+    assert len(checked) >= 10
+    for check in checked:
+        check(huber_pairs, "torch")
+    with pytest.raises(ValueError, match="phi 'huber' has no fused kernel; leave engine out, or use torch"):
+        LOSSES["huber_pairs"](scores, labels, [0, 3], engine="fused")
