@@ -1,6 +1,11 @@
 """A discrete-event simulator of a multi-stage ad-ranking cascade and its auction.
 
-From Python: `from cascade_sim import run, whatif, compare` (cascade_sim/api.py).
+    from cascade_sim import run, whatif
+
+    study = run("quick")
+    whatif(study, {"auction.reserve_cpc": 0.2}).frame()
+
+The public names are those of __all__. Each is imported when it is asked for: `import cascade_sim` is light.
 """
 
 from pathlib import Path
@@ -9,11 +14,50 @@ from typing import TYPE_CHECKING, Any
 from cascade_sim.version import SEMANTICS, __version__
 
 if TYPE_CHECKING:
-    from cascade_sim.api import compare, run, whatif
+    from cascade_sim.api import (
+        baseline,
+        check,
+        compare,
+        landscape,
+        load_scenario,
+        off_policy,
+        open_run,
+        run,
+        sweep,
+        trace,
+        whatif,
+    )
+    from cascade_sim.auction import run_auction
+    from cascade_sim.checks.bidder import check_bidder
+    from cascade_sim.checks.model import check_model
+    from cascade_sim.scenario.schema import Scenario
 
-__all__ = ["SEMANTICS", "__version__", "compare", "run", "whatif"]
+__all__ = [
+    "SEMANTICS",
+    "Scenario",
+    "__version__",
+    "baseline",
+    "check",
+    "check_bidder",
+    "check_model",
+    "compare",
+    "landscape",
+    "load_scenario",
+    "off_policy",
+    "open_run",
+    "run",
+    "run_auction",
+    "sweep",
+    "trace",
+    "whatif",
+]
 
-PUBLIC = ("run", "whatif", "compare")  # imported when they are asked for: `import cascade_sim` stays light
+_ELSEWHERE = {
+    "Scenario": "cascade_sim.scenario.schema",
+    "check_bidder": "cascade_sim.checks.bidder",
+    "check_model": "cascade_sim.checks.model",
+    "run_auction": "cascade_sim.auction",
+}
 
 # In a checkout `agents`, `models` and `analysis` lie beside this folder; their import names are
 # cascade_sim.agents and so on there too.
@@ -22,13 +66,15 @@ if all((_ROOT / name).exists() for name in ("pyproject.toml", "agents", "models"
     __path__.append(str(_ROOT))
 
 
-def __getattr__(name: str) -> Any:
-    if name not in PUBLIC:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from cascade_sim import api
+if not TYPE_CHECKING:  # a type checker should refuse a name that is none
 
-    return getattr(api, name)
+    def __getattr__(name: str) -> Any:
+        if name not in __all__:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        from importlib import import_module
+
+        return getattr(import_module(_ELSEWHERE.get(name, "cascade_sim.api")), name)
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *PUBLIC})
+    return sorted({*globals(), *__all__})

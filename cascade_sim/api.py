@@ -2,39 +2,100 @@
 
     from cascade_sim import run, whatif, compare
 
-    study = run("scenarios/quick.yaml", out="runs/quick")
+    study = run("quick", out="runs/quick")                   # a shipped scenario, a file, or a dict
     study.frame()                                            # arm, metric, value, low, high, lift, …
     study.log("evaluate-logloss")                            # what was shown, a row per impression
     whatif(study, {"auction.reserve_cpc": [0.1, 0.2]}).frame()
-    wider = run("scenarios/quick.yaml", out="runs/wider", set=["cascade.pre_ranking.size=50"])
+    wider = run("quick", out="runs/wider", set=["cascade.pre_ranking.size=50"])
     compare(study, wider).frame()
 
-Nothing is printed. Mistakes are `cascade_sim.errors.UserError` with the text the command line would show.
+A run is given as its folder or as what `run` returned; options have the names of the command line. Nothing is
+printed, and no progress is shown unless `quiet=False`. Mistakes are `cascade_sim.errors.UserError` with the
+text the command line would show.
 """
 
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Mapping, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
+from html import escape
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
-from cascade_sim.errors import ScenarioError, UserError
+from cascade_sim.errors import ScenarioError, UserError, unknown_name
+from cascade_sim.workers import usable_cores
 
 if TYPE_CHECKING:
     import pandas as pd
 
+    from cascade_sim.questions.landscape import Landscape
+    from cascade_sim.revenue.baseline import Baseline, Measured
+    from cascade_sim.revenue.check import Verdict
     from cascade_sim.scenario.schema import Scenario
+    from cascade_sim.scenario.targets import Target
 
-__all__ = ["CompareResult", "RunResult", "WhatIfResult", "compare", "run", "whatif"]
+__all__ = [
+    "BaselineResult",
+    "CheckResult",
+    "CompareResult",
+    "LandscapeResult",
+    "OffPolicyResult",
+    "Result",
+    "RunResult",
+    "SweepResult",
+    "TraceResult",
+    "WhatIfResult",
+    "baseline",
+    "check",
+    "compare",
+    "landscape",
+    "load_scenario",
+    "off_policy",
+    "open_run",
+    "run",
+    "sweep",
+    "trace",
+    "whatif",
+]
 
-ScenarioLike = str | Path | Mapping[str, Any]
-NOT_A_PATH = "scenario"  # what a scenario given as a dict is called in messages
+NOT_A_PATH = "scenario"  # what a scenario that is no file is called in messages
+ENDS = ("value", "low", "high")
+MOST_ROWS = 30  # of a table in a notebook
+POINTS = 21  # bids of a landscape
+MOST_BID = 1e9
+OVERVIEW = ("expected_revenue_per_request", "expected_rpm", "expected_ctr", "rcs")  # of a run in a notebook
+
+
+class Result(ABC):
+    """What every answer is: a table, and a short look at it in a notebook."""
+
+    @abstractmethod
+    def frame(self) -> pd.DataFrame:
+        """The answer as a table."""
+
+    @abstractmethod
+    def title(self) -> str:
+        """What this is, in a line."""
+
+    def overview(self) -> pd.DataFrame:
+        """What a notebook shows of it."""
+        return self.frame()
+
+    def _repr_html_(self) -> str:
+        table = self.overview()
+        shown = table.head(MOST_ROWS).to_html(
+            index=False, border=0, na_rep="", escape=True, float_format=lambda value: f"{value:,.4g}"
+        )
+        left = len(table) - MOST_ROWS
+        more = f"<p>… and {left:,} more rows in <code>.frame()</code></p>" if left > 0 else ""
+        return f"<p><b>{escape(self.title())}</b></p>{shown}{more}"
 
 
 @dataclass(frozen=True)
-class RunResult:
+class RunResult(Result):
     """A finished run: `path` is its folder, `metrics` the content of its metrics.json."""
 
     path: Path
@@ -54,7 +115,22 @@ class RunResult:
                 rows.append(
                     [arm, metric, *(entry.get(key) for key in ENDS), *(lift.get(key) for key in ENDS)]
                 )
-        return pd.DataFrame(rows, columns=[*("arm", "metric"), *ENDS, *("lift", "lift_low", "lift_high")])
+        return pd.DataFrame(rows, columns=["arm", "metric", *ENDS, "lift", "lift_low", "lift_high"])
+
+    def title(self) -> str:
+        return f"Run {self.path}; the report is {self.path / 'report.html'}"
+
+    def overview(self) -> pd.DataFrame:
+        """A row per arm with the main metrics."""
+        import pandas as pd
+
+        arms = self.metrics["arms"]
+        known = [metric for metric in OVERVIEW if any(metric in metrics for metrics in arms.values())]
+        rows = [
+            [arm, *((metrics.get(metric) or {}).get("value") for metric in known)]
+            for arm, metrics in arms.items()
+        ]
+        return pd.DataFrame(rows, columns=["arm", *known])
 
     def log(self, table: str) -> pd.DataFrame:
         """A table of the run's logs, e.g. `evaluate-logloss`; UserError names those there are."""
@@ -66,7 +142,7 @@ class RunResult:
 
 
 @dataclass(frozen=True)
-class WhatIfResult:
+class WhatIfResult(Result):
     """An answer: `answer` is the content of whatif.json, `files` what was written (with `out`)."""
 
     answer: dict[str, Any] = field(repr=False)
@@ -79,6 +155,9 @@ class WhatIfResult:
         from cascade_sim.analysis.report.sections.whatif import CSV_COLUMNS, what_if_rows
 
         return pd.DataFrame(what_if_rows(self.answer), columns=list(CSV_COLUMNS))
+
+    def title(self) -> str:
+        return f"What if, arm {self.answer['arm']}, {self.answer['requests']:,} requests"
 
     def pairing(self) -> pd.DataFrame:
         """A row per setting and kind of revenue: how many times pairing shrinks the variance."""
@@ -96,7 +175,7 @@ class WhatIfResult:
 
 
 @dataclass(frozen=True)
-class CompareResult:
+class CompareResult(Result):
     """Runs held against the first: `comparisons` is the content of compare.json."""
 
     comparisons: list[dict[str, Any]] = field(repr=False)
@@ -109,87 +188,237 @@ class CompareResult:
 
         return pd.DataFrame(compare_rows(self.comparisons), columns=list(CSV_COLUMNS))
 
+    def title(self) -> str:
+        others = ", ".join(comparison["other"] for comparison in self.comparisons)
+        return f"{others} against {self.comparisons[0]['first']}"
+
     def scenario(self) -> pd.DataFrame:
         """A row per key of the scenarios that differs: run, key, old, new."""
         import pandas as pd
 
         rows = [
-            [found["other"], one["key"], one["old"], one["new"]]
-            for found in self.comparisons
-            for one in found["scenario"]
+            [comparison["other"], change["key"], change["old"], change["new"]]
+            for comparison in self.comparisons
+            for change in comparison["scenario"]
         ]
         return pd.DataFrame(rows, columns=["run", "key", "old", "new"])
 
 
-ENDS = ("value", "low", "high")
-RunLike = str | Path | RunResult
+@dataclass(frozen=True)
+class SweepResult(Result):
+    """A grid of settings: `findings` as plain data, `files` what was written."""
+
+    findings: dict[str, Any] = field(repr=False)
+    files: tuple[Path, ...] = ()
+
+    def frame(self) -> pd.DataFrame:
+        """A row per cell and measure: cell, its settings, measure, value and lift over the first cell."""
+        import pandas as pd
+
+        paths = [axis["path"] for axis in self.findings["axes"]]
+        rows = []
+        for cell in self.findings["cells"]:
+            settings = [cell["settings"][path] for path in paths]
+            for measure, entry in cell["measures"].items():
+                lift = entry.get("lift") or {}
+                values = (part.get(key) for part in (entry, lift) for key in ENDS)
+                rows.append([cell["name"], *settings, measure, *values])
+        columns = ["cell", *paths, "measure", *ENDS, "lift", "lift_low", "lift_high"]
+        return pd.DataFrame(rows, columns=columns)
+
+    def title(self) -> str:
+        return f"Sweep of {self.findings['name']}, arm {self.findings['arm']}"
 
 
-def run(
-    scenario: ScenarioLike,
-    out: str | Path | None = None,
-    *,
-    set: Sequence[str] = (),
-    seed: int | None = None,
-    seeds: int = 1,
-    workers: int | None = None,
-    device: str = "auto",
-) -> RunResult:
-    """Run a study: simulate, train, compare the arms, write the run folder with its report.
+@dataclass(frozen=True)
+class OffPolicyResult(Result):
+    """What logs alone say: `answers` by target, `slopes` by knob."""
 
-    `scenario` is the path of a scenario file, or its content as a dict. `set` are `path.to.key=value`, as on
-    the command line. `out`: the run folder, by default runs/<name>; a run that lies there is replaced.
-    `workers`: threads for one world, processes for several; results do not depend on it.
+    answers: dict[str, dict[str, Any]] = field(repr=False)
+    slopes: dict[str, dict[str, Any]] = field(repr=False)
+    reward: str = "revenue"
 
-        run("scenarios/quick.yaml", out="runs/quick", set=["phases.evaluate=4096"]).metrics["arms"]
+    def frame(self) -> pd.DataFrame:
+        """A row per target and estimator: value, low, high, the truth, verdict, ess_share, reason.
+
+        Without an interval where the log holds too little of what the target does.
+        """
+        import pandas as pd
+
+        rows = []
+        for target, answer in self.answers.items():
+            asked = answer["rewards"][self.reward]
+            truth = asked.get("truth", {}).get("value")
+            for name, row in asked["estimators"].items():
+                judged = (row[key] for key in ("verdict", "ess_share", "reason"))
+                rows.append([target, name, *(row["estimate"][key] for key in ENDS), truth, *judged])
+        columns = ["target", "estimator", *ENDS, "truth", "verdict", "ess_share", "reason"]
+        return pd.DataFrame(rows, columns=columns)
+
+    def title(self) -> str:
+        return f"From logs alone: {self.reward} per request"
+
+    @property
+    def is_refused(self) -> bool:
+        """Whether no estimator that weighs what was logged had anything to go by."""
+        verdicts = [
+            row["verdict"]
+            for answer in self.answers.values()
+            for name, row in answer["rewards"][self.reward]["estimators"].items()
+            if name != "direct_method"
+        ]
+        return bool(verdicts) and all(verdict == "refuse" for verdict in verdicts)
+
+
+@dataclass(frozen=True)
+class TraceResult(Result):
+    """One request, explained: `trace` as plain data; as text it is what the command line prints."""
+
+    trace: dict[str, Any] = field(repr=False)
+
+    def frame(self) -> pd.DataFrame:
+        """A row per slot of the page that was shown, from the top."""
+        import pandas as pd
+
+        return pd.DataFrame(self.trace["win_set"])
+
+    def stages(self) -> pd.DataFrame:
+        """A row per stage with the ad's rank, score and cut-offs; UserError if no ad was asked about."""
+        import pandas as pd
+
+        if "ad" not in self.trace:
+            raise UserError("stages: no ad was asked about; give trace(…, ad=ID)")
+        return pd.DataFrame(self.trace["ad"]["stages"])
+
+    def title(self) -> str:
+        return f"Request {self.trace['request']} in arm {self.trace['arm']}"
+
+    def __str__(self) -> str:
+        from cascade_sim.questions.trace import trace_text
+
+        return trace_text(self.trace)
+
+
+@dataclass(frozen=True)
+class LandscapeResult(Result):
+    """What one ad would have got at other bids."""
+
+    landscape: Landscape = field(repr=False)
+
+    def frame(self) -> pd.DataFrame:
+        """A row per bid: impressions, clicks, cost, CPC and value, expected and as they fell."""
+        import pandas as pd
+
+        return pd.DataFrame(self.landscape.columns())
+
+    def title(self) -> str:
+        answer = self.landscape
+        return f"Ad {answer.ad} in arm {answer.arm}; its own bid is {answer.init_bid:.6f}"
+
+
+@dataclass(frozen=True)
+class BaselineResult(Result):
+    """What a run earned, kept in the file `path`."""
+
+    path: Path
+    baseline: Baseline = field(repr=False)
+
+    def frame(self) -> pd.DataFrame:
+        """A row per arm and metric: arm, metric, value."""
+        import pandas as pd
+
+        rows = [
+            [arm, metric, value]
+            for arm, own in self.baseline.blocks.arms.items()
+            for metric, value in own.values.items()
+        ]
+        return pd.DataFrame(rows, columns=["arm", "metric", "value"])
+
+    def title(self) -> str:
+        return f"Baseline {self.path} of {self.baseline.name}"
+
+
+@dataclass(frozen=True)
+class CheckResult(Result):
+    """Whether a scenario still earns what its baseline earned; as text it is what the command line prints."""
+
+    verdict: Verdict = field(repr=False)
+
+    @property
+    def passed(self) -> bool:
+        """Whether nothing moved beyond chance and tolerance."""
+        return self.verdict.passed
+
+    def frame(self) -> pd.DataFrame:
+        """A row per guarded metric: arm, metric, before, after, change, low, high, p, tolerance, failed."""
+        import pandas as pd
+
+        rows = [
+            [
+                *(finding.arm, finding.metric, finding.before, finding.after, finding.move.relative),
+                *(*finding.move.interval(), finding.p, finding.tolerance, finding.has_failed),
+            ]
+            for finding in self.verdict.findings
+        ]
+        columns = ["arm", "metric", "before", "after", "change", "low", "high", "p", "tolerance", "failed"]
+        return pd.DataFrame(rows, columns=columns)
+
+    def title(self) -> str:
+        result = "passed" if self.passed else f"FAILED in {len(self.verdict.failed)} metrics"
+        return f"{self.verdict.where} against {self.verdict.against}: {result}"
+
+    def __str__(self) -> str:
+        from cascade_sim.revenue.text import verdict_text
+
+        return verdict_text(self.verdict)
+
+
+ScenarioLike: TypeAlias = "str | Path | Mapping[str, Any] | Scenario"
+RunLike: TypeAlias = str | Path | RunResult
+Texts: TypeAlias = str | Sequence[str]  # one, or several
+
+
+def load_scenario(scenario: ScenarioLike, *, set: Sequence[str] = (), seed: int | None = None) -> Scenario:
+    """A scenario from a file, a shipped one's name or a dict, checked; UserError with every problem.
+
+    load_scenario("ads", set=["cascade.slots=3"]).cascade.slots
     """
-    from cascade_sim.commands.run import usable_cores
-    from cascade_sim.study import run_study
+    from cascade_sim.scenario import file
+    from cascade_sim.scenario.schema import Scenario
 
-    if isinstance(set, str):
-        raise UserError(
-            f"set: expected a list of 'path.to.key=value', found the text {set!r}; write [{set!r}]"
-        )
-    for name, number in (("seeds", seeds), ("workers", 1 if workers is None else workers)):
-        if number < 1:
-            raise UserError(f"{name}: expected a whole number from 1, found {number}")
-    loaded = load(scenario, set, seed)
-    folder = Path(out) if out is not None else Path("runs") / loaded.name
-    metrics = run_study(
-        loaded,
-        out=folder,
-        seeds=seeds,
-        workers=workers or usable_cores(),
-        device=device,
-        quiet=True,
-        show=False,
-    )
-    return RunResult(folder, metrics)
+    if isinstance(scenario, Scenario) and not set and seed is None:
+        return scenario
+    with _as_file(scenario) as path:
+        return file.load_scenario(path, _overrides(set), seed)
 
 
-def load(scenario: ScenarioLike, overrides: Sequence[str] = (), seed: int | None = None) -> Scenario:
-    """A scenario from a file or a dict, checked; UserError with every problem."""
-    from cascade_sim.scenario.file import load_scenario
-
-    if not isinstance(scenario, str | Path | Mapping):
-        raise UserError(f"scenario: expected the path of a file or a dict, found {scenario!r}")
-    if not isinstance(scenario, Mapping):
-        return load_scenario(Path(scenario), overrides, seed)
+@contextmanager
+def _as_file(scenario: ScenarioLike) -> Iterator[Path]:
+    """The file of a scenario; one that is none is written out as long as it is needed."""
     import io
 
     from ruamel.yaml import YAML
     from ruamel.yaml.error import YAMLError
 
+    from cascade_sim.scenario.file import scenario_data
+    from cascade_sim.scenario.schema import Scenario
+
+    if isinstance(scenario, str | Path):
+        yield Path(scenario)
+        return
+    if not isinstance(scenario, Mapping | Scenario):
+        raise UserError(f"scenario: expected the path of a file or a dict, found {scenario!r}")
+    data = scenario_data(scenario) if isinstance(scenario, Scenario) else _plain(scenario)
     text = io.StringIO()
     try:
-        YAML(typ="safe").dump(_plain(scenario), text)
+        YAML(typ="safe").dump(data, text)
     except YAMLError as error:
         raise UserError(f"{NOT_A_PATH}: holds what YAML cannot: {error}") from error
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / f"{NOT_A_PATH}.yaml"
         file.write_text(text.getvalue(), encoding="utf-8")
         try:
-            return load_scenario(file, overrides, seed)
+            yield file
         except ScenarioError as error:  # lines of a file that nobody wrote mean nothing
             raise ScenarioError([_without_place(line, str(file)) for line in error.problems]) from None
 
@@ -211,6 +440,82 @@ def _without_place(line: str, file: str) -> str:
     return f"{NOT_A_PATH}: {text}" if place.startswith(":") else f"{NOT_A_PATH}{line[len(file) :]}"
 
 
+def _overrides(given: Sequence[str]) -> Sequence[str]:
+    """The overrides of `set`, which is easily given a text where a list is meant."""
+    if isinstance(given, str):
+        raise UserError(
+            f"set: expected a list of 'path.to.key=value', found the text {given!r}; write [{given!r}]"
+        )
+    return given
+
+
+def _texts(given: Texts) -> tuple[str, ...]:
+    return (given,) if isinstance(given, str) else tuple(given)
+
+
+def _from_one(**numbers: int | None) -> None:
+    for name, number in numbers.items():
+        if number is not None and number < 1:
+            raise UserError(f"{name}: expected a whole number from 1, found {number}")
+
+
+def _path(run: RunLike) -> Path:
+    if not isinstance(run, str | Path | RunResult):
+        raise UserError(f"expected the folder of a run, or what run() returned, found {run!r}")
+    return run.path if isinstance(run, RunResult) else Path(run)
+
+
+def run(
+    scenario: ScenarioLike,
+    out: str | Path | None = None,
+    *,
+    set: Sequence[str] = (),
+    seed: int | None = None,
+    seeds: int = 1,
+    workers: int | None = None,
+    device: str = "auto",
+    resume: bool = False,
+    quiet: bool = True,
+) -> RunResult:
+    """Run a study: simulate, train, compare the arms, write the run folder with its report.
+
+    `scenario` is the path of a scenario file, the name of a shipped one, or its content as a dict. `set` are
+    `path.to.key=value`, as on the command line. `out`: the run folder, by default runs/<name>; a run that
+    lies there is replaced, or with `resume` gone on with. `workers`: threads for one world, processes for
+    several; results do not depend on it.
+
+        run("quick", out="runs/quick", set=["phases.evaluate=4096"]).frame()
+    """
+    from cascade_sim.storage.folder import default_folder
+    from cascade_sim.study import run_study
+
+    _from_one(seeds=seeds, workers=workers)
+    loaded = load_scenario(scenario, set=set, seed=seed)
+    folder = Path(out) if out is not None else default_folder(loaded.name)
+    metrics = run_study(
+        loaded,
+        out=folder,
+        seeds=seeds,
+        workers=workers or usable_cores(),
+        device=device,
+        quiet=quiet,
+        resume=resume,
+        show=False,
+    )
+    return RunResult(folder, metrics)
+
+
+def open_run(run: RunLike) -> RunResult:
+    """A finished run, read from its folder; UserError if it is none, unfinished or damaged.
+
+    open_run("runs/quick").frame()
+    """
+    from cascade_sim.storage import folder
+
+    opened = folder.open_run(_path(run))
+    return RunResult(opened.path, opened.metrics)
+
+
 def whatif(
     run: RunLike,
     changes: Mapping[str, Any] | None = None,
@@ -218,6 +523,7 @@ def whatif(
     arm: str | None = None,
     requests: int | None = None,
     out: str | Path | None = None,
+    quiet: bool = True,
     **knobs: Any,
 ) -> WhatIfResult:
     """What another setting would have brought, on the run's own requests with their own luck.
@@ -228,6 +534,7 @@ def whatif(
 
         whatif("runs/quick", {"auction.reserve_cpc": [0.1, 0.2]}, arm="ltr").frame()
     """
+    from cascade_sim.progress import Progress
     from cascade_sim.questions.whatif import check_out, what_if_study, write_answer
     from cascade_sim.scenario.changes import Refused, given_points, refuse
 
@@ -235,14 +542,14 @@ def whatif(
     if not (changes is None or isinstance(changes, Mapping)):
         raise UserError(f"changes: expected a dict as {{'auction.reserve_cpc': 0.2}}, found {changes!r}")
     asked = {**(changes or {}), **knobs}
-    if requests is not None and requests < 1:
-        raise UserError(f"requests: expected a whole number from 1, found {requests}")
+    _from_one(requests=requests)
     if out is not None:
         check_out(Path(out))
     try:
-        answer = what_if_study(
-            path, lambda scenario, name: given_points(asked, scenario, name), arm, requests or 0
-        )
+        with Progress(quiet) as progress:
+            answer = what_if_study(
+                path, lambda scenario, name: given_points(asked, scenario, name), arm, requests or 0, progress
+            )
     except Refused as reason:
         words = [f"{key}={value}" for key, value in asked.items()]
         raise refuse(reason, words, "", path / "scenario.yaml") from None
@@ -258,10 +565,279 @@ def compare(
     """
     from cascade_sim.questions.compare import compare_runs
 
-    return CompareResult(compare_runs([_path(one) for one in (first, *others)], arm, unpaired))
+    return CompareResult(compare_runs([_path(other) for other in (first, *others)], arm, unpaired))
 
 
-def _path(run: RunLike) -> Path:
-    if not isinstance(run, str | Path | RunResult):
-        raise UserError(f"expected the folder of a run, or what run() returned, found {run!r}")
-    return run.path if isinstance(run, RunResult) else Path(run)
+def sweep(
+    scenario: ScenarioLike,
+    over: Mapping[str, Sequence[Any]] | Sequence[str],
+    *,
+    set: Sequence[str] = (),
+    seeds: int = 3,
+    arm: str | None = None,
+    x: str = "expected_ctr",
+    y: str = "expected_revenue_per_request",
+    out: str | Path | None = None,
+    workers: int | None = None,
+    device: str = "auto",
+    quiet: bool = True,
+) -> SweepResult:
+    """Run a scenario over a grid of settings, in several worlds each; lifts are over the first cell.
+
+    `over` has the values of each key, or is a list of `KEY=A,B`. Writes sweep.csv and sweep.html, with the
+    Pareto plot of `y` against `x`, into `out` (by default runs/<name>-sweep). Finished cells are kept.
+
+        sweep("quick", {"auction.reserve_cpc": [0, 0.2], "cascade.slots": [2, 3]}).frame()
+    """
+    from cascade_sim.storage.folder import default_folder
+    from cascade_sim.sweeps import check_sweep, load_grid, parse_axes, run_sweep, write_sweep
+
+    _from_one(seeds=seeds, workers=workers)
+    axes = parse_axes(_axis_texts(over))
+    with _as_file(scenario) as path:
+        cells = load_grid(path, axes, _overrides(set))
+    check_sweep(cells, arm, (x, y))
+    folder = Path(out) if out is not None else default_folder(f"{cells[0].scenario.name}-sweep")
+    findings = run_sweep(
+        axes,
+        cells,
+        folder,
+        arm=arm,
+        seeds=seeds,
+        workers=workers or usable_cores(),
+        device=device,
+        quiet=quiet,
+    )
+    return SweepResult(findings, tuple(write_sweep(findings, folder, x, y)))
+
+
+def _axis_texts(over: Mapping[str, Sequence[Any]] | Sequence[str]) -> list[str]:
+    """Each axis as the command line writes it."""
+    import json
+
+    if not isinstance(over, Mapping):
+        return list(_texts(over))
+    texts = []
+    for key, values in over.items():
+        if not isinstance(values, list | tuple):
+            raise UserError(f"over: expected a list of values for {key!r}, found {values!r}")
+        words = (value if isinstance(value, str) else json.dumps(_plain(value)) for value in values)
+        texts.append(f"{key}={','.join(words)}")
+    return texts
+
+
+def off_policy(
+    run: RunLike,
+    changes: Mapping[str, Any] | Sequence[str] = (),
+    *,
+    estimator: Texts = (),
+    reward: str = "revenue",
+    truth: bool = True,
+) -> OffPolicyResult:
+    """What another policy would have earned, from the run's randomised logs alone.
+
+    Without `changes` the targets of the scenario are answered for. With `truth`, what the simulator itself
+    says stands beside the estimates, which have not seen it.
+
+        off_policy("runs/off_policy", {"auction.reserve_cpc": 0.6}).frame()
+    """
+    from cascade_sim.scenario.targets import parse_target
+
+    if isinstance(changes, Mapping):
+        changes = [f"{key}={value}" for key, value in changes.items()]
+    changes = _texts(changes)
+    try:
+        asked = [parse_target("the asked policy", changes)] if changes else []
+    except UserError as error:
+        raise UserError(f"--set {', '.join(changes)}: {error}") from None
+    return OffPolicyResult(*_off_policy(_path(run), asked, _texts(estimator), truth), reward)
+
+
+def _off_policy(
+    path: Path, asked: Sequence[Target], estimators: Sequence[str], truth: bool
+) -> tuple[dict[str, dict[str, Any]], dict[str, dict[str, Any]]]:
+    """The answers for what is asked, or for the scenario's targets, and the slopes of the knobs."""
+    from cascade_sim.estimation import study
+    from cascade_sim.estimation.estimates import ESTIMATORS
+    from cascade_sim.estimation.log import baseline_spec
+    from cascade_sim.questions.reopen import reopen
+    from cascade_sim.scenario.targets import parse_target
+
+    for name in estimators:
+        if name not in ESTIMATORS:
+            raise UserError(f"--estimator: {unknown_name('estimator', name, ESTIMATORS)}")
+    opened = reopen(path)
+    scenario, sim = opened.scenario, opened.sim
+    _refuse_targets(path, scenario, asked)
+    assert scenario.off_policy is not None
+    targets = asked or [parse_target(name, words) for name, words in scenario.off_policy.targets.items()]
+    arm, spec = opened.arm(), baseline_spec(scenario)
+    for model in (target.model for target in targets if target.model is not None):
+        section = spec.ranking.model_copy(update={"model": model})
+        opened.load_models(spec.model_copy(update={"ranking": section}))
+    logs = study.read_logs(sim, path)
+    listed = asked or study.with_references(targets, logs)
+    answers = study.answers(sim, arm, logs, listed, estimators)
+    has_knobs = logs.knobs is not None and any(not target.is_slate for target in listed)
+    slopes = study.slope_answers(sim, arm, logs.knobs) if has_knobs and logs.knobs else {}
+    if truth:  # only now: nothing above has seen it
+        study.add_truth(answers, sim, arm, logs, listed)
+        if slopes and logs.knobs:
+            study.add_true_slopes(slopes, sim, arm, logs.knobs)
+    return answers, slopes
+
+
+def _refuse_targets(path: Path, scenario: Scenario, asked: Sequence[Target]) -> None:
+    """UserError where the run's logs cannot answer, naming the key to set."""
+    from cascade_sim.estimation.log import baseline_spec
+    from cascade_sim.scenario.questions import target_fault
+
+    if scenario.off_policy is None:
+        raise UserError(
+            f"{path}: nothing was randomised in this run, so its logs cannot say what another policy "
+            "would do; add off_policy: {randomise: {reserve_cpc: 0.3}} to the scenario and run it again"
+        )
+    for target in asked:
+        fault = target_fault(target, scenario.off_policy, baseline_spec(scenario), scenario)
+        if fault:
+            raise UserError(f"--set {target.words}: {fault}")
+    if not asked and not scenario.off_policy.targets:
+        raise UserError(
+            f"{path}: the scenario has no off_policy.targets; say what to change with --set KEY=VALUE"
+        )
+
+
+def trace(run: RunLike, request: int, *, ad: int | None = None, arm: str | None = None) -> TraceResult:
+    """Explain one request: its page, and with `ad` why that ad won or lost at each stage.
+
+    `request` is its id in the evaluate logs, or its number from 0.
+
+        print(trace("runs/quick", 0, ad=40))
+    """
+    from cascade_sim.questions import trace as explained
+    from cascade_sim.questions.reopen import reopen
+
+    return TraceResult(explained.trace(reopen(_path(run)), request, ad, arm))
+
+
+def landscape(
+    run: RunLike,
+    ad: int,
+    *,
+    arm: str | None = None,
+    bids: Sequence[float] | None = None,
+    points: int | None = None,
+    requests: int | None = None,
+    quiet: bool = True,
+) -> LandscapeResult:
+    """Impressions, clicks and cost of one ad as a function of its bid, over the run's evaluation.
+
+    At `bids`, or at so many `points` from a quarter of the ad's own bid to four times as much.
+
+        landscape("runs/quick", ad=40, bids=[0.2, 0.4, 0.8]).frame()
+    """
+    if bids is not None and points is not None:
+        raise UserError("--bids and --points: give one of them")
+    given = None if bids is None else checked_bids(bids)
+    _from_one(points=points, requests=requests)
+
+    import numpy as np
+
+    from cascade_sim.progress import Progress
+    from cascade_sim.questions import landscape as questions
+    from cascade_sim.questions.reopen import reopen
+
+    opened = reopen(_path(run))
+    n_ads = opened.sim.world.n_ads
+    if not 0 <= ad < n_ads:
+        raise UserError(f"--ad: no ad {ad}; the run has ads 0 to {n_ads - 1}")
+    seat = opened.arm(arm)
+    own_bid = float(opened.sim.world.init_bid[ad])
+    grid = np.array(given) if given else questions.bid_grid(own_bid, points or POINTS)
+    n = min(requests or opened.scenario.phases.evaluate, opened.scenario.phases.evaluate)
+    with Progress(quiet) as progress, progress.stage("landscape", n) as bar:
+        return LandscapeResult(questions.landscape(opened.sim, seat, ad, grid, n, bar.advance))
+
+
+def checked_bids(bids: Sequence[float]) -> list[float]:
+    """Ascending, each once; UserError where one is no bid."""
+    if not (len(bids) and all(0 < bid <= MOST_BID for bid in bids)):
+        raise UserError(f"--bids: each must be above 0 and at most {MOST_BID:g}, in {list(bids)}")
+    return sorted({float(bid) for bid in bids})
+
+
+def baseline(run: RunLike, out: str | Path, *, arm: Texts = ()) -> BaselineResult:
+    """Keep what a finished run earned in a small file, for `check`. By default the scenario's arms.
+
+    baseline("runs/quick", "revenue.json").frame()
+    """
+    from cascade_sim.revenue.baseline import measured_run, read_baseline, write_baseline
+
+    file = Path(out)
+    write_baseline(measured_run(_path(run)), file, _texts(arm))
+    return BaselineResult(file, read_baseline(file))
+
+
+def check(
+    what: ScenarioLike | RunResult,
+    against: str | Path,
+    *,
+    tolerance: Texts = (),
+    metric: Texts = (),
+    arm: Texts = (),
+    fresh: int | None = None,
+    set: Sequence[str] = (),
+    workers: int | None = None,
+    device: str = "auto",
+    quiet: bool = True,
+) -> CheckResult:
+    """Does a scenario, or a finished run, still earn what its baseline earned? `passed` says it.
+
+    Compared on the same requests under the same luck, or with `fresh` on other requests of the same world.
+    `tolerance` are moves that pass, as "0.5%" or "rpm=0.5%"; `metric` and `arm` guard these alone.
+
+        assert check("quick", "revenue.json", tolerance="0.5%").passed
+    """
+    from cascade_sim.revenue.baseline import measured_run, read_baseline
+    from cascade_sim.revenue.check import check_revenue, guarded
+
+    _from_one(fresh=fresh, workers=workers)
+    tolerances, metrics, arms = _texts(tolerance), _texts(metric), _texts(arm)
+    kept = read_baseline(Path(against))
+    plan = guarded(kept, metrics, arms, tolerances)  # mistakes before work
+    if isinstance(what, RunResult) or (isinstance(what, str | Path) and Path(what).is_dir()):
+        folder = _path(what)
+        for option, value in (("--set", set), ("--fresh", fresh)):
+            if value:
+                raise UserError(f"{option}: {folder} is a finished run; give a scenario to run it otherwise")
+        measured = measured_run(folder)
+    else:
+        where = str(what) if isinstance(what, str | Path) else NOT_A_PATH
+        scenario = load_scenario(what, set=set)
+        serving = {"workers": workers or usable_cores(), "device": device, "quiet": quiet}
+        measured = _measured(kept, scenario, where, list(plan), fresh or 0, serving)
+    verdict = check_revenue(kept, measured, tolerances=tolerances, metrics=metrics, arms=arms)
+    return CheckResult(verdict)
+
+
+def _measured(
+    kept: Baseline,
+    scenario: Scenario,
+    where: str,
+    plan: Sequence[tuple[str, str]],
+    fresh: int,
+    serving: Mapping[str, Any],
+) -> Measured:
+    """The scenario run for its sums; UserError first where it cannot be held against the baseline."""
+    from cascade_sim.revenue.baseline import refuse_other_traffic_of
+    from cascade_sim.revenue.blocks import MARKET_METRICS
+    from cascade_sim.revenue.check import refuse_other_days
+
+    refuse_other_traffic_of(kept, scenario, where, bool(fresh))
+    if not fresh:
+        refuse_other_days(kept, scenario, where, dict.fromkeys(plan, 0.0))
+
+    from cascade_sim.revenue.serving import measure_scenario
+
+    has_market = any(metric in MARKET_METRICS for _, metric in plan)
+    return measure_scenario(scenario, where, stretch=fresh, with_market=has_market, **serving)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import sys
 import time
 from collections.abc import Iterator
@@ -12,6 +13,11 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from rich.progress import Progress as RichProgress
     from rich.progress import Task
+
+
+def terminal_width(least: int = 0, usual: int = 100) -> int:
+    """Columns of the terminal, `usual` where there is none to ask; never below `least`."""
+    return max(shutil.get_terminal_size((usual, 24)).columns, least)
 
 
 class Stage:

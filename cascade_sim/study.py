@@ -1,7 +1,6 @@
 """A whole study: from a scenario to a run folder with logs, models, metrics and a report."""
 
 import platform as machine
-import shutil
 import time
 from datetime import UTC, datetime
 from importlib import metadata
@@ -9,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from cascade_sim.commands.report import write_report
-from cascade_sim.progress import Progress
+from cascade_sim.progress import Progress, terminal_width
 from cascade_sim.scenario.file import dump_scenario, scenario_hash
 from cascade_sim.scenario.schema import Scenario
 from cascade_sim.storage.code_version import named_files_digest, source_digest
@@ -193,7 +192,7 @@ def _print_summary(metrics: dict[str, Any], out: Path, seconds: float) -> None:
     from cascade_sim.analysis.report.sections.whatif import what_if_lines
     from cascade_sim.analysis.report.terminal import terminal_summary
 
-    width = shutil.get_terminal_size((100, 24)).columns
+    width = terminal_width()
     click.echo(terminal_summary(metrics, color=sys.stdout.isatty(), width=width))
     for line in what_if_lines(metrics, width):
         click.echo(line)

@@ -1,10 +1,7 @@
-"""A sweep: every cell of a grid in every world, and what each cell brings against the first.
+"""One study under many settings, each in several worlds: which setting is best, where do conclusions hold?
 
-A grid of scenarios: every combination of some keys' values, each checked before any work starts.
-
-A study repeated under other settings: where do its conclusions hold, and where do they fade?
-
-A variants file names a scenario and, for each variant, the keys it overrides:
+The settings are the cells of a grid (every combination of some keys' values), or the variants that a file
+names, each with the keys it overrides:
 
     scenario: ranking_consistency.yaml
     common: [phases.evaluate=4096]          # overrides of every variant; may be left out
@@ -12,8 +9,8 @@ A variants file names a scenario and, for each variant, the keys it overrides:
       as it is: []
       wide bids: [world.bids.sigma=0.7]
 
-Each (variant, seed) is a run folder of its own. One that is complete, of the same scenario and made by
-the same code is taken as it is, so a stopped study goes on where it was.
+All are checked before any work starts. Each (cell, seed) is a run folder of its own; one that is complete, of
+the same scenario and made by the same code is taken as it is, so that a stopped sweep goes on where it was.
 """
 
 from __future__ import annotations
@@ -31,12 +28,14 @@ from cascade_sim.errors import ScenarioError, UserError, unknown_name
 from cascade_sim.progress import Progress
 from cascade_sim.revenue.blocks import METRICS as IN_BLOCKS
 from cascade_sim.revenue.blocks import read_blocks
+from cascade_sim.scenario.assignments import key_and_value, split_values
 from cascade_sim.scenario.file import load_scenario, scenario_hash
 from cascade_sim.scenario.schema import Scenario, resolved_arms
 from cascade_sim.workers import Job, run_jobs
 
 MOST_CELLS = 1000
-_OPEN, _CLOSE = "[{", "]}"
+MARKET = "market."
+Metrics = dict[str, Any]
 
 
 @dataclass(frozen=True)
@@ -49,7 +48,7 @@ class Axis:
 
 @dataclass(frozen=True)
 class Cell:
-    """A combination: its name (`squashing=0.5, slots=3`), the values by path, and the scenario they make."""
+    """One setting: its name (`squashing=0.5, slots=3`), the values by path, and the scenario they make."""
 
     name: str
     settings: dict[str, str]
@@ -68,6 +67,22 @@ def parse_axes(options: Sequence[str]) -> list[Axis]:
     if n_cells > MOST_CELLS:
         raise UserError(f"--over: {n_cells:,} cells; at most {MOST_CELLS:,}, so leave out some values")
     return axes
+
+
+def _axis(option: str) -> Axis:
+    try:
+        path, text = key_and_value(option)
+    except ValueError as reason:
+        raise UserError(f"--over {option}: {reason}; expected path.to.key=value,value,…") from None
+    if path == "seed":
+        raise UserError(f"--over {option}: worlds are not swept; give their number with --seeds")
+    values = tuple(split_values(text))
+    if not all(values):
+        raise UserError(f"--over {option}: a value is empty; write path.to.key=value,value,…")
+    twice = next((value for i, value in enumerate(values) if value in values[:i]), None)
+    if twice is not None:
+        raise UserError(f"--over {option}: {twice} is given twice")
+    return Axis(path, values)
 
 
 def load_grid(path: Path, axes: Sequence[Axis], overrides: Sequence[str] = ()) -> list[Cell]:
@@ -92,52 +107,17 @@ def load_grid(path: Path, axes: Sequence[Axis], overrides: Sequence[str] = ()) -
     return cells
 
 
-def _axis(option: str) -> Axis:
-    path, equals, text = option.partition("=")
-    path = path.strip()
-    if not equals or not path:
-        raise UserError(f"--over {option}: expected path.to.key=value,value,…")
-    if path == "seed":
-        raise UserError(f"--over {option}: worlds are not swept; give their number with --seeds")
-    values = tuple(_split(text))
-    if not all(values):
-        raise UserError(f"--over {option}: a value is empty; write path.to.key=value,value,…")
-    twice = next((value for i, value in enumerate(values) if value in values[:i]), None)
-    if twice is not None:
-        raise UserError(f"--over {option}: {twice} is given twice")
-    return Axis(path, values)
-
-
-def _split(text: str) -> list[str]:
-    """At commas that are in no brackets and no quotes: `[1, 0.5],[1, 0.8]` are two values."""
-    parts, depth, quote = [""], 0, ""
-    for char in text:
-        if quote:
-            quote = "" if char == quote else quote
-        elif char in "'\"":
-            quote = char
-        elif char in _OPEN:
-            depth += 1
-        elif char in _CLOSE:
-            depth -= 1
-        if char == "," and not depth and not quote:
-            parts.append("")
-        else:
-            parts[-1] += char
-    return [part.strip() for part in parts]
-
-
 def _short_names(paths: Sequence[str]) -> dict[str, str]:
     """The shortest end of each path that no other path has."""
-    found = {}
+    short = {}
     for path in paths:
         steps = path.split(".")
         for n in range(1, len(steps) + 1):
             end = ".".join(steps[-n:])
             if sum(other == end or other.endswith(f".{end}") for other in paths) == 1:
                 break
-        found[path] = end
-    return found
+        short[path] = end
+    return short
 
 
 def _in_cells(names: list[str], n: int) -> str:
@@ -147,8 +127,8 @@ def _in_cells(names: list[str], n: int) -> str:
     return f" (in the cell {names[0]}{more})"
 
 
-def load_variants(path: Path, overrides: tuple[str, ...] = ()) -> dict[str, Scenario]:
-    """The scenario of every variant, all checked before any work starts."""
+def load_variants(path: Path, overrides: Sequence[str] = ()) -> list[Cell]:
+    """The variants of a file in its order, all checked. UserError naming the variant that is not valid."""
     from ruamel.yaml import YAML
     from ruamel.yaml.error import YAMLError
 
@@ -163,47 +143,40 @@ def load_variants(path: Path, overrides: tuple[str, ...] = ()) -> dict[str, Scen
         raise UserError(f"{path} variants: expected NAME: [key=value, …], at least one")
     common = tuple(content.get("common") or ())
     scenario = path.parent / str(content["scenario"])
-    found = {}
+    cells: list[Cell] = []
     for name, changes in content["variants"].items():
         if not isinstance(changes, list) or not all(isinstance(change, str) for change in changes):
             raise UserError(f"{path} variants.{name}: expected a list of key=value, not {changes!r}")
-        found[str(name)] = load_scenario(scenario, (*common, *changes, *overrides))
-    folders = {folder_name(name): name for name in found}
-    if len(folders) < len(found):
-        same = next(name for name in found if folders[folder_name(name)] != name)
-        raise UserError(f"{path} variants.{same}: differs from another name only in punctuation; rename it")
-    return found
-
-
-def run_variants(
-    scenarios: dict[str, Scenario], out: Path, seeds: int, workers: int, device: str, quiet: bool
-) -> dict[str, dict[str, Any]]:
-    """The combined metrics of every variant over its seeds."""
-    from cascade_sim.phases.results import combine_seeds
-
-    folders = {name: out / folder_name(name) for name in scenarios}
-    done = run_worlds(scenarios, folders, seeds, workers, device, quiet, "variants")
-    return {name: combine_seeds(worlds) for name, worlds in done.items()}
+        loaded = load_scenario(scenario, (*common, *changes, *overrides))
+        cells.append(Cell(str(name), dict(key_and_value(change) for change in changes), loaded))
+    folders = {folder_name(cell.name): cell.name for cell in cells}
+    for cell in cells:
+        if folders[folder_name(cell.name)] != cell.name:
+            raise UserError(
+                f"{path} variants.{cell.name}: differs from another name only in punctuation; rename it"
+            )
+    return cells
 
 
 def run_worlds(
-    scenarios: Mapping[str, Scenario],
+    cells: Sequence[Cell],
     folders: Mapping[str, Path],
+    what: str,
+    *,
     seeds: int,
     workers: int,
     device: str,
     quiet: bool,
-    what: str,
-) -> dict[str, list[dict[str, Any]]]:
-    """The metrics of each scenario in each of its worlds, seed after seed; complete ones are not run again.
+) -> dict[str, list[Metrics]]:
+    """The metrics of each cell in each of its worlds, seed after seed; complete ones are not run again.
 
     Each world leaves a run folder without logs: FOLDER/seed-N.
     """
     from cascade_sim.study import run_world
 
     worlds = {
-        (name, i): scenario.model_copy(update={"seed": scenario.seed + i})
-        for name, scenario in scenarios.items()
+        (cell.name, i): cell.scenario.model_copy(update={"seed": cell.scenario.seed + i})
+        for cell in cells
         for i in range(seeds)
     }
     jobs = {
@@ -222,49 +195,12 @@ def run_worlds(
             on_done=lambda name: bar.advance(1),
             go_on="the same command goes on from there",
         )
-    return {name: [done[jobs[name, i].name] for i in range(seeds)] for name in scenarios}
+    return {cell.name: [done[jobs[cell.name, i].name] for i in range(seeds)] for cell in cells}
 
 
 def folder_name(variant: str) -> str:
     """A variant's name as the name of a folder."""
     return "".join(c if c.isalnum() else "-" for c in variant.lower()).strip("-")
-
-
-def table(results: dict[str, dict[str, Any]], arms: list[str], metric: str, lift: bool) -> str:
-    """A Markdown table: a row per variant, a column per arm, mean ± half the interval."""
-    lines = ["| variant | " + " | ".join(arms) + " |", "|---|" + "---|" * len(arms)]
-    for name, metrics in results.items():
-        cells = []
-        for arm in arms:
-            node = metrics["arms"].get(arm, {}).get(metric, {})
-            cells.append(_cell(node.get("lift") if lift else node, lift))
-        lines.append(f"| {name} | " + " | ".join(cells) + " |")
-    return "\n".join(lines)
-
-
-def culprit_table(results: dict[str, dict[str, Any]]) -> str:
-    """A Markdown table of the RCS with pre-ranking seats replaced, a row per variant."""
-    first = next(iter(results.values()))["culprit"]
-    heads = [f"{row['bid']} × {row['model']}" for row in first]
-    lines = ["| variant | " + " | ".join(heads) + " |", "|---|" + "---|" * len(heads)]
-    for name, metrics in results.items():
-        cells = [_cell(row["rcs"], False) for row in metrics["culprit"]]
-        lines.append(f"| {name} | " + " | ".join(cells) + " |")
-    return "\n".join(lines)
-
-
-def _cell(node: dict[str, Any] | None, signed: bool) -> str:
-    """Percent with half the width of the interval; – where undefined."""
-    if not node or node.get("value") is None:
-        return "–"
-    text = f"{100 * node['value']:+.1f}" if signed else f"{100 * node['value']:.1f}"
-    if node.get("low") is not None:
-        text += f" ± {50 * (node['high'] - node['low']):.1f}"
-    return text
-
-
-MARKET = "market."
-Metrics = dict[str, Any]
 
 
 def check_sweep(cells: Sequence[Cell], arm: str | None, measures: Sequence[str]) -> None:
@@ -297,13 +233,12 @@ def run_sweep(
     device: str,
     quiet: bool,
 ) -> dict[str, Any]:
-    """What analysis.sweep_tables, plots_sweep and the page are made from; plain data."""
+    """What tables, figure and page of a sweep are made from, as plain data."""
     folders = {cell.name: cell_folder(out, cell) for cell in cells}
-    scenarios = {cell.name: cell.scenario for cell in cells}
-    done = run_worlds(scenarios, folders, seeds, workers, device, quiet, "cells")
+    done = run_worlds(cells, folders, "cells", seeds=seeds, workers=workers, device=device, quiet=quiet)
     first, measured = cells[0], {}
     for cell in cells:
-        own, base = ([_flat(world, arm) for world in done[one.name]] for one in (cell, first))
+        own, base = ([_flat(world, arm) for world in done[name]] for name in (cell.name, first.name))
         entries = {name: _entry(name, own, base, is_first=cell is first) for name in own[0]}
         if seeds == 1 and cell is not first:
             _add_paired(entries, _blocks(folders, cell, arm), _blocks(folders, first, arm))
@@ -321,15 +256,29 @@ def run_sweep(
     }
 
 
+def write_sweep(findings: dict[str, Any], folder: Path, across: str, up: str) -> list[Path]:
+    """sweep.csv and sweep.html. Returns their paths."""
+    from cascade_sim.analysis.report.figures.sweep import sweep_svg
+    from cascade_sim.analysis.report.sections.sweep import csv_text
+    from cascade_sim.analysis.report.short_page import sweep_page
+    from cascade_sim.storage.files import write_file
+
+    page = sweep_page(findings, across, up, sweep_svg(findings, across, up))
+    files = {"sweep.csv": csv_text(findings, across, up), "sweep.html": page}
+    for name, text in files.items():
+        write_file(folder / name, text.encode())
+    return [folder / name for name in files]
+
+
 def _flat(metrics: Metrics, arm: str | None) -> dict[str, Metrics]:
     """{measure: {"value", "low", "high"}} of the arm; those of its market have no interval of their own."""
     name = arm or metrics["baseline"]
-    found = dict(metrics["arms"][name])
+    flat = dict(metrics["arms"][name])
     market = metrics.get("market", {}).get("arms", {}).get(name, {})
     for measure, value in market.items():
         if isinstance(value, int | float) and not isinstance(value, bool):
-            found[MARKET + measure] = {"value": value, "low": None, "high": None}
-    return found
+            flat[MARKET + measure] = {"value": value, "low": None, "high": None}
+    return flat
 
 
 def _entry(name: str, own: list[Metrics], base: list[Metrics], is_first: bool) -> Metrics:
@@ -363,7 +312,7 @@ def _blocks(folders: dict[str, Path], cell: Cell, arm: str | None) -> Any:
 
 
 def _add_paired(entries: dict[str, Metrics], own: Any, base: Any) -> None:
-    """In one world: intervals of the lifts from pairing groups of requests (see analysis.paired_change)."""
+    """In one world: intervals of the lifts from pairing groups of requests."""
     if own is None or base is None:
         return
     for name in IN_BLOCKS:
@@ -373,3 +322,47 @@ def _add_paired(entries: dict[str, Metrics], own: Any, base: Any) -> None:
         if len(before[0]) == len(after[0]):
             low, high = paired_move(before, after).interval()
             entries[name]["lift"] |= {"low": low, "high": high}
+
+
+def run_variants(
+    cells: Sequence[Cell], out: Path, *, seeds: int, workers: int, device: str, quiet: bool
+) -> dict[str, Metrics]:
+    """The combined metrics of every variant over its seeds."""
+    from cascade_sim.phases.results import combine_seeds
+
+    folders = {cell.name: out / folder_name(cell.name) for cell in cells}
+    done = run_worlds(cells, folders, "variants", seeds=seeds, workers=workers, device=device, quiet=quiet)
+    return {name: combine_seeds(worlds) for name, worlds in done.items()}
+
+
+def variants_table(results: Mapping[str, Metrics], arms: list[str], metric: str, lift: bool) -> str:
+    """A Markdown table: a row per variant, a column per arm, mean ± half the interval."""
+    lines = ["| variant | " + " | ".join(arms) + " |", "|---|" + "---|" * len(arms)]
+    for name, metrics in results.items():
+        cells = []
+        for arm in arms:
+            node = metrics["arms"].get(arm, {}).get(metric, {})
+            cells.append(_cell(node.get("lift") if lift else node, lift))
+        lines.append(f"| {name} | " + " | ".join(cells) + " |")
+    return "\n".join(lines)
+
+
+def culprit_table(results: Mapping[str, Metrics]) -> str:
+    """A Markdown table of the RCS with pre-ranking seats replaced, a row per variant."""
+    first = next(iter(results.values()))["culprit"]
+    heads = [f"{row['bid']} × {row['model']}" for row in first]
+    lines = ["| variant | " + " | ".join(heads) + " |", "|---|" + "---|" * len(heads)]
+    for name, metrics in results.items():
+        cells = [_cell(row["rcs"], False) for row in metrics["culprit"]]
+        lines.append(f"| {name} | " + " | ".join(cells) + " |")
+    return "\n".join(lines)
+
+
+def _cell(node: dict[str, Any] | None, signed: bool) -> str:
+    """Percent with half the width of the interval; – where undefined."""
+    if not node or node.get("value") is None:
+        return "–"
+    text = f"{100 * node['value']:+.1f}" if signed else f"{100 * node['value']:.1f}"
+    if node.get("low") is not None:
+        text += f" ± {50 * (node['high'] - node['low']):.1f}"
+    return text

@@ -27,6 +27,13 @@ PATIENCE = 5.0  # seconds for a worker to put its files in order when it is told
 STOPPED = 128 + signal.SIGTERM
 
 
+def usable_cores() -> int:
+    """Cores this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
 @dataclass(frozen=True)
 class Job:
     """A function at the top of a module, and its arguments; `name` is what messages call it."""

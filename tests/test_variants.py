@@ -33,7 +33,9 @@ def test_each_variant_is_the_scenario_with_its_overrides(tmp_path):
         f"scenario: {QUICK}\ncommon: [phases.log=5000]\n"
         "variants:\n  as it is: []\n  wide: [world.bids.sigma=0.9]\n",
     )
-    found = variants.load_variants(file, ("phases.shadow=300",))
+    cells = variants.load_variants(file, ("phases.shadow=300",))
+    assert [cell.settings for cell in cells] == [{}, {"world.bids.sigma": "0.9"}]
+    found = {cell.name: cell.scenario for cell in cells}
     assert {s.phases.log for s in found.values()} == {5000}
     assert {s.phases.shadow for s in found.values()} == {300}
     assert found["as it is"].world.bids.sigma == 0.35

@@ -2,13 +2,15 @@
 
 import click
 
+from cascade_sim.commands.options import json_option
+
 PARTS = ("simulator", "auction", "market", "losses", "metrics")
 
 
 @click.command()
 @click.argument("part", type=click.Choice(PARTS), default="simulator")
 @click.option("--requests", type=click.IntRange(min=1024), default=20_000, show_default=True)
-@click.option("--json", "as_json", is_flag=True, help="Print the figures as JSON.")
+@json_option("Print the figures as JSON.")
 def command(part: str, requests: int, as_json: bool) -> None:
     """Requests per second on one core, the scoring floor, the share of each stage, training rates.
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import os
 import time
 from typing import TYPE_CHECKING
 
 import click
+
+from cascade_sim.commands.options import quiet_option, workers_option
 
 if TYPE_CHECKING:
     from cascade_sim.checks.auctions import Difference, Verdict
@@ -20,11 +21,8 @@ Exit code  0  no auction differs
 @click.command(epilog=EXIT_CODES)
 @click.option("--auctions", type=click.IntRange(1), default=1_000_000, show_default=True, metavar="N")
 @click.option("--seed", type=click.IntRange(0), default=1, show_default=True, metavar="N")
-@click.option(
-    "--workers", type=click.IntRange(1), default=os.cpu_count() or 1, metavar="N",
-    help="Processes; the result does not depend on it.  [default: all cores]",
-)  # fmt: skip
-@click.option("--quiet", is_flag=True, help="No progress bar.")
+@workers_option("Processes; the result does not depend on it.")
+@quiet_option
 def command(auctions: int, seed: int, workers: int, quiet: bool) -> int:
     """Compare the auction with a plain-Python one on random auctions.
 

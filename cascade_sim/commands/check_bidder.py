@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from cascade_sim.commands.check_model import _option
+from cascade_sim.commands.options import class_option, json_option, keywords
 
 if TYPE_CHECKING:
     from cascade_sim.checks.bidder import Subject
@@ -20,10 +20,8 @@ Exit code  0  every check is ok; notes are allowed
 
 @click.command(epilog=EXIT_CODES)
 @click.argument("spec", metavar="SPEC")
-@click.option(
-    "--option", "options", multiple=True, metavar="KEY=VALUE", help="Keyword of the class; may be repeated."
-)
-@click.option("--json", "as_json", is_flag=True, help="Print JSON, once all checks are through.")
+@class_option
+@json_option("Print JSON, once all checks are through.")
 def command(spec: str, options: tuple[str, ...], as_json: bool) -> int:
     """Test a bidder class of your own before using it.
 
@@ -31,7 +29,7 @@ def command(spec: str, options: tuple[str, ...], as_json: bool) -> int:
     multiplier, adaptive, pid, throttling). The class is built, asked, told, saved and restored as the engine
     would, for advertisers made up here; each check is a line: ok, note, skipped or FAILED.
     """
-    given = dict(_option(text) for text in options)
+    given = keywords(options)
 
     from cascade_sim.checks.bidder import Subject, check_bidder
     from cascade_sim.training.modules import check_bidder_reference

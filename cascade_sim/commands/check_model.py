@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from cascade_sim.commands.options import class_option, json_option, keywords
 from cascade_sim.errors import UserError
 from cascade_sim.models.recipes import RECIPES
 
@@ -27,10 +28,8 @@ Exit code  0  every check is ok; notes are allowed
     "--features", metavar="A,B,C", help="What it sees.  [default: all but bid, conversion and pairs]"
 )
 @click.option("--recipe", type=click.Choice(list(RECIPES)), help="How it is trained.")
-@click.option(
-    "--option", "options", multiple=True, metavar="KEY=VALUE", help="Keyword of the class; may be repeated."
-)
-@click.option("--json", "as_json", is_flag=True, help="Print JSON, once all checks are through.")
+@class_option
+@json_option("Print JSON, once all checks are through.")
 def command(
     spec: str,
     model: str | None,
@@ -51,7 +50,7 @@ def command(
     if recipe is not None:
         changes["recipe"] = recipe
     if options:
-        changes["options"] = dict(_option(text) for text in options)
+        changes["options"] = keywords(options)
     subject = _subject(spec, model, changes)
 
     from cascade_sim.checks.model import check_model
@@ -94,20 +93,6 @@ def _subject(spec: str, model: str | None, changes: dict[str, Any]) -> Subject:
     return make_subject(
         scenario.models[model].model_copy(update=changes), scenario.world, home=Path(spec).parent
     )
-
-
-def _option(text: str) -> tuple[str, Any]:
-    """KEY=VALUE with a YAML value, as in the scenario."""
-    from ruamel.yaml import YAML
-    from ruamel.yaml.error import YAMLError
-
-    key, separator, value = text.partition("=")
-    if not separator or not key.isidentifier():
-        raise UserError(f"--option {text}: expected KEY=VALUE, such as dims=8")
-    try:
-        return key, YAML(typ="safe", pure=True).load(value)
-    except YAMLError as error:
-        raise UserError(f"--option {text}: {value!r} is not a YAML value") from error
 
 
 def _json(subject: Subject, findings: list[Finding]) -> str:

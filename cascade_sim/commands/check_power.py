@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 
 import click
 
+from cascade_sim.commands.options import device_option, quiet_option, scenario_argument, set_option
+
 if TYPE_CHECKING:
     from cascade_sim.revenue.power import Rate
 
@@ -19,7 +21,7 @@ LEAST_POWER, MOST_FALSE = 0.95, 0.05
 
 
 @click.command(epilog=EXIT_CODES)
-@click.argument("scenario", type=click.Path(path_type=Path))
+@scenario_argument
 @click.option(
     "--change", default="0.5%", show_default=True, metavar="SHARE", help="How much revenue is lowered."
 )
@@ -30,14 +32,9 @@ LEAST_POWER, MOST_FALSE = 0.95, 0.05
     "--requests", type=click.IntRange(64, 1_000_000), metavar="N",
     help="Length of a stretch.  [default: 4096, or the scenario's phases.evaluate if that is longer]",
 )  # fmt: skip
-@click.option(
-    "--set", "overrides", multiple=True, metavar="KEY=VALUE", help="Override a key of the scenario."
-)
-@click.option(
-    "--device", type=click.Choice(["auto", "cpu", "cuda", "mps"]), default="auto", show_default=True,
-    help="Where models are trained.",
-)  # fmt: skip
-@click.option("--quiet", is_flag=True, help="No progress bars.")
+@set_option(" of the scenario")
+@device_option()
+@quiet_option
 def command(
     scenario: Path,
     change: str,

@@ -7,19 +7,18 @@ from typing import Any
 
 import click
 
+from cascade_sim.commands.options import PATH, arm_option, out_option
+
 
 @click.command()
-@click.argument("runs", nargs=-1, required=True, type=click.Path(path_type=Path), metavar="RUN RUN [RUN…]")
-@click.option("--arm", metavar="NAME", help="Only this arm.  [default: all that both runs have]")
+@click.argument("runs", nargs=-1, required=True, type=PATH, metavar="RUN RUN [RUN…]")
+@arm_option("Only this arm.  [default: all that both runs have]")
 @click.option(
     "--unpaired",
     is_flag=True,
     help="Compare even runs that met other requests: other seed, world or traffic.",
 )
-@click.option(
-    "--out", type=click.Path(path_type=Path), metavar="FOLDER",
-    help="Write compare.json, compare.csv and compare.html here as well.",
-)  # fmt: skip
+@out_option("Write compare.json, compare.csv and compare.html here as well.", "FOLDER")
 def command(runs: tuple[Path, ...], arm: str | None, unpaired: bool, out: Path | None) -> None:
     """How finished runs differ: every other run is held against the first.
 
@@ -40,15 +39,15 @@ def command(runs: tuple[Path, ...], arm: str | None, unpaired: bool, out: Path |
 
 def compare_text(comparisons: list[dict[str, Any]], arm: str | None = None) -> str:
     """Scenario, arms and notes for a terminal; reference arms only if asked for."""
-    import shutil
     import sys
     import textwrap
 
     from cascade_sim.analysis.metrics.catalogue import is_reference
     from cascade_sim.analysis.report.sections.compare import MAIN, PAIRED_BY, arm_table, scenario_table
     from cascade_sim.analysis.report.terminal import table_text
+    from cascade_sim.progress import terminal_width
 
-    width = max(shutil.get_terminal_size((100, 24)).columns, 80)
+    width = terminal_width(least=80)
     color = sys.stdout.isatty()
     parts = []
     for found in comparisons:

@@ -2,14 +2,30 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
+from cascade_sim.commands.options import (
+    out_option,
+    plot_option,
+    quiet_option,
+    reward_option,
+    scenario_argument,
+    seed_option,
+    set_option,
+    write_files,
+)
 from cascade_sim.errors import UserError
 
+if TYPE_CHECKING:
+    from cascade_sim.estimation.coverage import CoverageTable
+    from cascade_sim.scenario.schema import Scenario
+    from cascade_sim.scenario.targets import Target
+
 MOST_REQUESTS = 65_536
-PLOT_KINDS = (".png", ".svg")
 EXIT_CODES = """\b
 Exit code  0  estimators that weigh what was logged cover as often as they say, where they answer
            1  one of them covers less often
@@ -17,21 +33,19 @@ Exit code  0  estimators that weigh what was logged cover as often as they say, 
 
 
 @click.command(epilog=EXIT_CODES)
-@click.argument("scenario", type=click.Path(path_type=Path))
-@click.option(
-    "--set", "overrides", multiple=True, metavar="KEY=VALUE", help="Override a key of the scenario."
-)
-@click.option("--seed", type=click.IntRange(min=0), help="Seed, in place of the scenario's.")
+@scenario_argument
+@set_option(" of the scenario")
+@seed_option
 @click.option("--replications", type=click.IntRange(20, 1_000_000), default=1000, show_default=True)
 @click.option(
     "--requests", type=click.IntRange(20, MOST_REQUESTS), default=1000, show_default=True,
     help="Requests of each replication's log.",
 )  # fmt: skip
-@click.option("--reward", type=click.Choice(["revenue", "clicks"]), default="revenue", show_default=True)
+@reward_option
 @click.option("--target", "names", multiple=True, metavar="NAME", help="May be repeated.  [default: all]")
-@click.option("--out", type=click.Path(path_type=Path), metavar="CSV", help="Write the table here as well.")
-@click.option("--plot", type=click.Path(path_type=Path), metavar="FILE", help="Draw it: a .png or .svg file.")
-@click.option("--quiet", is_flag=True, help="No progress bars.")
+@out_option("Write the table here as well.", "CSV")
+@plot_option
+@quiet_option
 def command(
     scenario: Path,
     overrides: tuple[str, ...],
@@ -50,18 +64,40 @@ def command(
     target of the section off_policy from each replication alone, and is held against what the simulator says
     the target earns. False alarms: how often two logs of one policy seem to differ.
     """
-    from cascade_sim.errors import unknown_name
     from cascade_sim.scenario.file import load_scenario
+
+    loaded = load_scenario(scenario, overrides, seed)
+    targets = named_targets(loaded, scenario, names)
+
+    from cascade_sim.analysis.report.sections.coverage import coverage_csv
+    from cascade_sim.estimation.coverage import coverage_study, trained
+    from cascade_sim.progress import Progress
+
+    with Progress(quiet) as progress:
+        sim, arm = trained(loaded, progress)
+        logs = len({target.is_slate for target in targets})
+        with progress.stage("coverage", replications * requests * logs) as bar:
+            covered = coverage_study(sim, arm, targets, replications, requests, reward, bar.advance)
+    is_good = echo_coverage(covered, reward, requests)
+    files: dict[Path, bytes] = {}
+    if out is not None:
+        files[out] = coverage_csv(covered.rows, covered.ess_share, reward, requests).encode()
+    if plot is not None:
+        from cascade_sim.analysis.report.figures.coverage import coverage_image
+
+        files[plot] = coverage_image(covered.rows, plot.suffix.lower()[1:])
+    write_files(files)
+    return 0 if is_good else 1
+
+
+def named_targets(scenario: Scenario, file: Path, names: Sequence[str]) -> list[Target]:
+    """The targets of the scenario, or those named; first the policies that wrote the logs."""
+    from cascade_sim.errors import unknown_name
     from cascade_sim.scenario.targets import AS_LOGGED, Target, parse_target
 
-    if plot is not None and plot.suffix.lower() not in PLOT_KINDS:
-        raise UserError(f"--plot: {plot} should end in .png or .svg")
-    loaded = load_scenario(scenario, overrides, seed)
-    section = loaded.off_policy
+    section = scenario.off_policy
     if section is None:
-        raise UserError(
-            f"{scenario}: nothing is randomised; add off_policy: {{randomise: {{reserve_cpc: 0.3}}}}"
-        )
+        raise UserError(f"{file}: nothing is randomised; add off_policy: {{randomise: {{reserve_cpc: 0.3}}}}")
     targets = [parse_target(name, changes) for name, changes in section.targets.items()]
     if section.slates is not None:
         targets.insert(0, Target(f"pages {AS_LOGGED}", is_pages=True))
@@ -71,37 +107,20 @@ def command(
     for name in names:
         if name not in known:
             raise UserError(f"--target: {unknown_name('target', name, known)}")
-    targets = [target for target in targets if not names or target.name in names]
+    return [target for target in targets if not names or target.name in names]
 
-    import shutil
+
+def echo_coverage(covered: CoverageTable, reward: str, requests: int) -> bool:
+    """Tables and their reading; whether intervals cover as often as they say."""
     import textwrap
 
-    from cascade_sim.analysis.report.sections.coverage import coverage_csv, coverage_tables, coverage_words
+    from cascade_sim.analysis.report.sections.coverage import coverage_tables, coverage_words
     from cascade_sim.analysis.report.terminal import table_text
-    from cascade_sim.estimation.coverage import coverage_study, trained
-    from cascade_sim.progress import Progress
-    from cascade_sim.storage.files import storage_errors, write_file
+    from cascade_sim.progress import terminal_width
 
-    with Progress(quiet) as progress:
-        sim, arm = trained(loaded, progress)
-        logs = len({target.is_slate for target in targets})
-        with progress.stage("coverage", replications * requests * logs) as bar:
-            found = coverage_study(sim, arm, targets, replications, requests, reward, bar.advance)
-    for table in coverage_tables(found.rows, found.ess_share, reward):
+    for table in coverage_tables(covered.rows, covered.ess_share, reward):
         click.echo(table_text(table, width=120))
-    words = coverage_words(found.rows, requests)
+    words = coverage_words(covered.rows, requests)
     for line in words.lines:
-        click.echo(textwrap.fill(line, max(shutil.get_terminal_size((100, 24)).columns, 40)))
-    files: list[tuple[Path, bytes]] = []
-    if out is not None:
-        files.append((out, coverage_csv(found.rows, found.ess_share, reward, requests).encode()))
-    if plot is not None:
-        from cascade_sim.analysis.report.figures.coverage import coverage_image
-
-        files.append((plot, coverage_image(found.rows, plot.suffix.lower()[1:])))
-    for path, content in files:
-        with storage_errors(path):
-            path.parent.mkdir(parents=True, exist_ok=True)
-        write_file(path, content)
-        click.echo(path)
-    return 0 if words.is_good else 1
+        click.echo(textwrap.fill(line, terminal_width(least=40)))
+    return bool(words.is_good)

@@ -8,6 +8,15 @@ from typing import TYPE_CHECKING
 
 import click
 
+from cascade_sim.commands.options import (
+    arms_option,
+    echo_table,
+    out_option,
+    quiet_option,
+    run_argument,
+    write_files,
+)
+
 if TYPE_CHECKING:
     from cascade_sim.questions.critical_bids import CriticalBids
 
@@ -22,56 +31,49 @@ CSV_COLUMNS = (
 
 
 @click.command(epilog=EXIT_CODES)
-@click.argument("run", type=click.Path(path_type=Path))
-@click.option("--arm", "names", multiple=True, metavar="NAME", help="May be repeated.  [default: every arm]")
+@run_argument
+@arms_option("May be repeated.  [default: every arm]")
 @click.option(
     "--impressions", type=click.IntRange(1), default=2000, show_default=True, metavar="N",
     help="About so many per arm: all those of the first requests of the evaluation.",
 )  # fmt: skip
-@click.option("--out", type=click.Path(path_type=Path), metavar="CSV", help="Write every impression here.")
-@click.option("--quiet", is_flag=True, help="No progress bar.")
-def command(run: Path, names: tuple[str, ...], impressions: int, out: Path | None, quiet: bool) -> int:
+@out_option("Write every impression here.", "CSV")
+@quiet_option
+def command(run: Path, arms: tuple[str, ...], impressions: int, out: Path | None, quiet: bool) -> int:
     """The least bids that would have kept each slot, and what the cascade adds.
 
     For each impression: the least init-bid that keeps the slot among the ads that reached the auction, the
     least that keeps it through the whole cascade, and the gap between the two.
     """
-    import shutil
-    import sys
     import textwrap
 
     from cascade_sim.analysis.report.sections.critical_bids import critical_words, narrow_tables
-    from cascade_sim.analysis.report.terminal import table_text
-    from cascade_sim.progress import Progress
+    from cascade_sim.progress import Progress, terminal_width
     from cascade_sim.questions.critical_bids import critical_bids, section
     from cascade_sim.questions.reopen import reopen
     from cascade_sim.scenario.schema import resolved_arms
-    from cascade_sim.storage.files import storage_errors, write_file
 
     opened = reopen(run)
-    arms = {name: opened.arm(name) for name in names or resolved_arms(opened.scenario)}
+    seats = {name: opened.arm(name) for name in arms or resolved_arms(opened.scenario)}
     total = opened.scenario.phases.evaluate
-    n = min(total, -(-impressions // max(arm.slots for arm in arms.values())))
+    n = min(total, -(-impressions // max(arm.slots for arm in seats.values())))
     found = {}
-    with Progress(quiet) as progress, progress.stage("critical bids", n * len(arms)) as bar:
-        for name, arm in arms.items():
+    with Progress(quiet) as progress, progress.stage("critical bids", n * len(seats)) as bar:
+        for name, arm in seats.items():
             found[name] = critical_bids(opened.sim, arm, n, bar.advance)
     metrics = {
         "baseline": opened.scenario.report.baseline,
-        "arms": {name: {} for name in arms},
-        "critical_bids": section(opened.sim, arms, found, n),
+        "arms": {name: {} for name in seats},
+        "critical_bids": section(opened.sim, seats, found, n),
     }
-    width = shutil.get_terminal_size((100, 24)).columns
+    width = terminal_width()
     for table in narrow_tables(metrics):
-        click.echo(table_text(table, color=sys.stdout.isatty(), width=width))
+        echo_table(table, width)
     shown = sum(len(one) for one in found.values())
     click.echo(f"{shown:,} impressions of the first {n:,} of {total:,} requests, 95 % intervals")
     click.echo(textwrap.fill(critical_words(metrics), max(width, 40)))
     if out is not None:
-        with storage_errors(out):
-            out.parent.mkdir(parents=True, exist_ok=True)
-        write_file(out, csv_text(found).encode())
-        click.echo(out)
+        write_files({out: csv_text(found).encode()})
     return _compare_with_log(run, found, n)
 
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from cascade_sim.commands.options import PATH, device_option, out_option, quiet_option, seeds_option
 from cascade_sim.errors import UserError, unknown_name
 
 if TYPE_CHECKING:
@@ -45,13 +46,10 @@ class Layers(click.ParamType):
         return tuple(int(word) for word in value.split("-"))
 
 
-FILE = click.Path(path_type=Path)
-
-
 @click.command(epilog=FILES)
-@click.option("--train", type=FILE, required=True, help="Lists to train on.")
-@click.option("--valid", type=FILE, help="Lists to choose by.  [default: every fifth of --train]")
-@click.option("--test", type=FILE, required=True, help="Lists to measure on.")
+@click.option("--train", type=PATH, required=True, help="Lists to train on.")
+@click.option("--valid", type=PATH, help="Lists to choose by.  [default: every fifth of --train]")
+@click.option("--test", type=PATH, required=True, help="Lists to measure on.")
 @click.option(
     "--objective", "names", multiple=True, default=("all",), show_default=True, help="May be repeated."
 )
@@ -78,8 +76,8 @@ FILE = click.Path(path_type=Path)
 @click.option("--batch", type=click.IntRange(min=1), default=32, show_default=True, help="Lists a step.")
 @click.option("--y0", type=float, help="Label of the virtual item.  [default: each objective's own]")
 @click.option("--beta", type=float, help="Sharpness of approx_ndcg.  [default: 10]")
-@click.option("--seeds", type=click.IntRange(min=1), default=1, show_default=True, help="Trainings per cell.")
-@click.option("--device", type=click.Choice(["auto", "cpu", "cuda", "mps"]), default="cpu", show_default=True)
+@seeds_option("Trainings per cell.", default=1)
+@device_option("cpu")
 @click.option(
     "--threads",
     type=click.IntRange(min=1),
@@ -87,8 +85,8 @@ FILE = click.Path(path_type=Path)
     show_default=True,
     help="For torch; results may differ in their last digits with another number.",
 )
-@click.option("--out", type=FILE, default=Path("runs/ltr"), show_default=True, help="Folder.")
-@click.option("--quiet", is_flag=True, help="No progress bars.")
+@out_option("Folder.", default=Path("runs/ltr"), show_default=True)
+@quiet_option
 def command(train: Path, valid: Path | None, test: Path, out: Path, quiet: bool, **options: Any) -> None:
     """Compare objectives on learning-to-rank files.
 

@@ -8,12 +8,13 @@ from typing import Any
 
 import click
 
+from cascade_sim.commands.options import out_option, run_argument
 from cascade_sim.errors import UserError
 
 
 @click.command()
-@click.argument("run", type=click.Path(path_type=Path))
-@click.option("--out", type=click.Path(path_type=Path), help="Write the page here, and no figures beside it.")
+@run_argument
+@out_option("Write the page here, and no figures beside it.", "FILE")
 def command(run: Path, out: Path | None) -> None:
     """Write the report of a finished run again: RUN/report.html and RUN/figures."""
     metrics, manifest, scenario_text = read_run(run)

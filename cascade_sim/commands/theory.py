@@ -6,6 +6,8 @@ from pathlib import Path
 
 import click
 
+from cascade_sim.commands.options import out_option
+
 EXIT_CODES = """\b
 Exit code  0  every bound held
            1  a regret was above its bound
@@ -13,9 +15,7 @@ Exit code  0  every bound held
 
 
 @click.command(epilog=EXIT_CODES)
-@click.option(
-    "--out", type=click.Path(path_type=Path), default=Path("runs/theory"), show_default=True, help="Folder."
-)
+@out_option("Folder.", default=Path("runs/theory"), show_default=True)
 @click.option(
     "--distributions", type=click.IntRange(min=1), default=30, show_default=True, help="Drawn per measure."
 )

@@ -6,6 +6,8 @@ from pathlib import Path
 
 import click
 
+from cascade_sim.commands.options import arm_option, json_option, run_argument
+
 EXIT_CODES = """\b
 Exit code  0  explained
            1  explained, but the run logged another page: something has changed since
@@ -13,26 +15,25 @@ Exit code  0  explained
 
 
 @click.command(epilog=EXIT_CODES)
-@click.argument("run", type=click.Path(path_type=Path))
+@run_argument
 @click.option(
     "--request", type=int, required=True, metavar="ID", help="Id in the evaluate logs, or number from 0."
 )
 @click.option("--ad", type=int, metavar="ID", help="Also explain this ad: its way, and the bid it needed.")
-@click.option("--arm", metavar="NAME", help="Arm that serves the request.  [default: the baseline]")
-@click.option("--json", "as_json", is_flag=True, help="Print JSON; money in *_micros is in millionths.")
+@arm_option("Arm that serves the request.  [default: the baseline]")
+@json_option("Print JSON; money in *_micros is in millionths.")
 def command(run: Path, request: int, ad: int | None, arm: str | None, as_json: bool) -> int:
     """Explain one request: why an ad won or lost at each stage.
 
     Serves the request again as the run did and prints its page. With --ad also the ad's rank, score and
     cut-off at each stage, where it was dropped, and the least init-bid with which it would have won.
     """
-    from cascade_sim.questions.reopen import reopen
-    from cascade_sim.questions.trace import trace, trace_text
+    from cascade_sim.api import trace
     from cascade_sim.storage.folder import json_text
 
-    found = trace(reopen(run), request, ad, arm)
-    click.echo(json_text(found) if as_json else trace_text(found), nl=False)
-    if found["same_as_log"] is False:
+    result = trace(run, request, ad=ad, arm=arm)
+    click.echo(json_text(result.trace) if as_json else str(result), nl=False)
+    if result.trace["same_as_log"] is False:
         click.echo(
             f"warning: {run} logged another page for this request: something has changed since",
             err=True,

@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING
 
 import click
 
+from cascade_sim.commands.options import scenario_argument, set_option
+
 if TYPE_CHECKING:
     from cascade_sim.scenario.schema import Scenario
 
 
 @click.command()
-@click.argument("scenario", type=click.Path(path_type=Path))
-@click.option(
-    "--set", "overrides", multiple=True, metavar="KEY=VALUE", help="Override a key; may be repeated."
-)
+@scenario_argument
+@set_option()
 def command(scenario: Path, overrides: tuple[str, ...]) -> None:
     """Check a scenario and summarise it, without running it."""
     from cascade_sim.scenario.file import load_scenario

@@ -1,11 +1,20 @@
-"""`cascade_sim variants`: the same study under other settings."""
+"""`cascade_sim variants`: the same study under other settings, which a file names."""
 
 from pathlib import Path
+from typing import Any
 
 import click
 
-from cascade_sim.commands.going_on import says_how_to_go_on
-from cascade_sim.commands.run import usable_cores
+from cascade_sim.commands.options import (
+    PATH,
+    device_option,
+    out_option,
+    quiet_option,
+    says_how_to_go_on,
+    seeds_option,
+    set_option,
+    workers_option,
+)
 
 TABLES = {
     "RCS, %": ("rcs", False),
@@ -18,39 +27,27 @@ TABLES = {
 
 
 @click.command()
-@click.argument("variants", type=click.Path(path_type=Path))
-@click.option(
-    "--set", "overrides", multiple=True, metavar="KEY=VALUE", help="Override a key in every variant."
-)
-@click.option("--seeds", type=click.IntRange(min=1), default=3, show_default=True, help="Worlds per variant.")
-@click.option("--out", type=click.Path(path_type=Path), help="Folder.  [default: runs/<file name>]")
-@click.option("--workers", type=click.IntRange(min=1), help="Processes.  [default: the usable cores]")
-@click.option(
-    "--device", type=click.Choice(["auto", "cpu", "cuda", "mps"]), default="auto", show_default=True
-)
-@click.option("--quiet", is_flag=True, help="No progress bars.")
-def command(
-    variants: Path,
-    overrides: tuple[str, ...],
-    seeds: int,
-    out: Path | None,
-    workers: int | None,
-    device: str,
-    quiet: bool,
-) -> None:
+@click.argument("variants", type=PATH)
+@set_option(" in every variant")
+@seeds_option("Worlds per variant.", default=3)
+@out_option("Folder.  [default: runs/<file name>]")
+@workers_option("Processes.")
+@device_option()
+@quiet_option
+def command(variants: Path, overrides: tuple[str, ...], seeds: int, out: Path | None, **options: Any) -> None:
     """Run a study under several settings, side by side.
 
     Prints, as Markdown, how RCS, lifts and the culprit table change.
     """
-    from cascade_sim import sweeps as study
+    from cascade_sim.storage.folder import default_folder
+    from cascade_sim.sweeps import culprit_table, load_variants, run_variants, variants_table
 
-    scenarios = study.load_variants(variants, overrides)
-    folder = out or Path("runs") / variants.stem
+    cells = load_variants(variants, overrides)
     with says_how_to_go_on():
-        results = study.run_variants(scenarios, folder, seeds, workers or usable_cores(), device, quiet)
-    arms = list(dict.fromkeys(arm for scenario in scenarios.values() for arm in scenario.arms))
+        results = run_variants(cells, out or default_folder(variants.stem), seeds=seeds, **options)
+    arms = list(dict.fromkeys(arm for cell in cells for arm in cell.scenario.arms))
     for title, (metric, lift) in TABLES.items():
         click.echo(f"\n**{title}** (mean over {seeds} seeds ± half the 95 % interval between them)\n")
-        click.echo(study.table(results, arms, metric, lift))
+        click.echo(variants_table(results, arms, metric, lift))
     click.echo("\n**RCS with pre-ranking seats replaced, %**\n")
-    click.echo(study.culprit_table(results))
+    click.echo(culprit_table(results))

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from cascade_sim.commands.options import arm_option, out_option, quiet_option, run_argument
+
 if TYPE_CHECKING:
     from cascade_sim.scenario.changes import Point
     from cascade_sim.scenario.schema import Scenario
@@ -19,21 +21,19 @@ Exit code  0  done
 
 
 @click.command(epilog=EXIT_CODES)
-@click.argument("run", type=click.Path(path_type=Path))
+@run_argument
 @click.option(
     "--set", "changes", multiple=True, required=True, metavar="KNOB=VALUE",
     help="Turn a knob, e.g. auction.reserve_cpc=0.2; may be repeated. One of them may list several values: "
     "auction.reserve_cpc=0.1,0.2,0.3.",
 )  # fmt: skip
-@click.option("--arm", metavar="NAME", help="Arm whose knobs are turned.  [default: the baseline]")
+@arm_option("Arm whose knobs are turned.  [default: the baseline]")
 @click.option(
     "--requests", type=click.IntRange(1), metavar="N",
     help="Only the first so many, rounded up to whole blocks.  [default: all]",
 )  # fmt: skip
-@click.option(
-    "--out", type=click.Path(path_type=Path), metavar="FOLDER", help="[default: RUN/whatif/WHAT-WAS-ASKED]"
-)
-@click.option("--quiet", is_flag=True, help="No progress bar.")
+@out_option("[default: RUN/whatif/WHAT-WAS-ASKED]", "FOLDER")
+@quiet_option
 def command(
     run: Path, changes: tuple[str, ...], arm: str | None, requests: int | None, out: Path | None, quiet: bool
 ) -> int:
@@ -69,7 +69,6 @@ def command(
 
 def answer_text(answer: Mapping[str, Any]) -> str:
     """Tables and words for a terminal."""
-    import shutil
     import sys
     import textwrap
     from dataclasses import replace
@@ -83,8 +82,9 @@ def answer_text(answer: Mapping[str, Any]) -> str:
     )
     from cascade_sim.analysis.report.short_page import answer_facts
     from cascade_sim.analysis.report.terminal import table_text
+    from cascade_sim.progress import terminal_width
 
-    width = shutil.get_terminal_size((100, 24)).columns
+    width = terminal_width()
     table = measures_table(answer, MAIN) if len(answer["points"]) == 1 else points_table(answer, narrow=True)
     lines = [what_if_words(answer), pairing_words(answer), *answer["notes"]]
     wide = max(width, 160)  # a table is not cut, but what does not fit is left to the page

@@ -63,6 +63,14 @@ class Landscape:
         """What the expected clicks are worth if the init-bid of the run is what one is worth.  [B]"""
         return self.expected_clicks * self.init_bid
 
+    def columns(self) -> dict[str, list[float]]:
+        """The table column by column, as plain numbers."""
+        names = (
+            *("bid", "impressions", "expected_clicks", "clicks", "expected_cost", "cost"),
+            *("expected_cpc", "mean_cpc", "value"),
+        )
+        return {name: getattr(self, name).tolist() for name in names}
+
 
 def bid_grid(init_bid: float, points: int) -> NDArray[np.float64]:
     """Bids in equal ratios from a quarter of the init-bid to four times as much, itself among them."""

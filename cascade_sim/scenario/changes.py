@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args
 
 from cascade_sim.errors import UserError, did_you_mean, nearest
+from cascade_sim.scenario.assignments import key_and_value, split_values, yaml_value
 from cascade_sim.scenario.messages import path_text, schema_at, unknown_key
-from cascade_sim.scenario.yaml import parse
 
 if TYPE_CHECKING:
     from cascade_sim.scenario.schema import ArmSpec, Scenario
@@ -86,12 +86,11 @@ def parse_points(texts: Sequence[str], scenario: Scenario, arm: str) -> list[Poi
     """
     listed: list[list[Change]] = []
     for at, text in enumerate(texts):
-        path, equals, values = text.partition("=")
-        if not equals or not path.strip():
-            raise Refused("write path.to.knob=value", at)
-        listed.append(
-            _changes(path.strip(), [_value(part, at) for part in _split(values)], scenario, arm, at)
-        )
+        try:
+            path, values = key_and_value(text)
+        except ValueError as reason:
+            raise Refused(f"{reason}; write path.to.knob=value", at) from None
+        listed.append(_changes(path, [_value(part, at) for part in split_values(values)], scenario, arm, at))
     return _points(listed)
 
 
@@ -139,32 +138,14 @@ def _points(listed: list[list[Change]]) -> list[Point]:
     return [tuple(changes[i if len(changes) > 1 else 0] for changes in listed) for i in range(count)]
 
 
-def _split(text: str) -> list[str]:
-    """Cut at the commas outside of brackets and quotes."""
-    parts, depth, quote = [""], 0, ""
-    for sign in text:
-        if quote:
-            quote = "" if sign == quote else quote
-        elif sign in "'\"":
-            quote = sign
-        elif sign in "[{":
-            depth += 1
-        elif sign in "]}":
-            depth -= 1
-        elif sign == "," and depth == 0:
-            parts.append("")
-            continue
-        parts[-1] += sign
-    return parts
-
-
 def _value(text: str, at: int) -> Any:
-    document = parse(text)
-    if document.problems:
-        raise Refused(f"cannot read the value: {document.problems[0].text}", at)
-    if document.data is None:
+    try:
+        value = yaml_value(text)
+    except ValueError as reason:
+        raise Refused(str(reason), at) from None
+    if value is None:
         raise Refused("has no value; write path.to.knob=value", at)
-    return document.data
+    return value
 
 
 def find_knob(path: str, scenario: Scenario, arm: str) -> Knob:

@@ -18,6 +18,7 @@ from pydantic import ValidationError
 
 from cascade_sim.errors import ScenarioError, did_you_mean, nearest, unknown_name
 from cascade_sim.models.recipes import RECIPES
+from cascade_sim.scenario.assignments import key_and_value, yaml_value
 from cascade_sim.scenario.checks import check_scenario
 from cascade_sim.scenario.market import from_working_folder as market_from_working_folder
 from cascade_sim.scenario.messages import (
@@ -68,16 +69,17 @@ def apply_overrides(
 
 
 def _parsed(text: str) -> tuple[KeyPath, Any]:
-    key, equals, value = text.partition("=")
-    steps = key.strip().split(".")
-    if not equals:
-        raise _Refused("no '='; write path.to.key=value")
-    if not all(steps):
-        raise _Refused("the key is empty; write path.to.key=value")
-    document = parse(value)
-    if document.problems:
-        raise _Refused(f"cannot read the value: {document.problems[0].text}")
-    return tuple(steps), document.data
+    try:
+        key, value = key_and_value(text)
+        steps = key.split(".")
+        if not all(steps):
+            raise ValueError("the key is empty")
+    except ValueError as reason:
+        raise _Refused(f"{reason}; write path.to.key=value") from None
+    try:
+        return tuple(steps), yaml_value(value)
+    except ValueError as reason:
+        raise _Refused(str(reason)) from None
 
 
 def _put(data: dict[str, Any], path: KeyPath, value: Any) -> KeyPath:

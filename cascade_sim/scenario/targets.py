@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from cascade_sim.errors import UserError, unknown_name
+from cascade_sim.scenario.assignments import key_and_value
 
 KNOB_KEYS = {"auction.reserve_cpc": "reserve_cpc", "auction.squashing": "squashing"}
 SLATE_KEYS = ("slates.temperature", "ranking.model")
@@ -50,9 +51,12 @@ def parse_target(name: str, changes: Sequence[str]) -> Target:
     knobs: dict[str, float] = {}
     temperature, model = None, None
     for text in changes:
-        key, equals, value = (part.strip() for part in text.partition("="))
-        if not equals or not value:
-            raise UserError(f"{text!r}: write key=value, as in auction.reserve_cpc=0.22")
+        try:
+            key, value = (part.strip() for part in key_and_value(text))
+            if not value:
+                raise ValueError("no value")
+        except ValueError as reason:
+            raise UserError(f"{text!r}: {reason}; write key=value, as in auction.reserve_cpc=0.22") from None
         if key in KNOB_KEYS:
             knobs[KNOB_KEYS[key]] = _number(key, value, KNOB_KEYS[key])
         elif key == "slates.temperature":

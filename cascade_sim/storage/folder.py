@@ -257,6 +257,11 @@ class Run:
     metrics: dict[str, Any]
 
 
+def default_folder(name: str) -> Path:
+    """Where a study of this name goes if nobody says otherwise."""
+    return Path("runs") / name
+
+
 def open_run(path: str | Path) -> Run:
     """A finished run. UserError if it is none, unfinished, damaged, or of another version's semantics."""
     folder = Path(path)

@@ -5,7 +5,7 @@ import pytest
 
 from cascade_sim import cli
 from cascade_sim.cli import main
-from cascade_sim.commands.going_on import says_how_to_go_on
+from cascade_sim.commands.options import says_how_to_go_on
 
 
 @pytest.fixture
