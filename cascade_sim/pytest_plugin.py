@@ -140,9 +140,11 @@ class RevenueGuard:
 
     def _measured(self, chosen: Mapping[str, Any]) -> Measured:
         from cascade_sim.revenue.serving import measure_scenario
-        from cascade_sim.scenario.file import load_scenario
+        from cascade_sim.scenario.file import find_scenario, load_scenario
 
         file = self._path(chosen["scenario"])
+        if not file.exists():  # a shipped one's name, perhaps
+            file = self._path(find_scenario(Path(chosen["scenario"])))
         known = self._config.stash.setdefault(_MEASURED, {})
         # With the content: a test may write the scenario that the next one runs.
         content = file.read_bytes() if file.is_file() else b""

@@ -32,6 +32,10 @@ from cascade_sim.scenario.messages import (
 from cascade_sim.scenario.plugins import from_working_folder
 from cascade_sim.scenario.schema import Scenario
 from cascade_sim.scenario.yaml import Document, KeyPath, Problem, parse
+from cascade_sim.version import folder_of
+
+
+HOW_TO_NAME = "; give the path of a scenario file (.yaml), or the name of a shipped one, such as ads"
 
 
 @dataclass(frozen=True)
@@ -131,15 +135,15 @@ def _default(path: KeyPath) -> Any:
 
 
 def load_scenario(path: Path | str, overrides: Sequence[str] = (), seed: int | None = None) -> Scenario:
-    """Read and check a scenario file.
+    """Read and check a scenario file, or the shipped scenario of that name.
 
     `overrides` are `path.to.key=value` with a YAML value, applied in order; `seed` comes last. The path of
     a file that was found beside the scenario (of a model, a bidder, a traffic profile) is rewritten to hold
     from the working folder.
     Raises ScenarioError with all problems, one line each: `file:line:column key: what is wrong; what to do`.
     """
-    text = _read(Path(path))
-    document = parse(text)
+    path = find_scenario(Path(path))
+    document = parse(_read(path))
     if not document.problems and not isinstance(document.data, dict):
         document.problems.append(Problem((), _not_a_mapping(document.data)))
     if not isinstance(document.data, dict):
@@ -196,13 +200,25 @@ def scenario_data(scenario: Scenario) -> dict[str, Any]:
     return data
 
 
+def shipped_scenarios() -> dict[str, Path]:
+    """The scenarios that come with this package, by name; files of variants are not among them."""
+    files = sorted(folder_of("scenarios").glob("*.yaml"))
+    return {file.stem: file for file in files if not file.stem.startswith("consistency_")}
+
+
+def find_scenario(path: Path) -> Path:
+    """The file itself, or for a bare name that is no file here (`ads`) the shipped scenario."""
+    is_name = path.name == str(path) and not path.suffix
+    return shipped_scenarios().get(path.name, path) if is_name and not path.exists() else path
+
+
 def _read(path: Path) -> str:
     try:
         raw = path.read_bytes()
     except FileNotFoundError:
         beside = [str(p) for p in path.parent.glob("*.y*ml")] if path.parent.is_dir() else []
-        hint = did_you_mean(str(path), beside) or "; give the path of a scenario file (.yaml)"
-        raise ScenarioError([f"{path}: no such file{hint}"]) from None
+        hint = did_you_mean(str(path), [*beside, *shipped_scenarios()])
+        raise ScenarioError([f"{path}: no such file{hint or HOW_TO_NAME}"]) from None
     except IsADirectoryError:
         raise ScenarioError([f"{path}: is a folder; give the path of a scenario file (.yaml)"]) from None
     except OSError as error:
