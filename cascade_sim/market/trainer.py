@@ -31,7 +31,7 @@ from cascade_sim.models.training import Impressions, Lists
 from cascade_sim.phases.simulation import Simulation
 from cascade_sim.scenario.market import Training
 from cascade_sim.scenario.models import ModelSpec, objective_of
-from cascade_sim.training.data import arrived_clicks, join_lists, sample_lists, split_pages
+from cascade_sim.training.data import arrived_clicks, join_lists, lists_for, split_pages
 from cascade_sim.training.modules import build_module, served_scorer
 from cascade_sim.training.recipes import fit, fit_calibrator, settings_of
 
@@ -117,7 +117,7 @@ class Trainer:
         )  # fmt: skip
         served = shown["prediction"]
         pages = make_pages(data, shown["request"], np.where(served > 0, served, np.nan))
-        students = [name for name in self._modules if self._spec(name).trained_by.has_teacher]
+        students = {name: spec for name in self._modules if (spec := self._spec(name)).trained_by.has_teacher}
         for name in self._modules:
             if name not in students:
                 self._learn(name, pages)
@@ -166,7 +166,7 @@ class Trainer:
                 {k: torch.from_numpy(np.array(a)) for k, a in state["weights"][name].items()}
             )
         for name, arrays in state["calibrators"].items():
-            kind = calibrator_class(self._spec(name).calibrator)
+            kind = calibrator_class(str(self._spec(name).calibrator))
             self._calibrators[name] = kind.from_arrays({k: np.array(a) for k, a in arrays.items()})
         seen = state["measured"]
         self._measured = [
@@ -179,7 +179,7 @@ class Trainer:
         """Copies of the trained models in the arm's seats, teachers included."""
         seats = [stage.scorer for stage in (arm.ranking, arm.pre_ranking)]
         names = [scorer.name for scorer in seats if isinstance(scorer, ModelScorer)]
-        names += [self._spec(name).teacher for name in names if self._spec(name).trained_by.has_teacher]
+        names += [str(self._spec(name).teacher) for name in names if self._spec(name).trained_by.has_teacher]
         return {
             name: self._fresh(name) if self.spec.start_from == "random" else self._copy(name)
             for name in dict.fromkeys(names)
@@ -237,24 +237,23 @@ class Trainer:
         what = f"deployment {self.version} of model {name!r}"
         fit(self._modules[name], spec, self.sim.view(spec.features), data, what=what, **settings)
 
-    def _lists(self, shown: Mapping[str, np.ndarray], students: list[str]) -> dict[str, Lists]:
+    def _lists(self, shown: Mapping[str, np.ndarray], students: Mapping[str, ModelSpec]) -> dict[str, Lists]:
         """Candidates of a keyed sample of the shown requests, scored by the teacher, for each student."""
+        sim, size = self.sim, self.sim.scenario.traffic.block
         requests, first = np.unique(shown["request"], return_index=True)
-        luck = draws.uniform(self.sim.seed, "retrain lists", self.version, requests)
+        luck = draws.uniform(sim.seed, "retrain lists", self.version, requests)
         picked = first[np.sort(np.argsort(luck, kind="stable")[: self.spec.lists])]
-        size = self.sim.scenario.traffic.block
-        parts: dict[str, list[Lists]] = {name: [] for name in students}
+        parts = []
         for start in range(0, len(picked), size):
             rows = picked[start : start + size]
             block = Block(
                 shown["request"][rows], shown["user"][rows], shown["context"][rows], shown["time"][rows]
             )
-            decision = cascade.serve(block, self.arm, self.sim.platform)
-            for name in students:
-                spec = self._spec(name)
-                teacher = self._scorers[spec.teacher]
-                parts[name].append(sample_lists(self.sim, self.arm, block, decision, spec, teacher))
-        return {name: join_lists(part) for name, part in parts.items()}
+            decision = cascade.serve(block, self.arm, sim.platform)
+            parts.append(
+                lists_for(students, self._scorers, block, decision, self.arm, sim.platform, sim.seed)
+            )
+        return {name: join_lists([lists[name] for lists in parts]) for name in students}
 
     def _deploy(self) -> None:
         """One scorer a model: seats that share a model stay equal, which the reserves look at."""

@@ -17,7 +17,7 @@ from cascade_sim.cascade.fusion import named_fusion
 from cascade_sim.cascade.links import calibrator_file, export_calibrator
 from cascade_sim.cascade.outcome import Outcome, outcome
 from cascade_sim.cascade.seats import BUILT_IN
-from cascade_sim.cascade.serve import Arm, Block, Decision, Stage
+from cascade_sim.cascade.serve import Arm, Block, Stage
 from cascade_sim.errors import UserError
 from cascade_sim.models.calibrators import Calibrator
 from cascade_sim.models.page_training import ClickedPages, served_net
@@ -31,7 +31,7 @@ from cascade_sim.storage.files import storage_errors, write_file
 from cascade_sim.storage.folder import is_done, keep
 from cascade_sim.storage.model_store import ModelStore, content_key
 from cascade_sim.storage.tables import TableWriter
-from cascade_sim.training.data import impressions, join_lists, pages, sample_lists, split_pages
+from cascade_sim.training.data import impressions, join_lists, lists_for, pages, split_pages
 from cascade_sim.training.modules import build_module, served_scorer, source_file
 from cascade_sim.training.recipes import fit, settings_of, stored_calibrator
 from cascade_sim.version import SEMANTICS
@@ -85,7 +85,7 @@ class Preparation:
         self._train_first_deployment()
         self.log_phase("log", phases.log, self._deployed(), rate=phases.exploration)
         specs = sim.scenario.models
-        students = [name for name, spec in specs.items() if spec.trained_by.has_teacher]
+        students = {name: spec for name, spec in specs.items() if spec.trained_by.has_teacher}
         for name, spec in specs.items():
             if name not in students:
                 read = impressions if spec.is_plain else pages
@@ -231,27 +231,24 @@ class Preparation:
         pre_ranking = seat(spec.pre_ranking, deployed.pre_ranking)
         return self.sim.arm_of("shadowed", spec, pre_ranking, seat(spec.ranking, deployed.ranking))
 
-    def _shadow_phase(self, students: list[str]) -> dict[str, Lists]:
+    def _shadow_phase(self, students: dict[str, ModelSpec]) -> dict[str, Lists]:
         """Requests on which the ranker scores more than it serves, for the students to learn from."""
-        sim = self.sim
+        sim, arm = self.sim, self._shadowed()
         n_requests = sim.scenario.phases.shadow
-        arm = self._shadowed()
-        parts: dict[str, list[Lists]] = {name: [] for name in students}
+        parts: list[dict[str, Lists]] = []
 
         def handle(block: Block) -> dict[str, Lists]:
-            decision: Decision = sim.serve(block, arm)
-            specs = sim.scenario.models
-            return {name: sample_lists(sim, arm, block, decision, specs[name]) for name in students}
+            decision = sim.serve(block, arm)
+            return lists_for(students, sim.scorers, block, decision, arm, sim.platform, sim.seed)
 
         with self.progress.stage("shadow", n_requests) as bar:
 
             def finish(block: Block, lists: dict[str, Lists]) -> None:
-                for name in students:
-                    parts[name].append(lists[name])
+                parts.append(lists)
                 bar.advance(len(block))
 
             sim.market.run_phase("shadow", n_requests, handle, finish)
-        return {name: join_lists(part) for name, part in parts.items() if part}
+        return {name: join_lists([lists[name] for lists in parts]) for name in students if parts}
 
 
 def first(model: str) -> str:

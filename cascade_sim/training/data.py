@@ -19,10 +19,9 @@ import numpy as np
 
 from cascade_sim import draws
 from cascade_sim.cascade.seats import Scorer
-from cascade_sim.cascade.serve import Arm, Block, Decision, score
+from cascade_sim.cascade.serve import Arm, Block, Decision, Platform, score
 from cascade_sim.models.page_training import ClickedPages, log_odds, make_pages, page_offsets
 from cascade_sim.models.training import Impressions, Lists, chunk_of_rank
-from cascade_sim.phases.simulation import Simulation
 from cascade_sim.scenario.models import ModelSpec
 from cascade_sim.storage.tables import read_table, tables
 
@@ -59,35 +58,49 @@ def split_pages(data: ClickedPages, share: float, seed: int) -> tuple[ClickedPag
 
 
 def sample_lists(
-    sim: Simulation,
-    arm: Arm,
+    spec: ModelSpec,
+    teacher: Scorer,
     block: Block,
     decision: Decision,
-    spec: ModelSpec,
-    teacher: Scorer | None = None,
+    arm: Arm,
+    platform: Platform,
+    seed: int,
 ) -> Lists:
-    """A list per request: a uniform sample of the named set, scored by the teacher.
+    """A list per request for a student: a uniform sample of the set it names, scored by the teacher.
 
     The chunk labels follow the ranking stage's fused score (its pCTR and its opt-bid), which is the
     order the student of `ltr` has to learn. Requests with fewer candidates than the sample are left out.
-    `teacher`: in place of the simulation's model of that name.
     """
     pool = decision.competitive_set if spec.sample.set == "competitive" else decision.pre_ranking_set
     size = min(spec.sample.per_request, pool.shape[1])
-    luck = draws.uniform(sim.seed, "list sample", block.requests[:, None], pool)
+    luck = draws.uniform(seed, "list sample", block.requests[:, None], pool)
     order = np.argsort(np.where(pool >= 0, luck, 2.0), axis=1, kind="stable")[:, :size]
     ads = np.take_along_axis(pool, order, 1)
     keep = (ads >= 0).all(axis=1)
     block, ads = block.take(keep), ads[keep]
-    assert spec.teacher is not None
-    teacher = teacher or sim.scorers[spec.teacher]
     logit = teacher.log_odds(block, ads)  # type: ignore[attr-defined]  # a teacher is a trained model
-    fused = score(block, ads, arm.ranking, arm, sim.platform).score
+    fused = score(block, ads, arm.ranking, arm, platform).score
     best_first = np.lexsort((ads, -fused), axis=1)
     chunk = np.empty(ads.shape, np.int8)
     np.put_along_axis(chunk, best_first, chunk_of_rank(size, spec.chunks)[None, :], 1)
-    log_bid = np.log(sim.platform.bids.init_bid[ads]).astype(np.float32)
+    log_bid = np.log(platform.bids.init_bid[ads]).astype(np.float32)
     return Lists(block.users, block.context, ads, logit, log_bid, chunk)
+
+
+def lists_for(
+    students: Mapping[str, ModelSpec],
+    teachers: Mapping[str, Scorer],
+    block: Block,
+    decision: Decision,
+    arm: Arm,
+    platform: Platform,
+    seed: int,
+) -> dict[str, Lists]:
+    """`sample_lists` for each student, from the teacher that its section names."""
+    return {
+        name: sample_lists(spec, teachers[str(spec.teacher)], block, decision, arm, platform, seed)
+        for name, spec in students.items()
+    }
 
 
 def join_lists(parts: list[Lists]) -> Lists:

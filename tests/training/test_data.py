@@ -17,7 +17,8 @@ def lists(served, kind="pre_ranking", per_request=30, model="ltr"):
     sim, block, arm, decision = served
     spec = sim.scenario.models[model]
     sample = spec.sample.model_copy(update={"set": kind, "per_request": per_request})
-    return sample_lists(sim, arm, block, decision, spec.model_copy(update={"sample": sample}))
+    spec = spec.model_copy(update={"sample": sample})
+    return sample_lists(spec, sim.scorers[spec.teacher], block, decision, arm, sim.platform, sim.seed)
 
 
 def test_impressions_are_the_log_of_the_named_phases_in_order(study):
