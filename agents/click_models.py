@@ -9,7 +9,10 @@ from typing import Protocol
 
 import numpy as np
 
+from cascade_sim.agents.registry import CLICK_MODELS
 from cascade_sim.agents.users import click_probability, happens
+
+__all__ = ["CLICK_MODELS", "Cascade", "ClickModel", "PositionBased"]
 
 
 class ClickModel(Protocol):
@@ -116,6 +119,3 @@ class Cascade:
             goes_on = np.where(clicked[:, j], self.continuation_after_click, self.continuation)
             reached &= happens(goes_on, u_continue[:, j]) | ~shown[:, j]
         return clicked, examined
-
-
-CLICK_MODELS: dict[str, type] = {"position": PositionBased, "cascade": Cascade}

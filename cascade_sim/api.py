@@ -690,7 +690,7 @@ def _off_policy(
 def _refuse_targets(path: Path, scenario: Scenario, asked: Sequence[Target]) -> None:
     """UserError where the run's logs cannot answer, naming the key to set."""
     from cascade_sim.estimation.log import baseline_spec
-    from cascade_sim.scenario.questions import target_fault
+    from cascade_sim.scenario.checks import target_fault
 
     if scenario.off_policy is None:
         raise UserError(

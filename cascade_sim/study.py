@@ -10,8 +10,9 @@ from typing import Any
 from cascade_sim.commands.report import write_report
 from cascade_sim.progress import Progress, terminal_width
 from cascade_sim.scenario.file import dump_scenario, scenario_hash
+from cascade_sim.scenario.plugins import named_files_digest, refuse_registered
 from cascade_sim.scenario.schema import Scenario
-from cascade_sim.storage.code_version import named_files_digest, source_digest
+from cascade_sim.storage.code_version import source_digest
 from cascade_sim.storage.folder import RunFolder, is_same_run, open_run
 from cascade_sim.version import SEMANTICS, __version__
 from cascade_sim.workers import Job, run_jobs
@@ -36,6 +37,8 @@ def run_study(
 
     With `resume` a run that was stopped in `out` goes on from what it had finished.
     """
+    if seeds > 1:
+        refuse_registered(scenario)
     manifest = _manifest(scenario, device, workers, seeds, home)
     with RunFolder.resume(out, manifest) if resume else RunFolder.create(out) as folder:
         if resume and folder.is_complete():

@@ -1,24 +1,25 @@
 """Does a model keep the contract of the engine? Tests a class the way it will be built, trained and served.
 
+    check_model(MyNet)                                   # or "path/to/file.py:MyNet"
+    check_model(MyNet, options={"dims": 8}, features=("user", "quality", "G1"))
+
 The contract: `Class(request_width, ad_width, pair_width, **options)` is a torch module whose
 `forward(request [R, Fr], ads [R, n, Fa], pair [R, n, P])` gives logits [R, n], and whose answer for a
 request depends on that request and its weights alone. The tests need no run, only a small world.
-
-Checks of a model as it is served: what it answers, and on what the answer depends.
-
-Checks of a model as it is trained, stored and timed.
 """
 
 import inspect
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
+from pydantic import ValidationError
 from scipy.special import logit as log_odds
 from torch import nn
 from torch.utils._python_dispatch import TorchDispatchMode
@@ -26,23 +27,82 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from cascade_sim import draws
 from cascade_sim.cascade.seats import ModelScorer
 from cascade_sim.cascade.serve import Block
-from cascade_sim.checks.contract import CheckFailed, Finding, Remark
+from cascade_sim.checks.contract import Check, CheckFailed, Findings, Listener, Remark, run_checks
 from cascade_sim.errors import UserError, unknown_name
 from cascade_sim.models.features import FeatureView, make_view
 from cascade_sim.models.nets.towers import TwoTowers
 from cascade_sim.models.training import Impressions, Lists, chunk_of_rank, predict, train
 from cascade_sim.questions.reopen import load_weights
-from cascade_sim.scenario.plugins import check_reference
+from cascade_sim.scenario.plugins import MODEL_KINDS, kind_of, require_reference
 from cascade_sim.scenario.schema import BUILT_IN_FEATURES, ModelSpec
 from cascade_sim.scenario.schema import World as WorldSpec
 from cascade_sim.storage.model_store import ModelStore
-from cascade_sim.training.modules import KINDS, build_module, find_class, make_scorer, where_and_what
+from cascade_sim.training.modules import build_module, find_class, make_scorer, module_options
 from cascade_sim.world.truth import Truth
 from cascade_sim.world.world import World, build_world
 
 SMALL_WORLD = {"users": 64, "ads": 256, "advertisers": 32, "base_logit": -1.0}
 SEED = 1
+REQUESTS, CANDIDATES = 6, 5
+LARGE = 1000.0  # features are standard normal, so this is far outside
+DROPOUT_OPS = ("bernoulli", "bernoulli_", "native_dropout", "dropout", "dropout_")
+N_LISTS, LIST = 256, 16  # what is trained on
+BATCH = 256
+LEAST_GAIN = 1e-4  # of the loss; less is rounding
 Tensors = tuple[torch.Tensor, torch.Tensor, torch.Tensor]
+
+
+def check_model(
+    model: type | str,
+    *,
+    options: Mapping[str, Any] | None = None,
+    features: Sequence[str] = (),
+    recipe: str = "logloss",
+    home: Path = Path("."),
+    on_finding: Listener | None = None,
+    **training: Any,
+) -> Findings:
+    """Test a model: a class, or a kind as a scenario names it. Nothing is raised for what the checks find.
+
+    `options` are keywords of the class. Without `features` it sees what a pre-ranker may: all but bid,
+    conversion and pairs. `recipe`: logloss, distill or ltr. `on_finding` hears of each check as it ends.
+    `training` are further keys of a model's section, such as learning_rate.
+    """
+    if not isinstance(model, type | str):
+        raise UserError(f"check_model: expected a class or the kind of one, found {model!r}")
+    given = {"options": dict(options or {}), "recipe": recipe, **training}
+    if features:
+        given["features"] = tuple(features)
+    try:
+        spec = ModelSpec.model_validate(
+            {"kind": model if isinstance(model, str) else kind_of(model), **given}
+        )
+    except ValidationError as error:
+        wrong = error.errors(include_url=False)[0]
+        key = ".".join(str(step) for step in wrong["loc"])
+        raise UserError(f"check_model: {key}: {wrong['msg']}, found {wrong['input']!r}") from None
+    own = None if isinstance(model, str) else model
+    return check_subject(make_subject(spec, home=home, own=own), on_finding)
+
+
+def check_subject(subject: "Subject", on_finding: Listener | None = None) -> Findings:
+    """All checks of a model."""
+    more = (
+        (name, check, ("constructor", *needs)) for name, check, needs in (*SERVING_CHECKS, *TRAINING_CHECKS)
+    )
+    with _one_thread():
+        return run_checks((*FIRST_CHECKS, *more), subject, on_finding)
+
+
+@contextmanager
+def _one_thread() -> Iterator[None]:
+    """Torch as the engine runs it."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
 
 
 @dataclass(frozen=True)
@@ -54,10 +114,23 @@ class Subject:
     truth: Truth
     view: FeatureView
     home: Path = Path(".")
+    own: type | None = None  # the class itself, where it was given
+
+    @property
+    def kind(self) -> str:
+        return self.spec.kind
+
+    @property
+    def cls(self) -> type[nn.Module]:
+        if self.own is None:
+            return find_class(self.kind, self.home)
+        if not issubclass(self.own, nn.Module):
+            raise CheckFailed(f"{self.kind} is not a torch.nn.Module class")
+        return self.own
 
     def build(self, seed: int = SEED) -> nn.Module:
         """A fresh module, as the engine builds it."""
-        return build_module(self.spec.kind, self.spec, self.view, seed, self.home)
+        return build_module(self.kind, self.spec, self.view, seed, self.home, cls=self.cls)
 
     def block(self, n_requests: int) -> Block:
         """Requests of different users."""
@@ -81,70 +154,42 @@ class Subject:
         )
 
 
-def make_subject(spec: ModelSpec, world_spec: WorldSpec | None = None, home: Path = Path(".")) -> Subject:
-    """The subject of a model's section. The world keeps its groups, so the widths are the true ones."""
+def make_subject(
+    spec: ModelSpec,
+    world_spec: WorldSpec | None = None,
+    home: Path = Path("."),
+    own: type | None = None,
+    option: str = "features",
+) -> Subject:
+    """The subject of a model's section. The world keeps its groups, so the widths are the true ones.
+
+    `option` is what an error about the features calls them.
+    """
     groups = (world_spec or WorldSpec()).groups
     known = (*BUILT_IN_FEATURES, *groups)
     for name in spec.features:
         if name not in known:
-            raise UserError(f"--features: {unknown_name('feature', name, known)}")
-    problem = check_reference(spec.kind, home)
-    if (
-        problem and "is not valid Python" not in problem
-    ):  # a syntax error is shown with its line, as a failed check
-        raise UserError(f"{spec.kind}: {problem}")
+            raise UserError(f"{option}: {unknown_name('feature', name, known)}")
+    if own is None:
+        require_reference(spec.kind, home, MODEL_KINDS)
     small = (world_spec or WorldSpec()).model_copy(update=SMALL_WORLD)
     world = build_world(small, SEED)
     features = spec.features or ("user", "context", "quality", "tier", "mismatch", *groups)
     view = make_view(features, world.user_features, world.ad_features, world.mismatch_threshold)
-    return Subject(spec.model_copy(update={"features": features}), world, Truth(world, small), view, home)
-
-
-def check_model(subject: Subject, on_finding: Callable[[Finding], None] = lambda f: None) -> list[Finding]:
-    """All checks in order. What needs an earlier success is skipped without it."""
-
-    findings: list[Finding] = []
-
-    def run(name: str, check: Callable[[Subject], str], needs: tuple[str, ...] = ()) -> None:
-        bad = [f.check for f in findings if f.check in needs and f.status in ("FAILED", "skipped")]
-        if bad:
-            finding = Finding(name, "skipped", f"needs {' and '.join(repr(n) for n in bad)} to be ok")
-        else:
-            finding = verdict(name, check, subject)
-        findings.append(finding)
-        on_finding(finding)
-
-    run("import", imports)
-    run("constructor", constructs, needs=("import",))
-    for name, check, needs in (*SERVING_CHECKS, *TRAINING_CHECKS):
-        run(name, check, needs=("constructor", *needs))
-    return findings
-
-
-def verdict(name: str, check: Callable[[Subject], str], subject: Subject) -> Finding:
-    """Run one check; whatever the user's code raises is a failure with its place."""
-    torch.set_num_threads(1)  # as the engine
-    try:
-        return Finding(name, "ok", check(subject))
-    except Remark as remark:
-        return Finding(name, "note", str(remark))
-    except CheckFailed as failure:
-        return Finding(name, "FAILED", str(failure))
-    except UserError as error:
-        return Finding(name, "FAILED", where_and_what(error.__cause__ or error, subject.spec.kind))
-    except Exception as error:  # the user's code may raise anything
-        return Finding(name, "FAILED", where_and_what(error, subject.spec.kind))
+    return Subject(
+        spec.model_copy(update={"features": features}), world, Truth(world, small), view, home, own
+    )
 
 
 def imports(subject: Subject) -> str:
-    find_class(subject.spec.kind, subject.home)
-    return f"{subject.spec.kind}, a torch module"
+    """There is such a class, and it is a torch module."""
+    assert issubclass(subject.cls, nn.Module)
+    return f"{subject.kind}, a torch module"
 
 
 def constructs(subject: Subject) -> str:
     """The signature takes the widths and the options, and weights come from the engine's seed."""
-    cls, view, spec = find_class(subject.spec.kind, subject.home), subject.view, subject.spec
-    options = {"hidden": spec.hidden, "dims": spec.dims} if spec.kind in KINDS else dict(spec.options)
+    cls, view, options = subject.cls, subject.view, module_options(subject.spec)
     widths = {"request_width": view.request_width, "ad_width": view.ad_width, "pair_width": view.pair_width}
     call = ", ".join(f"{key}={value!r}" for key, value in {**widths, **options}.items())
     signature = inspect.signature(cls)
@@ -163,25 +208,6 @@ def constructs(subject: Subject) -> str:
             "draw them with torch, whose generator the engine seeds"
         )
     return f"{cls.__name__}({call}), {sum(t.numel() for t in first.values()):,} weights"
-
-
-def logits(module: nn.Module, inputs: Tensors) -> torch.Tensor:
-    """What the module answers, served: evaluation mode, no gradients, inputs of its own."""
-    with torch.no_grad():
-        request, ads, pair = (tensor.clone() for tensor in inputs)
-        return predict(module.eval(), request, ads, pair)
-
-
-def far_apart(found: torch.Tensor, expected: torch.Tensor, tolerance: float = 1e-5) -> float:
-    """The largest difference, 0.0 when all are within tolerance * (1 + |expected|)."""
-    gap = (found.double() - expected.double()).abs()
-    is_far = gap > tolerance * (1 + expected.double().abs())
-    return float(gap[is_far].max()) if bool(is_far.any()) else 0.0
-
-
-REQUESTS, CANDIDATES = 6, 5
-LARGE = 1000.0  # features are standard normal, so this is far outside
-DROPOUT_OPS = ("bernoulli", "bernoulli_", "native_dropout", "dropout", "dropout_")
 
 
 def output(subject: Subject) -> str:
@@ -322,7 +348,7 @@ def side_effects(subject: Subject) -> str:
 def served(subject: Subject) -> str:
     """The engine's seat (encoded ads, fused kernels, inference mode) answers what forward does."""
     module = subject.build().eval()
-    scorer = make_scorer(subject.spec.kind, subject.spec.recipe, subject.view, module)
+    scorer = make_scorer(subject.kind, subject.spec.recipe, subject.view, module)
     block, ids = subject.block(REQUESTS), subject.candidates(REQUESTS, CANDIDATES)
     seat = torch.from_numpy(scorer.logit(block, ids))
     gap = far_apart(seat, logits(module, subject.inputs(REQUESTS, CANDIDATES)), tolerance=1e-4)
@@ -333,45 +359,6 @@ def served(subject: Subject) -> str:
         )
     how = ", ads encoded once" if hasattr(module, "encode_ads") else ""
     return f"{type(scorer).__name__} scores as forward does{how}"
-
-
-class _Watch(TorchDispatchMode):
-    """Notices dropout below whatever name the user's code called it by."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.dropped = False
-
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        self.dropped |= func.overloadpacket.__name__ in DROPOUT_OPS
-        return func(*args, **(kwargs or {}))
-
-
-def _same_bits(a: torch.Tensor, b: torch.Tensor) -> bool:
-    """Equal, NaN included."""
-    return (
-        a.shape == b.shape
-        and bool(torch.equal(a.isnan(), b.isnan()))
-        and torch.equal(a.nan_to_num(), b.nan_to_num())
-    )
-
-
-SERVING_CHECKS = (
-    ("output", output, ()),
-    ("small sizes", small_sizes, ("output",)),
-    ("finite", finite, ("output",)),
-    ("eval mode", eval_mode, ("output",)),
-    ("repeatable", repeatable, ("output",)),
-    ("batch = single", batch_is_single, ("output", "finite", "repeatable")),
-    ("candidates", candidates, ("output", "small sizes", "finite", "repeatable")),
-    ("side effects", side_effects, ("output",)),
-    ("serving", served, ("output", "finite", "repeatable")),
-)
-
-
-N_LISTS, LIST = 256, 16
-BATCH = 256
-LEAST_GAIN = 1e-4  # of the loss; less is rounding
 
 
 def gradients(subject: Subject) -> str:
@@ -446,7 +433,7 @@ def save_and_load(subject: Subject) -> str:
 def speed(subject: Subject) -> str:
     """Candidates per second in the seat, beside the built-in towers in theirs."""
     recipe, view = subject.spec.recipe, subject.view
-    own = make_scorer(subject.spec.kind, recipe, view, subject.build())
+    own = make_scorer(subject.kind, recipe, view, subject.build())
     towers = TwoTowers(view.request_width, view.ad_width, view.pair_width, hidden=32, dims=12)
     rate = _rate(subject, own)
     built_in = _rate(subject, make_scorer("towers", recipe, view, towers))
@@ -454,6 +441,41 @@ def speed(subject: Subject) -> str:
         f"{rate / 1e6:.2f} million candidates/s on one core, {rate / built_in:.2f} of the built-in towers "
         f"({built_in / 1e6:.1f})"
     )
+
+
+def logits(module: nn.Module, inputs: Tensors) -> torch.Tensor:
+    """What the module answers, served: evaluation mode, no gradients, inputs of its own."""
+    with torch.no_grad():
+        request, ads, pair = (tensor.clone() for tensor in inputs)
+        return predict(module.eval(), request, ads, pair)
+
+
+def far_apart(found: torch.Tensor, expected: torch.Tensor, tolerance: float = 1e-5) -> float:
+    """The largest difference, 0.0 when all are within tolerance * (1 + |expected|)."""
+    gap = (found.double() - expected.double()).abs()
+    is_far = gap > tolerance * (1 + expected.double().abs())
+    return float(gap[is_far].max()) if bool(is_far.any()) else 0.0
+
+
+def _same_bits(a: torch.Tensor, b: torch.Tensor) -> bool:
+    """Equal, NaN included."""
+    return (
+        a.shape == b.shape
+        and bool(torch.equal(a.isnan(), b.isnan()))
+        and torch.equal(a.nan_to_num(), b.nan_to_num())
+    )
+
+
+class _Watch(TorchDispatchMode):
+    """Notices dropout below whatever name the user's code called it by."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.dropped = False
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        self.dropped |= func.overloadpacket.__name__ in DROPOUT_OPS
+        return func(*args, **(kwargs or {}))
 
 
 def _rate(subject: Subject, scorer: ModelScorer) -> float:
@@ -514,7 +536,22 @@ def samples(subject: Subject) -> Impressions | Lists:
     )
 
 
-TRAINING_CHECKS = (
+FIRST_CHECKS: tuple[Check[Subject], ...] = (
+    ("import", imports, ()),
+    ("constructor", constructs, ("import",)),
+)
+SERVING_CHECKS: tuple[Check[Subject], ...] = (
+    ("output", output, ()),
+    ("small sizes", small_sizes, ("output",)),
+    ("finite", finite, ("output",)),
+    ("eval mode", eval_mode, ("output",)),
+    ("repeatable", repeatable, ("output",)),
+    ("batch = single", batch_is_single, ("output", "finite", "repeatable")),
+    ("candidates", candidates, ("output", "small sizes", "finite", "repeatable")),
+    ("side effects", side_effects, ("output",)),
+    ("serving", served, ("output", "finite", "repeatable")),
+)
+TRAINING_CHECKS: tuple[Check[Subject], ...] = (
     ("gradients", gradients, ("output",)),
     ("training", training, ("output", "gradients")),
     ("save and load", save_and_load, ("output", "repeatable", "gradients")),

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import click
 
+from cascade_sim.commands.check_model import tell
 from cascade_sim.commands.options import class_option, json_option, keywords
-
-if TYPE_CHECKING:
-    from cascade_sim.checks.bidder import Subject
-    from cascade_sim.checks.contract import Finding
 
 EXIT_CODES = """\b
 Exit code  0  every check is ok; notes are allowed
@@ -31,34 +28,16 @@ def command(spec: str, options: tuple[str, ...], as_json: bool) -> int:
     """
     given = keywords(options)
 
-    from cascade_sim.checks.bidder import Subject, check_bidder
-    from cascade_sim.training.modules import check_bidder_reference
+    from cascade_sim.checks.bidder import check_bidder
+    from cascade_sim.scenario.plugins import BIDDER_KINDS, require_reference
 
-    check_bidder_reference(spec)
-    subject = Subject(spec, given)
+    require_reference(spec, Path("."), BIDDER_KINDS)
     if not as_json:
         click.echo(spec)
-    findings = check_bidder(subject, on_finding=lambda found: None if as_json else click.echo(found.line()))
-    n_failed = sum(found.status == "FAILED" for found in findings)
-    if as_json:
-        click.echo(_json(subject, findings), nl=False)
-    elif n_failed:
-        click.echo(f"{n_failed} of {len(findings)} checks FAILED")
-    else:
-        click.echo("The bidder can be used.")
-    return 1 if n_failed else 0
-
-
-def _json(subject: Subject, findings: list[Finding]) -> str:
-    from dataclasses import asdict
-
-    from cascade_sim.storage.folder import json_text
-
-    return json_text(
-        {
-            "bidder": subject.kind,
-            "options": dict(subject.options),
-            "ok": all(found.status != "FAILED" for found in findings),
-            "checks": [asdict(found) for found in findings],
-        }
+    about = {"bidder": spec, "options": given}
+    return tell(
+        lambda listener: check_bidder(spec, options=given, on_finding=listener),
+        about,
+        as_json,
+        "The bidder can be used.",
     )

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,7 +14,7 @@ from cascade_sim.errors import UserError
 from cascade_sim.models.recipes import RECIPES
 
 if TYPE_CHECKING:
-    from cascade_sim.checks.contract import Finding
+    from cascade_sim.checks.contract import Findings, Listener
     from cascade_sim.checks.model import Subject
 
 EXIT_CODES = """\b
@@ -53,19 +55,28 @@ def command(
         changes["options"] = keywords(options)
     subject = _subject(spec, model, changes)
 
-    from cascade_sim.checks.model import check_model
+    from cascade_sim.checks.model import check_subject
 
     if not as_json:
-        click.echo(f"{subject.spec.kind}, seeing {', '.join(subject.spec.features)}")
-    findings = check_model(subject, on_finding=lambda found: None if as_json else click.echo(found.line()))
-    n_failed = sum(found.status == "FAILED" for found in findings)
+        click.echo(f"{subject.kind}, seeing {', '.join(subject.spec.features)}")
+    about = {"model": subject.kind, "features": subject.spec.features, "recipe": subject.spec.recipe}
+    return tell(lambda listener: check_subject(subject, listener), about, as_json, "The model can be used.")
+
+
+def tell(
+    run: Callable[[Listener | None], Findings], about: dict[str, Any], as_json: bool, all_well: str
+) -> int:
+    """Run the checks and print them: a line as each ends, or one JSON document. Returns the exit code."""
     if as_json:
-        click.echo(_json(subject, findings), nl=False)
-    elif n_failed:
-        click.echo(f"{n_failed} of {len(findings)} checks FAILED")
+        from cascade_sim.storage.folder import json_text
+
+        findings = run(None)
+        checks = [asdict(finding) for finding in findings]
+        click.echo(json_text({**about, "ok": findings.ok, "checks": checks}), nl=False)
     else:
-        click.echo("The model can be used.")
-    return 1 if n_failed else 0
+        findings = run(lambda finding: click.echo(finding.line()))
+        click.echo(all_well if findings.ok else findings.verdict())
+    return 0 if findings.ok else 1
 
 
 def _subject(spec: str, model: str | None, changes: dict[str, Any]) -> Subject:
@@ -78,7 +89,7 @@ def _subject(spec: str, model: str | None, changes: dict[str, Any]) -> Subject:
             raise UserError("--model goes with a scenario file; SPEC is a class here")
         from cascade_sim.checks.model import make_subject
 
-        return make_subject(ModelSpec(kind=spec).model_copy(update=changes))
+        return make_subject(ModelSpec(kind=spec).model_copy(update=changes), option="--features")
     from cascade_sim.scenario.file import load_scenario
 
     scenario = load_scenario(spec)
@@ -90,22 +101,5 @@ def _subject(spec: str, model: str | None, changes: dict[str, Any]) -> Subject:
         raise UserError(f"{spec}: {unknown_name('model', model, scenario.models)}")
     from cascade_sim.checks.model import make_subject
 
-    return make_subject(
-        scenario.models[model].model_copy(update=changes), scenario.world, home=Path(spec).parent
-    )
-
-
-def _json(subject: Subject, findings: list[Finding]) -> str:
-    from dataclasses import asdict
-
-    from cascade_sim.storage.folder import json_text
-
-    return json_text(
-        {
-            "model": subject.spec.kind,
-            "features": list(subject.spec.features),
-            "recipe": subject.spec.recipe,
-            "ok": all(found.status != "FAILED" for found in findings),
-            "checks": [asdict(found) for found in findings],
-        }
-    )
+    section = scenario.models[model].model_copy(update=changes)
+    return make_subject(section, scenario.world, home=Path(spec).parent, option="--features")

@@ -1,7 +1,7 @@
 """The advertisers of a market: their budgets, their bidders, and the ledger that no one can overdraw."""
 
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +13,7 @@ from cascade_sim.agents.bidding import Bidder, Feedback, Moment, Portfolio
 from cascade_sim.auction import MICROS
 from cascade_sim.errors import UserError
 from cascade_sim.phases.simulation import Simulation
+from cascade_sim.scenario.plugins import errors_of
 from cascade_sim.storage.checkpoints import flat
 from cascade_sim.training.modules import build_bidder
 
@@ -116,7 +117,7 @@ class Crowd:
             )
             self._members.append(members)
             self._ads.append(ads)
-            with _named(name):
+            with errors_of(f"market.bidders.{name}", specs[name].kind):
                 self.bidders.append(build_bidder(specs[name].kind, portfolio, specs[name].options, home))
 
         self._at_first = [_fingerprints(bidder) for bidder in self.bidders]
@@ -139,14 +140,14 @@ class Crowd:
         """Tell each bidder what came in for its own advertisers, and nothing else."""
         for i, members in enumerate(self._members):
             own = Feedback(**{key: value[members] for key, value in vars(feedback).items()})
-            with _named(self.names[i], self._kinds[i]):
+            with self._errors_of(i):
                 self.bidders[i].observe(own, moment)
 
     def state(self) -> dict[str, Any]:
         """What the bidders have learned, by their number, and which attributes they change without a word."""
         found: dict[str, Any] = {}
         for i, bidder in enumerate(self.bidders):
-            with _named(self.names[i], self._kinds[i]):
+            with self._errors_of(i):
                 state = {key: np.asarray(value) for key, value in bidder.state().items()}
                 flat(state)  # what cannot be stored is refused here, with the bidder's name
                 now = _fingerprints(bidder)
@@ -156,7 +157,7 @@ class Crowd:
 
     def restore(self, state: Mapping[str, Any]) -> None:
         for i, bidder in enumerate(self.bidders):
-            with _named(self.names[i], self._kinds[i]):
+            with self._errors_of(i):
                 unsaved = str(state[str(i)]["unsaved"])
                 if unsaved:
                     raise UserError(
@@ -165,9 +166,12 @@ class Crowd:
                     )
                 bidder.restore(state[str(i)].get("state", {}))
 
+    def _errors_of(self, i: int) -> AbstractContextManager[None]:
+        return errors_of(f"market.bidders.{self.names[i]}", self._kinds[i])
+
     def _answer(self, i: int, method: str, moment: Moment, n: int, most: float) -> np.ndarray:
         """What a bidder says: n numbers in [0, most], or a UserError that names it."""
-        with _named(self.names[i], self._kinds[i]):
+        with self._errors_of(i):
             answer = np.asarray(getattr(self.bidders[i], method)(moment), dtype=np.float64)
             when = f"{method} at {moment.time:g} s"
             if answer.shape != (n,):
@@ -185,16 +189,3 @@ def _fingerprints(bidder: Bidder) -> dict[str, Any]:
         key: (value.dtype.str, value.shape, value.tobytes()) if isinstance(value, np.ndarray) else repr(value)
         for key, value in vars(bidder).items()
     }
-
-
-@contextmanager
-def _named(name: str, kind: str = "") -> Iterator[None]:
-    """Errors of a bidder say which one it is and, in a class of one's own, the line."""
-    try:
-        yield
-    except UserError as error:
-        raise UserError(f"market.bidders.{name}: {error}") from error
-    except Exception as error:  # the user's code may raise anything
-        from cascade_sim.training.modules import where_and_what
-
-        raise UserError(f"market.bidders.{name}: {where_and_what(error, kind)}") from error

@@ -6,6 +6,7 @@ other and may be scored in any order.
 """
 
 from collections.abc import Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,7 @@ import numpy as np
 
 from cascade_sim import draws
 from cascade_sim.agents import fatigue
-from cascade_sim.agents.click_models import CLICK_MODELS, ClickModel, PositionBased
+from cascade_sim.agents.click_models import ClickModel, PositionBased
 from cascade_sim.agents.sessions import OpenSessions, SessionDraws, Sessions, no_sessions, session_requests
 from cascade_sim.agents.traffic import visitors
 from cascade_sim.agents.traffic_profiles import Profile, arrivals
@@ -23,6 +24,7 @@ from cascade_sim.errors import UserError
 from cascade_sim.phases.simulation import Simulation
 from cascade_sim.phases.traffic import PHASES
 from cascade_sim.scenario.market import Users
+from cascade_sim.scenario.plugins import CLICK_MODEL_KINDS, errors_of, find_class
 
 GAPS_AT_ONCE = 4096
 
@@ -65,7 +67,7 @@ class Audience:
         # What position-based users look at beyond their clicks matters to nobody here: no draw for it.
         is_position = isinstance(self._click_model, PositionBased)
         look_on = luck if is_position else draws.uniform(seed, "look on", *ids)
-        with _named(self._spec.click_model):
+        with _errors_of(self._spec):
             # Copies: a model that writes into what it is given harms itself alone.
             expected = np.asarray(self._click_model.expected(true_ctr.copy(), shown.copy()), np.float64)
             clicks, _ = self._click_model.clicks(true_ctr.copy(), shown.copy(), luck, look_on)
@@ -167,30 +169,16 @@ def _sessions(sim: Simulation, spec: Users, profile: Profile) -> _SessionSource:
 
 
 def build_click_model(spec: Users, slot_effects: np.ndarray, home: Path = Path(".")) -> ClickModel:
-    """The click model a market names: built in, or a class of one's own by path."""
-    with _named(spec.click_model):
-        if spec.click_model in CLICK_MODELS:
-            return CLICK_MODELS[spec.click_model](slot_effects.copy(), **spec.options)
-        from cascade_sim.training.modules import find_any_class
+    """The click model that a market names."""
+    with _errors_of(spec):
+        model: ClickModel = find_class(CLICK_MODEL_KINDS, spec.click_model, home)(
+            slot_effects.copy(), **spec.options
+        )
+        return model
 
-        return find_any_class(spec.click_model, home)(slot_effects.copy(), **spec.options)
 
-
-class _named:
-    """Errors of a click model say which one it is and, in a class of one's own, the line."""
-
-    def __init__(self, kind: str):
-        self._kind = kind
-
-    def __enter__(self) -> None: ...
-
-    def __exit__(self, kind, error, trace) -> None:
-        if isinstance(error, UserError):
-            raise UserError(f"market.users.click_model {self._kind!r}: {error}") from error
-        if isinstance(error, Exception):
-            from cascade_sim.training.modules import where_and_what
-
-            raise UserError(f"market.users.click_model: {where_and_what(error, self._kind)}") from error
+def _errors_of(spec: Users) -> AbstractContextManager[None]:
+    return errors_of(f"market.users.click_model {spec.click_model!r}", spec.click_model)
 
 
 def _check_answer(expected: np.ndarray, clicks: np.ndarray, shown: np.ndarray) -> None:

@@ -25,6 +25,7 @@ from cascade_sim.models.training import Impressions, Lists, pick_device
 from cascade_sim.phases.simulation import Simulation
 from cascade_sim.progress import Progress
 from cascade_sim.scenario.models import ModelSpec, objective_of
+from cascade_sim.scenario.plugins import find_file
 from cascade_sim.scenario.schema import ArmOverrides, Scenario, resolve_arm, resolved_arms
 from cascade_sim.storage.code_version import model_code_digest
 from cascade_sim.storage.files import storage_errors, write_file
@@ -32,7 +33,7 @@ from cascade_sim.storage.folder import is_done, keep
 from cascade_sim.storage.model_store import ModelStore, content_key
 from cascade_sim.storage.tables import TableWriter
 from cascade_sim.training.data import impressions, join_lists, lists_for, pages, split_pages
-from cascade_sim.training.modules import build_module, served_scorer, source_file
+from cascade_sim.training.modules import build_module, served_scorer
 from cascade_sim.training.recipes import fit, settings_of, stored_calibrator
 from cascade_sim.version import SEMANTICS
 
@@ -100,7 +101,7 @@ class Preparation:
         With those files the run can be looked into after they have changed or moved.
         """
         for name, spec in self.sim.scenario.models.items():
-            file = source_file(spec.kind, self.sim.home)
+            file = find_file(spec.kind, self.sim.home)
             if file is not None:
                 with storage_errors(folder):
                     folder.mkdir(exist_ok=True)

@@ -6,17 +6,20 @@ was settled before serving (world, traffic, training) is no knob: it needs a run
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, get_args
+from typing import Any, get_args
+
+from pydantic import ValidationError
 
 from cascade_sim.errors import UserError, did_you_mean, nearest
 from cascade_sim.scenario.assignments import key_and_value, split_values, yaml_value
-from cascade_sim.scenario.messages import path_text, schema_at, unknown_key
-
-if TYPE_CHECKING:
-    from cascade_sim.scenario.schema import ArmSpec, Scenario
+from cascade_sim.scenario.checks import check_scenario
+from cascade_sim.scenario.data import scenario_data
+from cascade_sim.scenario.messages import explain, path_text, schema_at, unknown_key
+from cascade_sim.scenario.schema import ArmOverrides, ArmSpec, Override, Scenario, resolve_arm
+from cascade_sim.scenario.yaml import Problem
 
 Knob = tuple[str, ...]  # as an arm writes it: ("pre_ranking", "size"); or ("fusions", NAME, …)
 MOST_VALUES = 100
@@ -66,8 +69,6 @@ def scenario_path(knob: Knob) -> str:
 
 def arm_knobs() -> list[Knob]:
     """Every knob of an arm, from the schema of its overrides; exploration only matters in a market."""
-    from cascade_sim.scenario.schema import ArmOverrides, Override
-
     found: list[Knob] = []
     for name, field in ArmOverrides.model_fields.items():
         kinds = [kind for kind in get_args(field.annotation) if isinstance(kind, type)]
@@ -180,8 +181,6 @@ def find_knob(path: str, scenario: Scenario, arm: str) -> Knob:
 
 
 def _no_knob(path: str, steps: Knob, own: Knob, knobs: list[Knob]) -> str:
-    from cascade_sim.scenario.schema import Scenario
-
     if len(own) <= 1 and (not own or own[0] in {knob[0] for knob in knobs}):
         inside = ", ".join(scenario_path(knob) for knob in knobs if not own or knob[0] == own[0])
         return f"'{path}' is a section; turn one of its knobs: {inside}"
@@ -206,13 +205,6 @@ def turn(scenario: Scenario, spec: ArmSpec, point: Point, folder: Path) -> tuple
 
     Checked like an arm of a scenario; Refused with the place of the change that is to blame.
     """
-    from pydantic import ValidationError
-
-    from cascade_sim.scenario.checks import check_scenario
-    from cascade_sim.scenario.file import scenario_data
-    from cascade_sim.scenario.messages import explain
-    from cascade_sim.scenario.schema import Scenario, resolve_arm
-
     data = scenario_data(scenario)
     data.pop("what_if", None)  # what is checked here may come from there
     name = "what-if"
@@ -248,6 +240,21 @@ def turn(scenario: Scenario, spec: ArmSpec, point: Point, folder: Path) -> tuple
             raise Refused(f"{path_text(problem.path[2:])}: {text}", point[0].at)
     assert changed is not None
     return changed, resolve_arm(changed, changed.arms[name])
+
+
+def check_what_if(scenario: Scenario, folder: Path) -> Iterator[Problem]:
+    """What is wrong with the questions of `what_if`; each is checked like an arm of the scenario."""
+    baseline = scenario.report.baseline
+    if baseline not in scenario.arms:
+        return  # said elsewhere
+    spec = resolve_arm(scenario, scenario.arms[baseline])
+    for name, words in scenario.what_if.items():
+        try:
+            for point in parse_points(words, scenario, baseline):
+                turn(scenario, spec, point, folder)
+        except Refused as reason:
+            at = ("what_if", name, reason.at)
+            yield Problem(at, f"{words[reason.at]}: {reason}", uses=(at, ("arms", baseline)))
 
 
 def overrides_of(spec: ArmSpec) -> dict[str, Any]:

@@ -2,16 +2,25 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Collection, Iterator, Mapping
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
-from cascade_sim.errors import unknown_name
+from cascade_sim.errors import UserError, did_you_mean, unknown_name
+from cascade_sim.models.objectives import OBJECTIVES
 from cascade_sim.models.recipes import RECIPES
-from cascade_sim.scenario.market import check_designs, check_market, check_training
+from cascade_sim.scenario.market import BUILT_IN_PROFILES, DAY, PREFIX, Market, find_profile
 from cascade_sim.scenario.models import check_objective
-from cascade_sim.scenario.plugins import check_reference
-from cascade_sim.scenario.questions import check_off_policy
+from cascade_sim.scenario.plugins import (
+    BIDDER_KINDS,
+    CLICK_MODEL_KINDS,
+    MODEL_KINDS,
+    Kinds,
+    check_reference,
+)
+from cascade_sim.scenario.questions import OffPolicy
 from cascade_sim.scenario.schema import (
     AUTOMATIC_ARMS,
     BUILT_IN_FEATURES,
@@ -20,24 +29,29 @@ from cascade_sim.scenario.schema import (
     ArmSpec,
     ModelSpec,
     Scenario,
+    control_arm,
     resolve_arm,
 )
-from cascade_sim.scenario.whatif import check_what_if
+from cascade_sim.scenario.targets import KNOB_KEYS, Target, parse_target
 from cascade_sim.scenario.yaml import KeyPath, Problem
+
+FURTHEST_BELOW = 4.0  # sigmas between squashing and 0: a normal draw falls further once in 32,000
 
 
 def check_scenario(scenario: Scenario, given: Collection[KeyPath], folder: Path) -> list[Problem]:
-    """All contradictions. `given` are the paths the user wrote, `folder` is where the scenario file lies."""
+    """All contradictions but those in `what_if`, whose questions are checked as arms (changes.check_what_if).
+
+    `given` are the paths the user wrote, `folder` is where the scenario file lies.
+    """
     return [
         *_check_world(scenario),
         *_check_names(scenario),
         *_check_models(scenario, given, folder),
         *_check_arms(scenario, given),
-        *check_market(scenario.market, folder),
-        *check_training(scenario),
-        *check_off_policy(scenario),
-        *check_what_if(scenario, folder),
-        *check_designs(scenario),
+        *_check_market(scenario.market, folder),
+        *_check_training(scenario),
+        *_check_off_policy(scenario),
+        *_check_designs(scenario),
     ]
 
 
@@ -110,6 +124,9 @@ def _check_models(scenario: Scenario, given: Collection[KeyPath], folder: Path) 
                 text = f"has no meaning for recipe {spec.recipe} (only for {' and '.join(fits)}); remove it"
                 yield Problem(path, text, uses=((*at, "recipe"),))
         yield from check_objective(spec, given, at)
+        if OBJECTIVES[spec.objective].n_heads > 1 and spec.kind in MODEL_KINDS.registered:
+            text = f"{spec.objective} trains two heads, which only the kinds towers and coaction have"
+            yield Problem((*at, "objective"), text, uses=((*at, "objective"), (*at, "kind")))
         yield from (_check_student if spec.trained_by.has_teacher else _check_data)(scenario, at, spec)
 
 
@@ -252,3 +269,218 @@ def _conflicts(scenario: Scenario, arm: ArmSpec) -> Iterator[Blame]:
             yield [((stage, "model"), unknown_name("model", seat.model, models))]
         if seat.fusion not in fusions:
             yield [((stage, "fusion"), unknown_name("fusion", seat.fusion, fusions))]
+
+
+def _check_market(market: Market | None, folder: Path) -> Iterator[Problem]:
+    """What is wrong with the bidders, the click model and the traffic profile of a market."""
+    if market is None:
+        return
+    for name, spec in market.bidders.items():
+        at = ("market", "bidders", name)
+        fault = check_reference(spec.kind, folder, BIDDER_KINDS)
+        if fault:
+            yield Problem((*at, "kind"), fault)
+            continue
+        fault = _options_fault(BIDDER_KINDS, spec.kind, spec.options)
+        if fault:
+            yield Problem((*at, "options"), fault, uses=((*at, "kind"),))
+    users = market.users
+    fault = check_reference(users.click_model, folder, CLICK_MODEL_KINDS)
+    if fault:
+        yield Problem(("market", "users", "click_model"), fault)
+    else:
+        fault = _options_fault(CLICK_MODEL_KINDS, users.click_model, users.options)
+        if fault:
+            yield Problem(("market", "users", "options"), fault)
+    if market.training is not None and users.click_model != "position":
+        yield Problem(
+            ("market", "training"),
+            f"models learn what slots are examined from the slot effects, which '{users.click_model}' "
+            "users do not follow; use click_model: position, or no training",
+        )
+    if market.profile not in BUILT_IN_PROFILES:
+        fault = _profile_fault(market.profile, folder)
+        if fault:
+            yield Problem(("market", "profile"), fault)
+
+
+def _options_fault(kinds: Kinds, kind: str, options: Mapping[str, Any]) -> str:
+    """Tries the options of a built-in class on the least there is: a study must not find out at its end."""
+    if not options or kind not in kinds.built_in:
+        return ""
+    import numpy as np
+
+    from cascade_sim.agents.bidding import Portfolio
+
+    first: Any = np.ones(1)  # the effect of one slot
+    if kinds is BIDDER_KINDS:
+        first = Portfolio(np.ones(1), np.zeros(1, np.int64), np.full(1, 0.1), np.full(1, 10**6))
+    built_in = kinds.built_in[kind]
+    known = list(inspect.signature(built_in).parameters)[1:]
+    unknown = [name for name in options if name not in known]
+    if unknown:
+        return unknown_name(f"option of {kind}", unknown[0], known)
+    try:
+        built_in(first, **options)
+    except (TypeError, ValueError) as error:
+        return str(error)
+    return ""
+
+
+def _profile_fault(profile: str, folder: Path) -> str:
+    file = find_profile(profile, folder)
+    if file is None:
+        names = (*BUILT_IN_PROFILES, *(path.name for path in folder.glob("*.csv")))
+        hint = did_you_mean(profile, names)
+        return f"'{profile}' is no file{hint or '; use constant, daily, or a CSV file of 24 or 168 hours'}"
+    from cascade_sim.agents.traffic_profiles import hourly
+
+    try:
+        hourly(file, 1.0)
+    except (ValueError, OSError) as error:
+        return str(error)
+    return ""
+
+
+def _check_training(scenario: Scenario) -> Iterator[Problem]:
+    """What is wrong with `market.training` and with arms that explore."""
+    for name, arm in scenario.arms.items():
+        if arm.exploration is not None and scenario.market is None:
+            at = ("arms", name, "exploration")
+            text = "an arm explores in the market only; add a section market, or use phases.exploration"
+            yield Problem(at, text, uses=(at, ("market",)))
+    training = scenario.market.training if scenario.market is not None else None
+    if training is None:
+        for name, model in scenario.models.items():
+            if model.refit:
+                at = ("models", name, "refit")
+                text = "calibrators are fitted anew where models are: add market.training, or remove it"
+                yield Problem(at, text, uses=(at, ("market",)))
+        return
+    cascade = scenario.cascade
+    for name, arm in scenario.arms.items():
+        pre_ranking = (arm.pre_ranking and arm.pre_ranking.model) or cascade.pre_ranking.model
+        ranking = (arm.ranking and arm.ranking.model) or cascade.ranking.model
+        if pre_ranking not in scenario.models and ranking not in scenario.models:
+            text = f"arm '{name}' has no model to train ({pre_ranking} and {ranking} are built in)"
+            yield Problem(("market", "training"), text, uses=(("arms", name),))
+
+
+def _check_designs(scenario: Scenario) -> Iterator[Problem]:
+    """What is wrong with `market.designs`."""
+    market = scenario.market
+    spec = market.designs if market is not None else None
+    if market is None or spec is None:
+        return
+    at: KeyPath = ("market", "designs")
+    for key, arm in (("treatment", spec.treatment), ("control", spec.control)):
+        if arm is not None and arm not in scenario.arms:
+            yield Problem((*at, key), unknown_name("arm", arm, scenario.arms), uses=((*at, key),))
+    if spec.treatment == control_arm(scenario):
+        text = f"'{spec.treatment}' is the control; name another arm"
+        yield Problem((*at, "treatment"), text, uses=((*at, "treatment"), (*at, "control")))
+    if len(set(spec.kinds)) < len(spec.kinds):
+        yield Problem((*at, "kinds"), f"each design runs once, found {', '.join(spec.kinds)}")
+    if DAY % spec.switchback:
+        text = f"{spec.switchback:g} does not divide a day of {DAY:.0f} seconds; use 3600, 7200, 86400 …"
+        yield Problem((*at, "switchback"), text)
+    if spec.washout >= spec.switchback:
+        text = f"{spec.washout:g} leaves nothing of slots of {spec.switchback:g} seconds; use less"
+        yield Problem((*at, "washout"), text, uses=((*at, "washout"), (*at, "switchback")))
+    if spec.pre_days >= market.days:
+        text = f"{spec.pre_days} leave no day of {market.days:g} for the trial; use fewer"
+        yield Problem((*at, "pre_days"), text, uses=((*at, "pre_days"), ("market", "days")))
+    for key, section in (("training", market.training), ("compute", market.compute)):
+        if section is not None:
+            what = "models that learn" if key == "training" else "servers"
+            text = f"arms on trial cannot share {what} yet; remove market.{key} or market.designs"
+            yield Problem(at, text, uses=(("market", key),))
+    for name in scenario.arms:
+        if name.startswith(PREFIX):
+            text = f"names that begin with '{PREFIX}' belong to the designs; give the arm another name"
+            yield Problem(("arms", name), text, uses=(at,))
+
+
+def _check_off_policy(scenario: Scenario) -> Iterator[Problem]:
+    """What is wrong with `off_policy`, seen against the baseline arm."""
+    section = scenario.off_policy
+    if section is None or scenario.report.baseline not in scenario.arms:
+        return
+    arm = resolve_arm(scenario, scenario.arms[scenario.report.baseline])
+    if section.randomise is None and section.slates is None:
+        yield Problem(
+            ("off_policy",), "nothing is randomised; add randomise: {reserve_cpc: 0.3} or slates: {}"
+        )
+    yield from _check_knobs(section, arm)
+    yield from _check_slates(section, arm)
+    for name, changes in section.targets.items():
+        at: KeyPath = ("off_policy", "targets", name)
+        try:
+            target = parse_target(name, changes)
+        except UserError as error:
+            yield Problem(at, str(error))
+            continue
+        fault = target_fault(target, section, arm, scenario)
+        if fault:
+            yield Problem(at, fault, uses=(("off_policy", "randomise"), ("off_policy", "slates")))
+
+
+def target_fault(target: Target, section: OffPolicy, arm: ArmSpec, scenario: Scenario) -> str:
+    """Why a log of this section cannot answer for a target; empty if it can."""
+    sigmas = section.randomise.sigmas if section.randomise is not None else {}
+    for knob in target.knobs:
+        if knob not in sigmas:
+            return (
+                f"auction.{knob} was not randomised, so a log cannot tell what changing it does; "
+                f"set off_policy.randomise.{knob}"
+            )
+    if target.is_slate and section.slates is None:
+        return (
+            "pages were not randomised, so a log cannot tell what another order does; set off_policy.slates"
+        )
+    if target.model is not None:
+        known = [name for name, spec in scenario.models.items() if spec.trained_by.gives_probabilities]
+        if target.model not in known:
+            return f"ranking.model: {unknown_name('model', target.model, known)}"
+    if "squashing" in target.knobs and target.knobs["squashing"] < FURTHEST_BELOW * sigmas["squashing"]:
+        asked, least = target.knobs["squashing"], FURTHEST_BELOW * sigmas["squashing"]
+        return f"auction.squashing: {asked:g} is too near 0 for this noise; use {least:g} or more"
+    return ""
+
+
+def _check_knobs(section: OffPolicy, arm: ArmSpec) -> Iterator[Problem]:
+    at: KeyPath = ("off_policy", "randomise")
+    if section.randomise is None:
+        return
+    sigmas = section.randomise.sigmas
+    if not sigmas:
+        yield Problem(at, f"names no knob; give {' or '.join(KNOB_KEYS)} a standard deviation", uses=(at,))
+    if "reserve_cpc" in sigmas and arm.auction.reserve_cpc == 0:
+        text = "a reserve of 0 times any noise is 0; give the baseline arm an auction.reserve_cpc above 0"
+        yield Problem((*at, "reserve_cpc"), text, uses=(at, ("auction", "reserve_cpc")))
+    if "squashing" in sigmas:
+        if arm.auction.pricing == "vcg":
+            text = "pricing vcg needs squashing 1 on every request; use gsp, or leave squashing alone"
+            yield Problem((*at, "squashing"), text, uses=(at, ("auction", "pricing")))
+        if arm.auction.squashing < FURTHEST_BELOW * sigmas["squashing"]:
+            most = arm.auction.squashing / FURTHEST_BELOW
+            text = (
+                f"{sigmas['squashing']:g} around a squashing of {arm.auction.squashing:g} would often fall "
+                f"below 0; use at most {most:g}"
+            )
+            yield Problem((*at, "squashing"), text, uses=(at, ("auction", "squashing")))
+
+
+def _check_slates(section: OffPolicy, arm: ArmSpec) -> Iterator[Problem]:
+    if section.slates is None:
+        return
+    depth, at = section.slates.depth, ("off_policy", "slates", "depth")
+    if depth <= arm.slots:
+        text = f"{depth} ads leave nothing to choose for {arm.slots} slots; use at least {arm.slots + 1}"
+        yield Problem(at, text, uses=(at, ("cascade", "slots")))
+    if depth >= arm.pre_ranking.size:
+        text = (
+            f"{depth} of {arm.pre_ranking.size} ranked ads leave no runner-up to price the list; "
+            f"use at most {arm.pre_ranking.size - 1}"
+        )
+        yield Problem(at, text, uses=(at, ("cascade", "pre_ranking", "size")))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from cascade_sim.scenario.file import scenario_data
+from cascade_sim.scenario.data import scenario_data
 from cascade_sim.scenario.schema import Scenario
 
 ABSENT = "absent"

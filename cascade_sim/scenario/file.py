@@ -1,4 +1,4 @@
-"""Scenario files: read with overrides, refuse with line and column, write back resolved.
+"""Scenario files: read with overrides, refused with line and column.
 
 `--set path.to.key=value`: change a scenario's data before it is checked.
 """
@@ -6,9 +6,6 @@
 from __future__ import annotations
 
 import copy
-import hashlib
-import io
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,10 +14,11 @@ from typing import Any
 from pydantic import ValidationError
 
 from cascade_sim.errors import ScenarioError, did_you_mean, nearest, unknown_name
-from cascade_sim.models.recipes import RECIPES
 from cascade_sim.scenario.assignments import key_and_value, yaml_value
+from cascade_sim.scenario.changes import check_what_if
 from cascade_sim.scenario.checks import check_scenario
-from cascade_sim.scenario.market import from_working_folder as market_from_working_folder
+from cascade_sim.scenario.data import dump_scenario, scenario_data, scenario_hash
+from cascade_sim.scenario.market import BUILT_IN_PROFILES, Market, find_profile
 from cascade_sim.scenario.messages import (
     explain,
     has_free_names,
@@ -29,13 +27,14 @@ from cascade_sim.scenario.messages import (
     schema_at,
     unknown_key,
 )
-from cascade_sim.scenario.plugins import from_working_folder
+from cascade_sim.scenario.plugins import from_working_folder, path_from_working_folder
 from cascade_sim.scenario.schema import Scenario
 from cascade_sim.scenario.yaml import Document, KeyPath, Problem, parse
 from cascade_sim.version import folder_of
 
-
 HOW_TO_NAME = "; give the path of a scenario file (.yaml), or the name of a shipped one, such as ads"
+
+__all__ = ["apply_overrides", "dump_scenario", "load_scenario", "scenario_data", "scenario_hash"]
 
 
 @dataclass(frozen=True)
@@ -163,41 +162,22 @@ def load_scenario(path: Path | str, overrides: Sequence[str] = (), seed: int | N
         name: spec.model_copy(update={"kind": from_working_folder(spec.kind, Path(path).parent)})
         for name, spec in scenario.models.items()
     }
-    market = scenario.market and market_from_working_folder(scenario.market, Path(path).parent)
+    market = scenario.market and _market_from_working_folder(scenario.market, Path(path).parent)
     return scenario.model_copy(update={"models": models, "market": market})
 
 
-def dump_scenario(scenario: Scenario) -> str:
-    """Resolved YAML, every default spelled out, that loads back to an equal scenario."""
-    from ruamel.yaml import YAML
-
-    yaml = YAML()
-    yaml.default_flow_style = False
-    yaml.width = 120
-    stream = io.StringIO()
-    yaml.dump(scenario_data(scenario), stream)
-    return stream.getvalue()
-
-
-def scenario_hash(scenario: Scenario) -> str:
-    """16 hex digits of the SHA-256 of the resolved scenario as canonical JSON (keys sorted, no spaces)."""
-    canonical = json.dumps(scenario_data(scenario), sort_keys=True, separators=(",", ":"), allow_nan=False)
-    return hashlib.sha256(canonical.encode()).hexdigest()[:16]
-
-
-def scenario_data(scenario: Scenario) -> dict[str, Any]:
-    """Plain data as a scenario file holds it: without keys that an arm inherits or a recipe does not use."""
-    data = scenario.model_dump(mode="json")
-    data["arms"] = scenario.model_dump(mode="json", include={"arms"}, exclude_none=True)["arms"]
-    if not data["what_if"]:  # a scenario without one keeps the hash it had
-        del data["what_if"]
-    if data["off_policy"] is None:
-        del data["off_policy"]
-    for spec in data["models"].values():
-        used = RECIPES[spec["recipe"]].keys
-        for key in {key for recipe in RECIPES.values() for key in recipe.keys if key not in used}:
-            del spec[key]
-    return data
+def _market_from_working_folder(market: Market, folder: Path) -> Market:
+    """The same market with paths that hold from the working folder, where files lie beside the scenario."""
+    bidders = {
+        name: spec.model_copy(update={"kind": from_working_folder(spec.kind, folder)})
+        for name, spec in market.bidders.items()
+    }
+    profile, file = market.profile, find_profile(market.profile, folder)
+    if profile not in BUILT_IN_PROFILES and file is not None and file != Path(profile):
+        profile = path_from_working_folder(file)
+    kind = from_working_folder(market.users.click_model, folder)
+    users = market.users.model_copy(update={"click_model": kind})
+    return market.model_copy(update={"bidders": bidders, "profile": profile, "users": users})
 
 
 def shipped_scenarios() -> dict[str, Path]:
@@ -259,7 +239,7 @@ def _validate(
     """
     try:
         scenario = Scenario.model_validate(data)
-        return scenario, check_scenario(scenario, given, folder)
+        return scenario, _contradictions(scenario, given, folder)
     except ValidationError as error:
         problems = explain(error.errors(include_url=False))
     bad = _refused(problems)
@@ -269,10 +249,14 @@ def _validate(
         scenario = Scenario.model_validate(_without(data, bad))
     except ValidationError:
         return None, problems
-    rest = check_scenario(scenario, given, folder)
+    rest = _contradictions(scenario, given, folder)
     return None, problems + [
         p for p in rest if not any(_leads(b, use) for b in bad for use in (p.path, *p.uses))
     ]
+
+
+def _contradictions(scenario: Scenario, given: set[KeyPath], folder: Path) -> list[Problem]:
+    return [*check_scenario(scenario, given, folder), *check_what_if(scenario, folder)]
 
 
 def _refused(problems: list[Problem]) -> list[KeyPath]:

@@ -1,17 +1,253 @@
-"""What a model's kind refers to: a built-in net or a class of one's own, found without running its code."""
+"""Classes of one's own: models, bidders and click models that a scenario names.
+
+A kind is the name of a built-in class, a name that was registered in this process, `path/to/file.py:Class` or
+`package.module:Class`. A path holds from the working folder or from the folder of the scenario.
+
+    register_bidder("mine", MyBidder)    # from here on, a scenario of this process may say `kind: mine`
+"""
 
 from __future__ import annotations
 
 import ast
+import hashlib
+import importlib
+import importlib.util
 import os
+import re
 import sys
+import traceback
+import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
 from importlib.machinery import PathFinder
 from pathlib import Path
+from typing import Any
 
-from cascade_sim.errors import did_you_mean, unknown_name
+from cascade_sim.agents.registry import BIDDERS, CLICK_MODELS, Classes
+from cascade_sim.errors import UserError, did_you_mean, unknown_name
+from cascade_sim.scenario.market import find_profile
+from cascade_sim.scenario.schema import Scenario
+from cascade_sim.scenario.sections import NAME
+from cascade_sim.storage.code_version import class_file, class_source
+from cascade_sim.version import PACKAGE, folder_of
 
-BUILT_IN_KINDS = ("towers", "coaction")
-FORMS = "towers, coaction, path/to/file.py:Class or package.module:Class"
+OWN_FORMS = "path/to/file.py:Class or package.module:Class"
+
+
+@dataclass(frozen=True)
+class Kinds:
+    """The classes of one sort that a scenario may name."""
+
+    what: str  # as messages call one of them
+    key: str  # as messages call its name
+    built_in: Classes
+    methods: tuple[str, ...]  # which a class must have
+    registered: dict[str, type] = field(default_factory=dict)
+
+    @property
+    def known(self) -> dict[str, None]:
+        """All names, in order."""
+        return dict.fromkeys((*self.built_in, *self.registered))
+
+    @property
+    def forms(self) -> str:
+        """What may be written."""
+        return f"{', '.join(self.known)}, {OWN_FORMS}"
+
+
+MODEL_KINDS = Kinds(
+    "model",
+    "kind",
+    Classes(
+        {
+            "towers": "cascade_sim.models.nets.towers:TwoTowers",
+            "coaction": "cascade_sim.models.nets.coaction:CoAction",
+        }
+    ),
+    ("forward",),
+)
+BIDDER_KINDS = Kinds("bidder", "bidder", BIDDERS, ("bids", "participation", "observe", "state", "restore"))
+CLICK_MODEL_KINDS = Kinds("click model", "click model", CLICK_MODELS, ("expected", "clicks"))
+
+
+def register_model(name: str, model: type, *, replace: bool = False) -> None:
+    """From here on a scenario of this process may say `kind: name` of a model: a torch module class."""
+    from torch import nn
+
+    if isinstance(model, type) and not issubclass(model, nn.Module):
+        raise UserError(f"register_model: {model.__name__} is not a torch.nn.Module class")
+    _register(MODEL_KINDS, name, model, replace, base=nn.Module)
+
+
+def register_bidder(name: str, bidder: type, *, replace: bool = False) -> None:
+    """From here on a scenario of this process may say `kind: name` of a bidder."""
+    _register(BIDDER_KINDS, name, bidder, replace)
+
+
+def register_click_model(name: str, click_model: type, *, replace: bool = False) -> None:
+    """From here on a scenario of this process may say `click_model: name`."""
+    _register(CLICK_MODEL_KINDS, name, click_model, replace)
+
+
+def _register(kinds: Kinds, name: str, own: type, replace: bool, base: type | None = None) -> None:
+    """`replace` gives way to another class of the same name, as when a notebook's cell is run again."""
+    call = f"register_{kinds.what.replace(' ', '_')}"
+    if not isinstance(name, str) or not re.fullmatch(NAME, name):
+        raise UserError(f"{call}: expected a name of letters, digits, '_' and '-', found {name!r}")
+    if name in kinds.built_in:
+        raise UserError(f"{call}: '{name}' is a built-in {kinds.what}; choose another name")
+    if not isinstance(own, type):
+        raise UserError(f"{call}: expected a class, found {own!r}")
+    missing = [method for method in kinds.methods if not _has_own(own, method, base)]
+    if missing:
+        raise UserError(
+            f"{call}: {own.__name__} has no {', '.join(missing)}; a {kinds.what} needs the methods "
+            f"{', '.join(kinds.methods)}"
+        )
+    taken = kinds.registered.get(name)
+    if taken is not None and taken is not own and not replace:
+        raise UserError(
+            f"{call}: '{name}' is taken by {taken.__module__}.{taken.__qualname__}; choose another name, "
+            "or give replace=True"
+        )
+    kinds.registered[name] = own
+
+
+def _has_own(own: type, method: str, base: type | None) -> bool:
+    """Whether a class has a method other than what `base` leaves to be filled in."""
+    found = getattr(own, method, None)
+    return callable(found) and found is not getattr(base, method, None)
+
+
+def find_class(kinds: Kinds, kind: str, home: Path = Path(".")) -> type[Any]:
+    """The class that a kind names; its file or module is imported."""
+    if kind in kinds.built_in:
+        return kinds.built_in[kind]
+    if kind in kinds.registered:
+        return kinds.registered[kind]
+    where, _, name = kind.rpartition(":")
+    if not where:
+        raise UserError(_unknown_kind(kinds, kind))
+    file = find_file(kind, home)
+    if file is None and is_file_reference(kind):
+        raise UserError(f"no file '{where}' in the working folder or beside the scenario")
+    try:
+        module = _load_module(where) if file is None else _load_file(file)
+    except Exception as error:  # the user's code may raise anything
+        raise UserError(f"{kinds.what} {kind!r} cannot be imported: {where_and_what(error, kind)}") from error
+    own = getattr(module, name, None)
+    if not isinstance(own, type):
+        classes = [key for key, value in vars(module).items() if isinstance(value, type)]
+        hint = did_you_mean(name, classes)
+        raise UserError(f"{where} has no class '{name}'{hint}; it has: {', '.join(classes) or 'none'}")
+    return own
+
+
+def _load_file(file: Path) -> Any:
+    # The path is part of the name: two files of one name must not be taken for each other.
+    name = f"cascade_sim_user_{file.stem}_{zlib.crc32(str(file.resolve()).encode()):08x}"
+    spec = importlib.util.spec_from_file_location(name, file)
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+def _load_module(where: str) -> Any:
+    """A module of the Python path, or below the working folder (which an installed command leaves out)."""
+    if str(Path.cwd()) not in sys.path:
+        sys.path.append(str(Path.cwd()))
+    return importlib.import_module(where)
+
+
+def where_and_what(error: BaseException, kind: str) -> str:
+    """`file:line: Type: message`, at the last line of the user's own file that was under way."""
+    what = f"{type(error).__name__}: {error}"
+    if isinstance(error, SyntaxError) and error.filename:
+        return f"{_short(error.filename)}:{error.lineno}: {type(error).__name__}: {error.msg}"
+    frames = traceback.extract_tb(error.__traceback__)
+    own = kind.rpartition(":")[0]
+    mine = [frame for frame in frames if own.endswith(".py") and Path(frame.filename).name == Path(own).name]
+    if not mine:
+        mine = [frame for frame in frames if not _is_ours(frame.filename)]
+    return f"{_short(mine[-1].filename)}:{mine[-1].lineno}: {what}" if mine else what
+
+
+def _is_ours(filename: str) -> bool:
+    """Whether a file is one of this project's packages, or of torch's."""
+    if filename.startswith("<frozen") or f"{os.sep}torch{os.sep}" in filename:
+        return True
+    folders = (PACKAGE, *(folder_of(name) for name in ("agents", "models", "analysis")))
+    return any(folder in Path(filename).resolve().parents for folder in folders)
+
+
+def _short(filename: str) -> str:
+    """A path from the working folder where it lies below it."""
+    path = Path(filename)
+    try:
+        return path.resolve().relative_to(Path.cwd()).as_posix()
+    except ValueError:
+        return filename
+
+
+@contextmanager
+def errors_of(place: str, kind: str) -> Iterator[None]:
+    """Whatever a user's class raises inside becomes an error that says which class it is, and the line."""
+    try:
+        yield
+    except UserError as error:
+        raise UserError(f"{place}: {error}") from error
+    except Exception as error:  # the user's code may raise anything
+        raise UserError(f"{place}: {where_and_what(error, kind)}") from error
+
+
+def references(scenario: Scenario) -> Iterator[tuple[Kinds, str, str]]:
+    """Every class that a scenario names: its sort, its kind and the key where it stands."""
+    for name, model in scenario.models.items():
+        yield MODEL_KINDS, model.kind, f"models.{name}.kind"
+    if scenario.market is not None:
+        for name, bidder in scenario.market.bidders.items():
+            yield BIDDER_KINDS, bidder.kind, f"market.bidders.{name}.kind"
+        yield CLICK_MODEL_KINDS, scenario.market.users.click_model, "market.users.click_model"
+
+
+def named_files(scenario: Scenario, home: Path) -> list[Path | None]:
+    """The files that a scenario names, None for one that is not there (or a built-in traffic profile)."""
+    kinds = [kind for _, kind, _ in references(scenario) if is_file_reference(kind)]
+    profile = [] if scenario.market is None else [find_profile(scenario.market.profile, home)]
+    return profile + [find_file(kind, home) for kind in kinds]
+
+
+def named_files_digest(scenario: Scenario, home: Path) -> str:
+    """Of the files that a scenario names, and of the classes that were registered under names it uses."""
+    contents = [b"" if file is None else file.read_bytes() for file in named_files(scenario, home)]
+    for kinds, kind, _ in references(scenario):
+        if kind in kinds.registered:
+            contents.append(class_source(kinds.registered[kind]))
+    total = hashlib.blake2b(digest_size=8)
+    for content in contents:
+        total.update(content + b"\0")
+    return total.hexdigest()
+
+
+def refuse_registered(scenario: Scenario) -> None:
+    """A UserError where a class is known to this process alone; other processes only find what has a path."""
+    for kinds, kind, key in references(scenario):
+        if kind in kinds.registered:
+            raise UserError(
+                f"{key}: '{kind}' is registered in this process alone, and each world runs in a process of "
+                f"its own; put the class into a file and name it as path/to/file.py:Class, "
+                f"here {kind_of(kinds.registered[kind])}"
+            )
+
+
+def kind_of(own: type) -> str:
+    """How a scenario would name a class: by its file or, where it has none, by its module."""
+    file = class_file(own)
+    where = own.__module__ if file is None else path_from_working_folder(file)
+    return f"{where}:{own.__name__}"
 
 
 def is_file_reference(kind: str) -> bool:
@@ -19,15 +255,17 @@ def is_file_reference(kind: str) -> bool:
     return kind.rpartition(":")[0].endswith(".py")
 
 
-def find_model_file(kind: str, folder: Path) -> Path | None:
+def find_file(kind: str, folder: Path) -> Path | None:
     """The file of a `path/to/file.py:Class`: looked for from the working folder, then beside the scenario."""
     name = kind.rpartition(":")[0]
+    if not name.endswith(".py"):
+        return None
     return next((path for path in (Path(name), folder / name) if path.is_file()), None)
 
 
 def from_working_folder(kind: str, folder: Path) -> str:
     """The same reference with a path that holds from the working folder; any other kind unchanged."""
-    path = find_model_file(kind, folder) if is_file_reference(kind) else None
+    path = find_file(kind, folder)
     if path is None or path == Path(kind.rpartition(":")[0]):
         return kind
     return f"{path_from_working_folder(path)}:{kind.rpartition(':')[2]}"
@@ -42,28 +280,39 @@ def path_from_working_folder(path: Path) -> str:
     return path.as_posix()
 
 
-def check_reference(kind: str, folder: Path) -> str:
-    """What is wrong with a kind, or an empty string. The file is parsed, never imported."""
+def check_reference(kind: str, folder: Path, kinds: Kinds = MODEL_KINDS, *, syntax: bool = True) -> str:
+    """What is wrong with a kind, or an empty string. The file is parsed, never imported.
+
+    Without `syntax` a file that is not Python passes, for who imports it next and shows the line.
+    """
     if ":" not in kind:
-        return "" if kind in BUILT_IN_KINDS else _unknown_kind(kind)
+        return "" if kind in kinds.known else _unknown_kind(kinds, kind)
     where, _, name = kind.rpartition(":")
     if not name.isidentifier():
-        return f"'{name}' is not the name of a class; expected {FORMS}"
+        return f"'{name}' is not the name of a class; expected {kinds.forms}"
     if not is_file_reference(kind):
-        return _check_module(where, name)
-    path = find_model_file(kind, folder)
+        return _module_fault(where, name, kinds.forms, syntax)
+    path = find_file(kind, folder)
     if path is None:
         near = did_you_mean(Path(where).name, _python_files(where, folder))
         return (
-            f"no file '{where}' in the working folder or beside the scenario{near or '; expected ' + FORMS}"
+            f"no file '{where}' in the working folder or beside the scenario"
+            f"{near or '; expected ' + kinds.forms}"
         )
-    return _check_class(path, where, name)
+    return _class_fault(path, where, name, syntax)
 
 
-def _unknown_kind(kind: str) -> str:
+def require_reference(kind: str, folder: Path, kinds: Kinds) -> None:
+    """A UserError where a kind names no class; nothing is imported."""
+    fault = check_reference(kind, folder, kinds, syntax=False)
+    if fault:
+        raise UserError(f"{kind}: {fault}")
+
+
+def _unknown_kind(kinds: Kinds, kind: str) -> str:
     if kind.endswith(".py"):
         return f"'{kind}' names no class; write {kind}:ClassName"
-    return unknown_name("kind", kind, BUILT_IN_KINDS) + ", path/to/file.py:Class or package.module:Class"
+    return f"{unknown_name(kinds.key, kind, kinds.known)}, {OWN_FORMS}"
 
 
 def _python_files(where: str, folder: Path) -> list[str]:
@@ -76,9 +325,9 @@ def _python_files(where: str, folder: Path) -> list[str]:
     ]
 
 
-def _check_module(module: str, name: str) -> str:
+def _module_fault(module: str, name: str, forms: str, syntax: bool) -> str:
     if not all(part.isidentifier() for part in module.split(".")):
-        return f"'{module}' is neither a .py file nor a module; expected {FORMS}"
+        return f"'{module}' is neither a .py file nor a module; expected {forms}"
     locations: list[str] | None = [os.getcwd(), *sys.path]
     spec = None
     parts = module.split(".")
@@ -87,19 +336,21 @@ def _check_module(module: str, name: str) -> str:
         spec = PathFinder.find_spec(".".join(parts[: i + 1]), locations) if locations is not None else None
         if spec is None:
             missing = ".".join(parts[: i + 1])
-            return f"no module '{missing}' is installed or in the working folder; expected {FORMS}"
+            return f"no module '{missing}' is installed or in the working folder; expected {forms}"
         locations = (
             list(spec.submodule_search_locations) if spec.submodule_search_locations is not None else None
         )
     if spec is None or spec.origin is None or not spec.origin.endswith(".py"):
         return ""  # compiled or a namespace: only importing it could tell
-    return _check_class(Path(spec.origin), module, name)
+    return _class_fault(Path(spec.origin), module, name, syntax)
 
 
-def _check_class(path: Path, where: str, name: str) -> str:
+def _class_fault(path: Path, where: str, name: str, syntax: bool) -> str:
     try:
         tree = ast.parse(path.read_bytes())
     except (SyntaxError, ValueError) as error:
+        if not syntax:
+            return ""
         line = f" (line {error.lineno})" if isinstance(error, SyntaxError) else ""
         return f"'{where}' is not valid Python{line}: {getattr(error, 'msg', error)}"
     except OSError as error:

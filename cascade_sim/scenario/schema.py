@@ -1,14 +1,15 @@
 """The scenario as a whole, and its arms: overrides merged into the deployed cascade."""
 
-from typing import Any, Literal
+from collections.abc import Callable
+from copy import copy
+from typing import TYPE_CHECKING, Any
 
-from pydantic import Field, ValidationInfo, field_validator
+from pydantic import Field, ValidationInfo, create_model, field_validator
 
 from cascade_sim.scenario.market import Market, Sizes
 from cascade_sim.scenario.models import ModelSpec, Sample
-from cascade_sim.scenario.questions import OffPolicy
+from cascade_sim.scenario.questions import OffPolicy, WhatIfChanges
 from cascade_sim.scenario.sections import (
-    MAX_ID,
     RUN_NAME,
     Auction,
     Bidding,
@@ -26,10 +27,10 @@ from cascade_sim.scenario.sections import (
     Report,
     Retrieval,
     Section,
+    Share,
     Traffic,
     World,
 )
-from cascade_sim.scenario.whatif import Changes
 
 __all__ = [
     "AUTOMATIC_ARMS",
@@ -60,6 +61,7 @@ __all__ = [
     "Sizes",
     "Traffic",
     "World",
+    "control_arm",
     "resolve_arm",
     "resolved_arms",
 ]
@@ -83,45 +85,58 @@ class Override(Section):
             raise ValueError("has no value; give one, or remove the key to inherit it")
         return value
 
+    if TYPE_CHECKING:  # the keys of a section, which `overriding` adds
 
+        def __getattr__(self, name: str) -> Any: ...
+
+
+def overriding(section: type[Section], *keys: str) -> Callable[[type[Override]], type[Override]]:
+    """Gives a class the keys of a section (all, or those named), each of them optional, before its own."""
+
+    def with_keys(own: type[Override]) -> type[Override]:
+        fields: dict[str, Any] = {}
+        for key in keys or section.model_fields:
+            kind: Any = section.model_fields[key].annotation
+            fields[key] = (kind | None, inherited(section, key))
+        for key, field in own.model_fields.items():
+            fields[key] = (field.annotation, field)
+        return create_model(own.__name__, __base__=Override, __module__=own.__module__, **fields)
+
+    return with_keys
+
+
+def inherited(section: type[Section], key: str) -> Any:
+    """The same key as in a section, but one that may be absent."""
+    field = copy(section.model_fields[key])
+    field.default = None
+    return field
+
+
+@overriding(Retrieval, "size")
 class RetrievalOverride(Override):
-    size: int | None = Field(
-        default=None, ge=2, le=MAX_ID, description="Ads handed to pre-ranking per request."
-    )
+    pass
 
 
+@overriding(PreRanking)
 class PreRankingOverride(Override):
-    model: Name | None = Field(default=None, description="A name under `models`, or random, constant, truth.")
-    bid: Literal["init", "opt", "none"] | None = Field(
-        default=None, description="Bid in the score; none: the model alone."
-    )
-    fusion: Name | None = Field(default=None, description="ecpm or a name under `fusions`.")
-    size: int | None = Field(default=None, ge=2, le=MAX_ID, description="Ads handed to ranking per request.")
     sizes: Sizes | None = Field(
         default=None, description="In place of size: a size for each request, under a common budget."
     )
 
 
+@overriding(Ranking)
 class RankingOverride(Override):
-    model: Name | None = Field(default=None, description="A name under `models`, or random, constant, truth.")
-    bid: Literal["init", "opt"] | None = Field(default=None, description="Bid that enters the auction.")
-    fusion: Name | None = Field(default=None, description="ecpm or a name under `fusions`.")
+    pass
 
 
+@overriding(Auction)
 class AuctionOverride(Override):
-    pricing: Literal["gsp", "vcg", "first"] | None = Field(default=None, description="Pricing rule.")
-    squashing: float | None = Field(
-        default=None, ge=0, le=2, description="Exponent of pCTR in the rank score."
-    )
-    reserve_cpc: float | None = Field(default=None, ge=0, le=1e9, description="Least price per click.")
-    score_floor: float | None = Field(default=None, ge=0, le=1e9, description="Least rank score.")
+    pass
 
 
+@overriding(Bidding)
 class BiddingOverride(Override):
-    rule: Literal["ocpc", "target_cpa", "none"] | None = Field(
-        default=None, description="Optimised CPC, target CPA or none."
-    )
-    range: float | None = Field(default=None, ge=0, lt=1, description="Largest relative change of the bid.")
+    pass
 
 
 class ArmOverrides(Override):
@@ -130,11 +145,11 @@ class ArmOverrides(Override):
     retrieval: RetrievalOverride | None = Field(default=None, description="Changes to retrieval.")
     pre_ranking: PreRankingOverride | None = Field(default=None, description="Changes to pre-ranking.")
     ranking: RankingOverride | None = Field(default=None, description="Changes to ranking.")
-    slots: int | None = Field(default=None, ge=1, le=1000, description="Ads shown per request.")
+    slots: int | None = inherited(Cascade, "slots")
     auction: AuctionOverride | None = Field(default=None, description="Changes to the auction.")
     bidding: BiddingOverride | None = Field(default=None, description="Changes to the bid rule.")
-    exploration: float | None = Field(
-        default=None, ge=0, le=1, description="In the market: share of requests whose page is random."
+    exploration: Share | None = Field(
+        default=None, description="In the market: share of requests whose page is random."
     )
 
 
@@ -180,7 +195,7 @@ class Scenario(Section):
     market: Market | None = Field(
         default=None, description="Simulated days with budgets and bidders that adapt; absent: none."
     )
-    what_if: dict[Name, Changes] = Field(
+    what_if: dict[Name, WhatIfChanges] = Field(
         default={}, description="Questions asked of the baseline after the evaluation: NAME: [path=value, …]."
     )
     off_policy: OffPolicy | None = Field(
@@ -254,3 +269,9 @@ def resolved_arms(scenario: Scenario) -> dict[str, ArmSpec]:
     for name in AUTOMATIC_ARMS:
         arms[name] = baseline.model_copy(update={"pre_ranking": pre.model_copy(update=seats[name])})
     return arms
+
+
+def control_arm(scenario: Scenario) -> str:
+    """The arm that the treatment of `market.designs` is held against."""
+    assert scenario.market is not None and scenario.market.designs is not None
+    return scenario.market.designs.control or scenario.report.baseline

@@ -2,6 +2,7 @@
 
 import hashlib
 import inspect
+import os
 import sys
 from functools import cache
 from pathlib import Path
@@ -28,36 +29,34 @@ def source_digest(packages: tuple[str, ...] = PACKAGES) -> str:
 def model_code_digest(module: Any) -> str:
     """Of what decides how a model trains: our nets, losses and loop, and the user's folder of modules."""
     own = source_digest(("models",))
-    file = inspect.getsourcefile(type(module))
-    if file is None or _FOLDERS["models"] in Path(file).resolve().parents:
+    file = class_file(type(module))
+    if file is None:
+        return hashlib.blake2b(class_source(type(module)), digest_size=8).hexdigest() + own
+    if _FOLDERS["models"] in file.parents:
         return own
-    folder = Path(file).resolve().parent
+    folder = file.parent
     loaded = {
         Path(path).resolve()
         for path in (getattr(m, "__file__", None) for m in list(sys.modules.values()))
         if path
     }
     files = {path.name: path for path in sorted(loaded) if path.suffix == ".py" and path.parent == folder}
-    return _digest({**files, Path(file).name: Path(file).resolve()}) + own
+    return _digest({**files, file.name: file}) + own
 
 
-def named_files_digest(scenario: Any, home: Path) -> str:
-    """Of the files that a scenario names: models, bidders and click models of one's own, traffic profiles."""
-    from cascade_sim.scenario.market import find_profile
-    from cascade_sim.scenario.plugins import find_model_file
+def class_file(cls: type) -> Path | None:
+    """The file in which a class is defined; None for one that was typed into a shell or a notebook."""
+    try:
+        file = inspect.getsourcefile(cls)
+    except (OSError, TypeError):
+        return None
+    return Path(file).resolve() if file is not None and Path(file).is_file() else None
 
-    kinds = [spec.kind for spec in scenario.models.values()]
-    files = []
-    if scenario.market is not None:
-        kinds += [spec.kind for spec in scenario.market.bidders.values()]
-        kinds.append(scenario.market.users.click_model)
-        files = [find_profile(scenario.market.profile, home)]
-    files += [find_model_file(kind, home) for kind in kinds if ".py:" in kind]
-    total = hashlib.blake2b(digest_size=8)
-    for file in files:
-        total.update(b"" if file is None else file.read_bytes())
-        total.update(b"\0")
-    return total.hexdigest()
+
+def class_source(cls: type) -> bytes:
+    """The file of a class. Code that cannot be read may be new each time, and so is what stands for it."""
+    file = class_file(cls)
+    return os.urandom(16) if file is None else file.read_bytes()
 
 
 def _digest(files: dict[str, Path]) -> str:

@@ -18,8 +18,8 @@ from cascade_sim.cascade.serve import Arm
 from cascade_sim.market.study import arm_market, market_tables, run_recorded
 from cascade_sim.phases.simulation import Simulation
 from cascade_sim.progress import Progress
-from cascade_sim.scenario.market import PREFIX, Designs, Market, control_arm
-from cascade_sim.scenario.schema import resolved_arms
+from cascade_sim.scenario.market import PREFIX, Designs, Market
+from cascade_sim.scenario.schema import control_arm, resolved_arms
 from cascade_sim.storage.files import write_file
 from cascade_sim.storage.folder import CHECKPOINTS, keep
 from cascade_sim.trials.assignment import make_assignment

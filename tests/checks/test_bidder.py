@@ -8,7 +8,7 @@ from click.testing import CliRunner
 
 from cascade_sim.agents.bidders import BIDDERS
 from cascade_sim.checks import bidder as check_bidder_history
-from cascade_sim.checks.bidder import Subject, check_bidder
+from cascade_sim.checks.bidder import check_bidder
 from cascade_sim.commands.check_bidder import command
 from cascade_sim.errors import UserError
 from worlds.clock import Clock
@@ -85,7 +85,7 @@ def on_an_idle_machine(monkeypatch):
 
 def statuses(kind: str, **options: object) -> dict[str, tuple[str, str]]:
     """check -> (status, text)"""
-    return {f.check: (f.status, f.text) for f in check_bidder(Subject(kind, options))}
+    return {f.check: (f.status, f.text) for f in check_bidder(kind, options=options)}
 
 
 def test_a_sound_bidder_that_inherits_nothing_passes_every_check(tmp_path, on_an_idle_machine):

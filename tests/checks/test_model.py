@@ -6,10 +6,9 @@ from pathlib import Path
 import pytest
 
 from cascade_sim.checks import model as check_model_training
-from cascade_sim.checks.model import check_model, make_subject
+from cascade_sim.checks.model import check_model
 from cascade_sim.cli import main
 from cascade_sim.errors import UserError
-from cascade_sim.scenario.schema import ModelSpec
 from places import ROOT
 
 # A model whose parts the cases below replace.
@@ -47,7 +46,7 @@ def write_model(folder: Path, source: str = SOURCE, **parts: str) -> str:
 
 def statuses(kind: str, **spec: object) -> dict[str, tuple[str, str]]:
     """check -> (status, text)"""
-    found = check_model(make_subject(ModelSpec(kind=kind, **spec)))
+    found = check_model(kind, **spec)
     return {finding.check: (finding.status, finding.text) for finding in found}
 
 
@@ -236,8 +235,8 @@ def test_options_reach_the_class():
 
 
 def test_an_unknown_feature_gets_a_hint():
-    with pytest.raises(UserError, match="--features: unknown feature 'contxt'; did you mean 'context'?"):
-        make_subject(ModelSpec(kind="towers", features=("contxt",)))
+    with pytest.raises(UserError, match="features: unknown feature 'contxt'; did you mean 'context'?"):
+        check_model("towers", features=["contxt"])
 
 
 def test_the_command_prints_a_line_per_check_and_exits_with_1_on_failure(tmp_path, capsys, serving_only):

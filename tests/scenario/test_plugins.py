@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from cascade_sim.scenario.plugins import check_reference, find_model_file, from_working_folder
+from cascade_sim.scenario.plugins import check_reference, find_file, from_working_folder
 
 SOURCE = """
 raise RuntimeError("a check must not run this")
@@ -82,8 +82,8 @@ def test_a_star_import_may_bring_any_class(folder):
 
 def test_a_reference_beside_the_scenario_is_rewritten_for_the_working_folder(folder, monkeypatch):
     monkeypatch.chdir(folder / "package" / "sub")
-    assert find_model_file("net.py:Net", folder) == folder / "net.py"
+    assert find_file("net.py:Net", folder) == folder / "net.py"
     assert from_working_folder("net.py:Net", folder) == "../../net.py:Net"
     assert from_working_folder("towers", folder) == "towers"
     assert from_working_folder("collections:Counter", folder) == "collections:Counter"
-    assert find_model_file("nowhere.py:Net", Path("..")) is None
+    assert find_file("nowhere.py:Net", Path("..")) is None

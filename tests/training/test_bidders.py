@@ -1,11 +1,14 @@
 """From the name of a bidder to its class: built in, in a file, in a module."""
 
+from pathlib import Path
+
 import pytest
 
 from cascade_sim.agents.bidders import BIDDERS
 from cascade_sim.agents.bidders.paced import Pid
 from cascade_sim.errors import UserError
-from cascade_sim.training.modules import build_bidder, check_bidder_reference, find_bidder
+from cascade_sim.scenario.plugins import BIDDER_KINDS, require_reference
+from cascade_sim.training.modules import build_bidder, find_bidder
 from worlds.synthetic_market import SyntheticMarket
 
 SOURCE = "from agents.bidding import Bidder\n\n\nclass Mine(Bidder):\n    pass\n"
@@ -14,7 +17,7 @@ SOURCE = "from agents.bidding import Bidder\n\n\nclass Mine(Bidder):\n    pass\n
 @pytest.mark.parametrize("name", BIDDERS)
 def test_built_in_bidders_are_found_by_name(name):
     assert find_bidder(name) is BIDDERS[name]
-    check_bidder_reference(name)
+    require_reference(name, Path("."), BIDDER_KINDS)
 
 
 def test_a_class_is_found_in_a_file_beside_the_scenario_and_in_a_module(tmp_path):
@@ -37,13 +40,13 @@ def test_a_class_is_found_in_a_file_beside_the_scenario_and_in_a_module(tmp_path
 def test_a_name_that_leads_nowhere_is_an_error_that_says_what_there_is(tmp_path, kind, text):
     (tmp_path / "own.py").write_text(SOURCE)
     with pytest.raises(UserError) as raised:
-        check_bidder_reference(kind, tmp_path)
+        require_reference(kind, tmp_path, BIDDER_KINDS)
     assert text in str(raised.value) and "towers" not in str(raised.value)
 
 
 def test_what_is_found_wrong_only_when_imported_is_an_error_with_its_place(tmp_path):
     (tmp_path / "own.py").write_text(SOURCE + "\nimport no_such_module_at_all\n")
-    check_bidder_reference("own.py:Mine", tmp_path)
+    require_reference("own.py:Mine", tmp_path, BIDDER_KINDS)
     with pytest.raises(UserError, match=r"cannot be imported: .*own.py:7: ModuleNotFoundError"):
         find_bidder("own.py:Mine", tmp_path)
     (tmp_path / "bare.py").write_text("Mine = 3\n")

@@ -72,7 +72,7 @@ def test_a_class_of_ones_own_is_found_by_file_and_gets_its_options(sim, specs, o
 
 def test_a_path_is_looked_for_beside_the_scenario_too(own):
     assert find_class("mine.py:Mine", own.parent).__name__ == "Mine"
-    with pytest.raises(UserError, match="model file mine.py does not exist"):
+    with pytest.raises(UserError, match="no file 'mine.py' in the working folder or beside the scenario"):
         find_class("mine.py:Mine", Path("."))
 
 
@@ -81,7 +81,7 @@ def test_a_class_of_ones_own_is_found_by_package(sim):
 
 
 def test_a_kind_that_cannot_be_used_is_refused_with_the_reason(own, sim, specs, tmp_path):
-    with pytest.raises(UserError, match="unknown model kind 'tower'; known: towers, coaction"):
+    with pytest.raises(UserError, match="unknown kind 'tower'; did you mean 'towers'"):
         find_class("tower")
     with pytest.raises(UserError, match="has no class 'Yours'; it has: .*Mine"):
         find_class(f"{own}:Yours")
