@@ -39,11 +39,11 @@ class FeatureView:
 
     def arrays(self) -> dict[str, np.ndarray]:
         """All that the view holds, for telling two views apart."""
-        found = {"view.user": self.user_table, "view.ad": self.ad_table}
+        tables = {"view.user": self.user_table, "view.ad": self.ad_table}
         if self.pair_user is not None and self.pair_ad is not None:
-            found |= {"view.pair_user": self.pair_user, "view.pair_ad": self.pair_ad}
-            found["view.pair_threshold"] = np.array([self.pair_threshold])
-        return found
+            tables |= {"view.pair_user": self.pair_user, "view.pair_ad": self.pair_ad}
+            tables["view.pair_threshold"] = np.array([self.pair_threshold])
+        return tables
 
     def request_features(self, users: np.ndarray, context: np.ndarray) -> np.ndarray:
         """[R], [R] -> [R, Fr] float32"""

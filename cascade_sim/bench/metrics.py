@@ -39,9 +39,9 @@ def bench_metrics(n_lists: int = 2000, n_items: int = 40, repeats: int = 15) -> 
     return {name: min(_seconds(function) for _ in range(repeats)) * 1e3 for name, function in timed.items()}
 
 
-def metrics_text(found: dict[str, float], n_lists: int = 2000, n_items: int = 40) -> str:
+def metrics_text(milliseconds: dict[str, float], n_lists: int = 2000, n_items: int = 40) -> str:
     """The figures for people."""
-    rows = [f"  {name:<20} {value:8.2f} ms" for name, value in found.items()]
+    rows = [f"  {name:<20} {value:8.2f} ms" for name, value in milliseconds.items()]
     return "\n".join([f"metrics, one core ({n_lists:,} lists x {n_items} items)", *rows])
 
 

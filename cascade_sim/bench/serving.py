@@ -80,8 +80,8 @@ def per_request(function: Callable[[Any], Any], sample: list[Any], repeats: int 
 
     Many blocks, not one again and again: the ads of a block that was just scored would still be cached.
     """
-    best = min(_timed(lambda: [function(one) for one in sample]) for _ in range(repeats))
-    return best / sum(len(one.block) for one in sample) * 1e6
+    best = min(_timed(lambda: [function(served) for served in sample]) for _ in range(repeats))
+    return best / sum(len(served.block) for served in sample) * 1e6
 
 
 def _timed(function: Callable[[], Any]) -> float:
@@ -102,13 +102,13 @@ class Served:
 def served_blocks(sim: Simulation, arm: Arm, n_blocks: int) -> list[Served]:
     """The first blocks of the bench traffic with what the cascade made of them."""
     size = sim.scenario.traffic.block
-    found = []
+    blocks = []
     for index in range(n_blocks):
         block = sim.market.block("bench", index, n_blocks * size)
         decision = sim.serve(block, arm)
         rank = score(block, decision.competitive_set, arm.ranking, arm, sim.platform)
-        found.append(Served(block, decision, rank))
-    return found
+        blocks.append(Served(block, decision, rank))
+    return blocks
 
 
 def stage_times(sim: Simulation, arm: Arm, sample: list[Served]) -> dict[str, float]:
@@ -116,31 +116,33 @@ def stage_times(sim: Simulation, arm: Arm, sample: list[Served]) -> dict[str, fl
     platform, effects = sim.platform, sim.platform.slot_effects
     seed = sim.seed
 
-    def settle(one: Served):
-        return outcome(one.block, one.decision, sim.truth, sim.world.slot_effects, seed)
+    def settle(served: Served):
+        return outcome(served.block, served.decision, sim.truth, sim.world.slot_effects, seed)
 
     with tempfile.TemporaryDirectory() as folder, TableWriter(Path(folder), "bench") as table:
 
-        def log(one: Served) -> None:
-            n = len(one.block)
-            certain = np.ones(one.decision.win_set.shape)
-            shown = Explored(one.decision, np.zeros(n, bool), certain, np.ones(n, bool))
-            table.append(impression_columns(sim, one.block, shown, results[id(one)]))
+        def log(served: Served) -> None:
+            n = len(served.block)
+            certain = np.ones(served.decision.win_set.shape)
+            shown = Explored(served.decision, np.zeros(n, bool), certain, np.ones(n, bool))
+            table.append(impression_columns(sim, served.block, shown, results[id(served)]))
 
-        results = {id(one): settle(one) for one in sample}
+        results = {id(served): settle(served) for served in sample}
         stages: dict[str, Callable[[Served], Any]] = {
-            "retrieval (kept)": lambda one: platform.retrieval(one.block.users, arm.retrieval_size),
-            "pre-ranking": lambda one: score(
-                one.block, one.decision.pre_ranking_set, arm.pre_ranking, arm, platform
+            "retrieval (kept)": lambda served: platform.retrieval(served.block.users, arm.retrieval_size),
+            "pre-ranking": lambda served: score(
+                served.block, served.decision.pre_ranking_set, arm.pre_ranking, arm, platform
             ),
-            "selection": lambda one: select_top(
-                one.decision.pre_ranking_set, one.decision.pre_score, arm.pre_ranking_size
+            "selection": lambda served: select_top(
+                served.decision.pre_ranking_set, served.decision.pre_score, arm.pre_ranking_size
             ),
-            "ranking": lambda one: score(one.block, one.decision.competitive_set, arm.ranking, arm, platform),
-            "auction": lambda one: auction(
-                one.rank.bid, one.rank.quality, slots=arm.slots, slot_effects=effects[: arm.slots]
+            "ranking": lambda served: score(
+                served.block, served.decision.competitive_set, arm.ranking, arm, platform
             ),
-            "exploration": lambda one: explore(one.block, one.decision, arm, 0.01, seed, platform),
+            "auction": lambda served: auction(
+                served.rank.bid, served.rank.quality, slots=arm.slots, slot_effects=effects[: arm.slots]
+            ),
+            "exploration": lambda served: explore(served.block, served.decision, arm, 0.01, seed, platform),
             "clicks": settle,
             "log": log,
         }
@@ -162,30 +164,30 @@ def floors(arm: Arm, sample: list[Served]) -> dict[str, float]:
     pre: Any = arm.pre_ranking.scorer
     rank: Any = arm.ranking.scorer
 
-    def fused(one: Served) -> None:
-        pre.predict(one.block, one.decision.pre_ranking_set)
-        rank.predict(one.block, one.decision.competitive_set)
+    def fused(served: Served) -> None:
+        pre.predict(served.block, served.decision.pre_ranking_set)
+        rank.predict(served.block, served.decision.competitive_set)
 
     few = sample[:4]  # gathered inputs are large
 
-    def inputs(scorer: Any, one: Served, ids: np.ndarray) -> tuple[torch.Tensor, ...]:
+    def inputs(scorer: Any, served: Served, ids: np.ndarray) -> tuple[torch.Tensor, ...]:
         view = scorer.view
-        request = torch.from_numpy(view.request_features(one.block.users, one.block.context))
-        pair = torch.from_numpy(view.pair_features(one.block.users, ids))
+        request = torch.from_numpy(view.request_features(served.block.users, served.block.context))
+        pair = torch.from_numpy(view.pair_features(served.block.users, ids))
         return request, torch.from_numpy(view.ad_table[ids]), pair
 
     with torch.inference_mode():
-        pre_in = {id(one): inputs(pre, one, one.decision.pre_ranking_set) for one in few}
+        pre_in = {id(served): inputs(pre, served, served.decision.pre_ranking_set) for served in few}
         codes = {key: pre.module.ad_code(ads) for key, (_, ads, _) in pre_in.items()}
-        rank_in = {id(one): inputs(rank, one, one.decision.competitive_set) for one in few}
+        rank_in = {id(served): inputs(rank, served, served.decision.competitive_set) for served in few}
 
-        def torch_pre(one: Served) -> torch.Tensor:
-            return torch.bmm(codes[id(one)], pre.module.request_code(pre_in[id(one)][0]).unsqueeze(2))
+        def torch_pre(served: Served) -> torch.Tensor:
+            return torch.bmm(codes[id(served)], pre.module.request_code(pre_in[id(served)][0]).unsqueeze(2))
 
         return {
             "fused": per_request(fused, sample),
             "torch": per_request(torch_pre, few)
-            + per_request(lambda one: predict(rank.module, *rank_in[id(one)]), few),
+            + per_request(lambda served: predict(rank.module, *rank_in[id(served)]), few),
         }
 
 

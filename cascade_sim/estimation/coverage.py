@@ -56,17 +56,17 @@ class Answers:
     """Of one target: estimator -> [3, M] value, low, high (NaN: refused); and the truth so far."""
 
     target: Target
-    found: dict[str, NDArray[np.float64]]
+    intervals: dict[str, NDArray[np.float64]]
     truth: float = 0.0
     ess_share: list[float] = field(default_factory=list)
 
     def put(self, replication: int, evidence: Evidence) -> None:
-        for name, one in estimates(evidence, tuple(self.found)).items():
-            self.found[name][:, replication] = (
-                (np.nan,) * 3 if one.low is None else (one.value, one.low, one.high)  # type: ignore[assignment]
+        for name, estimate in estimates(evidence, tuple(self.intervals)).items():
+            self.intervals[name][:, replication] = (
+                (np.nan,) * 3 if estimate.low is None else (estimate.value, estimate.low, estimate.high)  # type: ignore[assignment]
             )
             if name == "ips" or name == "slate_ips":
-                self.ess_share.append(one.diagnostics.ess_share or 0.0)
+                self.ess_share.append(estimate.diagnostics.ess_share or 0.0)
 
 
 @dataclass(frozen=True)
@@ -107,18 +107,18 @@ def coverage_study(
             block = market.block(phase, index, total)
             run(sim, arm, block, answers, index * at_once, requests, reward)
             on_requests(len(block))
-        for one in answers:
-            one.truth /= total
+        for answer in answers:
+            answer.truth /= total
         made += answers
     return CoverageTable(
         rows={
-            one.target.name: {
-                name: coverage_of(columns[0], columns[1], columns[2], one.truth)
-                for name, columns in one.found.items()
+            answer.target.name: {
+                name: coverage_of(columns[0], columns[1], columns[2], answer.truth)
+                for name, columns in answer.intervals.items()
             }
-            for one in made
+            for answer in made
         },
-        ess_share={one.target.name: float(np.mean(one.ess_share)) for one in made},
+        ess_share={answer.target.name: float(np.mean(answer.ess_share)) for answer in made},
     )
 
 
@@ -129,12 +129,12 @@ def _knob_chunk(
     log = knob_log([knob_tables(sim, block, arm)], arm.slots)
     law = randomiser(sim.scenario)
     noise = {knob: log.noise[knob] for knob in law.sigmas}
-    for one in answers:
-        decision, _ = serve_knobs(sim, block, arm, law.moved(one.target.knobs), noise)
+    for answer in answers:
+        decision, _ = serve_knobs(sim, block, arm, law.moved(answer.target.knobs), noise)
         forecast = decision_forecast(decision, sim.platform.slot_effects)[reward]
-        one.truth += float(expected_rewards(sim, block, decision)[reward].sum())
-        evidence = knob_evidence(log, law, one.target, reward, forecast, sim.scenario.off_policy.clip)
-        _answer(one, evidence, first, len(block), requests)
+        answer.truth += float(expected_rewards(sim, block, decision)[reward].sum())
+        evidence = knob_evidence(log, law, answer.target, reward, forecast, sim.scenario.off_policy.clip)
+        _answer(answer, evidence, first, len(block), requests)
 
 
 def _slate_chunk(
@@ -143,15 +143,15 @@ def _slate_chunk(
     assert sim.scenario.off_policy is not None and sim.scenario.off_policy.slates is not None
     log = slate_log([slate_tables(sim, block, arm)], sim.scenario)
     gain, temperature = page_gain(log)[reward], sim.scenario.off_policy.slates.temperature
-    for one in answers:
-        odds = page_odds(sim, arm, log, one.target)
-        one.truth += float(slate_truth(sim, arm, log, one.target)[reward].sum())
-        _answer(one, slate_evidence(log, temperature, odds, reward, gain), first, len(block), requests)
+    for answer in answers:
+        odds = page_odds(sim, arm, log, answer.target)
+        answer.truth += float(slate_truth(sim, arm, log, answer.target)[reward].sum())
+        _answer(answer, slate_evidence(log, temperature, odds, reward, gain), first, len(block), requests)
 
 
-def _answer(one: Answers, evidence: Evidence, first: int, n: int, requests: int) -> None:
+def _answer(answer: Answers, evidence: Evidence, first: int, n: int, requests: int) -> None:
     for i in range(n // requests):
-        one.put(first + i, evidence.rows(slice(i * requests, (i + 1) * requests)))
+        answer.put(first + i, evidence.rows(slice(i * requests, (i + 1) * requests)))
 
 
 def trained(scenario: Scenario, progress: Progress) -> tuple[Simulation, Arm]:

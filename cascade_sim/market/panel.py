@@ -7,7 +7,7 @@ market, so that deployments and arms differ in their models alone.
 How the ranker orders is measured on the pre-ranking set, which is the same for every deployment: mean
 prediction, AUC, log loss and ECE. AUC and ECE are of the panel as a whole, so they have no interval within a
 world. Whether its level holds shows in the mean raw score (before link and calibrator) of the ads that the
-first deployment shows: fixed ads, of the kind that it learns from. On other ads a level is anybody's.
+first deployment shows: fixed ads, of the kind that it learns from. The level on other ads is not learned.
 """
 
 from collections.abc import Mapping, Sequence
@@ -73,9 +73,9 @@ class Panel:
         if self._pages is None:
             self._pages = [serve(block, arm, self._sim.platform).win_set for block in self._blocks]
         parts = zip(self._blocks, self._best, self._pages, strict=True)
-        found = [self._columns(block, best, pages, arm) for block, best, pages in parts]
-        columns = {name: np.concatenate([one[name] for one, _ in found]) for name in PANEL_COLUMNS}
-        prediction, true_ctr = (np.concatenate([pair[i] for _, pair in found]) for i in (0, 1))
+        measured = [self._columns(block, best, pages, arm) for block, best, pages in parts]
+        columns = {name: np.concatenate([part[name] for part, _ in measured]) for name in PANEL_COLUMNS}
+        prediction, true_ctr = (np.concatenate([pair[i] for _, pair in measured]) for i in (0, 1))
         bins = calibration.ece_bins(prediction, true_ctr, ECE_BINS)
         return {
             **columns,
@@ -132,41 +132,42 @@ def learning_sections(
     the panel and, for revenue, hours.
     """
     revenue = _revenue(arms, baseline)
-    found = {}
+    sections = {}
     for name, section in arms.items():
         raw = section["learning"]
         panel = _arrays(raw["panel"])
         measured = [
-            ratio_intervals({"": _columns_of(one)}, PANEL_RATIOS, "", resamples, seed)[""] for one in panel
+            ratio_intervals({"": _columns_of(table)}, PANEL_RATIOS, "", resamples, seed)[""]
+            for table in panel
         ]
-        found[name] = {
+        sections[name] = {
             **{key: value for key, value in raw.items() if key != "panel"},
-            **{metric: [one[metric] for one in measured] for metric in PANEL_RATIOS},
+            **{metric: [intervals[metric] for intervals in measured] for metric in PANEL_RATIOS},
             **{
-                metric: [{"value": _number(one[column]), "low": None, "high": None} for one in panel]
+                metric: [{"value": _number(table[column]), "low": None, "high": None} for table in panel]
                 for metric, column in POOLED.items()
                 if column in panel[0]
             },
             **revenue[name],
         }
         curve = {
-            metric: [one["value"] for one in found[name][metric]]
+            metric: [interval["value"] for interval in sections[name][metric]]
             for metric in ("mean_score", "pcoc", "shown_pcoc")
         }
         off = {"scale_off": curve["pcoc"], "shown_scale_off": curve["shown_pcoc"]}
-        found[name]["drift"] = drift_section(raw["version"], curve["mean_score"], off)
+        sections[name]["drift"] = drift_section(raw["version"], curve["mean_score"], off)
         if name != baseline:
             base = _arrays(arms[baseline]["learning"]["panel"])
-            found[name]["difference"] = {
+            sections[name]["difference"] = {
                 metric: _difference(panel[-1], base[-1], pair, resamples, seed)
                 for metric, pair in PANEL_RATIOS.items()
             }
             if raw["time"] == arms[baseline]["learning"]["time"]:
-                found[name]["recall_difference"] = [
+                sections[name]["recall_difference"] = [
                     _difference(own, other, PANEL_RATIOS["recall"], resamples, seed)
                     for own, other in zip(panel, base, strict=True)
                 ]
-    return found
+    return sections
 
 
 def _number(value: np.ndarray) -> float | None:
@@ -175,7 +176,7 @@ def _number(value: np.ndarray) -> float | None:
 
 def _arrays(panel: Sequence[Mapping[str, Sequence[float | None]]]) -> list[dict[str, np.ndarray]]:
     """Columns from JSON, where None stands for NaN."""
-    return [{name: np.array(values, np.float64) for name, values in one.items()} for one in panel]
+    return [{name: np.array(values, np.float64) for name, values in table.items()} for table in panel]
 
 
 def _columns_of(panel: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
@@ -216,7 +217,7 @@ def _revenue(arms: Mapping[str, Mapping[str, Any]], baseline: str) -> dict[str, 
         requests = float(np.sum(hours["requests"][start:stop]))
         return float(np.sum(hours["revenue"][start:stop])) / requests if requests else None
 
-    found = {}
+    sections = {}
     for name, section in arms.items():
         n_hours = len(section["hours"]["requests"])
         whole: dict[str, Any] = {"value": between(name, 0, n_hours), "low": None, "high": None}
@@ -229,5 +230,5 @@ def _revenue(arms: Mapping[str, Mapping[str, Any]], baseline: str) -> dict[str, 
             if name in lifts:
                 change = own / base - 1 if own is not None and base else None
                 by_day[-1]["lift"] = {"value": change, "low": None, "high": None}
-        found[name] = {"revenue_per_request": whole, "revenue_by_day": by_day}
-    return found
+        sections[name] = {"revenue_per_request": whole, "revenue_by_day": by_day}
+    return sections

@@ -38,11 +38,11 @@ def fit_examined(
         probability = np.full(len(scores), min(float(clicks.sum() / max(examination.sum(), 1e-12)), 1.0))
     for _ in range(DEAR_ROUNDS if kind.uses_request else ROUNDS):
         labels = would_click(clicks, examination, probability)
-        found = kind.fit(scores, labels, request=request, **options)
-        before, probability = probability, found(scores, request)
+        calibrator = kind.fit(scores, labels, request=request, **options)
+        before, probability = probability, calibrator(scores, request)
         if np.abs(probability - before).max(initial=0.0) <= CLOSE * max(probability.max(initial=0.0), 1e-12):
             break
-    return found
+    return calibrator
 
 
 def would_click(clicks: Floats, examination: Floats, probability: Floats) -> Floats:

@@ -125,16 +125,16 @@ class Beta(Calibrator):
         s, y = fit_inputs(scores, labels)
         targets = smoothed(y)
         columns = np.stack([-np.logaddexp(0.0, -s), np.logaddexp(0.0, s)], axis=1)  # log q, −log(1 − q)
-        found: list[tuple[float, int, Floats]] = []
+        fits: list[tuple[float, int, Floats]] = []
         # the loss is convex: if both weights together are not allowed, the best allowed one has one of them 0
         for used in ([0, 1], [0], [1], []):
             weights = np.zeros(3)
             weights[[0, *(i + 1 for i in used)]] = _logistic(columns[:, used], targets)
             if (weights[1:] >= 0).all():
-                found.append((_loss(weights[0] + columns @ weights[1:], targets), len(found), weights))
-            if used == [0, 1] and found:
+                fits.append((_loss(weights[0] + columns @ weights[1:], targets), len(fits), weights))
+            if used == [0, 1] and fits:
                 break
-        intercept, a, b = min(found)[2]
+        intercept, a, b = min(fits)[2]
         return cls(float(a), float(b), float(intercept))
 
     def probability(self, scores: torch.Tensor, request: torch.Tensor | None) -> torch.Tensor:

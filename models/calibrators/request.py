@@ -158,16 +158,16 @@ class PiecewiseLinear(Calibrator):
             raise ValueError(f"request must be finite and [{s.size}, d], not {tuple(x.shape)}")
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
-            found = RequestMap(x.shape[1], hidden, intervals, floor)
+            net = RequestMap(x.shape[1], hidden, intervals, floor)
         line = Platt.fit(s, y)
         if line.slope > 0:
-            found.start.copy_(torch.tensor([line.slope, line.intercept], dtype=torch.float64))
+            net.start.copy_(torch.tensor([line.slope, line.intercept], dtype=torch.float64))
         if x.shape[1]:
             spread = x.std(0, correction=0)
-            found.shift.copy_(x.mean(0))
-            found.scale.copy_(torch.where(spread > 0, spread, 1.0))
-        _train(found, torch.from_numpy(s), torch.from_numpy(y), x, epochs, batch, learning_rate, seed)
-        return cls(found.requires_grad_(False).eval())
+            net.shift.copy_(x.mean(0))
+            net.scale.copy_(torch.where(spread > 0, spread, 1.0))
+        _train(net, torch.from_numpy(s), torch.from_numpy(y), x, epochs, batch, learning_rate, seed)
+        return cls(net.requires_grad_(False).eval())
 
     def probability(self, scores: torch.Tensor, request: torch.Tensor | None) -> torch.Tensor:
         probability: torch.Tensor = self.map(scores, request)
@@ -181,15 +181,15 @@ class PiecewiseLinear(Calibrator):
     @classmethod
     def from_arrays(cls, arrays: dict[str, NDArray[Any]]) -> PiecewiseLinear:
         width, intervals, *hidden = (int(n) for n in arrays["sizes"])
-        found = RequestMap(width, hidden, intervals, float(arrays["floor"][0]))
-        found.load_state_dict(
+        net = RequestMap(width, hidden, intervals, float(arrays["floor"][0]))
+        net.load_state_dict(
             {name: torch.tensor(value) for name, value in arrays.items() if name not in ("sizes", "floor")}
         )
-        return cls(found.requires_grad_(False).eval())
+        return cls(net.requires_grad_(False).eval())
 
 
 def _train(
-    found: RequestMap,
+    net: RequestMap,
     scores: torch.Tensor,
     labels: torch.Tensor,
     request: torch.Tensor,
@@ -199,14 +199,14 @@ def _train(
     seed: int,
 ) -> None:
     """Adam over shuffled batches; the learning rate falls to 0 along a line."""
-    optimiser = torch.optim.Adam(found.parameters(), lr=learning_rate)
+    optimiser = torch.optim.Adam(net.parameters(), lr=learning_rate)
     steps = epochs * -(-len(scores) // batch)
     schedule = torch.optim.lr_scheduler.LambdaLR(optimiser, lambda step: 1.0 - step / max(steps, 1))
     shuffle = torch.Generator().manual_seed(seed)
     for _ in range(epochs):
         for rows in torch.randperm(len(scores), generator=shuffle).split(batch):
             optimiser.zero_grad(set_to_none=True)
-            features = request[rows] if found.request_width else None
-            found.loss(scores[rows], labels[rows], features).backward()
+            features = request[rows] if net.request_width else None
+            net.loss(scores[rows], labels[rows], features).backward()
             optimiser.step()
             schedule.step()

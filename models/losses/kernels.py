@@ -30,10 +30,10 @@ def bounds(values):
 @njit(cache=True, nogil=True, error_model="numpy")
 def longest_list(lists):
     """Greatest number of items of a list."""
-    found = 0
+    longest = 0
     for k in range(len(lists) - 1):
-        found = max(found, lists[k + 1] - lists[k])
-    return found
+        longest = max(longest, lists[k + 1] - lists[k])
+    return longest
 
 
 @njit(cache=True, nogil=True, error_model="numpy")

@@ -139,10 +139,10 @@ def reduce(
         values, total = values * weight, weight.sum()
     if reduction == "none":
         return values.to(dtype)
-    found = values.sum()
+    value = values.sum()
     if reduction == "mean":
-        found = found / torch.where(total > 0, total, torch.ones_like(total))
-    return found.to(dtype)
+        value = value / torch.where(total > 0, total, torch.ones_like(total))
+    return value.to(dtype)
 
 
 def per_term(values: torch.Tensor, terms: np.ndarray, each: str) -> torch.Tensor:

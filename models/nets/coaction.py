@@ -81,19 +81,19 @@ class CoAction(nn.Module):
     def folded(self, weights: torch.Tensor) -> "CoAction":
         """The net of one head whose logit is the weighted sum of this one's.  weights [heads]"""
         request_width, ad_width = self.project.in_features, self.ad_hidden.in_features
-        one = CoAction(request_width, ad_width, len(self.pair), self.hidden, self.dims)
+        folded = CoAction(request_width, ad_width, len(self.pair), self.hidden, self.dims)
         kept, joined = slice(None, self.hidden), slice(self.hidden, None)
         for theirs, own in (
-            (one.request_hidden, self.request_hidden),
-            (one.ad_hidden, self.ad_hidden),
-            (one.mix, self.mix),
+            (folded.request_hidden, self.request_hidden),
+            (folded.ad_hidden, self.ad_hidden),
+            (folded.mix, self.mix),
         ):
             theirs.weight.copy_(torch.cat([own.weight[kept], (weights @ own.weight[joined])[None]]))
             if own.bias is not None:
                 theirs.bias.copy_(torch.cat([own.bias[kept], (weights @ own.bias[joined])[None]]))
-        one.pair.copy_(torch.cat([self.pair[:, kept], (self.pair[:, joined] @ weights)[:, None]], dim=1))
-        one.out.copy_(self.out @ weights)
-        one.bias.copy_(self.bias @ weights)
-        one.project.load_state_dict(self.project.state_dict())
-        one.ad_matrix.load_state_dict(self.ad_matrix.state_dict())
-        return one
+        folded.pair.copy_(torch.cat([self.pair[:, kept], (self.pair[:, joined] @ weights)[:, None]], dim=1))
+        folded.out.copy_(self.out @ weights)
+        folded.bias.copy_(self.bias @ weights)
+        folded.project.load_state_dict(self.project.state_dict())
+        folded.ad_matrix.load_state_dict(self.ad_matrix.state_dict())
+        return folded

@@ -93,11 +93,11 @@ class TwoTowers(nn.Module):
     def folded(self, weights: torch.Tensor) -> "TwoTowers":
         """The net of one head whose logit is the weighted sum of this one's.  weights [heads]"""
         widths = (self.request_tower.inner.in_features, self.ad_tower.inner.in_features)
-        one = TwoTowers(*widths, 0, self.hidden, self.dims)
+        folded = TwoTowers(*widths, 0, self.hidden, self.dims)
         request_scale, ad_scale = torch.ones(self.dims), self.head_weight @ weights
         for theirs, own, scale in (
-            (one.request_tower, self.request_tower, request_scale),
-            (one.ad_tower, self.ad_tower, ad_scale),
+            (folded.request_tower, self.request_tower, request_scale),
+            (folded.ad_tower, self.ad_tower, ad_scale),
         ):
 
             def fold(rows: torch.Tensor, scale: torch.Tensor = scale) -> torch.Tensor:
@@ -109,5 +109,5 @@ class TwoTowers(nn.Module):
             theirs.linear.weight.copy_(fold(own.linear.weight))
             theirs.linear.bias.copy_(fold(own.linear.bias))
             theirs.outer.weight.copy_(fold(own.outer.weight))
-        one.bias.copy_(self.bias @ weights)
-        return one
+        folded.bias.copy_(self.bias @ weights)
+        return folded
