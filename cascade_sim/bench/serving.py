@@ -15,7 +15,7 @@ import torch
 from cascade_sim.auction import auction
 from cascade_sim.bench.market import auction_rates, market_rate
 from cascade_sim.cascade.columns import impression_columns
-from cascade_sim.cascade.exploration import Explored, explore
+from cascade_sim.cascade.exploration import as_decided, explore
 from cascade_sim.cascade.outcome import outcome
 from cascade_sim.cascade.seats import TorchScorer
 from cascade_sim.cascade.serve import Arm, Block, Decision, Scores, Stage, score
@@ -122,10 +122,8 @@ def stage_times(sim: Simulation, arm: Arm, sample: list[Served]) -> dict[str, fl
     with tempfile.TemporaryDirectory() as folder, TableWriter(Path(folder), "bench") as table:
 
         def log(served: Served) -> None:
-            n = len(served.block)
-            certain = np.ones(served.decision.win_set.shape)
-            shown = Explored(served.decision, np.zeros(n, bool), certain, np.ones(n, bool))
-            table.append(impression_columns(sim, served.block, shown, results[id(served)]))
+            shown = as_decided(served.decision)
+            table.append(impression_columns(sim.world, served.block, shown, results[id(served)]))
 
         results = {id(served): settle(served) for served in sample}
         stages: dict[str, Callable[[Served], Any]] = {

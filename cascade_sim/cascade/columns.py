@@ -6,12 +6,12 @@ import numpy as np
 
 from cascade_sim.cascade.exploration import Explored
 from cascade_sim.cascade.outcome import Outcome
-from cascade_sim.cascade.serve import Block
-from cascade_sim.phases.simulation import Simulation
+from cascade_sim.cascade.request import Block
+from cascade_sim.world.world import World
 
 
 def impression_columns(
-    sim: Simulation, block: Block, explored: Explored, result: Outcome
+    world: World, block: Block, explored: Explored, result: Outcome
 ) -> dict[str, np.ndarray]:
     """One row per shown ad, in request and slot order."""
     decision = explored.decision
@@ -25,9 +25,9 @@ def impression_columns(
         "context": block.context[row],
         "slot": slot.astype(np.int8),
         "ad": ad,
-        "advertiser": sim.world.advertiser[ad],
-        "examination": sim.world.slot_effects[slot].astype(np.float32),
-        "init_bid": sim.world.init_bid[ad],
+        "advertiser": world.advertiser[ad],
+        "examination": world.slot_effects[slot].astype(np.float32),
+        "init_bid": world.init_bid[ad],
         "bid": decision.ranked_bid[row, slot],
         "pctr": decision.ranked_pctr[row, slot].astype(np.float32),
         "cpc_micros": decision.cpc_micros[row, slot],

@@ -12,17 +12,27 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from cascade_sim import draws
-from cascade_sim.auction import to_micros
+from cascade_sim.cascade.page import Page, at_reserve
+from cascade_sim.cascade.request import Arm, Block, Decision, Platform
 from cascade_sim.cascade.seats import is_probability
-from cascade_sim.cascade.serve import Arm, Block, Decision, Platform, score
+from cascade_sim.cascade.serve import score
 
 
 @dataclass(frozen=True)
 class Explored:
+    """Pages as they are shown, and how likely that was."""
+
     decision: Decision
     is_explored: np.ndarray  # [R] bool
     propensity: np.ndarray  # [R, k] float64, 1 when there is no exploration; 0 in an empty slot
     is_own_page: np.ndarray  # [R] bool: the page is the cascade's own, be it by exploration
+
+
+def as_decided(decision: Decision) -> Explored:
+    """Pages that nobody explored: certain."""
+    n = len(decision.win_set)
+    propensity = (decision.win_set >= 0).astype(np.float64)
+    return Explored(decision, np.zeros(n, bool), propensity, np.ones(n, bool))
 
 
 def explore(
@@ -31,33 +41,32 @@ def explore(
     """Replace the pages of explored requests. rate 0 changes nothing; rate 1 replaces every page."""
     is_explored = draws.uniform(seed, "explore", block.requests) < rate
     n = (decision.pre_ranking_set >= 0).sum(axis=1)
-    ranked, cpc = decision.ranked_set.copy(), decision.cpc_micros.copy()
-    pctr, bid, quality = (
-        a.copy() for a in (decision.ranked_pctr, decision.ranked_bid, decision.ranked_quality)
-    )
-    rows = np.nonzero(is_explored)[0]
+    page, rows = decision.page, np.nonzero(is_explored)[0]
     if len(rows):
-        page = random_page(block.requests[rows], decision.pre_ranking_set[rows], arm.slots, seed)
-        rank = score(block.take(rows), page, arm.ranking, arm, platform)
-        ranked[rows] = page
-        bid[rows], quality[rows] = rank.bid, np.where(page >= 0, rank.quality, 0.0)
-        pctr[rows] = np.where(
-            page >= 0, rank.prediction if is_probability(arm.ranking.scorer) else np.nan, 0.0
-        )
-        cpc[rows] = to_micros(np.full((len(rows), arm.slots), arm.reserve_cpc), bid[rows, :-1])
-    win_set = ranked[:, :-1]
-    chosen = (win_set == decision.win_set) & (win_set >= 0)
-    propensity = (1.0 - rate) * chosen + rate / np.maximum(n, 1)[:, None]
-    shown = replace(
-        decision,
-        ranked_set=ranked,
-        ranked_pctr=pctr,
-        ranked_bid=bid,
-        ranked_quality=quality,
-        cpc_micros=cpc,
+        ads = random_page(block.requests[rows], decision.pre_ranking_set[rows], arm.slots, seed)
+        page = page.with_rows(rows, _explored_page(block.take(rows), ads, arm, platform))
+    win_set = page.ads[:, :-1]
+    is_own = win_set == decision.win_set
+    propensity = (1.0 - rate) * (is_own & (win_set >= 0)) + rate / np.maximum(n, 1)[:, None]
+    return Explored(
+        replace(decision, page=page),
+        is_explored,
+        np.where(win_set >= 0, propensity, 0.0),
+        is_own_page=is_own.all(axis=1),
     )
-    is_own_page = (win_set == decision.win_set).all(axis=1)
-    return Explored(shown, is_explored, np.where(win_set >= 0, propensity, 0.0), is_own_page)
+
+
+def _explored_page(block: Block, ads: np.ndarray, arm: Arm, platform: Platform) -> Page:
+    """These ads with what the ranking stage says of them."""
+    rank = score(block, ads, arm.ranking, arm, platform)
+    pctr = rank.prediction if is_probability(arm.ranking.scorer) else np.nan
+    return at_reserve(
+        ads,
+        np.where(ads >= 0, pctr, 0.0),
+        rank.bid,
+        np.where(ads >= 0, rank.quality, 0.0),
+        arm.reserve_cpc,
+    )
 
 
 def random_page(requests: np.ndarray, ids: np.ndarray, slots: int, seed: int) -> np.ndarray:

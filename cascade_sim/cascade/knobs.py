@@ -13,38 +13,18 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from cascade_sim import draws
-from cascade_sim.cascade.fusion import Fusion
-
-if TYPE_CHECKING:
-    from cascade_sim.cascade.serve import Arm, Block
+from cascade_sim.cascade.page import Rules
+from cascade_sim.cascade.request import Arm, Block, Knobs, Platform
 
 RANDOMISED = ("reserve_cpc", "squashing")  # what may be randomised
 SCALES: dict[str, Literal["log", "linear"]] = {"reserve_cpc": "log", "squashing": "linear"}
 PURPOSES = {"reserve_cpc": "randomised reserve", "squashing": "randomised squashing"}
-
-
-@dataclass(frozen=True)
-class Knobs:
-    """Values for each request of a block, in place of its arm's. Arrays [R]; None: as the arm has it."""
-
-    reserve_cpc: NDArray[np.float64] | None = None
-    squashing_ratio: NDArray[np.float64] | None = None  # exponent of pCTR as a multiple of the arm's
-
-    def take(self, rows) -> Knobs:
-        """Those of some requests (a slice, a mask or indices)."""
-        return Knobs(*(None if v is None else v[rows] for v in (self.reserve_cpc, self.squashing_ratio)))
-
-    def squashed(self, fusion: Fusion) -> Fusion:
-        """A stage's fusion with an exponent of pCTR for each request."""
-        if self.squashing_ratio is None:
-            return fusion
-        return replace(fusion, pctr=fusion.pctr * self.squashing_ratio[:, None])
 
 
 @dataclass(frozen=True)
@@ -105,3 +85,8 @@ def reserve_of(block: Block, arm: Arm) -> float | NDArray[np.float64]:
     if block.knobs is None or block.knobs.reserve_cpc is None:
         return arm.reserve_cpc
     return block.knobs.reserve_cpc
+
+
+def rules_of(block: Block, arm: Arm, platform: Platform) -> Rules:
+    """How the pages of a block are priced."""
+    return replace(arm.rules(platform.slot_effects), reserve_cpc=reserve_of(block, arm))

@@ -3,18 +3,13 @@
 `answered_by` [R] int8 says which: ranking (2), pre-ranking (1), retrieval (0), or none (-1).
 """
 
-from __future__ import annotations
-
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 import numpy as np
 
-from cascade_sim.auction import to_micros
+from cascade_sim.cascade.page import at_reserve
+from cascade_sim.cascade.request import Arm, Block, Decision, Platform, PreRanked, Scores
 from cascade_sim.cascade.seats import is_probability
-
-if TYPE_CHECKING:
-    from cascade_sim.cascade.serve import Arm, Block, Decision, Platform, PreRanked, Scores
 
 NOT_ANSWERED, BY_RETRIEVAL, BY_PRE_RANKING, BY_RANKING = -1, 0, 1, 2
 
@@ -70,28 +65,15 @@ def by_retrieval(
     bid = platform.bids.bid("init", late, nearest, arm.bid_rule, arm.bid_range)
     may_show = (nearest >= 0) & (bid > 0) & (bid >= arm.reserve_cpc)
     place = np.argsort(~may_show, axis=1, kind="stable")[:, :depth]
-    page = np.full((len(rows), depth), -1, np.int32)
-    page[:, : place.shape[1]] = np.take_along_axis(np.where(may_show, nearest, np.int32(-1)), place, 1)
-    page_bid = np.zeros(page.shape)
+    ads, page_bid = np.full((len(rows), depth), -1, np.int32), np.zeros((len(rows), depth))
+    ads[:, : place.shape[1]] = np.take_along_axis(np.where(may_show, nearest, np.int32(-1)), place, 1)
     page_bid[:, : place.shape[1]] = np.take_along_axis(np.where(may_show, bid, 0.0), place, 1)
-    competitive_set = np.full((len(rows), size), -1, np.int32)
-    competitive_set[:, : nearest.shape[1]] = _ascending(nearest)
-    price = np.where(page >= 0, arm.reserve_cpc, 0.0)
-
-    def replaced(whole: np.ndarray, part: np.ndarray) -> np.ndarray:
-        whole = whole.astype(np.result_type(whole, part))
-        whole[rows] = part
-        return whole
-
-    return replace(
-        decision,
-        competitive_set=replaced(decision.competitive_set, competitive_set),
-        ranked_set=replaced(decision.ranked_set, page),
-        ranked_pctr=replaced(decision.ranked_pctr, np.zeros(page.shape, np.float32)),
-        ranked_bid=replaced(decision.ranked_bid, page_bid),
-        ranked_quality=replaced(decision.ranked_quality, (page >= 0).astype(np.float32)),
-        cpc_micros=replaced(decision.cpc_micros, to_micros(price[:, :-1], page_bid[:, :-1])),
-    )
+    pctr, quality = np.zeros(ads.shape, np.float32), (ads >= 0).astype(np.float32)
+    page = at_reserve(ads, pctr, page_bid, quality, arm.reserve_cpc)
+    competitive_set = decision.competitive_set.copy()
+    competitive_set[rows] = -1
+    competitive_set[rows, : nearest.shape[1]] = _ascending(nearest)
+    return replace(decision, competitive_set=competitive_set, page=decision.page.with_rows(rows, page))
 
 
 def _ascending(ids: np.ndarray) -> np.ndarray:

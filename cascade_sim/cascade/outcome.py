@@ -9,7 +9,7 @@ import numpy as np
 
 from cascade_sim import draws
 from cascade_sim.agents.users import click_probability, happens
-from cascade_sim.cascade.serve import Block, Decision
+from cascade_sim.cascade.request import Block, Decision
 from cascade_sim.world.truth import Truth
 
 

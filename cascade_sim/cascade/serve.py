@@ -4,98 +4,35 @@
 and `trace` all call it, with other seats or other knobs.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 
-from cascade_sim.auction import auction, to_micros
-from cascade_sim.cascade.bids import BidRules
 from cascade_sim.cascade.fusion import Fusion, quality
-from cascade_sim.cascade.knobs import Knobs, reserve_of
+from cascade_sim.cascade.knobs import reserve_of, rules_of
 from cascade_sim.cascade.late import BY_PRE_RANKING, by_pre_ranking, by_retrieval
-from cascade_sim.cascade.retrieval import Retrieval
-from cascade_sim.cascade.seats import Scorer, is_probability
-from cascade_sim.cascade.sizes import SizeRule, select_sizes
+from cascade_sim.cascade.page import auctioned
+from cascade_sim.cascade.request import Arm, Block, Decision, Platform, PreRanked, Scores, Stage
+from cascade_sim.cascade.seats import is_probability
+from cascade_sim.cascade.sizes import select_sizes
 from cascade_sim.errors import UserError
 from cascade_sim.kernels import select_top
 
-
-@dataclass(frozen=True)
-class Block:
-    """Requests served together. Arrays of one length R."""
-
-    requests: np.ndarray  # int64 ids
-    users: np.ndarray  # int32
-    context: np.ndarray  # float32
-    times: np.ndarray  # float64, seconds of simulated time
-    knobs: Knobs | None = None  # the auction's, request by request; None: those of the arm
-
-    def __len__(self) -> int:
-        return len(self.requests)
-
-    def take(self, rows) -> "Block":
-        """The requests of these rows (a slice, a mask or indices)."""
-        knobs = None if self.knobs is None else self.knobs.take(rows)
-        return Block(self.requests[rows], self.users[rows], self.context[rows], self.times[rows], knobs)
-
-
-@dataclass(frozen=True)
-class Stage:
-    """Who sits in a stage: the model, the kind of bid it is multiplied with, and how they are fused."""
-
-    scorer: Scorer
-    bid: str  # init | opt | none
-    fusion: Fusion
-
-
-@dataclass(frozen=True)
-class Arm:
-    """What an experiment varies."""
-
-    name: str
-    retrieval_size: int
-    pre_ranking: Stage
-    pre_ranking_size: int
-    ranking: Stage
-    slots: int
-    pricing: str = "gsp"
-    reserve_cpc: float = 0.0
-    score_floor: float = 0.0
-    bid_rule: str = "ocpc"
-    bid_range: float = 0.4
-    size_rule: SizeRule | None = None  # chooses each request's size; pre_ranking_size is then the largest
-
-    def with_pre_ranking(self, stage: Stage, name: str | None = None) -> "Arm":
-        """The same arm with another pre-ranking seat."""
-        return replace(self, pre_ranking=stage, name=name or self.name)
-
-
-@dataclass(frozen=True)
-class Platform:
-    """What all arms share while serving: the retrieval index, the bids, the slots on the page."""
-
-    retrieval: Retrieval
-    bids: BidRules
-    slot_effects: np.ndarray
-
-
-@dataclass(frozen=True)
-class Decision:
-    """What the cascade decided for a block. Columns of sets ascend by ad id; slots are in page order."""
-
-    pre_ranking_set: np.ndarray  # [R, n] ad ids
-    pre_prediction: np.ndarray  # [R, n] of the pre-ranking model
-    pre_score: np.ndarray  # [R, n] fused, float32
-    competitive_set: np.ndarray  # [R, c] ad ids, -1 = empty
-    ranked_set: np.ndarray  # [R, k+1] ad ids: the win set, then the runner-up
-    ranked_pctr: np.ndarray  # [R, k+1] 0 where empty
-    ranked_bid: np.ndarray  # [R, k+1] 0 where empty
-    ranked_quality: np.ndarray  # [R, k+1]
-    cpc_micros: np.ndarray  # [R, k] int64
-
-    @property
-    def win_set(self) -> np.ndarray:
-        return self.ranked_set[:, :-1]
+__all__ = [
+    "Arm",
+    "Block",
+    "Decision",
+    "Platform",
+    "PreRanked",
+    "Scores",
+    "Stage",
+    "admitted",
+    "pre_rank",
+    "rank",
+    "score",
+    "serve",
+    "shadow",
+]
 
 
 def serve(block: Block, arm: Arm, platform: Platform, answered_by: np.ndarray | None = None) -> Decision:
@@ -103,7 +40,7 @@ def serve(block: Block, arm: Arm, platform: Platform, answered_by: np.ndarray | 
 
     Fewer candidates than slots leave slots empty (-1). An ad with zero bid, zero pCTR, or below a
     reserve is never shown. Equal scores go to the smaller ad id.
-    `answered_by` [R] names the last stage that each request had time for (late_answers); None: all three.
+    `answered_by` [R] names the last stage that each request had time for (`late`); None: all three.
     A block with `knobs` has a reserve or squashing of each request (not for late answers).
     """
     if answered_by is not None and block.knobs is not None:
@@ -111,7 +48,7 @@ def serve(block: Block, arm: Arm, platform: Platform, answered_by: np.ndarray | 
     return rank(block, pre_rank(block, arm, platform), arm, platform, answered_by)
 
 
-def pre_rank(block: Block, arm: Arm, platform: Platform) -> "PreRanked":
+def pre_rank(block: Block, arm: Arm, platform: Platform) -> PreRanked:
     """Retrieval and pre-ranking: the first half of `serve`."""
     pre_ranking_set = platform.retrieval(block.users, arm.retrieval_size)
     scores = score(block, pre_ranking_set, arm.pre_ranking, arm, platform)
@@ -125,66 +62,16 @@ def pre_rank(block: Block, arm: Arm, platform: Platform) -> "PreRanked":
 
 
 def rank(
-    block: Block, passed: "PreRanked", arm: Arm, platform: Platform, answered_by: np.ndarray | None = None
+    block: Block, passed: PreRanked, arm: Arm, platform: Platform, answered_by: np.ndarray | None = None
 ) -> Decision:
     """Ranking and the auction: the second half of `serve`."""
-    competitive_set = passed.competitive_set
-    rank = score(block, competitive_set, arm.ranking, arm, platform)
+    ids = passed.competitive_set
+    rank = score(block, ids, arm.ranking, arm, platform)
     if answered_by is not None:
         rank = by_pre_ranking(rank, block, passed, arm, platform, answered_by == BY_PRE_RANKING)
-    result = auction(
-        rank.bid,
-        rank.quality,
-        slots=arm.slots,
-        pricing=arm.pricing,
-        reserve_cpc=reserve_of(block, arm),
-        score_floor=arm.score_floor,
-        slot_effects=platform.slot_effects[: arm.slots],
-    )
-    shown = result.ranked >= 0
-    column = np.maximum(result.ranked, 0)
-    ranked_bid = np.where(shown, np.take_along_axis(rank.bid, column, 1), 0.0)
-    decision = Decision(
-        pre_ranking_set=passed.pre_ranking_set,
-        pre_prediction=passed.scores.prediction,
-        pre_score=passed.pre_score,
-        competitive_set=competitive_set,
-        ranked_set=np.where(shown, np.take_along_axis(competitive_set, column, 1), -1),
-        ranked_pctr=np.where(shown, np.take_along_axis(rank.prediction, column, 1), 0.0),
-        ranked_bid=ranked_bid,
-        ranked_quality=np.where(shown, np.take_along_axis(rank.quality, column, 1), 0.0),
-        cpc_micros=to_micros(result.cpc, ranked_bid[:, :-1]),
-    )
+    page = auctioned(ids, rank.prediction, rank.bid, rank.quality, rules_of(block, arm, platform))
+    decision = Decision(passed.pre_ranking_set, passed.scores.prediction, passed.pre_score, ids, page)
     return decision if answered_by is None else by_retrieval(decision, block, arm, platform, answered_by)
-
-
-@dataclass(frozen=True)
-class Scores:
-    """A stage's view of its candidates, each [R, m]; score = bid * quality."""
-
-    prediction: np.ndarray
-    bid: np.ndarray
-    quality: np.ndarray
-
-    @property
-    def score(self) -> np.ndarray:
-        return self.bid * self.quality
-
-
-@dataclass(frozen=True)
-class PreRanked:
-    """What pre-ranking hands on."""
-
-    pre_ranking_set: np.ndarray  # [R, n] ad ids
-    scores: Scores  # [R, n]
-    pre_score: np.ndarray  # [R, n] fused, float32
-    competitive_set: np.ndarray  # [R, c] ad ids, -1 = empty
-    columns: np.ndarray  # [R, c] their places in the pre-ranking set, -1 = empty
-
-    @property
-    def sizes(self) -> np.ndarray:
-        """Ads handed on per request.  [R]"""
-        return (self.competitive_set >= 0).sum(axis=1)
 
 
 def score(block: Block, ids: np.ndarray, stage: Stage, arm: Arm, platform: Platform) -> Scores:

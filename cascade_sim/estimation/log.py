@@ -27,7 +27,7 @@ from numpy.typing import NDArray
 
 from cascade_sim.auction import MICROS
 from cascade_sim.cascade.columns import impression_columns, request_columns
-from cascade_sim.cascade.exploration import Explored
+from cascade_sim.cascade.exploration import Explored, as_decided
 from cascade_sim.cascade.knobs import RANDOMISED, Randomiser, with_knobs
 from cascade_sim.cascade.outcome import Outcome, outcome
 from cascade_sim.cascade.serve import Arm, Block, Decision
@@ -110,15 +110,14 @@ def knob_tables(sim: Simulation, block: Block, arm: Arm) -> list[Rows]:
     noise = law.noise(sim.seed, block.requests)
     decision, values = serve_knobs(sim, block, arm, law, noise)
     n = len(block)
-    propensity = (decision.win_set >= 0).astype(np.float64)
-    shown = Explored(decision, np.zeros(n, bool), propensity, np.ones(n, bool))
+    shown = as_decided(decision)
     requests = request_columns(block, shown, 0.0)
     del requests["page_propensity"]  # the page follows from the knobs, whose density is that of z
     for knob in RANDOMISED:
         requests[knob] = values.get(knob, np.full(n, getattr(auction, knob)))
         requests[f"{knob}_z"] = noise.get(knob, np.zeros(n))
     requests["revenue_limit"] = revenue_limit(sim, block, arm, decision.pre_ranking_set)
-    return [impression_columns(sim, block, shown, _realised(sim, block, decision)), requests]
+    return [impression_columns(sim.world, block, shown, _realised(sim, block, decision)), requests]
 
 
 def slate_tables(sim: Simulation, block: Block, arm: Arm) -> list[Rows]:
@@ -129,7 +128,7 @@ def slate_tables(sim: Simulation, block: Block, arm: Arm) -> list[Rows]:
     n, is_shown = len(block), pages.places >= 0
     propensity = np.where(is_shown, pages.propensity, 0.0)
     shown = Explored(pages.decision, np.ones(n, bool), propensity, np.zeros(n, bool))
-    impressions = impression_columns(sim, block, shown, _realised(sim, block, pages.decision))
+    impressions = impression_columns(sim.world, block, shown, _realised(sim, block, pages.decision))
     impressions["place"] = pages.places[is_shown].astype(np.int8)
     requests = request_columns(block, shown, 0.0)
     requests["page_propensity"] = pages.propensity.prod(axis=1)

@@ -22,12 +22,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cascade_sim import draws
-from cascade_sim.auction import to_micros
-from cascade_sim.cascade.serve import Arm, Block, Decision, Platform, serve
+from cascade_sim.cascade.page import Page, list_priced
+from cascade_sim.cascade.request import Arm, Block, Decision, Platform
+from cascade_sim.cascade.serve import serve
 
-FAINTEST = (
-    -650.0
-)  # of the log odds relative to the best ad: beyond it, exp is 0 and a set of such ads has none
+# Of the log odds relative to the best ad: beyond it, exp is 0 and a set of such ads has none.
+FAINTEST = -650.0
 
 
 @dataclass(frozen=True)
@@ -53,19 +53,16 @@ def list_of(block: Block, arm: Arm, platform: Platform, depth: int) -> tuple[Sla
     """Serve the block up to the ranking order; the list, and the decision as if all its ads were shown."""
     effects = platform.slot_effects
     long_page = np.concatenate([effects, np.full(max(depth - len(effects), 0), effects[-1])])
-    served = serve(block, replace(arm, slots=depth, pricing="gsp"), replace(platform, slot_effects=long_page))
-    ads, bid = served.ranked_set[:, :-1], served.ranked_bid[:, :-1]
-    quality = served.ranked_quality[:, :-1].astype(np.float64)
-    beyond = served.ranked_bid[:, -1:] * served.ranked_quality[:, -1:]
-    with np.errstate(divide="ignore", invalid="ignore"):
-        price = np.maximum(np.maximum(beyond, arm.score_floor) / quality, arm.reserve_cpc)
-    price = np.where(ads >= 0, np.minimum(price, bid), 0.0)
+    long_arm = replace(arm, slots=depth, pricing="gsp")
+    served = serve(block, long_arm, replace(platform, slot_effects=long_page))
+    page = list_priced(served.page, long_arm.rules(long_page))
+    ads, bid, quality = (values[:, :-1] for values in (page.ads, page.bid, page.quality))
     made = SlateList(
         ads=ads,
         bid=bid,
-        pctr=served.ranked_pctr[:, :-1].astype(np.float32),
-        score=np.where(ads >= 0, bid * quality, 0.0),
-        cpc_micros=to_micros(price, bid),
+        pctr=page.pctr[:, :-1].astype(np.float32),
+        score=np.where(ads >= 0, bid * quality.astype(np.float64), 0.0),
+        cpc_micros=page.cpc_micros,
     )
     return made, served
 
@@ -153,11 +150,11 @@ def drawn_decision(served: Decision, drawn: SlateList, places: NDArray[np.int64]
         page = np.where(is_shown, np.take_along_axis(values, column, 1), np.asarray(empty, values.dtype))
         return np.concatenate([page, np.full((len(page), 1), empty, values.dtype)], axis=1)
 
-    return replace(
-        served,
-        ranked_set=shown(drawn.ads, -1),
-        ranked_pctr=shown(drawn.pctr, 0),
-        ranked_bid=shown(drawn.bid, 0),
-        ranked_quality=shown(served.ranked_quality[:, :-1], 0),
+    page = Page(
+        ads=shown(drawn.ads, -1),
+        pctr=shown(drawn.pctr, 0),
+        bid=shown(drawn.bid, 0),
+        quality=shown(served.ranked_quality[:, :-1], 0),
         cpc_micros=shown(drawn.cpc_micros, 0)[:, :-1],
     )
+    return replace(served, page=page)

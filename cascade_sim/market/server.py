@@ -206,11 +206,8 @@ class MarketServer:
 
     def list_pages(self, lists: RankedLists, start: int) -> tuple[Pages, int]:
         """Pages of the requests from `start` on for the budgets as they stand, and where they end."""
-        arm = self.arm
-        return list_pages(
-            lists, self.sim.world.advertiser, self._ledger.available, pricing=arm.pricing,
-            reserve_cpc=arm.reserve_cpc, score_floor=arm.score_floor, slot_effects=self._effects, start=start,
-        )  # fmt: skip
+        rules = self.arm.rules(self.sim.platform.slot_effects)
+        return list_pages(lists, self.sim.world.advertiser, self._ledger.available, rules, start)
 
     def _rank_deeper(self, block: Block, lists: RankedLists) -> RankedLists:
         """So deep that nothing is cut off: at most once a block.

@@ -14,8 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 from numba import njit
 
-from cascade_sim.auction import PRICINGS
-from cascade_sim.auction.kernels import price_listed
+from cascade_sim.cascade.page import Rules, cpc_at_reserve, cpc_in_order
 
 
 @dataclass(frozen=True)
@@ -30,7 +29,7 @@ class RankedLists:
     is_cut: np.ndarray  # [R] bool: candidates beyond the last one were not handed over
     is_auctioned: np.ndarray  # [R] bool; otherwise no auction made the order, and a slot costs the reserve
     is_explored: np.ndarray  # [R] bool
-    answered_by: np.ndarray  # [R] int8: the stage whose order it is (late_answers)
+    answered_by: np.ndarray  # [R] int8: the stage whose order it is (cascade.late)
     entrants: np.ndarray  # [R, c] int: advertisers of the ads that reached the auction and take part; or -1
 
     def take(self, rows) -> "RankedLists":
@@ -49,15 +48,7 @@ class Pages:
 
 
 def list_pages(
-    lists: RankedLists,
-    owner: np.ndarray,
-    available_micros: np.ndarray,
-    *,
-    pricing: str,
-    reserve_cpc: float,
-    score_floor: float,
-    slot_effects: np.ndarray,
-    start: int = 0,
+    lists: RankedLists, owner: np.ndarray, available_micros: np.ndarray, rules: Rules, start: int = 0
 ) -> tuple[Pages, int]:
     """The pages of the requests from `start` on, if nobody's money runs out on the way.
 
@@ -65,14 +56,24 @@ def list_pages(
     the pages [R, k] and where they end: R, or the first request whose list is cut too short for k ads and a
     runner-up. Rows outside are empty.
     """
-    shape = (len(lists.ads), len(slot_effects))
-    pages = Pages(np.full(shape, -1, np.int64), np.zeros(shape, np.int64))
-    stop = _list_pages(
-        lists.ads, lists.bid, lists.quality, lists.is_in, lists.is_cut, lists.is_auctioned, owner,
-        available_micros, PRICINGS.index(pricing), float(reserve_cpc), float(score_floor),
-        np.ascontiguousarray(slot_effects, np.float64), start, pages.column, pages.cpc_micros,
-    )  # fmt: skip
-    return pages, int(stop)
+    column = np.full((len(lists.ads), rules.slots + 1), -1, np.int64)
+    stop = int(_list(lists.ads, lists.is_in, lists.is_cut, owner, available_micros, start, column))
+    cpc_micros = np.zeros((len(column), rules.slots), np.int64)
+    cpc_micros[start:stop] = _prices(lists.take(slice(start, stop)), column[start:stop], rules)
+    return Pages(column[:, :-1], cpc_micros), stop
+
+
+def _prices(lists: RankedLists, column: np.ndarray, rules: Rules) -> np.ndarray:
+    """What clicks on the ads in these places cost; the last place is the runner-up's.  [R, k]"""
+    at, is_filled, is_auctioned = np.maximum(column, 0), column >= 0, lists.is_auctioned[:, None]
+    bid = np.where(is_filled, np.take_along_axis(lists.bid, at, 1), 0.0)
+    quality = np.where(is_filled & is_auctioned, np.take_along_axis(lists.quality, at, 1), 0.0)
+    cpc = cpc_in_order(bid, quality, rules)
+    return (
+        cpc
+        if is_auctioned.all()
+        else np.where(is_auctioned, cpc, cpc_at_reserve(bid[:, :-1], rules.reserve_cpc))
+    )
 
 
 def take(
@@ -95,14 +96,10 @@ def take(
 
 
 @njit(cache=True, nogil=True)
-def _list_pages(
-    ads, bid, quality, is_in, is_cut, is_auctioned, owner, available, pricing, reserve, floor, effects, start,
-    column, cpc_micros,
-):  # fmt: skip
+def _list(ads, is_in, is_cut, owner, available, start, column):
+    """Fill column [R, k+1] with the places of those who can pay; return where a list was cut too short."""
     n_requests, depth = ads.shape
-    slots = column.shape[1]
-    top_bid, top_quality = np.zeros(slots + 1), np.zeros(slots + 1)
-    top_score, price = np.zeros(slots + 1), np.zeros(slots)
+    n_wanted = column.shape[1]
     for r in range(start, n_requests):
         n_listed, seen_end = 0, False
         for j in range(depth):
@@ -111,23 +108,13 @@ def _list_pages(
                 break
             if available[owner[ads[r, j]]] <= 0 or not is_in[r, j]:
                 continue
-            if n_listed < slots:
-                column[r, n_listed] = j
-            top_bid[n_listed], top_quality[n_listed] = bid[r, j], quality[r, j]
-            top_score[n_listed] = bid[r, j] * quality[r, j]
+            column[r, n_listed] = j
             n_listed += 1
-            if n_listed == slots + 1:
+            if n_listed == n_wanted:
                 break
-        if n_listed < slots + 1 and is_cut[r] and not seen_end:
+        if n_listed < n_wanted and is_cut[r] and not seen_end:
             column[r, :] = -1
             return r
-        if is_auctioned[r]:
-            price_listed(top_bid, top_quality, top_score, n_listed, pricing, reserve, floor, effects, price)
-        else:
-            for k in range(slots):
-                price[k] = min(reserve, top_bid[k])
-        for k in range(min(slots, n_listed)):
-            cpc_micros[r, k] = _micros(price[k], top_bid[k])
     return n_requests
 
 
@@ -150,16 +137,3 @@ def _take(due, payer, available, entrants, took_part, start, stop, taken):
         if is_empty:
             return r + 1
     return stop
-
-
-@njit(cache=True, nogil=True, inline="always")
-def _micros(price, bid):
-    """As auction.to_micros: to the nearest micro-unit, halves up, not above the bid's whole micro-units."""
-    money = price * 1e6
-    whole = np.floor(money)
-    charge = whole + (1.0 if money - whole >= 0.5 else 0.0)
-    most = bid * 1e6
-    nearest = np.rint(most)
-    if nearest > most * (1 + 4 * 2.220446049250313e-16):
-        nearest -= 1.0
-    return np.int64(min(charge, nearest))

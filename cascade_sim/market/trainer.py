@@ -20,9 +20,8 @@ import numpy as np
 import torch
 
 from cascade_sim import draws
-from cascade_sim.cascade import serve as cascade
 from cascade_sim.cascade.seats import ModelScorer
-from cascade_sim.cascade.serve import Arm, Block, Stage
+from cascade_sim.cascade.serve import Arm, Block, Stage, serve
 from cascade_sim.market.panel import MEASURED, Panel
 from cascade_sim.market.server import Settled
 from cascade_sim.models.calibrators import Calibrator, calibrator_class
@@ -249,7 +248,7 @@ class Trainer:
             block = Block(
                 shown["request"][rows], shown["user"][rows], shown["context"][rows], shown["time"][rows]
             )
-            decision = cascade.serve(block, self.arm, sim.platform)
+            decision = serve(block, self.arm, sim.platform)
             parts.append(
                 lists_for(students, self._scorers, block, decision, self.arm, sim.platform, sim.seed)
             )

@@ -1,14 +1,14 @@
 """The evaluation: every arm serves the same traffic under the same luck, and is measured."""
 
 from contextlib import ExitStack
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
 
 from cascade_sim.analysis.metrics.attribution import SlotList
 from cascade_sim.cascade.columns import impression_columns
-from cascade_sim.cascade.exploration import Explored
+from cascade_sim.cascade.exploration import as_decided
 from cascade_sim.cascade.outcome import Outcome, outcome
 from cascade_sim.cascade.seats import BUILT_IN
 from cascade_sim.cascade.serve import Arm, Block, Decision, Stage, admitted, score
@@ -113,10 +113,8 @@ class Evaluation:
                 for name, one in found.items():
                     self._add(name, one)
                     if name in tables:
-                        propensity = (one.decision.win_set >= 0).astype(np.float64)
-                        n = len(block)
-                        shown = Explored(one.decision, np.zeros(n, bool), propensity, np.ones(n, bool))
-                        tables[name].append(impression_columns(self.sim, block, shown, one.outcome))
+                        shown = as_decided(one.decision)
+                        tables[name].append(impression_columns(self.sim.world, block, shown, one.outcome))
                 self._log_detail(block, found, shadow_table, service_tables)
                 bar.advance(len(block))
 
@@ -236,7 +234,7 @@ def ranking_of(arm: Arm) -> Arm:
 
 def head_of(decision: Decision, n: int) -> Decision:
     """The decision for the first n requests of its block."""
-    return Decision(**{f.name: getattr(decision, f.name)[:n] for f in fields(decision)})
+    return decision.take(slice(n))
 
 
 def _by_group(per_request: np.ndarray, group: np.ndarray, n_groups: int) -> np.ndarray:

@@ -9,9 +9,10 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from cascade_sim.analysis.metrics import calibration, consistency, money
-from cascade_sim.auction import MICROS, reprice, to_micros
+from cascade_sim.auction import MICROS
 from cascade_sim.cascade.fusion import quality
 from cascade_sim.cascade.outcome import Outcome, outcome
+from cascade_sim.cascade.page import cpc_in_order
 from cascade_sim.cascade.seats import TruthScorer, is_probability
 from cascade_sim.cascade.serve import Arm, Block, Decision, Platform, Stage, serve, shadow
 from cascade_sim.world.truth import Truth
@@ -176,16 +177,8 @@ class Ruler:
 
         Rounded like a real price, so that an oracle cascade has a CPC error of exactly 0.
         """
-        cpc = reprice(
-            decision.ranked_bid,
-            _quality(block, decision.ranked_set, arm, self.platform, ctr),
-            slots=arm.slots,
-            reserve_cpc=arm.reserve_cpc,
-            score_floor=arm.score_floor,
-            pricing=arm.pricing,
-            slot_effects=self.platform.slot_effects[: arm.slots],
-        )
-        return to_micros(cpc, decision.ranked_bid[:, :-1]) / MICROS
+        quality = _quality(block, decision.ranked_set, arm, self.platform, ctr)
+        return cpc_in_order(decision.ranked_bid, quality, arm.rules(self.platform.slot_effects)) / MICROS
 
 
 def true_value(block: Block, ids: np.ndarray, arm: Arm, platform: Platform, truth: Truth) -> np.ndarray:

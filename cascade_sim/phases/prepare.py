@@ -130,7 +130,7 @@ class Preparation:
         ):
 
             def finish(block: Block, result: tuple[Explored, Outcome]) -> None:
-                shown.append(impression_columns(sim, block, *result))
+                shown.append(impression_columns(sim.world, block, *result))
                 requests.append(request_columns(block, result[0], rate))
                 bar.advance(len(block))
 

@@ -4,14 +4,13 @@ from pathlib import Path
 
 import torch
 
-from cascade_sim.cascade import serve as cascade
 from cascade_sim.cascade.bids import BidRules
 from cascade_sim.cascade.fusion import named_fusion
 from cascade_sim.cascade.retrieval import Retrieval
 from cascade_sim.cascade.seats import BUILT_IN, ConstantScorer, RandomScorer, Scorer, TruthScorer
-from cascade_sim.cascade.serve import Arm, Block, Platform, Stage
-from cascade_sim.cascade.size_fit import with_size_rule
+from cascade_sim.cascade.serve import Arm, Block, Decision, Platform, Stage, serve
 from cascade_sim.models.features import FeatureView, make_view
+from cascade_sim.phases.size_fit import with_size_rule
 from cascade_sim.phases.traffic import Market
 from cascade_sim.scenario.schema import ArmSpec, Scenario
 from cascade_sim.world.truth import Truth
@@ -80,5 +79,5 @@ class Simulation:
             bid_range=spec.bidding.range,
         )
 
-    def serve(self, block: cascade.Block, arm: Arm) -> cascade.Decision:
-        return cascade.serve(block, arm, self.platform)
+    def serve(self, block: Block, arm: Arm) -> Decision:
+        return serve(block, arm, self.platform)

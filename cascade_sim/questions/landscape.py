@@ -16,7 +16,8 @@ from numpy.typing import NDArray
 
 from cascade_sim import draws
 from cascade_sim.agents.users import happens
-from cascade_sim.auction import MICROS, auction, to_micros
+from cascade_sim.auction import MICROS
+from cascade_sim.cascade.page import auctioned
 from cascade_sim.cascade.serve import Arm, Block, Decision, serve
 from cascade_sim.errors import UserError
 from cascade_sim.phases.simulation import Simulation
@@ -131,22 +132,16 @@ def _of_block(
     in_auction = np.broadcast_to(served.ranked_bid[row], (len(bid), *served.ranked_bid[row].shape)).copy()
     in_auction[:, np.arange(len(row)), place] = own_bid
     same_in_all = (
-        np.broadcast_to(part[row], in_auction.shape) for part in (served.ranked_quality, served.ranked_set)
+        np.broadcast_to(part[row], in_auction.shape)
+        for part in (served.ranked_quality, served.ranked_pctr, served.ranked_set)
     )
-    flat = [part.reshape(-1, in_auction.shape[2]) for part in (in_auction, *same_in_all)]
-    result = auction(
-        flat[0],
-        flat[1],
-        ids=flat[2],
-        slots=arm.slots,
-        pricing=arm.pricing,
-        reserve_cpc=arm.reserve_cpc,
-        score_floor=arm.score_floor,
-        slot_effects=sim.platform.slot_effects[: arm.slots],
-    )
-    is_own = (result.winners == np.tile(place, len(bid))[:, None]).reshape(len(bid), len(row), arm.slots)
+    entered, *others = (part.reshape(-1, in_auction.shape[2]) for part in (in_auction, *same_in_all))
+    quality, pctr, ids = others
+    rules = arm.rules(sim.platform.slot_effects)
+    page = auctioned(ids, pctr, entered, quality, rules, are_ids_sorted=False)
+    is_own = (page.ads[:, :-1] == ad).reshape(len(bid), len(row), arm.slots)
     is_own &= own.passes_pre_ranking(bid)[:, :, None]
-    cpc = to_micros(result.cpc.reshape(is_own.shape), np.repeat(own_bid[:, :, None], arm.slots, axis=2))
+    cpc = page.cpc_micros.reshape(is_own.shape)
     true_ctr = sim.truth.ctr(block, np.full((len(block), 1), ad, np.int32))[row, 0]
     expected = np.where(is_own, sim.world.slot_effects[: arm.slots] * true_ctr[:, None], 0.0)
     luck = draws.uniform(sim.seed, "click", block.requests[row], np.full(len(row), ad))

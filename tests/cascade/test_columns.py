@@ -134,7 +134,7 @@ def test_there_is_a_row_per_shown_ad_in_request_and_slot_order(study):
     block = part_of(sim.market.block("evaluate", 0, 500), slice(0, 60))
     explored = explore(block, sim.serve(block, arm), arm, 0.3, sim.seed, sim.platform)
     result = outcome(block, explored.decision, sim.truth, sim.world.slot_effects, sim.seed)
-    table = impression_columns(sim, block, explored, result)
+    table = impression_columns(sim.world, block, explored, result)
     at = 0
     for r in range(60):
         for slot, ad in enumerate(explored.decision.win_set[r]):

@@ -4,6 +4,7 @@ import pytest
 from cascade_sim.auction import floor_micros
 from cascade_sim.cascade.exploration import explore
 from cascade_sim.cascade.fusion import Fusion
+from cascade_sim.cascade.page import Page
 from cascade_sim.cascade.seats import RandomScorer
 from cascade_sim.cascade.serve import Arm, Decision, Platform, Stage
 from worlds.fixed_cascade import Bids, Table
@@ -25,10 +26,11 @@ def decision(ids, page, runner_up=3, slots=K):
     """A cascade that shows the same page, at a CPC of 0.25, to everyone."""
     shape = (len(ids), slots + 1)
     ranked = np.tile(np.array([*page, runner_up], np.int32), (len(ids), 1))
-    return Decision(
-        ids, np.ones(ids.shape), np.ones(ids.shape, np.float32), ids, ranked,
-        np.full(shape, 0.3), np.full(shape, 1.0), np.full(shape, 0.3), np.full((len(ids), slots), 250_000),
+    page = Page(
+        ranked, np.full(shape, 0.3), np.full(shape, 1.0), np.full(shape, 0.3),
+        np.full((len(ids), slots), 250_000),
     )  # fmt: skip
+    return Decision(ids, np.ones(ids.shape), np.ones(ids.shape, np.float32), ids, page)
 
 
 def explored(rate, n=N, reserve=0.0, page=(4, 1), requests=R, ranker=None):

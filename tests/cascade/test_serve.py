@@ -105,8 +105,8 @@ def test_serving_changes_neither_the_block_nor_the_platform(sim, block):
     users, bids = block.users.copy(), sim.world.init_bid.copy()
     first, again = sim.serve(block, the_arm), sim.serve(block, the_arm)
     assert np.array_equal(users, block.users) and np.array_equal(bids, sim.world.init_bid)
-    for name in vars(first):
-        assert np.array_equal(getattr(first, name), getattr(again, name)), name
+    for name, values in first.arrays().items():
+        assert np.array_equal(values, again.arrays()[name]), name
 
 
 def test_a_request_is_served_alike_alone_and_in_a_block(sim, block):
@@ -115,8 +115,8 @@ def test_a_request_is_served_alike_alone_and_in_a_block(sim, block):
         whole = sim.serve(block, the_arm)
         for r in range(0, len(block), 13):
             alone = sim.serve(part_of(block, slice(r, r + 1)), the_arm)
-            for name in vars(whole):
-                assert np.array_equal(getattr(alone, name)[0], getattr(whole, name)[r]), (seat, name)
+            for name, values in whole.arrays().items():
+                assert np.array_equal(alone.arrays()[name][0], values[r]), (seat, name)
 
 
 def test_the_sets_are_nested_and_the_price_is_between_reserve_and_bid(study):

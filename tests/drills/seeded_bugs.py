@@ -276,7 +276,7 @@ BUGS = (
     ),
     Bug(
         "every price half a percent low",
-        "cascade_sim/cascade/serve.py",
+        "cascade_sim/cascade/page.py",
         "cpc_micros=to_micros(result.cpc, ranked_bid[:, :-1]),",
         "cpc_micros=to_micros(0.995 * result.cpc, ranked_bid[:, :-1]),",
         (CHECK,),

@@ -132,7 +132,7 @@ def test_seats_without_matrix_products_do_not_feel_the_size_of_blocks(seat):
         def serve(block, sim=sim, arm=arm):
             decision = sim.serve(block, arm)
             happened = outcome(block, decision, sim.truth, sim.world.slot_effects, sim.seed)
-            return (*vars(decision).values(), *vars(happened).values())
+            return (*decision.arrays().values(), *vars(happened).values())
 
         sim.market.run_phase("evaluate", 300, serve, lambda block, result, parts=parts: parts.append(result))
         found[size] = [np.concatenate(column).tobytes() for column in zip(*parts, strict=True)]

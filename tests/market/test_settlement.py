@@ -7,6 +7,7 @@ from math import floor
 import numpy as np
 import pytest
 
+from cascade_sim.cascade.page import Rules
 from cascade_sim.market.settlement import RankedLists, list_pages, take
 
 SLOTS = 3
@@ -119,10 +120,8 @@ def settled(lists, budgets, pricing="gsp", reserve=0.0, score_floor=0.0, start=0
     pages = pages or no_outcome(len(lists.ads))
     ranked, n = lists.lists(), len(lists.ads)
     while start < n:
-        listed, stop = list_pages(
-            ranked, OWNER, left, pricing=pricing, reserve_cpc=reserve, score_floor=score_floor,
-            slot_effects=np.array(EFFECTS), start=start,
-        )  # fmt: skip
+        rules = Rules(SLOTS, np.array(EFFECTS), pricing, reserve, score_floor)
+        listed, stop = list_pages(ranked, OWNER, left, rules, start)
         if stop == start:
             return start, pages, left
         shown, place = listed.column >= 0, np.maximum(listed.column, 0)

@@ -96,8 +96,7 @@ def test_each_arm_prices_its_own_pages_for_the_budgets_as_they_stand(trial):
             arm = alone.arm
             expected, _ = list_pages(
                 alone.rank(block.take(rows), alone.list_depth), run.sim.world.advertiser, full,
-                pricing=arm.pricing, reserve_cpc=arm.reserve_cpc, score_floor=arm.score_floor,
-                slot_effects=run.sim.platform.slot_effects[: arm.slots],
+                arm.rules(run.sim.platform.slot_effects),
             )  # fmt: skip
             assert (pages.cpc_micros[rows, : arm.slots] == expected.cpc_micros).all()
             assert (pages.column[rows, : arm.slots] == expected.column).all()

@@ -3,7 +3,7 @@ from dataclasses import replace
 import numpy as np
 
 from cascade_sim.cascade.serve import serve, shadow
-from cascade_sim.cascade.size_fit import learn_size_rule
+from cascade_sim.phases.size_fit import learn_size_rule
 from cascade_sim.scenario.market import Sizes
 from cascade_sim.scenario.schema import resolved_arms
 

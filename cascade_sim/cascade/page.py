@@ -1,0 +1,115 @@
+"""Pages and what a click on them costs: the one place where an ad on a page is given its price.
+
+    auctioned    the auction orders the candidates, prices them and cuts the order to the page
+    at_reserve   no auction took place: a click costs the reserve, or the bid if that is less
+    list_priced  every ad pays the least bid with which it would have been on the list
+
+and for lists that are in their order already, `cpc_in_order` (the auction's rules, nobody moves) and
+`cpc_at_reserve` give the prices alone.
+
+Prices become whole micro-units here, never above the bid.
+"""
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from cascade_sim.auction import auction, reprice, to_micros
+
+
+@dataclass(frozen=True)
+class Rules:
+    """What decides a price beside bids and qualities; the keywords of `auction` and `reprice`."""
+
+    slots: int
+    slot_effects: np.ndarray  # [slots] or longer
+    pricing: str = "gsp"
+    reserve_cpc: float | np.ndarray = 0.0  # one, or one of each request [R]
+    score_floor: float = 0.0
+
+
+@dataclass(frozen=True)
+class Page:
+    """What requests show, in slot order, and the runner-up that prices the last slot.
+
+    [R, k+1] each but the prices; an empty place has ad -1 and 0 in all else.
+    """
+
+    ads: np.ndarray  # int32 ids
+    pctr: np.ndarray
+    bid: np.ndarray
+    quality: np.ndarray
+    cpc_micros: np.ndarray  # [R, k] int64
+
+    def take(self, rows) -> "Page":
+        """Those of some requests (a slice, a mask or indices)."""
+        return Page(*(values[rows] for values in vars(self).values()))
+
+    def with_rows(self, rows: np.ndarray, part: "Page") -> "Page":
+        """The page with those of other requests in these rows."""
+
+        def merged(whole: np.ndarray, new: np.ndarray) -> np.ndarray:
+            whole = whole.astype(np.result_type(whole, new))
+            whole[rows] = new
+            return whole
+
+        return Page(*map(merged, vars(self).values(), vars(part).values()))
+
+
+def auctioned(
+    ids: np.ndarray,
+    pctr: np.ndarray,
+    bid: np.ndarray,
+    quality: np.ndarray,
+    rules: Rules,
+    *,
+    are_ids_sorted: bool = True,
+) -> Page:
+    """The page of an auction among candidates [R, c]; equal scores go to the smaller id.
+
+    Candidates that ascend by id, as the sets of the cascade do, need no look at the ids.
+    """
+    result = auction(bid, quality, ids=None if are_ids_sorted else ids, **vars(rules))
+    shown = result.ranked >= 0
+    column = np.maximum(result.ranked, 0)
+    ranked_bid = np.where(shown, np.take_along_axis(bid, column, 1), 0.0)
+    return Page(
+        ads=np.where(shown, np.take_along_axis(ids, column, 1), -1),
+        pctr=np.where(shown, np.take_along_axis(pctr, column, 1), 0.0),
+        bid=ranked_bid,
+        quality=np.where(shown, np.take_along_axis(quality, column, 1), 0.0),
+        cpc_micros=to_micros(result.cpc, ranked_bid[:, :-1]),
+    )
+
+
+def at_reserve(
+    ads: np.ndarray, pctr: np.ndarray, bid: np.ndarray, quality: np.ndarray, reserve_cpc: float
+) -> Page:
+    """The page of ads [R, k+1] that no auction put there."""
+    return Page(ads, pctr, bid, quality, cpc_at_reserve(bid[:, :-1], reserve_cpc))
+
+
+def list_priced(page: Page, rules: Rules) -> Page:
+    """The page with prices that do not depend on the place: what outbids the first ad beyond the list.
+
+    Each ad is priced as if it stood alone above the runner-up.
+    """
+    shape = page.cpc_micros.shape
+
+    def pairs(values: np.ndarray) -> np.ndarray:
+        beyond = np.broadcast_to(values[:, -1:], shape)
+        return np.stack([values[:, :-1], beyond], axis=2).reshape(-1, 2).astype(np.float64)
+
+    alone = replace(rules, slots=1, slot_effects=np.ones(1), pricing="gsp")
+    cpc = cpc_in_order(pairs(page.bid), pairs(page.quality), alone)
+    return replace(page, cpc_micros=cpc.reshape(shape))
+
+
+def cpc_in_order(bid: np.ndarray, quality: np.ndarray, rules: Rules) -> np.ndarray:
+    """Micro-units per click of lists [R, k+1] in rank order, runner-up last; 0 bids end a list.  [R, k]"""
+    return to_micros(reprice(bid, quality, **vars(rules)), bid[:, :-1])
+
+
+def cpc_at_reserve(bid: np.ndarray, reserve_cpc: float) -> np.ndarray:
+    """Micro-units per click of ads that no auction priced: the reserve, or a bid below it.  [R, k]"""
+    return to_micros(reserve_cpc, bid)

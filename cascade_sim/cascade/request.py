@@ -1,0 +1,171 @@
+"""What meets when requests are served: the requests, the arm that serves them, and what is decided."""
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cascade_sim.cascade.bids import BidRules
+from cascade_sim.cascade.fusion import Fusion
+from cascade_sim.cascade.page import Page, Rules
+from cascade_sim.cascade.retrieval import Retrieval
+from cascade_sim.cascade.seats import Scorer
+from cascade_sim.cascade.sizes import SizeRule
+
+
+@dataclass(frozen=True)
+class Knobs:
+    """Values for each request of a block, in place of its arm's. Arrays [R]; None: as the arm has it."""
+
+    reserve_cpc: NDArray[np.float64] | None = None
+    squashing_ratio: NDArray[np.float64] | None = None  # exponent of pCTR as a multiple of the arm's
+
+    def take(self, rows) -> "Knobs":
+        """Those of some requests (a slice, a mask or indices)."""
+        return Knobs(*(None if v is None else v[rows] for v in (self.reserve_cpc, self.squashing_ratio)))
+
+    def squashed(self, fusion: Fusion) -> Fusion:
+        """A stage's fusion with an exponent of pCTR for each request."""
+        if self.squashing_ratio is None:
+            return fusion
+        return replace(fusion, pctr=fusion.pctr * self.squashing_ratio[:, None])
+
+
+@dataclass(frozen=True)
+class Block:
+    """Requests served together. Arrays of one length R."""
+
+    requests: np.ndarray  # int64 ids
+    users: np.ndarray  # int32
+    context: np.ndarray  # float32
+    times: np.ndarray  # float64, seconds of simulated time
+    knobs: Knobs | None = None  # the auction's, request by request; None: those of the arm
+
+    def __len__(self) -> int:
+        return len(self.requests)
+
+    def take(self, rows) -> "Block":
+        """The requests of these rows (a slice, a mask or indices)."""
+        knobs = None if self.knobs is None else self.knobs.take(rows)
+        return Block(self.requests[rows], self.users[rows], self.context[rows], self.times[rows], knobs)
+
+
+@dataclass(frozen=True)
+class Stage:
+    """Who sits in a stage: the model, the kind of bid it is multiplied with, and how they are fused."""
+
+    scorer: Scorer
+    bid: str  # init | opt | none
+    fusion: Fusion
+
+
+@dataclass(frozen=True)
+class Arm:
+    """What an experiment varies."""
+
+    name: str
+    retrieval_size: int
+    pre_ranking: Stage
+    pre_ranking_size: int
+    ranking: Stage
+    slots: int
+    pricing: str = "gsp"
+    reserve_cpc: float = 0.0
+    score_floor: float = 0.0
+    bid_rule: str = "ocpc"
+    bid_range: float = 0.4
+    size_rule: SizeRule | None = None  # chooses each request's size; pre_ranking_size is then the largest
+
+    def with_pre_ranking(self, stage: Stage, name: str | None = None) -> "Arm":
+        """The same arm with another pre-ranking seat."""
+        return replace(self, pre_ranking=stage, name=name or self.name)
+
+    def rules(self, slot_effects: np.ndarray) -> Rules:
+        """How its pages are priced."""
+        return Rules(self.slots, slot_effects[: self.slots], self.pricing, self.reserve_cpc, self.score_floor)
+
+
+@dataclass(frozen=True)
+class Platform:
+    """What all arms share while serving: the retrieval index, the bids, the slots on the page."""
+
+    retrieval: Retrieval
+    bids: BidRules
+    slot_effects: np.ndarray
+
+
+@dataclass(frozen=True)
+class Scores:
+    """A stage's view of its candidates, each [R, m]; score = bid * quality."""
+
+    prediction: np.ndarray
+    bid: np.ndarray
+    quality: np.ndarray
+
+    @property
+    def score(self) -> np.ndarray:
+        return self.bid * self.quality
+
+
+@dataclass(frozen=True)
+class PreRanked:
+    """What pre-ranking hands on."""
+
+    pre_ranking_set: np.ndarray  # [R, n] ad ids
+    scores: Scores  # [R, n]
+    pre_score: np.ndarray  # [R, n] fused, float32
+    competitive_set: np.ndarray  # [R, c] ad ids, -1 = empty
+    columns: np.ndarray  # [R, c] their places in the pre-ranking set, -1 = empty
+
+    @property
+    def sizes(self) -> np.ndarray:
+        """Ads handed on per request.  [R]"""
+        return (self.competitive_set >= 0).sum(axis=1)
+
+
+@dataclass(frozen=True)
+class Decision:
+    """What the cascade decided for a block. Columns of sets ascend by ad id; slots are in page order."""
+
+    pre_ranking_set: np.ndarray  # [R, n] ad ids
+    pre_prediction: np.ndarray  # [R, n] of the pre-ranking model
+    pre_score: np.ndarray  # [R, n] fused, float32
+    competitive_set: np.ndarray  # [R, c] ad ids, -1 = empty
+    page: Page
+
+    def take(self, rows) -> "Decision":
+        """What was decided for some requests (a slice, a mask or indices)."""
+        sets = (self.pre_ranking_set, self.pre_prediction, self.pre_score, self.competitive_set)
+        return Decision(*(values[rows] for values in sets), self.page.take(rows))
+
+    def arrays(self) -> dict[str, np.ndarray]:
+        """All that was decided, by name; what is of the page begins with `page.`."""
+        page = {f"page.{name}": values for name, values in vars(self.page).items()}
+        return {**{name: values for name, values in vars(self).items() if name != "page"}, **page}
+
+    @property
+    def win_set(self) -> np.ndarray:
+        """The ads shown.  [R, k]"""
+        return self.page.ads[:, :-1]
+
+    @property
+    def ranked_set(self) -> np.ndarray:
+        """The win set, then the runner-up.  [R, k+1]"""
+        return self.page.ads
+
+    @property
+    def ranked_pctr(self) -> np.ndarray:
+        return self.page.pctr
+
+    @property
+    def ranked_bid(self) -> np.ndarray:
+        return self.page.bid
+
+    @property
+    def ranked_quality(self) -> np.ndarray:
+        return self.page.quality
+
+    @property
+    def cpc_micros(self) -> np.ndarray:
+        """What a click costs.  [R, k]"""
+        return self.page.cpc_micros
