@@ -1,8 +1,8 @@
 """The auction: rules, compiled kernels, and a plain-Python reference."""
 
+from cascade_sim.auction.pricing import PRICINGS
 from cascade_sim.auction.rules import (
     MICROS,
-    PRICINGS,
     AuctionResult,
     RankedAuction,
     auction,

@@ -4,19 +4,59 @@ Compiled ahead for fixed types and kept on disk by numba, so that a call never m
 No fastmath: the order of a request's ads must not depend on the machine's vector width.
 """
 
+import hashlib
+from collections.abc import Callable, Sequence
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numba import boolean, float64, int64, njit, types, void
 
-GSP, VCG, FIRST = 0, 1, 2
+from cascade_sim.auction import pricing as pricing_rules
+from cascade_sim.auction.pricing import RULES, Slot
 
 # Declared read-only so that frozen inputs are taken as they are; writable ones convert for free.
 _REALS = types.Array(float64, 2, "C", readonly=True)
 _IDS = types.Array(int64, 2, "C", readonly=True)
 _EFFECTS = _BY_REQUEST = types.Array(float64, 1, "C", readonly=True)
-_compiled: Any = partial(njit, cache=True, nogil=True, error_model="numpy")
+_inner: Any = partial(njit, nogil=True, error_model="numpy")
+_RULES_DIGEST = hashlib.blake2b(Path(pricing_rules.__file__).read_bytes(), digest_size=6).hexdigest()
+
+
+def _compiled(signature: Any) -> Callable[[Any], Any]:
+    """Compiled for these types, and kept on disk for these rules.
+
+    numba looks for changes in this file alone, so the rules of another file become part of the name.
+    """
+
+    def compiled(function: Any) -> Any:
+        function.__qualname__ += f"_{_RULES_DIGEST}"
+        return njit(signature, cache=True, nogil=True, error_model="numpy")(function)
+
+    return compiled
+
+
+def _one_of(prices: Sequence[Callable[[Slot], float]]) -> Any:
+    """The rules as one compiled function (index, slot) -> price: a comparison for each rule before it."""
+    own = _inner(prices[0])
+    if len(prices) == 1:
+
+        @_inner
+        def last(index, slot):
+            return own(slot)
+
+        return last
+    others = _one_of(prices[1:])
+
+    @_inner
+    def chosen(index, slot):
+        return own(slot) if index == 0 else others(index - 1, slot)
+
+    return chosen
+
+
+_asked = _one_of([rule.price for rule in RULES.values()])
 
 
 @_compiled(
@@ -32,19 +72,18 @@ def price_listed(bid, quality, score, n_listed, pricing, reserve_cpc, score_floo
     effect_below = 0.0
     for k in range(slots - 1, -1, -1):
         next_score = score[k + 1] if k + 1 < n_listed else 0.0
-        if pricing == VCG:
-            externality += (slot_effects[k] - effect_below) * next_score
-            effect_below = slot_effects[k]
+        externality += (slot_effects[k] - effect_below) * next_score
+        effect_below = slot_effects[k]
         if k >= n_listed:
             cpc[k] = 0.0
             continue
-        if pricing == FIRST:
-            cpc[k] = bid[k]
-            continue
-        needed = max(next_score if pricing == GSP else externality / slot_effects[k], score_floor)
-        # Quality 0 (only when repricing) makes the price infinite, so the bid is paid; 0 / 0 must not arise.
-        price = needed / quality[k] if needed > 0.0 else 0.0
-        cpc[k] = min(max(price, reserve_cpc), bid[k])
+        # Quality 0 (only when repricing) makes prices infinite, so the bid is paid; 0 / 0 must not arise.
+        to_keep = next_score / quality[k] if next_score > 0.0 else 0.0
+        harm = externality / slot_effects[k]
+        harm = harm / quality[k] if harm > 0.0 else 0.0
+        least = max(score_floor / quality[k], reserve_cpc) if score_floor > 0.0 else reserve_cpc
+        price = _asked(pricing, Slot(bid[k], to_keep, harm))
+        cpc[k] = min(max(price, least), bid[k])
 
 
 @_compiled(

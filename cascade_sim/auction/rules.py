@@ -23,7 +23,8 @@ from typing import Any, NamedTuple, NoReturn
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-PRICINGS = ("gsp", "vcg", "first")
+from cascade_sim.auction.pricing import PRICINGS, RULES
+
 MICROS = 1_000_000
 
 _MAX_MONEY = 9.0e12  # above it, micro-units no longer fit into 64 bits
@@ -66,8 +67,8 @@ def run_auction(
     """
     if not (np.isfinite(squashing) and squashing >= 0):
         raise ValueError(f"squashing is {squashing}; it must be a finite number, 0 or more")
-    if pricing == "vcg" and squashing != 1:
-        raise ValueError(f"pricing vcg needs squashing 1, not {squashing}")
+    if squashing != 1 and pricing in RULES and RULES[pricing].needs_squashing_1:
+        raise ValueError(f"pricing {pricing} needs squashing 1, not {squashing}")
     bids, pctrs, padding = _table(bid, "bid"), _table(pctr, "pctr"), _table(ids, "ids", np.int64)
     quality = pctrs if squashing == 1 else _squash(bids, pctrs, padding, squashing)
     result = auction(

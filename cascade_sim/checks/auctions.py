@@ -31,6 +31,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cascade_sim.auction import PRICINGS, run_auction, to_micros
+from cascade_sim.auction.pricing import RULES
 from cascade_sim.auction.reference import charge_micros, reference_auction, squashed
 from cascade_sim.progress import Progress
 
@@ -196,7 +197,7 @@ def _rules(
     pricing = PRICINGS[int(rng.integers(len(PRICINGS)))]
     slots = int(rng.integers(1, 7))
     squashing = 1.0
-    if pricing != "vcg" and rng.random() < 0.5:
+    if not RULES[pricing].needs_squashing_1 and rng.random() < 0.5:
         squashing = float(rng.choice([0.0, 0.5, 2.0]) if kind == "grid" else rng.uniform(0.0, 2.0))
     reserve, score_floor = 0.0, 0.0
     if bid.size:

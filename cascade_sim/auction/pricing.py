@@ -1,0 +1,52 @@
+"""Pricing rules: what a click in a slot costs. To add one, write its function and name it in RULES.
+
+A rule looks at one slot of a ranked list and says what it asks for; the auction then sees to it that no price
+is below the reserves and none above the bid. Rules are plain functions of numbers, which `kernels` compiles.
+
+>>> from cascade_sim.auction.pricing import Slot, gsp
+>>> gsp(Slot(bid=2.0, to_keep=1.5, harm=1.2))
+1.5
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import NamedTuple
+
+
+class Slot(NamedTuple):
+    """A filled slot as a rule sees it; all amounts are per click."""
+
+    bid: float  # of the ad in it
+    to_keep: float  # the least bid with which the ad outranks the next one; 0 if there is none
+    harm: float  # what the others lose by the ad's presence
+
+
+def gsp(slot: Slot) -> float:
+    """Generalised second price."""
+    return slot.to_keep
+
+
+def vcg(slot: Slot) -> float:
+    """Vickrey, Clarke, Groves."""
+    return slot.harm
+
+
+def first(slot: Slot) -> float:
+    """First price."""
+    return slot.bid
+
+
+@dataclass(frozen=True)
+class Pricing:
+    """A rule, and what it demands of the auction."""
+
+    price: Callable[[Slot], float]
+    needs_squashing_1: bool = False  # harm is counted in clicks, so scores must be bid * pCTR
+
+
+RULES = {
+    "gsp": Pricing(gsp),
+    "vcg": Pricing(vcg, needs_squashing_1=True),
+    "first": Pricing(first),
+}
+PRICINGS = tuple(RULES)
