@@ -110,6 +110,6 @@ def cpc_in_order(bid: np.ndarray, quality: np.ndarray, rules: Rules) -> np.ndarr
     return to_micros(reprice(bid, quality, **vars(rules)), bid[:, :-1])
 
 
-def cpc_at_reserve(bid: np.ndarray, reserve_cpc: float) -> np.ndarray:
+def cpc_at_reserve(bid: np.ndarray, reserve_cpc: float | np.ndarray) -> np.ndarray:
     """Micro-units per click of ads that no auction priced: the reserve, or a bid below it.  [R, k]"""
     return to_micros(reserve_cpc, bid)
