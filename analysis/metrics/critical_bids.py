@@ -12,8 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from cascade_sim.analysis.statistics.bootstrap import ratio_intervals
-from cascade_sim.analysis.statistics.quantiles import quantile_intervals
+from cascade_sim.analysis.statistics.bootstrap import quantile_intervals, ratio_intervals
 
 BINS = 50  # of the distributions, from 0 to 1 of the bid
 LEVELS = {"median": 0.5, "p90": 0.9}

@@ -1,11 +1,16 @@
-"""Is each list in a good order? Metrics of flat scores and labels, per request.
+"""Is each list in a good order? Metrics of scores against labels.
 
-`scores` are flat scores, or a `Ranking` made of them once for several metrics. Tied scores count with their
-expectation over all orders of the tied items, unless said otherwise. Places count from 1, the highest score
-first; `k` cuts the list, None takes it whole.
+Most take flat arrays and give a value per request. `scores` are flat scores, or a `Ranking` made of them
+once for several metrics. Tied scores count with their expectation over all orders of the tied items, unless
+said otherwise. Places count from 1, the highest score first; `k` cuts the list, None takes it whole. A list
+without positives (no label above `above`, or no gain) has no order to get right: it is not valid, unless
+`no_positives` gives the value it shall count with. An empty list is never valid.
 
-A list without positives (no label above `above`, or no gain) has no order to get right: it is not valid,
-unless `no_positives` gives the value it shall count with. An empty list is never valid.
+AUC with soft labels: with p_i the probability (or the click itself, 0 or 1) of item i, the pair (i, j)
+weighs p_i (1 − p_j), the chance that i is clicked and j is not. AUC is the weighted share of pairs, i ≠ j, in
+which i is scored above j; ties count one half. Hard labels are the special case. Besides `auc` there are two
+forms for requests that come in blocks of padded tables [R, n]: `table_auc`, and sums by score bin that add up
+over blocks (`score_histogram`, `auc_from_histogram`).
 """
 
 from __future__ import annotations
@@ -16,7 +21,6 @@ from typing import Literal
 import numpy as np
 from numpy.typing import ArrayLike
 
-from cascade_sim.analysis.metrics import discrimination
 from cascade_sim.analysis.metrics.lists import (
     Bools,
     Floats,
@@ -54,8 +58,70 @@ def auc(scores: Scores, labels: ArrayLike, lists: Lists = None) -> PerRequest:
 
 def gauc(scores: Scores, labels: ArrayLike, lists: Lists = None, *, weight: ArrayLike | None = None) -> float:
     """Mean AUC of the valid requests weighted by their candidates, or by `weight` [R]; NaN without any."""
-    found = auc(scores, labels, lists)
-    return discrimination.gauc(found.value, found.items if weight is None else weight)
+    per_list = auc(scores, labels, lists)
+    weight = np.asarray(per_list.items if weight is None else weight, np.float64)
+    return float(divide((per_list.value * weight)[per_list.valid].sum(), weight[per_list.valid].sum()))
+
+
+def table_auc(score: ArrayLike, label: ArrayLike, valid: ArrayLike | None = None) -> tuple[Floats, Floats]:
+    """AUC within each request and its number of candidates.  score, label [R, n] -> (auc [R], weight [R])
+
+    One sort for all requests. AUC is NaN and the weight 0 where no pair weighs anything (fewer than two
+    candidates, or labels all 0 or all 1). Entries not `valid`, and NaN scores or labels, are padding. Equal
+    to `auc` but for the last digits, as the sums run over the padding and from the lowest score up.
+    """
+    score, label, is_real = _table(score, label, valid)
+    n_rows, n = score.shape
+    if n_rows == 0 or n == 0:
+        return np.full(n_rows, np.nan), np.zeros(n_rows)
+    # padding weighs nothing as a positive and as a negative, so it may stand anywhere in the order
+    s = np.where(is_real, score, 0)
+    order = np.argsort(s, axis=1, kind="stable") + np.arange(n_rows)[:, None] * n
+    s = s.ravel()[order]
+    positive = np.where(is_real, label, 0.0).ravel()[order]
+    negative = np.where(is_real, 1.0 - label, 0.0).ravel()[order]
+
+    # the first item of each run of equal scores; runs end with their row
+    is_first = np.ones((n_rows, n), bool)
+    np.not_equal(s[:, 1:], s[:, :-1], out=is_first[:, 1:])
+    first = np.flatnonzero(is_first)
+    below = (np.cumsum(negative, axis=1) - negative).ravel()[first]
+    has_ties = first.size < s.size
+    tied_positive = np.add.reduceat(positive.ravel(), first) if has_ties else positive.ravel()
+    tied_negative = np.add.reduceat(negative.ravel(), first) if has_ties else negative.ravel()
+    won = np.bincount(first // n, weights=tied_positive * (below + 0.5 * tied_negative), minlength=n_rows)
+
+    value = _share_won(won, positive, negative, (positive * negative).sum(1))
+    return value, np.where(np.isnan(value), 0, is_real.sum(1)).astype(np.float64)
+
+
+def score_histogram(
+    score: ArrayLike, label: ArrayLike, edges: ArrayLike, valid: ArrayLike | None = None
+) -> Floats:
+    """Per-request sums of p, 1 − p and p(1 − p) by score bin.  [R, n], inner edges [B − 1] -> [R, 3, B]
+
+    A score equal to an edge falls into the bin above. Additive over requests; feeds `auc_from_histogram`.
+    """
+    score, label, is_real = _table(score, label, valid)
+    edges = np.asarray(edges, np.float64)
+    n_rows, n_bins = len(score), len(edges) + 1
+    y = label[is_real]
+    slot = np.nonzero(is_real)[0] * n_bins + np.searchsorted(edges, score[is_real], side="right")
+    sums = [np.bincount(slot, weights=w, minlength=n_rows * n_bins) for w in (y, 1.0 - y, y * (1.0 - y))]
+    return np.stack([part.reshape(n_rows, n_bins) for part in sums], axis=1)
+
+
+def auc_from_histogram(pos: ArrayLike, neg: ArrayLike, own: ArrayLike | None = None) -> Floats:
+    """AUC from sums by rising score bin, items of one bin counted as tied.  [..., B] -> [...]
+
+    pos and neg are the sums of p and of 1 − p. `own`, the sums of p(1 − p), takes out the pairs of a
+    soft-labelled item with itself; without it they stay in as ties, a difference that fades as 1/n. Exact
+    if no bin mixes scores.
+    """
+    pos, neg = np.asarray(pos, np.float64), np.asarray(neg, np.float64)
+    below = np.cumsum(neg, axis=-1) - neg
+    won = (pos * (below + 0.5 * neg)).sum(-1)
+    return _share_won(won, pos, neg, 0.0 if own is None else np.asarray(own, np.float64).sum(-1))
 
 
 def dcg(
@@ -103,8 +169,8 @@ def precision(
 ) -> PerRequest:
     """Positives among the first k, over k (also where a list is shorter); k None: over the list's length."""
     ranking, label = _inputs(scores, labels, lists)
-    found, total = _found(ranking, label > above, k)
-    value = divide(found, ranking.items if k is None else k)
+    seen, total = _positives(ranking, label > above, k)
+    value = divide(seen, ranking.items if k is None else k)
     return _with_positives(ranking, value, total > 0, no_positives)
 
 
@@ -119,8 +185,8 @@ def recall(
 ) -> PerRequest:
     """Positives among the first k, over all positives of the list."""
     ranking, label = _inputs(scores, labels, lists)
-    found, total = _found(ranking, label > above, k)
-    return _with_positives(ranking, divide(found, total), total > 0, no_positives)
+    seen, total = _positives(ranking, label > above, k)
+    return _with_positives(ranking, divide(seen, total), total > 0, no_positives)
 
 
 def average_precision(
@@ -216,6 +282,18 @@ def _inputs(scores: Scores, labels: ArrayLike, lists: Lists) -> tuple[Ranking, F
     return ranking, flat(labels, "labels", ranking.order.size)
 
 
+def _table(score: ArrayLike, label: ArrayLike, valid: ArrayLike | None) -> tuple[Floats, Floats, Bools]:
+    """Scores and labels of one shape, and which entries are not padding."""
+    score, label = np.broadcast_arrays(np.asarray(score, np.float64), np.asarray(label, np.float64))
+    is_real = ~(np.isnan(score) | np.isnan(label))
+    return score, label, is_real if valid is None else is_real & np.asarray(valid, bool)
+
+
+def _share_won(won: Floats, positive: Floats, negative: Floats, own: Floats | float) -> Floats:
+    """Won over all pairs, less those of an item with itself (`own`), which are always ties and no pairs."""
+    return divide(won - 0.5 * own, positive.sum(-1) * negative.sum(-1) - own)
+
+
 def _gains(label: Floats, gain: Gain) -> Floats:
     if callable(gain):
         gains = np.asarray(gain(label), np.float64)
@@ -253,10 +331,10 @@ def _dcg(ranking: Ranking, gains: Floats, k: int | None) -> Floats:
     return _positional(ranking, gains, 1.0 / np.log2(np.arange(_depth(ranking, k)) + 2.0))
 
 
-def _found(ranking: Ranking, positive: Bools, k: int | None) -> tuple[Floats, Floats]:
+def _positives(ranking: Ranking, positive: Bools, k: int | None) -> tuple[Floats, Floats]:
     """Positives expected among the first k, and all of them.  ([R], [R])"""
-    found = _positional(ranking, positive.astype(np.float64), np.ones(_depth(ranking, k)))
-    return found, sum_lists(positive, ranking.lists)
+    seen = _positional(ranking, positive.astype(np.float64), np.ones(_depth(ranking, k)))
+    return seen, sum_lists(positive, ranking.lists)
 
 
 def _reciprocal(ranking: Ranking, stop: Floats, k: int | None, no_positives: float | None) -> PerRequest:

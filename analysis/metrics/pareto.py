@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from cascade_sim.analysis.statistics.estimates import Estimate, estimate
-from cascade_sim.analysis.statistics.strict_wins import frontier
+from cascade_sim.analysis.statistics.moves import frontier
 
 ORDER, SCALE = "gauc", "logloss"
 SYMBOLS = {"alpha": "α", "beta": "β", "y0": "y0"}

@@ -18,6 +18,8 @@ import math
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from cascade_sim.analysis.statistics.estimates import t_quantile
+
 Floats = NDArray[np.float64]
 
 
@@ -74,13 +76,6 @@ def skewness(x: Floats) -> float:
     if second <= (1e-12 * float(np.abs(x).max(initial=0.0))) ** 2:
         return 0.0
     return float(np.mean((centred / math.sqrt(second)) ** 3))
-
-
-def t_quantile(level: float, df: int) -> float:
-    """Quantile of Student's t distribution."""
-    from scipy.special import stdtrit  # type: ignore[import-untyped]
-
-    return float(stdtrit(df, level))
 
 
 def _unskewed(x: float, kappa: float) -> float:

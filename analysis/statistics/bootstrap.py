@@ -1,8 +1,13 @@
 """How sure a metric is: paired bootstrap over requests, and the spread between seeds.
 
 A metric is a function of sums over requests of per-request statistics. One set of resample counts, drawn
-from the seed and the number of requests alone, serves every arm and metric; a lift is recomputed inside
-each resample, so what arms have in common cancels. Intervals are 95 % percentile intervals.
+from the seed and the number of requests alone, serves every arm and metric; lifts and differences between
+arms are recomputed inside each resample, so what arms have in common cancels. Intervals are 95 % percentile
+intervals.
+
+    ratio_…      ratios of sums over requests: intervals with lifts, differences, lifts over every rival
+    function_…   functions of sums over groups of requests (bins, per-advertiser sums): the same
+    quantile_intervals, worth_of_pairing, seed_spread
 
 Sums are exact: each column is split into two parts of few enough bits that no partial sum rounds. So a
 result is the same to the last bit whatever the matrix library, its threads, the chunking, and the other
@@ -19,10 +24,16 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from cascade_sim.analysis.metrics.ratio import divide
+from cascade_sim.analysis.statistics.estimates import finite, t_quantile
 
 Floats = NDArray[np.float64]
 Statistic = Callable[[Floats], Floats]
 
+Ratios = Mapping[str, tuple[str, str | None]]  # metric -> (numerator, denominator) among the columns
+Columns = Mapping[str, Mapping[str, ArrayLike]]  # arm -> column -> [R]
+
+STRETCHES = 128  # of consecutive requests, for the worth of pairing
+FEWEST_STRETCHES = 8  # with fewer a variance says nothing
 _CELLS = 4_000_000  # resample counts held at a time
 _LEAST_DEFINED = 0.95  # share of resamples that must define a metric for its interval to be given
 
@@ -82,10 +93,6 @@ def _replicate(
     return {arm: np.concatenate(parts) for arm, parts in rows.items()}
 
 
-def _number(x: float) -> float | None:
-    return float(x) if math.isfinite(x) else None
-
-
 def _interval(values: Floats) -> dict[str, Any]:
     """{"value", "low", "high"} of a metric on the data (first) and on the resamples; None if undefined."""
     drawn = values[1:]
@@ -93,7 +100,7 @@ def _interval(values: Floats) -> dict[str, Any]:
     low, high = math.nan, math.nan
     if math.isfinite(values[0]) and defined.size and defined.size >= _LEAST_DEFINED * drawn.size:
         low, high = np.percentile(defined, [2.5, 97.5])
-    return {"value": _number(values[0]), "low": _number(low), "high": _number(high)}
+    return {"value": finite(values[0]), "low": finite(low), "high": finite(high)}
 
 
 def _lift(values: Floats, base: Floats) -> Floats:
@@ -101,11 +108,7 @@ def _lift(values: Floats, base: Floats) -> Floats:
 
 
 def ratio_intervals(
-    columns: Mapping[str, Mapping[str, ArrayLike]],
-    ratios: Mapping[str, tuple[str, str | None]],
-    baseline: str,
-    resamples: int,
-    seed: int,
+    columns: Columns, ratios: Ratios, baseline: str, resamples: int, seed: int
 ) -> dict[str, dict[str, dict[str, Any]]]:
     """Ratios of sums with paired intervals: {arm: {metric: {"value", "low", "high", "lift": {...}}}}.
 
@@ -129,11 +132,7 @@ def ratio_intervals(
 
 
 def ratio_contrasts(
-    columns: Mapping[str, Mapping[str, ArrayLike]],
-    ratios: Mapping[str, tuple[str, str | None]],
-    arms: Sequence[str],
-    resamples: int,
-    seed: int,
+    columns: Columns, ratios: Ratios, arms: Sequence[str], resamples: int, seed: int
 ) -> dict[str, dict[str, dict[str, dict[str, Any]]]]:
     """Paired lift of each of `arms` over every other arm: {arm: {rival: {metric: {"value", "low", "high"}}}}.
 
@@ -154,12 +153,22 @@ def ratio_contrasts(
     }
 
 
-def _ratio_replicates(
-    columns: Mapping[str, Mapping[str, ArrayLike]],
-    ratios: Mapping[str, tuple[str, str | None]],
-    resamples: int,
-    seed: int,
-) -> dict[str, Floats]:
+def ratio_differences(
+    columns: Columns, ratios: Ratios, baseline: str, resamples: int, seed: int
+) -> dict[str, dict[str, dict[str, Any]]]:
+    """metric(arm) - metric(baseline) of every other arm: {arm: {metric: {"value", "low", "high"}}}.
+
+    Arguments, and what is undefined (None): as in ratio_intervals.
+    """
+    values = _ratio_replicates(columns, ratios, resamples, seed)
+    return {
+        arm: {metric: _interval(replicates[:, i] - values[baseline][:, i]) for i, metric in enumerate(ratios)}
+        for arm, replicates in values.items()
+        if arm != baseline
+    }
+
+
+def _ratio_replicates(columns: Columns, ratios: Ratios, resamples: int, seed: int) -> dict[str, Floats]:
     """Each arm's ratios on the data (row 0) and on every resample.  [1 + resamples, metrics]"""
     lengths = {np.shape(x) for table in columns.values() for x in table.values()}
     if len(lengths) != 1 or len(next(iter(lengths))) != 1:
@@ -175,7 +184,7 @@ def _ratio_replicates(
 
 
 def _ratio_columns(
-    arm: str, table: Mapping[str, ArrayLike], ratios: Mapping[str, tuple[str, str | None]], n: int
+    arm: str, table: Mapping[str, ArrayLike], ratios: Ratios, n: int
 ) -> tuple[Floats, Statistic]:
     """The columns to be summed for an arm [R, S], and the function from sums [B, S] to metrics [B, M]."""
     index: dict[Any, int] = {}
@@ -238,6 +247,52 @@ def paired_function_intervals(
     sums_by_group: {arm: [G, ...]} with the same groups in every arm. If the baseline is not among them,
     lifts are None throughout.
     """
+    values = _function_replicates(sums_by_group, function, resamples, seed)
+    result = {}
+    for arm, replicates in values.items():
+        result[arm] = _interval(replicates)
+        if arm != baseline:
+            base = values.get(baseline, np.full(len(replicates), np.nan))
+            result[arm]["lift"] = _interval(_lift(replicates, base))
+    return result
+
+
+def function_differences(
+    sums_by_group: Mapping[str, ArrayLike], function: Statistic, baseline: str, resamples: int, seed: int
+) -> dict[str, dict[str, Any]]:
+    """function(sums of an arm) - function(sums of the baseline): {arm: {"value", "low", "high"}}.
+
+    Arguments as in paired_function_intervals; without the baseline among the arms there is no difference.
+    """
+    if baseline not in sums_by_group:
+        return {}
+    values = _function_replicates(sums_by_group, function, resamples, seed)
+    base = values[baseline]
+    return {arm: _interval(replicates - base) for arm, replicates in values.items() if arm != baseline}
+
+
+def function_gaps(
+    sums_by_group: Mapping[str, ArrayLike], function: Statistic, resamples: int, seed: int
+) -> dict[str, dict[str, dict[str, Any]]]:
+    """How much greater function(sum over groups) is for an arm than for a later one, on the same resamples.
+
+    {arm: {later arm: {"value", "low", "high"}}}: every pair once; the last arm has nobody after it and is
+    left out. Arguments as in paired_function_intervals.
+    """
+    if len(sums_by_group) < 2:
+        return {}
+    values = _function_replicates(sums_by_group, function, resamples, seed)
+    arms = list(values)
+    return {
+        arm: {later: _interval(values[arm] - values[later]) for later in arms[i + 1 :]}
+        for i, arm in enumerate(arms[:-1])
+    }
+
+
+def _function_replicates(
+    sums_by_group: Mapping[str, ArrayLike], function: Statistic, resamples: int, seed: int
+) -> dict[str, Floats]:
+    """Each arm's function(sum over groups) on the data (first) and on every resample.  [1 + resamples]"""
     tables = {arm: np.asarray(sums, np.float64) for arm, sums in sums_by_group.items()}
     if not tables:
         return {}
@@ -253,40 +308,93 @@ def paired_function_intervals(
 
     flat = {arm: table.reshape(shape[0], -1) for arm, table in tables.items()}
     values = _replicate(flat, dict.fromkeys(flat, evaluate), resamples, seed)
-    result = {}
-    for arm, table in values.items():
-        result[arm] = _interval(table[:, 0])
-        if arm != baseline:
-            base = values[baseline][:, 0] if baseline in values else np.full(len(table), np.nan)
-            result[arm]["lift"] = _interval(_lift(table[:, 0], base))
-    return result
+    return {arm: replicates[:, 0] for arm, replicates in values.items()}
 
 
-def function_gaps(
-    sums_by_group: Mapping[str, ArrayLike], function: Statistic, resamples: int, seed: int
-) -> dict[str, dict[str, dict[str, Any]]]:
-    """How much greater function(sum over groups) is for one than for another, on the same resamples.
+def quantile_intervals(
+    values: Floats,
+    request: NDArray[np.int64],
+    n_requests: int,
+    levels: Sequence[float],
+    resamples: int,
+    seed: int,
+) -> list[dict[str, Any]]:
+    """{"value", "low", "high"} of each level: the least value that so large a share does not exceed.
 
-    {one: {other: {"value", "low", "high"}}} for every pair, once, the one that comes first first; the last
-    has nobody after it and is left out. Arguments as in paired_function_intervals.
+    values, request: [I], a value and the request (0 to n_requests - 1) it belongs to. Requests are resampled
+    with all their values, as many as there are. No values: None throughout.
     """
-    tables = {name: np.asarray(sums, np.float64) for name, sums in sums_by_group.items()}
-    if len({table.shape for table in tables.values()}) > 1:
-        raise ValueError("names differ in the shape of their sums")
-    if len(tables) < 2:
-        return {}
-    shape = next(iter(tables.values())).shape
+    nothing = {"value": None, "low": None, "high": None}
+    if not len(values):
+        return [dict(nothing) for _ in levels]
+    order = np.argsort(values, kind="stable")
+    ranked, owner = values[order], request[order]
+    on_data = _quantiles(ranked, np.ones((1, len(ranked))), levels)[0]
+    rows = []
+    step = max(1, _CELLS // len(ranked))
+    for counts in resample_counts(n_requests, resamples, seed):
+        for start in range(0, len(counts), step):
+            weights = counts[start : start + step][:, owner]
+            rows.append(_quantiles(ranked, weights[weights.any(axis=1)], levels))
+    drawn = np.concatenate(rows) if rows else np.zeros((0, len(levels)))
+    if not len(drawn):
+        return [{**nothing, "value": float(value)} for value in on_data]
+    low, high = np.percentile(drawn, [2.5, 97.5], axis=0)
+    return [
+        {"value": float(v), "low": float(a), "high": float(b)}
+        for v, a, b in zip(on_data, low, high, strict=True)
+    ]
 
-    def evaluate(sums: Floats) -> Floats:
-        return np.asarray(function(sums.reshape(-1, *shape[1:])), np.float64)[:, None]
 
-    flat = {name: table.reshape(shape[0], -1) for name, table in tables.items()}
-    values = _replicate(flat, dict.fromkeys(flat, evaluate), resamples, seed)
-    names = list(values)
-    return {
-        one: {other: _interval(values[one][:, 0] - values[other][:, 0]) for other in names[i + 1 :]}
-        for i, one in enumerate(names[:-1])
-    }
+def _quantiles(ranked: Floats, weights: Floats, levels: Sequence[float]) -> Floats:
+    """Weighted quantiles of ascending values.  [I], [B, I] -> [B, levels]"""
+    below = np.cumsum(weights, axis=1)  # weights are whole numbers: their sums are exact
+    return np.stack([ranked[np.argmax(below >= level * below[:, -1:], axis=1)] for level in levels], axis=1)
+
+
+def worth_of_pairing(
+    today: ArrayLike, then: ArrayLike, resamples: int, seed: int, stretches: int = STRETCHES
+) -> dict[str, Any]:
+    """{"value", "low", "high"}: how many times pairing shrinks the variance of a difference of means.
+
+    today, then [R]: what two arms got from the same requests. Traffic is cut into G stretches of consecutive
+    requests; a_g and b_g are the means of the two arms on stretch g.
+
+        paired        d_g = b_g - a_g: the same requests and the same luck
+        independent   u_g = b_h - a_g with h another stretch: other requests and other luck
+
+    The worth of common random numbers is Var(u) / Var(d). Var(u) is the mean of the sample variance of u over
+    all ways to shift the second arm by 1 to G - 1 stretches. Over all shifts the covariance of b with a sums
+    to 0, so that mean is Var(a) + Var(b) + 2 Cov(a, b) / (G - 1). World and models are the same on both
+    sides; with other worlds the independent variance would be larger still.
+
+    Intervals by resampling stretches. All None if the arms never differ (pairing leaves no variance at all)
+    or there are too few requests.
+    """
+    ones = np.ones(len(np.asarray(today)))
+    sums = np.stack([np.asarray(today, np.float64), np.asarray(then, np.float64), ones], axis=1)
+    groups = sum_groups(sums, stretches)
+    a, b = groups[:, 0] / groups[:, 2], groups[:, 1] / groups[:, 2]
+    if len(groups) < FEWEST_STRETCHES or np.array_equal(a, b):
+        return {"value": None, "low": None, "high": None}
+    n = len(a)
+    ratios = [variance_ratio(a, b, np.ones((1, n)))]
+    ratios += [variance_ratio(a, b, counts) for counts in resample_counts(n, resamples, seed)]
+    return _interval(np.concatenate(ratios))
+
+
+def variance_ratio(a: Floats, b: Floats, counts: Floats) -> Floats:
+    """Var(u) / Var(d) of stretches taken so many times each.  [G], [G], [B, G] -> [B]; inf if Var(d) = 0"""
+    n = counts.sum(axis=1)
+    mean_a, mean_b = counts @ a / n, counts @ b / n
+    off_a, off_b = a - mean_a[:, None], b - mean_b[:, None]
+    var_a = (counts * off_a**2).sum(axis=1) / (n - 1)
+    var_b = (counts * off_b**2).sum(axis=1) / (n - 1)
+    covariance = (counts * off_a * off_b).sum(axis=1) / (n - 1)
+    paired = (counts * (off_b - off_a) ** 2).sum(axis=1) / (n - 1)
+    independent = var_a + var_b + 2.0 * covariance / (n - 1)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return np.where(paired > 0, independent / paired, np.inf)
 
 
 def seed_spread(values: Sequence[float | None]) -> dict[str, Any]:
@@ -295,8 +403,6 @@ def seed_spread(values: Sequence[float | None]) -> dict[str, Any]:
     Seeds in which the metric is undefined (None or not finite) are left out. One seed left: low, high and
     sd are None; none left: the value as well.
     """
-    from scipy.special import stdtrit  # type: ignore[import-untyped]
-
     defined = [float(v) for v in values if v is not None and math.isfinite(v)]
     n = len(defined)
     if n == 0:
@@ -305,5 +411,5 @@ def seed_spread(values: Sequence[float | None]) -> dict[str, Any]:
     if n == 1:
         return {"value": mean, "low": None, "high": None, "sd": None}
     sd = math.sqrt(math.fsum((v - mean) ** 2 for v in defined) / (n - 1))
-    half = float(stdtrit(n - 1, 0.975)) * sd / math.sqrt(n)
+    half = t_quantile(0.975, n - 1) * sd / math.sqrt(n)
     return {"value": mean, "low": mean - half, "high": mean + half, "sd": sd}

@@ -76,6 +76,13 @@ def arm_lift(metrics: Mapping[str, Any], arm: str, measure: str) -> Estimate:
     return lift_of(metrics["arms"].get(arm, {}).get(measure))
 
 
+def t_quantile(level: float, df: float) -> float:
+    """Quantile of Student's t distribution; half a 95 % interval is t_quantile(0.975, df) standard errors."""
+    from scipy.special import stdtrit  # type: ignore[import-untyped]
+
+    return float(stdtrit(df, level))
+
+
 def decimals_for(values: Iterable[float | None], digits: int = 3) -> int:
     """Decimals that give the largest value so many significant digits, for a column that lines up."""
     largest = max((abs(value) for value in values if value is not None), default=0.0)

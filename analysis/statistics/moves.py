@@ -1,6 +1,7 @@
-"""Whether a ratio of sums moved between two runs, and how small a move would have been seen.
+"""Whether one thing differs from another: runs by a ratio of sums, rankers by order and scale.
 
-A metric is r = T / B with T and B summed over G groups of consecutive requests. With group sums t_g, b_g
+Moves: did a ratio r = T / B move between two runs, and how small a move would have been seen? T and B are
+summed over G groups of consecutive requests. With group sums t_g, b_g
 
     log(r' / r) = log(T'/T) - log(B'/B),   influence of a group  u_g = (t'_g/T' - b'_g/B') - (t_g/T - b_g/B)
 
@@ -8,16 +9,21 @@ and, since the u_g add up to 0, its variance is about G / (G - 1) * sum of u_g^2
 same traffic a group keeps its number in both runs, and what both have in common cancels in u_g (paired); on
 other traffic the two halves of u_g are independent and their variances add (unpaired, Welch's degrees of
 freedom). Intervals are Student's, on the log scale, and are given as relative changes.
+
+Rankers are held against each other on the same lists: paired tests, strict wins, the Pareto frontier.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+
+from cascade_sim.analysis.statistics.estimates import t_quantile
 
 Floats = NDArray[np.float64]
 ROUNDING = 1e-9  # relative: sums are kept to ten digits, so below this a move is arithmetic and no change
@@ -48,7 +54,7 @@ class Move:
 
     def interval(self, confidence: float = 0.95) -> tuple[float, float]:
         """Relative change, low and high."""
-        half = student(self.df, 0.5 + confidence / 2) * self.se
+        half = t_quantile(0.5 + confidence / 2, self.df) * self.se
         return math.expm1(self.log - half), math.expm1(self.log + half)
 
     def p_value(self) -> float:
@@ -66,15 +72,8 @@ class Move:
 
         A move fails when |log| > max(t(1 - alpha/2) se, log(1 + tolerance)); on top comes t(power) se.
         """
-        bar = max(student(self.df, 1.0 - alpha / 2) * self.se, math.log1p(tolerance))
-        return math.expm1(bar + student(self.df, power) * self.se)
-
-
-def student(df: float, probability: float) -> float:
-    """Quantile of Student's t."""
-    from scipy.special import stdtrit
-
-    return float(stdtrit(df, probability))
+        bar = max(t_quantile(1.0 - alpha / 2, self.df) * self.se, math.log1p(tolerance))
+        return math.expm1(bar + t_quantile(power, self.df) * self.se)
 
 
 def paired_move(before: tuple[ArrayLike, ArrayLike], after: tuple[ArrayLike, ArrayLike]) -> Move:
@@ -135,12 +134,13 @@ def _variance(u: Floats) -> float:
 def holm(p_values: Sequence[float]) -> list[float]:
     """p-values adjusted so that rejecting those <= alpha errs anywhere with probability <= alpha (Holm 1979).
 
-    The i-th smallest of m is multiplied by m - i (i from 0), and none may fall below the one before it.
+    The i-th smallest of m is multiplied by m - i (i from 0), and none may fall below the one before it. NaN,
+    a comparison that is undefined, stays NaN and is not counted.
     """
-    order = sorted(range(len(p_values)), key=lambda i: p_values[i])
-    adjusted, worst = [1.0] * len(p_values), 0.0
-    for rank, i in enumerate(order):
-        worst = max(worst, min(1.0, (len(p_values) - rank) * p_values[i]))
+    order = sorted((p, i) for i, p in enumerate(p_values) if not math.isnan(p))
+    adjusted, worst = [math.nan] * len(p_values), 0.0
+    for rank, (p, i) in enumerate(order):
+        worst = max(worst, min(1.0, (len(order) - rank) * p))
         adjusted[i] = worst
     return adjusted
 
@@ -161,9 +161,81 @@ def holm_alpha(p_values: Sequence[float], alpha: float) -> list[float]:
 
 def binomial_band(hits: int, trials: int, confidence: float = 0.95) -> tuple[float, float]:
     """Clopper and Pearson's interval of a probability: exact, so at least as wide as it says."""
-    from scipy.special import betaincinv
+    from scipy.stats import binomtest  # type: ignore[import-untyped]
 
-    tail = (1.0 - confidence) / 2
-    low = float(betaincinv(hits, trials - hits + 1, tail)) if hits else 0.0
-    high = float(betaincinv(hits + 1, trials - hits, 1.0 - tail)) if hits < trials else 1.0
-    return low, high
+    interval = binomtest(hits, trials).proportion_ci(confidence, method="exact")
+    return float(interval.low), float(interval.high)
+
+
+def paired_p(values: ArrayLike, base: ArrayLike) -> float:
+    """Two-sided p of Student's paired t test over lists. NaN where fewer than two lists count for both.
+
+    Lists with NaN on either side are left out. Without any spread p is 1 if the two agree, else 0.
+    """
+    from scipy.stats import ttest_rel
+
+    values, base = np.asarray(values, np.float64), np.asarray(base, np.float64)
+    counts = ~np.isnan(values - base)
+    values, base = values[counts], base[counts]
+    gap = values - base
+    if gap.size < 2:
+        return math.nan
+    if gap.std(ddof=1) <= 1e-12 * abs(gap.mean()):
+        return 0.0 if gap.any() else 1.0
+    return float(ttest_rel(values, base).pvalue)
+
+
+def beats(
+    point: Mapping[str, float], other: Mapping[str, float], order: str = "ndcg", scale: str = "loss"
+) -> bool:
+    """A strict win: at least as good in order and in scale, and not equal in both. NaN never wins.
+
+    `order` names what is better if greater, `scale` what is better if less.
+    """
+    no_worse = point[order] >= other[order] and point[scale] <= other[scale]
+    return no_worse and (point[order] > other[order] or point[scale] < other[scale])
+
+
+def strict_wins(
+    cells: Sequence[Mapping[str, Any]], order: str = "ndcg", scale: str = "loss"
+) -> dict[str, dict[str, dict[str, int]]]:
+    """{objective: {rival: {"games", "won", "lost"}}} over all cells of the two at one learning rate and seed.
+
+    A game is a pair of cells, one of each, whatever their alphas; rate and seed may be absent.
+    """
+    names = list(dict.fromkeys(cell["objective"] for cell in cells))
+    counts = {a: {b: {"games": 0, "won": 0, "lost": 0} for b in names if b != a} for a in names}
+    for cell in cells:
+        for other in cells:
+            is_game = all(cell.get(key) == other.get(key) for key in ("learning_rate", "seed"))
+            if not is_game or cell["objective"] == other["objective"]:
+                continue
+            count = counts[cell["objective"]][other["objective"]]
+            count["games"] += 1
+            count["won"] += beats(cell, other, order, scale)
+            count["lost"] += beats(other, cell, order, scale)
+    return counts
+
+
+def frontier(points: Sequence[Mapping[str, float]], order: str = "ndcg", scale: str = "loss") -> list[int]:
+    """Indices of the points that no other beats, the best order first."""
+    kept = [
+        i for i, point in enumerate(points) if not any(beats(other, point, order, scale) for other in points)
+    ]
+    return sorted(kept, key=lambda i: (-points[i][order], points[i][scale], i))
+
+
+def over_seeds(cells: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Cells that differ in their seed only, averaged."""
+    groups: dict[tuple[Any, ...], list[Mapping[str, Any]]] = {}
+    for cell in cells:
+        groups.setdefault((cell["objective"], cell["alpha"], cell["learning_rate"]), []).append(cell)
+    return [
+        {
+            "objective": objective,
+            "alpha": alpha,
+            "learning_rate": rate,
+            **{name: float(np.mean([cell[name] for cell in group])) for name in ("ndcg", "loss")},
+        }
+        for (objective, alpha, rate), group in groups.items()
+    ]

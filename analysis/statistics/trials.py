@@ -4,7 +4,10 @@ An effect is T - C, or as a lift T / C - 1, where T = sum(top) / sum(bottom) ove
 what was not. Intervals are 95 % and say how far the assignment's luck may have moved the effect. They know
 nothing of interference: where the arms share budgets, an interval may be narrow and far off.
 
-Intervals that hold at every look: a trial may be watched as it runs, and stopped when it pleases.
+    ratio_effect        independent units, or clusters of them
+    cuped               the same, less what the time before the trial foretells
+    switchback_effect   whole time slots, by turns; outside_washout drops the rows just after a change
+    running_effect      after each step; mixture_half_width gives intervals that hold at every look
 
 A 95 % interval for a fixed end misses the truth at some look far more often than once in twenty. The normal
 mixture boundary (Robbins 1970; Howard, Ramdas, McAuliffe and Sekhon 2021) does not: for a sum S of variance
@@ -24,7 +27,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from cascade_sim.analysis.statistics.estimates import Estimate
+from cascade_sim.analysis.statistics.estimates import Estimate, t_quantile
 
 Floats = NDArray[np.float64]
 LEVEL = 0.95
@@ -50,6 +53,14 @@ class Cuped:
     adjusted: Estimate
     variance_ratio: float  # variance after / before; 1 - correlation^2 within arms
     units: int
+
+
+@dataclass(frozen=True)
+class Running:
+    """The difference T - C of two ratios after each step, and its standard error; NaN before both exist."""
+
+    difference: Floats
+    error: Floats
 
 
 def ratio_effect(
@@ -105,9 +116,9 @@ def switchback_effect(
     both = counts.min(axis=1) > 0
     used = np.nonzero(both[hour] & (sums[1] > 0))[0]
     freedom = len(used) - int(both.sum()) - 1
-    rest = [np.arange(len(number)) != i for i in used]
-    without = [_adjusted_levels(sums[:, one], treated[one], hour[one]) for one in rest]
-    known = np.array([one for one in without if one is not None])
+    others = [np.arange(len(number)) != i for i in used]
+    without = [_adjusted_levels(sums[:, rest], treated[rest], hour[rest]) for rest in others]
+    known = np.array([pair for pair in without if pair is not None])
     treatment, control = levels
     if freedom < 1 or len(known) < len(used) or not known[:, 1].all() or not control:
         lift = Estimate(treatment / control - 1.0) if control else Estimate()
@@ -166,61 +177,6 @@ def cuped(
     )
 
 
-def _linearised(top: ArrayLike, bottom: ArrayLike, treated: NDArray[np.bool_]) -> tuple[Floats, float | None]:
-    """What each unit moves its arm's ratio by, times the arm's units; and the difference of the ratios."""
-    top, bottom = np.asarray(top, np.float64), np.asarray(bottom, np.float64)
-    whole = [bottom[treated].sum(), bottom[~treated].sum()]
-    if min(whole) <= 0:
-        return np.zeros(len(top)), None
-    ratios = [top[treated].sum() / whole[0], top[~treated].sum() / whole[1]]
-    means = np.where(treated, whole[0] / treated.sum(), whole[1] / (~treated).sum())
-    return (top - np.where(treated, *ratios) * bottom) / means, float(ratios[0] - ratios[1])
-
-
-def _adjusted_levels(
-    sums: Floats, treated: NDArray[np.bool_], hour: NDArray[np.intp]
-) -> tuple[float, float] | None:
-    """(T, C) of switchback_effect from slots; sums [2, slots] are top and bottom."""
-    by_hour = np.zeros((2, 2, int(hour.max(initial=-1)) + 1))  # top or bottom, control or treatment, hour
-    for part, values in zip(by_hour, sums, strict=True):
-        np.add.at(part, (treated.astype(int), hour), values)
-    top, bottom = by_hour[:, :, (by_hour[1] > 0).all(axis=0)]
-    if not bottom.size:
-        return None
-    weight = bottom[0] * bottom[1] / bottom.sum(axis=0)
-    control, treatment = (weight * top / bottom).sum(axis=1) / weight.sum()
-    return float(treatment), float(control)
-
-
-def _cluster_error(moved: Floats, groups: NDArray[np.intp]) -> float:
-    sums = np.bincount(groups, moved)
-    n = len(sums)
-    return float(np.sqrt(n / (n - 1.0) * (sums @ sums))) if n > 1 else float("nan")
-
-
-def _jackknife_error(without: Floats) -> float:
-    n = len(without)
-    return float(np.sqrt((n - 1) / n * ((without - without.mean()) ** 2).sum()))
-
-
-def _around(value: float, error: float, freedom: int) -> Estimate:
-    """The t interval of an estimate with this standard error."""
-    from scipy.special import stdtrit  # type: ignore[import-untyped]
-
-    if freedom < 1 or not np.isfinite(error):
-        return Estimate(value)
-    half = float(stdtrit(freedom, (1 + LEVEL) / 2)) * error
-    return Estimate(value, value - half, value + half)
-
-
-@dataclass(frozen=True)
-class Running:
-    """The difference T - C of two ratios after each step, and its standard error; NaN before both exist."""
-
-    difference: Floats
-    error: Floats
-
-
 def running_effect(
     top: ArrayLike, bottom: ArrayLike, is_treated: ArrayLike, steps: ArrayLike, n_steps: int
 ) -> Running:
@@ -266,3 +222,48 @@ def tightest(alpha: float) -> float:
     from scipy.special import lambertw  # type: ignore[import-untyped]
 
     return float(-lambertw(-(alpha**2) / np.e, -1).real - 1.0)
+
+
+def _linearised(top: ArrayLike, bottom: ArrayLike, treated: NDArray[np.bool_]) -> tuple[Floats, float | None]:
+    """What each unit moves its arm's ratio by, times the arm's units; and the difference of the ratios."""
+    top, bottom = np.asarray(top, np.float64), np.asarray(bottom, np.float64)
+    whole = [bottom[treated].sum(), bottom[~treated].sum()]
+    if min(whole) <= 0:
+        return np.zeros(len(top)), None
+    ratios = [top[treated].sum() / whole[0], top[~treated].sum() / whole[1]]
+    means = np.where(treated, whole[0] / treated.sum(), whole[1] / (~treated).sum())
+    return (top - np.where(treated, *ratios) * bottom) / means, float(ratios[0] - ratios[1])
+
+
+def _adjusted_levels(
+    sums: Floats, treated: NDArray[np.bool_], hour: NDArray[np.intp]
+) -> tuple[float, float] | None:
+    """(T, C) of switchback_effect from slots; sums [2, slots] are top and bottom."""
+    by_hour = np.zeros((2, 2, int(hour.max(initial=-1)) + 1))  # top or bottom, control or treatment, hour
+    for part, values in zip(by_hour, sums, strict=True):
+        np.add.at(part, (treated.astype(int), hour), values)
+    top, bottom = by_hour[:, :, (by_hour[1] > 0).all(axis=0)]
+    if not bottom.size:
+        return None
+    weight = bottom[0] * bottom[1] / bottom.sum(axis=0)
+    control, treatment = (weight * top / bottom).sum(axis=1) / weight.sum()
+    return float(treatment), float(control)
+
+
+def _cluster_error(moved: Floats, groups: NDArray[np.intp]) -> float:
+    sums = np.bincount(groups, moved)
+    n = len(sums)
+    return float(np.sqrt(n / (n - 1.0) * (sums @ sums))) if n > 1 else float("nan")
+
+
+def _jackknife_error(without: Floats) -> float:
+    n = len(without)
+    return float(np.sqrt((n - 1) / n * ((without - without.mean()) ** 2).sum()))
+
+
+def _around(value: float, error: float, freedom: int) -> Estimate:
+    """The t interval of an estimate with this standard error."""
+    if freedom < 1 or not np.isfinite(error):
+        return Estimate(value)
+    half = t_quantile((1 + LEVEL) / 2, freedom) * error
+    return Estimate(value, value - half, value + half)

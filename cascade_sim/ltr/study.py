@@ -30,7 +30,7 @@ import torch
 from cascade_sim.analysis import metrics
 from cascade_sim.analysis.metrics import Stability, stability
 from cascade_sim.analysis.statistics.bootstrap import seed_spread
-from cascade_sim.analysis.statistics.strict_wins import holm, paired_p, strict_wins
+from cascade_sim.analysis.statistics.moves import holm, paired_p, strict_wins
 from cascade_sim.errors import UserError
 from cascade_sim.ltr.files import RankingFile, read_file
 from cascade_sim.ltr.training import Settings, Table, Trained, list_columns, make_table, outputs_of, train

@@ -7,7 +7,8 @@ market, so that deployments and arms differ in their models alone.
 How the ranker orders is measured on the pre-ranking set, which is the same for every deployment: mean
 prediction, AUC, log loss and ECE. AUC and ECE are of the panel as a whole, so they have no interval within a
 world. Whether its level holds shows in the mean raw score (before link and calibrator) of the ads that the
-first deployment shows: fixed ads, of the kind that it learns from. The level on other ads is not learned.
+first deployment shows: fixed ads, of the kind that it learns from. On ads of another kind nothing in training
+holds the level of its scores in place.
 """
 
 from collections.abc import Mapping, Sequence
@@ -15,13 +16,11 @@ from typing import Any
 
 import numpy as np
 
-from cascade_sim.analysis.metrics import calibration
 from cascade_sim.analysis.metrics.consistency import rcs, top_ids
-from cascade_sim.analysis.metrics.discrimination import auc as pooled_auc
-from cascade_sim.analysis.metrics.discrimination import group_auc
-from cascade_sim.analysis.metrics.ratio import divide
+from cascade_sim.analysis.metrics.order import table_auc
+from cascade_sim.analysis.metrics.scale import bin_sums, ece_of_bins, log_loss_sums
 from cascade_sim.analysis.metrics.stability import drift_section
-from cascade_sim.analysis.statistics.bootstrap import function_intervals, ratio_intervals
+from cascade_sim.analysis.statistics.bootstrap import ratio_differences, ratio_intervals
 from cascade_sim.analysis.statistics.days import market_lifts
 from cascade_sim.cascade.seats import ModelScorer, Scorer
 from cascade_sim.cascade.serve import Arm, Block, score, serve
@@ -46,7 +45,6 @@ PANEL_COLUMNS = tuple(
 # metric -> a number of the panel as a whole, in an array of shape []
 POOLED = {"auc": "pooled_auc", "ece": "pooled_ece"}
 MEASURED = (*PANEL_COLUMNS, *POOLED.values())
-ECE_BINS = 100
 
 
 class Panel:
@@ -73,14 +71,14 @@ class Panel:
         if self._pages is None:
             self._pages = [serve(block, arm, self._sim.platform).win_set for block in self._blocks]
         parts = zip(self._blocks, self._best, self._pages, strict=True)
-        measured = [self._columns(block, best, pages, arm) for block, best, pages in parts]
-        columns = {name: np.concatenate([part[name] for part, _ in measured]) for name in PANEL_COLUMNS}
-        prediction, true_ctr = (np.concatenate([pair[i] for _, pair in measured]) for i in (0, 1))
-        bins = calibration.ece_bins(prediction, true_ctr, ECE_BINS)
+        by_block = [self._columns(block, best, pages, arm) for block, best, pages in parts]
+        columns = {name: np.concatenate([table[name] for table, _ in by_block]) for name in PANEL_COLUMNS}
+        prediction, true_ctr = (np.concatenate([pair[i] for _, pair in by_block]) for i in (0, 1))
+        pooled_auc, _ = table_auc(prediction[None], true_ctr[None])
         return {
             **columns,
-            "pooled_auc": np.array(pooled_auc(prediction, true_ctr)),
-            "pooled_ece": np.array(calibration.ece(bins), np.float64),
+            "pooled_auc": np.array(pooled_auc[0]),
+            "pooled_ece": np.array(ece_of_bins(bin_sums(prediction, true_ctr)), np.float64),
         }
 
     def _columns(
@@ -93,8 +91,8 @@ class Panel:
         prediction = score(block, ids, arm.ranking, arm, platform).prediction.astype(np.float64)
         true_ctr = truth.ctr(block, ids)
         is_ad = ids >= 0
-        auc, weight = group_auc(prediction, true_ctr, is_ad)
-        loss, candidates = calibration.log_loss(prediction, true_ctr, is_ad)
+        auc, weight = table_auc(prediction, true_ctr, is_ad)
+        loss, candidates = log_loss_sums(prediction, true_ctr, is_ad)
         columns = {
             "recall": rcs(best, decision.competitive_set),
             "win_recall": rcs(best, decision.win_set),
@@ -128,11 +126,11 @@ def learning_sections(
 
     arms: {arm: its market section, whose `learning` is what `Trainer.metrics` gave}. Lists have an entry per
     deployment (`time`, `version`); `difference` is that of the last one to the baseline's; `drift` judges the
-    curve of the mean score (analysis.drift). All intervals resample the same units in every arm: requests of
-    the panel and, for revenue, hours.
+    curve of the mean score (analysis.metrics.stability). Intervals resample the requests of the panel, the
+    same in every arm; those of revenue lifts are over days.
     """
     revenue = _revenue(arms, baseline)
-    sections = {}
+    sections: dict[str, dict[str, Any]] = {}
     for name, section in arms.items():
         raw = section["learning"]
         panel = _arrays(raw["panel"])
@@ -140,9 +138,9 @@ def learning_sections(
             ratio_intervals({"": _columns_of(table)}, PANEL_RATIOS, "", resamples, seed)[""]
             for table in panel
         ]
-        sections[name] = {
+        learning = sections[name] = {
             **{key: value for key, value in raw.items() if key != "panel"},
-            **{metric: [intervals[metric] for intervals in measured] for metric in PANEL_RATIOS},
+            **{metric: [values[metric] for values in measured] for metric in PANEL_RATIOS},
             **{
                 metric: [{"value": _number(table[column]), "low": None, "high": None} for table in panel]
                 for metric, column in POOLED.items()
@@ -151,20 +149,18 @@ def learning_sections(
             **revenue[name],
         }
         curve = {
-            metric: [interval["value"] for interval in sections[name][metric]]
+            metric: [entry["value"] for entry in learning[metric]]
             for metric in ("mean_score", "pcoc", "shown_pcoc")
         }
         off = {"scale_off": curve["pcoc"], "shown_scale_off": curve["shown_pcoc"]}
-        sections[name]["drift"] = drift_section(raw["version"], curve["mean_score"], off)
+        learning["drift"] = drift_section(raw["version"], curve["mean_score"], off)
         if name != baseline:
             base = _arrays(arms[baseline]["learning"]["panel"])
-            sections[name]["difference"] = {
-                metric: _difference(panel[-1], base[-1], pair, resamples, seed)
-                for metric, pair in PANEL_RATIOS.items()
-            }
+            learning["difference"] = _differences(panel[-1], base[-1], PANEL_RATIOS, resamples, seed)
             if raw["time"] == arms[baseline]["learning"]["time"]:
-                sections[name]["recall_difference"] = [
-                    _difference(own, other, PANEL_RATIOS["recall"], resamples, seed)
+                recall = {"recall": PANEL_RATIOS["recall"]}
+                learning["recall_difference"] = [
+                    _differences(own, other, recall, resamples, seed)["recall"]
                     for own, other in zip(panel, base, strict=True)
                 ]
     return sections
@@ -180,35 +176,26 @@ def _arrays(panel: Sequence[Mapping[str, Sequence[float | None]]]) -> list[dict[
 
 
 def _columns_of(panel: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """What there is per request."""
+    """The columns with a value per request, without the single numbers of POOLED."""
     return {name: values for name, values in panel.items() if values.ndim == 1}
 
 
-def _difference(
+def _differences(
     own: Mapping[str, np.ndarray],
     base: Mapping[str, np.ndarray],
-    pair: tuple[str, str | None],
+    ratios: Mapping[str, tuple[str, str | None]],
     resamples: int,
     seed: int,
-) -> dict[str, Any]:
-    """A ratio of one arm less that of another on the same requests, resampled together."""
-    sums = []
-    for table in (own, base):
-        top = table[pair[0]]
-        bottom = np.ones(len(top)) if pair[1] is None else table[pair[1]]
-        is_there = ~(np.isnan(top) | np.isnan(bottom))
-        sums += [np.where(is_there, top, 0.0), np.where(is_there, bottom, 0.0)]
-
-    def gap(s: np.ndarray) -> np.ndarray:
-        return divide(s[:, 0], s[:, 1]) - divide(s[:, 2], s[:, 3])
-
-    return function_intervals(np.stack(sums, axis=1), gap, resamples, seed)
+) -> dict[str, dict[str, Any]]:
+    """Ratios of one deployment less those of another on the same requests, resampled together."""
+    columns = {"own": _columns_of(own), "base": _columns_of(base)}
+    return ratio_differences(columns, ratios, "base", resamples, seed)["own"]
 
 
 def _revenue(arms: Mapping[str, Mapping[str, Any]], baseline: str) -> dict[str, dict[str, Any]]:
     """Revenue per request, over all and by day, with lifts over the baseline.
 
-    Intervals of lifts are over days (analysis.market_lifts), where there are enough; levels have none.
+    Intervals of lifts are over days (analysis.statistics.days), where there are enough; levels have none.
     """
     lifts = market_lifts(arms, baseline, ("revenue_per_request",))
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from cascade_sim.analysis.metrics import calibration, consistency, money
+from cascade_sim.analysis.metrics import consistency, money, scale
 from cascade_sim.auction import MICROS
 from cascade_sim.cascade.fusion import quality
 from cascade_sim.cascade.outcome import Outcome, outcome
@@ -219,7 +219,7 @@ def proxy_sums(decision: Decision, arm: Arm, yard: Yardstick) -> np.ndarray | No
     if not is_probability(arm.pre_ranking.scorer):
         return None
     valid = decision.pre_ranking_set >= 0
-    return calibration.proxy_bins(decision.pre_prediction, yard.ideal.pre_prediction, valid=valid)
+    return scale.bin_sums(decision.pre_prediction, yard.ideal.pre_prediction, scale.PROXY_BINS, valid)
 
 
 def payments(

@@ -7,10 +7,10 @@ paired differences of every two.
 
 from typing import Any
 
-from cascade_sim.analysis.metrics import calibration
 from cascade_sim.analysis.metrics.ratio import divide
+from cascade_sim.analysis.metrics.scale import ece_of_bins
 from cascade_sim.analysis.statistics.bootstrap import function_gaps
-from cascade_sim.analysis.statistics.strict_wins import strict_wins
+from cascade_sim.analysis.statistics.moves import strict_wins
 from cascade_sim.models.objectives import OBJECTIVES
 from cascade_sim.phases.evaluate import Evaluation
 from cascade_sim.scenario.models import ModelSpec
@@ -20,7 +20,7 @@ ORDER, SCALE = "gauc", "logloss"
 MEASURES = {
     ORDER: ("gauc", lambda sums: divide(sums[:, 0], sums[:, 1])),
     SCALE: ("logloss", lambda sums: divide(sums[:, 0], sums[:, 1])),
-    "ece": ("bins", calibration.ece),
+    "ece": ("bins", ece_of_bins),
 }
 
 
@@ -51,8 +51,8 @@ def sweep_section(
     specs, scenario = evaluation.sim.scenario.models, evaluation.sim.scenario
     own = evaluation.specs[scenario.report.baseline].ranking.model
     points: dict[str, dict[str, Any]] = {}
-    for arm, found in arms.items():
-        model = found["model"]
+    for arm, served_by in arms.items():
+        model = served_by["model"]
         taken = {point["model"] for point in points.values()}
         is_measured = all(name in _sums(evaluation, model) for name, _ in MEASURES.values())
         if model != own and model not in taken and is_measured:
@@ -97,10 +97,10 @@ def _gaps(
     evaluation: Evaluation, points: dict[str, dict[str, Any]], resamples: int, seed: int
 ) -> dict[str, Any]:
     """{arm: {rival: {measure: {"value", "low", "high"}}}}, each pair once."""
-    found: dict[str, dict[str, dict[str, Any]]] = {}
+    gaps: dict[str, dict[str, dict[str, Any]]] = {}
     for measure, (name, function) in MEASURES.items():
         sums = {arm: _sums(evaluation, point["model"])[name] for arm, point in points.items()}
         for arm, rivals in function_gaps(sums, function, resamples, seed).items():
             for rival, gap in rivals.items():
-                found.setdefault(arm, {}).setdefault(rival, {})[measure] = gap
-    return found
+                gaps.setdefault(arm, {}).setdefault(rival, {})[measure] = gap
+    return gaps

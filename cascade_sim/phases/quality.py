@@ -9,7 +9,7 @@ from collections.abc import Collection
 import numpy as np
 
 from cascade_sim.analysis import metrics
-from cascade_sim.analysis.metrics import calibration, discrimination
+from cascade_sim.analysis.metrics import order, scale
 from cascade_sim.analysis.metrics.ratio import divide
 from cascade_sim.analysis.statistics.bootstrap import function_intervals
 from cascade_sim.cascade.seats import Scorer, is_probability
@@ -39,18 +39,18 @@ class ModelQuality:
         p = np.asarray(prediction, np.float64)
         if self.edges is None:
             self.edges = np.unique(np.quantile(p[valid], np.linspace(0, 1, AUC_BINS + 1)[1:-1]))
-        auc, weight = discrimination.group_auc(p, true_ctr, valid)
+        auc, weight = order.table_auc(p, true_ctr, valid)
         weighted = np.where(weight > 0, np.nan_to_num(auc), 0.0) * weight
         self._tally("gauc", np.stack([weighted, weight], axis=1), group)
         # The gain of an ad is its true CTR, so NDCG is a share of the clicks that the best order would get.
         lists = np.concatenate([[0], np.cumsum(valid.sum(axis=1))])
         ndcg = metrics.ndcg(p[valid], true_ctr[valid], lists, k=NDCG_DEPTH, gain="linear")
-        found = np.stack([np.where(ndcg.valid, ndcg.value, 0.0), ndcg.valid], axis=1)
-        self._tally("ndcg", found.astype(np.float64), group)
-        self._tally("auc", discrimination.score_histogram(p, true_ctr, self.edges, valid), group)
+        counted = np.stack([np.where(ndcg.valid, ndcg.value, 0.0), ndcg.valid], axis=1)
+        self._tally("ndcg", counted.astype(np.float64), group)
+        self._tally("auc", order.score_histogram(p, true_ctr, self.edges, valid), group)
         if self.is_probability:
-            self._tally("bins", calibration.ece_bins(p, true_ctr, valid=valid), group)
-            self._tally("logloss", np.stack(calibration.log_loss(p, true_ctr, valid), axis=1), group)
+            self._tally("bins", scale.bin_sums(p, true_ctr, valid=valid), group)
+            self._tally("logloss", np.stack(scale.log_loss_sums(p, true_ctr, valid), axis=1), group)
             self.density += np.histogram(np.log10(np.clip(p[valid], 1e-12, 1.0)), LOG10_EDGES)[0]
 
     def _tally(self, name: str, per_request: np.ndarray, group: np.ndarray) -> None:
@@ -65,17 +65,17 @@ class ModelQuality:
                 return {"value": None, "low": None, "high": None}
             return function_intervals(self.sums[name], function, resamples, seed)
 
-        found = {
-            "auc": measure("auc", lambda s: discrimination.auc_from_histogram(s[:, 0], s[:, 1], s[:, 2])),
+        values = {
+            "auc": measure("auc", lambda s: order.auc_from_histogram(s[:, 0], s[:, 1], s[:, 2])),
             "gauc": measure("gauc", lambda s: divide(s[:, 0], s[:, 1])),
             "ndcg": measure("ndcg", lambda s: divide(s[:, 0], s[:, 1])),
         }
         if self.is_probability:
-            found["logloss"] = measure("logloss", lambda s: divide(s[:, 0], s[:, 1]))
-            found["ece"] = measure("bins", calibration.ece)
-            found["pcoc"] = measure("bins", lambda s: calibration.pcoc(s[:, 1].sum(-1), s[:, 2].sum(-1)))
-            found["mean_prediction"] = measure("bins", lambda s: divide(s[:, 1].sum(-1), s[:, 0].sum(-1)))
-        return found
+            values["logloss"] = measure("logloss", lambda s: divide(s[:, 0], s[:, 1]))
+            values["ece"] = measure("bins", scale.ece_of_bins)
+            values["pcoc"] = measure("bins", scale.pcoc_of_bins)
+            values["mean_prediction"] = measure("bins", lambda s: divide(s[:, 1].sum(-1), s[:, 0].sum(-1)))
+        return values
 
 
 class QualityStudy:
@@ -115,13 +115,13 @@ class QualityStudy:
 
     def reliability(self, models: Collection[str]) -> dict:
         """Count, sum of predictions and sum of true CTRs by bin of the prediction, on the win set."""
-        found = {}
+        by_model = {}
         for name in self.models:
             bins = self.found[name]["win_set"].sums.get("bins")
             if name in models and bins is not None:
                 parts = zip(("count", "predicted", "truth"), bins.sum(axis=0).tolist(), strict=True)
-                found[name] = dict(parts)
-        return found
+                by_model[name] = dict(parts)
+        return by_model
 
     def curves(self) -> dict:
         """The `curves` section of metrics.json."""
@@ -136,7 +136,7 @@ class QualityStudy:
         reliability = {}
         for name, pairs in self._reliability.items():
             if pairs:
-                curve = calibration.reliability_curve(
+                curve = scale.reliability_curve(
                     np.concatenate([p for p, _ in pairs]), np.concatenate([q for _, q in pairs])
                 )
                 reliability[name] = {

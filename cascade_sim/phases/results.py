@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from cascade_sim.analysis.metrics import calibration, money
+from cascade_sim.analysis.metrics import money, scale
 from cascade_sim.analysis.statistics.bootstrap import (
     paired_function_intervals,
     ratio_contrasts,
@@ -87,14 +87,14 @@ def _objectives(evaluation: Evaluation) -> dict[str, Any]:
 def vector_metrics(tallies: dict[str, ArmTally]) -> dict[str, tuple[dict[str, Any], Any]]:
     """Metrics that are functions of summed vectors: ({arm: [G, ...]}, function of the sums)."""
     return {
-        "proxy_ece": ({n: t.proxy for n, t in tallies.items() if t.proxy is not None}, calibration.proxy_ece),
+        "proxy_ece": ({n: t.proxy for n, t in tallies.items() if t.proxy is not None}, scale.ece_of_bins),
         "proxy_ece_relative": (
             {n: t.proxy for n, t in tallies.items() if t.proxy is not None},
-            calibration.proxy_ece_relative,
+            scale.relative_ece_of_bins,
         ),
         "proxy_pcoc": (
             {n: t.proxy for n, t in tallies.items() if t.proxy is not None},
-            lambda s: calibration.pcoc(s[:, 1].sum(-1), s[:, 2].sum(-1)),
+            scale.pcoc_of_bins,
         ),
         "payment_error": (
             {n: t.paid for n, t in tallies.items()},
@@ -176,7 +176,7 @@ def _pool_reliability(worlds: list[dict[str, Any]]) -> dict[str, dict]:
     for model in worlds[0]:
         if not all(world.get(model) for world in worlds):
             continue
-        curve = calibration.pooled_curve(
+        curve = scale.pooled_curve(
             [{**world[model], "reference": world[model]["ranker"]} for world in worlds]
         )
         pooled[model] = {

@@ -13,8 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from cascade_sim.analysis.statistics.bootstrap import ratio_intervals, seed_spread
-from cascade_sim.analysis.statistics.paired_differences import ratio_differences
+from cascade_sim.analysis.statistics.bootstrap import ratio_differences, ratio_intervals, seed_spread
 from cascade_sim.errors import UserError, unknown_name
 from cascade_sim.questions.reopen import RATIOS, page_columns
 from cascade_sim.scenario.diff import scenario_diff

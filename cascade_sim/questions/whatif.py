@@ -22,8 +22,11 @@ from typing import Any
 
 import numpy as np
 
-from cascade_sim.analysis.statistics.paired_differences import function_differences, ratio_differences
-from cascade_sim.analysis.statistics.pairing import worth_of_pairing
+from cascade_sim.analysis.statistics.bootstrap import (
+    function_differences,
+    ratio_differences,
+    worth_of_pairing,
+)
 from cascade_sim.cascade.serve import Arm, Block
 from cascade_sim.errors import UserError, unknown_name
 from cascade_sim.phases import measure

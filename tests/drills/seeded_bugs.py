@@ -229,17 +229,17 @@ BUGS = (
     ),
     Bug(
         "PCOC upside down",
-        "analysis/metrics/calibration.py",
-        "return divide(sum_prediction, sum_label)",
-        "return divide(sum_label, sum_prediction)",
-        ("tests/analysis/metrics/test_calibration.py::test_pcoc_is_predicted_over_observed",),
+        "analysis/metrics/scale.py",
+        "value = divide(sum_lists(p, offsets), sum_lists(y, offsets))",
+        "value = divide(sum_lists(y, offsets), sum_lists(p, offsets))",
+        ("tests/analysis/metrics/test_scale.py::test_pcoc_is_predicted_over_observed",),
     ),
     Bug(
         "an ECE bucket loses its lower edge",
-        "analysis/metrics/calibration.py",
+        "analysis/metrics/scale.py",
         "    index += (p >= (index + 1) / bins) & (index < bins - 1)\n",
         "",
-        ("tests/analysis/metrics/test_calibration.py::test_every_edge_falls_into_the_bucket_it_opens",),
+        ("tests/analysis/metrics/test_scale.py::test_every_edge_falls_into_the_bucket_it_opens",),
     ),
     Bug(
         "over- and undercharged advertisers cancel",

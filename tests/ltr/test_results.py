@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from cascade_sim.analysis.statistics.bootstrap import seed_spread
-from cascade_sim.analysis.statistics.strict_wins import holm, paired_p
+from cascade_sim.analysis.statistics.moves import holm, paired_p
 from cascade_sim.ltr.study import Files, Plan, results, run_study
 from cascade_sim.ltr.training import Settings
 from cascade_sim.storage.folder import json_text

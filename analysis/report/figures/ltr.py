@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from cascade_sim.analysis.report.figures.style import COLORS, INK, MARKERS, bare
-from cascade_sim.analysis.statistics.strict_wins import frontier, over_seeds
+from cascade_sim.analysis.statistics.moves import frontier, over_seeds
 
 
 def look_of(names: list[str]) -> dict[str, dict[str, Any]]:

@@ -9,7 +9,7 @@ from cascade_sim.analysis.metrics.pareto import ORDER, Point, families, sweep_po
 from cascade_sim.analysis.report.figures.ltr import look_of
 from cascade_sim.analysis.report.figures.style import INK, QUIET, bare, blank, place_labels
 from cascade_sim.analysis.statistics.estimates import Estimate
-from cascade_sim.analysis.statistics.strict_wins import frontier
+from cascade_sim.analysis.statistics.moves import frontier
 
 PANELS = {"logloss": "LogLoss", "ece": "ECE"}
 FAR = 3.0  # a point beyond so many times the median is off the chart

@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from cascade_sim.analysis.statistics.strict_wins import frontier, over_seeds
+from cascade_sim.analysis.statistics.moves import frontier, over_seeds
 
 LEVEL = 0.05  # of the adjusted p below which a mark is set
 _COLUMNS = ("ndcg", "loss", "ece", "pcoc")

@@ -15,7 +15,7 @@ from typing import Any
 from cascade_sim.analysis.metrics.catalogue import ARM_MEASURES, Measure, arm_measure
 from cascade_sim.analysis.report.cells import LIFT, Cell, Row, Table, column
 from cascade_sim.analysis.statistics.estimates import NBSP, Estimate, estimate, lift_of
-from cascade_sim.analysis.statistics.strict_wins import frontier as unbeaten
+from cascade_sim.analysis.statistics.moves import frontier as unbeaten
 
 MARKET = "market."
 MARKET_MEASURES: dict[str, Measure] = {

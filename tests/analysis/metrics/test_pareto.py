@@ -14,7 +14,7 @@ from cascade_sim.analysis.metrics.pareto import (
     sweep_points,
 )
 from cascade_sim.analysis.statistics.estimates import Estimate
-from cascade_sim.analysis.statistics.strict_wins import strict_wins
+from cascade_sim.analysis.statistics.moves import strict_wins
 
 
 @pytest.fixture

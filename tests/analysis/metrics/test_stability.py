@@ -1,7 +1,9 @@
+import math
+
 import numpy as np
 import pytest
 
-from cascade_sim.analysis.metrics.stability import stability
+from cascade_sim.analysis.metrics.stability import LAST, drift_section, stability
 
 
 def test_a_straight_rise_is_unstable_and_its_change_is_that_of_its_ends():
@@ -50,3 +52,67 @@ def test_a_diverged_curve_is_unstable():
 def test_too_few_points_are_refused(curve, last):
     with pytest.raises(ValueError, match="at least 3 points"):
         stability(curve, last)
+
+
+LEVEL = {"scale_off": [1.0] * 400}
+
+
+def zigzag(n, slope=0.0, size=1.0):
+    return [slope * i + size * (-1) ** i for i in range(n)]
+
+
+def section(score, version=None, **more):
+    return drift_section(version or list(range(1, len(score) + 1)), score, LEVEL, **more)
+
+
+def test_a_level_is_stable_and_a_slope_above_the_noise_is_not():
+    assert section(zigzag(LAST))["stable"] == 1.0
+    assert section(zigzag(LAST, slope=2.0 / LAST))["stable"] == 0.0  # rises by 2, noise of 1
+    found = section([0.25 * i for i in range(150)])
+    assert (found["deployments"], found["stable"]) == (100, 0.0)
+    assert found["change"]["value"] == pytest.approx(0.25 * 99) and found["residual"]["value"] < 1e-9
+
+
+def test_only_the_last_hundred_deployments_count():
+    settled = [10.0 * 0.5**i for i in range(50)] + zigzag(LAST, size=0.1)
+    assert section(settled)["stable"] == 1.0
+    assert drift_section(list(range(1, 151)), settled, LEVEL, last=150)["stable"] == 0.0
+
+
+def test_too_few_deployments_have_no_mark_but_their_change_is_told():
+    found = section(zigzag(LAST - 1, slope=1.0))
+    assert found["stable"] is None and found["deployments"] == 99
+    assert found["change"]["value"] == pytest.approx(98, rel=0.01)
+    assert section([1.0, 2.0])["change"]["value"] is None
+
+
+def test_untrained_models_and_a_deployment_measured_twice_do_not_count():
+    """The last deployment also stands at the end of the market."""
+    score = [99.0, *zigzag(LAST), 99.0]
+    version = [0, *range(1, LAST + 1), LAST]
+    found = section(score, version)
+    assert (found["deployments"], found["stable"]) == (LAST, 1.0)
+    few = section([99.0, 1.0, 1.0, 1.0, 99.0], [0, 1, 2, 3, 3])
+    assert few["deployments"] == 3 and few["change"]["value"] == 0.0
+
+
+def test_the_typical_factor_counts_half_and_double_alike():
+    found = drift_section([1, 2, 3, 4], [0.0] * 4, {"off": [0.5, 2.0, 1.0, None], "shown": [None] * 4})
+    assert found["off"]["value"] == pytest.approx(math.exp(2 * math.log(2) / 3))
+    assert found["shown"] == {"value": None, "low": None, "high": None}
+
+
+def test_a_seat_without_scores_has_no_mark_and_a_curve_that_breaks_is_unstable():
+    assert section([None] * LAST)["stable"] is None
+    broken = section([*zigzag(LAST - 1), None])
+    assert broken["stable"] == 0.0 and broken["change"]["value"] is None
+
+
+def test_moved_is_from_the_first_ten_deployments_to_the_last_ten():
+    curve = [0.0, *range(30)]  # the first is before any training and does not count
+    found = drift_section(list(range(31)), curve, {})
+    assert found["moved"]["value"] == pytest.approx(24.5 - 4.5)
+    back = drift_section(list(range(31)), [-x for x in curve], {})
+    assert (back["moved"]["value"], back["moved_by"]["value"]) == pytest.approx((-20.0, 20.0))
+    assert drift_section(list(range(20)), curve[:20], {})["moved"]["value"] is None
+    assert drift_section(list(range(31)), [*curve[:-1], None], {})["moved"]["value"] is None

@@ -5,17 +5,23 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from cascade_sim.analysis.metrics.calibration import proxy_bins, proxy_ece
+from cascade_sim.analysis.metrics.scale import bin_sums, ece_of_bins
 from cascade_sim.analysis.statistics import bootstrap as intervals
 from cascade_sim.analysis.statistics.bootstrap import (
+    STRETCHES,
+    function_differences,
     function_gaps,
     function_intervals,
     paired_function_intervals,
+    quantile_intervals,
     ratio_contrasts,
+    ratio_differences,
     ratio_intervals,
     resample_counts,
     seed_spread,
     sum_groups,
+    variance_ratio,
+    worth_of_pairing,
 )
 
 RATIOS = {"ctr": ("clicks", "views"), "rcs": ("rcs", None)}
@@ -178,13 +184,13 @@ def test_groups_are_consecutive_and_keep_the_total():
 def bins(seed, shift):
     rng = np.random.default_rng(seed)
     p = rng.random((500, 20)) * 0.5
-    return proxy_bins(p + shift, p)
+    return bin_sums(p + shift, p, bins=50)
 
 
 def test_vector_statistics_are_summed_before_the_function():
     sums = bins(0, 0.1)
-    result = function_intervals(sum_groups(sums, 100), proxy_ece, 200, seed=1)
-    assert result["value"] == pytest.approx(float(proxy_ece(sums.sum(0))), rel=1e-12)
+    result = function_intervals(sum_groups(sums, 100), ece_of_bins, 200, seed=1)
+    assert result["value"] == pytest.approx(float(ece_of_bins(sums.sum(0))), rel=1e-12)
     assert result["low"] <= result["value"] <= result["high"]
     assert result["value"] == pytest.approx(0.1)
 
@@ -204,11 +210,11 @@ def test_paired_functions_give_lifts_and_identical_arms_none():
         "b": sum_groups(bins(0, 0.2), 100),
         "c": sum_groups(bins(0, 0.1), 100),
     }
-    result = paired_function_intervals(sums, proxy_ece, "a", 100, seed=1)
+    result = paired_function_intervals(sums, ece_of_bins, "a", 100, seed=1)
     assert "lift" not in result["a"]
     assert result["b"]["lift"]["value"] == pytest.approx(0.2 / 0.1 - 1)
     assert result["c"]["lift"] == {"value": 0.0, "low": 0.0, "high": 0.0}
-    alone = paired_function_intervals({"b": sums["b"]}, proxy_ece, "a", 100, seed=1)["b"]
+    alone = paired_function_intervals({"b": sums["b"]}, ece_of_bins, "a", 100, seed=1)["b"]
     assert {k: alone[k] for k in ("value", "low", "high")} == {
         k: result["b"][k] for k in ("value", "low", "high")
     }
@@ -267,3 +273,159 @@ def test_arms_that_share_their_luck_are_told_apart_where_their_levels_are_not():
     assert found["low"] == pytest.approx(0.02) and found["high"] == pytest.approx(0.02)
     levels = ratio_intervals(columns, {"mean": ("x", None)}, "b", 100, 1)
     assert levels["a"]["mean"]["low"] < levels["b"]["mean"]["high"]
+
+
+CTR_AND_MEAN = {"ctr": ("clicks", "shown"), "mean": ("clicks", None)}
+
+
+@pytest.fixture
+def tables():
+    draw = np.random.default_rng(5)
+    shown = draw.integers(1, 4, 400) * 1.0
+    base = draw.binomial(3, 0.3, 400) * 1.0
+    return {
+        "a": {"clicks": base, "shown": shown},
+        "b": {"clicks": base + (draw.uniform(size=400) < 0.05), "shown": shown},
+        "c": {"clicks": base, "shown": shown},
+    }
+
+
+def test_the_difference_is_that_of_the_values(tables):
+    found = ratio_differences(tables, CTR_AND_MEAN, "a", 100, 1)
+    values = ratio_intervals(tables, CTR_AND_MEAN, "a", 100, 1)
+    assert set(found) == {"b", "c"}
+    more = tables["b"]["clicks"].sum() - tables["a"]["clicks"].sum()
+    assert found["b"]["mean"]["value"] == pytest.approx(more / 400)
+    assert found["b"]["ctr"]["value"] == values["b"]["ctr"]["value"] - values["a"]["ctr"]["value"]
+
+
+def test_what_arms_have_in_common_cancels(tables):
+    found = ratio_differences(tables, CTR_AND_MEAN, "a", 400, 1)
+    own = ratio_intervals(tables, CTR_AND_MEAN, "a", 400, 1)["b"]["mean"]
+    gap = found["b"]["mean"]
+    assert gap["high"] - gap["low"] < 0.3 * (own["high"] - own["low"])
+    assert gap["low"] > 0  # 5 % more clicks, surely
+    assert found["c"]["ctr"] == {"value": 0.0, "low": 0.0, "high": 0.0}
+
+
+def test_an_undefined_metric_has_no_difference(tables):
+    tables["b"] = {"clicks": tables["b"]["clicks"]}
+    found = ratio_differences(tables, CTR_AND_MEAN, "a", 50, 1)
+    assert found["b"]["ctr"] == {"value": None, "low": None, "high": None}
+    assert found["c"]["ctr"]["value"] == 0.0
+
+
+def test_differences_of_functions_of_vectors():
+    draw = np.random.default_rng(6)
+    sums = {"a": draw.uniform(1, 2, (64, 2)), "b": draw.uniform(1, 2, (64, 2))}
+
+    def share(s):
+        return s[:, 0] / s.sum(axis=1)
+
+    found = function_differences(sums, share, "a", 200, 1)
+    a, b = (table.sum(axis=0) for table in sums.values())
+    assert found["b"]["value"] == pytest.approx(b[0] / b.sum() - a[0] / a.sum())
+    assert found["b"]["low"] < found["b"]["value"] < found["b"]["high"] and set(found) == {"b"}
+    assert function_differences({"b": sums["b"]}, share, "a", 20, 1) == {}
+    with pytest.raises(ValueError, match="differ in the shape"):
+        function_differences({"a": sums["a"], "b": sums["b"][:5]}, share, "a", 20, 1)
+
+
+def quantile(values, request, n, level, resamples=200, seed=1):
+    (found,) = quantile_intervals(np.asarray(values, float), np.asarray(request), n, [level], resamples, seed)
+    return found
+
+
+def test_the_value_is_the_least_that_so_large_a_share_does_not_exceed():
+    values, request = [3.0, 1.0, 2.0, 4.0], [0, 1, 2, 3]
+    assert [quantile(values, request, 4, level)["value"] for level in (0.25, 0.5, 0.51, 0.9)] == [1, 2, 3, 4]
+
+
+def test_the_interval_covers_the_median_about_as_often_as_it_says():
+    rng = np.random.default_rng(5)
+    hits = 0
+    for seed in range(200):
+        values = rng.exponential(size=300)
+        found = quantile(values, np.arange(300), 300, 0.5, seed=seed)
+        hits += found["low"] <= np.log(2) <= found["high"]
+    assert 0.9 <= hits / 200 <= 0.99
+
+
+def test_requests_are_resampled_with_all_their_values():
+    """Values that come in fives say no more than one each."""
+    values = np.random.default_rng(2).normal(size=100)
+    single = quantile(values, np.arange(100), 100, 0.5, resamples=500)
+    fives = quantile(np.repeat(values, 5), np.repeat(np.arange(100), 5), 100, 0.5, resamples=500)
+    assert single == fives
+
+
+def test_requests_without_values_count_as_requests():
+    values = np.random.default_rng(2).normal(size=50)
+    dense, thin = quantile(values, np.arange(50), 50, 0.5), quantile(values, 2 * np.arange(50), 100, 0.5)
+    assert dense["value"] == thin["value"] and dense != thin
+
+
+def test_the_order_of_the_values_does_not_matter_and_repetition_gives_the_same():
+    rng = np.random.default_rng(3)
+    values, request = rng.normal(size=60), rng.integers(0, 20, 60)
+    mixed = rng.permutation(60)
+    assert quantile(values, request, 20, 0.9) == quantile(values[mixed], request[mixed], 20, 0.9)
+
+
+def test_nothing_gives_nothing():
+    assert quantile([], np.zeros(0, int), 10, 0.5) == {"value": None, "low": None, "high": None}
+
+
+def test_a_constant_has_an_interval_without_width():
+    found = quantile([0.5] * 8, np.arange(8), 8, 0.9)
+    assert found == {"value": 0.5, "low": 0.5, "high": pytest.approx(0.5)}
+
+
+def by_shifting(a, b):
+    """Arm b on every other stretch than arm a, one shift after another."""
+    shifted = [np.var(np.roll(b, h) - a, ddof=1) for h in range(1, len(a))]
+    return np.mean(shifted) / np.var(b - a, ddof=1)
+
+
+def test_the_worth_is_that_of_serving_the_second_arm_on_every_other_stretch():
+    draw = np.random.default_rng(1)
+    for _ in range(20):
+        a = draw.normal(size=11)
+        b = 0.8 * a + 0.3 * draw.normal(size=11)
+        assert variance_ratio(a, b, np.ones((1, 11)))[0] == pytest.approx(by_shifting(a, b), rel=1e-12)
+
+
+def test_arms_that_share_nothing_gain_nothing_and_those_that_share_most_gain_much():
+    draw = np.random.default_rng(2)
+    common, own, other = draw.normal(size=(3, 128 * 400))
+    alone = worth_of_pairing(own, other, 200, 1)
+    assert 0.7 < alone["low"] < alone["value"] < alone["high"] < 1.4
+    # Var(a) = Var(b) = 1 + 0.01 and Var(b - a) = 0.01: (1.01 + 1.00) / 0.01 = 201
+    near = worth_of_pairing(common, common + 0.1 * own, 200, 1)
+    assert near["low"] < 201 < near["high"] and near["value"] == pytest.approx(201, rel=0.35)
+
+
+def test_a_stretch_counts_by_its_mean_however_long_it_is():
+    a, b = np.arange(20.0), np.arange(20.0) ** 1.1
+    found = worth_of_pairing(np.repeat(a, 3), np.repeat(b, 3), 50, 1, stretches=20)
+    assert found["value"] == pytest.approx(by_shifting(a, b), rel=1e-12)
+
+
+def test_arms_that_never_differ_or_too_few_requests_have_no_worth():
+    nothing = {"value": None, "low": None, "high": None}
+    x = np.arange(300.0)
+    assert worth_of_pairing(x, x, 20, 1) == nothing
+    assert worth_of_pairing(x[:7], x[:7] + 1, 20, 1) == nothing
+
+
+def test_a_constant_difference_leaves_no_variance():
+    """d_g is the same on every stretch: the ratio has no end, which is no number."""
+    x = np.random.default_rng(3).integers(0, 9, STRETCHES) * 1.0
+    assert worth_of_pairing(x, x + 2.0, 20, 1)["value"] is None
+
+
+def test_the_same_numbers_give_the_same_interval():
+    draw = np.random.default_rng(4)
+    a, b = draw.normal(size=(2, 500))
+    assert worth_of_pairing(a, b, 50, 9) == worth_of_pairing(a, b, 50, 9)
+    assert worth_of_pairing(a, b, 50, 9)["low"] != worth_of_pairing(a, b, 50, 8)["low"]
