@@ -17,7 +17,7 @@ from cascade_sim.storage.folder import RunFolder, is_same_run, open_run
 from cascade_sim.version import SEMANTICS, __version__
 from cascade_sim.workers import Job, run_jobs
 
-PACKAGES = ("numpy", "scipy", "torch", "simpy", "numba", "pandas", "pyarrow", "duckdb", "seaborn")
+PACKAGES = ("numpy", "scipy", "torch", "simpy", "numba", "pandas", "pyarrow", "seaborn")
 CRITICAL_BID_REQUESTS = 200  # the first of the evaluation, in every arm
 
 

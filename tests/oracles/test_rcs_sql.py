@@ -4,7 +4,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from cascade_sim.analysis.metrics.consistency import rcs, top_ids
-from cascade_sim.analysis.sql import rcs_sql
+from oracles.rcs_sql import rcs_sql
 
 
 def log(ids, score, name):

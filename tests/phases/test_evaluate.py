@@ -6,7 +6,6 @@ import pytest
 import torch
 
 from cascade_sim.analysis.metrics.consistency import rcs
-from cascade_sim.analysis.sql import rcs_sql
 from cascade_sim.cascade.fusion import Fusion
 from cascade_sim.cascade.serve import Stage, shadow
 from cascade_sim.phases import corpus as detail
@@ -15,6 +14,7 @@ from cascade_sim.phases.evaluate import Evaluation, culprit_arms
 from cascade_sim.phases.results import collect
 from cascade_sim.progress import Progress
 from cascade_sim.storage.tables import read_table, tables
+from oracles.rcs_sql import rcs_sql
 from worlds.tiny_market import run_phases, tiny_scenario
 
 SHORT = ("phases.bootstrap=200", "phases.log=200", "phases.shadow=60", "phases.evaluate=150")

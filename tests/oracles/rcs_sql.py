@@ -1,16 +1,15 @@
-"""Ranking consistency straight from the logs, as SQL."""
+"""Ranking consistency straight from the logs, as SQL: a second way to the same number."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TypeAlias
 
-if TYPE_CHECKING:
-    import duckdb
-    import pyarrow  # type: ignore[import-untyped]
+import duckdb
+import pyarrow
 
-Log: TypeAlias = "str | Path | Sequence[str | Path] | pyarrow.Table"
+Log: TypeAlias = str | Path | Sequence[str | Path] | pyarrow.Table
 
 # Ties go to the smaller ad id. NaN would sort above every number, so it is filtered out with -inf and
 # padding, as in the array version. Hits are summed by number of ideal winners: integers, exact in any order
@@ -44,8 +43,6 @@ def rcs_sql(shadow_log: Log, service_log: Log, c: int, k: int) -> float:
     request without ideal winners is left out, NaN if none has any. A log is a Parquet path or glob, a list
     of paths, or a pyarrow table.
     """
-    import duckdb
-
     connection = duckdb.connect(":memory:")
     try:
         _attach(connection, "shadow_log", shadow_log)
