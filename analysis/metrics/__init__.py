@@ -1,12 +1,24 @@
 """Metrics of ranked lists: order, scale and stability, for flat arrays with list offsets.
 
-    ranking = rank_lists(scores, lists)                 # one sort for all lists and all metrics of order
-    found = ndcg(ranking, labels, k=10)                 # PerRequest: value [R], valid [R], items [R]
-    found.mean(), found.skipped                         # the caller averages, and can say what was left out
-    gauc(ranking, clicks), ece(pctr, clicks).mean()     # lists None: all items as one list
+Three requests with three, two and one item. One sort serves all metrics of order; they give a value per
+request, which the caller averages. The last request has no click, hence no order to get right:
 
-Scores may be given instead of a ranking. What is averaged over ties, and which lists count, is said in
-`metrics_ranking` and `metrics_scale`.
+>>> scores, clicks, lists = [3.0, 2.0, 1.0, 5.0, 4.0, 1.0], [1, 0, 0, 0, 1, 0], [0, 3, 5, 6]
+>>> ranking = rank_lists(scores, lists)
+>>> quality = ndcg(ranking, clicks, k=10)
+>>> quality.value.round(3).tolist(), quality.valid.tolist()
+([1.0, 0.631, nan], [True, True, False])
+>>> round(quality.mean(), 3), round(quality.skipped, 3)
+(0.815, 0.333)
+>>> gauc(ranking, clicks)
+0.6
+
+Without `lists` all items are one list; scores may be given instead of a ranking:
+
+>>> round(ece([0.2, 0.9], [0, 1]).mean(), 3), round(auc(scores, clicks).mean(), 3)
+(0.15, 0.75)
+
+What is averaged over ties, and which lists count, is said in `order` and `scale`.
 """
 
 from __future__ import annotations

@@ -73,7 +73,7 @@ def drift_section(
     was there before the first training (version 0) and a deployment measured twice do not count. Returns
 
         deployments  how many the figures rest on: the last `last`, or fewer
-        stable       1 or 0: whether the mean score is level up to its noise (analysis.metrics_stability), so
+        stable       1 or 0: whether the mean score is level up to its noise (`stability`), so
                      that the mean over worlds is the share of stable ones; None with fewer than `last`
         change       between the ends of the fitted line, in units of the score
         residual     mean distance of the points from that line

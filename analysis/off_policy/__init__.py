@@ -11,9 +11,28 @@ v̂_i = its forecast under the target policy, E_{a~p*}[q̂(x_i, a)] (predicted_t
     doubly_robust   mean(v̂ + w (r − q̂))                          unbiased if propensities or model are right
     switch_dr       mean(v̂ + w 1[w <= threshold] (r − q̂))        the model alone where weights are large
 
-Intervals are 95 %, from influence values (off_policy_noise, off_policy_intervals); optional clusters [R],
-e.g. user ids, make them cluster-robust. They are absent where the log cannot answer (off_policy_checks). The
-model must be fitted to other requests (another day, or cross-fit), or its errors are underrated.
+Intervals are 95 %, from influence values (`noise`, `intervals`); optional clusters [R], e.g. user ids, make
+them cluster-robust. They are absent where the log cannot answer (`checks`). The model must be fitted to other
+requests (another day, or cross-fit), or its errors are underrated.
+
+Four actions, logged evenly, that earn 2, 0, 1 and 0; the target does the first two three times as often as
+the others:
+
+>>> reward, weights = np.tile([2.0, 0.0, 1.0, 0.0], 100), np.tile([1.5, 1.5, 0.5, 0.5], 100)
+>>> answer = ips(reward, weights)
+>>> answer.value, round(answer.low, 2), round(answer.high, 2), answer.diagnostics.verdict
+(0.875, 0.75, 1.0, 'ok')
+>>> gain = lift("snips", reward, weights)
+>>> round(gain.value, 3), round(gain.low, 3), round(gain.high, 3)
+(0.167, 0.121, 0.213)
+
+A log that hardly ever did what the target does has no answer:
+
+>>> answer = ips(reward, np.where(np.arange(400) < 4, 100.0, 0.0))
+>>> answer.low, answer.high, answer.diagnostics.verdict
+(None, None, 'refuse')
+>>> answer.diagnostics.reason.split(',')[0]
+'exploration is missing: the effective sample size is 1 % of 400 requests'
 """
 
 from __future__ import annotations
@@ -79,7 +98,7 @@ def clipped_ips(
 
     Biased by −E[(w − clip)⁺ r]. The verdict warns where the log's own estimate of that bias exceeds a quarter
     of the standard error, or clipping takes away more than 1 % of the weight; above 10 % it refuses. What
-    clipping may hide at most: off_policy_bounds.
+    clipping may hide at most: `bounds`.
     """
     return evaluate("clipped_ips", reward=reward, weights=weights, clip=clip, clusters=clusters)
 

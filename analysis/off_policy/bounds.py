@@ -17,7 +17,7 @@ noise which Ȳ and W̄ share cancels:
 
     low  = mean(m + w̄ (r − m)) − ε_low        high = mean(M + w̄ (r − M)) + ε_high
 
-with ε at 97.5 % each, hence 95 % for both ends. method "t": the margins of off_policy_noise. "bernstein":
+with ε at 97.5 % each, hence 95 % for both ends. method "t": the margins of `noise`. "bernstein":
 
     ε = sqrt(2 s² ln(2/δ) / n) + 7 B ln(2/δ) / (3 (n − 1)),   δ = 2.5 %,   B = R (M − m)
 

@@ -1,10 +1,10 @@
 """From influence values to an estimate with a 95 % interval, and when such an interval may not be given.
 
-The gates on weights (off_policy_checks) do not see rewards; these do:
+The gates on weights (`checks`) do not see rewards; these do:
 
     no reward but zero         refuses: an interval [0, 0] would claim certainty
     n < 10 · skewness(ψ)²      warns: about ten requests or fewer carry the noise (ten clicks, if reward is
-                               clicks); the margins (off_policy_noise) then follow accidents of the sample
+                               clicks); the margins (`noise`) then follow accidents of the sample
     fewer than 20 clusters     warns; one cluster refuses
     ratios to a mean           warn where its standard error exceeds a tenth of it: over such noise a ratio
                                is no straight line, as the delta method takes it to be

@@ -15,8 +15,8 @@ Estimated is the mean over requests of Σ_k r_k under the target policy. With w_
                                             cuts variance and need not be right (Kiyohara et al. 2022)
 
 Slates shorter than K are padded with reward 0, ratio 1 and forecasts 0. Every slot's weights are judged and
-the worst verdict is reported (off_policy_checks); for the mean weight the level is divided by K. Intervals
-and clusters: as in off_policy.
+the worst verdict is reported (`checks`); for the mean weight the level is divided by K. Intervals
+and clusters: as in the package.
 """
 
 from __future__ import annotations

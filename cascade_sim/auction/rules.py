@@ -64,6 +64,12 @@ def run_auction(
     slots alike). ids, of bid's shape, break ties (smaller first) and mark padding (negative: never eligible,
     whatever bid and pctr hold there); without ids the smaller column wins a tie.
     NaN, negative or infinite input is a ValueError that names the request and the candidate.
+
+    Rank scores are 0.20, 0.12 and 0.15; each winner pays what keeps it above the next score:
+
+    >>> page = run_auction([2.0, 1.0, 3.0], [0.10, 0.12, 0.05], slots=2)
+    >>> page.winners.tolist(), page.cpc.round(6).tolist()
+    ([0, 2], [1.5, 2.4])
     """
     if not (np.isfinite(squashing) and squashing >= 0):
         raise ValueError(f"squashing is {squashing}; it must be a finite number, 0 or more")
@@ -153,6 +159,11 @@ def to_micros(cpc: ArrayLike, bid: ArrayLike | None = None) -> NDArray[np.int64]
 
     For reserve <= cpc <= bid the charge is between floor_micros(reserve) and floor_micros(bid), so a charge
     never exceeds the bid, and amounts of six decimals or fewer are kept exactly.
+
+    >>> to_micros([1.5, 0.1234567]).tolist()
+    [1500000, 123457]
+    >>> int(to_micros(0.1234567, bid=0.1234569))
+    123456
     """
     money = _money(cpc)
     whole = np.floor(money)

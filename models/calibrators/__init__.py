@@ -4,6 +4,13 @@
     pctr = calibrator(scores)                      # numpy gives numpy, torch gives torch
     save(calibrator, path); load(path)             # plain arrays in a safetensors file
 
+>>> import numpy as np
+>>> scores, clicks = np.array([-2.0, -1.0, 0.0, 1.0]), np.array([0.0, 1.0, 0.0, 1.0])
+>>> CALIBRATORS["isotonic"].fit(scores, clicks)(np.array([-2.0, -0.5, 5.0])).round(3).tolist()
+[0.0, 0.5, 1.0]
+>>> CALIBRATORS["platt"].fit(scores, clicks)(np.array([-2.0, 0.0, 2.0])).round(2).tolist()
+[0.35, 0.55, 0.74]
+
 | name | keeps the order | learns from one class or equal scores |
 |---|---|---|
 | platt | if its slope is positive | a constant near the mean |

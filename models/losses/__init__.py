@@ -11,6 +11,19 @@ the last ends; without `lists` each row of [L, m] is one. `from_padded` makes th
 - engine: auto, fused, torch. On the CPU the losses on pairs and lists run in fused kernels, in float64 and in
   an order that depends on nothing else, and are differentiable once; torch works on every device, and is
   differentiable twice.
+
+Two lists, of three items and of two:
+
+>>> scores = torch.tensor([2.0, 1.0, 0.0, 1.0, 1.0], requires_grad=True)
+>>> clicks, lists = torch.tensor([1.0, 0.0, 0.0, 0.0, 1.0]), torch.tensor([0, 3, 5])
+>>> [round(value, 3) for value in softmax(scores, clicks, lists, reduction="none").tolist()]
+[0.408, 0.693]
+>>> loss = softmax(scores, clicks, lists)
+>>> loss.backward()
+>>> round(loss.item(), 3), [round(slope, 3) for slope in scores.grad.tolist()]
+(0.55, [-0.167, 0.122, 0.045, 0.25, -0.25])
+>>> round(LOSSES["logistic"](scores, clicks, lists, each="mean").item(), 3)
+0.762
 """
 
 from collections.abc import Callable

@@ -18,6 +18,16 @@
 | rcr_regression | both | 1 | softplus | ranking |
 | jrc | binary | 2 | sigmoid of f_1 − f_0 | regression |
 | sbcr | binary | 1 | sigmoid | regression |
+
+>>> objective = make_objective("rcr", alpha=0.25)
+>>> outputs = torch.tensor([[2.0], [1.0], [0.0], [1.0], [1.0]])  # a net's outputs, n_heads of them per item
+>>> clicks, lists = torch.tensor([1.0, 0.0, 0.0, 0.0, 1.0]), torch.tensor([0, 3, 5])
+>>> round(objective.loss(outputs, clicks, lists).item(), 3)
+1.606
+>>> objective.score(outputs).tolist()
+[2.0, 1.0, 0.0, 1.0, 1.0]
+>>> [round(pctr, 3) for pctr in objective.predict(outputs).tolist()]
+[0.881, 0.731, 0.5, 0.731, 0.731]
 """
 
 from __future__ import annotations
