@@ -40,7 +40,7 @@ def summaries(
     if not columns:
         return {}
     ratios = ratio_intervals(columns, RATIOS, next(iter(columns)), resamples, seed)
-    found: dict[str, dict[str, Any]] = {}
+    rows: dict[str, dict[str, Any]] = {}
     for arm, table in tables.items():
         row: dict[str, Any] = {"impressions": len(table["request"])}
         for metric, entry in ratios[arm].items():
@@ -49,13 +49,13 @@ def summaries(
             share = table[name] / table["bid"]
             levels = list(LEVELS.values())
             made = quantile_intervals(share, table["request"], n_requests, levels, resamples, seed)
-            row |= {f"{name}_{level}": one for level, one in zip(LEVELS, made, strict=True)}
+            row |= {f"{name}_{level}": entry for level, entry in zip(LEVELS, made, strict=True)}
         row["distribution"] = {
             "share_of_bid": [i / BINS for i in range(BINS + 1)],
             **{name: _cumulative(table[name] / table["bid"]) for name in ("local", "cascade")},
         }
-        found[arm] = row
-    return found
+        rows[arm] = row
+    return rows
 
 
 def _per_request(table: Mapping[str, NDArray[Any]], n_requests: int) -> dict[str, NDArray[np.float64]]:

@@ -89,7 +89,8 @@ def table_auc(score: ArrayLike, label: ArrayLike, valid: ArrayLike | None = None
     has_ties = first.size < s.size
     tied_positive = np.add.reduceat(positive.ravel(), first) if has_ties else positive.ravel()
     tied_negative = np.add.reduceat(negative.ravel(), first) if has_ties else negative.ravel()
-    won = np.bincount(first // n, weights=tied_positive * (below + 0.5 * tied_negative), minlength=n_rows)
+    pairs_won = tied_positive * (below + 0.5 * tied_negative)
+    won = np.bincount(first // n, pairs_won, n_rows).astype(np.float64)
 
     value = _share_won(won, positive, negative, (positive * negative).sum(1))
     return value, np.where(np.isnan(value), 0, is_real.sum(1)).astype(np.float64)

@@ -48,43 +48,43 @@ class Point:
 def sweep_points(metrics: Mapping[str, Any]) -> list[Point]:
     """All points that have a GAUC and a LogLoss, families in the file's order, settings rising."""
     points = []
-    for arm, found in (_sweep(metrics).get("points") or {}).items():
-        quality = ((metrics.get("models") or {}).get(found["model"]) or {}).get("win_set") or {}
+    for arm, ranker in (_sweep(metrics).get("points") or {}).items():
+        quality = ((metrics.get("models") or {}).get(ranker["model"]) or {}).get("win_set") or {}
         measures = {name: estimate(quality.get(name)) for name in (ORDER, SCALE, "ece")}
         if measures[ORDER].value is not None and measures[SCALE].value is not None:
-            points.append(Point(arm, found["family"], found["option"], found["setting"], measures))
+            points.append(Point(arm, ranker["family"], ranker["option"], ranker["setting"], measures))
     order = list(dict.fromkeys(point.family for point in points))
     return sorted(points, key=lambda point: (order.index(point.family), point.setting or 0.0))
 
 
 def families(points: Sequence[Point]) -> dict[str, list[Point]]:
     """Family → its points."""
-    found: dict[str, list[Point]] = {}
+    by_family: dict[str, list[Point]] = {}
     for point in points:
-        found.setdefault(point.family, []).append(point)
-    return found
+        by_family.setdefault(point.family, []).append(point)
+    return by_family
 
 
 def _sweep(metrics: Mapping[str, Any]) -> Mapping[str, Any]:
     return (metrics.get("objectives") or {}).get("sweep") or {}
 
 
-def gap(metrics: Mapping[str, Any], one: str, other: str, measure: str) -> Estimate:
-    """How much greater a measure is in arm `one`, paired by request, or by world where there are several."""
+def gap(metrics: Mapping[str, Any], arm: str, other: str, measure: str) -> Estimate:
+    """How much greater a measure is in `arm`, paired by request, or by world where there are several."""
     gaps = _sweep(metrics).get("gaps") or {}
-    if other in (gaps.get(one) or {}):
-        return estimate(gaps[one][other].get(measure))
-    found = estimate(((gaps.get(other) or {}).get(one) or {}).get(measure))
+    if other in (gaps.get(arm) or {}):
+        return estimate(gaps[arm][other].get(measure))
+    reverse = estimate(((gaps.get(other) or {}).get(arm) or {}).get(measure))
 
     def turned(x: float | None) -> float | None:
         return None if x is None else -x
 
-    return Estimate(turned(found.value), turned(found.high), turned(found.low), found.sd)
+    return Estimate(turned(reverse.value), turned(reverse.high), turned(reverse.low), reverse.sd)
 
 
-def surely_beats(metrics: Mapping[str, Any], one: Point, other: Point) -> bool:
+def surely_beats(metrics: Mapping[str, Any], point: Point, other: Point) -> bool:
     """A strict win beyond noise: the paired 95 % intervals of both differences lie on the better side."""
-    order, scale = (gap(metrics, one.arm, other.arm, measure) for measure in (ORDER, SCALE))
+    order, scale = (gap(metrics, point.arm, other.arm, measure) for measure in (ORDER, SCALE))
     return order.is_above_zero and scale.is_below_zero
 
 
@@ -136,7 +136,7 @@ def games_of(metrics: Mapping[str, Any]) -> dict[str, dict[str, Games]]:
     by_family = families(sweep_points(metrics))
     worlds = int((metrics.get("seeds") or {}).get("n") or 1)
     wins = _sweep(metrics).get("wins") or {}
-    found: dict[str, dict[str, Games]] = {}
+    table: dict[str, dict[str, Games]] = {}
     for family, own in by_family.items():
         for rival, theirs in by_family.items():
             if rival == family:
@@ -146,5 +146,5 @@ def games_of(metrics: Mapping[str, Any]) -> dict[str, dict[str, Games]]:
             games, won, lost = (round(worlds * counted.get(key, 0)) for key in ("games", "won", "lost"))
             sure_won = sum(surely_beats(metrics, a, b) for a, b in pairs)
             sure_lost = sum(surely_beats(metrics, b, a) for a, b in pairs)
-            found.setdefault(family, {})[rival] = Games(games, won, lost, len(pairs), sure_won, sure_lost)
-    return found
+            table.setdefault(family, {})[rival] = Games(games, won, lost, len(pairs), sure_won, sure_lost)
+    return table

@@ -1,6 +1,7 @@
-"""Does a model's level settle while it trains, or drift?
+"""Does the level of a model's scores settle while it trains, or drift?
 
-Does the level of a model that is trained again and again hold? What the curve of its deployments says.
+`stability` judges any curve, such as the mean score by step of training; `drift_section` that of a market's
+deployments, for metrics.json.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ class Stability:
 
     @property
     def mark(self) -> str:
-        """For tables."""
+        """The word that tables show: stable or unstable."""
         return "stable" if self.is_stable else "unstable"
 
 
@@ -90,7 +91,7 @@ def drift_section(
             seen.setdefault(number, i)
     rows = [seen[number] for number in sorted(seen)][-last:]
     curve = [math.nan if score[i] is None else float(score[i]) for i in rows]  # type: ignore[arg-type]
-    has_scores = any(math.isfinite(one) for one in curve)  # a seat without a trained model has none
+    has_scores = any(math.isfinite(point) for point in curve)  # a seat without a trained model has none
     moved = _moved([score[seen[number]] for number in sorted(seen)])
     line = stability(curve, last) if len(curve) > 2 and has_scores else None
     return {
@@ -107,7 +108,7 @@ def drift_section(
 def _moved(curve: Sequence[float | None]) -> float:
     """From the first ten points to the last ten; NaN with fewer than twenty, or where one is undefined."""
     ends = [*curve[:ENDS], *curve[-ENDS:]]
-    values = [math.nan if one is None else one for one in ends]
+    values = [math.nan if point is None else point for point in ends]
     if len(curve) < 2 * ENDS:
         return math.nan
     return (math.fsum(values[ENDS:]) - math.fsum(values[:ENDS])) / ENDS

@@ -61,11 +61,11 @@ class Diagnostics:
     def with_findings(self, findings: Iterable[tuple[Verdict, str]]) -> Diagnostics:
         """The same with further findings (verdict, reason): the worst verdict holds, worst reasons first."""
         verdict, reason = self.verdict, self.reason
-        for found, text in findings:
-            if found == "ok":
+        for further, text in findings:
+            if further == "ok":
                 continue
-            is_worse = _ORDER.index(found) > _ORDER.index(verdict)
-            verdict = found if is_worse else verdict
+            is_worse = _ORDER.index(further) > _ORDER.index(verdict)
+            verdict = further if is_worse else verdict
             reason = "; ".join(part for part in ((text, reason) if is_worse else (reason, text)) if part)
         return replace(self, verdict=verdict, reason=reason)
 

@@ -40,7 +40,7 @@ class Share:
 
 @dataclass(frozen=True)
 class Coverage:
-    """One estimator on one question."""
+    """How an estimator's answers to a question stand to the truth, over all replications."""
 
     replications: int
     refused: float  # share
@@ -65,7 +65,7 @@ class Coverage:
 
 
 def coverage_of(value: Floats, low: Floats, high: Floats, truth: float) -> Coverage:
-    """Of answers [M]."""
+    """Coverage, bias and width of an estimator's answers and interval ends [M], NaN where it refused."""
     is_given = np.isfinite(low) & np.isfinite(high)
     n = int(is_given.sum())
     covers = (low[is_given] <= truth) & (truth <= high[is_given])

@@ -174,15 +174,14 @@ def paired_p(values: ArrayLike, base: ArrayLike) -> float:
     """
     from scipy.stats import ttest_rel
 
-    values, base = np.asarray(values, np.float64), np.asarray(base, np.float64)
-    counts = ~np.isnan(values - base)
-    values, base = values[counts], base[counts]
-    gap = values - base
+    pairs = np.stack([np.asarray(values, np.float64), np.asarray(base, np.float64)])
+    own, other = pairs[:, ~np.isnan(pairs).any(axis=0)]
+    gap = own - other
     if gap.size < 2:
         return math.nan
     if gap.std(ddof=1) <= 1e-12 * abs(gap.mean()):
         return 0.0 if gap.any() else 1.0
-    return float(ttest_rel(values, base).pvalue)
+    return float(ttest_rel(own, other).pvalue)
 
 
 def beats(

@@ -28,12 +28,12 @@ def expected_reciprocal_rank(y: Sequence[int], order: Order, max_grade: int = 1)
 
 def average_precision(y: Sequence[int], order: Order) -> Fraction:
     """Mean over the positives of the precision at their place, exactly."""
-    found, value = 0, Fraction(0)
+    positives, value = 0, Fraction(0)
     for place, item in enumerate(order, start=1):
         if y[item]:
-            found += 1
-            value += Fraction(found, place)
-    return value / found
+            positives += 1
+            value += Fraction(positives, place)
+    return value / positives
 
 
 def two_halves() -> dict[str, dict[Order, Fraction]]:

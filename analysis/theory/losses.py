@@ -41,14 +41,14 @@ class TemplateLoss:
         return distribution.mean(self.value(v, s[None], eta))
 
 
-def _pointwise(one: Callable[[Floats, Floats, float], Floats]) -> Callable[[Floats, Floats, float], Floats]:
-    return lambda v, s, eta: np.asarray(one(v, s, eta)).sum(-1)
+def _pointwise(term: Callable[[Floats, Floats, float], Floats]) -> Callable[[Floats, Floats, float], Floats]:
+    return lambda v, s, eta: np.asarray(term(v, s, eta)).sum(-1)
 
 
-def _pairwise(one: Callable[[Floats, Floats, Floats], Floats]) -> Callable[[Floats, Floats, float], Floats]:
+def _pairwise(term: Callable[[Floats, Floats, Floats], Floats]) -> Callable[[Floats, Floats, float], Floats]:
     def total(v: Floats, s: Floats, eta: float) -> Floats:
         i, j = np.triu_indices(s.shape[-1], 1)
-        return np.asarray(one(v[..., i], v[..., j], s[..., i] - s[..., j])).sum(-1)
+        return np.asarray(term(v[..., i], v[..., j], s[..., i] - s[..., j])).sum(-1)
 
     return total
 

@@ -30,9 +30,9 @@ def regret_figure(outcomes: Outcomes) -> Any:
     FigureCanvasAgg(figure)
     grid = figure.subplots(rows, 3, sharex=True, sharey=True, squeeze=False).ravel()
     handles: dict[str, Any] = {}
-    for axes, (loss, found) in zip(grid, outcomes.items(), strict=False):
+    for axes, (loss, by_measure) in zip(grid, outcomes.items(), strict=False):
         bare(axes)
-        for i, (measure, outcome) in enumerate(found.items()):
+        for i, (measure, outcome) in enumerate(by_measure.items()):
             x, y = _thinned(outcome)
             handles[measure] = axes.plot(
                 x,
@@ -54,7 +54,7 @@ def regret_figure(outcomes: Outcomes) -> Any:
         _decades(axes.xaxis, range(-8, 5, 4))
         _decades(axes.yaxis, range(-4, 3, 2))
         axes.set_title(loss, loc="left", color=INK)
-        nearest = max(outcome.closest for outcome in found.values())
+        nearest = max(outcome.closest for outcome in by_measure.values())
         axes.text(
             0.04,
             0.92,
@@ -107,15 +107,15 @@ def numbers(outcomes: Outcomes, misorders: Mapping[str, Mapping[str, float]]) ->
                     "regret_at_optimum": outcome.regret_at_optimum,
                     "regret_after_descent": outcome.regret_after_descent,
                 }
-                for measure, outcome in found.items()
+                for measure, outcome in by_measure.items()
             }
-            for loss, found in outcomes.items()
+            for loss, by_measure in outcomes.items()
         },
         "equal_utilities": {
             name: {"-".join(str(i + 1) for i in order): float(value) for order, value in values.items()}
             for name, values in examples.items()
         },
-        "ranknet_misorders": {name: dict(found) for name, found in misorders.items()},
+        "ranknet_misorders": {name: dict(shares) for name, shares in misorders.items()},
         "regression_and_ranking": {name: [float(x) for x in value] for name, value in losses.items()},
     }
 
@@ -123,22 +123,23 @@ def numbers(outcomes: Outcomes, misorders: Mapping[str, Mapping[str, float]]) ->
 def text(outcomes: Outcomes, misorders: Mapping[str, Mapping[str, float]]) -> str:
     """What the study found, as plain text."""
     measures = list(next(iter(outcomes.values())))
-    points = sum(o.regret.size for found in outcomes.values() for o in found.values())
-    broken = sum(o.violations for found in outcomes.values() for o in found.values())
+    every = [outcome for by_measure in outcomes.values() for outcome in by_measure.values()]
+    points = sum(outcome.regret.size for outcome in every)
+    broken = sum(outcome.violations for outcome in every)
     lines = [
         f"Regret bounds: {points:,} points, {broken} above their bound.",
         "Largest share of the bound that a regret reached:",
         _row("", measures),
     ]
-    for loss, found in outcomes.items():
-        lines.append(_row(loss, [f"{outcome.closest:.3f}" for outcome in found.values()]))
-    worst = max(o.regret_at_optimum for found in outcomes.values() for o in found.values())
+    for loss, by_measure in outcomes.items():
+        lines.append(_row(loss, [f"{outcome.closest:.3f}" for outcome in by_measure.values()]))
+    worst = max(outcome.regret_at_optimum for outcome in every)
     lines += [f"Largest regret of a minimiser: {worst:.1g}", ""]
     lines += [
         "RankNet's own minimiser on random distributions:",
         _row("", list(misorders)),
-        _row("not the best order", [f"{found['share']:.1%}" for found in misorders.values()]),
-        _row("mean regret, of best", [f"{found['regret']:.2%}" for found in misorders.values()]),
+        _row("not the best order", [f"{shares['share']:.1%}" for shares in misorders.values()]),
+        _row("mean regret, of best", [f"{shares['regret']:.2%}" for shares in misorders.values()]),
         "",
         "Items 1, 2 right or items 3, 4 right, evenly: equal expected utilities, yet order 1-3-2-4 against"
         " 1-2-3-4 gives",

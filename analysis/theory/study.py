@@ -52,9 +52,9 @@ def random_distribution(generator: np.random.Generator, measure: Gppm, n: int) -
         else:
             top = 5 if measure.supervision == "grades" else 2
             support = generator.integers(0, top, (_SUPPORT, n)).astype(np.float64)
-        found = Distribution(support, generator.dirichlet(np.ones(_SUPPORT)))
-        if found.mean(measure.utility(support)).min() > 0:
-            return found
+        distribution = Distribution(support, generator.dirichlet(np.ones(_SUPPORT)))
+        if distribution.mean(measure.utility(support)).min() > 0:
+            return distribution
 
 
 def trial_scores(generator: np.random.Generator, loss: TemplateLoss, u: Floats, eta: float) -> Floats:
@@ -133,8 +133,8 @@ def study_bound(
         slack = np.full(len(tried), scale * _ROUNDING * (1.0 + abs(float(least))))
         points.append((scale * gap, regret(measure, distribution, tried), slack))
         at_optimum = max(at_optimum, float(regret(measure, distribution, best)))
-    surrogate, found, slack = (np.concatenate(column) for column in zip(*points, strict=True))
-    return Outcome(surrogate, found, slack, at_optimum, after)
+    surrogate, regrets, slack = (np.concatenate(column) for column in zip(*points, strict=True))
+    return Outcome(surrogate, regrets, slack, at_optimum, after)
 
 
 def study_bounds(

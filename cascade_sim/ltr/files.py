@@ -177,13 +177,13 @@ def _whole_at(data, at, end):
     """The whole number at data[at:end], at most 18 digits; -1 if it is none."""
     if at == end or end - at > 18:
         return np.int64(-1)
-    found = np.int64(0)
+    number = np.int64(0)
     while at < end:
         if not ZERO <= data[at] <= ZERO + 9:
             return np.int64(-1)
-        found = found * 10 + (data[at] - ZERO)
+        number = number * 10 + (data[at] - ZERO)
         at += 1
-    return found
+    return number
 
 
 @njit(cache=True, nogil=True)
@@ -239,7 +239,7 @@ def _lines(data, first_line, labels, qids, line, starts, ids, values, bad, stamp
         stop = at
         while stop < end and data[stop] != HASH:
             stop += 1
-        words, label, qid, found = _line(
+        words, label, qid, n_features = _line(
             data, at, stop, ids, values, kept, stamp, number - first_line, powers
         )
         if words < 0:
@@ -247,7 +247,7 @@ def _lines(data, first_line, labels, qids, line, starts, ids, values, bad, stamp
             n_bad += 1
         elif words > 0:
             labels[n], qids[n], line[n] = label, qid, number
-            kept += found
+            kept += n_features
             n += 1
             starts[n] = kept
         at, number = end + 1, number + 1
@@ -368,15 +368,15 @@ def _used(parts: list[Parsed]) -> np.ndarray:
 def _dense(parts: list[Parsed], columns: np.ndarray) -> np.ndarray:
     """The rows as a table, a column per id in `columns`.  [N, F] float32"""
     n = sum(len(part.labels) for part in parts)
-    found = np.zeros((n, len(columns)), np.float32)
+    table = np.zeros((n, len(columns)), np.float32)
     place = np.full(LARGEST_ID + 1, -1, np.int32)
     place[columns] = np.arange(len(columns))
     first = 0
     for part in parts:
-        rows = found[first : first + len(part.labels)]
+        rows = table[first : first + len(part.labels)]
         fill_rows(rows, part.starts, part.ids, part.values, place)
         first += len(part.labels)
-    return found
+    return table
 
 
 def _lists(path: Path, qids: np.ndarray, lines: np.ndarray) -> np.ndarray:

@@ -1,17 +1,13 @@
-"""The study of objectives on learning-to-rank files: train the grid, choose, calibrate, measure.
+"""Objectives compared on learning-to-rank files: read, train the grid, choose, calibrate, measure, write.
 
 A cell is an objective with its alpha, a learning rate and a seed. For each objective and seed one cell is
 chosen by the validation lists alone:
 - an objective without scale: the greatest NDCG@10;
 - one with scale: the least log loss (or squared error) among the cells whose NDCG@10 is within one standard
   error of the objective's best. With few validation lists that is nearly all of them, with many nearly none.
-Calibrators are fitted to the chosen cell's scores on the validation lists.
-
-What a ranker is worth on a file: order and scale of every list, and the file's means.
-
-From the study's findings to plain numbers: rows over seeds with paired tests, cells, wins, curves.
-
-Objectives compared on learning-to-rank files: read, train, measure, print, write.
+Calibrators are fitted to the chosen cell's scores on the validation lists. `measure` says what a ranker is
+worth on a file: order and scale of every list, and the file's means. The results are plain numbers: rows over
+seeds with paired tests, cells, wins, curves.
 """
 
 from __future__ import annotations
@@ -194,17 +190,17 @@ def run_study(files: Files, plan: Plan, advance: Callable[[int], None] = lambda 
     diverged: list[dict[str, Any]] = []
     for name in plan.objectives:
         for seed in plan.seeds:
-            found = []
+            trained = []
             for objective, alpha, rate in plan.cells_of(name):
                 cell = _train_cell(files, plan.settings, objective, alpha, rate, seed, advance)
                 if cell is None:
                     diverged.append({"objective": name, "alpha": alpha, "learning_rate": rate, "seed": seed})
                 else:
-                    found.append(cell)
-            if not found:
+                    trained.append(cell)
+            if not trained:
                 raise UserError(f"no training of {name} gave finite scores: take a lower learning rate")
-            chosen = choose(found)
-            cells += [cell if cell is chosen else cell.without_outputs() for cell in found]
+            chosen = choose(trained)
+            cells += [cell if cell is chosen else cell.without_outputs() for cell in trained]
             rows += _rows(files, plan, chosen)
     return Findings(cells, rows, diverged)
 
@@ -347,7 +343,7 @@ def _row(name: str, group: list[Row]) -> dict[str, Any]:
         "objective": objective,
         "calibrator": calibrator or None,
         "has_scale": bool(calibrator) or group[0].cell.objective.has_scale,
-        **{metric: seed_spread([found[metric] for found in means]) for metric in means[0]},
+        **{metric: seed_spread([seed_means[metric] for seed_means in means]) for metric in means[0]},
         "n_stable": sum(bool(mark) for mark in judged),
         "n_judged": len(judged),
         "chosen": [
@@ -415,28 +411,28 @@ def load_files(
 
     positive_from: labels of at least that become 1, the others 0; None keeps the grades.
     """
-    found: dict[str, RankingFile] = {}
+    files: dict[str, RankingFile] = {}
     columns: np.ndarray | None = None
     for part, path in (("train", train), ("valid", valid), ("test", test)):
         if path is None:
             continue
         size = path.stat().st_size if path.is_file() else None
         with progress.stage(f"read {part}", size, "bytes") as stage:
-            found[part] = read_file(path, columns, stage.advance)
-        columns = found["train"].columns
+            files[part] = read_file(path, columns, stage.advance)
+        columns = files["train"].columns
     if valid is None:
-        found["train"], found["valid"] = split(found["train"], train)
+        files["train"], files["valid"] = split(files["train"], train)
     sources = {"train": train, "valid": valid or train, "test": test}
     least = positive_from if positive_from is not None else np.finfo(np.float32).tiny
-    for part, data in found.items():
+    for part, data in files.items():
         if not (data.labels >= least).any():
             wanted = "above 0" if positive_from is None else f"of {positive_from:g} or more"
             raise UserError(f"{sources[part]}: no label {wanted}, so there is no order to judge")
-    if positive_from is not None and (found["train"].labels >= positive_from).all():
+    if positive_from is not None and (files["train"].labels >= positive_from).all():
         raise UserError(f"{train}: every label is {positive_from:g} or more, so there is nothing to learn")
-    own = list_columns(found["train"])
+    own = list_columns(files["train"])
     return Files(
-        *(make_table(found[part], own, positive_from, device) for part in ("train", "valid", "test"))
+        *(make_table(files[part], own, positive_from, device) for part in ("train", "valid", "test"))
     )
 
 

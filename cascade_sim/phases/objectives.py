@@ -78,7 +78,7 @@ def sweep_section(
 
 
 def _sums(evaluation: Evaluation, model: str) -> dict[str, Any]:
-    return evaluation.quality.found[model]["win_set"].sums
+    return evaluation.quality.by_model[model]["win_set"].sums
 
 
 def _wins(evaluation: Evaluation, points: dict[str, dict[str, Any]]) -> dict[str, Any]:

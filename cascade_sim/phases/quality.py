@@ -85,7 +85,7 @@ class QualityStudy:
         self._sim, self._ranker = sim, ranker
         self.n_groups = max(1, min(GROUPS, n_requests))
         self.models = {name: sim.scorers[name] for name in [ranker, *[m for m in models if m != ranker]]}
-        self.found = {
+        self.by_model = {
             name: {kind: ModelQuality(is_probability(scorer), self.n_groups) for kind in SETS}
             for name, scorer in self.models.items()
         }
@@ -99,7 +99,7 @@ class QualityStudy:
             true_ctr = self._sim.truth.ctr(block, ids)
             predictions = {name: scorer.predict(block, ids) for name, scorer in self.models.items()}
             for name, prediction in predictions.items():
-                self.found[name][kind].add(prediction, true_ctr, valid, group)
+                self.by_model[name][kind].add(prediction, true_ctr, valid, group)
                 if kind == "pre_ranking_set" and self._is_student(name):
                     self._reliability[name].append((prediction[valid], predictions[self._ranker][valid]))
 
@@ -110,25 +110,25 @@ class QualityStudy:
     def metrics(self, resamples: int, seed: int) -> dict:
         return {
             name: {kind: quality.metrics(resamples, seed) for kind, quality in sets.items()}
-            for name, sets in self.found.items()
+            for name, sets in self.by_model.items()
         }
 
     def reliability(self, models: Collection[str]) -> dict:
         """Count, sum of predictions and sum of true CTRs by bin of the prediction, on the win set."""
-        by_model = {}
+        curves = {}
         for name in self.models:
-            bins = self.found[name]["win_set"].sums.get("bins")
+            bins = self.by_model[name]["win_set"].sums.get("bins")
             if name in models and bins is not None:
                 parts = zip(("count", "predicted", "truth"), bins.sum(axis=0).tolist(), strict=True)
-                by_model[name] = dict(parts)
-        return by_model
+                curves[name] = dict(parts)
+        return curves
 
     def curves(self) -> dict:
         """The `curves` section of metrics.json."""
         distribution = {}
         for kind in SETS:
             density = {}
-            for name, sets in self.found.items():
+            for name, sets in self.by_model.items():
                 total = sets[kind].density.sum()
                 if total > 0:
                     density[name] = (sets[kind].density / total / np.diff(LOG10_EDGES)).tolist()

@@ -118,4 +118,4 @@ def test_the_ranker_is_its_own_reference(study):
     found.add(block, sim.serve(block, study.evaluation.baseline), np.arange(128))
     assert list(found.models) == ["rank", "logloss"]
     assert set(found.curves()["proxy_reliability"]) == {"logloss"}
-    assert found.found["rank"]["win_set"].sums["bins"].sum(axis=0)[0].sum() == 128 * 3
+    assert found.by_model["rank"]["win_set"].sums["bins"].sum(axis=0)[0].sum() == 128 * 3
