@@ -1,10 +1,26 @@
-"""What each measure is called, in which unit people read it, and what it means."""
+"""Every metric, once: what it is made of, what it is called, in which unit people read it, and what it means.
+
+A metric is a ratio of sums over requests (`top` and `bottom` name COLUMNS), or a function of vectors summed
+over requests (`vectors` names VECTORS). Tables of sums, intervals, checks, files and pages are all made from
+the records here: a new metric is a record, and a new column of sums also a line where requests are measured
+(phases.measure, market.tally).
+
+    >>> ARM_MEASURES["rpm"].of({"revenue": 2.0, "impressions": 500.0})
+    4.0
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
 from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cascade_sim.analysis.metrics import money, scale
+
+Floats = NDArray[np.float64]
 
 # Arms that the engine adds to every study. They frame the others and are never recommended,
 # but the page says so when one of them pays.
@@ -15,10 +31,48 @@ REFERENCE_ARMS: dict[str, str] = {
     "ranker": "the ranking stage's own model and bid in the pre-ranking seat: the ceiling",
 }
 
+# What is summed over requests, in the order in which files list it.
+COLUMNS: dict[str, str] = {
+    "requests": "requests",
+    "slots": "slots of their pages",
+    "impressions": "ads shown",
+    "clicks": "clicks as drawn",
+    "expected_clicks": "true probabilities of a click",
+    "charged_clicks": "clicks that have reached the ledger of a market",
+    "conversions": "conversions as drawn",
+    "revenue": "what clicks were charged",
+    "expected_revenue": "prices times true probabilities of a click",
+    "forecast_revenue": "prices times predicted probabilities of a click",
+    "oracle_revenue": "expected revenue of an all-knowing cascade",
+    **{
+        f"{best}_{what}{part}": f"{words}{of}"
+        for best in ("ideal", "single_objective", "true_value")
+        for part, of in (("", ""), ("_exposed", ", of exposed ads"), ("_unexposed", ", of unexposed ads"))
+        for what, words in (
+            ("reached", f"shares of the {best} set that pre-ranking lets through"),
+            ("requests", f"requests with such a {best} set"),
+        )
+    },
+    "retrieval_reached": "shares of the pre-ranking stage's choice from the corpus that retrieval passed on",
+    "retrieval_requests": "requests with such a choice",
+    "cpc_error": "distances of prices to those with true CTRs, times expected clicks",
+    "cpc_error_floor": "the same of prices that know all of the CTR but its noise",
+    "cpc_bias": "differences of prices to those with true CTRs, times expected clicks",
+    "cpc_true": "prices with true CTRs, times expected clicks",
+    "click_value": "what clicks were worth to their advertisers",
+    "welfare": "the baseline's bids times expected clicks",
+    "oracle_welfare": "the same of an all-knowing cascade",
+}
+# What is summed over requests as a vector, each with its axes.
+VECTORS: dict[str, str] = {
+    "payments": "expected payments: [by the arm and by an all-knowing cascade, advertisers]",
+    "proxy_bins": "[count, sum of predictions, sum of the ranker's predictions, by bucket of the prediction]",
+}
+
 
 @dataclass(frozen=True)
 class Measure:
-    """A measure's label, meaning and unit ("percent" of a fraction, "ratio", "number" or "money")."""
+    """How a number is read: label, unit ("percent" of a fraction, "ratio", "number" or "money"), meaning."""
 
     label: str
     unit: str
@@ -29,11 +83,82 @@ class Measure:
     digits: int = 3
     # Perfect at 0 or 1, so a relative lift of it means nothing: tables show the difference instead.
     is_signed_or_near_zero: bool = False
+    # "higher", "lower", "at 0" or "at 1"; "" where more is good for one side and bad for another, or for none
+    better: str = "higher"
 
     @property
     def heading(self) -> str:
         """The label with its unit, for a column."""
         return f"{self.label} %" if self.unit == "percent" else self.label
+
+
+@dataclass(frozen=True, kw_only=True)
+class Metric(Measure):
+    """A measure with a name in files, and what it is made of."""
+
+    name: str
+    # A ratio of sums: factor * top / bottom, or factor * (top - less) / bottom.
+    top: str = ""
+    bottom: str = ""
+    less: str = ""
+    factor: float = 1.0
+    is_of_corpus: bool = False  # summed over the requests that are held against the whole corpus, not all
+    # Or a function of one of VECTORS, summed: [..., its axes] -> [...]
+    vectors: str = ""
+    function: Callable[[Floats], Floats] | None = None
+
+    @property
+    def is_ratio(self) -> bool:
+        return bool(self.top)
+
+    @property
+    def parts(self) -> tuple[str, str]:
+        """The two columns whose sums' ratio is the metric, factor and all; `with_factors` makes the first."""
+        return self.top if self.factor == 1 else f"{self.factor:g} {self.top}", self.bottom
+
+    def split(self, sums: Mapping[str, Any]) -> tuple[Any, Any]:
+        """Numerator and denominator, without the factor, from numbers or arrays by column."""
+        top = sums[self.top] - sums[self.less] if self.less else sums[self.top]
+        return top, sums[self.bottom]
+
+    def of(self, sums: Mapping[str, float]) -> float | None:
+        """The metric of these sums; None where its denominator is 0."""
+        top, bottom = self.split(sums)
+        return self.factor * top / bottom if bottom else None
+
+
+def by_name(*metrics: Metric) -> dict[str, Metric]:
+    """Metrics as a table."""
+    return {metric.name: metric for metric in metrics}
+
+
+def columns_of(metrics: Iterable[Metric]) -> tuple[str, ...]:
+    """The columns that ratios are made of, in the order of COLUMNS."""
+    used = {name for metric in metrics for name in (metric.top, metric.bottom, metric.less)}
+    return tuple(name for name in COLUMNS if name in used)
+
+
+def ratio_parts(metrics: Iterable[Metric], *, of_corpus: bool = False) -> dict[str, tuple[str, str | None]]:
+    """{metric: (numerator, denominator)} of the ratios among them, as the bootstrap takes them."""
+    return {m.name: m.parts for m in metrics if m.is_ratio and m.is_of_corpus == of_corpus}
+
+
+def with_factors(columns: Mapping[str, Floats]) -> dict[str, Floats]:
+    """The columns of requests, and beside them the numerators of metrics that have a factor.
+
+    Multiplied request by request: sums are resampled exactly, and what is multiplied later would round.
+    """
+    scaled = {
+        metric.parts[0]: metric.factor * columns[metric.top]
+        for metric in ARM_MEASURES.values()
+        if metric.factor != 1 and metric.top in columns
+    }
+    return {**columns, **scaled}
+
+
+def _of_payments(function: Callable[[Floats, Floats], Floats]) -> Callable[[Floats], Floats]:
+    """A function of what advertisers pay the arm, and what they would pay an all-knowing cascade."""
+    return lambda paid: function(paid[..., 0, :], paid[..., 1, :])
 
 
 _RCS = (
@@ -48,150 +173,332 @@ _TRUE = (
 _SEEN = "counted over the ads that the log showed often enough to learn from."
 _UNSEEN = "counted over the ads that the log hardly showed."
 
-ARM_MEASURES: dict[str, Measure] = {
-    "rcs": Measure("RCS", "percent", _RCS, 1),
-    "rcs_exposed": Measure("RCS, exposed ads", "percent", "RCS " + _SEEN, 1),
-    "rcs_unexposed": Measure("RCS, unexposed ads", "percent", "RCS " + _UNSEEN, 1),
-    "single_objective_rcs": Measure("Single-objective RCS", "percent", _ONE, 1),
-    "single_objective_rcs_exposed": Measure(
-        "Single-objective RCS, exposed ads", "percent", "Single-objective RCS " + _SEEN, 1
-    ),
-    "single_objective_rcs_unexposed": Measure(
-        "Single-objective RCS, unexposed ads", "percent", "Single-objective RCS " + _UNSEEN, 1
-    ),
-    "retrieval_rcs": Measure(
-        "Retrieval RCS",
-        "percent",
-        "RCS one stage earlier: share of what ranking would choose from the whole corpus "
+
+def _by_exposure(name: str, label: str, meaning: str, best: str) -> list[Metric]:
+    """A mean over requests of a share of ads: of all, of exposed, and of unexposed ones."""
+    kinds = (
+        ("", "", meaning),
+        ("_exposed", ", exposed ads", f"{label} {_SEEN}"),
+        ("_unexposed", ", unexposed ads", f"{label} {_UNSEEN}"),
+    )
+    return [
+        Metric(
+            name=f"{name}{part}",
+            label=f"{label}{ads}",
+            unit="percent",
+            meaning=words,
+            decimals=1,
+            top=f"{best}_reached{part}",
+            bottom=f"{best}_requests{part}",
+        )
+        for part, ads, words in kinds
+    ]
+
+
+ARM_MEASURES: dict[str, Metric] = by_name(
+    *_by_exposure("rcs", "RCS", _RCS, "ideal"),
+    *_by_exposure("single_objective_rcs", "Single-objective RCS", _ONE, "single_objective"),
+    Metric(
+        name="retrieval_rcs",
+        label="Retrieval RCS",
+        unit="percent",
+        meaning="RCS one stage earlier: share of what ranking would choose from the whole corpus "
         "that retrieval brings into the pre-ranking set.",
-        1,
+        decimals=1,
+        top="retrieval_reached",
+        bottom="retrieval_requests",
+        is_of_corpus=True,
     ),
-    "true_value_recall": Measure("True-value recall", "percent", _TRUE, 1),
-    "true_value_recall_exposed": Measure(
-        "True-value recall, exposed ads", "percent", "True-value recall " + _SEEN, 1
-    ),
-    "true_value_recall_unexposed": Measure(
-        "True-value recall, unexposed ads", "percent", "True-value recall " + _UNSEEN, 1
-    ),
-    "proxy_ece": Measure(
-        "Proxy-ECE",
-        "number",
-        "Calibration error of the pre-ranking prediction against the ranker's prediction, over the "
+    *_by_exposure("true_value_recall", "True-value recall", _TRUE, "true_value"),
+    Metric(
+        name="proxy_ece",
+        label="Proxy-ECE",
+        unit="number",
+        meaning="Calibration error of the pre-ranking prediction against the ranker's prediction, over the "
         "pre-ranking set. 0 is perfect.",
         digits=2,
         is_signed_or_near_zero=True,
+        better="lower",
+        vectors="proxy_bins",
+        function=scale.ece_of_bins,
     ),
-    "proxy_ece_relative": Measure(
-        "Relative proxy-ECE",
-        "percent",
-        "Proxy-ECE divided by the mean prediction.",
-        1,
+    Metric(
+        name="proxy_ece_relative",
+        label="Relative proxy-ECE",
+        unit="percent",
+        meaning="Proxy-ECE divided by the mean prediction.",
+        decimals=1,
         is_signed_or_near_zero=True,
+        better="lower",
+        vectors="proxy_bins",
+        function=scale.relative_ece_of_bins,
     ),
-    "proxy_pcoc": Measure(
-        "Proxy-PCOC",
-        "ratio",
-        "Mean pre-ranking prediction divided by the mean ranker prediction, over the pre-ranking set. "
-        "1 is perfect.",
-        3,
+    Metric(
+        name="proxy_pcoc",
+        label="Proxy-PCOC",
+        unit="ratio",
+        meaning="Mean pre-ranking prediction divided by the mean ranker prediction, over the pre-ranking "
+        "set. 1 is perfect.",
+        decimals=3,
         is_signed_or_near_zero=True,
+        better="at 1",
+        vectors="proxy_bins",
+        function=scale.pcoc_of_bins,
     ),
-    "ctr": Measure(
-        "CTR, clicked", "percent", "Clicks divided by impressions, as drawn in this simulation.", 2
+    Metric(
+        name="ctr",
+        label="CTR, clicked",
+        unit="percent",
+        meaning="Clicks divided by impressions, as drawn in this simulation.",
+        decimals=2,
+        top="clicks",
+        bottom="impressions",
     ),
-    "expected_ctr": Measure(
-        "CTR, expected",
-        "percent",
-        "CTR with each click replaced by its true probability: the quantity itself, without the luck "
+    Metric(
+        name="expected_ctr",
+        label="CTR, expected",
+        unit="percent",
+        meaning="CTR with each click replaced by its true probability: the quantity itself, without the luck "
         "of the draw.",
-        2,
+        decimals=2,
+        top="expected_clicks",
+        bottom="impressions",
     ),
-    "rpm": Measure("RPM, clicked", "money", "Revenue per 1,000 impressions, from the clicks drawn."),
-    "expected_rpm": Measure(
-        "RPM, expected", "money", "Revenue per 1,000 impressions, from the true click probabilities."
+    Metric(
+        name="rpm",
+        label="RPM, clicked",
+        unit="money",
+        meaning="Revenue per 1,000 impressions, from the clicks drawn.",
+        top="revenue",
+        bottom="impressions",
+        factor=1000.0,
     ),
-    "revenue_per_request": Measure(
-        "Revenue per request, clicked", "money", "Revenue divided by requests, from the clicks drawn."
+    Metric(
+        name="expected_rpm",
+        label="RPM, expected",
+        unit="money",
+        meaning="Revenue per 1,000 impressions, from the true click probabilities.",
+        top="expected_revenue",
+        bottom="impressions",
+        factor=1000.0,
     ),
-    "expected_revenue_per_request": Measure(
-        "Revenue per request, expected",
-        "money",
-        "Revenue divided by requests, from the true click probabilities. Arms are compared and recommended "
-        "by it, because an arm that shows fewer ads can raise revenue per impression and still earn less.",
+    Metric(
+        name="revenue_per_request",
+        label="Revenue per request, clicked",
+        unit="money",
+        meaning="Revenue divided by requests, from the clicks drawn.",
+        top="revenue",
+        bottom="requests",
     ),
-    "cpc": Measure("CPC", "money", "Mean charge per click."),
-    "cpc_error": Measure(
-        "CPC error",
-        "percent",
-        "How far charges are from what the same ranked list would have paid with the true CTRs, as a share "
-        "of the latter. 0 is perfect.",
-        1,
+    Metric(
+        name="expected_revenue_per_request",
+        label="Revenue per request, expected",
+        unit="money",
+        meaning="Revenue divided by requests, from the true click probabilities. Arms are compared and "
+        "recommended by it, because an arm that shows fewer ads can raise revenue per impression and still "
+        "earn less.",
+        top="expected_revenue",
+        bottom="requests",
+    ),
+    Metric(
+        name="cpc",
+        label="CPC",
+        unit="money",
+        meaning="Mean charge per click.",
+        better="",
+        top="revenue",
+        bottom="clicks",
+    ),
+    Metric(
+        name="cpc_error",
+        label="CPC error",
+        unit="percent",
+        meaning="How far charges are from what the same ranked list would have paid with the true CTRs, as a "
+        "share of the latter. 0 is perfect.",
+        decimals=1,
         is_signed_or_near_zero=True,
+        better="lower",
+        top="cpc_error",
+        bottom="cpc_true",
     ),
-    "cpc_error_floor": Measure(
-        "CPC error, floor",
-        "percent",
-        "The CPC error that would be left on the same ranked list if every feature were used perfectly: what "
-        "no model can predict, the noise of each user and ad. Only the part of the CPC error above it is "
-        "the model's.",
-        1,
+    Metric(
+        name="cpc_error_floor",
+        label="CPC error, floor",
+        unit="percent",
+        meaning="The CPC error that would be left on the same ranked list if every feature were used "
+        "perfectly: what no model can predict, the noise of each user and ad. Only the part of the CPC error "
+        "above it is the model's.",
+        decimals=1,
         is_signed_or_near_zero=True,
+        better="",
+        top="cpc_error_floor",
+        bottom="cpc_true",
     ),
-    "cpc_bias": Measure(
-        "CPC bias",
-        "percent",
-        "CPC error with its sign: positive when advertisers are charged too much. 0 is perfect.",
-        1,
+    Metric(
+        name="cpc_bias",
+        label="CPC bias",
+        unit="percent",
+        meaning="CPC error with its sign: positive when advertisers are charged too much. 0 is perfect.",
+        decimals=1,
         is_signed_or_near_zero=True,
+        better="at 0",
+        top="cpc_bias",
+        bottom="cpc_true",
     ),
-    "revenue_pcoc": Measure(
-        "Revenue PCOC",
-        "ratio",
-        "Revenue the model forecasts divided by revenue expected under the truth. 1 is perfect.",
-        3,
+    Metric(
+        name="revenue_pcoc",
+        label="Revenue PCOC",
+        unit="ratio",
+        meaning="Revenue the model forecasts divided by revenue expected under the truth. 1 is perfect.",
+        decimals=3,
         is_signed_or_near_zero=True,
+        better="at 1",
+        top="forecast_revenue",
+        bottom="expected_revenue",
     ),
-    "payment_error": Measure(
-        "Payment error",
-        "percent",
-        "Sum over advertisers of how far their payments are from those under an all-knowing cascade, "
+    Metric(
+        name="payment_error",
+        label="Payment error",
+        unit="percent",
+        meaning="Sum over advertisers of how far their payments are from those under an all-knowing cascade, "
         "as a share of the latter. 0 is perfect.",
-        1,
+        decimals=1,
+        better="lower",
+        vectors="payments",
+        function=_of_payments(money.payment_error),
     ),
-    "welfare": Measure(
-        "Welfare vs oracle",
-        "percent",
-        "Value created for advertisers, as a share of an all-knowing cascade's.",
-        1,
+    Metric(
+        name="welfare",
+        label="Welfare vs oracle",
+        unit="percent",
+        meaning="Value created for advertisers, as a share of an all-knowing cascade's.",
+        decimals=1,
+        top="welfare",
+        bottom="oracle_welfare",
     ),
-    "revenue_vs_oracle": Measure(
-        "Revenue vs oracle",
-        "percent",
-        "Revenue as a share of an all-knowing cascade's. Can exceed 100 when mistakes raise prices.",
-        1,
+    Metric(
+        name="revenue_vs_oracle",
+        label="Revenue vs oracle",
+        unit="percent",
+        meaning="Revenue as a share of an all-knowing cascade's. Can exceed 100 when mistakes raise prices.",
+        decimals=1,
+        top="expected_revenue",
+        bottom="oracle_revenue",
     ),
-}
+)
 
-MODEL_MEASURES: dict[str, Measure] = {
-    "auc": Measure(
-        "AUC", "ratio", "Probability that a clicked ad is scored above one not clicked, over all requests.", 4
+# Beside them where pages are looked at again: in what-ifs, and in runs that are compared by their logs.
+PAGE_MEASURES: dict[str, Metric] = by_name(
+    Metric(
+        name="slots_filled",
+        label="Slots filled",
+        unit="percent",
+        meaning="Share of the page's slots that show an ad.",
+        decimals=1,
+        top="impressions",
+        bottom="slots",
     ),
-    "gauc": Measure(
-        "GAUC", "ratio", "AUC within each request, averaged with the number of candidates as weight.", 4
+    Metric(
+        name="impressions_per_request",
+        label="Ads shown per request",
+        unit="number",
+        meaning="Impressions divided by requests.",
+        top="impressions",
+        bottom="requests",
     ),
-    "ndcg": Measure(
-        "NDCG@10",
-        "ratio",
-        "Discounted true CTR of the first ten by score, relative to the best order, by request.",
-        4,
+    Metric(
+        name="conversions_per_request",
+        label="Conversions per request",
+        unit="number",
+        meaning="Conversions divided by requests.",
+        top="conversions",
+        bottom="requests",
     ),
-    "logloss": Measure(
-        "LogLoss", "number", "Mean negative log-likelihood against the truth. Lower is better.", 4
+)
+
+# Of the hours of a market, whose clicks may be charged after the hour in which they fell. Impressions,
+# conversions and surplus are totals there, and are compared by request, since arms may meet unequally many.
+MARKET_MEASURES: dict[str, Metric] = by_name(
+    ARM_MEASURES["revenue_per_request"],
+    replace(PAGE_MEASURES["impressions_per_request"], name="impressions"),
+    ARM_MEASURES["ctr"],
+    replace(ARM_MEASURES["cpc"], bottom="charged_clicks"),
+    ARM_MEASURES["rpm"],
+    replace(PAGE_MEASURES["conversions_per_request"], name="conversions"),
+    Metric(
+        name="surplus",
+        label="Surplus per request",
+        unit="money",
+        meaning="Value of the clicks to their advertisers less what they paid, divided by requests.",
+        top="click_value",
+        less="revenue",
+        bottom="requests",
     ),
-    "ece": Measure("ECE", "number", "Calibration error against the truth. 0 is perfect.", digits=2),
-    "pcoc": Measure("PCOC", "ratio", "Mean prediction divided by the mean true CTR. 1 is perfect.", 3),
-    "mean_prediction": Measure("Mean pCTR", "percent", "Mean predicted CTR.", 2),
-}
+    Metric(
+        name="clicks_per_request",
+        label="Clicks per request",
+        unit="number",
+        meaning="Clicks divided by requests.",
+        top="clicks",
+        bottom="requests",
+    ),
+)
+
+MODEL_MEASURES: dict[str, Metric] = by_name(
+    Metric(
+        name="auc",
+        label="AUC",
+        unit="ratio",
+        meaning="Probability that a clicked ad is scored above one not clicked, over all requests.",
+        decimals=4,
+    ),
+    Metric(
+        name="gauc",
+        label="GAUC",
+        unit="ratio",
+        meaning="AUC within each request, averaged with the number of candidates as weight.",
+        decimals=4,
+    ),
+    Metric(
+        name="ndcg",
+        label="NDCG@10",
+        unit="ratio",
+        meaning="Discounted true CTR of the first ten by score, relative to the best order, by request.",
+        decimals=4,
+    ),
+    Metric(
+        name="logloss",
+        label="LogLoss",
+        unit="number",
+        meaning="Mean negative log-likelihood against the truth. Lower is better.",
+        decimals=4,
+        better="lower",
+    ),
+    Metric(
+        name="ece",
+        label="ECE",
+        unit="number",
+        meaning="Calibration error against the truth. 0 is perfect.",
+        digits=2,
+        better="lower",
+    ),
+    Metric(
+        name="pcoc",
+        label="PCOC",
+        unit="ratio",
+        meaning="Mean prediction divided by the mean true CTR. 1 is perfect.",
+        decimals=3,
+        better="at 1",
+    ),
+    Metric(
+        name="mean_prediction",
+        label="Mean pCTR",
+        unit="percent",
+        meaning="Mean predicted CTR.",
+        decimals=2,
+        better="",
+    ),
+)
 
 
 def arm_measure(name: str) -> Measure:

@@ -13,3 +13,10 @@ def divide(numerator: ArrayLike, denominator: ArrayLike) -> NDArray[np.float64]:
     with np.errstate(over="ignore", invalid="ignore"):
         np.divide(top, bottom, out=result, where=(bottom != 0) & ~np.isnan(bottom))
     return result
+
+
+def mean_parts(values: ArrayLike) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """What to sum for a mean over requests: the values and 1, both 0 where one is NaN.  [R] -> [R], [R]"""
+    values = np.asarray(values, np.float64)
+    is_defined = ~np.isnan(values)
+    return np.where(is_defined, values, 0.0), is_defined.astype(np.float64)

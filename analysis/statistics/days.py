@@ -11,17 +11,13 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from cascade_sim.analysis.metrics.catalogue import MARKET_MEASURES, Metric, columns_of
+
 HOURS = 24
 FEWEST_DAYS = 5  # below, a t interval over days says next to nothing
-# Ratios of the hours' sums: (added, subtracted or None, divided by).
-RATIOS: dict[str, tuple[str, str | None, str]] = {
-    "revenue_per_request": ("revenue", None, "requests"),
-    "impressions": ("impressions", None, "requests"),
-    "ctr": ("clicks", None, "impressions"),
-    "cpc": ("revenue", None, "charged_clicks"),
-    "rpm": ("revenue", None, "impressions"),
-    "conversions": ("conversions", None, "requests"),
-    "surplus": ("click_value", "revenue", "requests"),
+RATIOS: dict[str, Metric] = {
+    name: MARKET_MEASURES[name]
+    for name in ("revenue_per_request", "impressions", "ctr", "cpc", "rpm", "conversions", "surplus")
 }
 
 
@@ -46,9 +42,9 @@ def market_lifts(
 def _lift(
     own: Mapping[str, Sequence[float]],
     base: Mapping[str, Sequence[float]],
-    ratio: tuple[str, str | None, str],
+    metric: Metric,
 ) -> dict[str, float | None]:
-    days = [_days(hours, ratio) for hours in (own, base)]
+    days = [_days(hours, metric) for hours in (own, base)]
     value = _relative(*days)
     if value is None or len(days[0]) != len(days[1]):
         return {"value": value, "low": None, "high": None}
@@ -60,17 +56,14 @@ def _lift(
     }
 
 
-def _days(
-    hours: Mapping[str, Sequence[float]], ratio: tuple[str, str | None, str]
-) -> list[tuple[float, float]]:
-    """(numerator, denominator) of each day; the last may be a part of one."""
-    plus, minus, below = ratio
-    found = []
-    for start in range(0, len(hours["requests"]), HOURS):
-        day = slice(start, start + HOURS)
-        above = math.fsum(hours[plus][day]) - (math.fsum(hours[minus][day]) if minus else 0.0)
-        found.append((above, math.fsum(hours[below][day])))
-    return found
+def _days(hours: Mapping[str, Sequence[float]], metric: Metric) -> list[tuple[float, float]]:
+    """(numerator, denominator) of each day; the last may be a part of one.
+
+    Without the metric's factor, which no relative difference has.
+    """
+    days = [slice(start, start + HOURS) for start in range(0, len(hours["requests"]), HOURS)]
+    names = columns_of([metric])
+    return [metric.split({name: math.fsum(hours[name][day]) for name in names}) for day in days]
 
 
 def _relative(own: Sequence[tuple[float, float]], base: Sequence[tuple[float, float]]) -> float | None:

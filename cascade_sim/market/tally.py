@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 
 from cascade_sim.agents.traffic_profiles import Profile
+from cascade_sim.analysis.metrics.catalogue import MARKET_MEASURES
 from cascade_sim.auction import MICROS
 from cascade_sim.market.advertisers import Crowd, Ledger
 from cascade_sim.market.bidder_tally import KindTally
@@ -129,6 +130,7 @@ class MarketTally:
         """The section of an arm in metrics.json."""
         total = {name: int(value.sum()) for name, value in self.hours.items()}
         revenue, value = (total[name] / MICROS for name in MONEY)
+        sums = {**total, "revenue": revenue}
         return {
             "requests": total["requests"],
             "impressions": total["impressions"],
@@ -138,10 +140,9 @@ class MarketTally:
             "click_value": value,
             "surplus": (total["click_value_micros"] - total["revenue_micros"]) / MICROS,
             "expected_clicks": self.expected_clicks,
-            "ctr": total["clicks"] / max(total["impressions"], 1),
-            "rpm": 1000.0 * revenue / max(total["impressions"], 1),
-            "cpc": revenue / total["charged_clicks"] if total["charged_clicks"] else None,
-            "revenue_per_request": revenue / max(total["requests"], 1),
+            # A market that shows nothing has a CTR and earnings of 0; a price that nobody paid it has not.
+            **{name: MARKET_MEASURES[name].of(sums) or 0.0 for name in ("ctr", "rpm", "revenue_per_request")},
+            "cpc": MARKET_MEASURES["cpc"].of(sums),
             **self._delayed(),
             "hours": {
                 "time": [float(h) for h in range(len(self.hours["requests"]))],

@@ -10,6 +10,7 @@ import numpy as np
 
 from cascade_sim.analysis.metrics import consistency
 from cascade_sim.analysis.metrics.attribution import STAGES, SlotList, stage_losses, true_ecpm
+from cascade_sim.analysis.metrics.ratio import mean_parts
 from cascade_sim.analysis.statistics.bootstrap import ratio_intervals
 from cascade_sim.cascade.serve import Arm, Block, Decision, Platform, admitted, score
 from cascade_sim.cascade.sizes import select_sizes
@@ -72,6 +73,14 @@ def attribution_columns(
     )
     table = {f"{kind} {stage}": losses[stage][kind] for stage in STAGES for kind in ("lost", "dropped")}
     return {**table, "best": true_ecpm(best, effects), "shown": true_ecpm(shown, effects)}
+
+
+def retrieval_columns(
+    platform: Platform, n_ads: int, arm: Arm, block: Block, decision: Decision
+) -> dict[str, np.ndarray]:
+    """What retrieval_rcs is summed from.  {name: [R]}"""
+    reached, requests = mean_parts(retrieval_rcs(platform, n_ads, arm, block, decision))
+    return {"retrieval_reached": reached, "retrieval_requests": requests}
 
 
 def retrieval_rcs(platform: Platform, n_ads: int, arm: Arm, block: Block, decision: Decision) -> np.ndarray:

@@ -30,8 +30,7 @@ class ArmTally:
 
     columns: dict[str, np.ndarray]  # [rows]: a request each, or in a long evaluation a few in a row
     detail: list[dict[str, np.ndarray]]
-    proxy: np.ndarray | None  # [G, 3, bins]
-    paid: np.ndarray  # [G, 2, advertisers]: by this arm, by the oracle
+    vectors: dict[str, np.ndarray]  # [G, ...]: the catalogue's VECTORS; no proxy_bins if no probability
     sizes: np.ndarray  # [3]: candidates after each stage, summed
 
     def joined(self, what: str) -> dict[str, np.ndarray]:
@@ -49,8 +48,7 @@ class ArmBlock:
     outcome: Outcome
     first_row: int
     columns: dict[str, np.ndarray]  # of the rows from first_row on
-    proxy: np.ndarray | None
-    paid: np.ndarray
+    vectors: dict[str, np.ndarray]
     detail: dict[str, np.ndarray]
 
 
@@ -154,21 +152,23 @@ class Evaluation:
             measure.payments(d, o, world.advertiser, world.n_advertisers, group, GROUPS)
             for d, o in ((decision, result), (oracle.decision, oracle.outcome))
         ]
+        vectors = {"payments": np.stack(paid, axis=1)}
         proxy = measure.proxy_sums(decision, arm, yard)
+        if proxy is not None:
+            vectors["proxy_bins"] = _by_group(proxy, group, GROUPS)
         extra: dict[str, np.ndarray] = {}
         if best is not None and arm.name in self.arms:
             head = head_of(decision, len(looked_at))
             extra = detail.attribution_columns(self.ruler, arm, looked_at, head, best)
-            extra["retrieval_rcs"] = detail.retrieval_rcs(sim.platform, world.n_ads, arm, looked_at, head)
-        columns = measure.ratio_parts(self.ruler.columns(block, arm, decision, result, yard, oracle))
+            extra |= detail.retrieval_columns(sim.platform, world.n_ads, arm, looked_at, head)
+        columns = self.ruler.columns(block, arm, decision, result, yard, oracle)
         row = self._group(block, self.n_rows)
         return ArmBlock(
             decision=decision,
             outcome=result,
             first_row=int(row[0]),
             columns={name: np.bincount(row - row[0], column) for name, column in columns.items()},
-            proxy=None if proxy is None else _by_group(proxy, group, GROUPS),
-            paid=np.stack(paid, axis=1),
+            vectors=vectors,
             detail=extra,
         )
 
@@ -179,9 +179,8 @@ class Evaluation:
             total[one.first_row : one.first_row + len(part)] += part  # may continue the last block's
         if one.detail:
             tally.detail.append(one.detail)
-        if one.proxy is not None:
-            tally.proxy = one.proxy if tally.proxy is None else tally.proxy + one.proxy
-        tally.paid += one.paid
+        for kind, sums in one.vectors.items():
+            tally.vectors[kind] = tally.vectors[kind] + sums if kind in tally.vectors else sums
         sets = (one.decision.pre_ranking_set, one.decision.competitive_set, one.decision.win_set)
         tally.sizes += [(ids >= 0).sum() for ids in sets]
 
@@ -223,8 +222,7 @@ class Evaluation:
         return shown >= self.sim.scenario.report.exposed_impressions
 
     def _empty_tally(self) -> ArmTally:
-        paid = np.zeros((GROUPS, 2, self.sim.world.n_advertisers))
-        return ArmTally({}, [], None, paid, np.zeros(3))
+        return ArmTally({}, [], {}, np.zeros(3))
 
 
 def ranking_of(arm: Arm) -> Arm:

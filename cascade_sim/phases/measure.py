@@ -1,7 +1,8 @@
 """What one arm did with one block: a column of numbers per request, to be summed and compared later.
 
-Every metric is a ratio of sums over requests (RATIOS), or a function of summed vectors (bins,
-payments by advertiser), so blocks may be measured anywhere and intervals come from resampling requests.
+Every metric is a ratio of sums over requests, or a function of summed vectors (bins, payments by advertiser),
+as analysis.metrics.catalogue declares it; so blocks may be measured anywhere and intervals come from
+resampling requests.
 """
 
 from dataclasses import dataclass, replace
@@ -9,6 +10,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from cascade_sim.analysis.metrics import consistency, money, scale
+from cascade_sim.analysis.metrics.catalogue import with_factors
+from cascade_sim.analysis.metrics.ratio import mean_parts
 from cascade_sim.auction import MICROS
 from cascade_sim.cascade.fusion import quality
 from cascade_sim.cascade.outcome import Outcome, outcome
@@ -16,28 +19,6 @@ from cascade_sim.cascade.page import cpc_in_order
 from cascade_sim.cascade.seats import TruthScorer, is_probability
 from cascade_sim.cascade.serve import Arm, Block, Decision, Platform, Stage, serve, shadow
 from cascade_sim.world.truth import Truth
-
-# metric -> (numerator column, denominator column); None as denominator: the mean over requests.
-RATIOS: dict[str, tuple[str, str | None]] = {
-    **{
-        f"{name}{part}": (f"{name}{part}", None)
-        for name in ("rcs", "single_objective_rcs", "true_value_recall")
-        for part in ("", "_exposed", "_unexposed")
-    },
-    "ctr": ("clicks", "impressions"),
-    "expected_ctr": ("expected_clicks", "impressions"),
-    "rpm": ("revenue_per_mille", "impressions"),
-    "expected_rpm": ("expected_revenue_per_mille", "impressions"),
-    "revenue_per_request": ("revenue", None),
-    "expected_revenue_per_request": ("expected_revenue", None),
-    "cpc": ("revenue", "clicks"),
-    "cpc_error": ("cpc_error", "cpc_true"),
-    "cpc_error_floor": ("cpc_error_floor", "cpc_true"),
-    "cpc_bias": ("cpc_bias", "cpc_true"),
-    "revenue_pcoc": ("forecast_revenue", "expected_revenue"),
-    "welfare": ("welfare", "oracle_welfare"),
-    "revenue_vs_oracle": ("expected_revenue", "oracle_revenue"),
-}
 
 
 @dataclass(frozen=True)
@@ -99,12 +80,13 @@ class Ruler:
     def columns(
         self, block: Block, arm: Arm, decision: Decision, result: Outcome, yard: Yardstick, oracle: Oracle
     ) -> dict[str, np.ndarray]:
-        """The per-request numbers behind RATIOS.  {name: [R] float64}"""
-        return {
+        """What is summed over requests: the catalogue's COLUMNS, never NaN.  {name: [R] float64}"""
+        columns = {
             **self._consistency(arm, decision, yard),
             **self._prices(block, arm, decision, result),
             **self._welfare(block, decision, result, oracle),
         }
+        return with_factors(columns)
 
     def _consistency(self, arm: Arm, decision: Decision, yard: Yardstick) -> dict[str, np.ndarray]:
         own_best = consistency.top_ids(
@@ -114,19 +96,20 @@ class Ruler:
             handed_on = (decision.competitive_set >= 0).sum(axis=1, keepdims=True)
             own_best = np.where(np.arange(own_best.shape[1]) < handed_on, own_best, -1)
         pairs = {
-            "rcs": (yard.ideal.win_set, decision.competitive_set),
-            "single_objective_rcs": (yard.best_pctr, own_best),
-            "true_value_recall": (yard.best_value, decision.competitive_set),
+            "ideal": (yard.ideal.win_set, decision.competitive_set),
+            "single_objective": (yard.best_pctr, own_best),
+            "true_value": (yard.best_value, decision.competitive_set),
         }
         if arm.pre_ranking.scorer.name == "constant":
-            del pairs["single_objective_rcs"]  # a seat without an opinion has no order of its own
-        found = {}
+            del pairs["single_objective"]  # a seat without an opinion has no order of its own
+        columns = {}
         for name, (best, reached) in pairs.items():
-            found[name] = consistency.rcs(best, reached)
-            found[f"{name}_exposed"], found[f"{name}_unexposed"] = consistency.rcs_split(
-                best, reached, self.is_exposed
-            )
-        return found
+            exposed, unexposed = consistency.rcs_split(best, reached, self.is_exposed)
+            shares = {"": consistency.rcs(best, reached), "_exposed": exposed, "_unexposed": unexposed}
+            for part, share in shares.items():
+                sides = mean_parts(share)
+                columns[f"{name}_reached{part}"], columns[f"{name}_requests{part}"] = sides
+        return columns
 
     def _prices(self, block: Block, arm: Arm, decision: Decision, result: Outcome) -> dict[str, np.ndarray]:
         shown, cpc = decision.win_set >= 0, decision.cpc_micros / MICROS
@@ -139,13 +122,12 @@ class Ruler:
         forecast, expected_revenue = money.revenue_pcoc(cpc, predicted, expected, shown)
         revenue = result.charges_micros.sum(axis=1) / MICROS
         return {
+            "requests": np.ones(len(block)),
             "impressions": shown.sum(axis=1).astype(np.float64),
             "clicks": result.clicks.sum(axis=1).astype(np.float64),
             "expected_clicks": expected.sum(axis=1),
             "revenue": revenue,
             "expected_revenue": expected_revenue,
-            "revenue_per_mille": 1000.0 * revenue,
-            "expected_revenue_per_mille": 1000.0 * expected_revenue,
             "cpc_error": error,
             "cpc_error_floor": money.cpc_error(cpc_known, cpc_true, expected, shown)[0],
             "cpc_bias": money.cpc_bias(cpc, cpc_true, expected, shown)[0],
@@ -192,26 +174,6 @@ def true_value(block: Block, ids: np.ndarray, arm: Arm, platform: Platform, trut
 
 def _quality(block: Block, ids: np.ndarray, arm: Arm, platform: Platform, ctr: np.ndarray) -> np.ndarray:
     return quality(arm.ranking.fusion, ctr, lambda: platform.bids.pcvr(block, ids))
-
-
-def ratio_parts(columns: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """Numerator and denominator of every metric, 0 in both where a request leaves it undefined.
-
-    Unlike the columns themselves these may be summed over requests.  {"rcs top", "rcs bottom", …: [R]}
-    """
-    found = {}
-    for metric, (top_name, bottom_name) in RATIOS.items():
-        if top_name not in columns:
-            continue
-        top = columns[top_name]
-        bottom = np.ones(len(top)) if bottom_name is None else columns[bottom_name]
-        there = ~(np.isnan(top) | np.isnan(bottom))
-        found[f"{metric} top"] = np.where(there, top, 0.0)
-        found[f"{metric} bottom"] = np.where(there, bottom, 0.0)
-    return found
-
-
-PARTS: dict[str, tuple[str, str | None]] = {m: (f"{m} top", f"{m} bottom") for m in RATIOS}
 
 
 def proxy_sums(decision: Decision, arm: Arm, yard: Yardstick) -> np.ndarray | None:

@@ -1,11 +1,14 @@
 """From the tallies of an evaluation to metrics.json: paired 95 % intervals, and seeds combined."""
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
-from cascade_sim.analysis.metrics import money, scale
+from cascade_sim.analysis.metrics import scale
+from cascade_sim.analysis.metrics.catalogue import ARM_MEASURES, Metric, ratio_parts
 from cascade_sim.analysis.statistics.bootstrap import (
+    Statistic,
     paired_function_intervals,
     ratio_contrasts,
     ratio_intervals,
@@ -14,7 +17,6 @@ from cascade_sim.analysis.statistics.bootstrap import (
 from cascade_sim.cascade.serve import Arm
 from cascade_sim.phases.corpus import attribution_table
 from cascade_sim.phases.evaluate import ArmTally, Evaluation
-from cascade_sim.phases.measure import PARTS
 from cascade_sim.phases.objectives import sweep_section
 from cascade_sim.scenario.file import scenario_hash
 from cascade_sim.version import SEMANTICS, __version__
@@ -84,22 +86,21 @@ def _objectives(evaluation: Evaluation) -> dict[str, Any]:
     return {"objectives": {"arms": arms, "reliability": reliability, **sweep}}
 
 
-def vector_metrics(tallies: dict[str, ArmTally]) -> dict[str, tuple[dict[str, Any], Any]]:
+def vector_metrics(
+    tallies: Mapping[str, ArmTally],
+) -> dict[str, tuple[dict[str, np.ndarray], Statistic]]:
     """Metrics that are functions of summed vectors: ({arm: [G, ...]}, function of the sums)."""
     return {
-        "proxy_ece": ({n: t.proxy for n, t in tallies.items() if t.proxy is not None}, scale.ece_of_bins),
-        "proxy_ece_relative": (
-            {n: t.proxy for n, t in tallies.items() if t.proxy is not None},
-            scale.relative_ece_of_bins,
-        ),
-        "proxy_pcoc": (
-            {n: t.proxy for n, t in tallies.items() if t.proxy is not None},
-            scale.pcoc_of_bins,
-        ),
-        "payment_error": (
-            {n: t.paid for n, t in tallies.items()},
-            lambda s: money.payment_error(s[:, 0], s[:, 1]),
-        ),
+        metric.name: (
+            {
+                arm: tally.vectors[metric.vectors]
+                for arm, tally in tallies.items()
+                if metric.vectors in tally.vectors
+            },
+            metric.function,
+        )
+        for metric in ARM_MEASURES.values()
+        if metric.function is not None
     }
 
 
@@ -108,24 +109,24 @@ def arm_metrics(
     baseline: str,
     resamples: int,
     seed: int,
-    ratios: dict[str, tuple[str, str | None]] = PARTS,
+    metrics: Mapping[str, Metric] = ARM_MEASURES,
 ) -> dict[str, dict]:
     """Every metric of every arm with its interval, and its lift over the baseline."""
     tallies = evaluation.tallies
     tables = {name: tally.joined("columns") for name, tally in tallies.items()}
-    measured = ratio_intervals(tables, ratios, baseline, resamples, seed)
+    measured = ratio_intervals(tables, ratio_parts(metrics.values()), baseline, resamples, seed)
     vectors = vector_metrics(tallies)
     for metric, (sums, function) in vectors.items():
         for name, value in paired_function_intervals(sums, function, baseline, resamples, seed).items():
             measured[name][metric] = value
     looked_at = {name: tally.joined("detail") for name, tally in tallies.items() if tally.detail}
+    of_corpus = ratio_parts(metrics.values(), of_corpus=True)
     if looked_at:
-        retrieval: dict[str, tuple[str, str | None]] = {"retrieval_rcs": ("retrieval_rcs", None)}
-        for name, row in ratio_intervals(looked_at, retrieval, baseline, resamples, seed).items():
+        for name, row in ratio_intervals(looked_at, of_corpus, baseline, resamples, seed).items():
             measured[name].update(row)
     nothing = {"value": None, "low": None, "high": None}
     for name in measured:
-        for metric in (*vectors, "retrieval_rcs"):
+        for metric in (*vectors, *of_corpus):
             lift = {} if name == baseline else {"lift": dict(nothing)}
             measured[name].setdefault(metric, {**nothing, **lift})
     return measured
@@ -134,7 +135,7 @@ def arm_metrics(
 def _contrasts(evaluation: Evaluation, resamples: int, seed: int) -> dict[str, dict]:
     """The paired lift of each arm of the scenario over every other arm, the automatic ones included."""
     tables = {name: evaluation.tallies[name].joined("columns") for name in evaluation.arms}
-    ratios = {metric: PARTS[metric] for metric in CONTRASTED}
+    ratios = ratio_parts(ARM_MEASURES[name] for name in CONTRASTED)
     return ratio_contrasts(tables, ratios, list(evaluation.sim.scenario.arms), resamples, seed)
 
 

@@ -17,6 +17,12 @@ from pathlib import Path
 import numpy as np
 from torch import nn
 
+from cascade_sim.analysis.metrics.catalogue import (
+    ARM_MEASURES,
+    PAGE_MEASURES,
+    ratio_parts,
+    with_factors,
+)
 from cascade_sim.auction import MICROS
 from cascade_sim.cascade.links import calibrator_file, load_calibrator
 from cascade_sim.cascade.serve import Arm, Block
@@ -133,18 +139,17 @@ def logged(folder: Path, arm: str, n_requests: int, columns: Sequence[str]) -> d
 COLUMNS = ("request", "user", "context", "slot", "ad", "click", "conversion", "cpc_micros", "charge_micros")
 MAX_ROWS = 32_768  # rows kept for resampling; in a longer evaluation a row is a few requests
 
-# metric -> (numerator column, denominator column)
-RATIOS: dict[str, tuple[str, str | None]] = {
-    "expected_revenue_per_request": ("expected_revenue", "requests"),
-    "revenue_per_request": ("revenue", "requests"),
-    "expected_rpm": ("expected_revenue_per_mille", "impressions"),
-    "rpm": ("revenue_per_mille", "impressions"),
-    "expected_ctr": ("expected_clicks", "impressions"),
-    "ctr": ("clicks", "impressions"),
-    "cpc": ("revenue", "clicks"),
-    "impressions_per_request": ("impressions", "requests"),
-    "conversions_per_request": ("conversions", "requests"),
-}
+# What pages give by request, and the metrics that need nothing else.
+SUMS = (
+    *("requests", "impressions", "clicks", "conversions", "expected_clicks"),
+    *("revenue", "expected_revenue"),
+)
+PAGE_METRICS = [
+    metric
+    for metric in (*ARM_MEASURES.values(), *PAGE_MEASURES.values())
+    if {metric.top, metric.bottom} <= {*SUMS}
+]
+RATIOS = ratio_parts(PAGE_METRICS)
 
 
 def page_columns(
@@ -170,9 +175,9 @@ def page_columns(
         "expected_clicks": expected,
         "revenue": charge,
         "expected_revenue": expected * cpc,
-        "revenue_per_mille": 1000.0 * charge,
-        "expected_revenue_per_mille": 1000.0 * expected * cpc,
     }
-    found: dict[str, np.ndarray] = {name: np.bincount(row, values, n_rows) for name, values in sums.items()}
+    found: dict[str, np.ndarray] = {
+        name: np.bincount(row, values, n_rows) for name, values in with_factors(sums).items()
+    }
     found["requests"] = np.bincount(np.arange(n_requests) * n_rows // n_requests, minlength=n_rows) * 1.0
     return found

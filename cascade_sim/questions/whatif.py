@@ -22,6 +22,7 @@ from typing import Any
 
 import numpy as np
 
+from cascade_sim.analysis.metrics.catalogue import ARM_MEASURES, PAGE_MEASURES, ratio_parts
 from cascade_sim.analysis.statistics.bootstrap import (
     function_differences,
     ratio_differences,
@@ -31,7 +32,6 @@ from cascade_sim.cascade.serve import Arm, Block
 from cascade_sim.errors import UserError, unknown_name
 from cascade_sim.phases import measure
 from cascade_sim.phases.evaluate import MAX_ROWS, ArmBlock, Evaluation
-from cascade_sim.phases.measure import PARTS
 from cascade_sim.phases.results import arm_metrics, combine_sections, vector_metrics
 from cascade_sim.phases.simulation import Simulation
 from cascade_sim.progress import Progress
@@ -44,13 +44,7 @@ from cascade_sim.storage.folder import json_text, open_run
 from cascade_sim.storage.tables import tables
 from cascade_sim.version import SEMANTICS
 
-# Beside the measures of every study. The tops and bottoms are ratio_parts' columns.
-EXTRA: dict[str, tuple[str, str | None]] = {
-    "slots_filled": ("ctr bottom", "slots"),
-    "impressions_per_request": ("ctr bottom", "revenue_per_request bottom"),
-}
-NOT_AGAIN = ("retrieval_rcs",)  # measured on the whole corpus: too dear to repeat for every value of a knob
-PAIRED = {"clicked": "revenue_per_request", "expected": "expected_revenue_per_request"}
+PAIRED = {"clicked": "revenue", "expected": "expected_revenue"}  # columns of the tallies
 
 
 class WhatIfEvaluation(Evaluation):
@@ -90,17 +84,22 @@ class WhatIfEvaluation(Evaluation):
         resamples, seed = self.sim.scenario.report.resamples, self.sim.seed
         for name, arm in self.arms.items():
             columns = self.tallies[name].columns
-            columns["slots"] = arm.slots * columns["revenue_per_request bottom"]
+            columns["slots"] = arm.slots * columns["requests"]
         joined = {name: tally.joined("columns") for name, tally in self.tallies.items()}
         known = {column for columns in joined.values() for column in columns}
-        ratios = {metric: pair for metric, pair in {**PARTS, **EXTRA}.items() if {*pair} <= {*known, None}}
-        found = arm_metrics(self, today, resamples, seed, ratios)
-        differences = ratio_differences(joined, ratios, today, resamples, seed)
+        # Without those of the whole corpus, which are too dear to repeat for every value of a knob.
+        metrics = {
+            name: metric
+            for name, metric in {**ARM_MEASURES, **PAGE_MEASURES}.items()
+            if not metric.is_ratio or {*metric.parts} <= known
+        }
+        found = arm_metrics(self, today, resamples, seed, metrics)
+        differences = ratio_differences(joined, ratio_parts(metrics.values()), today, resamples, seed)
         for metric, (sums, function) in vector_metrics(self.tallies).items():
             gaps = function_differences(sums, function, today, resamples, seed)
             for name in differences:
                 differences[name][metric] = gaps.get(name, {"value": None, "low": None, "high": None})
-        dropped = {m for m in found[today] if m.endswith("exposed") and not self.has_exposure} | {*NOT_AGAIN}
+        dropped = {m for m in found[today] if m.endswith("exposed") and not self.has_exposure}
         for name in found:
             found[name] = {m: entry for m, entry in found[name].items() if m not in dropped}
             if name != today:
@@ -113,8 +112,8 @@ class WhatIfEvaluation(Evaluation):
         resamples, seed = self.sim.scenario.report.resamples, self.sim.seed
         before, after = self.tallies[today].columns, self.tallies[name].columns
         return {
-            kind: worth_of_pairing(before[f"{metric} top"], after[f"{metric} top"], resamples, seed)
-            for kind, metric in PAIRED.items()
+            kind: worth_of_pairing(before[column], after[column], resamples, seed)
+            for kind, column in PAIRED.items()
         }
 
 

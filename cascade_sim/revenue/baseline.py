@@ -170,7 +170,7 @@ def _refuse_edited_values(blocks: Blocks, where: str) -> None:
             if value is None or (metric in MARKET_METRICS and not own.days):
                 continue
             top, bottom = (float(part.sum()) for part in own.parts(metric))
-            given = ALL_METRICS[metric][2] * top / bottom if bottom else value
+            given = ALL_METRICS[metric].factor * top / bottom if bottom else value
             if not math.isclose(value, given, rel_tol=SAME):
                 raise UserError(
                     f"{where}: arms.{arm}.values.{metric} is {value:.10g}, but its sums give {given:.10g}: "

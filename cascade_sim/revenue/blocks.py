@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from cascade_sim.analysis.metrics.catalogue import ARM_MEASURES, MARKET_MEASURES, Metric, columns_of
 from cascade_sim.errors import UserError
 
 if TYPE_CHECKING:
@@ -23,40 +24,20 @@ MOST_GROUPS = 256
 FEWEST_GROUPS = 8  # below, nothing can be said of what moves by chance
 DIGITS = 10
 
-# Column -> the part of a ratio in the evaluation's tallies (measure.ratio_parts).
-COLUMNS = {
-    "requests": "revenue_per_request bottom",
-    "impressions": "ctr bottom",
-    "clicks": "ctr top",
-    "expected_clicks": "expected_ctr top",
-    "revenue": "revenue_per_request top",
-    "expected_revenue": "expected_revenue_per_request top",
-    "ideal_reached": "rcs top",
-    "ideal_requests": "rcs bottom",
-    "welfare": "welfare top",
-    "oracle_welfare": "welfare bottom",
+# What is guarded. Positive by nature, so that a relative change has a meaning.
+METRICS: dict[str, Metric] = {
+    name: ARM_MEASURES[name]
+    for name in (
+        *("revenue_per_request", "expected_revenue_per_request", "rpm", "expected_rpm"),
+        *("ctr", "expected_ctr", "cpc", "rcs", "welfare"),
+    )
 }
-# Metric -> (numerator, denominator, factor). Positive by nature, so that a relative change has a meaning.
-METRICS: dict[str, tuple[str, str, float]] = {
-    "revenue_per_request": ("revenue", "requests", 1.0),
-    "expected_revenue_per_request": ("expected_revenue", "requests", 1.0),
-    "rpm": ("revenue", "impressions", 1000.0),
-    "expected_rpm": ("expected_revenue", "impressions", 1000.0),
-    "ctr": ("clicks", "impressions", 1.0),
-    "expected_ctr": ("expected_clicks", "impressions", 1.0),
-    "cpc": ("revenue", "clicks", 1.0),
-    "rcs": ("ideal_reached", "ideal_requests", 1.0),
-    "welfare": ("welfare", "oracle_welfare", 1.0),
+# The same of a market, by day.
+MARKET_METRICS: dict[str, Metric] = {
+    f"market_{name}": MARKET_MEASURES[name] for name in ("revenue_per_request", "rpm", "ctr", "cpc")
 }
-# The same of a market, by day; columns as in its hours.
-MARKET_METRICS: dict[str, tuple[str, str, float]] = {
-    "market_revenue_per_request": ("revenue", "requests", 1.0),
-    "market_rpm": ("revenue", "impressions", 1000.0),
-    "market_ctr": ("clicks", "impressions", 1.0),
-    "market_cpc": ("revenue", "charged_clicks", 1.0),
-}
-DAY_COLUMNS = ("requests", "impressions", "clicks", "charged_clicks", "revenue")
 ALL_METRICS = {**METRICS, **MARKET_METRICS}
+COLUMNS, DAY_COLUMNS = columns_of(METRICS.values()), columns_of(MARKET_METRICS.values())
 HOURS = 24
 
 
@@ -70,9 +51,7 @@ class ArmBlocks:
 
     def parts(self, metric: str) -> tuple[np.ndarray, np.ndarray]:
         """Numerator and denominator of a metric, by group or by day, without the metric's factor."""
-        top, bottom, _ = ALL_METRICS[metric]
-        sums = self.days if metric in MARKET_METRICS else self.sums
-        return sums[top], sums[bottom]
+        return ALL_METRICS[metric].split(self.days if metric in MARKET_METRICS else self.sums)
 
     def with_groups(self, n: int) -> "ArmBlocks":
         """Neighbouring groups added up until n are left."""
@@ -123,7 +102,7 @@ def evaluation_blocks(evaluation: "Evaluation", market: Mapping[str, Any] | None
     arms = {}
     for name in evaluation.arms:
         columns = evaluation.tallies[name].joined("columns")
-        arms[name] = arm_blocks({column: columns[part] for column, part in COLUMNS.items()}, group, groups)
+        arms[name] = arm_blocks({column: columns[column] for column in COLUMNS}, group, groups)
     for name, section in (market or {}).get("arms", {}).items():
         arms[name] = with_days(arms[name], section["hours"])
     return Blocks(n, groups, arms)
@@ -145,15 +124,14 @@ def with_days(arm: ArmBlocks, hours: Mapping[str, Sequence[float]]) -> ArmBlocks
     return ArmBlocks({**arm.values, **_values(MARKET_METRICS, days)}, arm.sums, days)
 
 
-def _values(
-    metrics: Mapping[str, tuple[str, str, float]], columns: Mapping[str, np.ndarray]
-) -> dict[str, float | None]:
-    found = {}
-    for metric, (top, bottom, factor) in metrics.items():
-        if top in columns and bottom in columns:
-            total, below = math.fsum(columns[top]), math.fsum(columns[bottom])
-            found[metric] = factor * total / below if below > 0 else None
-    return found
+def _values(metrics: Mapping[str, Metric], columns: Mapping[str, np.ndarray]) -> dict[str, float | None]:
+    """Of the metrics that these columns give."""
+    totals = {name: math.fsum(column) for name, column in columns.items()}
+    return {
+        name: metric.of(totals)
+        for name, metric in metrics.items()
+        if metric.top in totals and metric.bottom in totals
+    }
 
 
 def write_blocks(evaluation: "Evaluation", market: Mapping[str, Any] | None, folder: Path) -> None:
@@ -208,7 +186,7 @@ def blocks_from(data: Mapping[str, Any], where: str) -> Blocks:
                     f"{where}: {path}.values.{metric} is {_kind(values[metric])}; expected a number or null"
                 )
             section, held = ("days", days) if metric in MARKET_METRICS else ("sums", sums)
-            for column in ALL_METRICS[metric][:2]:
+            for column in (ALL_METRICS[metric].top, ALL_METRICS[metric].bottom):
                 expect(held, column, list, where, f"{path}.{section}")
         arms[name] = ArmBlocks(
             dict(values),

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from cascade_sim import draws
+from cascade_sim.analysis.metrics.catalogue import MARKET_MEASURES, Metric, columns_of
 from cascade_sim.analysis.statistics.days import FEWEST_DAYS
 from cascade_sim.analysis.statistics.estimates import Estimate
 from cascade_sim.analysis.statistics.trials import (
@@ -30,13 +31,10 @@ from cascade_sim.scenario.market import DAY, Designs, Market
 from cascade_sim.trials.assignment import Assignment
 
 HOURS = 24
-SUMS = ("requests", "impressions", "clicks", "charged_clicks", "revenue")
 MEASURES = {
-    "revenue_per_request": ("revenue", "requests"),
-    "clicks_per_request": ("clicks", "requests"),
-    "ctr": ("clicks", "impressions"),
-    "cpc": ("revenue", "charged_clicks"),
+    name: MARKET_MEASURES[name] for name in ("revenue_per_request", "clicks_per_request", "ctr", "cpc")
 }
+SUMS = columns_of(MEASURES.values())
 
 
 def per_request(columns: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
@@ -63,15 +61,21 @@ def design_effects(kind: str, columns: Mapping[str, np.ndarray], spec: Designs) 
         values = per_request({name: column[rows] for name, column in trial.items()})
         by_slot = (treated[rows], slots[rows], round(DAY / spec.switchback))
         return {
-            name: _entry(switchback_effect(values[top], values[bottom], *by_slot))
-            for name, (top, bottom) in MEASURES.items()
+            name: _entry(switchback_effect(*_parts(metric, values), *by_slot))
+            for name, metric in MEASURES.items()
         }
     values = per_request(trial)
     clusters = trial["user"] if kind == "user" else None
     return {
-        name: _entry(ratio_effect(values[top], values[bottom], treated, clusters))
-        for name, (top, bottom) in MEASURES.items()
+        name: _entry(ratio_effect(*_parts(metric, values), treated, clusters))
+        for name, metric in MEASURES.items()
     }
+
+
+def _parts(metric: Metric, sums: Mapping[str, Any]) -> tuple[np.ndarray, np.ndarray]:
+    """Numerator, with its factor, and denominator, by request or by day."""
+    top, bottom = metric.split({name: np.asarray(column) for name, column in sums.items()})
+    return metric.factor * top, bottom
 
 
 def daily_sums(
@@ -96,8 +100,8 @@ def daily_sums(
 def paired_by_day(days: Mapping[str, Mapping[str, Sequence[float]]], length: float) -> dict[str, Any]:
     """Every measure from the sums of the days of two markets; intervals from FEWEST_DAYS whole days on."""
     found = {}
-    for name, (top, bottom) in MEASURES.items():
-        parts = [(np.asarray(days[role][top]), np.asarray(days[role][bottom])) for role in days]
+    for name, metric in MEASURES.items():
+        parts = [_parts(metric, days[role]) for role in days]
         treated = np.repeat([role == "treatment" for role in days], len(parts[0][0]))
         day = np.tile(np.arange(len(parts[0][0])), len(days))
         tops, bottoms = (np.concatenate(column) for column in zip(*parts, strict=True))

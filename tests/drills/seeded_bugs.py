@@ -269,9 +269,9 @@ BUGS = (
     ),
     Bug(
         "clicks divided by requests",
-        "cascade_sim/phases/measure.py",
-        '"ctr": ("clicks", "impressions"),',
-        '"ctr": ("clicks", None),',
+        "analysis/metrics/catalogue.py",
+        'top="clicks",\n        bottom="impressions",',
+        'top="clicks",\n        bottom="requests",',
         (CHECK,),
     ),
     Bug(

@@ -101,7 +101,7 @@ def test_charges_in_the_log_sum_to_the_revenue_in_the_metrics_exactly(study, arm
     assert log["charge_micros"].dtype == np.int64
     total = int(log["charge_micros"].sum())
     tally = study.evaluation.tallies[arm].joined("columns")
-    in_metrics = sum(round(x * 1_000_000) for x in tally["revenue_per_request top"].tolist())
+    in_metrics = sum(round(x * 1_000_000) for x in tally["revenue"].tolist())
     assert total == in_metrics > 0
     assert round(row["revenue_per_request"]["value"] * 500 * 1_000_000) == total
     clicks, shown = int(log["click"].sum()), len(log["click"])

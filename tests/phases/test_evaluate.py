@@ -117,7 +117,7 @@ def test_an_ordinary_evaluation_keeps_a_row_per_request(study):
     log = read_table(study.folder, "evaluate-ltr")
     first = study.sim.market.first_request("evaluate")
     clicks = np.bincount(log["request"] - first, log["click"], 500)
-    assert np.array_equal(columns["ctr top"], clicks) and clicks.sum() > 0
+    assert np.array_equal(columns["clicks"], clicks) and clicks.sum() > 0
 
 
 def test_an_arm_with_a_high_reserve_is_not_excused_by_an_oracle_of_its_own(reserved):

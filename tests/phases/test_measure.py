@@ -3,6 +3,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from cascade_sim.analysis.metrics.catalogue import ARM_MEASURES, columns_of
 from cascade_sim.analysis.metrics.money import payment_error
 from cascade_sim.cascade.fusion import Fusion
 from cascade_sim.cascade.outcome import outcome
@@ -39,8 +40,7 @@ def wrong_payments(served, decision, result, oracle):
 
 
 def ratio(table, name):
-    top, bottom = measure.RATIOS[name]
-    return np.nansum(table[top]) / (len(table[top]) if bottom is None else np.nansum(table[bottom]))
+    return ARM_MEASURES[name].of({column: values.sum() for column, values in table.items()})
 
 
 def all_knowing(served, **changes):
@@ -57,7 +57,7 @@ def all_knowing(served, **changes):
 def test_an_oracle_cascade_is_exactly_right_under_every_auction(served, changes):
     arm = all_knowing(served, **changes)
     table, decision, result, _, oracle = measured(served, arm)
-    assert np.all(table["rcs"][~np.isnan(table["rcs"])] == 1.0)
+    assert np.array_equal(table["ideal_reached"], table["ideal_requests"])
     for name in ("single_objective_rcs", "true_value_recall"):
         assert ratio(table, name) > 0.99 if arm.ranking.fusion != Fusion() else ratio(table, name) == 1.0
     assert ratio(table, "cpc_error") == 0.0 and ratio(table, "cpc_bias") == 0.0
@@ -81,14 +81,14 @@ def test_the_columns_of_an_arm_are_sums_over_its_pages(served):
     assert table["clicks"][r] == result.clicks[r].sum() >= 1
     assert table["impressions"][r] == shown.sum()
     assert table["revenue"][r] == result.charges_micros[r].sum() / 1e6
-    assert table["revenue_per_mille"][r] == 1000 * table["revenue"][r]
+    assert table[ARM_MEASURES["rpm"].parts[0]][r] == 1000 * table["revenue"][r]
     assert table["expected_clicks"][r] == pytest.approx((sim.world.slot_effects * result.true_ctr[r]).sum())
     paid = decision.cpc_micros[r] / 1e6
     assert table["expected_revenue"][r] == pytest.approx((paid * result.expected_clicks[r]).sum())
     forecast = (paid * sim.world.slot_effects * decision.ranked_pctr[r, :-1]).sum()
     assert table["forecast_revenue"][r] == pytest.approx(forecast)
     ideal = measured(served, arm)[3].ideal.win_set[r]
-    assert table["rcs"][r] == np.isin(ideal, decision.competitive_set[r]).mean()
+    assert table["ideal_reached"][r] == np.isin(ideal, decision.competitive_set[r]).mean()
 
 
 @pytest.mark.parametrize(("column", "price"), [("cpc_error", None), ("cpc_error_floor", "ctr_without_noise")])
@@ -163,17 +163,15 @@ def test_what_the_auction_would_not_admit_under_the_truth_has_no_true_value(serv
     assert np.array_equal(ruler.true_value(block, ids, arm) > -np.inf, ids >= 0)
 
 
-def test_the_parts_of_a_ratio_may_be_summed_over_requests(served):
-    """A request that leaves a metric undefined counts in neither part."""
-    table, *_ = measured(served, served[2])
-    table = {**table, "rcs": np.where(np.arange(len(table["rcs"])) % 3 == 0, np.nan, table["rcs"])}
-    parts = measure.ratio_parts(table)
-    for metric, (top, bottom) in measure.PARTS.items():
-        assert not np.isnan(parts[top]).any() and not np.isnan(parts[bottom]).any(), metric
-    assert parts["rcs bottom"].sum() == np.sum(np.arange(len(table["rcs"])) % 3 != 0)
-    found = parts["rcs top"].sum() / parts["rcs bottom"].sum()
-    assert found == pytest.approx(np.nanmean(table["rcs"]))
-    assert parts["ctr top"].sum() / parts["ctr bottom"].sum() == pytest.approx(ratio(table, "ctr"))
+def test_a_request_that_leaves_a_metric_undefined_counts_in_neither_part(served):
+    """Nobody is ever shown an ad of this corpus often enough: no ideal winner is exposed."""
+    sim, block, arm, ruler = served
+    nobody = (sim, block, arm, replace(ruler, is_exposed=np.zeros_like(ruler.is_exposed)))
+    table, *_ = measured(nobody, arm)
+    assert all(not np.isnan(column).any() for column in table.values())
+    assert table["ideal_requests_exposed"].sum() == table["ideal_reached_exposed"].sum() == 0.0
+    assert table["ideal_requests_unexposed"].sum() == table["ideal_requests"].sum() == len(block)
+    assert set(columns_of(m for m in ARM_MEASURES.values() if not m.is_of_corpus)) <= set(table)
 
 
 def test_exposed_and_unexposed_winners_add_up_to_all_of_them(served):
@@ -182,18 +180,16 @@ def test_exposed_and_unexposed_winners_add_up_to_all_of_them(served):
     is_exposed = ruler.is_exposed
     exposed = np.where(yard.ideal.win_set >= 0, is_exposed[yard.ideal.win_set], False).sum(axis=1)
     n = (yard.ideal.win_set >= 0).sum(axis=1)
-    total = exposed * np.nan_to_num(table["rcs_exposed"]) + (n - exposed) * np.nan_to_num(
-        table["rcs_unexposed"]
-    )
-    assert total / n == pytest.approx(table["rcs"])
+    total = exposed * table["ideal_reached_exposed"] + (n - exposed) * table["ideal_reached_unexposed"]
+    assert total / n == pytest.approx(table["ideal_reached"])
     assert 0 < exposed.sum() < n.sum()
-    assert np.array_equal(np.isnan(table["rcs_exposed"]), exposed == 0)
+    assert np.array_equal(table["ideal_requests_exposed"] == 0, exposed == 0)
 
 
 def test_a_seat_without_an_opinion_has_no_single_objective_rcs(served):
     arm = served[2].with_pre_ranking(Stage(served[0].scorers["constant"], "init", Fusion()))
     table, *_ = measured(served, arm)
-    assert "single_objective_rcs" not in table and "rcs" in table
+    assert "single_objective_reached" not in table and "ideal_reached" in table
 
 
 def test_only_probabilities_are_compared_with_the_rankers(served):

@@ -19,9 +19,9 @@ def measured():
 def test_the_sums_of_the_groups_add_up_to_the_metrics(measured):
     for arm in measured.blocks.arms.values():
         assert set(arm.values) == set(METRICS)
-        for metric, (top, bottom, factor) in METRICS.items():
-            value = factor * arm.sums[top].sum() / arm.sums[bottom].sum()
-            assert arm.values[metric] == pytest.approx(value, rel=1e-12)
+        for name, metric in METRICS.items():
+            value = metric.of({column: sums.sum() for column, sums in arm.sums.items()})
+            assert arm.values[name] == pytest.approx(value, rel=1e-12)
 
 
 def test_a_finished_run_keeps_the_sums_of_its_own_metrics():
