@@ -202,7 +202,7 @@ ARM_MEASURES: dict[str, Metric] = by_name(
         name="retrieval_rcs",
         label="Retrieval RCS",
         unit="percent",
-        meaning="RCS one stage earlier: share of what ranking would choose from the whole corpus "
+        meaning="RCS one stage earlier: share of what pre-ranking would choose from the whole corpus "
         "that retrieval brings into the pre-ranking set.",
         decimals=1,
         top="retrieval_reached",

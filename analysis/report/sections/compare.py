@@ -7,17 +7,15 @@ import io
 from collections.abc import Mapping
 from typing import Any
 
-from cascade_sim.analysis.metrics.catalogue import Measure, is_reference
+from cascade_sim.analysis.metrics.catalogue import PAGE_MEASURES, Measure, is_reference
 from cascade_sim.analysis.report.cells import LIFT, Cell, Row, Table, column
 from cascade_sim.analysis.report.sections.whatif import MEASURES as WHAT_IF_MEASURES
-from cascade_sim.analysis.report.sections.whatif import difference_cell
+from cascade_sim.analysis.report.sections.whatif import difference_cell, toned
 from cascade_sim.analysis.statistics.estimates import estimate
 
 MEASURES: dict[str, Measure] = {
     **WHAT_IF_MEASURES,
-    "conversions_per_request": Measure(
-        "Conversions per request", "number", "Conversions divided by requests."
-    ),
+    "conversions_per_request": PAGE_MEASURES["conversions_per_request"],
 }
 MAIN = 18  # rows in the terminal
 PARTS = ("before", "after", "difference", "lift")
@@ -46,7 +44,9 @@ def arm_table(found: Mapping[str, Any], arm: str, most: int | None = None) -> Ta
         measure, entry = MEASURES.get(name, Measure(name, "number", "")), table[name]
         values = column(measure, [estimate(entry["before"]), estimate(entry["after"])])
         is_ratio = not measure.is_signed_or_near_zero
-        lift = column(LIFT, [estimate(entry["lift"])], signed=True)[0] if is_ratio else Cell("")
+        lift = Cell("")
+        if is_ratio:
+            lift = toned(column(LIFT, [estimate(entry["lift"])], signed=True)[0], measure)
         tag = "" if entry["is_paired"] or found["paired_by"] == "none" else "unpaired"
         rows.append(
             Row(

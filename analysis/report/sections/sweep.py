@@ -28,9 +28,9 @@ MARKET_MEASURES: dict[str, Measure] = {
     "market.click_value": Measure("Value of clicks, market", "money", ""),
     "market.surplus": Measure("Advertisers' surplus, market", "money", ""),
 }
-LESS_IS_BETTER = ("proxy_ece", "proxy_ece_relative", "cpc_error", "payment_error")
+LESS_IS_BETTER = tuple(name for name, measure in ARM_MEASURES.items() if measure.better == "lower")
 # Perfect at a point between more and less, or good for one side and bad for the other.
-NEITHER = ("proxy_pcoc", "revenue_pcoc", "cpc_bias", "cpc", "cpc_error_floor")
+NEITHER = tuple(name for name, m in ARM_MEASURES.items() if m.better not in ("higher", "lower"))
 SHORT = {
     **{"expected_revenue_per_request": "rev./request", "revenue_per_request": "rev./request, clicked"},
     **{"expected_ctr": "CTR %", "ctr": "CTR %, clicked", "expected_rpm": "RPM", "rpm": "RPM, clicked"},

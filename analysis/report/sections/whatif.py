@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from cascade_sim.analysis.metrics.catalogue import ARM_MEASURES, Measure
+from cascade_sim.analysis.metrics.catalogue import ARM_MEASURES, PAGE_MEASURES, Measure
 from cascade_sim.analysis.report.cells import LIFT, Cell, Row, Table, cell, column
 from cascade_sim.analysis.statistics.estimates import (
     NBSP,
@@ -29,8 +29,7 @@ REVENUE = "expected_revenue_per_request"
 MEASURES: dict[str, Measure] = {
     **{name: ARM_MEASURES[name] for name in (REVENUE, "revenue_per_request", "expected_rpm", "rpm")},
     **{name: ARM_MEASURES[name] for name in ("expected_ctr", "ctr", "cpc")},
-    "slots_filled": Measure("Slots filled", "percent", "Share of the page's slots that show an ad.", 1),
-    "impressions_per_request": Measure("Ads shown per request", "number", "Impressions divided by requests."),
+    **{name: PAGE_MEASURES[name] for name in ("slots_filled", "impressions_per_request")},
     **{
         name: ARM_MEASURES[name]
         for name in ("rcs", "true_value_recall", "cpc_error", "cpc_bias", "revenue_pcoc")
@@ -102,7 +101,9 @@ def measures_table(answer: Mapping[str, Any], most: int | None = None) -> Table:
         then = point["metrics"].get(name)
         measure = MEASURES[name]
         values = column(measure, [estimate(today[name]), estimate(then)])
-        lift = Cell("") if measure.is_signed_or_near_zero else column(LIFT, [lift_of(then)], signed=True)[0]
+        lift = Cell("")
+        if not measure.is_signed_or_near_zero:
+            lift = toned(column(LIFT, [lift_of(then)], signed=True)[0], measure)
         rows.append(
             Row(measure.heading, [*values, difference_cell(measure, then), lift], hint=measure.meaning)
         )
@@ -118,8 +119,14 @@ def difference_cell(measure: Measure, entry: Any) -> Cell:
     size = found.half_width or found.value  # more digits than the interval knows would be noise
     decimals = decimals_for([size], 2) if size else measure.decimals or 2
     made = cell(found, min(max(decimals, 1), 6), signed=True)
-    # Of what is perfect at 0 or 1, more is not better.
-    return replace(made, tone="") if measure.is_signed_or_near_zero else made
+    return toned(made, measure)
+
+
+def toned(cell: Cell, measure: Measure) -> Cell:
+    """A difference in the colour of a gain or a loss; in none where more is neither better nor worse."""
+    if measure.better == "lower":
+        return replace(cell, tone={"up": "down", "down": "up"}.get(cell.tone, ""))
+    return cell if measure.better == "higher" else replace(cell, tone="")
 
 
 def points_table(answer: Mapping[str, Any], *, narrow: bool = False) -> Table:
