@@ -34,8 +34,10 @@ def test_one_change_has_a_row_per_measure_with_difference_and_lift():
     row = next(row for row in table.rows if row.label == "Revenue per request, expected")
     assert [cell.text for cell in row.cells] == ["1.00", "1.03", "+0.0340", "+3.4"]
     assert row.cells[2].interval == "[+0.0330, +0.0350]" and row.cells[2].tone == "up"
-    error = next(row for row in table.rows if row.label == "CPC error %")  # 0 is perfect: no relative lift
-    assert error.cells[3].text == "" and (error.cells[2].text, error.cells[2].tone) == ("+3.40", "")
+    error = next(
+        row for row in table.rows if row.label == "CPC error %"
+    )  # 0 is perfect: no relative lift, and more is a loss
+    assert error.cells[3].text == "" and (error.cells[2].text, error.cells[2].tone) == ("+3.40", "down")
     assert len(measures_table(answer((0.5, 1.0)), 3).rows) == 3
 
 
