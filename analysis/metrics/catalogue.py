@@ -368,6 +368,17 @@ ARM_MEASURES: dict[str, Metric] = by_name(
         function=_of_payments(money.payment_error),
     ),
     Metric(
+        name="revenue_share_of_top_1pct_advertisers",
+        label="Revenue from the top 1 % of advertisers",
+        unit="percent",
+        meaning="Share of expected revenue, from the true click probabilities, that the 1 % of advertisers "
+        "with the highest payments bring: at least one of them, out of all, those who pay nothing included.",
+        decimals=1,
+        better="",
+        vectors="payments",
+        function=_of_payments(lambda paid, _: money.top_advertisers_share(paid)),
+    ),
+    Metric(
         name="welfare",
         label="Welfare vs oracle",
         unit="percent",

@@ -75,3 +75,15 @@ def payment_error(paid: ArrayLike, paid_oracle: ArrayLike) -> NDArray[np.float64
     """
     paid, paid_oracle = np.asarray(paid, np.float64), np.asarray(paid_oracle, np.float64)
     return divide(np.abs(paid - paid_oracle).sum(-1), paid_oracle.sum(-1))
+
+
+def top_advertisers_share(paid: ArrayLike, per_advertisers: int = 100) -> NDArray[np.float64]:
+    """Share of all payments that come from the highest-paying of n advertisers.  [..., n] -> [...]
+
+    One in `per_advertisers` of them, rounded down but at least one; those who pay nothing count among the n.
+    NaN if nobody pays.
+    """
+    paid = np.asarray(paid, np.float64)
+    n_top = max(1, paid.shape[-1] // per_advertisers)
+    highest = np.sort(np.partition(paid, -n_top, axis=-1)[..., -n_top:], axis=-1)  # one order on any machine
+    return divide(highest.sum(-1), paid.sum(-1))

@@ -3,7 +3,14 @@ import warnings
 import numpy as np
 import pytest
 
-from cascade_sim.analysis.metrics.money import cpc_bias, cpc_error, payment_error, revenue_pcoc, welfare
+from cascade_sim.analysis.metrics.money import (
+    cpc_bias,
+    cpc_error,
+    payment_error,
+    revenue_pcoc,
+    top_advertisers_share,
+    welfare,
+)
 from cascade_sim.analysis.metrics.ratio import divide
 
 SHOWN = np.array([[True, True], [True, False]])
@@ -56,3 +63,18 @@ def test_nothing_shown_is_undefined_at_the_last_division_and_never_warns():
         assert top[0] == 0 and bottom[0] == 0
         assert np.isnan(divide(top, bottom)[0])
         assert np.isnan(payment_error([0.0], [0.0]))
+
+
+def test_the_top_share_is_what_the_highest_payers_bring():
+    """250 advertisers, of whom 2 are the top 1 %: 30 + 20 of 30 + 20 + 10 + 40 * 1; 207 pay nothing."""
+    paid = np.zeros(250)
+    paid[[7, 99, 200]] = 10.0, 30.0, 20.0
+    paid[10:50] = 1.0
+    assert top_advertisers_share(paid) == pytest.approx(50 / 100)
+    assert top_advertisers_share([3.0, 1.0, 0.0]) == pytest.approx(3 / 4)  # at least one
+    assert top_advertisers_share([5.0]) == 1.0
+    assert top_advertisers_share([[1.0, 1.0], [0.0, 4.0]]).tolist() == [0.5, 1.0]
+
+
+def test_without_revenue_there_is_no_top_share():
+    assert np.isnan(top_advertisers_share([0.0, 0.0]))
