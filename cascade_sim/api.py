@@ -163,7 +163,8 @@ class WhatIfResult(Result):
         """A row per setting and kind of revenue: how many times pairing shrinks the variance."""
         import pandas as pd
 
-        from cascade_sim.analysis.report.sections.whatif import settings_text, worth_of
+        from cascade_sim.analysis.report.readings import settings_text
+        from cascade_sim.analysis.report.sections.whatif import worth_of
 
         rows = [
             [settings_text(point["settings"]), kind, worth.value, worth.low, worth.high]

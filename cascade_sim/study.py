@@ -7,7 +7,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-from cascade_sim.commands.report import write_report
+from cascade_sim.phases.report import write_report
 from cascade_sim.progress import Progress, terminal_width
 from cascade_sim.scenario.file import dump_scenario, scenario_hash
 from cascade_sim.scenario.plugins import named_files_digest, refuse_registered

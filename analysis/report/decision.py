@@ -22,7 +22,8 @@ from cascade_sim.analysis.report.comparisons import (
     rpm_lift,
 )
 from cascade_sim.analysis.report.market_verdict import under_budgets
-from cascade_sim.analysis.report.sections.whatif import what_if_sections
+from cascade_sim.analysis.report.sections.whatif import what_if_words
+from cascade_sim.analysis.report.words import listed
 from cascade_sim.analysis.statistics.estimates import (
     NBSP,
     Estimate,
@@ -43,7 +44,7 @@ SIMPLER = {
 
 
 @dataclass(frozen=True)
-class Decision:
+class Recommendation:
     """The arm to ship (None when no arm is clearly better than the baseline) and why.
 
     `findings`: reference arms that pay. `notes`: how to read the intervals.
@@ -62,7 +63,7 @@ def stage_name(stage: str) -> str:
     return STAGE_NAMES.get(stage, stage)
 
 
-def decide(metrics: Mapping[str, Any]) -> Decision:
+def decide(metrics: Mapping[str, Any]) -> Recommendation:
     """Ship the arm with the best revenue per request among those whose 95 % interval lies above 0."""
     contenders = candidates(metrics)
     better = [arm for arm in contenders if revenue_lift(metrics, arm).is_above_zero]
@@ -83,7 +84,7 @@ def decide(metrics: Mapping[str, Any]) -> Decision:
         *worse_arms(metrics),
     ]
     ahead = [arm for arm in SIMPLER if contrast(metrics, best, arm).is_below_zero]
-    return Decision(
+    return Recommendation(
         best,
         f"Ship {best}, but {listed(ahead)} alone earns more." if ahead else f"Ship {best}.",
         reasons,
@@ -93,7 +94,7 @@ def decide(metrics: Mapping[str, Any]) -> Decision:
     )
 
 
-def _nothing_to_compare(metrics: Mapping[str, Any], warnings: list[str]) -> Decision:
+def _nothing_to_compare(metrics: Mapping[str, Any], warnings: list[str]) -> Recommendation:
     """A scenario of one arm, or arms whose revenue per request cannot be held against the baseline's."""
     baseline = metrics["baseline"]
     others = [arm for arm in metrics["arms"] if arm != baseline and not is_reference(arm)]
@@ -104,12 +105,12 @@ def _nothing_to_compare(metrics: Mapping[str, Any], warnings: list[str]) -> Deci
         reason = f"The lift of revenue per request is undefined for {listed(others)}."
     elif metrics.get("what_if"):
         headline = f"What would other settings of {baseline} bring?"
-        told = [f"{section.name}: {section.words[0]}" for section in what_if_sections(metrics)]
-        return Decision(None, headline, told, simpler_changes(metrics, None), warnings)
-    return Decision(None, headline, [reason], simpler_changes(metrics, None), warnings)
+        told = [f"{name}: {what_if_words(answer)}" for name, answer in metrics["what_if"].items()]
+        return Recommendation(None, headline, told, simpler_changes(metrics, None), warnings)
+    return Recommendation(None, headline, [reason], simpler_changes(metrics, None), warnings)
 
 
-def _keep_the_baseline(metrics: Mapping[str, Any], best: str, warnings: list[str]) -> Decision:
+def _keep_the_baseline(metrics: Mapping[str, Any], best: str, warnings: list[str]) -> Recommendation:
     """No arm of the scenario is clearly better; a reference arm may be."""
     paying = [arm for arm in SIMPLER if revenue_lift(metrics, arm).is_above_zero]
     headline = f"No arm is clearly better than {metrics['baseline']}"
@@ -120,7 +121,7 @@ def _keep_the_baseline(metrics: Mapping[str, Any], best: str, warnings: list[str
         f"{percent_text(revenue_lift(metrics, best))} and CTR by {percent_text(ctr_lift(metrics, best))}; "
         "the interval of revenue per request does not lie above zero."
     )
-    return Decision(
+    return Recommendation(
         None,
         f"{headline}.",
         [reason, *worse_arms(metrics)],
@@ -285,11 +286,6 @@ def money_lost(metrics: Mapping[str, Any]) -> tuple[str, str] | None:
         f"With {baseline}, users see {shown}{NBSP}% of the true eCPM that the best ads of the whole corpus "
         f"would give. Lost on the way: {listed(parts)}.",
     )
-
-
-def listed(parts: list[str]) -> str:
-    """a; a and b; a, b and c."""
-    return parts[0] if len(parts) == 1 else f"{', '.join(parts[:-1])} and {parts[-1]}"
 
 
 def key_figures(metrics: Mapping[str, Any], arm: str) -> list[tuple[str, Estimate, Estimate]]:

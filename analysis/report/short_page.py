@@ -1,25 +1,33 @@
-"""The page of a what-if, and other short pages of tables: one HTML file that opens from disk.
-
-The page of a sweep: one HTML file that opens from disk.
-"""
+"""Short pages of tables: of a what-if, of a sweep, of compared runs."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from pathlib import Path
+from functools import partial
 from typing import Any
 
-from cascade_sim.analysis.report.cells import Table
-from cascade_sim.analysis.report.figures.whatif import is_curve
+from cascade_sim.analysis.report.figures.sweep import sweep_figure
+from cascade_sim.analysis.report.figures.whatif import TITLE, answer_figure, is_curve
+from cascade_sim.analysis.report.readings import point_label, settings_text
+from cascade_sim.analysis.report.section import (
+    Bullets,
+    Columns,
+    Figure,
+    Heading,
+    Section,
+    Stack,
+    TablePart,
+    Text,
+)
 from cascade_sim.analysis.report.sections.sweep import cells_table, measure_of, sweep_words
 from cascade_sim.analysis.report.sections.whatif import (
     measures_table,
     pairing_words,
-    point_label,
     points_table,
-    settings_text,
     what_if_words,
 )
+from cascade_sim.analysis.report.tables import Table
+from cascade_sim.analysis.report.template import Page, page_html
 from cascade_sim.analysis.statistics.estimates import finite, number_text
 
 CURVE = "Dashed: today. The band and the bars are paired 95 % intervals."
@@ -31,26 +39,16 @@ FOOT = (
 
 def what_if_page(answer: Mapping[str, Any], svg: str) -> str:
     """The page of one question. `svg` comes from answer_image; all else is escaped."""
-    from markupsafe import Markup
-
-    several = len(answer["points"]) > 1
-    tables = [("Side by side", points_table(answer))] if several else []
+    figure = Figure("whatif", answer_figure, TITLE, CURVE if is_curve(answer) else LIFTS)
+    cautions = [Text(note, "caution") for note in answer.get("notes") or []]
+    words = (what_if_words(answer), pairing_words(answer))
+    sections = [Section("", "", words, (*cautions, _beside(figure, "Held fixed", answer["held_fixed"])))]
+    if len(answer["points"]) > 1:
+        sections.append(table_section("Side by side", points_table(answer)))
     for point in answer["points"]:
         heading = settings_text(point["settings"])
-        tables.append((heading, measures_table({**answer, "points": [point]})))
-    return page(
-        eyebrow="What if",
-        title=_title(answer),
-        facts=answer_facts(answer),
-        words=[what_if_words(answer), pairing_words(answer)],
-        cautions=answer.get("notes") or [],
-        figure=Markup(svg),
-        caption=CURVE if is_curve(answer) else LIFTS,
-        side_title="Held fixed",
-        side=answer["held_fixed"],
-        tables=tables,
-        foot=FOOT,
-    )
+        sections.append(table_section(heading, measures_table({**answer, "points": [point]})))
+    return short_page("What if", _title(answer), answer_facts(answer), sections, FOOT, {"whatif": svg})
 
 
 def _title(answer: Mapping[str, Any]) -> str:
@@ -68,35 +66,26 @@ def answer_facts(answer: Mapping[str, Any]) -> list[str]:
     return [str(answer.get("run")), f"arm {answer['arm']}", worlds, f"{requests} requests on both sides"]
 
 
-def page(
-    *,
+def short_page(
     eyebrow: str,
     title: str,
     facts: Sequence[str],
-    words: Sequence[str],
-    cautions: Sequence[str],
-    figure: Any,
-    caption: str,
-    side_title: str,
-    side: Sequence[str],
-    tables: Sequence[tuple[str, Table]],
-    foot: str,
+    sections: Sequence[Section],
+    foot: str = "",
+    svgs: Mapping[str, str] | None = None,
 ) -> str:
-    """A page of words, one figure (trusted SVG, or empty) and tables."""
-    from jinja2 import Environment, FileSystemLoader, StrictUndefined
+    """A page of a few sections; the foot says how intervals are shown."""
+    about = f"Brackets hold 95 % intervals; a coloured difference has an interval that excludes zero. {foot}"
+    return page_html(Page(title, eyebrow, title, facts, sections, about), svgs or {})
 
-    environment = Environment(
-        loader=FileSystemLoader(Path(__file__).parent),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    made = environment.get_template("whatif_template.html").render(
-        eyebrow=eyebrow, title=title, facts=facts, words=words, cautions=cautions, figure=figure,
-        caption=caption, side_title=side_title, side=side, tables=tables, foot=foot,
-    )  # fmt: skip
-    return made.rstrip() + "\n"
+
+def table_section(heading: str, table: Table) -> Section:
+    """A table under a heading of its own."""
+    return Section("", heading, parts=(TablePart(table),))
+
+
+def _beside(figure: Figure, heading: str, lines: Sequence[str]) -> Columns:
+    return Columns((figure, Stack((Heading(heading), Bullets(lines)))))
 
 
 CAPTION = (
@@ -116,23 +105,16 @@ ONE_WORLD = (
 
 
 def sweep_page(findings: Mapping[str, Any], x: str, y: str, svg: str) -> str:
-    """The whole page. `svg` comes from plots_sweep; all else is escaped."""
-    from markupsafe import Markup
-
+    """The whole page. `svg` comes from sweep_svg; all else is escaped."""
     keys = [f"{axis['path']}: {', '.join(axis['values'])}" for axis in findings["axes"]]
-    return page(
-        eyebrow="Sweep",
-        title=f"{findings['name']}: {measure_of(y).label} against {measure_of(x).label}",
-        facts=facts(findings),
-        words=sweep_words(findings, x, y),
-        cautions=[],
-        figure=Markup(svg),
-        caption=CAPTION,
-        side_title="Swept",
-        side=keys,
-        tables=[("All cells", cells_table(findings, x, y))],
-        foot=about_intervals(findings),
-    )
+    names = f"{measure_of(y).label} against {measure_of(x).label}"
+    figure = Figure("sweep", partial(sweep_figure, x=x, y=y), f"{names}, a point per cell", CAPTION)
+    sections = [
+        Section("", "", sweep_words(findings, x, y), (_beside(figure, "Swept", keys),)),
+        table_section("All cells", cells_table(findings, x, y)),
+    ]
+    title = f"{findings['name']}: {names}"
+    return short_page("Sweep", title, facts(findings), sections, about_intervals(findings), {"sweep": svg})
 
 
 def about_intervals(findings: Mapping[str, Any]) -> str:

@@ -7,12 +7,14 @@ import textwrap
 from collections.abc import Mapping
 from typing import Any
 
-from cascade_sim.analysis.report.cells import Row, Table, arm_rows, lift_column, value_column
 from cascade_sim.analysis.report.comparisons import lift_measure, ordered_arms
 from cascade_sim.analysis.report.decision import decide, money_lost
+from cascade_sim.analysis.report.readings import market_baseline
+from cascade_sim.analysis.report.sections.culprit import culprit_table
 from cascade_sim.analysis.report.sections.learning import learning_words
-from cascade_sim.analysis.report.sections.market import bidders_table, market_baseline, market_words
-from cascade_sim.analysis.report.tables import culprit_table, models_table
+from cascade_sim.analysis.report.sections.market import bidders_table, market_words
+from cascade_sim.analysis.report.sections.models import models_table
+from cascade_sim.analysis.report.tables import Row, Table, arm_rows, lift_column, value_column
 
 
 def _terminal_arms(metrics: Mapping[str, Any]) -> Table:
@@ -68,9 +70,10 @@ def table_text(table: Table, *, color: bool = False, width: int = 100, margins: 
         style = "dim" if row.kind == "reference" else ""
         texts = [
             Text(
-                f"{one.text} {one.margin}".rstrip() if margins else one.text, style=tones.get(one.tone, style)
+                f"{cell.text} {cell.margin}".rstrip() if margins else cell.text,
+                style=tones.get(cell.tone, style),
             )
-            for one in row.cells
+            for cell in row.cells
         ]
         mark = f" ({row.tag})" if row.tag else marks.get(row.kind, "")
         made.add_row(Text(row.label + mark, style=style), *texts)
@@ -88,17 +91,17 @@ def table_text(table: Table, *, color: bool = False, width: int = 100, margins: 
 
 def terminal_summary(metrics: Mapping[str, Any], *, color: bool = False, width: int = 100) -> str:
     """What a run prints at its end: the answer, the arms, the culprit, the models, and the budgets."""
-    decision = decide(metrics)
+    answer = decide(metrics)
     lost = money_lost(metrics)
     parts = [table_text(_terminal_arms(metrics), color=color, width=width)]
     culprit = culprit_table(metrics)
     if culprit is not None:
         parts.append(table_text(culprit, color=color, width=width))
     parts += [table_text(table, color=color, width=width, margins=False) for table in _models_by_set(metrics)]
-    words = [decision.headline, *decision.reasons, *decision.findings, *(lost or [])]
+    words = [answer.headline, *answer.reasons, *answer.findings, *(lost or [])]
     if market_baseline(metrics) is not None:
         parts.append(table_text(bidders_table(metrics, narrow=True), color=color, width=width))
         words += [line for line in (market_words(metrics), learning_words(metrics)) if line]
-    words += [*decision.notes, *decision.warnings]
+    words += [*answer.notes, *answer.warnings]
     lines = [textwrap.fill(line, max(width, 40)) for line in words]
     return "\n".join([*parts, *lines]) + "\n"

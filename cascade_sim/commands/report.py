@@ -10,6 +10,7 @@ import click
 
 from cascade_sim.commands.options import out_option, run_argument
 from cascade_sim.errors import UserError
+from cascade_sim.phases.report import write_report
 
 
 @click.command()
@@ -36,32 +37,6 @@ def read_run(folder: Path) -> tuple[dict[str, Any], dict[str, Any], str]:
     if baseline not in arms:
         raise UserError(f"{folder / METRICS}: 'baseline' must name one of the arms: {', '.join(arms)}")
     return run.metrics, run.manifest, _read_text(folder / "scenario.yaml")
-
-
-def write_report(
-    folder: Path,
-    metrics: Mapping[str, Any],
-    manifest: Mapping[str, Any],
-    scenario_text: str,
-    *,
-    out: Path | None = None,
-) -> Path:
-    """Draw the figures; write report.html and figures/*.svg into the folder, or the page alone to `out`."""
-    from cascade_sim.analysis.report.figures.registry import draw_all
-    from cascade_sim.analysis.report.page import render
-    from cascade_sim.storage.files import storage_errors, write_file
-
-    figures = draw_all(metrics)
-    page = out or folder / "report.html"
-    with storage_errors(page):
-        page.parent.mkdir(parents=True, exist_ok=True)
-    if out is None:
-        with storage_errors(folder / "figures"):
-            (folder / "figures").mkdir(exist_ok=True)
-        for name, svg in figures.items():
-            write_file(folder / "figures" / f"{name}.svg", svg.encode())
-    write_file(page, render(metrics, manifest, scenario_text, figures).encode())
-    return page
 
 
 def _read_text(path: Path) -> str:

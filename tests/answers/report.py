@@ -266,7 +266,7 @@ def renamed(metrics: dict[str, Any], old: str, new: str) -> dict[str, Any]:
 @functools.cache
 def drawn_figures() -> dict[str, str]:
     """The figures of make_metrics(), drawn once for all tests."""
-    from cascade_sim.analysis.report.figures.registry import draw_all
+    from cascade_sim.analysis.report.page import draw_all
 
     return draw_all(make_metrics())
 
@@ -274,7 +274,7 @@ def drawn_figures() -> dict[str, str]:
 @functools.cache
 def hostile_figures() -> dict[str, str]:
     """The figures of hostile_metrics(), drawn once for all tests."""
-    from cascade_sim.analysis.report.figures.registry import draw_all
+    from cascade_sim.analysis.report.page import draw_all
 
     return draw_all(hostile_metrics())
 

@@ -23,7 +23,6 @@ from places import HANG, ROOT
 # What a run would spend its first seconds on.
 IMPORTED = (
     *("torch._dynamo", "pyarrow.parquet", "safetensors.torch", "jinja2", "rich.table", "rich.console"),
-    "cascade_sim.analysis.report.figures.registry",
     *("cascade_sim.analysis.report.page", "cascade_sim.analysis.report.terminal"),
     *("cascade_sim.questions.critical_bids", "cascade_sim.phases.evaluate", "cascade_sim.phases.prepare"),
     *("cascade_sim.phases.results", "cascade_sim.market.study", "cascade_sim.study"),
@@ -135,7 +134,7 @@ def _command(request: dict[str, Any]) -> int:
     if "cache" in request:
         os.environ["CASCADE_SIM_CACHE"] = request["cache"]
     if not request.get("draw", True):
-        from cascade_sim.analysis.report.figures import registry as plots
+        from cascade_sim.analysis.report import page as plots
 
         plots.draw_all = lambda metrics: {}
     if "below" in request:

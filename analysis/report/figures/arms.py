@@ -7,7 +7,6 @@ from typing import Any
 
 from cascade_sim.analysis.metrics.catalogue import is_reference
 from cascade_sim.analysis.report.comparisons import lift_measure, ordered_arms
-from cascade_sim.analysis.report.culprit import culprit_measures, score_label
 from cascade_sim.analysis.report.figures.style import (
     INK,
     QUIET,
@@ -19,6 +18,7 @@ from cascade_sim.analysis.report.figures.style import (
     short,
     signed_tick,
 )
+from cascade_sim.analysis.report.readings import culprit_measures, score_label
 from cascade_sim.analysis.statistics.estimates import (
     Estimate,
     arm_lift,

@@ -16,8 +16,7 @@ from cascade_sim.analysis.report.figures.style import (
     place_labels,
     short,
 )
-from cascade_sim.analysis.report.sections.compute import STAGE_NAMES, compute_arms, value_at
-from cascade_sim.analysis.report.sections.market import market_baseline
+from cascade_sim.analysis.report.readings import STAGE_HEADINGS, compute_arms, market_baseline, market_value
 from cascade_sim.analysis.statistics.estimates import finite, number_text
 
 
@@ -36,7 +35,7 @@ def compute_latency(metrics: Mapping[str, Any]) -> Any | None:
     for i, (arm, points) in enumerate(lines.items()):
         looks[arm] = {"color": colors[arm], "linestyle": LINES[i % len(LINES)], "linewidth": 1.7}
         axes.plot(*zip(*points, strict=True), zorder=3, **looks[arm])
-    deadlines = {value_at(metrics, arm, ("compute", "deadline")) for arm in lines} - {None}
+    deadlines = {market_value(metrics, arm, ("compute", "deadline")) for arm in lines} - {None}
     for deadline in sorted(deadlines):  # type: ignore[type-var]
         axes.axvline(deadline, **REFERENCE)
     axes.set(ylim=(0, 104), xlabel="milliseconds since arrival", ylabel="answered by ranking, % of requests")
@@ -85,7 +84,7 @@ def compute_hours(metrics: Mapping[str, Any]) -> Any | None:
             edges = [float(h) for h in range(len(values) + 1)]
             axes.stairs(values, edges, baseline=None, zorder=3, **looks[arm])
     panels[0].axhline(100, **REFERENCE)
-    titles = (f"Load of the {STAGE_NAMES[stage].lower()} servers, %", "Late, % of requests")
+    titles = (f"Load of the {STAGE_HEADINGS[stage].lower()} servers, %", "Late, % of requests")
     for axes, title in zip(panels, titles, strict=True):
         bare(axes, grid="y")
         axes.set_title(title, loc="left", color=INK)
@@ -102,10 +101,10 @@ def busiest_stage(metrics: Mapping[str, Any]) -> str:
     base = market_baseline(metrics)
     arm = base if base in arms else arms[0] if arms else None
     loads = {
-        stage: value_at(metrics, arm, ("compute", "stages", stage, "utilisation"))
+        stage: market_value(metrics, arm, ("compute", "stages", stage, "utilisation"))
         if arm is not None
         else None
-        for stage in STAGE_NAMES
+        for stage in STAGE_HEADINGS
     }
     return max(loads, key=lambda stage: loads[stage] or 0.0)
 
@@ -114,8 +113,8 @@ def compute_value(metrics: Mapping[str, Any]) -> Any | None:
     """Revenue per 1000 requests against server time per request, a point per arm, with its late requests."""
     points = {}
     for arm in compute_arms(metrics):
-        cost = value_at(metrics, arm, ("compute", "server_ms_per_request"))
-        earned = value_at(metrics, arm, ("revenue_per_request",))
+        cost = market_value(metrics, arm, ("compute", "server_ms_per_request"))
+        earned = market_value(metrics, arm, ("revenue_per_request",))
         if cost is not None and earned is not None:
             points[arm] = (cost, 1000 * earned)
     if not points:
@@ -129,7 +128,7 @@ def compute_value(metrics: Mapping[str, Any]) -> Any | None:
     axes.set(xlabel="server milliseconds per request", ylabel="revenue per 1000 requests")
     names = []
     for arm in points:
-        late = value_at(metrics, arm, ("compute", "late"))
+        late = market_value(metrics, arm, ("compute", "late"))
         share = "" if late is None else f" ({number_text(100 * late, 1)} % late)"
         names.append(short(arm) + share)
     place_labels(axes, list(points.values()), names, [colors[arm] for arm in points], [])

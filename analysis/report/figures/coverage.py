@@ -8,7 +8,7 @@ from typing import Any
 
 from cascade_sim.analysis.off_policy.coverage import LEAST_ANSWERS, NOMINAL, Coverage, expected_band
 from cascade_sim.analysis.report.figures.style import COLORS, INK, QUIET, bare, blank, short, style, svg_text
-from cascade_sim.analysis.report.sections.off_policy import NAMES
+from cascade_sim.analysis.report.readings import ESTIMATOR_NAMES
 
 TITLE = "Coverage of 95 % intervals by estimator and target"
 DPI = 200
@@ -39,7 +39,7 @@ def coverage_figure(rows: Mapping[str, Mapping[str, Coverage]]) -> Any:
             axes.remove()
         for axes, name in zip(line, names, strict=False):
             _panel(axes, [found.get(name) for found in part.values()])
-            axes.set_title(NAMES.get(name, name), loc="left", fontsize=8.0, color=INK)
+            axes.set_title(ESTIMATOR_NAMES.get(name, name), loc="left", fontsize=8.0, color=INK)
             axes.tick_params(labelbottom=True)
         line[0].set_yticks(range(len(part)), [short(target, 16) for target in part])
     grid[0][0].set_xlim(LOWEST - 1, 101)

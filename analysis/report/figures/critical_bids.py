@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from cascade_sim.analysis.report.figures.style import INK, QUIET, arm_colors, bare, blank, label, short
-from cascade_sim.analysis.report.sections.critical_bids import critical_arms, critical_value
+from cascade_sim.analysis.report.readings import critical_arms, critical_value
 from cascade_sim.analysis.statistics.estimates import finite, number_text
 
 LOCAL: dict[str, Any] = {"color": QUIET, "linewidth": 1.3, "linestyle": (0, (4, 2))}

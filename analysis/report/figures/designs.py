@@ -6,13 +6,13 @@ from collections.abc import Mapping
 from typing import Any
 
 from cascade_sim.analysis.report.figures.style import COLORS, INK, QUIET, bare, blank, signed_tick
-from cascade_sim.analysis.report.sections.designs import (
-    NAMES,
+from cascade_sim.analysis.report.readings import (
+    DESIGN_NAMES,
+    design_effect,
     design_kinds,
+    design_truth,
+    design_verdict,
     designs_of,
-    effect,
-    truth,
-    verdict,
 )
 from cascade_sim.analysis.statistics.estimates import Estimate, finite, number_text, scaled
 
@@ -26,7 +26,7 @@ def design_effects(metrics: Mapping[str, Any]) -> Any | None:
         return None
     figure, axes = blank(0.95 + 0.42 * len(kinds))
     bare(axes, grid="x", left=False)
-    real = scaled(truth(metrics), 100.0)
+    real = scaled(design_truth(metrics), 100.0)
     if real.low is not None and real.high is not None:
         axes.axvspan(real.low, real.high, color=TRUTH, alpha=0.18, linewidth=0)
     if real.value is not None:
@@ -38,16 +38,16 @@ def design_effects(metrics: Mapping[str, Any]) -> Any | None:
         )  # fmt: skip
     places = list(range(len(kinds)))[::-1]
     for y, kind in zip(places, kinds, strict=True):
-        one = scaled(effect(metrics, kind, "lift"), 100.0)
+        one = scaled(design_effect(metrics, kind, "lift"), 100.0)
         if one.value is None:
             continue
-        color = {"right": RIGHT, "wrong": WRONG}.get(verdict(metrics, kind), UNCLEAR)
+        color = {"right": RIGHT, "wrong": WRONG}.get(design_verdict(metrics, kind), UNCLEAR)
         if one.low is not None and one.high is not None:
             axes.plot([one.low, one.high], [y, y], color=color, linewidth=2.2, solid_capstyle="butt")
         axes.plot([one.value], [y], marker="s" if color == WRONG else "o", color=color, markersize=6)
         _name(axes, one, y, color)
     axes.axvline(0.0, color=QUIET, linewidth=0.8)
-    axes.set_yticks(places, [NAMES[kind] for kind in kinds])
+    axes.set_yticks(places, [DESIGN_NAMES[kind] for kind in kinds])
     axes.set_ylim(-0.6, len(kinds) - 0.35)
     axes.margins(x=0.12)
     axes.xaxis.set_major_formatter(signed_tick)
@@ -80,7 +80,7 @@ def design_sequence(metrics: Mapping[str, Any]) -> Any | None:
     axes.plot(days, fixed_low, color=COLORS[1], linewidth=1.1, linestyle="--", label="for a single look")
     axes.plot(days, fixed_high, color=COLORS[1], linewidth=1.1, linestyle="--")
     axes.plot(days, value, color=INK, linewidth=1.6, label="by request, so far")
-    real = truth(metrics, "difference").value
+    real = design_truth(metrics, "difference").value
     if real is not None:
         axes.axhline(real, color=TRUTH, linewidth=1.6, label="truth")
     axes.axhline(0.0, color=QUIET, linewidth=0.8)

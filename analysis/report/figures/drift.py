@@ -7,8 +7,7 @@ from typing import Any
 
 from cascade_sim.analysis.report.figures.market import LINES, REFERENCE, legend
 from cascade_sim.analysis.report.figures.style import INK, QUIET, arm_colors, bare, blank
-from cascade_sim.analysis.report.sections.drift import arms_of, drift_arms
-from cascade_sim.analysis.report.sections.learning import learning_of
+from cascade_sim.analysis.report.readings import arms_of, drift_arms, learning_of
 from cascade_sim.analysis.statistics.estimates import Estimate, estimate, finite
 
 DAY = 86_400.0

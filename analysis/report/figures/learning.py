@@ -7,7 +7,7 @@ from typing import Any
 
 from cascade_sim.analysis.report.figures.market import LINES, REFERENCE, legend, time_axis
 from cascade_sim.analysis.report.figures.style import INK, arm_colors, bare, blank, short
-from cascade_sim.analysis.report.sections.learning import learning_arms, learning_of
+from cascade_sim.analysis.report.readings import learning_arms, learning_of
 from cascade_sim.analysis.statistics.estimates import Estimate, estimate, finite
 
 HOUR = 3600.0

@@ -19,7 +19,8 @@ from cascade_sim.analysis.report.figures.style import (
     label,
     short,
 )
-from cascade_sim.analysis.report.sections.market import bidder_kinds, clock, has_budget, market_arms
+from cascade_sim.analysis.report.readings import bidder_kinds, has_budget, market_arms
+from cascade_sim.analysis.report.words import clock
 from cascade_sim.analysis.statistics.estimates import finite, number_text
 
 DAY = 24

@@ -17,7 +17,7 @@ from cascade_sim.analysis.report.figures.style import (
     place_labels,
     short,
 )
-from cascade_sim.analysis.report.sections.objectives import model_value, objective_arms
+from cascade_sim.analysis.report.readings import model_value, objective_arms
 from cascade_sim.analysis.statistics.estimates import arm_value, finite
 
 COLUMNS = 4

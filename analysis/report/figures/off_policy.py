@@ -16,7 +16,7 @@ from cascade_sim.analysis.report.figures.style import (
     short,
     signed_tick,
 )
-from cascade_sim.analysis.report.sections.off_policy import NAMES, shown_estimate, targets_of
+from cascade_sim.analysis.report.readings import ESTIMATOR_NAMES, shown_estimate, targets_of
 from cascade_sim.analysis.statistics.estimates import estimate, finite
 
 SHOWN = {
@@ -99,5 +99,5 @@ def _legend(figure: Any, looks: Mapping[str, Any]) -> None:
         for color, marker in looks.values()
     ]
     marks.append(Line2D([], [], color=QUIET, marker="x", markersize=4.0, linestyle="none"))
-    texts = [label(NAMES.get(name, name)) for name in looks]
+    texts = [label(ESTIMATOR_NAMES.get(name, name)) for name in looks]
     figure.legend(marks, [*texts, "refused"], loc="outside upper center", ncols=3, columnspacing=1.2)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import html
 import io
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -98,6 +98,15 @@ def svg_text(figure: Any, name: str, title: str) -> str:
     label = html.escape(title, quote=True)
     text = text.replace("<svg ", f'<svg role="img" aria-label="{label}" ', 1)
     return re.sub(r"[ \t]+\n", "\n", text)
+
+
+def drawn(
+    draw: Callable[[Mapping[str, Any]], Any], metrics: Mapping[str, Any], name: str, title: str
+) -> str | None:
+    """A figure in the common look as SVG text; None where the metrics lack its data."""
+    with style(name):
+        figure = draw(metrics)
+        return None if figure is None else svg_text(figure, name, title)
 
 
 def label(name: str) -> str:

@@ -17,9 +17,9 @@ from cascade_sim.analysis.report.figures.style import (
     style,
     svg_text,
 )
-from cascade_sim.analysis.report.sections.whatif import (
-    MEASURES,
-    REVENUE,
+from cascade_sim.analysis.report.readings import (
+    WHAT_IF_MEASURES,
+    WHAT_IF_REVENUE,
     point_label,
     settings_text,
     value_text,
@@ -27,7 +27,17 @@ from cascade_sim.analysis.report.sections.whatif import (
 from cascade_sim.analysis.statistics.estimates import Estimate, estimate, finite, lift_of, scaled
 
 CLICKED = "revenue_per_request"
-IN_LIFTS = (REVENUE, CLICKED, "expected_rpm", "expected_ctr", "ctr", "cpc", "slots_filled", "rcs", "welfare")
+IN_LIFTS = (
+    WHAT_IF_REVENUE,
+    CLICKED,
+    "expected_rpm",
+    "expected_ctr",
+    "ctr",
+    "cpc",
+    "slots_filled",
+    "rcs",
+    "welfare",
+)
 DPI = 200
 TITLE = "What would have been: lifts on the same requests, with 95 % intervals"
 
@@ -61,7 +71,10 @@ def what_if_lifts(metrics: Mapping[str, Any]) -> Any | None:
     if not rows:
         return None
     figure, axes = blank(0.9 + 0.36 * len(rows))
-    pairs = [(lift_of(p["metrics"].get(REVENUE)), lift_of(p["metrics"].get(CLICKED))) for p in rows.values()]
+    pairs = [
+        (lift_of(p["metrics"].get(WHAT_IF_REVENUE)), lift_of(p["metrics"].get(CLICKED)))
+        for p in rows.values()
+    ]
     _rows(axes, list(rows), pairs, "lift of revenue per request, %")
     _legend(figure)
     return figure
@@ -81,7 +94,7 @@ def answer_figure(answer: Mapping[str, Any]) -> Any:
     names = [name for name in IN_LIFTS if lift_of(metrics.get(name)).value is not None]
     figure, axes = blank(1.0 + 0.3 * len(names))
     pairs = [(lift_of(metrics[name]), Estimate()) for name in names]
-    _rows(axes, [MEASURES[name].label for name in names], pairs, "lift, %", limit=30)
+    _rows(axes, [WHAT_IF_MEASURES[name].label for name in names], pairs, "lift, %", limit=30)
     axes.set_title(short(settings_text(points[0]["settings"]), 52), loc="left", color=INK)
     return figure
 
@@ -108,7 +121,7 @@ def _curve(top: Any, bottom: Any, answer: Mapping[str, Any]) -> None:
         if own is not None:
             axes.axvline(own, color=QUIET, linewidth=1.0, linestyle=(0, (4, 3)), zorder=2)
         axes.set_xlim(_around([*at, *([] if own is None else [own])]))
-    for name, look in ((REVENUE, _EXPECTED), (CLICKED, _CLICKED)):
+    for name, look in ((WHAT_IF_REVENUE, _EXPECTED), (CLICKED, _CLICKED)):
         lifts = [scaled(lift_of(point["metrics"].get(name)), 100.0) for point in points]
         _line(top, at, lifts, look)
     top.axhline(0, color="#B8C0CA", linewidth=0.8, zorder=1)

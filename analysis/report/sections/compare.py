@@ -8,9 +8,11 @@ from collections.abc import Mapping
 from typing import Any
 
 from cascade_sim.analysis.metrics.catalogue import PAGE_MEASURES, Measure, is_reference
-from cascade_sim.analysis.report.cells import LIFT, Cell, Row, Table, column
-from cascade_sim.analysis.report.sections.whatif import MEASURES as WHAT_IF_MEASURES
+from cascade_sim.analysis.report.readings import WHAT_IF_MEASURES
+from cascade_sim.analysis.report.section import Section, Text
 from cascade_sim.analysis.report.sections.whatif import difference_cell, toned
+from cascade_sim.analysis.report.short_page import short_page, table_section
+from cascade_sim.analysis.report.tables import LIFT, Cell, Row, Table, column
 from cascade_sim.analysis.statistics.estimates import estimate
 
 MEASURES: dict[str, Measure] = {
@@ -31,13 +33,13 @@ PAIRED_BY = {
 }
 
 
-def arm_table(found: Mapping[str, Any], arm: str, most: int | None = None) -> Table:
+def arm_table(comparison: Mapping[str, Any], arm: str, most: int | None = None) -> Table:
     """One arm in both runs: before, after, the difference and the lift; what is unpaired is marked.
 
     Measures that neither run has are left out.
     """
     rows = []
-    table = found["arms"][arm]
+    table = comparison["arms"][arm]
     known = {name for name, entry in table.items() if _is_known(entry)}
     names = [name for name in MEASURES if name in known] + sorted(known - set(MEASURES))
     for name in names[:most]:
@@ -47,7 +49,7 @@ def arm_table(found: Mapping[str, Any], arm: str, most: int | None = None) -> Ta
         lift = Cell("")
         if is_ratio:
             lift = toned(column(LIFT, [estimate(entry["lift"])], signed=True)[0], measure)
-        tag = "" if entry["is_paired"] or found["paired_by"] == "none" else "unpaired"
+        tag = "" if entry["is_paired"] or comparison["paired_by"] == "none" else "unpaired"
         rows.append(
             Row(
                 measure.heading,
@@ -64,11 +66,14 @@ def _is_known(entry: Mapping[str, Any]) -> bool:
     return any(estimate(entry[part]).value is not None for part in ("before", "after"))
 
 
-def scenario_table(found: Mapping[str, Any]) -> Table | None:
+def scenario_table(comparison: Mapping[str, Any]) -> Table | None:
     """The keys whose values differ; None if there are none."""
-    if not found["scenario"]:
+    if not comparison["scenario"]:
         return None
-    rows = [Row(one["key"], [Cell(_text(one["old"])), Cell(_text(one["new"]))]) for one in found["scenario"]]
+    rows = [
+        Row(change["key"], [Cell(_text(change["old"])), Cell(_text(change["new"]))])
+        for change in comparison["scenario"]
+    ]
     return Table("Scenario", "key", ["first", "other"], rows)
 
 
@@ -82,13 +87,18 @@ def _text(value: Any) -> str:
 def compare_rows(comparisons: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Every measure of every arm of every comparison, as plain data."""
     rows = []
-    for found in comparisons:
-        for arm, table in found["arms"].items():
+    for comparison in comparisons:
+        for arm, table in comparison["arms"].items():
             for metric, entry in table.items():
-                row = {"first": found["first"], "other": found["other"], "arm": arm, "metric": metric}
+                row = {
+                    "first": comparison["first"],
+                    "other": comparison["other"],
+                    "arm": arm,
+                    "metric": metric,
+                }
                 for part in PARTS:
-                    one = estimate(entry[part])
-                    row |= {part: one.value, f"{part}_low": one.low, f"{part}_high": one.high}
+                    own = estimate(entry[part])
+                    row |= {part: own.value, f"{part}_low": own.low, f"{part}_high": own.high}
                 rows.append({**row, "is_paired": entry["is_paired"]})
     return rows
 
@@ -105,23 +115,23 @@ def compare_csv(comparisons: list[dict[str, Any]]) -> str:
 
 def compare_page(comparisons: list[dict[str, Any]]) -> str:
     """One HTML page of all comparisons."""
-    from cascade_sim.analysis.report.short_page import page
-
-    tables, words, cautions = [], [], []
-    for found in comparisons:
-        pair = f"{found['first']} → {found['other']}"
-        changed = scenario_table(found)
+    tables: list[Section] = []
+    words: list[str] = []
+    cautions: list[Text] = []
+    for comparison in comparisons:
+        pair = f"{comparison['first']} → {comparison['other']}"
+        changed = scenario_table(comparison)
         if changed is None:
             words.append(f"{pair}: the scenarios are the same.")
         else:
-            tables.append((f"Scenario, {pair}", changed))
-        words.append(f"{pair}: {PAIRED_BY[found['paired_by']]}")
-        cautions += found["notes"]
-        arms = sorted(found["arms"], key=is_reference)  # those of the scenario first
-        tables += [(f"{arm}, {pair}", arm_table(found, arm)) for arm in arms]
-    return page(
-        eyebrow="Compared runs",
-        title=" and ".join([comparisons[0]["first"], *(found["other"] for found in comparisons)]),
-        facts=[], words=words, cautions=cautions, figure="", caption="", side_title="", side=[],
-        tables=tables, foot="",
-    )  # fmt: skip
+            tables.append(table_section(f"Scenario, {pair}", changed))
+        words.append(f"{pair}: {PAIRED_BY[comparison['paired_by']]}")
+        cautions += [Text(note, "caution") for note in comparison["notes"]]
+        arms = sorted(comparison["arms"], key=is_reference)  # those of the scenario first
+        tables += [table_section(f"{arm}, {pair}", arm_table(comparison, arm)) for arm in arms]
+    return short_page(
+        "Compared runs",
+        " and ".join([comparisons[0]["first"], *(comparison["other"] for comparison in comparisons)]),
+        [],
+        [Section("", "", words, cautions), *tables],
+    )

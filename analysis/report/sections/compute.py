@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from cascade_sim.analysis.metrics.catalogue import Measure
-from cascade_sim.analysis.report.cells import Cell, Table, arm_rows, column
-from cascade_sim.analysis.report.sections.market import market_arms, market_baseline
-from cascade_sim.analysis.statistics.estimates import NBSP, Estimate, finite, number_text
+from cascade_sim.analysis.report.figures.compute import compute_hours, compute_latency, compute_value
+from cascade_sim.analysis.report.readings import STAGE_HEADINGS, compute_arms, market_baseline, market_value
+from cascade_sim.analysis.report.section import Columns, Figure, Section, TablePart, Text
+from cascade_sim.analysis.report.tables import Cell, Table, arm_rows, column
+from cascade_sim.analysis.report.words import percent
+from cascade_sim.analysis.statistics.estimates import NBSP, Estimate, number_text
 
-STAGE_NAMES = {"retrieval": "Retrieval", "pre_ranking": "Pre-ranking", "ranking": "Ranking"}
 LEVEL = 0.005  # revenue within half a percent is called the same
 # Where a number stands in an arm's market section, and how people read it.
 COLUMNS: dict[tuple[str, ...], Measure] = {
@@ -30,57 +31,53 @@ STAGE_COLUMNS = {
     "wait": Measure("Wait, ms", "number", ""),
     "server_ms_per_request": Measure("Server ms", "number", ""),
 }
-ANSWER_NAMES = {**dict(reversed(STAGE_NAMES.items())), "none": "Nobody"}
+ANSWER_NAMES = {**dict(reversed(STAGE_HEADINGS.items())), "none": "Nobody"}
 
 
-@dataclass(frozen=True)
-class ComputeSection:
-    """What the report shows of latency and compute."""
-
-    words: str
-    about: str
-    arms: Table
-    stages: Table
-    answers: Table
-
-
-def compute_section(metrics: Mapping[str, Any]) -> ComputeSection | None:
+def compute_section(metrics: Mapping[str, Any]) -> Section | None:
     """The report's section on latency and compute; None for a study without it."""
     if not compute_arms(metrics):
         return None
-    return ComputeSection(
-        compute_words(metrics),
-        _about(metrics),
-        arms_table(metrics),
-        stages_table(metrics),
-        answers_table(metrics),
+    return Section(
+        "compute",
+        "Latency and compute",
+        (compute_words(metrics),),
+        (
+            TablePart(arms_table(metrics)),
+            Text(_about(metrics)),
+            Columns(
+                (
+                    Figure(
+                        "compute_value",
+                        compute_value,
+                        "Revenue per 1000 requests against server time per request, by arm",
+                        "Revenue against server time, one point per arm.",
+                    ),
+                    Figure(
+                        "compute_latency",
+                        compute_latency,
+                        "Share of requests that ranking answered within a time, by arm",
+                        "What is missing at the deadline (dashed) was answered by an earlier stage.",
+                    ),
+                    Figure(
+                        "compute_hours",
+                        compute_hours,
+                        "Load of the busiest servers and late requests by hour, by arm",
+                        "Load of the busiest servers, and late requests.",
+                    ),
+                )
+            ),
+            TablePart(stages_table(metrics)),
+            TablePart(answers_table(metrics)),
+        ),
     )
-
-
-def compute_arms(metrics: Mapping[str, Any]) -> list[str]:
-    """The arms whose stages cost time, the cheapest first."""
-    arms = [arm for arm in market_arms(metrics) if metrics["market"]["arms"][arm].get("compute")]
-
-    def cost(arm: str) -> float:
-        found = value_at(metrics, arm, ("compute", "server_ms_per_request"))
-        return float("inf") if found is None else found
-
-    return sorted(arms, key=cost)
-
-
-def value_at(metrics: Mapping[str, Any], arm: str, keys: tuple[str, ...]) -> float | None:
-    """A number of an arm's market section; None where it is missing."""
-    node: Any = metrics["market"]["arms"][arm]
-    for key in keys:
-        node = node.get(key) if isinstance(node, Mapping) else None
-    return finite(node)
 
 
 def arms_table(metrics: Mapping[str, Any]) -> Table:
     """A row per arm: what it ranks, what that costs, how long pages take and what they earn."""
     arms = compute_arms(metrics)
     columns = [
-        column(measure, [Estimate(value_at(metrics, arm, keys)) for arm in arms])
+        column(measure, [Estimate(market_value(metrics, arm, keys)) for arm in arms])
         for keys, measure in COLUMNS.items()
     ]
     headings = [measure.heading for measure in COLUMNS.values()]
@@ -91,26 +88,28 @@ def stages_table(metrics: Mapping[str, Any]) -> Table:
     """The servers of each stage: load, mean wait, and server time per request."""
     arms = compute_arms(metrics)
     columns: list[list[Cell]] = []
-    for stage in STAGE_NAMES:
+    for stage in STAGE_HEADINGS:
         for name, measure in STAGE_COLUMNS.items():
-            values = [Estimate(value_at(metrics, arm, ("compute", "stages", stage, name))) for arm in arms]
+            values = [
+                Estimate(market_value(metrics, arm, ("compute", "stages", stage, name))) for arm in arms
+            ]
             columns.append(column(measure, values))
     headings = [measure.heading for measure in STAGE_COLUMNS.values()]
     return Table(
         "Servers by stage",
         "Arm",
-        headings * len(STAGE_NAMES),
+        headings * len(STAGE_HEADINGS),
         arm_rows(metrics, arms, columns),
-        [(name, len(headings)) for name in STAGE_NAMES.values()],
+        [(name, len(headings)) for name in STAGE_HEADINGS.values()],
     )
 
 
 def answers_table(metrics: Mapping[str, Any]) -> Table:
     """Which stage's order requests got."""
     arms = compute_arms(metrics)
-    percent = Measure("", "percent", "", 2)
+    share = Measure("", "percent", "", 2)
     columns = [
-        column(percent, [Estimate(value_at(metrics, arm, ("compute", "answered", stage))) for arm in arms])
+        column(share, [Estimate(market_value(metrics, arm, ("compute", "answered", stage))) for arm in arms])
         for stage in ANSWER_NAMES
     ]
     headings = [f"{name} %" for name in ANSWER_NAMES.values()]
@@ -124,11 +123,11 @@ def compute_words(metrics: Mapping[str, Any]) -> str:
         return ""
     base = market_baseline(metrics)
     base = base if base in arms else arms[0]
-    late = value_at(metrics, base, ("compute", "late"))
-    deadline = value_at(metrics, base, ("compute", "deadline"))
-    half, most = (value_at(metrics, base, ("compute", "latency", q)) for q in ("p50", "p99"))
+    late = market_value(metrics, base, ("compute", "late"))
+    deadline = market_value(metrics, base, ("compute", "deadline"))
+    half, most = (market_value(metrics, base, ("compute", "latency", q)) for q in ("p50", "p99"))
     text = (
-        f"With {base}, {_percent(late)} of requests missed the deadline of {_ms(deadline)}; "
+        f"With {base}, {percent(late)} of requests missed the deadline of {_ms(deadline)}; "
         f"half were answered within {_ms(half)}, 99{NBSP}% within {_ms(most)}."
     )
     return text + _best_words(metrics, arms, base)
@@ -136,7 +135,7 @@ def compute_words(metrics: Mapping[str, Any]) -> str:
 
 def _best_words(metrics: Mapping[str, Any], arms: list[str], base: str) -> str:
     """ " Revenue per request was highest with …"; empty where there is nothing to compare."""
-    earned = {arm: value_at(metrics, arm, ("revenue_per_request",)) for arm in arms}
+    earned = {arm: market_value(metrics, arm, ("revenue_per_request",)) for arm in arms}
     known = {arm: value for arm, value in earned.items() if value is not None}
     if len(known) < 2 or base not in known or known[base] <= 0:
         return ""
@@ -144,18 +143,14 @@ def _best_words(metrics: Mapping[str, Any], arms: list[str], base: str) -> str:
     gain = known[best] / known[base] - 1
     if best == base or gain < LEVEL:
         return f" No arm earned clearly more per request than {base}."
-    cost, own = (value_at(metrics, arm, ("compute", "server_ms_per_request")) for arm in (best, base))
+    cost, own = (market_value(metrics, arm, ("compute", "server_ms_per_request")) for arm in (best, base))
     text = f" {best} earned most per request, {number_text(100 * gain, 1)}{NBSP}% more than {base}"
     if cost is None or own is None or own <= 0:
         return text + "."
     change = cost / own - 1
     time = "the same" if abs(change) < LEVEL else f"{number_text(100 * change, 0, signed=True)}{NBSP}%"
-    late = _percent(value_at(metrics, best, ("compute", "late")))
+    late = percent(market_value(metrics, best, ("compute", "late")))
     return f"{text}, with {time} server time and {late} late."
-
-
-def _percent(share: float | None) -> str:
-    return f"{number_text(None if share is None else 100 * share, 1)}{NBSP}%"
 
 
 def _ms(value: float | None) -> str:
@@ -165,11 +160,11 @@ def _ms(value: float | None) -> str:
 def _about(metrics: Mapping[str, Any]) -> str:
     """What the columns mean."""
     servers = {
-        stage: value_at(metrics, compute_arms(metrics)[0], ("compute", "stages", stage, "servers"))
-        for stage in STAGE_NAMES
+        stage: market_value(metrics, compute_arms(metrics)[0], ("compute", "stages", stage, "servers"))
+        for stage in STAGE_HEADINGS
     }
     pools = ", ".join(
-        f"{number_text(n, 0)} for {STAGE_NAMES[stage].lower()}"
+        f"{number_text(n, 0)} for {STAGE_HEADINGS[stage].lower()}"
         for stage, n in servers.items()
         if n is not None
     )

@@ -6,8 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from cascade_sim.analysis.off_policy.coverage import NOMINAL, Coverage, Share, expected_band
-from cascade_sim.analysis.report.cells import Cell, Row, Table, cell
-from cascade_sim.analysis.report.sections.off_policy import NAMES, REWARDS
+from cascade_sim.analysis.report.readings import ESTIMATOR_NAMES
+from cascade_sim.analysis.report.sections.off_policy import REWARDS
+from cascade_sim.analysis.report.tables import Cell, Row, Table, cell
 from cascade_sim.analysis.statistics.estimates import MISSING, Estimate, decimals_for, number_text
 
 Rows = Mapping[str, Mapping[str, Coverage]]  # by target and estimator
@@ -35,7 +36,7 @@ def coverage_tables(rows: Rows, ess_share: Mapping[str, float], reward: str) -> 
     made = []
     for target, found in rows.items():
         truth = next(iter(found.values())).truth
-        lines = [Row(NAMES.get(name, name), _cells(one)) for name, one in found.items()]
+        lines = [Row(ESTIMATOR_NAMES.get(name, name), _cells(one)) for name, one in found.items()]
         title = (
             f"{target}: {REWARDS[reward].lower()} {number_text(truth, decimals_for([truth], 4))}, "
             f"ESS {number_text(100 * ess_share[target], 0)} %"
@@ -93,15 +94,17 @@ def coverage_words(rows: Rows, requests: int) -> CoverageWords:
         f"refused; of {len(judged)} right ones, about {0.002 * len(judged):.1f} would lie outside)"
     ]
     lines += [
-        f"{one.verdict}: {NAMES.get(name, name)} on {target}, {100 * (one.coverage.value or 0):.1f} % of "
-        f"{one.coverage.n:,} answers"
+        f"{one.verdict}: {ESTIMATOR_NAMES.get(name, name)} on {target}, "
+        f"{100 * (one.coverage.value or 0):.1f} % of {one.coverage.n:,} answers"
         + (
             f"; {100 * one.refused:.0f} % of the logs were refused, so those answered are a choice"
             * _is_edge(one)
         )
         for target, name, one in outside
     ]
-    refused = [f"{NAMES.get(name, name)} on {target}" for target, name, one in cells if one.refused == 1]
+    refused = [
+        f"{ESTIMATOR_NAMES.get(name, name)} on {target}" for target, name, one in cells if one.refused == 1
+    ]
     if refused:
         lines.append(f"always refused: {', '.join(refused)}")
     return CoverageWords(lines, not any(one.verdict == "too seldom" for _, _, one in outside))

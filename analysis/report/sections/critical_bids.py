@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from cascade_sim.analysis.metrics.catalogue import Measure
-from cascade_sim.analysis.report.cells import Cell, Table, arm_rows, column
-from cascade_sim.analysis.report.comparisons import ordered_arms
+from cascade_sim.analysis.report.figures.critical_bids import critical_bids
+from cascade_sim.analysis.report.readings import critical_arms, critical_value
+from cascade_sim.analysis.report.section import Columns, Figure, Section, Stack, TablePart, Text
+from cascade_sim.analysis.report.tables import Cell, Table, arm_rows, column
+from cascade_sim.analysis.report.words import percent
 from cascade_sim.analysis.statistics.estimates import (
-    NBSP,
-    Estimate,
     decimals_for,
-    estimate,
     finite,
     number_text,
     percent_text,
@@ -40,31 +39,27 @@ RULES = {
 }
 
 
-@dataclass(frozen=True)
-class CriticalBidsSection:
-    """What the report shows of critical bids."""
-
-    words: str
-    about: str
-    table: Table
-
-
-def critical_bids_section(metrics: Mapping[str, Any]) -> CriticalBidsSection | None:
+def critical_bids_section(metrics: Mapping[str, Any]) -> Section | None:
     """The report's section; None for a study without critical bids."""
     if not critical_arms(metrics):
         return None
-    return CriticalBidsSection(critical_words(metrics), _about(metrics), critical_table(metrics))
-
-
-def critical_arms(metrics: Mapping[str, Any]) -> list[str]:
-    """The arms that have critical bids, in the order of the arms table."""
-    found = (metrics.get("critical_bids") or {}).get("arms") or {}
-    return [arm for arm in ordered_arms(metrics) if found.get(arm)]
-
-
-def critical_value(metrics: Mapping[str, Any], arm: str, metric: str) -> Estimate:
-    """One number of one arm with its interval."""
-    return estimate(metrics["critical_bids"]["arms"][arm].get(metric))
+    figure = Figure(
+        "critical_bids",
+        critical_bids,
+        "Critical bids as a share of the bid, in the auction and through the cascade",
+        "Share of impressions that would have kept their slot with so much of their bid or less: dashed, in "
+        "the auction; line, through the whole cascade. The shaded area is the mean gap.",
+    )
+    intervals = "± is the longer half of the 95 % interval, from resampling requests."
+    return Section(
+        "critical-bids",
+        "What must an ad bid to keep its slot?",
+        (critical_words(metrics),),
+        (
+            TablePart(critical_table(metrics), margins=True),
+            Columns((figure, Stack((Text(_about(metrics)), Text(intervals, "small"))))),
+        ),
+    )
 
 
 def critical_table(metrics: Mapping[str, Any]) -> Table:
@@ -123,14 +118,10 @@ def critical_words(metrics: Mapping[str, Any]) -> str:
     amount = number_text(money, decimals_for([money]))
     return (
         f"With {arm}, {percent_text(share, signed=False)} of impressions need a higher bid to pass "
-        f"pre-ranking than to hold their slot in the auction. On average a slot takes {_percent(local)} of "
-        f"the bid in the auction and {_percent(cascade)} through the cascade: a gap of "
+        f"pre-ranking than to hold their slot in the auction. On average a slot takes {percent(local)} of "
+        f"the bid in the auction and {percent(cascade)} through the cascade: a gap of "
         f"{percent_text(gap, signed=False)} of the bid, or {amount} per click."
     )
-
-
-def _percent(share: float | None) -> str:
-    return f"{number_text(None if share is None else 100 * share, 1)}{NBSP}%"
 
 
 def _about(metrics: Mapping[str, Any]) -> str:

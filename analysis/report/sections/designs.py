@@ -3,12 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from cascade_sim.analysis.metrics.catalogue import Measure
-from cascade_sim.analysis.report.cells import Cell, Row, Table, column
-from cascade_sim.analysis.report.decision import listed
+from cascade_sim.analysis.report.figures.designs import design_effects, design_sequence
+from cascade_sim.analysis.report.readings import (
+    DESIGN_NAMES,
+    design_effect,
+    design_kinds,
+    design_truth,
+    design_verdict,
+    designs_of,
+)
+from cascade_sim.analysis.report.section import Columns, Figure, Section, TablePart, Text, titled
+from cascade_sim.analysis.report.tables import Cell, Row, Table, column
+from cascade_sim.analysis.report.words import listed
 from cascade_sim.analysis.statistics.estimates import (
     MISSING,
     NBSP,
@@ -22,12 +31,6 @@ from cascade_sim.analysis.statistics.estimates import (
 )
 
 REVENUE = "revenue_per_request"
-NAMES = {
-    "request": "by request",
-    "user": "by user",
-    "switchback": "switchback",
-    "budget": "split budgets",
-}
 MEASURES = {
     REVENUE: "Revenue per request",
     "clicks_per_request": "Clicks per request",
@@ -37,75 +40,50 @@ MEASURES = {
 MONEY, SHARE = Measure("", "money", "", digits=4), Measure("", "percent", "", 1)
 
 
-@dataclass(frozen=True)
-class DesignSection:
-    """What the report shows of experiments on the market."""
-
-    words: str
-    trust: str
-    about: str
-    designs: Table
-    measures: Table
-    cuped: Table | None
-    cuped_words: str
-    sequence_words: str
-
-
-def designs_of(metrics: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The section of metrics.json; empty for a study without experiments."""
-    return (metrics.get("market") or {}).get("designs") or {}
-
-
-def design_kinds(metrics: Mapping[str, Any]) -> list[str]:
-    """The designs that ran, those with common budgets first."""
-    found = designs_of(metrics).get("kinds") or {}
-    return [kind for kind in NAMES if kind in found]
-
-
-def design_section(metrics: Mapping[str, Any]) -> DesignSection | None:
+def design_section(metrics: Mapping[str, Any]) -> Section | None:
     """The report's section on experiments; None for a study without any."""
     if not design_kinds(metrics):
         return None
-    return DesignSection(
-        words=design_words(metrics),
-        trust=trust_words(metrics),
-        about=_about(metrics),
-        designs=designs_table(metrics),
-        measures=measures_table(metrics),
-        cuped=cuped_table(metrics),
-        cuped_words=cuped_words(metrics),
-        sequence_words=sequence_words(metrics),
+    return Section(
+        "designs",
+        "Would an experiment have told?",
+        (design_words(metrics),),
+        (
+            Text(trust_words(metrics)),
+            TablePart(designs_table(metrics)),
+            Columns(
+                (
+                    Figure(
+                        "design_effects",
+                        design_effects,
+                        "Lift in revenue per request by each design, against the truth",
+                        "Lift in revenue per request as each design has it, with 95 % intervals; green: what "
+                        "a launch brings, its band over days or worlds. Squares miss it; grey: too uncertain "
+                        "to tell.",
+                    ),
+                    Figure(
+                        "design_sequence",
+                        design_sequence,
+                        "The trial by request over its days, with intervals",
+                        "The trial by request after every hour, all before included. Shaded: the interval "
+                        "that holds at all looks together; dashed: the one for a single look; green: the "
+                        "truth.",
+                    ),
+                )
+            ),
+            Text(sequence_words(metrics)),
+            *titled(
+                "What the days before the trial bring",
+                cuped_table(metrics),
+                Text(cuped_words(metrics), "small"),
+            ),
+            *titled("Other measures", measures_table(metrics), Text(_about(metrics), "small")),
+        ),
     )
 
 
-def effect(metrics: Mapping[str, Any], kind: str, key: str, measure: str = REVENUE) -> Estimate:
-    """An entry of a design's measure: lift, lift_bias, difference, bias, treatment or control."""
-    return estimate(designs_of(metrics)["kinds"][kind]["measures"][measure].get(key))
-
-
-def truth(metrics: Mapping[str, Any], key: str = "lift", measure: str = REVENUE) -> Estimate:
-    return estimate(designs_of(metrics)["truth"][measure].get(key))
-
-
-def verdict(metrics: Mapping[str, Any], kind: str) -> str:
-    """ "wrong" if the interval of the bias lies off zero, "unknown" without one, else "right" or "unclear".
-
-    Not to see a bias is no proof that there is none: "unclear" is an interval that holds zero and also what
-    the least of the clearly wrong designs is off by or, if none is, as much as the effect itself.
-    """
-    bias = effect(metrics, kind, "lift_bias")
-    if bias.value is None or bias.low is None or bias.high is None:
-        return "unknown"
-    if not bias.low <= 0 <= bias.high:
-        return "wrong"
-    others = [effect(metrics, one, "lift_bias") for one in design_kinds(metrics)]
-    clear = [abs(one.value or 0.0) for one in others if one.is_above_zero or one.is_below_zero]
-    margin = min(clear, default=abs(truth(metrics).value or 0.0))
-    return "right" if max(-bias.low, bias.high) < margin else "unclear"
-
-
 def _with_verdict(metrics: Mapping[str, Any], word: str) -> list[str]:
-    return [kind for kind in design_kinds(metrics) if verdict(metrics, kind) == word]
+    return [kind for kind in design_kinds(metrics) if design_verdict(metrics, kind) == word]
 
 
 def designs_table(metrics: Mapping[str, Any]) -> Table:
@@ -113,11 +91,11 @@ def designs_table(metrics: Mapping[str, Any]) -> Table:
     kinds, found = design_kinds(metrics), designs_of(metrics)
 
     def entries(key: str) -> list[Estimate]:
-        return [truth(metrics, key), *(effect(metrics, kind, key) for kind in kinds)]
+        return [design_truth(metrics, key), *(design_effect(metrics, kind, key) for kind in kinds)]
 
     spend = [Estimate(estimate(found["kinds"][kind].get("spend_share")).value) for kind in kinds]
     units = [Estimate(finite(found["kinds"][kind]["measures"][REVENUE].get("units"))) for kind in kinds]
-    bias = [effect(metrics, kind, "lift_bias") for kind in kinds]
+    bias = [design_effect(metrics, kind, "lift_bias") for kind in kinds]
     columns = [
         column(MONEY, [Estimate(one.value) for one in entries("control")]),
         column(MONEY, [Estimate(one.value) for one in entries("treatment")]),
@@ -126,7 +104,7 @@ def designs_table(metrics: Mapping[str, Any]) -> Table:
         [Cell(MISSING), *column(SHARE, spend)],
         [Cell(MISSING), *column(Measure("", "number", "", 0), units)],
     ]
-    labels = ["launch (truth)", *(NAMES[kind] for kind in kinds)]
+    labels = ["launch (truth)", *(DESIGN_NAMES[kind] for kind in kinds)]
     rows = [
         Row(
             label,
@@ -148,10 +126,13 @@ def measures_table(metrics: Mapping[str, Any]) -> Table:
     names = [name for name in MEASURES if name != REVENUE and name in designs_of(metrics)["truth"]]
     columns = []
     for name in names:
-        lifts = [truth(metrics, "lift", name), *(effect(metrics, kind, "lift", name) for kind in kinds)]
-        bias = [effect(metrics, kind, "lift_bias", name) for kind in kinds]
+        lifts = [
+            design_truth(metrics, "lift", name),
+            *(design_effect(metrics, kind, "lift", name) for kind in kinds),
+        ]
+        bias = [design_effect(metrics, kind, "lift_bias", name) for kind in kinds]
         columns += [column(SHARE, lifts, signed=True), [Cell("0"), *column(SHARE, bias, signed=True)]]
-    labels = ["launch", *(NAMES[kind] for kind in kinds)]
+    labels = ["launch", *(DESIGN_NAMES[kind] for kind in kinds)]
     rows = [
         Row(
             label,
@@ -191,22 +172,22 @@ def _saved(ratio: Any) -> Estimate:
 
 def design_words(metrics: Mapping[str, Any]) -> str:
     """What a launch brings, what the designs make of it, and whether splitting budgets mends it."""
-    found, real, wrong = designs_of(metrics), truth(metrics), _with_verdict(metrics, "wrong")
+    found, real, wrong = designs_of(metrics), design_truth(metrics), _with_verdict(metrics, "wrong")
     text = (
         f"Launched for everybody, {found['treatment']} earns {percent_text(Estimate(real.value))} per "
         f"request against {found['control']}."
     )
     if wrong:
-        biases = [effect(metrics, kind, "lift_bias") for kind in wrong]
-        told = [f"{NAMES[kind]} {_points(one)}" for kind, one in zip(wrong, biases, strict=True)]
+        biases = [design_effect(metrics, kind, "lift_bias") for kind in wrong]
+        told = [f"{DESIGN_NAMES[kind]} {_points(one)}" for kind, one in zip(wrong, biases, strict=True)]
         over = sum(one.is_above_zero for one in biases)
         verb = "overstate" if over == len(wrong) else "misstate" if over else "understate"
         who = "Experiments" if "budget" in wrong else "Experiments in which the arms share budgets"
         text += f" {who} {verb} it: {listed(told)}."
     if "budget" in _with_verdict(metrics, "right"):
         text += (
-            f" With split budgets the trial says {percent_text(effect(metrics, 'budget', 'lift'))}: what is "
-            "left of the bias lies within its interval."
+            f" With split budgets the trial says {percent_text(design_effect(metrics, 'budget', 'lift'))}: "
+            "what is left of the bias lies within its interval."
         )
     return text
 
@@ -216,18 +197,22 @@ def trust_words(metrics: Mapping[str, Any]) -> str:
     right, wrong, unclear, unknown = (
         _with_verdict(metrics, word) for word in ("right", "wrong", "unclear", "unknown")
     )
-    right.sort(key=lambda kind: effect(metrics, kind, "lift_bias").half_width or 0.0)
-    trusted = [f"{NAMES[kind]} (bias {_points(effect(metrics, kind, 'lift_bias'))})" for kind in right]
+    right.sort(key=lambda kind: design_effect(metrics, kind, "lift_bias").half_width or 0.0)
+    trusted = [
+        f"{DESIGN_NAMES[kind]} (bias {_points(design_effect(metrics, kind, 'lift_bias'))})" for kind in right
+    ]
     parts = [
         f"To be trusted here: {listed(trusted)}." if trusted else "None of these designs is to be trusted."
     ]
     if wrong:
-        parts.append(f"Misleading: {listed([NAMES[kind] for kind in wrong])}.")
+        parts.append(f"Misleading: {listed([DESIGN_NAMES[kind] for kind in wrong])}.")
     if unclear:
-        told = [f"{NAMES[kind]} {_points(effect(metrics, kind, 'lift_bias'))}" for kind in unclear]
+        told = [
+            f"{DESIGN_NAMES[kind]} {_points(design_effect(metrics, kind, 'lift_bias'))}" for kind in unclear
+        ]
         parts.append(f"Too uncertain to tell: {listed(told)}.")
     if unknown:
-        parts.append(f"Without an interval: {listed([NAMES[kind] for kind in unknown])}.")
+        parts.append(f"Without an interval: {listed([DESIGN_NAMES[kind] for kind in unknown])}.")
     return " ".join(parts)
 
 

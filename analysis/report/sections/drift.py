@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from cascade_sim.analysis.metrics.catalogue import Measure
 from cascade_sim.analysis.metrics.stability import LAST
-from cascade_sim.analysis.report.cells import Cell, Row, Table, column
-from cascade_sim.analysis.report.sections.learning import final, learning_arms, learning_of
+from cascade_sim.analysis.report.figures.drift import drift_calibrator, drift_order, drift_scale
+from cascade_sim.analysis.report.readings import RANKER_GROUPS, arms_of, drift_arms, group_of, learning_of
+from cascade_sim.analysis.report.section import Columns, Figure, Section, TablePart, Text
+from cascade_sim.analysis.report.sections.learning import final
+from cascade_sim.analysis.report.tables import LIFT, Cell, Row, Table, column
 from cascade_sim.analysis.statistics.estimates import (
     MISSING,
     NBSP,
@@ -21,15 +23,13 @@ from cascade_sim.analysis.statistics.estimates import (
     number_text,
 )
 
-# What keeps a ranker's scale, if anything does: where it stands in sentences, and its heading.
-GROUPS = {
-    "order": "trained for order alone",
-    "calibrator": "followed by a calibrator",
-    "scale": "with a regression part",
-}
-SETTINGS = ("objective", "batching", "calibrator", "refit")
 FACTOR = Measure("", "ratio", "", 2)
-LIFT = Measure("lift", "percent", "", 1)
+# How each group's figure is drawn, and what it is called aloud.
+DRAWN: dict[str, tuple[Callable[[Mapping[str, Any]], Any], str]] = {
+    "order": (drift_order, "Mean score, scale and AUC over time, rankers trained for order alone"),
+    "calibrator": (drift_calibrator, "Mean score, scale and AUC over time, rankers with a calibrator"),
+    "scale": (drift_scale, "Mean score, scale and AUC over time, rankers with a regression part"),
+}
 ABOUT = (
     "Every deployment is measured on the same {requests} requests, so that a curve moves with its model "
     "alone. The score is what the model gives before link and calibrator, on the ads that the first "
@@ -45,46 +45,27 @@ ABOUT = (
 )
 
 
-@dataclass(frozen=True)
-class DriftSection:
-    """What the report shows of levels that hold or drift."""
-
-    words: str
-    about: str
-    table: Table
-    groups: dict[str, str]  # those that the study has, with their headings
-
-
-def drift_section(metrics: Mapping[str, Any]) -> DriftSection | None:
+def drift_section(metrics: Mapping[str, Any]) -> Section | None:
     """The report's section on drift; None unless rankers trained in different ways learn in the market."""
-    arms = drift_arms(metrics)
-    if not arms:
+    if not drift_arms(metrics):
         return None
-    there = {group: text for group, text in GROUPS.items() if arms_of(metrics, group)}
-    return DriftSection(drift_words(metrics), _about(metrics), drift_table(metrics), there)
-
-
-def drift_arms(metrics: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
-    """Arm → what its ranker is trained for, by group, then as in the file; empty if all are trained alike."""
-    told = {arm: learning_of(metrics, arm).get("ranker") for arm in learning_arms(metrics)}
-    rankers = {arm: one for arm, one in told.items() if one and learning_of(metrics, arm).get("mean_score")}
-    if len({tuple(str(one.get(key)) for key in SETTINGS) for one in rankers.values()}) < 2:
-        return {}
-    order, places = list(GROUPS), list(metrics["market"]["arms"])
-    names = sorted(rankers, key=lambda arm: (order.index(group_of(rankers[arm])), places.index(arm)))
-    return {arm: rankers[arm] for arm in names}
-
-
-def group_of(ranker: Mapping[str, Any]) -> str:
-    """What gives a ranker its scale: nothing ("order"), a "calibrator", or its own objective ("scale")."""
-    if ranker.get("calibrator"):
-        return "calibrator"
-    return "scale" if ranker.get("has_scale") else "order"
-
-
-def arms_of(metrics: Mapping[str, Any], group: str) -> list[str]:
-    """The arms of one group."""
-    return [arm for arm, ranker in drift_arms(metrics).items() if group_of(ranker) == group]
+    there = {group: text for group, text in RANKER_GROUPS.items() if arms_of(metrics, group)}
+    figures = [
+        Figure(
+            f"drift_{group}",
+            *DRAWN[group],
+            f"Rankers {text}: mean score, mean prediction relative to the mean true CTR, and AUC of every "
+            "deployment on the same requests. Axes are the same in all these figures; the baseline is grey "
+            "where it is of another group.",
+        )
+        for group, text in there.items()
+    ]
+    return Section(
+        "drift",
+        "Does a ranker's level hold while it learns?",
+        (drift_words(metrics),),
+        (TablePart(drift_table(metrics), margins=True), Columns(figures), Text(_about(metrics), "small")),
+    )
 
 
 def drift_of(metrics: Mapping[str, Any], arm: str, measure: str) -> Estimate:
@@ -103,7 +84,7 @@ def drift_table(metrics: Mapping[str, Any]) -> Table:
         column(FACTOR, first),
         column(FACTOR, [final(metrics, arm, "mean_score") for arm in arms]),
         *(
-            [_untoned(one) for one in column(FACTOR, _entries(metrics, arms, name), signed=True)]
+            [_untoned(cell) for cell in column(FACTOR, _entries(metrics, arms, name), signed=True)]
             for name in ("moved", "change")
         ),
         [_mark(metrics, arm) for arm in arms],
@@ -113,7 +94,7 @@ def drift_table(metrics: Mapping[str, Any]) -> Table:
             column(Measure("", "ratio", "", decimals), [final(metrics, arm, name) for arm in arms])
             for name, decimals in (("auc", 3), ("gauc", 3), ("logloss", 4), ("ece", 4))
         ),
-        [Cell("0") if arm == metrics["baseline"] else one for arm, one in zip(arms, earned, strict=True)],
+        [Cell("0") if arm == metrics["baseline"] else lift for arm, lift in zip(arms, earned, strict=True)],
     ]
     rows = [
         Row(
@@ -121,7 +102,7 @@ def drift_table(metrics: Mapping[str, Any]) -> Table:
             [cells[i] for cells in columns],
             "baseline" if arm == metrics["baseline"] else "",
             hint=how(ranker),
-            tag=GROUPS[group_of(ranker)],
+            tag=RANKER_GROUPS[group_of(ranker)],
         )
         for i, (arm, ranker) in enumerate(rankers.items())
     ]
@@ -180,7 +161,7 @@ def drift_words(metrics: Mapping[str, Any]) -> str:
         return ""
     worlds = n_worlds(metrics)
     said: list[str] = []
-    for group, text in GROUPS.items():
+    for group, text in RANKER_GROUPS.items():
         arms = arms_of(metrics, group)
         marks = [share for arm in arms if (share := drift_of(metrics, arm, "stable").value) is not None]
         off = [value for arm in arms if (value := drift_of(metrics, arm, "shown_scale_off").value)]
@@ -220,11 +201,11 @@ def drift_words(metrics: Mapping[str, Any]) -> str:
 
 
 def _about(metrics: Mapping[str, Any]) -> str:
-    one = learning_of(metrics, next(iter(drift_arms(metrics))))
+    first = learning_of(metrics, next(iter(drift_arms(metrics))))
     spread = (
         f"± is half the 95{NBSP}% Student t interval between {n_worlds(metrics)} worlds."
         if n_worlds(metrics) > 1
         else f"± is the longer half of the 95{NBSP}% interval from resampling the panel's requests, where "
         "there is one; what another world would give, it does not say."
     )
-    return ABOUT.format(requests=number_text(finite(one.get("requests")), 0), last=LAST, spread=spread)
+    return ABOUT.format(requests=number_text(finite(first.get("requests")), 0), last=LAST, spread=spread)

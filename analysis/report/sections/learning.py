@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from cascade_sim.analysis.metrics.catalogue import Measure
-from cascade_sim.analysis.report.cells import Cell, Table, arm_rows, column
-from cascade_sim.analysis.report.sections.market import market_arms, market_baseline
+from cascade_sim.analysis.report.figures.learning import learning_recall, learning_revenue
+from cascade_sim.analysis.report.readings import learning_arms, learning_of, market_baseline
+from cascade_sim.analysis.report.section import Columns, Figure, Section, TablePart, Text
+from cascade_sim.analysis.report.tables import LIFT, Cell, Table, arm_rows, column
+from cascade_sim.analysis.report.words import percent
 from cascade_sim.analysis.statistics.estimates import (
     NBSP,
     Estimate,
@@ -21,7 +23,6 @@ from cascade_sim.analysis.statistics.estimates import (
 )
 
 POINTS = Measure("difference, points", "percent", "", 1)  # of shares: shown in hundredths without a "%"
-LIFT = Measure("lift", "percent", "", 1)
 MANY = 6  # arms beside the baseline that a sentence can hold
 LEVELS: dict[str, Measure] = {
     "recall": Measure("Recall", "percent", "", 1),
@@ -32,32 +33,38 @@ LEVELS: dict[str, Measure] = {
 }
 
 
-@dataclass(frozen=True)
-class LearningSection:
-    """What the report shows of models that learn in the market."""
-
-    words: str
-    about: str
-    arms: Table
-
-
-def learning_section(metrics: Mapping[str, Any]) -> LearningSection | None:
+def learning_section(metrics: Mapping[str, Any]) -> Section | None:
     """The report's section on learning; None for a study whose models stay as they are."""
     if not learning_arms(metrics):
         return None
-    return LearningSection(learning_words(metrics), _about(metrics), arms_table(metrics))
-
-
-def learning_of(metrics: Mapping[str, Any], arm: str) -> Mapping[str, Any]:
-    """An arm's learning section; empty where it has none."""
-    found = ((metrics.get("market") or {}).get("arms") or {}).get(arm) or {}
-    return found.get("learning") or {}
-
-
-def learning_arms(metrics: Mapping[str, Any]) -> list[str]:
-    """The arms whose models learn in the market, those that explore least first."""
-    arms = [arm for arm in market_arms(metrics) if learning_of(metrics, arm).get("recall")]
-    return sorted(arms, key=lambda arm: (finite(learning_of(metrics, arm).get("exploration")) or 0.0, arm))
+    return Section(
+        "learning",
+        "What do models learn from what they show?",
+        (learning_words(metrics),),
+        (
+            TablePart(arms_table(metrics), margins=True),
+            Columns(
+                (
+                    Figure(
+                        "learning_recall",
+                        learning_recall,
+                        "True-value recall of every deployment over time, by arm",
+                        "Share of the truly most valuable ads that each deployment lets through to ranking, "
+                        f"its difference to {metrics['baseline']} on the same requests, and the share that "
+                        "is shown, with 95 % bands.",
+                    ),
+                    Figure(
+                        "learning_revenue",
+                        learning_revenue,
+                        "Revenue per request by day, by arm",
+                        "Revenue per request of each day, with 95 % intervals between worlds where there are "
+                        "several: what exploration costs, and what it brings in later.",
+                    ),
+                )
+            ),
+            Text(_about(metrics), "small"),
+        ),
+    )
 
 
 def final(metrics: Mapping[str, Any], arm: str, measure: str) -> Estimate:
@@ -80,7 +87,7 @@ def arms_table(metrics: Mapping[str, Any]) -> Table:
 
     def gaps(measure: str) -> list[Cell]:
         made = column(POINTS, [difference(metrics, arm, measure) for arm in arms], signed=True)
-        return [Cell("0") if arm == metrics["baseline"] else one for arm, one in zip(arms, made, strict=True)]
+        return [Cell("0") if arm == metrics["baseline"] else gap for arm, gap in zip(arms, made, strict=True)]
 
     explored = [Estimate(finite(learning_of(metrics, arm).get("exploration"))) for arm in arms]
     whole = [learning_of(metrics, arm).get("revenue_per_request") for arm in arms]
@@ -89,12 +96,12 @@ def arms_table(metrics: Mapping[str, Any]) -> Table:
         column(Measure("", "percent", "", 1), explored),
         *(cells for measure in ("recall", "win_recall") for cells in (levels(measure), gaps(measure))),
         *(levels(measure) for measure in ("gauc", "pcoc", "shown_pcoc")),
-        column(Measure("", "money", "", digits=4), [estimate(one) for one in whole]),
+        column(Measure("", "money", "", digits=4), [estimate(entry) for entry in whole]),
         *(
             [
                 Cell("0") if arm == metrics["baseline"] else made
                 for arm, made in zip(
-                    arms, column(LIFT, [lift_of(one) for one in entries], signed=True), strict=True
+                    arms, column(LIFT, [lift_of(entry) for entry in entries], signed=True), strict=True
                 )
             ]
             for entries in (whole, last_day)
@@ -119,13 +126,13 @@ def learning_words(metrics: Mapping[str, Any]) -> str:
     base = market_baseline(metrics)
     if not arms or base not in arms:
         return ""
-    level = number_text(_percent(final(metrics, base, "recall").value), 1)
+    level = percent(final(metrics, base, "recall").value)
     others = [arm for arm in arms if arm != base]
     gaps = {arm: difference(metrics, arm, "recall") for arm in others}
     lifts = {arm: lift_of(learning_of(metrics, arm).get("revenue_per_request")) for arm in others}
     told, rest = _worth_telling(gaps)
     text = (
-        f"At the end, {base} lets {level}{NBSP}% of the truly most valuable ads through to ranking"
+        f"At the end, {base} lets {level} of the truly most valuable ads through to ranking"
         + "".join(f"; {arm} {_gap_text(gaps[arm])}" for arm in told)
         + (f"; {rest} others about as many" if rest else "")
         + "."
@@ -138,11 +145,11 @@ def learning_words(metrics: Mapping[str, Any]) -> str:
     return text
 
 
-def _worth_telling(found: Mapping[str, Estimate]) -> tuple[list[str], int]:
+def _worth_telling(gaps: Mapping[str, Estimate]) -> tuple[list[str], int]:
     """All arms or, of more than MANY, those that clearly differ from the baseline; how many are left out."""
-    clear = [arm for arm, one in found.items() if one.is_above_zero or one.is_below_zero]
-    told = clear if len(found) > MANY else list(found)
-    return told, len(found) - len(told)
+    clear = [arm for arm, gap in gaps.items() if gap.is_above_zero or gap.is_below_zero]
+    told = clear if len(gaps) > MANY else list(gaps)
+    return told, len(gaps) - len(told)
 
 
 def _gap_text(gap: Estimate) -> str:
@@ -165,14 +172,10 @@ def _earned_text(lift: Estimate) -> str:
     return f"{number_text(percent.value, 1, signed=True)}{NBSP}% {interval}".strip()
 
 
-def _percent(share: float | None) -> float | None:
-    return None if share is None else 100 * share
-
-
 def _about(metrics: Mapping[str, Any]) -> str:
     """What the columns mean and what the intervals are."""
-    one = learning_of(metrics, learning_arms(metrics)[0])
-    requests, every = finite(one.get("requests")), finite(one.get("every"))
+    first = learning_of(metrics, learning_arms(metrics)[0])
+    requests, every = finite(first.get("requests")), finite(first.get("every"))
     seeds = metrics.get("seeds")
     spread = (
         f"Intervals are Student t intervals between {seeds.get('n')} worlds."

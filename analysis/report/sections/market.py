@@ -1,6 +1,4 @@
-"""The report's section on the market: its tables, and what can be said of them.
-
-The market in words and tables: what each arm earned over the simulated days, and how budgets were spent.
+"""The market in words and tables: what each arm earned over the simulated days, and how budgets were spent.
 
 Totals of a simulation. Their differences carry intervals only over several days or worlds (market_lifts).
 """
@@ -8,14 +6,20 @@ Totals of a simulation. Their differences carry intervals only over several days
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from cascade_sim.analysis.metrics.catalogue import Measure
-from cascade_sim.analysis.report.cells import Cell, Row, Table, arm_rows, column
-from cascade_sim.analysis.report.comparisons import ordered_arms
-from cascade_sim.analysis.report.decision import listed
+from cascade_sim.analysis.report.figures.market import (
+    market_hours,
+    market_multipliers,
+    market_spend,
+    market_wins,
+)
 from cascade_sim.analysis.report.market_verdict import market_lift
+from cascade_sim.analysis.report.readings import bidder_kinds, has_budget, market_arms, market_baseline
+from cascade_sim.analysis.report.section import Columns, Figure, Section, Stack, Text, titled
+from cascade_sim.analysis.report.tables import Cell, Row, Table, arm_rows, column
+from cascade_sim.analysis.report.words import clock, listed
 from cascade_sim.analysis.statistics.days import FEWEST_DAYS, HOURS, RATIOS
 from cascade_sim.analysis.statistics.estimates import (
     MISSING,
@@ -49,46 +53,6 @@ BIDDER_COLUMNS = (
     *("Ran dry, %", "Median hour dry", "Largest gap, points"),
 )
 NARROW_COLUMNS = ("with budget", "budget", "spent %", "dry %", "dry at", "gap, pts")
-
-
-def market_arms(metrics: Mapping[str, Any]) -> list[str]:
-    """The arms that lived through the market, in the order of the arms table."""
-    found = (metrics.get("market") or {}).get("arms") or {}
-    return [arm for arm in ordered_arms(metrics) if found.get(arm)]
-
-
-def market_baseline(metrics: Mapping[str, Any]) -> str | None:
-    """The arm others are held against: the study's baseline, or the first if that had no market."""
-    arms = market_arms(metrics)
-    if not arms:
-        return None
-    return metrics["baseline"] if metrics["baseline"] in arms else arms[0]
-
-
-def bidder_kinds(metrics: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
-    """The baseline's kinds of bidders, smoothest spending first, those without any budget last."""
-    arm = market_baseline(metrics)
-    found = (metrics["market"]["arms"][arm].get("bidders") or {}) if arm is not None else {}
-    kinds = {name: kind for name, kind in found.items() if kind}
-
-    def place(name: str) -> tuple[bool, float, str]:
-        gap = finite(kinds[name].get("largest_gap"))
-        return not has_budget(kinds[name]), float("inf") if gap is None else gap, name
-
-    return {name: kinds[name] for name in sorted(kinds, key=place)}
-
-
-def has_budget(kind: Mapping[str, Any]) -> bool:
-    """Whether any advertiser of the kind has a budget; without one there is no pace to keep."""
-    return (finite(kind.get("with_budget")) or 0.0) > 0
-
-
-def clock(hour: float | None) -> str:
-    """An hour of the day as time: 4.78 → 04:47."""
-    if hour is None:
-        return MISSING
-    minutes = round(60 * hour)
-    return f"{minutes // 60:02d}:{minutes % 60:02d}"
 
 
 def totals_table(metrics: Mapping[str, Any]) -> Table:
@@ -159,7 +123,7 @@ def bidders_table(metrics: Mapping[str, Any], *, narrow: bool = False) -> Table:
         column(money, numbers("budget")),
         column(percent, numbers("spend_of_budget")),
         column(percent, numbers("ran_dry")),
-        [Cell(clock(one.value)) for one in numbers("dry_hour")],
+        [Cell(clock(hour.value)) for hour in numbers("dry_hour")],
         column(percent, numbers("largest_gap")),
     ]
     rows = [Row(name, [cells[i] for cells in columns]) for i, name in enumerate(kinds)]
@@ -237,6 +201,49 @@ def _gap_text(kind: Mapping[str, Any], is_first: bool) -> str:
     return f"at most {points} percentage points away" if is_first else points
 
 
+ABOUT_TOTALS = (
+    "In the table, under each number: its difference to {arm}. Surplus is what the clicks were worth to "
+    "advertisers, at the bids they began with, less what they paid. Overspend is the most that any "
+    "advertiser was charged beyond its budget on a day."
+)
+ABOUT_KINDS = (
+    "“Bid at the end” is the mean over the last tenth of the bidders' updates, relative to the value of a "
+    "click. Shading bidders try a lower bid half of the time to learn what it does: by default 15 % lower, "
+    "so 92.5 % is no shading. Surplus is the share of the clicks' value that bidders kept; who bids the "
+    "value and pays the bid keeps nothing."
+)
+ABOUT_DELAYED = (
+    "Clicks reach the ledger some time after their page, so an advertiser may be shown and clicked beyond "
+    "its budget. The excess is charged up to the declared limit of a day; what lies beyond is given away. "
+    "“Under way” are clicks that had not arrived when the simulation ended."
+)
+ABOUT_BUDGETS = (
+    "“Ran dry” counts the advertisers whose budget was used up before a day was over, and “median hour dry” "
+    "is when half of those had nothing left. The gap is between the share of the budget spent and the share "
+    "of the day's traffic passed, in percentage points, where it is largest."
+)
+HOURS_FIGURE = Figure(
+    "market_hours",
+    market_hours,
+    "Revenue, CPC and requests by hour, by arm",
+    "Revenue, price of a click and requests over time.",
+)
+BUDGET_FIGURES = (
+    Figure(
+        "market_spend",
+        market_spend,
+        "Share of the budget spent over the day, by kind of bidder",
+        "Share of the day's budget spent and of the day's traffic passed (dashed): where they meet, money "
+        "lasts as long as the traffic. Thin lines: single advertisers of median budget. Smoothest first.",
+    ),
+    Figure(
+        "market_multipliers",
+        market_multipliers,
+        "Mean bid relative to the starting bid, by kind of bidder and arm",
+        "Mean bid of each kind's ads relative to the bid they started with (dashed: unchanged), by arm. "
+        "Bidders that throttle skip requests (dotted) and leave bids alone.",
+    ),
+)
 BINDING = 0.9  # from this share of all budgets on, what is left to spend limits every arm
 MOST_DAYS = 31  # rows of the table of days
 PERCENT, MONEY, NUMBER = (
@@ -246,37 +253,41 @@ PERCENT, MONEY, NUMBER = (
 )
 
 
-@dataclass(frozen=True)
-class MarketSection:
-    """What the report shows of the market."""
-
-    title: str
-    arm: str  # whose bidders are shown
-    words: str
-    about: str
-    totals: Table
-    bidders: Table
-    kinds: Table
-    days: Table | None
-    delayed: Table | None
-
-
-def market_section(metrics: Mapping[str, Any]) -> MarketSection | None:
+def market_section(metrics: Mapping[str, Any]) -> Section | None:
     """The report's section on the market; None for a study without one."""
     arm = market_baseline(metrics)
     if arm is None:
         return None
     days = finite(metrics["market"].get("days")) or 1.0
-    return MarketSection(
+    return Section(
+        "market",
         "The market day" if days <= 1 else "The market days",
-        arm,
-        market_words(metrics),
-        _about(metrics, days),
-        totals_table(metrics),
-        bidders_table(metrics),
-        kinds_table(metrics),
-        days_table(metrics),
-        delayed_table(metrics),
+        (market_words(metrics),),
+        (
+            *titled("What each arm earned", totals_table(metrics)),
+            Columns(
+                (
+                    HOURS_FIGURE,
+                    Stack((Text(_about(metrics, days)), Text(ABOUT_TOTALS.format(arm=arm), "small"))),
+                )
+            ),
+            *titled("Day by day", days_table(metrics)),
+            *titled("Who won, and what it was worth", kinds_table(metrics)),
+            Columns((_wins_figure(arm), Stack((Text(ABOUT_KINDS, "small"),)))),
+            *titled("Late clicks", delayed_table(metrics), Text(ABOUT_DELAYED, "small")),
+            *titled(f"How budgets were spent, {arm}", bidders_table(metrics), Text(ABOUT_BUDGETS, "small")),
+            Columns(BUDGET_FIGURES),
+        ),
+    )
+
+
+def _wins_figure(arm: str) -> Figure:
+    return Figure(
+        "market_wins",
+        market_wins,
+        "Impressions won per request taken part in, by hour and kind of bidder",
+        f"Win rate by hour, {arm}: impressions won in auctions per request in which an advertiser had an ad "
+        "in the auction and money left. An advertiser with two ads on a page wins two.",
     )
 
 
@@ -286,8 +297,8 @@ def kinds_table(metrics: Mapping[str, Any]) -> Table:
     columns = []
     for of in (_win_rate, _last_bid, _surplus_share):
         for kind in kinds:
-            found = [(metrics["market"]["arms"][arm].get("bidders") or {}).get(kind) or {} for arm in arms]
-            columns.append(column(PERCENT, [Estimate(of(one)) for one in found]))
+            bidders = [(metrics["market"]["arms"][arm].get("bidders") or {}).get(kind) or {} for arm in arms]
+            columns.append(column(PERCENT, [Estimate(of(bidder)) for bidder in bidders]))
     groups = ["Win rate %", "Bid at the end, % of the value", "Surplus, % of the value of clicks"]
     return Table(
         "Bidders by arm",
@@ -337,8 +348,8 @@ def days_table(metrics: Mapping[str, Any]) -> Table | None:
     ]
     for arm in arms:
         lifts = [
-            Estimate(None if one.value is None else one.value - 1.0)
-            for one in ratios(sums(arm, "revenue"), revenue)
+            Estimate(None if ratio.value is None else ratio.value - 1.0)
+            for ratio in ratios(sums(arm, "revenue"), revenue)
         ]
         columns.append(column(PERCENT, lifts, signed=True))
     headings = ["Requests", "CTR %", "CPC", "Revenue", "Revenue per request", *arms]
@@ -350,18 +361,22 @@ def days_table(metrics: Mapping[str, Any]) -> Table | None:
 def delayed_table(metrics: Mapping[str, Any]) -> Table | None:
     """What late clicks did to budgets; None where every click is charged at once."""
     arms = market_arms(metrics)
-    found = [metrics["market"]["arms"][arm] for arm in arms]
-    if not any(finite(one.get("click_delay")) for one in found):
+    totals = [metrics["market"]["arms"][arm] for arm in arms]
+    if not any(finite(total.get("click_delay")) for total in totals):
         return None
 
     def numbers(measure: Measure, key: str) -> list[Cell]:
-        return column(measure, [Estimate(finite(one.get(key))) for one in found])
+        return column(measure, [Estimate(finite(total.get(key))) for total in totals])
 
     is_kept = [
         Cell(
-            MISSING if finite(one.get("beyond_limit")) is None else "no" if one["beyond_limit"] > 0 else "yes"
+            MISSING
+            if finite(total.get("beyond_limit")) is None
+            else "no"
+            if total["beyond_limit"] > 0
+            else "yes"
         )
-        for one in found
+        for total in totals
     ]
     small = Measure("", "percent", "", 2)
     columns = [

@@ -5,13 +5,16 @@ what that does to prices. Only for studies whose rankers are trained for several
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from cascade_sim.analysis.metrics import spearman
 from cascade_sim.analysis.metrics.catalogue import ARM_MEASURES, MODEL_MEASURES
-from cascade_sim.analysis.report.cells import Cell, Row, Table, column, lift_column, value_column
-from cascade_sim.analysis.statistics.estimates import NBSP, Estimate, arm_value, estimate, number_text
+from cascade_sim.analysis.report.figures.objectives import miscalibration, objective_reliability
+from cascade_sim.analysis.report.readings import model_value, objective_arms
+from cascade_sim.analysis.report.section import Columns, Figure, Section, TablePart, Text
+from cascade_sim.analysis.report.tables import Cell, Row, Table, column, lift_column, value_column
+from cascade_sim.analysis.statistics.estimates import NBSP, arm_value, number_text
 
 # Rankers without scale have an ECE thirty times that of the others, which would leave these two digits.
 QUALITY_MEASURES = {**MODEL_MEASURES, "ece": replace(MODEL_MEASURES["ece"], decimals=4)}
@@ -28,46 +31,38 @@ ABOUT = (
 )
 
 
-@dataclass(frozen=True)
-class ObjectivesSection:
-    """What the report shows of the objectives."""
-
-    words: str
-    about: str
-    quality: Table
-    money: Table
-
-
-def objectives_section(metrics: Mapping[str, Any]) -> ObjectivesSection | None:
+def objectives_section(metrics: Mapping[str, Any]) -> Section | None:
     """The report's section on objectives; None for a study whose rankers have one and the same."""
     if not objective_arms(metrics):
         return None
-    return ObjectivesSection(
-        objectives_words(metrics),
-        ABOUT.format(baseline=metrics["baseline"]),
-        quality_table(metrics),
-        objectives_money_table(metrics),
+    return Section(
+        "objectives",
+        "What should the ranker be trained for?",
+        (objectives_words(metrics),),
+        (
+            TablePart(quality_table(metrics), margins=True),
+            TablePart(objectives_money_table(metrics)),
+            Text(ABOUT.format(baseline=metrics["baseline"])),
+            Columns(
+                (
+                    Figure(
+                        "objective_reliability",
+                        objective_reliability,
+                        "True CTR against predicted CTR, by ranker",
+                        "The true CTR where a ranker predicts a given one, on the win set. On the diagonal "
+                        "predictions mean what they say.",
+                    ),
+                    Figure(
+                        "miscalibration",
+                        miscalibration,
+                        "Calibration error, CPC error and RPM of each ranker",
+                        "From a wrong scale to wrong prices, and from wrong prices to revenue: a point per "
+                        "ranker.",
+                    ),
+                )
+            ),
+        ),
     )
-
-
-def objective_arms(metrics: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
-    """Arm → the model, objective and calibrator of its ranking stage, the least LogLoss first."""
-    found = (metrics.get("objectives") or {}).get("arms") or {}
-
-    def loss(arm: str) -> float:
-        value = _of_model(metrics, found[arm]["model"], "logloss", "win_set").value
-        return float("inf") if value is None else value
-
-    return {arm: found[arm] for arm in sorted(found, key=loss) if arm in metrics["arms"]}
-
-
-def model_value(metrics: Mapping[str, Any], arm: str, measure: str, part: str = "win_set") -> Estimate:
-    """A measure of the model in an arm's ranking seat."""
-    return _of_model(metrics, metrics["objectives"]["arms"][arm]["model"], measure, part)
-
-
-def _of_model(metrics: Mapping[str, Any], model: str, measure: str, part: str) -> Estimate:
-    return estimate((((metrics.get("models") or {}).get(model) or {}).get(part) or {}).get(measure))
 
 
 def quality_table(metrics: Mapping[str, Any]) -> Table:

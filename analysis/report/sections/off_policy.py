@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
-from cascade_sim.analysis.report.cells import Cell, Row, Table, cell
+from cascade_sim.analysis.report.figures.off_policy import off_policy_targets
+from cascade_sim.analysis.report.readings import ESTIMATOR_NAMES, ordered_targets, shown_estimate, targets_of
+from cascade_sim.analysis.report.section import Columns, Figure, Section, Stack, Text, titled
+from cascade_sim.analysis.report.tables import Cell, Row, Table, cell
+from cascade_sim.analysis.report.words import percent_number
 from cascade_sim.analysis.statistics.estimates import (
     MISSING,
     NBSP,
@@ -17,64 +20,44 @@ from cascade_sim.analysis.statistics.estimates import (
     number_text,
 )
 
-NAMES = {
-    "ips": "IPS",
-    "clipped_ips": "clipped IPS",
-    "snips": "SNIPS",
-    "doubly_robust": "doubly robust",
-    "switch_dr": "switch-DR",
-    "slate_ips": "page IPS",
-    "reward_interaction_ips": "interaction IPS",
-    "independent_ips": "independent IPS",
-    "cascade_dr": "cascade DR",
-    "direct_method": "direct method",
-}
 KNOBS = {"reserve_cpc": "log reserve", "squashing": "squashing"}
 REWARDS = {"revenue": "Revenue per request", "clicks": "Clicks per request"}
 
 
-@dataclass(frozen=True)
-class OffPolicySection:
-    """What the report shows."""
-
-    words: list[str]
-    about: str
-    knobs: Table | None
-    slates: Table | None
-    slopes: Table | None
-    refusals: list[str]
-
-
-def off_policy_section(metrics: Mapping[str, Any]) -> OffPolicySection | None:
+def off_policy_section(metrics: Mapping[str, Any]) -> Section | None:
     """The report's section; None for a study without randomised logs."""
     part = metrics.get("off_policy")
     if not part or not part.get("targets"):
         return None
     is_pooled = bool(metrics.get("seeds"))
-    return OffPolicySection(
-        words=off_policy_words(part, is_pooled),
-        about=_about(part, is_pooled),
-        knobs=targets_table(part, "knobs", "revenue"),
-        slates=targets_table(part, "slates", "revenue"),
-        slopes=slopes_table(part),
-        refusals=[] if is_pooled else refusals(part),
+    figure = Figure(
+        "off_policy_targets",
+        off_policy_targets,
+        "Off-policy estimates of revenue relative to the truth",
+        "Estimates of revenue per request relative to the truth (vertical line), with 95 % intervals, by "
+        "target. Crosses at the edge: refused.",
+    )
+    about_slopes = (
+        "Per unit of the logarithm of the reserve (a tenth: about ten percent) and of squashing. The truth "
+        "is a finite difference, served by the simulator."
+    )
+    told = [] if is_pooled else [Text(line, "small") for line in refusals(part)]
+    return Section(
+        "off-policy",
+        "What would logs alone have said?",
+        off_policy_words(part, is_pooled),
+        (
+            *titled("Other knobs", targets_table(part, "knobs", "revenue")),
+            *titled("Other pages", targets_table(part, "slates", "revenue")),
+            Columns((figure, Stack((Text(_about(part, is_pooled)), *told)))),
+            *titled("How revenue responds to each knob", slopes_table(part), Text(about_slopes, "small")),
+        ),
     )
 
 
-def targets_of(part: Mapping[str, Any], log: str) -> dict[str, Mapping[str, Any]]:
-    """The targets that one of the two logs answers for, in their order."""
-    return {name: one for name, one in ordered_targets(part).items() if one["log"] == log}
-
-
-def ordered_targets(part: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
-    """All targets in the order of the scenario, which JSON's sorted keys have lost."""
-    names = part.get("order") or list(part["targets"])
-    return {name: part["targets"][name] for name in names if name in part["targets"]}
-
-
 def estimator_rows(answer: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
-    """The estimators of an answer, in the order of NAMES."""
-    return {name: answer["estimators"][name] for name in NAMES if name in answer["estimators"]}
+    """The estimators of an answer, in the order of ESTIMATOR_NAMES."""
+    return {name: answer["estimators"][name] for name in ESTIMATOR_NAMES if name in answer["estimators"]}
 
 
 def targets_table(part: Mapping[str, Any], log: str, reward: str) -> Table | None:
@@ -89,25 +72,13 @@ def targets_table(part: Mapping[str, Any], log: str, reward: str) -> Table | Non
         decimals = _decimals(targets, reward)
         truth = estimate(answer.get("truth"))
         plain = answer["estimators"].get("ips" if log == "knobs" else "slate_ips") or {}
-        cells = [cell(Estimate(truth.value), decimals), Cell(_percent(plain.get("ess_share"), 0))]
+        cells = [cell(Estimate(truth.value), decimals), Cell(percent_number(plain.get("ess_share"), 0))]
         cells += [_answer_cell(answer["estimators"][key], decimals, truth.value) for key in first]
         rows.append(Row(name, cells, hint=one["changes"], tag=one["changes"]))
-    columns = ["truth", "ESS %", *(NAMES.get(key, key) for key in first)]
+    columns = ["truth", "ESS %", *(ESTIMATOR_NAMES.get(key, key) for key in first)]
     return Table(
         f"{REWARDS[reward]}, from the log of {'pages' if log == 'slates' else log}", "Target", columns, rows
     )
-
-
-def shown_estimate(row: Mapping[str, Any], truth: float | None) -> Estimate:
-    """An estimate with its interval; over several worlds its error and that interval, from the truth on.
-
-    Worlds differ in what they earn, so how far estimates of the level spread between them says little. Nor
-    does their mean where some worlds refused: the truth is that of all, the answers are those of the others.
-    """
-    own, error = estimate(row["estimate"]), estimate(row.get("error"))
-    if truth is None or error.value is None or error.low is None or error.high is None:
-        return own
-    return Estimate(truth + error.value, truth + error.low, truth + error.high)
 
 
 def _answer_cell(row: Mapping[str, Any], decimals: int, truth: float | None) -> Cell:
@@ -117,7 +88,7 @@ def _answer_cell(row: Mapping[str, Any], decimals: int, truth: float | None) -> 
     shown = cell(shown_estimate(row, truth), decimals)
     covers = finite(row.get("covers"))
     tone = "down" if covers == 0 else ""
-    note = f"refused in {_percent(refused, 0)} % of worlds" if refused > 0 else ""
+    note = f"refused in {percent_number(refused, 0)} % of worlds" if refused > 0 else ""
     return Cell(shown.text, shown.interval, shown.margin, tone, note)
 
 
@@ -158,13 +129,13 @@ def answer_table(name: str, one: Mapping[str, Any], reward: str) -> Table:
             Cell("" if is_refused else cell(own, decimals).interval),
             Cell(_lift(row.get("lift"))),
             Cell(number_text(finite(row.get("n")), 0)),
-            Cell(_percent(row.get("ess_share"))),
+            Cell(percent_number(row.get("ess_share"))),
             Cell(MISSING if mean_weight is None else number_text(mean_weight, 3)),
-            Cell(_percent(row.get("largest_share"), 2)),
-            Cell(_percent(row.get("clipped_mass"), 2)),
+            Cell(percent_number(row.get("largest_share"), 2)),
+            Cell(percent_number(row.get("clipped_mass"), 2)),
             Cell(row["verdict"]),
         ]
-        rows.append(Row(NAMES.get(key, key), cells))
+        rows.append(Row(ESTIMATOR_NAMES.get(key, key), cells))
     for key, label in (("inner", "inner (clipped)"), ("outer", "outer (bounds)")):
         if key in answer:
             own = estimate(answer[key])
@@ -188,7 +159,7 @@ def reasons(one: Mapping[str, Any], reward: str) -> list[str]:
     found: dict[str, list[str]] = {}
     for key, row in estimator_rows(one["rewards"][reward]).items():
         if row.get("reason"):
-            found.setdefault(f"{row['verdict']}: {row['reason']}", []).append(NAMES.get(key, key))
+            found.setdefault(f"{row['verdict']}: {row['reason']}", []).append(ESTIMATOR_NAMES.get(key, key))
     return [f"{', '.join(names)} {text}" for text, names in found.items()]
 
 
@@ -199,7 +170,7 @@ def refusals(part: Mapping[str, Any]) -> list[str]:
         rows = estimator_rows(one["rewards"]["revenue"])
         refused = {key: row["reason"] for key, row in rows.items() if row["verdict"] == "refuse"}
         if refused:
-            names = ", ".join(NAMES.get(key, key) for key in refused)
+            names = ", ".join(ESTIMATOR_NAMES.get(key, key) for key in refused)
             found.append(f"{name}: refused by {names}. {next(iter(refused.values()))}")
     return found
 
@@ -222,15 +193,16 @@ def off_policy_words(part: Mapping[str, Any], is_pooled: bool = False) -> list[s
     share = sum(counts["covers"]) / len(counts["covers"])
     what = "of the answers on revenue, the mean over worlds," if is_pooled else "of the answers on revenue"
     words = [
-        f"From the randomised logs alone, {_percent(share, 0)}{NBSP}% {what} that weigh what was logged have "
-        f"the simulator's truth in their 95{NBSP}% interval; {_percent(n_refused / n_asked, 0)}{NBSP}% of "
-        "the questions were refused, since the log explores too little for them."
+        f"From the randomised logs alone, {percent_number(share, 0)}{NBSP}% {what} that weigh what was "
+        f"logged have the simulator's truth in their 95{NBSP}% interval; "
+        f"{percent_number(n_refused / n_asked, 0)}{NBSP}% of the questions were refused, since the log "
+        "explores too little for them."
     ]
     if counts["direct"]:
         hits = sum(counts["direct"]) / len(counts["direct"])
         words.append(
             "The platform's own click model alone (the direct method) never refuses, and covers the truth in "
-            f"{_percent(hits, 0)}{NBSP}%: its interval does not know its bias."
+            f"{percent_number(hits, 0)}{NBSP}%: its interval does not know its bias."
         )
     return words
 
@@ -265,8 +237,3 @@ def _about(part: Mapping[str, Any], is_pooled: bool) -> str:
 def _lift(entry: Any) -> str:
     value = estimate(entry).value if entry else None
     return MISSING if value is None else number_text(100 * value, 1, signed=True)
-
-
-def _percent(share: Any, decimals: int = 1) -> str:
-    value = finite(share)
-    return MISSING if value is None else number_text(100 * value, decimals)

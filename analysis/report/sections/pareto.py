@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from cascade_sim.analysis.metrics.catalogue import ARM_MEASURES
@@ -17,8 +16,11 @@ from cascade_sim.analysis.metrics.pareto import (
     surely_beaten,
     sweep_points,
 )
-from cascade_sim.analysis.report.cells import Cell, Row, Table, column, lift_column, value_column
+from cascade_sim.analysis.report.figures.pareto import pareto
+from cascade_sim.analysis.report.section import Columns, Figure, Section, Text, titled
 from cascade_sim.analysis.report.sections.objectives import QUALITY_MEASURES
+from cascade_sim.analysis.report.tables import Cell, Row, Table, column, lift_column, value_column
+from cascade_sim.analysis.report.words import listed
 from cascade_sim.analysis.statistics.estimates import MISSING
 
 ABOUT = (
@@ -41,48 +43,53 @@ QUALITY = ("gauc", "logloss", "ece")
 EARNED = ("cpc_error", "welfare")
 
 
-@dataclass(frozen=True)
-class ParetoSection:
-    """What the report shows of a sweep."""
-
-    words: str
-    about: str
-    wins: Table
-    rule: str
-    best: Table
-    about_best: str
-
-
-def pareto_section(metrics: Mapping[str, Any]) -> ParetoSection | None:
+def pareto_section(metrics: Mapping[str, Any]) -> Section | None:
     """The report's section on a sweep over settings; None for a study without one."""
     points = sweep_points(metrics)
     if not any(len({p.setting for p in own}) > 1 for own in families(points).values()):
         return None
     several = bool(metrics.get("seeds"))
     noise = "between worlds" if several else "from resampling requests: the noise of training is not in them"
-    return ParetoSection(
-        pareto_words(metrics, points),
-        ABOUT.format(baseline=metrics["baseline"]),
-        wins_table(metrics),
-        RULE.format(worlds=" in each world" if several else "", noise=noise),
-        best_table(metrics, points),
-        BEST.format(baseline=metrics["baseline"]),
+    figure = Figure(
+        "pareto",
+        pareto,
+        "GAUC against LogLoss and against ECE of every ranker of the sweep",
+        "Order against scale of every ranker; lines join a family's settings, from the least to the largest "
+        "(labelled). Ringed and dashed: the frontier. Up and to the left is better. Thin bars are 95 % "
+        "intervals " + ("between worlds." if several else "from resampling requests."),
+    )
+    rule = RULE.format(worlds=" in each world" if several else "", noise=noise)
+    return Section(
+        "pareto",
+        "Can a ranker have both, order and scale?",
+        (pareto_words(metrics, points),),
+        (
+            Columns((figure,)),
+            *titled(
+                "Each family at its best",
+                best_table(metrics, points),
+                Text(BEST.format(baseline=metrics["baseline"]), "small"),
+                Text(ABOUT.format(baseline=metrics["baseline"]), "small"),
+                margins=True,
+            ),
+            *titled("Strict wins", wins_table(metrics), Text(rule, "small")),
+        ),
     )
 
 
 def pareto_words(metrics: Mapping[str, Any], points: Sequence[Point]) -> str:
     """Which families are on the frontier, which are off it beyond noise, and who wins most."""
     front = families(on_frontier(points))
-    listed = [_listed(own) for own in front.values()]
-    said = [f"On the frontier of GAUC against LogLoss: {_joined(listed)}."]
+    told = [_listed(own) for own in front.values()]
+    said = [f"On the frontier of GAUC against LogLoss: {listed(told)}."]
     beaten = {point.arm for point in surely_beaten(metrics, points)}
     left = [point for point in points if point.arm not in beaten]
     gone = [family for family in families(points) if family not in families(left)]
     if gone:
         verb = "is" if len(gone) == 1 else "are"
-        said.append(f"Beyond noise {_joined(gone)} {verb} beaten at every point.")
+        said.append(f"Beyond noise {listed(gone)} {verb} beaten at every point.")
     if beaten:
-        owners = _joined(list(families(left)))
+        owners = listed(list(families(left)))
         said.append(f"Noise leaves {len(left)} of the {len(points)} points unbeaten, of {owners}.")
     else:
         said.append("Beyond noise no point is beaten by another.")
@@ -107,10 +114,6 @@ def _listed(own: Sequence[Point]) -> str:
         return own[0].family
     rest = "".join(f", {point.setting:g}" for point in settings[1:])
     return f"{own[0].family} ({settings[0].setting_text}{rest})"
-
-
-def _joined(names: Sequence[str]) -> str:
-    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
 
 
 def _total(rivals: Mapping[str, Games]) -> Games:

@@ -13,7 +13,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from cascade_sim.analysis.metrics.catalogue import ARM_MEASURES, Measure, arm_measure
-from cascade_sim.analysis.report.cells import LIFT, Cell, Row, Table, column
+from cascade_sim.analysis.report.tables import LIFT, Cell, Row, Table, column
+from cascade_sim.analysis.report.words import listed
 from cascade_sim.analysis.statistics.estimates import NBSP, Estimate, estimate, lift_of
 from cascade_sim.analysis.statistics.moves import frontier as unbeaten
 
@@ -98,7 +99,10 @@ def cells_table(findings: Mapping[str, Any], x: str, y: str, narrow: bool = Fals
     columns.append([Cell("yes" if i in on_it else "") for i in range(len(findings["cells"]))])
     rows = [
         Row(
-            cell["name"], [one[i] for one in columns], "baseline" if i == 0 else "", tag=("", "first")[i == 0]
+            cell["name"],
+            [cells[i] for cells in columns],
+            "baseline" if i == 0 else "",
+            tag=("", "first")[i == 0],
         )
         for i, cell in enumerate(findings["cells"])
     ]
@@ -118,29 +122,29 @@ def csv_text(findings: Mapping[str, Any], x: str, y: str) -> str:
     for i, cell in enumerate(findings["cells"]):
         numbers: list[float | None] = []
         for name in names:
-            for one in (estimate(cell["measures"].get(name)), lift_of(cell["measures"].get(name))):
-                numbers += [one.value, one.low, one.high]
+            for shown in (estimate(cell["measures"].get(name)), lift_of(cell["measures"].get(name))):
+                numbers += [shown.value, shown.low, shown.high]
         settings = [cell["settings"][path] for path in paths]
-        shown = ["" if number is None else repr(number) for number in numbers]
-        writer.writerow([cell["name"], *settings, int(i in on_it), *shown])
+        texts = ["" if number is None else repr(number) for number in numbers]
+        writer.writerow([cell["name"], *settings, int(i in on_it), *texts])
     return out.getvalue()
 
 
 def sweep_words(findings: Mapping[str, Any], x: str, y: str) -> list[str]:
     """What the frontier is, in sentences."""
     cells = findings["cells"]
-    found = frontier(findings, x, y)
+    best = frontier(findings, x, y)
     across, up = (_in_words(name) for name in (x, y))
-    if not found:
+    if not best:
         return [f"No cell has both {up} and {across}."]
-    names = _and([cells[i]["name"] for i in found])
-    if len(found) == 1:
+    names = _and([cells[i]["name"] for i in best])
+    if len(best) == 1:
         return [
             f"{names} is best in {up} and in {across} at once, of {len(cells)} cells, going by the "
             "estimates; cells whose intervals overlap are not told apart."
         ]
     return [
-        f"{len(found)} of {len(cells)} cells are on the frontier of {up} and {across}: {names}. Every other "
+        f"{len(best)} of {len(cells)} cells are on the frontier of {up} and {across}: {names}. Every other "
         "cell is beaten in both by one of them, going by the estimates; cells whose intervals overlap are "
         "not told apart."
     ]
@@ -152,5 +156,4 @@ def _in_words(name: str) -> str:
 
 
 def _and(names: Sequence[str]) -> str:
-    quoted = [f"({name})" if "," in name else name for name in names]
-    return quoted[0] if len(quoted) == 1 else f"{', '.join(quoted[:-1])} and {quoted[-1]}"
+    return listed([f"({name})" if "," in name else name for name in names])

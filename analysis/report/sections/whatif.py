@@ -7,11 +7,20 @@ import io
 import math
 import textwrap
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
-from cascade_sim.analysis.metrics.catalogue import ARM_MEASURES, PAGE_MEASURES, Measure
-from cascade_sim.analysis.report.cells import LIFT, Cell, Row, Table, cell, column
+from cascade_sim.analysis.metrics.catalogue import Measure
+from cascade_sim.analysis.report.figures.whatif import what_if_curves, what_if_lifts
+from cascade_sim.analysis.report.readings import (
+    WHAT_IF_MEASURES,
+    WHAT_IF_REVENUE,
+    point_label,
+    settings_text,
+    value_text,
+)
+from cascade_sim.analysis.report.section import Columns, Figure, Heading, Part, Section, TablePart, Text
+from cascade_sim.analysis.report.tables import LIFT, Cell, Row, Table, cell, column
 from cascade_sim.analysis.statistics.estimates import (
     NBSP,
     Estimate,
@@ -25,18 +34,6 @@ from cascade_sim.analysis.statistics.estimates import (
     scaled,
 )
 
-REVENUE = "expected_revenue_per_request"
-MEASURES: dict[str, Measure] = {
-    **{name: ARM_MEASURES[name] for name in (REVENUE, "revenue_per_request", "expected_rpm", "rpm")},
-    **{name: ARM_MEASURES[name] for name in ("expected_ctr", "ctr", "cpc")},
-    **{name: PAGE_MEASURES[name] for name in ("slots_filled", "impressions_per_request")},
-    **{
-        name: ARM_MEASURES[name]
-        for name in ("rcs", "true_value_recall", "cpc_error", "cpc_bias", "revenue_pcoc")
-    },
-    **{name: ARM_MEASURES[name] for name in ("welfare", "revenue_vs_oracle", "payment_error")},
-}
-MEASURES |= {name: measure for name, measure in ARM_MEASURES.items() if name not in MEASURES}
 MAIN = 15  # of them, in the terminal
 MOST_TIMES = 1e9  # an interval that ends beyond says nothing
 CSV_COLUMNS = (
@@ -45,61 +42,61 @@ CSV_COLUMNS = (
 )
 
 
-@dataclass(frozen=True)
-class WhatIfSection:
-    """What the report shows of one question."""
-
-    name: str
-    words: list[str]
-    table: Table
-
-
-def what_if_sections(metrics: Mapping[str, Any]) -> list[WhatIfSection]:
-    """The questions of a study in the scenario's order; empty without any."""
-    return [
-        WhatIfSection(
-            name,
-            [what_if_words(answer), pairing_words(answer)],
-            points_table(answer) if answer.get("knob") else measures_table(answer, MAIN),
+def what_if_section(metrics: Mapping[str, Any]) -> Section | None:
+    """The questions of a study in the scenario's order, then their figures; None without any."""
+    answers = metrics.get("what_if") or {}
+    if not answers:
+        return None
+    parts: list[Part] = [
+        Text(
+            f"The same requests served once more by {metrics['baseline']} with knobs turned. World, models, "
+            "traffic, luck and the advertisers' bids are held fixed: nobody reacts, and budgets are endless. "
+            "Differences are paired by request."
         )
-        for name, answer in (metrics.get("what_if") or {}).items()
     ]
+    for name, answer in answers.items():
+        table = points_table(answer) if answer.get("knob") else measures_table(answer, MAIN)
+        words = (what_if_words(answer), pairing_words(answer))
+        parts += [Heading(name), *(Text(line, "finding") for line in words), TablePart(table)]
+    about_pairing = (
+        "“Pairing, ×”: how many times the variance of the difference in revenue per request is smaller than "
+        "with other requests and other luck, in the same world with the same models."
+    )
+    figures = (
+        Figure(
+            "what_if_curves",
+            what_if_curves,
+            "Revenue per request and slots filled against a knob",
+            "Revenue per request against the knob, relative to today (dashed), and the share of slots that "
+            "show an ad. The band and the bars are paired 95 % intervals.",
+        ),
+        Figure(
+            "what_if_lifts",
+            what_if_lifts,
+            "Lift of revenue per request of single changes",
+            "Lift of revenue per request of single changes, with paired 95 % intervals.",
+        ),
+    )
+    return Section("what-if", "What if?", parts=(*parts, Columns(figures), Text(about_pairing, "small")))
 
 
 def what_if_lines(metrics: Mapping[str, Any], width: int) -> list[str]:
     """What a run says of its questions at its end."""
     return [
-        textwrap.fill(f"What if, {one.name}: {' '.join(one.words)}", max(width, 40)) + "\n"
-        for one in what_if_sections(metrics)
+        textwrap.fill(f"What if, {name}: {what_if_words(answer)} {pairing_words(answer)}", max(width, 40))
+        + "\n"
+        for name, answer in (metrics.get("what_if") or {}).items()
     ]
-
-
-def value_text(value: Any) -> str:
-    """A setting as people write it."""
-    if isinstance(value, bool) or value is None:
-        return {True: "true", False: "false", None: "none"}[value]
-    return f"{value:.10g}" if isinstance(value, int | float) else str(value)
-
-
-def settings_text(settings: Mapping[str, Any]) -> str:
-    """`auction.reserve_cpc = 0.2, cascade.slots = 4`."""
-    return ", ".join(f"{path} = {value_text(value)}" for path, value in settings.items())
-
-
-def point_label(answer: Mapping[str, Any], point: Mapping[str, Any]) -> str:
-    """A point among its like: the value of the knob that varies, or all its settings."""
-    knob = answer.get("knob")
-    return value_text(point["settings"][knob]) if knob else settings_text(point["settings"])
 
 
 def measures_table(answer: Mapping[str, Any], most: int | None = None) -> Table:
     """One other way to serve: today, then, the difference and the lift of every measure."""
     point, today = answer["points"][0], answer["today"]["metrics"]
-    names = [name for name in MEASURES if name in today][:most]
+    names = [name for name in WHAT_IF_MEASURES if name in today][:most]
     rows = []
     for name in names:
         then = point["metrics"].get(name)
-        measure = MEASURES[name]
+        measure = WHAT_IF_MEASURES[name]
         values = column(measure, [estimate(today[name]), estimate(then)])
         lift = Cell("")
         if not measure.is_signed_or_near_zero:
@@ -113,12 +110,12 @@ def measures_table(answer: Mapping[str, Any], most: int | None = None) -> Table:
 
 def difference_cell(measure: Measure, entry: Any) -> Cell:
     """With decimals of its own: it may be far smaller than what it is the difference of."""
-    found = estimate((entry or {}).get("difference"))
+    gap = estimate((entry or {}).get("difference"))
     if measure.unit == "percent":
-        found = scaled(found, 100.0)
-    size = found.half_width or found.value  # more digits than the interval knows would be noise
+        gap = scaled(gap, 100.0)
+    size = gap.half_width or gap.value  # more digits than the interval knows would be noise
     decimals = decimals_for([size], 2) if size else measure.decimals or 2
-    made = cell(found, min(max(decimals, 1), 6), signed=True)
+    made = cell(gap, min(max(decimals, 1), 6), signed=True)
     return toned(made, measure)
 
 
@@ -139,10 +136,10 @@ def points_table(answer: Mapping[str, Any], *, narrow: bool = False) -> Table:
         return [Cell("0"), *made]
 
     def levels(name: str) -> list[Cell]:
-        return column(MEASURES[name], [estimate(metrics.get(name)) for metrics in entries])
+        return column(WHAT_IF_MEASURES[name], [estimate(metrics.get(name)) for metrics in entries])
 
     columns = [
-        lifts(REVENUE), lifts("revenue_per_request"), levels("slots_filled"), levels("expected_ctr"),
+        lifts(WHAT_IF_REVENUE), lifts("revenue_per_request"), levels("slots_filled"), levels("expected_ctr"),
         levels("cpc"), levels("rcs"), levels("welfare"),
         _worths(points, "expected"), _worths(points, "clicked"),
     ]  # fmt: skip
@@ -185,7 +182,7 @@ def best_point(answer: Mapping[str, Any]) -> Mapping[str, Any]:
     """The point with the highest expected revenue per request."""
     best: Mapping[str, Any] = max(
         answer["points"],
-        key=lambda point: _or_least(finite((point["metrics"].get(REVENUE) or {}).get("value"))),
+        key=lambda point: _or_least(finite((point["metrics"].get(WHAT_IF_REVENUE) or {}).get("value"))),
     )
     return best
 
@@ -198,7 +195,7 @@ def what_if_words(answer: Mapping[str, Any]) -> str:
     """What the best of the settings would have brought."""
     knob, arm = answer.get("knob"), answer["arm"]
     best = best_point(answer)
-    lift = lift_of(best["metrics"].get(REVENUE))
+    lift = lift_of(best["metrics"].get(WHAT_IF_REVENUE))
     sure = "" if lift.is_above_zero or lift.is_below_zero else ", which may as well be none"
     change = f"{percent_text(lift)} expected revenue per request{sure}"
     if not knob:
@@ -227,8 +224,8 @@ def what_if_words(answer: Mapping[str, Any]) -> str:
 
 def pairing_words(answer: Mapping[str, Any]) -> str:
     """What the same requests and the same luck were worth."""
-    found = {kind: [worth_of(point, kind) for point in answer["points"]] for kind in ("clicked", "expected")}
-    known = {kind: [w for w in worths if w.value is not None] for kind, worths in found.items()}
+    worths = {kind: [worth_of(point, kind) for point in answer["points"]] for kind in ("clicked", "expected")}
+    known = {kind: [worth for worth in own if worth.value is not None] for kind, own in worths.items()}
     if not known["clicked"] and not known["expected"]:
         return "Nothing that was shown or charged differs, so there is no difference to be sure of."
     if len(answer["points"]) == 1:
@@ -273,7 +270,7 @@ def what_if_rows(answer: Mapping[str, Any]) -> list[dict[str, Any]]:
                 "difference": estimate(then.get("difference")), "lift": lift_of(then),
             }  # fmt: skip
             row: dict[str, Any] = {"setting": settings_text(point["settings"]), "metric": name}
-            for part, found in parts.items():
-                row |= {part: found.value, f"{part}_low": found.low, f"{part}_high": found.high}
+            for part, own in parts.items():
+                row |= {part: own.value, f"{part}_low": own.low, f"{part}_high": own.high}
             rows.append(row)
     return rows

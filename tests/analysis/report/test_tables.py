@@ -5,17 +5,12 @@ import pytest
 
 from answers.report import make_metrics, minimal_metrics
 from cascade_sim.analysis.metrics.catalogue import ARM_MEASURES
-from cascade_sim.analysis.report.tables import (
-    CSV_COLUMNS,
-    all_measures_table,
-    arms_table,
-    attribution_table,
-    culprit_table,
-    metrics_csv,
-    models_table,
-    money_table,
-    spread_table,
-)
+from cascade_sim.analysis.report.sections.arms import all_measures_table, arms_table, spread_table
+from cascade_sim.analysis.report.sections.culprit import culprit_table
+from cascade_sim.analysis.report.sections.funnel import attribution_table
+from cascade_sim.analysis.report.sections.models import models_table
+from cascade_sim.analysis.report.sections.money import money_table
+from cascade_sim.analysis.report.tables import CSV_COLUMNS, metrics_csv
 from cascade_sim.analysis.statistics.estimates import MISSING
 
 

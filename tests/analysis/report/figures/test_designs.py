@@ -62,14 +62,12 @@ def test_without_experiments_nothing_is_drawn(metrics):
 
 
 def test_the_report_has_the_section_with_both_figures(metrics):
-    from cascade_sim.analysis.report.figures.registry import FIGURES
-    from cascade_sim.analysis.report.figures.style import svg_text
-    from cascade_sim.analysis.report.page import render
+    from cascade_sim.analysis.report.figures.style import drawn as drawn_svg
+    from cascade_sim.analysis.report.page import figures_of, render
 
     drawn = {}
     for name in ("design_effects", "design_sequence"):
-        with style(name):
-            drawn[name] = svg_text(FIGURES[name][0](metrics), name, FIGURES[name][1])
+        drawn[name] = drawn_svg(figures_of(metrics)[name].draw, metrics, name, name)
     metrics["market"]["designs"]["treatment"] = "<b>new</b>"
     page = render(metrics, {}, "name: x", drawn)
     assert 'id="designs"' in page and page.count("<svg") == 2

@@ -5,8 +5,8 @@ from xml.etree import ElementTree
 import pytest
 
 from answers.report import EVIL, drawn_figures, hostile_figures, make_metrics, minimal_metrics
-from cascade_sim.analysis.report.figures.registry import FIGURES, draw_all
 from cascade_sim.analysis.report.figures.style import COLORS, arm_colors, ranker_model
+from cascade_sim.analysis.report.page import draw_all, figures_of
 
 
 @pytest.fixture(scope="module")
@@ -20,7 +20,7 @@ def drawn(metrics):
 
 
 def test_every_figure_is_drawn_from_full_metrics(drawn):
-    assert set(drawn) == set(FIGURES)
+    assert set(drawn) == set(figures_of(make_metrics()))
 
 
 def test_the_same_metrics_give_the_same_bytes(metrics, drawn):
@@ -96,5 +96,5 @@ def test_undefined_points_are_left_out():
     metrics["attribution"]["ltr"] = None
     metrics["culprit"][0]["rcs"] = {"value": None, "low": None, "high": None}
     drawn = draw_all(metrics)
-    assert set(drawn) == set(FIGURES)
+    assert set(drawn) == set(figures_of(make_metrics()))
     assert ">ltr<" not in drawn["rcs_vs_revenue"] and ">distill-pre<" not in drawn["rcs_vs_revenue"]

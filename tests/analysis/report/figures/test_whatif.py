@@ -2,6 +2,7 @@
 
 import pytest
 
+from answers.report import make_metrics
 from answers.whatif import answer
 from cascade_sim.analysis.report.figures.whatif import (
     answer_figure,
@@ -10,6 +11,7 @@ from cascade_sim.analysis.report.figures.whatif import (
     what_if_curves,
     what_if_lifts,
 )
+from cascade_sim.analysis.report.page import figures_of
 
 CURVE = answer((0.3, 0.9), (0.5, 1.05), (0.6, 1.0))
 RULES = answer(("gsp", 1.0), ("first", 1.1), knob="auction.pricing", today="gsp")
@@ -52,6 +54,7 @@ def test_an_answer_is_drawn_to_the_same_bytes():
 
 
 def test_the_report_s_figures_include_them():
-    from cascade_sim.analysis.report.figures.registry import FIGURES
 
-    assert FIGURES["what_if_curves"][0] is what_if_curves and FIGURES["what_if_lifts"][0] is what_if_lifts
+    figures = figures_of(make_metrics())
+    assert figures["what_if_curves"].draw is what_if_curves
+    assert figures["what_if_lifts"].draw is what_if_lifts

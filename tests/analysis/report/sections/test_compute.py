@@ -2,6 +2,7 @@ import pytest
 
 from answers.compute import with_compute, without_compute
 from answers.report import make_metrics, minimal_metrics
+from answers.section_text import said, tables
 from cascade_sim.analysis.report.sections.compute import (
     answers_table,
     arms_table,
@@ -85,8 +86,10 @@ def test_a_study_without_servers_has_no_section():
 def test_arms_without_servers_are_left_out(metrics):
     del metrics["market"]["arms"]["logloss"]["compute"]
     section = compute_section(metrics)
-    assert section is not None and "With logloss-small" in section.words
-    assert [one.label for one in section.arms.rows] == [arm for arm in ARMS if arm != "logloss"]
+    assert section is not None and "With logloss-small" in said(section)
+    assert [one.label for one in tables(section)["Latency and compute"].rows] == [
+        arm for arm in ARMS if arm != "logloss"
+    ]
 
 
 def test_missing_numbers_are_dashes(metrics):
@@ -97,7 +100,7 @@ def test_missing_numbers_are_dashes(metrics):
 
 
 def test_the_section_names_the_servers(metrics):
-    assert "2 for retrieval, 2 for pre-ranking, 2 for ranking" in compute_section(metrics).about
+    assert "2 for retrieval, 2 for pre-ranking, 2 for ranking" in said(compute_section(metrics))
 
 
 def test_several_worlds_are_means(metrics):

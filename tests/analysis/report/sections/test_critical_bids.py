@@ -4,6 +4,7 @@ import pytest
 
 from answers.critical_bids import make_critical_bids
 from answers.report import SCENARIO_TEXT, drawn_figures, make_metrics, minimal_metrics
+from answers.section_text import said
 from cascade_sim.analysis.report.figures.critical_bids import critical_bids
 from cascade_sim.analysis.report.figures.style import style
 from cascade_sim.analysis.report.page import render
@@ -79,10 +80,10 @@ def test_what_is_said_of_the_price_depends_on_the_pricing(metrics, pricing, text
     other = copy.deepcopy(metrics)
     for row in other["critical_bids"]["arms"].values():
         row["pricing"] = pricing
-    about = critical_bids_section(other).about
+    about = said(critical_bids_section(other))
     assert text in about and about.count("charges") == 1
     assert "200 requests:" in about
 
 
 def test_several_worlds_are_said_to_be_several(metrics):
-    assert "200 requests of each world" in critical_bids_section(make_metrics(seeds=3)).about
+    assert "200 requests of each world" in said(critical_bids_section(make_metrics(seeds=3)))

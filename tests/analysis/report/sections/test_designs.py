@@ -4,6 +4,7 @@ import pytest
 
 from answers.designs import make_designs
 from answers.report import make_metrics
+from cascade_sim.analysis.report.readings import design_verdict
 from cascade_sim.analysis.report.sections.designs import (
     cuped_table,
     cuped_words,
@@ -13,7 +14,6 @@ from cascade_sim.analysis.report.sections.designs import (
     measures_table,
     sequence_words,
     trust_words,
-    verdict,
 )
 
 
@@ -36,19 +36,19 @@ def test_a_design_is_right_only_if_its_interval_holds_zero_and_rules_out_the_bia
     # Truth +4 %; by request +30 ± 5, by user +17 ± 15, switchback without interval, split budgets +5 ± 2.
     # By user the bias is -2 to 28 points, which holds zero and also the 26 points of the trial by request.
     kinds = ("request", "user", "switchback", "budget")
-    assert [verdict(metrics, kind) for kind in kinds] == ["wrong", "unclear", "unknown", "right"]
+    assert [design_verdict(metrics, kind) for kind in kinds] == ["wrong", "unclear", "unknown", "right"]
 
 
 def test_where_none_misses_the_truth_an_interval_as_wide_as_the_effect_tells_nothing(metrics):
     kinds = metrics["market"]["designs"]["kinds"]
     del kinds["request"]
-    assert verdict(metrics, "budget") == "right"  # -1 to 3 points; the effect is 4
+    assert design_verdict(metrics, "budget") == "right"  # -1 to 3 points; the effect is 4
     kinds["budget"]["measures"]["revenue_per_request"]["lift_bias"] = {
         "value": 1.0,
         "low": -0.03,
         "high": 0.05,
     }
-    assert verdict(metrics, "budget") == "unclear"
+    assert design_verdict(metrics, "budget") == "unclear"
 
 
 def test_words_name_the_launch_the_bias_and_what_mends_it(metrics):

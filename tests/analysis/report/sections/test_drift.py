@@ -3,9 +3,9 @@ import pytest
 from answers.drift import drift_metrics
 from answers.learning import fixed_metrics, learning_metrics
 from answers.report import minimal_metrics, renamed
-from cascade_sim.analysis.report.figures.registry import FIGURES
-from cascade_sim.analysis.report.figures.style import style, svg_text
-from cascade_sim.analysis.report.page import render
+from answers.section_text import said
+from cascade_sim.analysis.report.figures.style import drawn as drawn_svg
+from cascade_sim.analysis.report.page import figures_of, render
 from cascade_sim.analysis.report.sections.drift import (
     arms_of,
     drift_arms,
@@ -57,7 +57,7 @@ def test_over_several_worlds_the_mark_is_the_share_that_is_stable(metrics):
     assert texts(metrics, "logloss")[4] == "stable in 4 of 5"
     tones = {row.label: row.cells[4].tone for row in drift_table(metrics).rows}
     assert (tones["ltr"], tones["logloss"]) == ("down", "")
-    assert "5 worlds" in drift_section(metrics).about
+    assert "5 worlds" in said(drift_section(metrics))
 
 
 def test_too_few_deployments_leave_the_mark_open(metrics):
@@ -94,8 +94,7 @@ def test_the_report_shows_it_and_escapes_names(metrics):
     metrics = renamed(metrics, "ltr", "<ltr>")
     svgs = {}
     for name in ("drift_order", "drift_calibrator", "drift_scale"):
-        with style(name):
-            svgs[name] = svg_text(FIGURES[name][0](metrics), name, FIGURES[name][1])
+        svgs[name] = drawn_svg(figures_of(metrics)[name].draw, metrics, name, name)
     page = render(metrics, {}, "name: x", svgs)
     assert 'id="drift"' in page and "Does a ranker&#39;s level hold" in page.replace("'", "&#39;")
     assert page.count('id="figure-drift_') == 3 and "<ltr>" not in page

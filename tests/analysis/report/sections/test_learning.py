@@ -2,8 +2,8 @@ import pytest
 
 from answers.learning import around, fixed_metrics, learning_metrics
 from answers.report import minimal_metrics, renamed
-from cascade_sim.analysis.report.figures.registry import draw_all
-from cascade_sim.analysis.report.page import render
+from answers.section_text import said
+from cascade_sim.analysis.report.page import draw_all, render
 from cascade_sim.analysis.report.sections.learning import (
     arms_table,
     learning_arms,
@@ -101,10 +101,10 @@ def test_a_study_whose_models_stay_has_no_such_section():
 
 
 def test_the_page_says_how_often_models_are_trained_and_what_the_intervals_are(metrics):
-    about = learning_section(metrics).about
+    about = said(learning_section(metrics))
     assert "Every 24 hours" in about and "512 requests" in about and "resample" in about
     metrics["seeds"] = {"n": 5, "seeds": [1, 2, 3, 4, 5]}
-    assert "between 5 worlds" in learning_section(metrics).about
+    assert "between 5 worlds" in said(learning_section(metrics))
 
 
 def test_report_and_terminal_show_it(metrics):

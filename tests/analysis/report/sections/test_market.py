@@ -4,7 +4,8 @@ import pytest
 
 from answers.market import make_market
 from answers.report import make_metrics
-from answers.table_text import cells, plain
+from answers.section_text import said, tables
+from answers.table_text import cells
 from cascade_sim.analysis.report.sections.market import days_table, delayed_table, kinds_table, market_section
 from cascade_sim.analysis.statistics.days import market_lifts
 from cascade_sim.phases.results import combine_seeds
@@ -42,7 +43,7 @@ def test_days_are_listed_with_what_other_arms_earned_on_each():
 
 def test_late_clicks_have_a_table_only_where_clicks_are_late():
     metrics = make_metrics()
-    assert delayed_table(metrics) is None and market_section(metrics).delayed is None
+    assert delayed_table(metrics) is None and "Late clicks" not in tables(market_section(metrics))
     for arm in metrics["market"]["arms"].values():
         arm |= {"click_delay": 30.0, "overspend_limit": 0.05, "overspend_share": 0.04, "clicks_under_way": 3}
     metrics["market"]["arms"]["ltr"]["beyond_limit"] = 0.5
@@ -56,7 +57,7 @@ def test_late_clicks_have_a_table_only_where_clicks_are_late():
     ("n", "words"), [(1, "Hours of a day share its budgets"), (7, "95 % t intervals over the 7 days")]
 )
 def test_the_section_says_what_its_intervals_mean(n, words):
-    assert words in plain(market_section(of_days(n)).about)
+    assert words in said(market_section(of_days(n)))
 
 
 def test_over_several_worlds_the_intervals_are_between_worlds():
@@ -64,7 +65,7 @@ def test_over_several_worlds_the_intervals_are_between_worlds():
     for i, world in enumerate(worlds):
         world["market"]["lifts"]["ltr"]["revenue_per_request"]["value"] = 0.01 * (i + 1)
     both = {**make_metrics(seeds=3), **combine_seeds(worlds)}
-    assert "t intervals between worlds" in market_section(both).about
+    assert "t intervals between worlds" in said(market_section(both))
     lift = both["market"]["lifts"]["ltr"]["revenue_per_request"]
     # mean .02, sd .01, t(2) = 4.303
     assert (lift["value"], lift["high"]) == (

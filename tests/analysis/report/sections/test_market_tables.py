@@ -2,6 +2,7 @@ import pytest
 
 from answers.market import make_market
 from answers.report import make_metrics, minimal_metrics, renamed
+from answers.section_text import said, tables
 from answers.table_text import cells, plain
 from cascade_sim.analysis.report.sections.market import (
     bidder_kinds,
@@ -109,18 +110,18 @@ def test_the_section_says_when_budgets_leave_no_room(metrics):
     section = market_section(metrics)
     assert section is not None and section.title == "The market day"
     # (60 · 0.96 + 40 · 1) / 100
-    assert "97.6 % of all budgets were spent" in plain(section.about)
-    assert "Hours of a day share its budgets" in section.about
+    assert "97.6 % of all budgets were spent" in said(section)
+    assert "Hours of a day share its budgets" in said(section)
     for name in ("paced", "greedy"):
         metrics["market"]["arms"]["logloss"]["bidders"][name]["spend_of_budget"] = 0.5
-    assert "of all budgets" not in market_section(metrics).about
+    assert "of all budgets" not in said(market_section(metrics))
 
 
 def test_several_days_are_counted(metrics):
     metrics["market"] = make_market(["logloss", "ltr"], days=3)
     section = market_section(metrics)
-    assert section.title == "The market days" and "3 simulated days of one world" in section.about
-    assert [row.label for row in section.totals.rows] == ["ltr", "logloss"]
+    assert section.title == "The market days" and "3 simulated days of one world" in said(section)
+    assert [row.label for row in tables(section)["Totals of the market"].rows] == ["ltr", "logloss"]
 
 
 def test_a_study_without_a_market_has_none():
@@ -154,7 +155,7 @@ def test_the_market_of_several_worlds_is_their_mean(metrics):
     own = metrics["market"]["arms"]["logloss"]["bidders"]["greedy"]["curve"]["spend_share"][0]
     mean = both["market"]["arms"]["logloss"]["bidders"]["greedy"]["curve"]["spend_share"][0]
     assert mean == pytest.approx(own + 0.25)
-    assert "as means over 2 worlds" in market_section(both).about
+    assert "as means over 2 worlds" in said(market_section(both))
 
 
 def test_the_terminal_prints_the_bidders_and_fits(metrics):

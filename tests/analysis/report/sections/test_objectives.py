@@ -5,7 +5,7 @@ import pytest
 from answers.report import make_metrics, minimal_metrics
 from answers.with_objectives import RANKERS, with_objectives
 from cascade_sim.analysis.report.figures.objectives import miscalibration, reliability_points
-from cascade_sim.analysis.report.figures.registry import draw_all
+from cascade_sim.analysis.report.page import draw_all
 from cascade_sim.analysis.report.sections.objectives import (
     model_value,
     objective_arms,

@@ -4,6 +4,7 @@ import pytest
 
 from answers.off_policy import row
 from answers.off_policy_metrics import metrics
+from answers.section_text import said, tables
 from cascade_sim.analysis.report.sections.off_policy import (
     answer_table,
     off_policy_section,
@@ -47,7 +48,7 @@ def test_an_interval_that_misses_the_truth_is_toned():
 
 
 def test_words_count_answers_and_refusals_and_judge_the_direct_method():
-    words = off_policy_section(metrics()).words
+    words = off_policy_section(metrics()).finding
     # four weighted answers, one of which misses; two of six questions refused
     assert (
         words[0]
@@ -61,8 +62,8 @@ def test_words_count_answers_and_refusals_and_judge_the_direct_method():
 def test_refusals_carry_their_reason_within_one_world_only():
     lines = refusals(metrics()["off_policy"])
     assert lines == ["far: refused by IPS, doubly robust. exploration is missing: too far"]
-    assert off_policy_section(metrics(seeds=True)).refusals == []
-    assert "between worlds" in off_policy_section(metrics(seeds=True)).about
+    assert "refused by" not in said(off_policy_section(metrics(seeds=True)))
+    assert "between worlds" in said(off_policy_section(metrics(seeds=True)))
 
 
 def test_slopes_stand_beside_served_differences():
@@ -103,5 +104,5 @@ def test_worlds_that_refused_do_not_shift_the_answers_of_the_others_against_the_
 @pytest.mark.parametrize("seeds", [False, True])
 def test_the_section_has_both_logs(seeds):
     section = off_policy_section(metrics(seeds))
-    assert section.knobs is not None and section.slates is not None and section.slopes is not None
-    assert "first 6 ads of the ranking order at temperature 0.7" in section.about
+    assert len(tables(section)) == 3
+    assert "first 6 ads of the ranking order at temperature 0.7" in said(section)

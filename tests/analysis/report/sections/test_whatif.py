@@ -5,9 +5,10 @@ import io
 
 import pytest
 
+from answers.section_text import tables
 from answers.whatif import answer
 from cascade_sim.analysis.report.sections.whatif import (
-    MEASURES,
+    WHAT_IF_MEASURES,
     difference_cell,
     measures_table,
     pairing_words,
@@ -16,7 +17,7 @@ from cascade_sim.analysis.report.sections.whatif import (
     value_text,
     what_if_csv,
     what_if_lines,
-    what_if_sections,
+    what_if_section,
     what_if_words,
 )
 
@@ -42,7 +43,7 @@ def test_one_change_has_a_row_per_measure_with_difference_and_lift():
 
 
 def test_a_difference_has_the_digits_that_its_interval_knows():
-    measure = MEASURES["expected_revenue_per_request"]
+    measure = WHAT_IF_MEASURES["expected_revenue_per_request"]
 
     def text(value, half):
         made = difference_cell(
@@ -116,11 +117,13 @@ def test_the_csv_has_every_number_unrounded():
 
 def test_a_study_shows_a_section_per_question():
     metrics = {"what_if": {"curve": answer((0.3, 0.9), (0.5, 1.1)), "one": answer((0.5, 1.1))}}
-    curve, one = what_if_sections(metrics)
-    assert (curve.name, one.name) == ("curve", "one") and curve.table.corner == "auction.reserve_cpc"
-    assert one.table.columns == ["today", "then", "difference", "lift %"]
+    section = what_if_section({**metrics, "baseline": "plain"})
+    assert [part.text for part in section.parts if part.shape == "heading"] == ["curve", "one"]
+    curve, one = tables(section).values()
+    assert curve.corner == "auction.reserve_cpc"
+    assert one.columns == ["today", "then", "difference", "lift %"]
     assert (
         len(what_if_lines(metrics, 80)) == 2
         and "What if, curve: Of the values" in what_if_lines(metrics, 80)[0]
     )
-    assert what_if_sections({}) == [] and what_if_lines({}, 80) == []
+    assert what_if_section({}) is None and what_if_lines({}, 80) == []

@@ -5,6 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from cascade_sim.analysis.metrics.catalogue import ARM_MEASURES
+from cascade_sim.analysis.report.figures.arms import culprit
+from cascade_sim.analysis.report.readings import culprit_measures, score_label
+from cascade_sim.analysis.report.section import Columns, Figure, Section, Stack, TablePart, Text
+from cascade_sim.analysis.report.tables import LIFT, Row, Table, column
 from cascade_sim.analysis.statistics.estimates import NBSP, estimate, lift_of, number_text
 
 # What a row replaces, as metrics.json says it, and as a table does.
@@ -16,10 +21,55 @@ ROLES = {
 }
 
 
-def score_label(row: Mapping[str, Any], model: str | None = None) -> str:
-    """The row's pre-ranking score as people write it: init-bid × logloss."""
-    bid = "no bid" if row["bid"] == "none" else f"{row['bid']}-bid"
-    return f"{bid} × {row['model'] if model is None else model}"
+def culprit_section(metrics: Mapping[str, Any]) -> Section | None:
+    """Seats replaced one at a time; None where that was not measured."""
+    table = culprit_table(metrics)
+    if table is None:
+        return None
+    return Section(
+        "culprit",
+        "Which part of pre-ranking is to blame?",
+        parts=(
+            Text(
+                "Pre-ranking scores an ad by bid × model. Each row replaces seats of "
+                f"{metrics['baseline']} by those of the ranking stage; with both replaced, pre-ranking "
+                "agrees with ranking by construction."
+            ),
+            Text(culprit_words(metrics), "finding"),
+            Columns(
+                (
+                    Stack((TablePart(table),)),
+                    Figure(
+                        "culprit",
+                        culprit,
+                        "Ranking consistency with one pre-ranking seat replaced at a time",
+                        "RCS with each combination of bid and model in the pre-ranking seat. Bars are 95 % "
+                        "intervals.",
+                    ),
+                ),
+                "figures even",
+            ),
+        ),
+    )
+
+
+def culprit_table(metrics: Mapping[str, Any]) -> Table | None:
+    """The baseline's pre-ranking stage with seats replaced by ranking's own; None if not measured."""
+    replaced = metrics.get("culprit")
+    if not replaced:
+        return None
+    ctr, revenue = culprit_measures(metrics)
+    columns = [
+        column(ARM_MEASURES["rcs"], [estimate(row.get("rcs")) for row in replaced]),
+        column(LIFT, [lift_of(row.get(ctr)) for row in replaced], signed=True),
+        column(LIFT, [lift_of(row.get(revenue)) for row in replaced], signed=True),
+    ]
+    rows = [
+        Row(score_label(row), [made[i] for made in columns], tag=ROLES[role_of(row, replaced[0])])
+        for i, row in enumerate(replaced)
+    ]
+    money = "Revenue lift %" if "revenue" in revenue else "RPM lift %"
+    return Table("Finding the culprit", "Pre-ranking score", ["RCS %", "CTR lift %", money], rows)
 
 
 def role_of(row: Mapping[str, Any], first: Mapping[str, Any]) -> str:
@@ -30,18 +80,6 @@ def role_of(row: Mapping[str, Any], first: Mapping[str, Any]) -> str:
     if has_other_bid and has_other_model:
         return "both"
     return "bid" if has_other_bid else "model" if has_other_model else "as it is"
-
-
-def culprit_measures(metrics: Mapping[str, Any]) -> tuple[str, str]:
-    """The CTR and revenue measures whose lifts the rows show: expected, and per request, where known."""
-    rows = metrics.get("culprit") or []
-
-    def first_known(*names: str) -> str:
-        known = [name for name in names if any(lift_of(row.get(name)).value is not None for row in rows)]
-        return known[0] if known else names[-1]
-
-    revenue = first_known("expected_revenue_per_request", "revenue_per_request", "expected_rpm", "rpm")
-    return first_known("expected_ctr", "ctr"), revenue
 
 
 def culprit_corners(metrics: Mapping[str, Any]) -> dict[str, Mapping[str, Any]] | None:

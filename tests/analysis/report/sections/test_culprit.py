@@ -1,5 +1,5 @@
 from answers.report import make_metrics, minimal_metrics
-from cascade_sim.analysis.report.culprit import culprit_corners, culprit_words, score_label
+from cascade_sim.analysis.report.sections.culprit import culprit_corners, culprit_words, score_label
 
 
 def without_roles(metrics):

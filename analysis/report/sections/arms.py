@@ -1,0 +1,166 @@
+"""Every arm against the baseline: lifts, consistency, the spread between worlds, and all measures."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from markupsafe import Markup
+
+from cascade_sim.analysis.metrics.catalogue import REFERENCE_ARMS, Measure, arm_measure, measure_names
+from cascade_sim.analysis.report.comparisons import lift_measure, ordered_arms
+from cascade_sim.analysis.report.figures.arms import lifts, rcs_vs_revenue
+from cascade_sim.analysis.report.section import (
+    Columns,
+    Details,
+    Figure,
+    Heading,
+    Section,
+    TablePart,
+    Text,
+)
+from cascade_sim.analysis.report.tables import (
+    Cell,
+    Row,
+    Table,
+    arm_rows,
+    column,
+    comparison_texts,
+    lift_column,
+    value_column,
+)
+from cascade_sim.analysis.statistics.estimates import Estimate, arm_lift, arm_value
+
+# (group, [(heading, measure, whether its lift or its level is shown)])
+ARM_COLUMNS: list[tuple[str, list[tuple[str, str, bool]]]] = [
+    (
+        "Revenue per request, lift %",
+        [("expected", "expected_revenue_per_request", True), ("clicked", "revenue_per_request", True)],
+    ),
+    ("RPM lift %", [("expected", "expected_rpm", True)]),
+    ("CTR lift %", [("expected", "expected_ctr", True), ("clicked", "ctr", True)]),
+    (
+        "Consistency %",
+        [
+            ("RCS", "rcs", False),
+            ("one objective", "single_objective_rcs", False),
+            ("true value", "true_value_recall", False),
+        ],
+    ),
+    ("CTR %", [("expected", "expected_ctr", False)]),
+    ("Proxy", [("ECE", "proxy_ece", False), ("PCOC", "proxy_pcoc", False)]),
+]
+
+
+def arms_section(metrics: Mapping[str, Any]) -> Section:
+    """The arms with both figures of their lifts; every other measure is folded away."""
+    baseline = metrics["baseline"]
+    return Section(
+        "arms",
+        "Arms",
+        parts=(
+            Text(
+                f"Lifts are relative to {baseline}, paired on the same requests. “Expected” replaces each "
+                "click by its true probability; “clicked” is what was drawn. Brackets hold 95 % intervals; a "
+                "coloured lift has an interval that excludes zero. Best expected revenue per request first."
+            ),
+            TablePart(arms_table(metrics)),
+            Text(_reference_words(metrics), "small"),
+            Columns(
+                (
+                    Figure(
+                        "rcs_vs_revenue",
+                        rcs_vs_revenue,
+                        "Ranking consistency against the revenue lift of each arm",
+                        "Does consistency pay? Each arm's RCS against its lift of revenue per request. The "
+                        "hollow point is the baseline. Bars are 95 % intervals.",
+                    ),
+                    Figure(
+                        "lifts",
+                        lifts,
+                        "Lifts of revenue per request and CTR over the baseline, with 95 % intervals",
+                        "Lifts over the baseline with 95 % intervals: filled, expected clicks; hollow, "
+                        "clicks drawn. Arrows point to arms beyond the axis.",
+                    ),
+                )
+            ),
+            *_spread_parts(metrics),
+            Details(
+                summary="All measures of all arms",
+                parts=(
+                    Text(
+                        f"Each cell: value, its 95 % interval, and how it compares with {baseline}: the "
+                        "relative lift, or the difference for measures that are perfect at 0 or 1.",
+                        "small",
+                    ),
+                    TablePart(all_measures_table(metrics)),
+                ),
+            ),
+        ),
+    )
+
+
+def _reference_words(metrics: Mapping[str, Any]) -> str:
+    """What the arms are that the engine adds; empty without any."""
+    known = [(arm, text) for arm, text in REFERENCE_ARMS.items() if arm in metrics["arms"]]
+    told = Markup("; ").join(Markup("<b>{}</b>, {}").format(arm, text) for arm, text in known)
+    return Markup("Reference arms, added to every study: {}.").format(told) if known else ""
+
+
+def _spread_parts(metrics: Mapping[str, Any]) -> list[Any]:
+    spread = spread_table(metrics)
+    if spread is None:
+        return []
+    about = (
+        f"Standard deviation over {metrics['seeds']['n']} seeds, in percentage points: how much the result "
+        "moves when the world is drawn anew."
+    )
+    return [Heading("Spread between worlds"), Text(about), TablePart(spread)]
+
+
+def arms_table(metrics: Mapping[str, Any]) -> Table:
+    """Every arm with its lifts over the baseline (expected and clicked) and the measures behind them."""
+    arms = ordered_arms(metrics)
+    shown = [entry for _, entries in ARM_COLUMNS for entry in entries]
+    columns = [
+        lift_column(metrics, arms, name) if is_lift else value_column(metrics, arms, name)
+        for _, name, is_lift in shown
+    ]
+    groups = [(group, len(columns)) for group, columns in ARM_COLUMNS]
+    return Table(
+        "Arms", "Arm", [heading for heading, _, _ in shown], arm_rows(metrics, arms, columns), groups
+    )
+
+
+def spread_table(metrics: Mapping[str, Any]) -> Table | None:
+    """Standard deviation between worlds, in percent points; None for a study of one world."""
+    if not metrics.get("seeds"):
+        return None
+    arms = ordered_arms(metrics)
+    lifts = [lift_measure(metrics, name) for name in ("revenue_per_request", "rpm", "ctr")]
+    spreads = [[arm_lift(metrics, arm, name).sd for arm in arms] for name in lifts]
+    spreads += [
+        [arm_value(metrics, arm, name).sd for arm in arms] for name in ("rcs", "single_objective_rcs")
+    ]
+    columns = [column(Measure("SD", "percent", "", 2), [Estimate(sd) for sd in sds]) for sds in spreads]
+    return Table(
+        "Spread between worlds",
+        "Arm",
+        ["Revenue per request lift", "RPM lift", "CTR lift", "RCS", "Single-objective RCS"],
+        arm_rows(metrics, arms, columns),
+    )
+
+
+def all_measures_table(metrics: Mapping[str, Any]) -> Table:
+    """Every measure of every arm, measures down and arms across, compared with the baseline."""
+    arms = ordered_arms(metrics)
+    rows = []
+    for name in measure_names(metrics):
+        values = value_column(metrics, arms, name)
+        compared = comparison_texts(metrics, arms, name)
+        cells = [
+            Cell(value.text, value.interval, lift=text) for value, text in zip(values, compared, strict=True)
+        ]
+        measure = arm_measure(name)
+        rows.append(Row(measure.heading, cells, hint=measure.meaning))
+    return Table("All measures", "Measure", arms, rows)

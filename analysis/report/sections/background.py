@@ -1,0 +1,81 @@
+"""What is needed to understand a study and to repeat it: measures, scenario, versions, timings."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from cascade_sim.analysis.metrics.catalogue import ARM_MEASURES, MODEL_MEASURES, measure_names
+from cascade_sim.analysis.report.section import Code, Columns, Details, Heading, Section, Stack, Terms
+from cascade_sim.analysis.statistics.estimates import NBSP, finite, number_text
+
+# The columns of the arms table that speak for themselves are not repeated here.
+ALWAYS_EXPLAINED = (
+    *("rcs", "single_objective_rcs", "true_value_recall"),
+    *("expected_ctr", "expected_rpm", "expected_revenue_per_request", "cpc_error_floor"),
+)
+ABOUT_INTERVALS = (
+    "Within one world: from a paired bootstrap over requests, the same resamples for every arm. It takes "
+    "requests as independent, although requests of one user share a retrieval set, so with many requests per "
+    "user the intervals are somewhat too narrow. Over several worlds: Student t intervals between worlds, "
+    "which do not rest on that. Neither is adjusted for the number of arms or measures looked at."
+)
+
+
+def background_section(
+    metrics: Mapping[str, Any], manifest: Mapping[str, Any], scenario_yaml_text: str
+) -> Section:
+    """The glossary, the scenario, and what ran it for how long."""
+    rows = {"Versions": versions(metrics, manifest), "Timings": timings(manifest)}
+    return Section(
+        "background",
+        "Background",
+        parts=(
+            Details(summary="What every measure means", parts=(Terms(glossary(metrics), "glossary"),)),
+            Details(summary="Scenario", parts=(Code(scenario_yaml_text),)),
+            Details(
+                summary="Versions and timings",
+                parts=(
+                    Columns(
+                        [
+                            Stack((Heading(heading), Terms(terms, "pairs")))
+                            for heading, terms in rows.items()
+                            if terms or heading == "Versions"
+                        ],
+                        "columns",
+                    ),
+                ),
+            ),
+        ),
+    )
+
+
+def glossary(metrics: Mapping[str, Any]) -> list[tuple[str, str, str]]:
+    """(label, name in the files, meaning) of every measure that the study or the page's tables hold."""
+    names = [name for name in ARM_MEASURES if name in {*measure_names(metrics), *ALWAYS_EXPLAINED}]
+    measures = {name: ARM_MEASURES[name] for name in names} | MODEL_MEASURES
+    rows = [(measure.label, name, measure.meaning) for name, measure in measures.items()]
+    return [(f"95{NBSP}% interval", "", ABOUT_INTERVALS), *rows]
+
+
+def versions(metrics: Mapping[str, Any], manifest: Mapping[str, Any]) -> list[tuple[str, str, str]]:
+    """What is needed to get the same numbers again."""
+    rows = [
+        ("cascade_sim", metrics.get("version") or manifest.get("version")),
+        ("semantics", metrics.get("semantics")),
+        ("scenario hash", metrics.get("scenario_hash")),
+    ]
+    rows += sorted((manifest.get("packages") or {}).items())
+    return [(str(name), "", str(value)) for name, value in rows if value is not None]
+
+
+def timings(manifest: Mapping[str, Any]) -> list[tuple[str, str, str]]:
+    """Seconds per phase and in total, then the serving rate."""
+    seconds = {phase: finite(spent) for phase, spent in (manifest.get("seconds") or {}).items()}
+    rows = [(str(phase), "", f"{number_text(spent, 1)} s") for phase, spent in seconds.items()]
+    if rows and "total" not in seconds:
+        rows.append(("total", "", f"{number_text(sum(spent or 0.0 for spent in seconds.values()), 1)} s"))
+    rate = finite(manifest.get("requests_per_second"))
+    if rate is not None:
+        rows.append(("requests per second", "", number_text(rate, 0)))
+    return rows

@@ -1,0 +1,86 @@
+"""How good the predictions of every model are, where it was trained and where it is used."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from cascade_sim.analysis.metrics.catalogue import MODEL_MEASURES
+from cascade_sim.analysis.report.figures.models import reliability, score_distributions
+from cascade_sim.analysis.report.readings import detail_requests
+from cascade_sim.analysis.report.section import Columns, Figure, Section, TablePart, Text
+from cascade_sim.analysis.report.tables import Row, Table, column
+from cascade_sim.analysis.statistics.estimates import estimate
+
+MODEL_SETS = {"win_set": "Win set", "pre_ranking_set": "Pre-ranking set"}
+
+
+def models_section(metrics: Mapping[str, Any]) -> Section:
+    """Quality of the models and their score distributions, for a study that has either."""
+    table = models_table(metrics)
+    requests = detail_requests(metrics, "quality_requests")
+    about = (
+        f"Against the true CTR{f', on {requests}' if requests else ''}. Undefined for models whose score is "
+        "not a probability. ± is the longer half of the 95 % interval."
+    )
+    return Section(
+        "models",
+        "How good are the predictions?",
+        parts=(
+            Text(
+                "A model trained on shown ads can look right on the win set and still be off on the "
+                "pre-ranking set, most of which was never shown. Pre-ranking needs the second."
+            ),
+            Columns(
+                (
+                    Figure(
+                        "score_distributions",
+                        score_distributions,
+                        "Distribution of predicted CTR on the win set and on the pre-ranking set",
+                        "Predicted CTR on both sets. Where a line leaves the grey area, the pre-ranking "
+                        "model disagrees with the ranker.",
+                    ),
+                    Figure(
+                        "reliability",
+                        reliability,
+                        "Ranker prediction against pre-ranking prediction",
+                        "The ranker's mean prediction where pre-ranking predicts a given CTR, on the "
+                        f"pre-ranking set. On the diagonal the two agree. {_reliability_worlds(metrics)}",
+                    ),
+                )
+            ),
+            TablePart(table, margins=True),
+            Text(about, "small") if table else None,
+        ),
+        rests_on_data=True,
+    )
+
+
+def _reliability_worlds(metrics: Mapping[str, Any]) -> str:
+    """What the reliability figure holds of a study over several worlds; empty for one world."""
+    if not metrics.get("seeds"):
+        return ""
+    curves = [
+        curve for curve in ((metrics.get("curves") or {}).get("proxy_reliability") or {}).values() if curve
+    ]
+    if curves and all(curve.get("worlds") for curve in curves):
+        return f"All {curves[0]['worlds']} worlds pooled."
+    return "Mean over worlds where their bins match, otherwise the first world alone."
+
+
+def models_table(metrics: Mapping[str, Any]) -> Table | None:
+    """Quality of every model against the truth, on the win set and the pre-ranking set; None if unknown."""
+    models = metrics.get("models")
+    if not models:
+        return None
+    columns, groups = [], []
+    for part, heading in MODEL_SETS.items():
+        for name, measure in MODEL_MEASURES.items():
+            columns.append(
+                column(measure, [estimate(((of or {}).get(part) or {}).get(name)) for of in models.values()])
+            )
+        groups.append((heading, len(MODEL_MEASURES)))
+    rows = [Row(model, [made[i] for made in columns]) for i, model in enumerate(models)]
+    return Table(
+        "Models", "Model", [m.heading for m in MODEL_MEASURES.values()] * len(MODEL_SETS), rows, groups
+    )

@@ -1,0 +1,49 @@
+"""Whether advertisers are charged rightly."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from cascade_sim.analysis.metrics.catalogue import ARM_MEASURES
+from cascade_sim.analysis.report.comparisons import ordered_arms
+from cascade_sim.analysis.report.section import Section, TablePart, Text
+from cascade_sim.analysis.report.tables import Table, arm_rows, value_column
+from cascade_sim.analysis.statistics.estimates import arm_value
+
+MONEY_MEASURES = (
+    "cpc",
+    "cpc_error",
+    "cpc_error_floor",
+    "cpc_bias",
+    "revenue_pcoc",
+    "payment_error",
+    "welfare",
+    "revenue_vs_oracle",
+)
+
+
+def money_section(metrics: Mapping[str, Any]) -> Section | None:
+    """What is charged beside what would be right; None where neither is known."""
+    table = money_table(metrics)
+    if table is None:
+        return None
+    about = (
+        "Charges are computed from predicted CTRs. The oracle is the same cascade with the true CTRs in "
+        "every seat. The floor of the CPC error is what would be left if every feature were used perfectly."
+    )
+    return Section("money", "Are advertisers charged rightly?", parts=(Text(about), TablePart(table)))
+
+
+def money_table(metrics: Mapping[str, Any]) -> Table | None:
+    """How rightly advertisers are charged, and how far from an all-knowing cascade; None if unknown."""
+    arms = ordered_arms(metrics)
+    if all(arm_value(metrics, arm, name).value is None for arm in arms for name in MONEY_MEASURES):
+        return None
+    columns = [value_column(metrics, arms, name) for name in MONEY_MEASURES]
+    return Table(
+        "Money",
+        "Arm",
+        [ARM_MEASURES[name].heading for name in MONEY_MEASURES],
+        arm_rows(metrics, arms, columns),
+    )

@@ -1,0 +1,32 @@
+"""The report of a run as files: its page and its figures."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+
+def write_report(
+    folder: Path,
+    metrics: Mapping[str, Any],
+    manifest: Mapping[str, Any],
+    scenario_text: str,
+    *,
+    out: Path | None = None,
+) -> Path:
+    """Draw the figures; write report.html and figures/*.svg into the folder, or the page alone to `out`."""
+    from cascade_sim.analysis.report.page import draw_all, render
+    from cascade_sim.storage.files import storage_errors, write_file
+
+    figures = draw_all(metrics)
+    page = out or folder / "report.html"
+    with storage_errors(page):
+        page.parent.mkdir(parents=True, exist_ok=True)
+    if out is None:
+        with storage_errors(folder / "figures"):
+            (folder / "figures").mkdir(exist_ok=True)
+        for name, svg in figures.items():
+            write_file(folder / "figures" / f"{name}.svg", svg.encode())
+    write_file(page, render(metrics, manifest, scenario_text, figures).encode())
+    return page
