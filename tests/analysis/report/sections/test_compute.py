@@ -87,9 +87,8 @@ def test_arms_without_servers_are_left_out(metrics):
     del metrics["market"]["arms"]["logloss"]["compute"]
     section = compute_section(metrics)
     assert section is not None and "With logloss-small" in said(section)
-    assert [one.label for one in tables(section)["Latency and compute"].rows] == [
-        arm for arm in ARMS if arm != "logloss"
-    ]
+    rows = tables(section)["Latency and compute"].rows
+    assert [row.label for row in rows] == [arm for arm in ARMS if arm != "logloss"]
 
 
 def test_missing_numbers_are_dashes(metrics):
