@@ -15,6 +15,10 @@ from cascade_sim.version import __version__
 # Name -> module with an attribute `command`, and the line that --help shows without importing it.
 COMMANDS = {
     "run": ("cascade_sim.commands.run", "Run a study: simulate, train, compare the arms, write the report."),
+    "init": (
+        "cascade_sim.commands.init",
+        "Lay down a scenario, a model, a bidder, users and a revenue test to start from.",
+    ),
     "report": ("cascade_sim.commands.report", "Write the report of a finished run again."),
     "validate": ("cascade_sim.commands.validate", "Check a scenario and summarise it, without running it."),
     "schema": ("cascade_sim.commands.schema", "Print the JSON schema of scenario files, for editors."),

@@ -1,7 +1,7 @@
-"""A bidder of one's own, as a template: copy it, change the rule, name it in a scenario as
-`kind: path/to/my_bidder.py:Frugal`, and test it first:
+"""What this is: a bidder of one's own. What to do with it: change the rule, name the class in a scenario as
+`kind: path/to/my_bidder.py:Frugal` (from the working folder or beside the scenario), and test it first:
 
-    python -m cascade_sim check-bidder scenarios/my_bidder.py:Frugal
+    python -m cascade_sim check-bidder my_bidder.py:Frugal
 """
 
 import numpy as np

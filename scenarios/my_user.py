@@ -1,7 +1,7 @@
-"""A click model of one's own, as a template: copy it, change how users look at a page, and name it in a
-scenario as
+"""What this is: a click model of one's own. What to do with it: change how users look at a page, and name the
+class in a scenario (its path from the working folder or beside the scenario):
 
-    market: {users: {click_model: "scenarios/my_user.py:RelevanceSeeker", options: {patience: 0.95}}}
+    market: {users: {click_model: "my_user.py:RelevanceSeeker", options: {patience: 0.95}}}
 
 Arrays are [R, k]: requests of a window, slots from the top. Nothing here may keep state or draw numbers: the
 engine hands in the luck, so that every arm meets the same one and a resumed run writes the same bytes.

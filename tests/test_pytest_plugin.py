@@ -29,7 +29,7 @@ def run(suite: pytest.Pytester, *options: str) -> pytest.RunResult:
 @pytest.fixture
 def suite(pytester: pytest.Pytester) -> pytest.Pytester:
     """A user's project: the example as its test, and a scenario without training under the name it uses."""
-    write_plain(pytester.path, "scenarios/quick.yaml")
+    write_plain(pytester.path, "scenario.yaml")
     (pytester.path / "test_revenue.py").write_text(EXAMPLE.read_text())
     return pytester
 
@@ -42,7 +42,7 @@ def test_the_example_writes_its_baseline_passes_and_fails_once_the_auction_earns
     run(suite, "--update-revenue-baseline").stdout.fnmatch_lines(["revenue baseline written: *"])
     run(suite).assert_outcomes(passed=1)
 
-    scenario = suite.path / "scenarios" / "quick.yaml"
+    scenario = suite.path / "scenario.yaml"
     scenario.write_text(scenario.read_text() + "auction: {reserve_cpc: 0.9}\n")
     moved = run(suite)
     moved.assert_outcomes(failed=1)

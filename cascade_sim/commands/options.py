@@ -16,7 +16,7 @@ from cascade_sim.errors import UserError
 from cascade_sim.workers import usable_cores
 
 if TYPE_CHECKING:
-    from cascade_sim.analysis.report.cells import Table
+    from cascade_sim.analysis.report.tables import Table
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 Decorator = Callable[[Function], Function]

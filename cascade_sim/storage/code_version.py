@@ -40,7 +40,8 @@ def model_code_digest(module: Any) -> str:
         for path in (getattr(m, "__file__", None) for m in list(sys.modules.values()))
         if path
     }
-    files = {path.name: path for path in sorted(loaded) if path.suffix == ".py" and path.parent == folder}
+    beside = [path for path in sorted(loaded) if path.suffix == ".py" and path.parent == folder]
+    files = {path.name: path for path in beside if path.is_file()}  # torch has modules without a file
     return _digest({**files, file.name: file}) + own
 
 
