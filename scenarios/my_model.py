@@ -1,4 +1,4 @@
-"""What this is: a pre-ranker of one's own. What to do with it: change the net, name the class in a scenario as
+"""What this is: a pre-ranker of one's own. What to do with it: change the net, name it in a scenario as
 `kind: path/to/my_model.py:CrossedTowers` (from the working folder or beside the scenario), and test it first:
 
     python -m cascade_sim check-model my_model.py:CrossedTowers

@@ -79,7 +79,7 @@ def test_a_strict_type_checker_sees_types_and_refuses_misuse(tmp_path):
         "mine.py",
     ]
     done = subprocess.run(
-        [sys.executable, "-m", "mypy", *words], capture_output=True, text=True, cwd=tmp_path
+        [sys.executable, "-m", "mypy", *words, "mine.py"], capture_output=True, text=True, cwd=tmp_path
     )
     lines = USER_FILE.splitlines()
     wrong = [i for i, line in enumerate(lines, 1) if "# no " in line or "no_such_method" in line]
