@@ -134,3 +134,21 @@ def test_importing_the_package_is_light_and_knows_its_names():
     assert done.stdout.strip() == "[] True"
     with pytest.raises(AttributeError, match="no attribute 'frobnicate'"):
         cascade_sim.frobnicate  # noqa: B018
+
+
+def test_a_notebook_shows_a_table_and_trusts_no_name(tmp_path):
+    from cascade_sim.api import RunResult
+
+    entry = {"value": 0.25, "low": 0.2, "high": 0.3}
+    shown = RunResult(tmp_path / "<b>", {"arms": {"<script>": {"expected_ctr": entry}}})._repr_html_()
+    assert "&lt;script&gt;" in shown and "<script>" not in shown and "&lt;b&gt;" in shown and "0.25" in shown
+
+
+def test_a_shipped_scenario_has_a_name_and_a_scenario_can_be_given_itself(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    quick = cascade_sim.load_scenario("quick", set=["cascade.slots=2"])
+    assert (quick.name, quick.cascade.slots) == ("quick", 2)
+    assert cascade_sim.load_scenario(quick) is quick
+    assert cascade_sim.load_scenario(quick, seed=7).seed == 7
+    with pytest.raises(UserError, match="quik: no such file; did you mean 'quick'"):
+        cascade_sim.load_scenario("quik")
