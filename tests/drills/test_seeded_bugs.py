@@ -1,6 +1,6 @@
 """A drill: bugs planted in the real source must be caught by the tests or the check that is named for them.
 
-Alone, with its table: `pytest tests/drills/test_seeded_bugs.py -s`. Leave it out with `-m "not drill"`.
+Alone, with its table: `pytest tests/drills/test_seeded_bugs.py -s`. `make drill` runs all drills.
 """
 
 import json

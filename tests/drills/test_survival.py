@@ -8,6 +8,8 @@ import pytest
 from worlds.stoppable_runs import Server, contents, differences, is_whole, steps_of
 from worlds.tiny_market import QUICK
 
+pytestmark = pytest.mark.drill
+
 # A world of a second: one net, two arms beside those that are always there, and no figures.
 CHANGES = (
     *("world.users=60", "world.ads=150", "world.advertisers=15", "world.base_logit=-2.0"),
