@@ -18,13 +18,6 @@ SHORT = (
 )
 
 
-FEW_MODELS = (
-    "models={rank: {kind: coaction, features: [user, quality, G1], hidden: 8, dims: 4, epochs: 1},"
-    " logloss: {features: [user, quality], dims: 4, epochs: 1}}",
-    "arms={logloss: {}}",
-)
-
-
 @pytest.fixture(scope="module")
 def run(tmp_path_factory):
     """A whole run with its report."""
@@ -76,7 +69,7 @@ def test_the_resolved_scenario_of_a_run_can_be_run_again(run):
 def test_several_worlds_are_run_each_in_a_process_and_a_folder_of_its_own_and_combined(tmp_path, monkeypatch):
     """However many processes there are."""
     monkeypatch.setattr("cascade_sim.study.write_report", lambda *_: None)
-    scenario = tiny_scenario(*SHORT, *FEW_MODELS)
+    scenario = tiny_scenario(*SHORT)
     for out, workers in (("out", 1), ("two", 2)):
         monkeypatch.setenv("CASCADE_SIM_CACHE", str(tmp_path / f"cache-{out}"))
         metrics = run_study(scenario, out=tmp_path / out, seeds=2, workers=workers, device="cpu", quiet=True)
@@ -86,9 +79,9 @@ def test_several_worlds_are_run_each_in_a_process_and_a_folder_of_its_own_and_co
     assert metrics["seeds"] == {"n": 2, "seeds": [1, 2]}
     own = [json.loads((tmp_path / "out" / f"seed-{s}" / "metrics.json").read_text()) for s in (1, 2)]
     assert [one["seed"] for one in own] == [1, 2]
-    values = [one["arms"]["logloss"]["rcs"]["value"] for one in own]
+    values = [one["arms"]["ltr"]["rcs"]["value"] for one in own]
     assert values[0] != values[1]
-    assert metrics["arms"]["logloss"]["rcs"]["value"] == pytest.approx(sum(values) / 2)
+    assert metrics["arms"]["ltr"]["rcs"]["value"] == pytest.approx(sum(values) / 2)
     assert read_manifest(tmp_path / "out" / "seed-2")["status"] == "complete"
 
 
