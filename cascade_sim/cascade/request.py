@@ -135,8 +135,13 @@ class Decision:
 
     def take(self, rows) -> "Decision":
         """What was decided for some requests (a slice, a mask or indices)."""
-        sets = (self.pre_ranking_set, self.pre_prediction, self.pre_score, self.competitive_set)
-        return Decision(*(values[rows] for values in sets), self.page.take(rows))
+        return Decision(
+            self.pre_ranking_set[rows],
+            self.pre_prediction[rows],
+            self.pre_score[rows],
+            self.competitive_set[rows],
+            self.page.take(rows),
+        )
 
     def arrays(self) -> dict[str, np.ndarray]:
         """All that was decided, by name; what is of the page begins with `page.`."""

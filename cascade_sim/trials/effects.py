@@ -59,9 +59,9 @@ def design_effects(kind: str, columns: Mapping[str, np.ndarray], spec: Designs) 
         slots = (trial["time"] // spec.switchback).astype(np.int64)
         rows = outside_washout(trial["time"], slots, treated, spec.switchback, spec.washout)
         values = per_request({name: column[rows] for name, column in trial.items()})
-        by_slot = (treated[rows], slots[rows], round(DAY / spec.switchback))
+        treated, slots, slots_per_day = treated[rows], slots[rows], round(DAY / spec.switchback)
         return {
-            name: _entry(switchback_effect(*_parts(metric, values), *by_slot))
+            name: _entry(switchback_effect(*_parts(metric, values), treated, slots, slots_per_day))
             for name, metric in MEASURES.items()
         }
     values = per_request(trial)
