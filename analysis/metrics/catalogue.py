@@ -103,7 +103,6 @@ class Metric(Measure):
     less: str = ""
     factor: float = 1.0
     is_of_corpus: bool = False  # summed over the requests that are held against the whole corpus, not all
-    is_in_what_ifs: bool = True
     # Or a function of one of VECTORS, summed: [..., its axes] -> [...]
     vectors: str = ""
     function: Callable[[Floats], Floats] | None = None
@@ -376,7 +375,6 @@ ARM_MEASURES: dict[str, Metric] = by_name(
         "with the highest payments bring: at least one of them, out of all, those who pay nothing included.",
         decimals=1,
         better="",
-        is_in_what_ifs=False,
         vectors="payments",
         function=_of_payments(lambda paid, _: money.top_advertisers_share(paid)),
     ),

@@ -100,7 +100,6 @@ class WhatIfEvaluation(Evaluation):
             for name in differences:
                 differences[name][metric] = gaps.get(name, {"value": None, "low": None, "high": None})
         dropped = {m for m in found[today] if m.endswith("exposed") and not self.has_exposure}
-        dropped |= {name for name, metric in ARM_MEASURES.items() if not metric.is_in_what_ifs}
         for name in found:
             found[name] = {m: entry for m, entry in found[name].items() if m not in dropped}
             if name != today:

@@ -272,7 +272,7 @@ def test_the_command_speaks_json(tmp_path, capsys, serving_only):
         (["scenarios/my_model.yaml"], "say which model with --model; it has: rank, towers, mine"),
         (["scenarios/my_model.yaml", "--model", "mime"], "unknown model 'mime'; did you mean 'mine'?"),
         (["towers", "--model", "mine"], "--model goes with a scenario file"),
-        (["towers", "--option", "dims"], "--option dims: expected KEY=VALUE"),
+        (["towers", "--option", "dims"], "--option dims: no '='; expected KEY=VALUE"),
         (["towers", "--features", "user,"], "--features: unknown feature ''"),
     ],
 )

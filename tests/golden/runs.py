@@ -30,6 +30,7 @@ PORTABLE = (
     "welfare",
 )  # of trained runs
 DEPTH = 3  # of the nodes of metrics.json that have a digest each; a new node is no change of results
+DEEPER = {"what_if": 6}  # down to the metrics of each point
 
 NO_TRAINING = (
     *("models={}", "cascade.ranking.model=truth", "cascade.pre_ranking.model=random"),
@@ -158,12 +159,14 @@ def values(metrics: dict[str, Any]) -> Iterator[tuple[str, float]]:
 
 
 def nodes(content: Any, path: str = "", depth: int = DEPTH) -> Iterator[tuple[str, Any]]:
-    """Nodes of metrics.json at DEPTH, or leaves above it; the version is no result."""
+    """Nodes of metrics.json at DEPTH (or DEEPER), or leaves above it; the version is no result."""
+    if isinstance(content, list) and depth and path.split("/")[0] in DEEPER:
+        content = {str(number): entry for number, entry in enumerate(content)}
     if isinstance(content, dict) and depth:
         for key in sorted(content):
             inner = f"{path}/{key}" if path else key
             if inner != "version":
-                yield from nodes(content[key], inner, depth - 1)
+                yield from nodes(content[key], inner, DEEPER.get(inner, depth) - 1)
     else:
         yield path, content
 

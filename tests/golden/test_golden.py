@@ -16,7 +16,7 @@ from cascade_sim import SEMANTICS
 from golden.runs import FOLDER, ROOT, RUNS, changes, read_golden, run_golden, stack
 
 WHAT_TO_DO = (
-    "if that is meant, raise SEMANTICS in cascade_sim/__init__.py, say what changed in CHANGELOG.md and run "
+    "if that is meant, raise SEMANTICS in cascade_sim/version.py, say what changed in CHANGELOG.md and run "
     "python tests/golden/update.py; if not, it is a bug"
 )
 

@@ -1,7 +1,7 @@
 """Write the golden files anew: `python tests/golden/update.py`.
 
 Refused while results differ under the same SEMANTICS: a change of results first gets a new number in
-cascade_sim/__init__.py and a section in CHANGELOG.md. On another stack or machine the files may be rewritten
+cascade_sim/version.py and a section in CHANGELOG.md. On another stack or machine the files may be rewritten
 as long as the results agree within what that changes.
 """
 
@@ -28,7 +28,7 @@ def refusal(name: str, kept: dict | None, now: dict) -> str | None:
         return None
     return (
         f"{name}: {len(found)} results differ under the same SEMANTICS {now['semantics']}, the first: "
-        f"{found[0]}\nif that is meant, raise SEMANTICS in cascade_sim/__init__.py, say what changed in "
+        f"{found[0]}\nif that is meant, raise SEMANTICS in cascade_sim/version.py, say what changed in "
         "CHANGELOG.md, and come back; if not, it is a bug"
     )
 

@@ -76,7 +76,6 @@ def test_a_strict_type_checker_sees_types_and_refuses_misuse(tmp_path):
         "--follow-imports=silent",
         "--ignore-missing-imports",
         "--cache-dir=cache",
-        "mine.py",
     ]
     done = subprocess.run(
         [sys.executable, "-m", "mypy", *words, "mine.py"], capture_output=True, text=True, cwd=tmp_path

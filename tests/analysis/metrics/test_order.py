@@ -232,7 +232,7 @@ def naive_auc(score, p):
 
 
 @given(st.integers(0, 10_000), st.integers(1, 10), st.booleans())
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=80)
 def test_auc_within_requests_agrees_with_counting_pairs(seed, n, is_hard):
     rng = np.random.default_rng(seed)
     score = rng.integers(-2, 3, (5, n)) / 2 if seed % 2 else rng.normal(size=(5, n))

@@ -176,7 +176,7 @@ def test_without_candidates_errors_are_undefined():
 
 
 @given(st.integers(0, 10_000), st.integers(1, 9), st.integers(1, 60))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_bin_sums_agree_with_a_loop_and_add_up_over_requests(seed, n, bins):
     rng = np.random.default_rng(seed)
     p, r, valid = rng.random((4, n)), rng.random((4, n)), rng.random((4, n)) < 0.7
