@@ -90,9 +90,9 @@ def _differ(parts: Sequence[str]) -> str:
 
 def _refuse(first: Side, other: Side, arm: str | None, unpaired: bool) -> None:
     if bool(first.seeds) != bool(other.seeds):
-        many, one = (first, other) if first.seeds else (other, first)
+        many, single = (first, other) if first.seeds else (other, first)
         raise UserError(
-            f"{many.path} is a study over {len(many.seeds)} worlds and {one.path} of one; "
+            f"{many.path} is a study over {len(many.seeds)} worlds and {single.path} of one; "
             f"give the folder of one world: {many.path / f'seed-{many.seeds[0]}'}"
         )
     arms = [name for name in first.run.metrics["arms"] if name in other.run.metrics["arms"]]
@@ -154,26 +154,26 @@ def _compare(first: Side, other: Side, arm: str | None) -> dict[str, Any]:
 def _unpaired(before: dict[str, Any], after: dict[str, Any]) -> dict[str, dict[str, Any]]:
     """The difference of two numbers, their intervals taken as independent."""
     table = {}
-    for metric, one in before.items():
-        other = after.get(metric)
-        if other is None:
+    for metric, earlier in before.items():
+        later = after.get(metric)
+        if later is None:
             continue
         gap = dict(NOTHING)
-        if one["value"] is not None and other["value"] is not None:
-            gap["value"] = other["value"] - one["value"]
-            errors = [_standard_error(node) for node in (one, other)]
+        if earlier["value"] is not None and later["value"] is not None:
+            gap["value"] = later["value"] - earlier["value"]
+            errors = [_standard_error(node) for node in (earlier, later)]
             if None not in errors:
                 half = NORMAL * math.hypot(*errors)  # type: ignore[arg-type]
                 gap |= {"low": gap["value"] - half, "high": gap["value"] + half}
         lift = dict(NOTHING)
-        if gap["value"] is not None and one["value"]:
-            lift["value"] = gap["value"] / abs(one["value"])
+        if gap["value"] is not None and earlier["value"]:
+            lift["value"] = gap["value"] / abs(earlier["value"])
             if gap["low"] is not None:
                 # d(b / a) = db / a - b da / a^2: what is divided by is as uncertain as the rest
-                noise = (errors[1], errors[0] * other["value"] / one["value"])  # type: ignore[operator]
-                half = NORMAL * math.hypot(*noise) / abs(one["value"])  # type: ignore[arg-type]
+                noise = (errors[1], errors[0] * later["value"] / earlier["value"])  # type: ignore[operator]
+                half = NORMAL * math.hypot(*noise) / abs(earlier["value"])  # type: ignore[arg-type]
                 lift |= {"low": lift["value"] - half, "high": lift["value"] + half}
-        table[metric] = _entry(one, other, gap, lift, False)
+        table[metric] = _entry(earlier, later, gap, lift, False)
     return table
 
 
@@ -222,10 +222,10 @@ def _pair_requests(first: Side, other: Side, tables: dict[str, dict], notes: lis
             name: page_columns(side.path, arm, n, world, truth)
             for name, side in (("before", first), ("after", other))
         }
-        found = ratio_intervals(columns, RATIOS, "before", resamples, scenario.seed)
+        intervals = ratio_intervals(columns, RATIOS, "before", resamples, scenario.seed)
         gaps = ratio_differences(columns, RATIOS, "before", resamples, scenario.seed)
         for metric in RATIOS:
-            before, after = found["before"][metric], found["after"][metric]
+            before, after = intervals["before"][metric], intervals["after"][metric]
             tables[arm][metric] = _entry(before, after, gaps["after"][metric], after["lift"], True)
     return "request"
 

@@ -8,7 +8,7 @@ For an impression, all else equal and to the micro-unit:
 
 Whether an ad passes a stage is a step in its bid, so both can be searched, for all impressions at once; and
 cascade is the greater of local and what pre-ranking alone demands, because the ads it meets in the auction
-do not depend on its bid (see `own_bid`).
+do not depend on its bid (see `bid_response`).
 
 The auction charges on the scale of its own bids, the init-bid times a factor f of the bid rule (optimised
 CPC). With GSP the price p is the least such bid that keeps the slot, so p <= f * local <= p + f micro-units,
@@ -57,7 +57,7 @@ def critical_bids(
     n_requests: int,
     on_block: Callable[[int], None] = lambda requests: None,
 ) -> CriticalBids:
-    """Of all impressions in the first n requests of the evaluation, served again as the run did."""
+    """For all impressions in the first n requests of the evaluation, served again as the run did."""
     parts = []
     for block, n in evaluation_blocks(sim, n_requests):
         parts.append(of_block(block, arm, sim.platform, serve(block, arm, sim.platform), n))
@@ -69,7 +69,7 @@ def critical_bids(
 def of_block(
     block: Block, arm: Arm, platform: Platform, decision: Decision, n_requests: int | None = None
 ) -> CriticalBids:
-    """Of the impressions of a block as it was served, or of its first n requests alone."""
+    """For the impressions of a block as it was served, or of its first n requests alone."""
     row, slot = np.nonzero(decision.win_set[:n_requests] >= 0)
     own = own_bids(block, arm, platform, decision, row, slot)
     local = least_passing_all(own.keeps_place, len(row))
@@ -89,7 +89,7 @@ def of_block(
 def least_passing_all(
     passes: Callable[[NDArray[np.float64]], NDArray[np.bool_]], n: int
 ) -> NDArray[np.int64]:
-    """Of n steps at once: the least bid in micro-units, 1 to MOST, that passes; MOST must pass.  [n]
+    """For n steps at once: the least bid in micro-units, 1 to MOST, that passes; MOST must pass.  [n]
 
     `passes` takes bids [n] and is false below some bid of each entry and true from there on.
     """
@@ -104,12 +104,12 @@ def least_passing_all(
 def critical_bid_section(sim: Simulation, arms: Mapping[str, Arm], n_requests: int) -> dict:
     """The `critical_bids` section of metrics.json: every arm on the first n requests of the evaluation."""
     n = min(n_requests, sim.scenario.phases.evaluate)
-    found = {name: critical_bids(sim, arm, n) for name, arm in arms.items()}
-    return section(sim, arms, found, n)
+    by_arm = {name: critical_bids(sim, arm, n) for name, arm in arms.items()}
+    return section(sim, arms, by_arm, n)
 
 
 def section(
-    sim: Simulation, arms: Mapping[str, Arm], found: Mapping[str, CriticalBids], n_requests: int
+    sim: Simulation, arms: Mapping[str, Arm], by_arm: Mapping[str, CriticalBids], n_requests: int
 ) -> dict:
     """The section from critical bids that are there already."""
     from cascade_sim.analysis.metrics.critical_bids import summaries
@@ -117,14 +117,14 @@ def section(
     first = sim.market.first_request(PHASE)
     tables = {
         name: {
-            "request": one.request - first,
-            "bid": one.init_bid,
-            "local": one.local_micros / MICROS,
-            "cascade": one.cascade_micros / MICROS,
-            "factor": one.factor,
-            "cpc": one.cpc_micros / MICROS,
+            "request": bids.request - first,
+            "bid": bids.init_bid,
+            "local": bids.local_micros / MICROS,
+            "cascade": bids.cascade_micros / MICROS,
+            "factor": bids.factor,
+            "cpc": bids.cpc_micros / MICROS,
         }
-        for name, one in found.items()
+        for name, bids in by_arm.items()
     }
     made = summaries(tables, n_requests, sim.scenario.report.resamples, sim.seed)
     return {

@@ -2,9 +2,9 @@
 
 All else is as it was, also what models see and the luck of every (request, ad): an ad that keeps its slot
 keeps its click. Only requests that retrieve the ad can change. Each of those is served once with a bid beyond
-all others, which shows the ad's rivals in the auction; they do not depend on its bid (see `own_bid`). Then
-every bid is decided at once: does it pass pre-ranking, and what does the auction among the ad and its best
-rivals say? For k slots that answer needs no more than the best k rivals, so it is the run's own.
+all others, which shows the ad's rivals in the auction; they do not depend on its bid (see `bid_response`).
+Then every bid is decided at once: does it pass pre-ranking, and what does the auction among the ad and its
+best rivals say? For k slots that answer needs no more than the best k rivals, so it is the run's own.
 """
 
 from collections.abc import Callable

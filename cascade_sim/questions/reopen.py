@@ -1,11 +1,8 @@
-"""A finished run made concrete again: its world, its traffic, and its trained models in their seats.
+"""A finished run made concrete again: its world, its trained models in their seats, its evaluation, its log.
 
-The evaluation of a finished run once more: its requests in the blocks they came in, and what was logged.
-
-Blocks are whole, because what a net predicts may differ in the last bit with the requests beside it.
-Times are not the logged ones; serving does not look at them.
-
-The pages that an arm showed in a finished evaluation, back from the log, request by request.
+`reopen` gives the run; `evaluation_blocks` its requests in the blocks they came in, and `logged` and
+`page_columns` what an arm showed them. Blocks are whole, because what a net predicts may differ in the last
+bit with the requests beside it. Times are not the logged ones; serving does not look at them.
 """
 
 from __future__ import annotations
@@ -37,6 +34,26 @@ from cascade_sim.storage.tables import iterate_table, read_table, tables
 from cascade_sim.training.modules import build_module, served_scorer
 from cascade_sim.world.truth import Truth
 from cascade_sim.world.world import World
+
+PHASE = "evaluate"
+
+COLUMNS = ("request", "user", "context", "slot", "ad", "click", "conversion", "cpc_micros", "charge_micros")
+
+MAX_ROWS = 32_768  # rows kept for resampling; in a longer evaluation a row is a few requests
+
+# What pages give by request, and the metrics that need nothing else.
+SUMS = (
+    *("requests", "impressions", "clicks", "conversions", "expected_clicks"),
+    *("revenue", "expected_revenue"),
+)
+
+PAGE_METRICS = [
+    metric
+    for metric in (*ARM_MEASURES.values(), *PAGE_MEASURES.values())
+    if {metric.top, metric.bottom} <= {*SUMS}
+]
+
+RATIOS = ratio_parts(PAGE_METRICS)
 
 
 @dataclass(frozen=True)
@@ -105,9 +122,6 @@ def load_weights(path: Path, module: nn.Module) -> None:
         ) from error
 
 
-PHASE = "evaluate"
-
-
 def evaluation_blocks(sim: Simulation, n_requests: int) -> Iterator[tuple[Block, int]]:
     """The blocks that hold the first n requests of the evaluation, and how many of each block are meant."""
     total = sim.scenario.phases.evaluate
@@ -136,22 +150,6 @@ def logged(folder: Path, arm: str, n_requests: int, columns: Sequence[str]) -> d
     return {column: np.concatenate([part[column] for part in parts]) for column in columns}
 
 
-COLUMNS = ("request", "user", "context", "slot", "ad", "click", "conversion", "cpc_micros", "charge_micros")
-MAX_ROWS = 32_768  # rows kept for resampling; in a longer evaluation a row is a few requests
-
-# What pages give by request, and the metrics that need nothing else.
-SUMS = (
-    *("requests", "impressions", "clicks", "conversions", "expected_clicks"),
-    *("revenue", "expected_revenue"),
-)
-PAGE_METRICS = [
-    metric
-    for metric in (*ARM_MEASURES.values(), *PAGE_MEASURES.values())
-    if {metric.top, metric.bottom} <= {*SUMS}
-]
-RATIOS = ratio_parts(PAGE_METRICS)
-
-
 def page_columns(
     folder: Path, arm: str, n_requests: int, world: World, truth: Truth
 ) -> dict[str, np.ndarray]:
@@ -176,8 +174,8 @@ def page_columns(
         "revenue": charge,
         "expected_revenue": expected * cpc,
     }
-    found: dict[str, np.ndarray] = {
+    brought: dict[str, np.ndarray] = {
         name: np.bincount(row, values, n_rows) for name, values in with_factors(sums).items()
     }
-    found["requests"] = np.bincount(np.arange(n_requests) * n_rows // n_requests, minlength=n_rows) * 1.0
-    return found
+    brought["requests"] = np.bincount(np.arange(n_requests) * n_rows // n_requests, minlength=n_rows) * 1.0
+    return brought

@@ -5,12 +5,11 @@ the bit. So do the answers to "what if": a stage is asked about an ad that never
 again with that ad in place of the last one that did, and a bid by serving again with that bid.
 Everything but the ad's own bid stays as it was, also what models see.
 
-The least init-bid that would have changed a decision, found by deciding again.
+`least_bids` is the least init-bid that would have changed each decision. More bid never hurts: the score of
+an ad is its bid times what does not depend on it, and reserves only admit more. So whether an ad passes is a
+step in its bid, and the step can be searched to the micro-unit.
 
-More bid never hurts: the score of an ad is its bid times what does not depend on it, and reserves only
-admit more. So whether an ad passes is a step in its bid, and the step can be searched to the micro-unit.
-
-A trace as text for people: aligned columns, and a sentence for what decided.
+`trace` gives plain data, `trace_text` the same for people: aligned columns, and a sentence for what decided.
 """
 
 from collections.abc import Callable, Sequence
@@ -30,106 +29,13 @@ from cascade_sim.phases.traffic import Market
 from cascade_sim.questions.reopen import ReopenedRun
 from cascade_sim.storage.tables import iterate_table, tables
 
-MOST = 10**10 * MICROS  # beyond any bid a scenario can hold; money still fits its integers
-
-
-def given_retrieval(platform: Platform, ids: np.ndarray) -> Platform:
-    """The platform with a retrieval that answers these ids, whatever it is asked.  ids [R, n]"""
-    return replace(platform, retrieval=cast(Retrieval, lambda users, size: ids))
-
-
-def least_passing(passes: Callable[[int], bool], guess: int) -> int | None:
-    """The least bid in micro-units, 1 to MOST, that passes; None if not even MOST does.
-
-    `passes` must be a step: false below some bid, true from there on. A good guess saves most of the calls.
-    """
-    if not passes(MOST):
-        return None
-    low, high = 0, MOST  # low does not pass (a bid of 0 is no bid), high does
-    probe, step = min(max(guess, 1), MOST - 1), 1
-    while high - low > 1:
-        if passes(probe):
-            high, probe = probe, probe - step
-        else:
-            low, probe = probe, probe + step
-        # Wider and wider steps away from the guess; halving once they leave what is still open.
-        step *= 4
-        if not low < probe < high:
-            probe = (low + high) // 2
-    return high
-
-
-def least_bids(
-    block: Block,
-    row: int,
-    arm: Arm,
-    platform: Platform,
-    candidates: np.ndarray,
-    competitors: np.ndarray,
-    ad: int,
-    stages: list[dict[str, Any]],
-) -> dict[str, Any]:
-    """What the ad would have had to bid, all else equal: for pre-ranking alone, the auction alone, and both.
-
-    candidates [R, n] and competitors [R, c] hold the ad in this row of the block, by right or by courtesy.
-    """
-    _, pre_ranked, ranked = stages
-    c = competitors.shape[1]
-    everyone_passes = replace(arm, retrieval_size=c, pre_ranking_size=c, size_rule=None)
-
-    def decide(bid_micros: int, given: np.ndarray | None, used: Arm) -> Decision:
-        changed = replace(platform, bids=platform.bids.with_bid(ad, bid_micros / MICROS))
-        if given is not None:
-            changed = given_retrieval(changed, given)
-        return serve(block, used, changed)
-
-    def wins_pre_ranking(bid: int) -> bool:
-        return ad in decide(bid, candidates, arm).competitive_set[row]
-
-    def wins_auction(bid: int) -> bool:
-        return ad in decide(bid, competitors, everyone_passes).win_set[row]
-
-    def wins_cascade(bid: int) -> bool:
-        return ad in decide(bid, None, arm).win_set[row]
-
-    now = float(platform.bids.init_bid[ad])
-    to_pass = least_passing(wins_pre_ranking, _guess(now, pre_ranked))
-    to_win = least_passing(wins_auction, _guess(now, ranked))
-    both = least_passing(wins_cascade, max(to_pass or 1, to_win or 1))
-    found: dict[str, Any] = {"pre_ranking": to_pass, "auction": to_win, "cascade": both}
-    found = {name: None if bid is None else bid / MICROS for name, bid in found.items()}
-    found["why_none"] = None if both is not None else _why_none(arm, stages, to_pass, to_win)
-    if both is not None:
-        page = decide(both, None, arm)
-        slot = int(np.flatnonzero(page.win_set[row] == ad)[0])
-        found["slot"], found["cpc_micros"] = slot + 1, int(page.cpc_micros[row, slot])
-        found["bid"] = float(page.ranked_bid[row, slot])
-    return found
-
-
-def _guess(now: float, stage: dict[str, Any]) -> int:
-    """Scores are in proportion to the bid, so this is the step but for rounding, ties and reserves."""
-    line = stage["first_out"] if stage["passed"] else stage["last_in"]
-    if not stage["score"] or line is None:
-        return 1
-    return int(min(np.ceil(now * line / stage["score"] * MICROS), MOST))
-
-
-def _why_none(arm: Arm, stages: list[dict[str, Any]], to_pass: int | None, to_win: int | None) -> str:
-    retrieved, pre_ranked, ranked = stages
-    if not retrieved["passed"]:
-        return "retrieval did not return it, and retrieval does not look at bids"
-    if to_pass is None and arm.pre_ranking.bid == "none":
-        return "pre-ranking dropped it, and pre-ranking does not look at bids in this arm"
-    if to_pass is None:
-        return f"its pre-ranking score is {pre_ranked['score']:g} and does not grow with the bid"
-    if to_win is None:
-        return f"its ranking score is {ranked['score']:g} and does not grow with the bid"
-    return "no bid passes both stages"
-
-
 PHASE = "evaluate"
+
 STAGES = ("retrieval", "pre_ranking", "ranking")
+
+STAGE_NAMES = {"retrieval": "retrieval", "pre_ranking": "pre-ranking", "ranking": "ranking"}
+
+MOST = 10**10 * MICROS  # beyond any bid a scenario can hold; money still fits its integers
 
 
 @dataclass(frozen=True)
@@ -165,7 +71,7 @@ def trace(
     sets = (decision.pre_ranking_set, decision.competitive_set, decision.win_set)
     sizes = [int((ids[row] >= 0).sum()) for ids in sets]
     page = page_rows(sim, request, decision)
-    found: dict[str, Any] = {
+    answer: dict[str, Any] = {
         "run": str(run.path),
         "arm": arm.name,
         "request": request.id,
@@ -186,8 +92,8 @@ def trace(
         "same_as_log": same_as_log(run, arm, request, decision),
     }
     if ad is not None:
-        found["ad"] = explain_ad(sim, request, arm, decision, ad)
-    return found
+        answer["ad"] = explain_ad(sim, request, arm, decision, ad)
+    return answer
 
 
 def find_request(sim: Simulation, request_id: int) -> Request:
@@ -206,15 +112,15 @@ def find_request(sim: Simulation, request_id: int) -> Request:
     has_students = any(spec.trained_by.has_teacher for spec in sim.scenario.models.values())
     arrivals = {"bootstrap": phases.bootstrap, "log": phases.log, "shadow": phases.shadow * has_students}
     market = Market(sim.world, sim.scenario.traffic)
-    found: list[Block] = []
+    holders: list[Block] = []
 
     def look(block: Block, _: None) -> None:
         if block.requests[0] <= first + index <= block.requests[-1]:
-            found.append(block)
+            holders.append(block)
 
     for phase, count in {**arrivals, PHASE: n}.items():
         market.run_phase(phase, count, serve=lambda block: None, finish=look)
-    (block,) = found
+    (block,) = holders
     return Request(block, int(first + index - block.requests[0]), index)
 
 
@@ -276,6 +182,12 @@ def same_as_log(run: ReopenedRun, arm: Arm, request: Request, decision: Decision
             break
     ads, cpc = decision.win_set[request.row].tolist(), decision.cpc_micros[request.row].tolist()
     return logged == [(slot, ad, cpc[slot]) for slot, ad in enumerate(ads) if ad >= 0]
+
+
+def _true_values(sim: Simulation, arm: Arm, alone: Block) -> np.ndarray:
+    """What every ad of the corpus is truly worth to this request; 0 if the auction would not admit it."""
+    corpus = np.arange(sim.world.n_ads, dtype=np.int32)[None, :]
+    return np.maximum(true_value(alone, corpus, arm, sim.platform, sim.truth)[0], 0.0)
 
 
 def explain_ad(sim: Simulation, request: Request, arm: Arm, decision: Decision, ad: int) -> dict[str, Any]:
@@ -389,39 +301,125 @@ def _why_barred(arm: Arm, bid: float, worth: float) -> str:
     return f"its score {worth:.6g} is below score_floor {arm.score_floor:g}"
 
 
-def _true_values(sim: Simulation, arm: Arm, alone: Block) -> np.ndarray:
-    """What every ad of the corpus is truly worth to this request; 0 if the auction would not admit it."""
-    corpus = np.arange(sim.world.n_ads, dtype=np.int32)[None, :]
-    return np.maximum(true_value(alone, corpus, arm, sim.platform, sim.truth)[0], 0.0)
+def given_retrieval(platform: Platform, ids: np.ndarray) -> Platform:
+    """The platform with a retrieval that answers these ids, whatever it is asked.  ids [R, n]"""
+    return replace(platform, retrieval=cast(Retrieval, lambda users, size: ids))
 
 
-STAGE_NAMES = {"retrieval": "retrieval", "pre_ranking": "pre-ranking", "ranking": "ranking"}
+def least_bids(
+    block: Block,
+    row: int,
+    arm: Arm,
+    platform: Platform,
+    candidates: np.ndarray,
+    competitors: np.ndarray,
+    ad: int,
+    stages: list[dict[str, Any]],
+) -> dict[str, Any]:
+    """What the ad would have had to bid, all else equal: for pre-ranking alone, the auction alone, and both.
+
+    candidates [R, n] and competitors [R, c] hold the ad in this row of the block, by right or by courtesy.
+    """
+    _, pre_ranked, ranked = stages
+    c = competitors.shape[1]
+    everyone_passes = replace(arm, retrieval_size=c, pre_ranking_size=c, size_rule=None)
+
+    def decide(bid_micros: int, given: np.ndarray | None, used: Arm) -> Decision:
+        changed = replace(platform, bids=platform.bids.with_bid(ad, bid_micros / MICROS))
+        if given is not None:
+            changed = given_retrieval(changed, given)
+        return serve(block, used, changed)
+
+    def wins_pre_ranking(bid: int) -> bool:
+        return ad in decide(bid, candidates, arm).competitive_set[row]
+
+    def wins_auction(bid: int) -> bool:
+        return ad in decide(bid, competitors, everyone_passes).win_set[row]
+
+    def wins_cascade(bid: int) -> bool:
+        return ad in decide(bid, None, arm).win_set[row]
+
+    now = float(platform.bids.init_bid[ad])
+    to_pass = least_passing(wins_pre_ranking, _guess(now, pre_ranked))
+    to_win = least_passing(wins_auction, _guess(now, ranked))
+    both = least_passing(wins_cascade, max(to_pass or 1, to_win or 1))
+    needed: dict[str, Any] = {"pre_ranking": to_pass, "auction": to_win, "cascade": both}
+    needed = {name: None if bid is None else bid / MICROS for name, bid in needed.items()}
+    needed["why_none"] = None if both is not None else _why_none(arm, stages, to_pass, to_win)
+    if both is not None:
+        page = decide(both, None, arm)
+        slot = int(np.flatnonzero(page.win_set[row] == ad)[0])
+        needed["slot"], needed["cpc_micros"] = slot + 1, int(page.cpc_micros[row, slot])
+        needed["bid"] = float(page.ranked_bid[row, slot])
+    return needed
 
 
-def trace_text(found: dict[str, Any]) -> str:
+def least_passing(passes: Callable[[int], bool], guess: int) -> int | None:
+    """The least bid in micro-units, 1 to MOST, that passes; None if not even MOST does.
+
+    `passes` must be a step: false below some bid, true from there on. A good guess saves most of the calls.
+    """
+    if not passes(MOST):
+        return None
+    low, high = 0, MOST  # low does not pass (a bid of 0 is no bid), high does
+    probe, step = min(max(guess, 1), MOST - 1), 1
+    while high - low > 1:
+        if passes(probe):
+            high, probe = probe, probe - step
+        else:
+            low, probe = probe, probe + step
+        # Wider and wider steps away from the guess; halving once they leave what is still open.
+        step *= 4
+        if not low < probe < high:
+            probe = (low + high) // 2
+    return high
+
+
+def _guess(now: float, stage: dict[str, Any]) -> int:
+    """Scores are in proportion to the bid, so this is the step but for rounding, ties and reserves."""
+    line = stage["first_out"] if stage["passed"] else stage["last_in"]
+    if not stage["score"] or line is None:
+        return 1
+    return int(min(np.ceil(now * line / stage["score"] * MICROS), MOST))
+
+
+def _why_none(arm: Arm, stages: list[dict[str, Any]], to_pass: int | None, to_win: int | None) -> str:
+    retrieved, pre_ranked, ranked = stages
+    if not retrieved["passed"]:
+        return "retrieval did not return it, and retrieval does not look at bids"
+    if to_pass is None and arm.pre_ranking.bid == "none":
+        return "pre-ranking dropped it, and pre-ranking does not look at bids in this arm"
+    if to_pass is None:
+        return f"its pre-ranking score is {pre_ranked['score']:g} and does not grow with the bid"
+    if to_win is None:
+        return f"its ranking score is {ranked['score']:g} and does not grow with the bid"
+    return "no bid passes both stages"
+
+
+def trace_text(answer: dict[str, Any]) -> str:
     """The whole trace; ends with a newline."""
-    funnel = found["funnel"]
+    funnel = answer["funnel"]
     lines = [
-        f"request {found['request']} (number {found['index']} of the evaluation), arm {found['arm']}",
-        f"user {found['user']}   context {found['context']:+.3f}   time {found['time']:,.3f} s",
+        f"request {answer['request']} (number {answer['index']} of the evaluation), arm {answer['arm']}",
+        f"user {answer['user']}   context {answer['context']:+.3f}   time {answer['time']:,.3f} s",
         f"funnel  {funnel['corpus']:,} ads -> {funnel['pre_ranking_set']:,} retrieved -> "
         f"{funnel['competitive_set']:,} ranked -> {funnel['win_set']:,} shown",
         "",
-        *_page(found),
+        *_page(answer),
     ]
-    if found["same_as_log"] is None:
+    if answer["same_as_log"] is None:
         lines.append("The run keeps no log of this arm to compare with.")
-    if "ad" in found:
-        lines += ["", *_ad(found["ad"], found)]
+    if "ad" in answer:
+        lines += ["", *_ad(answer["ad"], answer)]
     return "\n".join(lines) + "\n"
 
 
-def _page(found: dict[str, Any]) -> list[str]:
-    if not found["win_set"]:
+def _page(answer: dict[str, Any]) -> list[str]:
+    if not answer["win_set"]:
         return ["the page is empty: no candidate may take part in the auction"]
     head = ("slot", "ad", "advertiser", "init-bid", "bid", "pCTR", "true CTR", "score", "CPC", "clicked")
     rows = []
-    for place in [*found["win_set"], found["runner_up"]]:
+    for place in [*answer["win_set"], answer["runner_up"]]:
         if place is None:
             continue
         is_shown = place["slot"] is not None
@@ -440,7 +438,7 @@ def _page(found: dict[str, Any]) -> list[str]:
             )
         )
     best = []
-    for ad in found["true_best"]:
+    for ad in answer["true_best"]:
         fate = f"dropped by {STAGE_NAMES[ad['dropped_by']]}" if ad["dropped_by"] else "shown"
         best.append(f"{ad['ad']} ({fate})")
     return [
@@ -450,7 +448,7 @@ def _page(found: dict[str, Any]) -> list[str]:
     ]
 
 
-def _ad(ad: dict[str, Any], found: dict[str, Any]) -> list[str]:
+def _ad(ad: dict[str, Any], answer: dict[str, Any]) -> list[str]:
     head = ("stage", "rank", "of", "pass", "score", "last in", "first out", "result")
     rows = []
     for stage in ad["stages"]:
@@ -472,14 +470,14 @@ def _ad(ad: dict[str, Any], found: dict[str, Any]) -> list[str]:
     bar = [f"It may not take part in the auction: {s['why']}." for s in ad["stages"] if s["why"]]
     value = (
         f"Truth: CTR {ad['true_ctr']:.5f}, worth {1000 * ad['true_value']:.3f} eCPM: "
-        f"rank {ad['true_rank']:,} of {found['funnel']['corpus']:,} by true value."
+        f"rank {ad['true_rank']:,} of {answer['funnel']['corpus']:,} by true value."
     )
-    return [_verdict(ad, found), "", *table(head, rows), *bar, value, "", *_bids(ad)]
+    return [_verdict(ad, answer), "", *table(head, rows), *bar, value, "", *_bids(ad)]
 
 
-def _verdict(ad: dict[str, Any], found: dict[str, Any]) -> str:
+def _verdict(ad: dict[str, Any], answer: dict[str, Any]) -> str:
     who = f"ad {ad['ad']} of advertiser {ad['advertiser']}"
-    place = next((p for p in found["win_set"] if p["ad"] == ad["ad"]), None)
+    place = next((p for p in answer["win_set"] if p["ad"] == ad["ad"]), None)
     if place is not None:
         return f"{who} won slot {place['slot']} at a CPC of {place['cpc_micros'] / MICROS:.6f}"
     return f"{who} was dropped by {STAGE_NAMES[ad['dropped_by']]}"

@@ -2,11 +2,8 @@
 
 Requests, users, luck (each draw is keyed by request and ad), world, trained models and the advertisers' bids
 are the same on both sides, so what is left of a difference is the knob's own. `what_if_study` asks a finished
-run, `what_if_section` a study that has just been evaluated; both go through `ask`.
-
-The evaluation served again by a few arms only: measured as the study measured its own, nothing logged.
-
-Where the answer to a what-if is written: JSON, CSV, a page and its figure.
+run, `what_if_section` a study that has just been evaluated; both go through `ask`, which measures as the
+study did and logs nothing. `write_answer` puts the answer into a folder: JSON, CSV, a page and its figure.
 """
 
 from __future__ import annotations
@@ -44,80 +41,8 @@ from cascade_sim.storage.folder import json_text, open_run
 from cascade_sim.storage.tables import tables
 from cascade_sim.version import SEMANTICS
 
-PAIRED = {"clicked": "revenue", "expected": "expected_revenue"}  # columns of the tallies
-
-
-class WhatIfEvaluation(Evaluation):
-    """Some arms on the evaluation's own traffic and luck.
-
-    `ruler_arm` is the run's baseline: welfare and oracle stay those of the run. Without the log of the run
-    the ads that were exposed are not known, and measures that are split by exposure are left out.
-    """
-
-    def __init__(
-        self, sim: Simulation, logs: Path, arms: dict[str, Arm], ruler_arm: Arm, n_requests: int = 0
-    ) -> None:
-        self.sim, self.logs, self.arms, self.culprits = sim, logs, arms, {}
-        block, total = sim.scenario.traffic.block, sim.scenario.phases.evaluate
-        # Whole blocks: what a net predicts may differ in the last bit with the requests beside it.
-        self.n_requests = min(-(-(n_requests or total) // block) * block, total)
-        self.n_rows = min(self.n_requests, MAX_ROWS)
-        self.n_detail = 0
-        self.has_exposure = not sim.scenario.phases.log or "log" in tables(logs)
-        exposed = self._exposed_ads() if self.has_exposure else np.zeros(sim.world.n_ads, bool)
-        self.ruler = measure.Ruler(sim.platform, sim.truth, sim.seed, ruler_arm, exposed)
-        self.tallies = {name: self._empty_tally() for name in arms}
-
-    def serve(self, progress: Progress) -> None:
-        """Serve and measure the traffic once, for all arms."""
-        with progress.stage("what if", self.n_requests) as bar:
-
-            def finish(block: Block, found: dict[str, ArmBlock]) -> None:
-                for name, one in found.items():
-                    self._add(name, one)
-                bar.advance(len(block))
-
-            self.sim.market.run_phase("evaluate", self.n_requests, self.measure_block, finish)
-
-    def metrics(self, today: str) -> dict[str, dict[str, dict[str, Any]]]:
-        """{arm: {metric: {"value", "low", "high"} and, but for `today`, "lift" and "difference"}}."""
-        resamples, seed = self.sim.scenario.report.resamples, self.sim.seed
-        for name, arm in self.arms.items():
-            columns = self.tallies[name].columns
-            columns["slots"] = arm.slots * columns["requests"]
-        joined = {name: tally.joined("columns") for name, tally in self.tallies.items()}
-        known = {column for columns in joined.values() for column in columns}
-        # Without those of the whole corpus, which are too dear to repeat for every value of a knob.
-        metrics = {
-            name: metric
-            for name, metric in {**ARM_MEASURES, **PAGE_MEASURES}.items()
-            if not metric.is_ratio or {*metric.parts} <= known
-        }
-        found = arm_metrics(self, today, resamples, seed, metrics)
-        differences = ratio_differences(joined, ratio_parts(metrics.values()), today, resamples, seed)
-        for metric, (sums, function) in vector_metrics(self.tallies).items():
-            gaps = function_differences(sums, function, today, resamples, seed)
-            for name in differences:
-                differences[name][metric] = gaps.get(name, {"value": None, "low": None, "high": None})
-        dropped = {m for m in found[today] if m.endswith("exposed") and not self.has_exposure}
-        for name in found:
-            found[name] = {m: entry for m, entry in found[name].items() if m not in dropped}
-            if name != today:
-                for metric, entry in found[name].items():
-                    entry["difference"] = differences[name][metric]
-        return found
-
-    def pairing(self, today: str, name: str) -> dict[str, dict[str, Any]]:
-        """How many times the same requests and luck shrink the variance of a difference in revenue."""
-        resamples, seed = self.sim.scenario.report.resamples, self.sim.seed
-        before, after = self.tallies[today].columns, self.tallies[name].columns
-        return {
-            kind: worth_of_pairing(before[column], after[column], resamples, seed)
-            for kind, column in PAIRED.items()
-        }
-
-
 TODAY = "today"
+
 HELD_FIXED = (
     "the world, and the models as they were trained",
     "the traffic: the same requests by the same users",
@@ -125,14 +50,21 @@ HELD_FIXED = (
     "the advertisers' bids: nobody reacts to the change",
     "budgets: endless, as in the evaluation",
 )
+
 NO_EXPOSURE = "the run's log is gone, so measures split by exposure are left out"
+
+PAIRED = {"clicked": "revenue", "expected": "expected_revenue"}  # columns of the tallies
+
+FOLDER = "whatif"  # of a run
+
+LONGEST_NAME = 80
 
 SeatArm = Callable[[str, ArmSpec, Scenario], Arm]  # an arm ready to serve, with the scenario's fusions
 
 
 @dataclass(frozen=True)
 class Question:
-    """One or more ways to serve, each held against the arm as it is."""
+    """One or more points, i.e. ways to serve, each compared with the arm as it is."""
 
     points: tuple[Point, ...]
 
@@ -156,12 +88,88 @@ class Setting:
     seat: SeatArm
 
 
+def what_if_study(
+    run: Path,
+    read_points: Callable[[Scenario, str], list[Point]],
+    arm: str | None = None,
+    n_requests: int = 0,
+    progress: Progress | None = None,
+) -> dict[str, Any]:
+    """One question to a finished run, or to every world of a study over several.
+
+    `read_points` turns the user's words into points once scenario and arm are known. The answer of `ask` with
+    the run's name, seed and semantics; over several worlds means, with intervals between worlds.
+    """
+    answers = []
+    folders = worlds_of(run)
+    _check(folders[0], read_points, arm)  # before a world is built
+    for folder in folders:
+        opened = reopen(folder)
+        scenario = opened.scenario
+        name = arm or scenario.report.baseline
+        specs = resolved_arms(scenario)
+        question = Question(tuple(read_points(scenario, name)))
+
+        def seat(name: str, spec: ArmSpec, changed: Scenario, opened: Any = opened) -> Arm:
+            opened.load_models(spec)
+            return _with_scenario(opened.sim, changed).arm(name, spec)
+
+        where = Setting(opened.sim, folder, name, specs[name], seat)
+        answer = ask(where, {"": question}, progress or Progress(quiet=True), n_requests)[""]
+        head = {"run": scenario.name, "seed": scenario.seed, "semantics": SEMANTICS}
+        answers.append({**head, "baseline": scenario.report.baseline, **answer})
+    if len(answers) == 1:
+        return answers[0]
+    seeds = [answer["seed"] for answer in answers]
+    return {**combine_sections(answers), "seed": None, "seeds": {"n": len(seeds), "seeds": seeds}}
+
+
+def what_if_section(sim: Simulation, logs: Path, progress: Progress) -> dict[str, Any]:
+    """The scenario's own questions, of its baseline, for metrics.json."""
+    scenario = sim.scenario
+    baseline = scenario.report.baseline
+    questions = {
+        name: Question(tuple(parse_points(words, scenario, baseline)))
+        for name, words in scenario.what_if.items()
+    }
+
+    def seat(name: str, spec: ArmSpec, changed: Scenario) -> Arm:
+        return _with_scenario(sim, changed).arm(name, spec)
+
+    return ask(Setting(sim, logs, baseline, resolved_arms(scenario)[baseline], seat), questions, progress)
+
+
+def _check(folder: Path, read_points: Callable[[Scenario, str], list[Point]], arm: str | None) -> None:
+    """UserError or Refused for a question that the run cannot answer."""
+    open_run(folder)
+    scenario = load_scenario(folder / "scenario.yaml")
+    specs = resolved_arms(scenario)
+    name = arm or scenario.report.baseline
+    if name not in specs:
+        raise UserError(f"{folder / 'scenario.yaml'}: --arm: {unknown_name('arm', name, specs)}")
+    for point in read_points(scenario, name):
+        turn(scenario, specs[name], point, folder)
+
+
+def worlds_of(run: Path) -> list[Path]:
+    """The folders of a study's worlds by seed, or the run itself if it has one world."""
+    folders = [folder for folder in run.glob("seed-*") if folder.name[5:].isdecimal()]
+    return sorted(folders, key=lambda folder: int(folder.name[5:])) or [run]
+
+
+def _with_scenario(sim: Simulation, scenario: Scenario) -> Simulation:
+    """The same world and seats under a scenario that names other fusions."""
+    twin = copy.copy(sim)
+    twin.scenario = scenario
+    return twin
+
+
 def ask(
     where: Setting, questions: Mapping[str, Question], progress: Progress, n_requests: int = 0
 ) -> dict[str, dict[str, Any]]:
     """Serve once for all questions together. {name of the question: its answer, as JSON holds it}.
 
-    Raises Refused (whatif_knobs) for a change that the scenario's rules forbid, before anything is served.
+    Raises `scenario.changes.Refused` for a change that the rules forbid, before anything is served.
     """
     scenario = where.sim.scenario
     arms = {TODAY: where.seat(where.arm, where.spec, scenario)}
@@ -221,93 +229,83 @@ def _settings_today(scenario: Scenario, spec: ArmSpec, question: Question) -> di
     from cascade_sim.scenario.changes import overrides_of
 
     now: dict[str, Any] = {**overrides_of(spec), "fusions": scenario.model_dump(mode="json")["fusions"]}
-    found = {}
+    settings = {}
     for change in question.points[0]:
         value: Any = now
         for step in change.knob:
             value = value.get(step) if isinstance(value, dict) else None
-        found[change.path] = value
-    return found
+        settings[change.path] = value
+    return settings
 
 
-def what_if_section(sim: Simulation, logs: Path, progress: Progress) -> dict[str, Any]:
-    """The scenario's own questions, of its baseline, for metrics.json."""
-    scenario = sim.scenario
-    baseline = scenario.report.baseline
-    questions = {
-        name: Question(tuple(parse_points(words, scenario, baseline)))
-        for name, words in scenario.what_if.items()
-    }
+class WhatIfEvaluation(Evaluation):
+    """Some arms on the evaluation's own traffic and luck.
 
-    def seat(name: str, spec: ArmSpec, changed: Scenario) -> Arm:
-        return _with_scenario(sim, changed).arm(name, spec)
-
-    return ask(Setting(sim, logs, baseline, resolved_arms(scenario)[baseline], seat), questions, progress)
-
-
-def what_if_study(
-    run: Path,
-    read_points: Callable[[Scenario, str], list[Point]],
-    arm: str | None = None,
-    n_requests: int = 0,
-    progress: Progress | None = None,
-) -> dict[str, Any]:
-    """One question to a finished run, or to every world of a study over several.
-
-    `read_points` turns the user's words into points once scenario and arm are known. The answer of `ask` with
-    the run's name, seed and semantics; over several worlds means, with intervals between worlds.
+    `ruler_arm` is the run's baseline: welfare and oracle stay those of the run. Without the log of the run
+    the ads that were exposed are not known, and measures that are split by exposure are left out.
     """
-    answers = []
-    folders = worlds_of(run)
-    _check(folders[0], read_points, arm)  # before a world is built
-    for folder in folders:
-        opened = reopen(folder)
-        scenario = opened.scenario
-        name = arm or scenario.report.baseline
-        specs = resolved_arms(scenario)
-        question = Question(tuple(read_points(scenario, name)))
 
-        def seat(name: str, spec: ArmSpec, changed: Scenario, opened: Any = opened) -> Arm:
-            opened.load_models(spec)
-            return _with_scenario(opened.sim, changed).arm(name, spec)
+    def __init__(
+        self, sim: Simulation, logs: Path, arms: dict[str, Arm], ruler_arm: Arm, n_requests: int = 0
+    ) -> None:
+        self.sim, self.logs, self.arms, self.culprits = sim, logs, arms, {}
+        block, total = sim.scenario.traffic.block, sim.scenario.phases.evaluate
+        # Whole blocks: what a net predicts may differ in the last bit with the requests beside it.
+        self.n_requests = min(-(-(n_requests or total) // block) * block, total)
+        self.n_rows = min(self.n_requests, MAX_ROWS)
+        self.n_detail = 0
+        self.has_exposure = not sim.scenario.phases.log or "log" in tables(logs)
+        exposed = self._exposed_ads() if self.has_exposure else np.zeros(sim.world.n_ads, bool)
+        self.ruler = measure.Ruler(sim.platform, sim.truth, sim.seed, ruler_arm, exposed)
+        self.tallies = {name: self._empty_tally() for name in arms}
 
-        where = Setting(opened.sim, folder, name, specs[name], seat)
-        answer = ask(where, {"": question}, progress or Progress(quiet=True), n_requests)[""]
-        head = {"run": scenario.name, "seed": scenario.seed, "semantics": SEMANTICS}
-        answers.append({**head, "baseline": scenario.report.baseline, **answer})
-    if len(answers) == 1:
-        return answers[0]
-    seeds = [answer["seed"] for answer in answers]
-    return {**combine_sections(answers), "seed": None, "seeds": {"n": len(seeds), "seeds": seeds}}
+    def serve(self, progress: Progress) -> None:
+        """Serve and measure the traffic once, for all arms."""
+        with progress.stage("what if", self.n_requests) as bar:
 
+            def finish(block: Block, by_arm: dict[str, ArmBlock]) -> None:
+                for name, part in by_arm.items():
+                    self._add(name, part)
+                bar.advance(len(block))
 
-def _check(folder: Path, read_points: Callable[[Scenario, str], list[Point]], arm: str | None) -> None:
-    """UserError or Refused for a question that the run cannot answer."""
-    open_run(folder)
-    scenario = load_scenario(folder / "scenario.yaml")
-    specs = resolved_arms(scenario)
-    name = arm or scenario.report.baseline
-    if name not in specs:
-        raise UserError(f"{folder / 'scenario.yaml'}: --arm: {unknown_name('arm', name, specs)}")
-    for point in read_points(scenario, name):
-        turn(scenario, specs[name], point, folder)
+            self.sim.market.run_phase("evaluate", self.n_requests, self.measure_block, finish)
 
+    def metrics(self, today: str) -> dict[str, dict[str, dict[str, Any]]]:
+        """{arm: {metric: {"value", "low", "high"} and, but for `today`, "lift" and "difference"}}."""
+        resamples, seed = self.sim.scenario.report.resamples, self.sim.seed
+        for name, arm in self.arms.items():
+            columns = self.tallies[name].columns
+            columns["slots"] = arm.slots * columns["requests"]
+        joined = {name: tally.joined("columns") for name, tally in self.tallies.items()}
+        known = {column for columns in joined.values() for column in columns}
+        # Without those of the whole corpus, which are too dear to repeat for every value of a knob.
+        metrics = {
+            name: metric
+            for name, metric in {**ARM_MEASURES, **PAGE_MEASURES}.items()
+            if not metric.is_ratio or {*metric.parts} <= known
+        }
+        table = arm_metrics(self, today, resamples, seed, metrics)
+        differences = ratio_differences(joined, ratio_parts(metrics.values()), today, resamples, seed)
+        for metric, (sums, function) in vector_metrics(self.tallies).items():
+            gaps = function_differences(sums, function, today, resamples, seed)
+            for name in differences:
+                differences[name][metric] = gaps.get(name, {"value": None, "low": None, "high": None})
+        dropped = {m for m in table[today] if m.endswith("exposed") and not self.has_exposure}
+        for name in table:
+            table[name] = {m: entry for m, entry in table[name].items() if m not in dropped}
+            if name != today:
+                for metric, entry in table[name].items():
+                    entry["difference"] = differences[name][metric]
+        return table
 
-def worlds_of(run: Path) -> list[Path]:
-    """The folder itself, or those of its worlds, by seed."""
-    found = [folder for folder in run.glob("seed-*") if folder.name[5:].isdecimal()]
-    return sorted(found, key=lambda folder: int(folder.name[5:])) or [run]
-
-
-def _with_scenario(sim: Simulation, scenario: Scenario) -> Simulation:
-    """The same world and seats under a scenario that names other fusions."""
-    twin = copy.copy(sim)
-    twin.scenario = scenario
-    return twin
-
-
-FOLDER = "whatif"  # of a run
-LONGEST_NAME = 80
+    def pairing(self, today: str, name: str) -> dict[str, dict[str, Any]]:
+        """How many times the same requests and luck shrink the variance of a difference in revenue."""
+        resamples, seed = self.sim.scenario.report.resamples, self.sim.seed
+        before, after = self.tallies[today].columns, self.tallies[name].columns
+        return {
+            kind: worth_of_pairing(before[column], after[column], resamples, seed)
+            for kind, column in PAIRED.items()
+        }
 
 
 def answer_name(points: list[Point], arm: str | None, requests: int | None = None) -> str:
