@@ -53,7 +53,10 @@ AT_ONCE = 8192  # requests, about: large blocks are served faster, small ones fi
 
 @dataclass
 class Answers:
-    """Of one target: estimator -> [3, M] value, low, high (NaN: refused); and the truth so far."""
+    """All replications of one target: estimator -> [3, M] value, low, high (NaN: refused).
+
+    `truth` is the sum of expected rewards until all requests are served, then their mean.
+    """
 
     target: Target
     intervals: dict[str, NDArray[np.float64]]

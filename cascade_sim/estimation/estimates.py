@@ -1,16 +1,16 @@
-"""Estimates from randomised logs alone: rewards, weights and forecasts for the estimators of `analysis`.
+"""Estimates from randomised logs, the platform's own forecasts for other policies, and the truth beside them.
 
-What the platform itself would forecast for other policies: logged requests served again, no truth asked.
+Estimates come from the logs alone: `Evidence` holds rewards, weights and forecasts for the estimators of
+`analysis.off_policy`.
 
-A target of the knobs is served at the logged noise around its own centres: a draw from the target's law as
-good as any other. Pages need no serving: the log holds the list they were drawn from, and another model's
-scores for it are one prediction away.
+Forecasts ask no truth. A target of the knobs is served at the logged noise around its own centres: a draw
+from the target's law as good as any other. Pages need no serving: the log holds the list they were drawn
+from, and another model's scores for it are one prediction away.
 
-What target policies really earn, from the simulator: for the truth table beside estimates, never for them.
-
-Every click is replaced by its probability. A target of the knobs is served on the logged requests at the
-logged noise; the value of a page policy is summed over all its pages. So what is left of chance is which
-requests came.
+The truth (`knob_truth`, `slate_truth`, `true_slopes`) is what a target really earns, from the simulator: for
+the table beside the estimates, never for them. Every click is replaced by its probability. A target of the
+knobs is served on the logged requests at the logged noise; the value of a page policy is summed over all its
+pages. So what is left of chance is which requests came.
 """
 
 from __future__ import annotations
@@ -51,9 +51,14 @@ PAGES: dict[str, tuple[Callable[..., OffPolicyEstimate], tuple[str, ...]]] = {
     "independent_ips": (off_policy_slates.independent_ips, ("marginal",)),
     "cascade_dr": (off_policy_slates.cascade_dr, ("conditional", "q_logged", "v_target")),
 }
+
 KNOB_ESTIMATORS = tuple(off_policy.ESTIMATORS)
+
 SLATE_ESTIMATORS = (*PAGES, "direct_method")
+
 ESTIMATORS = tuple(dict.fromkeys((*KNOB_ESTIMATORS, *SLATE_ESTIMATORS)))
+
+STEP = 0.05  # of log reserve or of squashing, for finite differences
 
 
 @dataclass(frozen=True)
@@ -65,7 +70,7 @@ class Evidence:
     limit: Floats | None  # [R], for bounds
 
     def rows(self, cut: slice) -> Evidence:
-        """Some of the requests."""
+        """The evidence of some of the requests."""
         columns = {name: values[cut] for name, values in self.columns.items()}
         return Evidence(columns, self.settings, None if self.limit is None else self.limit[cut])
 
@@ -145,11 +150,11 @@ def replay(
 
     Without noise every request has the centres themselves.
     """
-    found: list[dict[str, Floats]] = []
+    parts: list[dict[str, Floats]] = []
     for cut, block in log.visits.blocks(sim.scenario.traffic.block):
         noise = {knob: log.noise[knob][cut] * (1.0 if is_noisy else 0.0) for knob in law.sigmas}
-        found.append(measure(cut, serve_knobs(sim, block, arm, law, noise)[0]))
-    return {name: np.concatenate([part[name] for part in found]) for name in found[0]}
+        parts.append(measure(cut, serve_knobs(sim, block, arm, law, noise)[0]))
+    return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
 
 
 def knob_forecast(sim: Simulation, arm: Arm, log: KnobLog, target: Target) -> dict[str, Floats]:
@@ -192,21 +197,6 @@ def page_gain(log: SlateLog) -> dict[str, Floats]:
     return {reward: gain[reward] for reward in REWARDS}
 
 
-STEP = 0.05  # of log reserve or of squashing, for finite differences
-
-
-def expected_rewards(sim: Simulation, block: Block, decision: Decision) -> dict[str, Floats]:
-    """{reward: [R]} of pages as they were served."""
-    from cascade_sim.agents.users import click_probability
-
-    win_set = decision.win_set
-    clicks = click_probability(sim.truth.ctr(block, win_set), sim.world.slot_effects, win_set >= 0)
-    return {
-        "revenue": (clicks * (decision.cpc_micros / MICROS)).sum(axis=1),
-        "clicks": clicks.sum(axis=1),
-    }
-
-
 def knob_truth(sim: Simulation, arm: Arm, log: KnobLog, target: Target) -> dict[str, Floats]:
     """Expected rewards of every logged request under a target.  {reward: [R]}"""
     visits = log.visits
@@ -239,12 +229,24 @@ def true_slopes(sim: Simulation, arm: Arm, log: KnobLog) -> dict[str, dict[str, 
     In log reserve and in squashing, STEP to either side, on the same requests and noise.
     """
     law = randomiser(sim.scenario)
-    found = {}
+    slope = {}
     for knob, centre in law.centres.items():
         ends = []
         for side in (1.0, -1.0):
             moved = centre * np.exp(side * STEP) if knob == "reserve_cpc" else centre + side * STEP
             served = knob_truth(sim, arm, log, Target(knob, {knob: float(moved)}))
             ends.append({reward: float(values.mean()) for reward, values in served.items()})
-        found[knob] = {reward: (ends[0][reward] - ends[1][reward]) / (2 * STEP) for reward in ends[0]}
-    return found
+        slope[knob] = {reward: (ends[0][reward] - ends[1][reward]) / (2 * STEP) for reward in ends[0]}
+    return slope
+
+
+def expected_rewards(sim: Simulation, block: Block, decision: Decision) -> dict[str, Floats]:
+    """Rewards of pages as they were served, every click by its true probability.  {reward: [R]}"""
+    from cascade_sim.agents.users import click_probability
+
+    win_set = decision.win_set
+    clicks = click_probability(sim.truth.ctr(block, win_set), sim.world.slot_effects, win_set >= 0)
+    return {
+        "revenue": (clicks * (decision.cpc_micros / MICROS)).sum(axis=1),
+        "clicks": clicks.sum(axis=1),
+    }

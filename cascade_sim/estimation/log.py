@@ -1,4 +1,4 @@
-"""Logs of randomised decisions: what is served, and what is written down of it.
+"""Logs of randomised decisions: how they are served, what is written down, and the log read back as arrays.
 
 Two phases with traffic of their own, served by the baseline arm:
 
@@ -7,10 +7,9 @@ off_policy  a reserve and a squashing of every request; tables `off-policy` (imp
 slates      a page drawn from the head of the ranking order; tables `slates` (impressions),
             `slates-requests`, `slates-candidates` (the list each page was drawn from)
 
-Randomised logs as arrays: what an estimator sees. Nothing here knows the truth.
-
-Rewards of a request are its revenue (charges, in units) and its clicks. Forecasts are the platform's own:
-sum over slots of slot effect * pCTR, times the CPC for revenue.
+`KnobLog` and `SlateLog` are what an estimator sees of them; nothing in these knows the truth. Rewards of a
+request are its revenue (charges, in units) and its clicks. Forecasts are the platform's own: sum over slots
+of slot effect * pCTR, times the CPC for revenue.
 """
 
 from __future__ import annotations
@@ -47,61 +46,52 @@ from cascade_sim.storage.folder import is_done, keep
 from cascade_sim.storage.tables import TableWriter, read_table, tables
 
 KNOBS, SLATES = "off_policy", "slates"  # phases
+
 KNOB_TABLES = ("off-policy", "off-policy-requests")
+
 SLATE_TABLES = ("slates", "slates-requests", "slates-candidates")
+
+REWARDS = ("revenue", "clicks")
 
 Rows = dict[str, np.ndarray]
 
-
-@dataclass(frozen=True)
-class LoggedPages:
-    """A slate block as it was served."""
-
-    decision: Decision
-    drawn_from: SlateList
-    places: np.ndarray  # [R, k] in the list; -1 = empty slot
-    propensity: np.ndarray  # [R, k] of each slot given those above; 1 in an empty slot
+Floats = NDArray[np.float64]
 
 
-def baseline_spec(scenario: Scenario) -> ArmSpec:
-    """The arm that writes these logs."""
-    return resolve_arm(scenario, scenario.arms[scenario.report.baseline])
+def write_logs(sim: Simulation, arm: Arm, folder: Path, progress: Progress) -> None:
+    """Both phases, as far as the scenario asks for them and no stopped run left them."""
+    section = sim.scenario.off_policy
+    assert section is not None
+    if section.randomise is not None:
+        _log(sim, folder, progress, KNOBS, section.requests, KNOB_TABLES, partial(knob_tables, sim, arm=arm))
+    if section.slates is not None:
+        n = section.slates.requests
+        _log(sim, folder, progress, SLATES, n, SLATE_TABLES, partial(slate_tables, sim, arm=arm))
 
 
-def randomiser(scenario: Scenario) -> Randomiser:
-    """The law of the logged knobs; the scenario must randomise some."""
-    assert scenario.off_policy is not None and scenario.off_policy.randomise is not None
-    auction = baseline_spec(scenario).auction
-    sigmas = scenario.off_policy.randomise.sigmas
-    return Randomiser({knob: getattr(auction, knob) for knob in sigmas}, sigmas)
+def _log(
+    sim: Simulation,
+    folder: Path,
+    progress: Progress,
+    phase: str,
+    n_requests: int,
+    names: tuple[str, ...],
+    handle: Callable[[Block], list[Rows]],
+) -> None:
+    """Serve a phase and write what `handle` (pure) makes of each block, table by table."""
+    if is_done(folder, phase):  # a stopped run left its tables: only time has to pass
+        sim.market.run_phase(phase, n_requests, lambda block: None, lambda block, nothing: None)
+        return
+    with progress.stage(f"{phase}: serve", n_requests) as bar, ExitStack() as stack:
+        writers = [stack.enter_context(TableWriter(folder, name)) for name in names]
 
+        def finish(block: Block, made: list[Rows]) -> None:
+            for writer, columns in zip(writers, made, strict=True):
+                writer.append(columns)
+            bar.advance(len(block))
 
-def serve_knobs(
-    sim: Simulation, block: Block, arm: Arm, law: Randomiser, noise: Rows
-) -> tuple[Decision, Rows]:
-    """The block with knobs of this law and noise, and the knobs themselves."""
-    values = law.values(noise)
-    squashing = baseline_spec(sim.scenario).auction.squashing
-    return sim.serve(with_knobs(block, values, squashing), arm), values
-
-
-def serve_pages(sim: Simulation, block: Block, arm: Arm, temperature: float, depth: int) -> LoggedPages:
-    """The block with pages drawn from the head of the ranking order."""
-    drawn_from, served = list_of(block, arm, sim.platform, depth)
-    logit = log_odds(drawn_from.score, temperature)
-    places = draw_places(block.requests, drawn_from.ads, logit, arm.slots, sim.seed)
-    decision = drawn_decision(served, drawn_from, places)
-    return LoggedPages(decision, drawn_from, places, np.exp(log_propensities(logit, places)))
-
-
-def revenue_limit(sim: Simulation, block: Block, arm: Arm, pre_ranking_set: np.ndarray) -> np.ndarray:
-    """The most a request can earn, whatever the knobs: its k largest bids, every slot clicked.  [R]
-
-    What was retrieved does not depend on the knobs, so this is known before they are drawn.
-    """
-    bid = sim.platform.bids.bid(arm.ranking.bid, block, pre_ranking_set, arm.bid_rule, arm.bid_range)
-    k = min(arm.slots, bid.shape[1])
-    return np.partition(bid, bid.shape[1] - k, axis=1)[:, -k:].sum(axis=1)
+        sim.market.run_phase(phase, n_requests, handle, finish)
+    keep(folder, phase, names)
 
 
 def knob_tables(sim: Simulation, block: Block, arm: Arm) -> list[Rows]:
@@ -137,17 +127,6 @@ def slate_tables(sim: Simulation, block: Block, arm: Arm) -> list[Rows]:
     return [impressions, requests, _candidate_columns(block, pages.drawn_from)]
 
 
-def write_logs(sim: Simulation, arm: Arm, folder: Path, progress: Progress) -> None:
-    """Both phases, as far as the scenario asks for them and no stopped run left them."""
-    section = sim.scenario.off_policy
-    assert section is not None
-    if section.randomise is not None:
-        _log(sim, folder, progress, KNOBS, section.requests, KNOB_TABLES, partial(knob_tables, sim, arm=arm))
-    if section.slates is not None:
-        n = section.slates.requests
-        _log(sim, folder, progress, SLATES, n, SLATE_TABLES, partial(slate_tables, sim, arm=arm))
-
-
 def _realised(sim: Simulation, block: Block, decision: Decision) -> Outcome:
     return outcome(block, decision, sim.truth, sim.world.slot_effects, sim.seed)
 
@@ -165,38 +144,60 @@ def _candidate_columns(block: Block, drawn: SlateList) -> Rows:
     }
 
 
-def _log(
-    sim: Simulation,
-    folder: Path,
-    progress: Progress,
-    phase: str,
-    n_requests: int,
-    names: tuple[str, ...],
-    handle: Callable[[Block], list[Rows]],
-) -> None:
-    """Serve a phase and write what `handle` (pure) makes of each block, table by table."""
-    if is_done(folder, phase):  # a stopped run left its tables: only time has to pass
-        sim.market.run_phase(phase, n_requests, lambda block: None, lambda block, nothing: None)
-        return
-    with progress.stage(f"{phase}: serve", n_requests) as bar, ExitStack() as stack:
-        writers = [stack.enter_context(TableWriter(folder, name)) for name in names]
-
-        def finish(block: Block, made: list[Rows]) -> None:
-            for writer, columns in zip(writers, made, strict=True):
-                writer.append(columns)
-            bar.advance(len(block))
-
-        sim.market.run_phase(phase, n_requests, handle, finish)
-    keep(folder, phase, names)
+def baseline_spec(scenario: Scenario) -> ArmSpec:
+    """The arm that writes these logs."""
+    return resolve_arm(scenario, scenario.arms[scenario.report.baseline])
 
 
-REWARDS = ("revenue", "clicks")
-Floats = NDArray[np.float64]
+def randomiser(scenario: Scenario) -> Randomiser:
+    """The law of the logged knobs; the scenario must randomise some."""
+    assert scenario.off_policy is not None and scenario.off_policy.randomise is not None
+    auction = baseline_spec(scenario).auction
+    sigmas = scenario.off_policy.randomise.sigmas
+    return Randomiser({knob: getattr(auction, knob) for knob in sigmas}, sigmas)
+
+
+def serve_knobs(
+    sim: Simulation, block: Block, arm: Arm, law: Randomiser, noise: Rows
+) -> tuple[Decision, Rows]:
+    """The block with knobs of this law and noise, and the knobs themselves."""
+    values = law.values(noise)
+    squashing = baseline_spec(sim.scenario).auction.squashing
+    return sim.serve(with_knobs(block, values, squashing), arm), values
+
+
+@dataclass(frozen=True)
+class LoggedPages:
+    """A slate block as it was served."""
+
+    decision: Decision
+    drawn_from: SlateList
+    places: np.ndarray  # [R, k] in the list; -1 = empty slot
+    propensity: np.ndarray  # [R, k] of each slot given those above; 1 in an empty slot
+
+
+def serve_pages(sim: Simulation, block: Block, arm: Arm, temperature: float, depth: int) -> LoggedPages:
+    """The block with pages drawn from the head of the ranking order."""
+    drawn_from, served = list_of(block, arm, sim.platform, depth)
+    logit = log_odds(drawn_from.score, temperature)
+    places = draw_places(block.requests, drawn_from.ads, logit, arm.slots, sim.seed)
+    decision = drawn_decision(served, drawn_from, places)
+    return LoggedPages(decision, drawn_from, places, np.exp(log_propensities(logit, places)))
+
+
+def revenue_limit(sim: Simulation, block: Block, arm: Arm, pre_ranking_set: np.ndarray) -> np.ndarray:
+    """The most a request can earn, whatever the knobs: its k largest bids, every slot clicked.  [R]
+
+    What was retrieved does not depend on the knobs, so this is known before they are drawn.
+    """
+    bid = sim.platform.bids.bid(arm.ranking.bid, block, pre_ranking_set, arm.bid_rule, arm.bid_range)
+    k = min(arm.slots, bid.shape[1])
+    return np.partition(bid, bid.shape[1] - k, axis=1)[:, -k:].sum(axis=1)
 
 
 @dataclass(frozen=True)
 class Visits:
-    """Who came, as logged. Arrays [R]."""
+    """The requests of a log: who came when. Arrays [R]."""
 
     requests: NDArray[np.int64]
     users: NDArray[np.int32]
@@ -265,15 +266,23 @@ def read_slate_log(folder: Path, scenario: Scenario) -> SlateLog:
     return slate_log([tuple(read_table(folder, name) for name in SLATE_TABLES)], scenario)
 
 
+def _need(folder: Path, names: Sequence[str]) -> None:
+    missing = [name for name in names if name not in tables(folder)]
+    if missing:
+        raise UserError(
+            f"{folder} has no table {missing[0]!r}: its logs were removed; run the scenario again"
+        )
+
+
 def knob_log(parts: Sequence[Sequence[Rows]], slots: int) -> KnobLog:
-    """Of rows of KNOB_TABLES, part after part. `slots`: no page is longer."""
-    made = [_knob_part(shown, requests, slots) for shown, requests in parts]
+    """The log from rows of KNOB_TABLES, part after part. `slots`: no page is longer."""
+    logs = [_knob_part(shown, requests, slots) for shown, requests in parts]
     return KnobLog(
-        visits=_joined_visits([one.visits for one in made]),
-        noise=_joined([one.noise for one in made]),
-        reward=_joined([one.reward for one in made]),
-        forecast=_joined([one.forecast for one in made]),
-        limit=_joined([one.limit for one in made]),
+        visits=_joined_visits([log.visits for log in logs]),
+        noise=_joined([log.noise for log in logs]),
+        reward=_joined([log.reward for log in logs]),
+        forecast=_joined([log.forecast for log in logs]),
+        limit=_joined([log.limit for log in logs]),
     )
 
 
@@ -295,23 +304,23 @@ def _knob_part(shown: Rows, requests: Rows, slots: int) -> KnobLog:
 
 
 def slate_log(parts: Sequence[Sequence[Rows]], scenario: Scenario) -> SlateLog:
-    """Of rows of SLATE_TABLES, part after part."""
+    """The log from rows of SLATE_TABLES, part after part."""
     assert scenario.off_policy is not None and scenario.off_policy.slates is not None
 
     slots, depth = baseline_spec(scenario).slots, scenario.off_policy.slates.depth
-    made = [_slate_part(*part, slots=slots, depth=depth) for part in parts]
+    logs = [_slate_part(*part, slots=slots, depth=depth) for part in parts]
     listed = SlateList(
         *(
-            np.concatenate([getattr(one["listed"], name) for one in made])
+            np.concatenate([getattr(log["listed"], name) for log in logs])
             for name in ("ads", "bid", "pctr", "score", "cpc_micros")
         )
     )
     return SlateLog(
-        visits=_joined_visits([one["visits"] for one in made]),
+        visits=_joined_visits([log["visits"] for log in logs]),
         listed=listed,
-        places=np.concatenate([one["places"] for one in made]),
-        propensity=np.concatenate([one["propensity"] for one in made]),
-        reward=_joined([one["reward"] for one in made]),
+        places=np.concatenate([log["places"] for log in logs]),
+        propensity=np.concatenate([log["propensity"] for log in logs]),
+        reward=_joined([log["reward"] for log in logs]),
         slot_effects=np.asarray(scenario.world.slot_effects[:slots], np.float64),
     )
 
@@ -322,9 +331,9 @@ def _slate_part(shown: Rows, requests: Rows, candidates: Rows, *, slots: int, de
     of = (np.searchsorted(requests["request"], candidates["request"]), candidates["place"].astype(np.int64))
 
     def table(where: tuple[Any, Any], values: NDArray[Any], width: int, empty: float) -> NDArray[Any]:
-        made = np.full((n, width), empty, values.dtype)
-        made[where] = values
-        return made
+        filled = np.full((n, width), empty, values.dtype)
+        filled[where] = values
+        return filled
 
     return {
         "visits": _visits(requests),
@@ -344,18 +353,6 @@ def _slate_part(shown: Rows, requests: Rows, candidates: Rows, *, slots: int, de
     }
 
 
-def decision_forecast(decision: Decision, slot_effects: Floats) -> dict[str, Floats]:
-    """The platform's forecast of each reward of a page.  {reward: [R]}"""
-    slots = decision.win_set.shape[1]
-    examination = slot_effects[:slots].astype(np.float32).astype(np.float64)  # as the log has them
-    expected = examination * decision.ranked_pctr[:, :-1].astype(np.float32)
-    clicks = np.where(decision.win_set >= 0, expected, 0.0)
-    return {
-        "revenue": (clicks * (decision.cpc_micros / MICROS)).sum(axis=1),
-        "clicks": clicks.sum(axis=1),
-    }
-
-
 def _visits(requests: Rows) -> Visits:
     return Visits(*(requests[name] for name in ("request", "user", "context", "time")))
 
@@ -369,9 +366,13 @@ def _joined(parts: Sequence[Mapping[str, Floats]]) -> dict[str, Floats]:
     return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
 
 
-def _need(folder: Path, names: Sequence[str]) -> None:
-    missing = [name for name in names if name not in tables(folder)]
-    if missing:
-        raise UserError(
-            f"{folder} has no table {missing[0]!r}: its logs were removed; run the scenario again"
-        )
+def decision_forecast(decision: Decision, slot_effects: Floats) -> dict[str, Floats]:
+    """The platform's forecast of each reward of a page.  {reward: [R]}"""
+    slots = decision.win_set.shape[1]
+    examination = slot_effects[:slots].astype(np.float32).astype(np.float64)  # as the log has them
+    expected = examination * decision.ranked_pctr[:, :-1].astype(np.float32)
+    clicks = np.where(decision.win_set >= 0, expected, 0.0)
+    return {
+        "revenue": (clicks * (decision.cpc_micros / MICROS)).sum(axis=1),
+        "clicks": clicks.sum(axis=1),
+    }

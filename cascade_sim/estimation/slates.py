@@ -45,7 +45,7 @@ class SlateList:
         return self.ads >= 0
 
     def take(self, rows) -> "SlateList":
-        """Those of some requests."""
+        """The lists of some requests."""
         return SlateList(*(v[rows] for v in (self.ads, self.bid, self.pctr, self.score, self.cpc_micros)))
 
 
@@ -57,14 +57,14 @@ def list_of(block: Block, arm: Arm, platform: Platform, depth: int) -> tuple[Sla
     served = serve(block, long_arm, replace(platform, slot_effects=long_page))
     page = list_priced(served.page, long_arm.rules(long_page))
     ads, bid, quality = (values[:, :-1] for values in (page.ads, page.bid, page.quality))
-    made = SlateList(
+    drawn_from = SlateList(
         ads=ads,
         bid=bid,
         pctr=page.pctr[:, :-1].astype(np.float32),
         score=np.where(ads >= 0, bid * quality.astype(np.float64), 0.0),
         cpc_micros=page.cpc_micros,
     )
-    return made, served
+    return drawn_from, served
 
 
 def log_odds(score: NDArray[np.float64], temperature: float) -> NDArray[np.float64]:
@@ -92,7 +92,7 @@ def log_propensities(logit: NDArray[np.float64], places: NDArray[np.int64]) -> N
     -inf for an ad without odds, also where no ad with odds is left (a target that scores it 0).
     """
     left = logit.copy()
-    found = np.zeros(places.shape)
+    log_p = np.zeros(places.shape)
     rows = np.arange(len(logit))
     for k in range(places.shape[1]):
         place = np.maximum(places[:, k], 0)
@@ -101,9 +101,9 @@ def log_propensities(logit: NDArray[np.float64], places: NDArray[np.int64]) -> N
         with np.errstate(divide="ignore", invalid="ignore"):  # in rows whose list is used up
             total = top + np.log(np.exp(left - top[:, None]).sum(axis=1))
             chosen = left[rows, place]
-            found[:, k] = np.where(is_shown, np.where(np.isneginf(chosen), -np.inf, chosen - total), 0.0)
+            log_p[:, k] = np.where(is_shown, np.where(np.isneginf(chosen), -np.inf, chosen - total), 0.0)
         left[rows[is_shown], place[is_shown]] = -np.inf
-    return found
+    return log_p
 
 
 def slot_marginals(logit: NDArray[np.float64], places: NDArray[np.int64]) -> NDArray[np.float64]:

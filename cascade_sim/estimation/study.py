@@ -60,17 +60,17 @@ def run_off_policy(sim: Simulation, arm: Arm, folder: Path, progress: Progress) 
     targets = [parse_target(name, changes) for name, changes in section.targets.items()]
     asked = with_references(targets, logs)
     with progress.stage("off-policy estimates", len(asked), "targets") as bar:
-        found = answers(sim, arm, logs, asked, (), bar.advance)
+        by_target = answers(sim, arm, logs, asked, (), bar.advance)
         knobs = slope_answers(sim, arm, logs.knobs) if logs.knobs is not None else {}
     with progress.stage("off-policy truth", len(asked), "targets") as bar:
-        add_truth(found, sim, arm, logs, asked, bar.advance)
+        add_truth(by_target, sim, arm, logs, asked, bar.advance)
         if logs.knobs is not None:
             add_true_slopes(knobs, sim, arm, logs.knobs)
-    return {**about(sim, arm, logs), "order": list(found), "targets": found, "slopes": knobs}
+    return {**about(sim, arm, logs), "order": list(by_target), "targets": by_target, "slopes": knobs}
 
 
 def read_logs(sim: Simulation, folder: Path) -> Logs:
-    """As far as the scenario asks for them."""
+    """The run's logs, as far as the scenario asks for them."""
     section = sim.scenario.off_policy
     assert section is not None
     return Logs(
@@ -80,20 +80,20 @@ def read_logs(sim: Simulation, folder: Path) -> Logs:
 
 
 def about(sim: Simulation, arm: Arm, logs: Logs) -> dict[str, Any]:
-    """What was logged, how."""
+    """How the logs were made: the arm, the law of the knobs, the draw of the pages."""
     section = sim.scenario.off_policy
     assert section is not None
-    found: dict[str, Any] = {"arm": arm.name, "clip": section.clip}
+    logged: dict[str, Any] = {"arm": arm.name, "clip": section.clip}
     if logs.knobs is not None:
         law = randomiser(sim.scenario)
-        found["knobs"] = {
+        logged["knobs"] = {
             "requests": len(logs.knobs),
             "centres": dict(law.centres),
             "sigmas": dict(law.sigmas),
         }
     if logs.slates is not None and section.slates is not None:
-        found["slates"] = section.slates.model_dump()
-    return found
+        logged["slates"] = section.slates.model_dump()
+    return logged
 
 
 def with_references(targets: Sequence[Target], logs: Logs) -> list[Target]:
@@ -120,23 +120,23 @@ def answers(
     names: Sequence[str] = (),
     on_target: Callable[[int], None] = lambda n: None,
 ) -> dict[str, dict[str, Any]]:
-    """Of logs alone: {target: {"log", "changes", "rewards": {reward: {"logged", "estimators", …}}}}."""
-    found = {}
+    """From logs alone: {target: {"log", "changes", "rewards": {reward: {"logged", "estimators", …}}}}."""
+    by_target = {}
     for target in targets:
         rewards = {}
         for reward, evidence in evidence_of(sim, arm, logs, target).items():
             rewards[reward] = _answer(evidence, names)
-        found[target.name] = {
+        by_target[target.name] = {
             "log": "slates" if target.is_slate else "knobs",
             "changes": target.words,
             "rewards": rewards,
         }
         on_target(1)
-    return found
+    return by_target
 
 
 def evidence_of(sim: Simulation, arm: Arm, logs: Logs, target: Target) -> dict[str, Evidence]:
-    """By reward."""
+    """What the target's log says about it, reward by reward."""
     section = sim.scenario.off_policy
     assert section is not None
     if target.is_slate:
@@ -158,48 +158,48 @@ def _answer(evidence: Evidence, names: Sequence[str]) -> dict[str, Any]:
 
     per_request = evidence.columns["reward"]
     logged = mean_interval(per_request.reshape(len(per_request), -1).sum(axis=1))
-    found: dict[str, Any] = {
+    answer: dict[str, Any] = {
         "logged": dict(zip(("value", "low", "high"), logged, strict=True)),
-        "estimators": {name: estimate_row(one) for name, one in estimates(evidence, names).items()},
+        "estimators": {name: estimate_row(estimate) for name, estimate in estimates(evidence, names).items()},
     }
     both = inner_and_outer(evidence)
     if both is not None:
-        found["inner"], found["outer"] = _interval(both.inner), _interval(both.outer)
-        for name, row in found["estimators"].items():
+        answer["inner"], answer["outer"] = _interval(both.inner), _interval(both.outer)
+        for name, row in answer["estimators"].items():
             row["lift"] = _interval(lift(name, **evidence.columns, **evidence.settings))
-    return found
+    return answer
 
 
-def estimate_row(one: OffPolicyEstimate) -> dict[str, Any]:
+def estimate_row(estimate: OffPolicyEstimate) -> dict[str, Any]:
     """An estimate as metrics.json holds it; a refused one has no value."""
-    judged = one.diagnostics
+    judged = estimate.diagnostics
     figures = ("n", "ess_share", "mean_weight", "largest_share", "clipped_mass", "verdict", "reason")
     return {
-        "estimate": _interval(one),
+        "estimate": _interval(estimate),
         "refused": float(judged.verdict == "refuse"),
         **{name: getattr(judged, name) for name in figures},
     }
 
 
-def _interval(one: OffPolicyEstimate) -> dict[str, float | None]:
-    is_refused = one.diagnostics.verdict == "refuse"
-    return {"value": None if is_refused else one.value, "low": one.low, "high": one.high}
+def _interval(estimate: OffPolicyEstimate) -> dict[str, float | None]:
+    is_refused = estimate.diagnostics.verdict == "refuse"
+    return {"value": None if is_refused else estimate.value, "low": estimate.low, "high": estimate.high}
 
 
 def slope_answers(sim: Simulation, arm: Arm, log: KnobLog) -> dict[str, dict[str, Any]]:
     """{knob: {reward: estimate row}}: the response to log reserve and to squashing, from the log alone."""
     law, forecast = randomiser(sim.scenario), centre_forecast(sim, arm, log)
-    found: dict[str, dict[str, Any]] = {}
+    by_knob: dict[str, dict[str, Any]] = {}
     for reward in REWARDS:
-        for knob, one in slopes(log, law, reward, forecast[reward]).items():
-            row = estimate_row(one)
-            row["relative"] = _interval(one.relative)
-            found.setdefault(knob, {})[reward] = row
-    return found
+        for knob, slope in slopes(log, law, reward, forecast[reward]).items():
+            row = estimate_row(slope)
+            row["relative"] = _interval(slope.relative)
+            by_knob.setdefault(knob, {})[reward] = row
+    return by_knob
 
 
 def add_truth(
-    found: Mapping[str, dict[str, Any]],
+    by_target: Mapping[str, dict[str, Any]],
     sim: Simulation,
     arm: Arm,
     logs: Logs,
@@ -221,7 +221,7 @@ def add_truth(
         means[target.name] = _means(served)
         on_target(1)
     for target in targets:
-        for reward, answer in found[target.name]["rewards"].items():
+        for reward, answer in by_target[target.name]["rewards"].items():
             truth = means[target.name][reward]
             answer["truth"] = {"value": truth}
             start = means.get(AS_LOGGED, {}).get(reward)
@@ -232,13 +232,13 @@ def add_truth(
 
 
 def add_true_slopes(
-    found: Mapping[str, Mapping[str, dict[str, Any]]], sim: Simulation, arm: Arm, log: KnobLog
+    by_knob: Mapping[str, Mapping[str, dict[str, Any]]], sim: Simulation, arm: Arm, log: KnobLog
 ) -> None:
-    """Finite differences, served, beside each slope."""
+    """Put the simulator's slopes (finite differences of served rewards) beside the estimated ones."""
     for knob, rewards in true_slopes(sim, arm, log).items():
         for reward, slope in rewards.items():
-            found[knob][reward]["truth"] = {"value": slope}
-            _hold_against(found[knob][reward], slope)
+            by_knob[knob][reward]["truth"] = {"value": slope}
+            _hold_against(by_knob[knob][reward], slope)
 
 
 def _means(served: Mapping[str, Floats]) -> dict[str, float]:
