@@ -41,7 +41,7 @@ class Ledger:
         return self.budget - self.available - self.held
 
     def spend(self) -> np.ndarray:
-        """Since the simulation began.  [advertisers]"""
+        """Micro-units spent since the simulation began.  [advertisers]"""
         return self.spent_before + self.spend_today()
 
     def hold(self, advertiser: np.ndarray, micros: np.ndarray) -> None:
@@ -124,17 +124,17 @@ class Crowd:
 
     def bids(self, moment: Moment, n_ads: int) -> np.ndarray:
         """Bid per click of every ad.  [A]"""
-        found = np.zeros(n_ads)
+        bids = np.zeros(n_ads)
         for i, ads in enumerate(self._ads):
-            found[ads] = self._answer(i, "bids", moment, len(ads), LARGEST_BID)
-        return found
+            bids[ads] = self._answer(i, "bids", moment, len(ads), LARGEST_BID)
+        return bids
 
     def participation(self, moment: Moment, n_advertisers: int) -> np.ndarray:
         """Probability of taking part in a request.  [advertisers]"""
-        found = np.ones(n_advertisers)
+        shares = np.ones(n_advertisers)
         for i, members in enumerate(self._members):
-            found[members] = self._answer(i, "participation", moment, len(members), 1.0)
-        return found
+            shares[members] = self._answer(i, "participation", moment, len(members), 1.0)
+        return shares
 
     def observe(self, feedback: Feedback, moment: Moment) -> None:
         """Tell each bidder what came in for its own advertisers, and nothing else."""
@@ -145,15 +145,15 @@ class Crowd:
 
     def state(self) -> dict[str, Any]:
         """What the bidders have learned, by their number, and which attributes they change without a word."""
-        found: dict[str, Any] = {}
+        states: dict[str, Any] = {}
         for i, bidder in enumerate(self.bidders):
             with self._errors_of(i):
                 state = {key: np.asarray(value) for key, value in bidder.state().items()}
                 flat(state)  # what cannot be stored is refused here, with the bidder's name
                 now = _fingerprints(bidder)
                 lost = [key for key in now if key not in state and now[key] != self._at_first[i].get(key)]
-                found[str(i)] = {"state": state, "unsaved": np.array(",".join(lost))}
-        return found
+                states[str(i)] = {"state": state, "unsaved": np.array(",".join(lost))}
+        return states
 
     def restore(self, state: Mapping[str, Any]) -> None:
         for i, bidder in enumerate(self.bidders):

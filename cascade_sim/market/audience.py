@@ -95,7 +95,7 @@ class Audience:
         return float(np.mean(self._memory))
 
     def state(self) -> dict[str, Any]:
-        """At the end of a window."""
+        """What requests and users to come depend on; asked at the end of a window."""
         return {"memory": self._memory.copy(), "source": self._source.state()}
 
     def restore(self, state: Mapping[str, Any]) -> None:
@@ -140,8 +140,8 @@ class _SessionSource:
         self._sessions, self._open = sessions, no_sessions(sessions)
 
     def until(self, end: float) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        found, self._open = session_requests(self._sessions, self._open, end)
-        return found.index, found.time, found.user
+        arrived, self._open = session_requests(self._sessions, self._open, end)
+        return arrived.index, arrived.time, arrived.user
 
     def state(self) -> dict[str, Any]:
         return {name: np.array(value) for name, value in vars(self._open).items()}

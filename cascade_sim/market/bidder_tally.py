@@ -54,7 +54,7 @@ class KindTally:
         return mine[np.argsort(np.abs(np.log(budget / np.median(budget))), kind="stable")[:SINGLE]]
 
     def add(self, settled) -> None:
-        """One settled piece of a block: what was shown."""
+        """Count what was shown in a settled piece of a block."""
         shown = settled.ads >= 0
         kind = self._kind_of[settled.advertiser]
         np.add.at(self._counts["impressions"], kind[shown], 1)
@@ -91,12 +91,12 @@ class KindTally:
 
     def _spread_of(self, i: int, today: np.ndarray) -> np.ndarray:
         """Quantiles of the share of the budget spent, then the shares of single advertisers; NaN: nobody."""
-        found = np.full(len(QUANTILES) + SINGLE, np.nan)
+        shares = np.full(len(QUANTILES) + SINGLE, np.nan)
         mine, single = self._budgeted(i), self._single[i]
         if len(mine):
-            found[: len(QUANTILES)] = np.quantile(today[mine] / self._ledger.budget[mine], QUANTILES)
-            found[len(QUANTILES) :][: len(single)] = today[single] / self._ledger.budget[single]
-        return found
+            shares[: len(QUANTILES)] = np.quantile(today[mine] / self._ledger.budget[mine], QUANTILES)
+            shares[len(QUANTILES) :][: len(single)] = today[single] / self._ledger.budget[single]
+        return shares
 
     def _sums(self, amounts: np.ndarray) -> list[float]:
         """Sum over the advertisers of each kind that have a budget; many budgets exceed 64 bits."""
@@ -168,12 +168,12 @@ class KindTally:
         }
 
     def _curve(self, i: int) -> dict[str, Any]:
-        found = {
+        curve = {
             "hour": [t / HOUR for t in self._time],
             "traffic_share": list(self._traffic),
             **{name: [row[i] for row in rows] for name, rows in self._curves.items()},
         }
-        return {**found, "advertisers": self._spread_curve(i)}
+        return {**curve, "advertisers": self._spread_curve(i)}
 
     def _spread_curve(self, i: int) -> dict[str, Any] | None:
         """Shares of the budget spent over a kind's advertisers, thinned and rounded: to be looked at."""

@@ -111,9 +111,9 @@ class MarketRun:
         for day in range(int(np.ceil(self.spec.days))):
             start, end = day * DAY, min(day + 1, self.spec.days) * DAY
             for i in range(int(np.ceil((end - start) / self.spec.window))):
-                found = min(start + (i + 1) * self.spec.window, end)
-                if found > self.now:
-                    yield found
+                window_end = min(start + (i + 1) * self.spec.window, end)
+                if window_end > self.now:
+                    yield window_end
 
     def _arriving(self) -> Generator:
         """Charge clicks that have arrived, and release the holds that have ended."""

@@ -292,9 +292,9 @@ class MarketServer:
 
 
 def of_page(values: np.ndarray, pages: Pages, empty: float) -> np.ndarray:
-    """Of values in rank order [R, D] those of the shown ads; `empty` in an empty slot.  [R, k]"""
-    found = np.take_along_axis(values, np.maximum(pages.column, 0), 1)
-    return np.where(pages.column >= 0, found, values.dtype.type(empty))
+    """The shown ads' entries of values in rank order [R, D]; `empty` in an empty slot.  [R, k]"""
+    shown = np.take_along_axis(values, np.maximum(pages.column, 0), 1)
+    return np.where(pages.column >= 0, shown, values.dtype.type(empty))
 
 
 class _Answers:

@@ -1,7 +1,12 @@
-"""Servers, queues and deadlines: when each stage starts on a request, and which stage's order answers it.
+"""What the requests of a market have time for: sizes, servers, queues and deadlines of one arm.
 
-Three pools in a row (retrieval, pre-ranking, ranking), each of m identical servers. First come, first
-served: a server that becomes free takes up to `batch` waiting requests, one after the other, in
+Per window (`MarketCompute`): the size rule of this window gives each request its number of candidates, the
+pools of servers place the requests in order of arrival, and each block learns which stage answers each of its
+requests.
+
+Servers (`ServerPools`). Three pools in a row (retrieval, pre-ranking, ranking), each of m identical servers.
+First come, first served: a server that becomes free takes up to `batch` waiting requests, one after the
+other, in
 
     (per_batch + per_candidate * candidates of the whole batch) * noise of the batch's first request
 
@@ -19,19 +24,12 @@ The deadline runs from arrival. A stage that would start on a request after it l
 a request still under way then costs its time and goes no further. Either way the page is made by the
 last stage that was done in time.
 
-What is kept of the servers: latency, who answered, load by hour, and what compute brought in.
+Sizes (`TrackedRule`). When advertisers lower their bids or run dry, all scores fall, and a rule with fixed
+edges would hand fewer and fewer ads to ranking. So edges follow the features of the last thousand requests: a
+bucket keeps its share of requests. What a window spent beyond the budget, or left, is made up for over the
+next thousand requests, so the mean over a run stays at the budget although edges lag behind by a window.
 
-A size rule that keeps to its budget while bids move.
-
-When advertisers lower their bids or run dry, all scores fall, and a rule with fixed edges would hand fewer
-and fewer ads to ranking. So edges follow the features of the last thousand requests: a bucket keeps its
-share of requests. What a window spent beyond the budget, or left, is made up for over the next thousand
-requests, so the mean over a run stays at the budget although edges lag behind by a window.
-
-What the requests of a market have time for: sizes, queues and deadlines of one arm.
-
-Per window: the size rule of this window gives each request its number of candidates, the pools of servers
-place the requests in order of arrival, and each block learns which stage answers each of its requests.
+`ComputeTally` keeps latency, who answered, load by hour, and what compute brought in.
 """
 
 from collections.abc import Mapping
@@ -49,7 +47,87 @@ from cascade_sim.cascade.serve import Arm, Block, Platform, pre_rank
 from cascade_sim.cascade.sizes import SizeRule
 from cascade_sim.scenario.market import STAGES, Compute
 
+HOUR = 3600.0
+
+PER_DECADE = 40  # bins of latency: 6 % wide
+
+EDGES = 10.0 ** (np.arange(-1 * PER_DECADE, 6 * PER_DECADE + 1) / PER_DECADE)  # 0.1 ms to 1000 s
+
+ANSWERS = {
+    "ranking": BY_RANKING,
+    "pre_ranking": BY_PRE_RANKING,
+    "retrieval": BY_RETRIEVAL,
+    "none": NOT_ANSWERED,
+}
+
 _STATE = ("free", "batch_start", "batch_size", "batch_noise")
+
+_SUMS = (
+    "latency",
+    "answered",
+    "reached",
+    "wait",
+    "service",
+    "sizes",
+    "hours",
+    "late",
+    "busy",
+    "total_latency",
+)
+
+
+class MarketCompute:
+    """Servers and sizes. Without a `Compute` section stages take no time, and sizes alone are kept up."""
+
+    def __init__(self, spec: Compute | None, arm: Arm, seconds: float, seed: int):
+        self._pools = None if spec is None else ServerPools(spec, seed)
+        self._tally = None if spec is None else ComputeTally(spec, seconds)
+        self._rule = None if arm.size_rule is None else TrackedRule(arm.size_rule)
+
+    def arm_now(self, arm: Arm) -> Arm:
+        """The arm with the size rule of the coming window."""
+        return arm if self._rule is None else replace(arm, size_rule=self._rule.rule)
+
+    def answered_by(
+        self, blocks: list[Block], arm: Arm, platform: Platform, pool: ThreadPoolExecutor | None
+    ) -> list[np.ndarray | None]:
+        """For each block of a window, the last stage each request has time for; None without servers."""
+        sizes = [np.full(len(block), arm.pre_ranking_size) for block in blocks]
+        if self._rule is not None and blocks:
+            each = map if pool is None else pool.map
+            seen = list(each(lambda block: _sizes(block, arm, platform), blocks))
+            sizes = [size for size, _ in seen]
+            features = np.concatenate([feature for _, feature in seen])
+            self._rule.see(features, np.concatenate(sizes))  # for the next window
+        if self._pools is None or self._tally is None:
+            return [None] * len(blocks)
+        stages: list[np.ndarray | None] = []
+        for block, size in zip(blocks, sizes, strict=True):
+            candidates = stage_candidates(arm.retrieval_size, size)
+            passage = self._pools.serve(block.requests, block.times, candidates)
+            self._tally.add(block.times, candidates, passage)
+            stages.append(passage.answered_by)
+        return stages
+
+    def metrics(self, revenue: float) -> dict[str, Any] | None:
+        """The `compute` section of an arm; None without servers."""
+        return None if self._tally is None else self._tally.metrics(revenue)
+
+    def state(self) -> dict[str, Any]:
+        parts = {"pools": self._pools, "tally": self._tally, "rule": self._rule}
+        return {name: part.state() for name, part in parts.items() if part is not None}
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        for name, part in (("pools", self._pools), ("tally", self._tally), ("rule", self._rule)):
+            if part is not None:
+                part.restore(state[name])
+
+
+def _sizes(block: Block, arm: Arm, platform: Platform) -> tuple[np.ndarray, np.ndarray]:
+    """How many ads each request hands to ranking, and by what feature.  [R], [R]"""
+    assert arm.size_rule is not None
+    passed = pre_rank(block, arm, platform)
+    return passed.sizes, arm.size_rule.feature(passed.pre_score)
 
 
 @dataclass(frozen=True)
@@ -121,8 +199,8 @@ class ServerPools:
 
     def state(self) -> dict[str, np.ndarray]:
         """All that the future depends on, as copies."""
-        found = {name: getattr(self, f"_{name}").copy() for name in _STATE}
-        return {**found, "last": np.array(self._last)}
+        arrays = {name: getattr(self, f"_{name}").copy() for name in _STATE}
+        return {**arrays, "last": np.array(self._last)}
 
     def restore(self, state: dict[str, np.ndarray]) -> None:
         """Go on from a `state()` of pools of the same sizes."""
@@ -186,27 +264,40 @@ def _server(free, batch_start, batch_size, n_servers, batch, ready):
     return at, False
 
 
-HOUR = 3600.0
-PER_DECADE = 40  # bins of latency: 6 % wide
-EDGES = 10.0 ** (np.arange(-1 * PER_DECADE, 6 * PER_DECADE + 1) / PER_DECADE)  # 0.1 ms to 1000 s
-ANSWERS = {
-    "ranking": BY_RANKING,
-    "pre_ranking": BY_PRE_RANKING,
-    "retrieval": BY_RETRIEVAL,
-    "none": NOT_ANSWERED,
-}
-_SUMS = (
-    "latency",
-    "answered",
-    "reached",
-    "wait",
-    "service",
-    "sizes",
-    "hours",
-    "late",
-    "busy",
-    "total_latency",
-)
+class TrackedRule:
+    """A size rule that keeps to its budget while bids move. `rule` is the one for the next window."""
+
+    def __init__(self, rule: SizeRule):
+        self.rule = rule
+        self._budget = rule.mean_size
+        self._recent = rule.sample.copy()  # until real requests have taken their places
+        self._next, self._over = 0, 0.0
+
+    def see(self, feature: np.ndarray, sizes: np.ndarray) -> None:
+        """Learn from a window's requests in order: features [R], sizes [R]; the newest replace the oldest."""
+        n = len(self._recent)
+        newest = feature[-n:]
+        skipped = len(feature) - len(newest)
+        self._recent[(self._next + skipped + np.arange(len(newest))) % n] = newest
+        self._next = (self._next + len(feature)) % n
+        # What was left over in a lull is not saved up beyond a tenth of the budget of these requests.
+        most = 0.1 * self._budget * n
+        over = self._over + float(np.sum(sizes)) - self._budget * len(sizes)
+        self._over = min(max(over, -most), most)
+        self._renew()
+
+    def _renew(self) -> None:
+        choices = self.rule.choices
+        mean = np.clip(self._budget - self._over / len(self._recent), choices[0], choices[-1])
+        self.rule = self.rule.with_mean(float(mean)).for_features(self._recent)
+
+    def state(self) -> dict[str, np.ndarray]:
+        return {"recent": self._recent.copy(), "next": np.array(self._next), "over": np.array(self._over)}
+
+    def restore(self, state: Mapping[str, np.ndarray]) -> None:
+        self._recent, self._next = np.array(state["recent"]), int(state["next"])
+        self._over = float(state["over"])
+        self._renew()
 
 
 class ComputeTally:
@@ -317,93 +408,3 @@ class ComputeTally:
 
 def _ratio(top: float, bottom: float) -> float | None:
     return top / bottom if bottom else None
-
-
-class TrackedRule:
-    """`rule` is the one for the next window; `see` what the requests of a window looked like."""
-
-    def __init__(self, rule: SizeRule):
-        self.rule = rule
-        self._budget = rule.mean_size
-        self._recent = rule.sample.copy()  # until real requests have taken their places
-        self._next, self._over = 0, 0.0
-
-    def see(self, feature: np.ndarray, sizes: np.ndarray) -> None:
-        """Features [R] and sizes [R] of a window's requests, in order; the newest replace the oldest."""
-        n = len(self._recent)
-        newest = feature[-n:]
-        skipped = len(feature) - len(newest)
-        self._recent[(self._next + skipped + np.arange(len(newest))) % n] = newest
-        self._next = (self._next + len(feature)) % n
-        # What was left over in a lull is not saved up beyond a tenth of the budget of these requests.
-        most = 0.1 * self._budget * n
-        over = self._over + float(np.sum(sizes)) - self._budget * len(sizes)
-        self._over = min(max(over, -most), most)
-        self._renew()
-
-    def _renew(self) -> None:
-        choices = self.rule.choices
-        mean = np.clip(self._budget - self._over / len(self._recent), choices[0], choices[-1])
-        self.rule = self.rule.with_mean(float(mean)).for_features(self._recent)
-
-    def state(self) -> dict[str, np.ndarray]:
-        return {"recent": self._recent.copy(), "next": np.array(self._next), "over": np.array(self._over)}
-
-    def restore(self, state: Mapping[str, np.ndarray]) -> None:
-        self._recent, self._next = np.array(state["recent"]), int(state["next"])
-        self._over = float(state["over"])
-        self._renew()
-
-
-class MarketCompute:
-    """Servers and sizes. Without a `Compute` section stages take no time, and sizes alone are kept up."""
-
-    def __init__(self, spec: Compute | None, arm: Arm, seconds: float, seed: int):
-        self._pools = None if spec is None else ServerPools(spec, seed)
-        self._tally = None if spec is None else ComputeTally(spec, seconds)
-        self._rule = None if arm.size_rule is None else TrackedRule(arm.size_rule)
-
-    def arm_now(self, arm: Arm) -> Arm:
-        """The arm with the size rule of the coming window."""
-        return arm if self._rule is None else replace(arm, size_rule=self._rule.rule)
-
-    def answered_by(
-        self, blocks: list[Block], arm: Arm, platform: Platform, pool: ThreadPoolExecutor | None
-    ) -> list[np.ndarray | None]:
-        """For each block of a window, the last stage each request has time for; None without servers."""
-        sizes = [np.full(len(block), arm.pre_ranking_size) for block in blocks]
-        if self._rule is not None and blocks:
-            each = map if pool is None else pool.map
-            seen = list(each(lambda block: _sizes(block, arm, platform), blocks))
-            sizes = [size for size, _ in seen]
-            features = np.concatenate([feature for _, feature in seen])
-            self._rule.see(features, np.concatenate(sizes))  # for the next window
-        if self._pools is None or self._tally is None:
-            return [None] * len(blocks)
-        found: list[np.ndarray | None] = []
-        for block, size in zip(blocks, sizes, strict=True):
-            candidates = stage_candidates(arm.retrieval_size, size)
-            passage = self._pools.serve(block.requests, block.times, candidates)
-            self._tally.add(block.times, candidates, passage)
-            found.append(passage.answered_by)
-        return found
-
-    def metrics(self, revenue: float) -> dict[str, Any] | None:
-        """The `compute` section of an arm; None without servers."""
-        return None if self._tally is None else self._tally.metrics(revenue)
-
-    def state(self) -> dict[str, Any]:
-        parts = {"pools": self._pools, "tally": self._tally, "rule": self._rule}
-        return {name: part.state() for name, part in parts.items() if part is not None}
-
-    def restore(self, state: Mapping[str, Any]) -> None:
-        for name, part in (("pools", self._pools), ("tally", self._tally), ("rule", self._rule)):
-            if part is not None:
-                part.restore(state[name])
-
-
-def _sizes(block: Block, arm: Arm, platform: Platform) -> tuple[np.ndarray, np.ndarray]:
-    """How many ads each request hands to ranking, and by what feature.  [R], [R]"""
-    assert arm.size_rule is not None
-    passed = pre_rank(block, arm, platform)
-    return passed.sizes, arm.size_rule.feature(passed.pre_score)

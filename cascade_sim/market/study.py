@@ -31,24 +31,24 @@ def run_markets(sim: Simulation, out: Path, progress: Progress, workers: int) ->
     """Section `market` of metrics.json, without its designs: each arm over the simulated days."""
     spec = sim.scenario.market
     assert spec is not None
-    found = {}
+    arms = {}
     for name in sim.scenario.arms:
         done = out / CHECKPOINTS / f"{name}.json"
         if not done.is_file():
             result = run_market(sim, name, out, progress, workers)
             keep(out, f"market-{name}", market_tables(sim, name))
             write_file(done, json.dumps(result, allow_nan=False).encode())
-        found[name] = json.loads(done.read_text())
+        arms[name] = json.loads(done.read_text())
     if spec.training is not None:
         report = sim.scenario.report
-        learning = learning_sections(found, report.baseline, report.resamples, sim.seed)
-        found = {name: {**section, "learning": learning[name]} for name, section in found.items()}
+        learning = learning_sections(arms, report.baseline, report.resamples, sim.seed)
+        arms = {name: {**section, "learning": learning[name]} for name, section in arms.items()}
     return {
         "days": spec.days,
         "window": spec.window,
         "update": spec.update,
-        "lifts": market_lifts(found, sim.scenario.report.baseline),
-        "arms": found,
+        "lifts": market_lifts(arms, sim.scenario.report.baseline),
+        "arms": arms,
     }
 
 

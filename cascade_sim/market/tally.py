@@ -33,7 +33,7 @@ class MarketTally:
         self._dry_days: list[np.ndarray] = []  # the same of each finished day
 
     def add(self, settled) -> None:
-        """One settled piece of a block."""
+        """Count a settled piece of a block; where clicks are charged at once, also its charges."""
         hour = self._hour(settled.block.times)
         counts = {
             "requests": np.ones(len(hour), np.int64),
@@ -56,7 +56,7 @@ class MarketTally:
             self._note_dry(settled.advertiser[row, slot], times, charge)
 
     def charge(self, clicks: Mapping[str, np.ndarray]) -> None:
-        """Clicks that were charged after their page."""
+        """Book clicks that were charged after their page."""
         np.add.at(self.hours["revenue_micros"], self._hour(clicks["time"]), clicks["charge"])
         self._clicked(clicks["ad"], clicks["time"])
         self._not_paid(clicks["cpc"] - clicks["charge"])
@@ -96,7 +96,7 @@ class MarketTally:
         self.kinds.update(now, today, bids, participation)
 
     def end_of_day(self) -> None:
-        """Before the ledger turns over."""
+        """Note each advertiser's spend and when it ran dry, before the ledger begins a new day."""
         self._days.append(self._ledger.spend_today().copy())
         self._dry_days.append(self._dry_at)
         self._dry_at = np.full(len(self._dry_at), np.inf)
