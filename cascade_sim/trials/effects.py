@@ -5,7 +5,7 @@ Intervals: by request for `request`, by user for `user`, by time slot within hou
 not by user: then each day is a new draw, and days may stand for one another. Users parted once and for all
 would leave one half with more traffic for its half of the money on every day, which no day could show.
 
-What a trial gains from the days before it (CUPED), and how it looks while it runs (a sequence).
+`cuped_section` is what a trial gains from the days before it, `sequence_section` how it looks while it runs.
 """
 
 from collections.abc import Mapping, Sequence
@@ -31,24 +31,18 @@ from cascade_sim.scenario.market import DAY, Designs, Market
 from cascade_sim.trials.assignment import Assignment
 
 HOURS = 24
+
+HOUR = 3600.0
+
+FIRST_LOOK = 30  # clicks in each arm before a look at the trial says anything
+
+FIXED = 1.959963984540054  # half the width of a 95 % interval for a single look, in standard errors
+
 MEASURES = {
     name: MARKET_MEASURES[name] for name in ("revenue_per_request", "clicks_per_request", "ctr", "cpc")
 }
+
 SUMS = columns_of(MEASURES.values())
-
-
-def per_request(columns: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """The numbers of SUMS of each request.  {name: [R] float64}"""
-    found = {name: columns[name].astype(np.float64) for name in ("impressions", "clicks", "charged_clicks")}
-    found["requests"] = np.ones(len(columns["request"]))
-    found["revenue"] = columns["revenue_micros"] / MICROS
-    return found
-
-
-def in_trial(columns: Mapping[str, np.ndarray], pre_days: int) -> dict[str, np.ndarray]:
-    """The rows of the days on trial."""
-    rows = columns["time"] >= pre_days * DAY
-    return {name: values[rows] for name, values in columns.items()}
 
 
 def design_effects(kind: str, columns: Mapping[str, np.ndarray], spec: Designs) -> dict[str, Any]:
@@ -72,20 +66,14 @@ def design_effects(kind: str, columns: Mapping[str, np.ndarray], spec: Designs) 
     }
 
 
-def _parts(metric: Metric, sums: Mapping[str, Any]) -> tuple[np.ndarray, np.ndarray]:
-    """Numerator, with its factor, and denominator, by request or by day."""
-    top, bottom = metric.split({name: np.asarray(column) for name, column in sums.items()})
-    return metric.factor * top, bottom
-
-
 def daily_sums(
     columns: Mapping[str, np.ndarray], pre_days: int, days: float
 ) -> dict[str, dict[str, list[float]]]:
-    """{"treatment", "control": {name of SUMS: [days on trial]}}"""
+    """What each arm brought on each day on trial: {"treatment", "control": {name of SUMS: [days]}}."""
     trial = in_trial(columns, pre_days)
     n = int(np.ceil(days)) - pre_days
     day = np.minimum((trial["time"] // DAY).astype(np.int64) - pre_days, n - 1)
-    found = {}
+    by_role = {}
     for role, rows in (("treatment", trial["is_treated"]), ("control", ~trial["is_treated"])):
         sums = {}
         for name in SUMS:
@@ -93,13 +81,13 @@ def daily_sums(
             whole = np.zeros(n, np.int64)
             np.add.at(whole, day[rows], 1 if name == "requests" else trial[source][rows])
             sums[name] = (whole / (MICROS if name == "revenue" else 1)).tolist()
-        found[role] = sums
-    return found
+        by_role[role] = sums
+    return by_role
 
 
 def paired_by_day(days: Mapping[str, Mapping[str, Sequence[float]]], length: float) -> dict[str, Any]:
     """Every measure from the sums of the days of two markets; intervals from FEWEST_DAYS whole days on."""
-    found = {}
+    measures = {}
     for name, metric in MEASURES.items():
         parts = [_parts(metric, days[role]) for role in days]
         treated = np.repeat([role == "treatment" for role in days], len(parts[0][0]))
@@ -109,8 +97,8 @@ def paired_by_day(days: Mapping[str, Mapping[str, Sequence[float]]], length: flo
         if len(parts[0][0]) < FEWEST_DAYS or length % 1:
             bare = (Estimate(effect.difference.value), Estimate(effect.lift.value))
             effect = Effect(effect.treatment, effect.control, *bare, effect.units)
-        found[name] = _entry(effect)
-    return found
+        measures[name] = _entry(effect)
+    return measures
 
 
 def truth_effects(
@@ -139,24 +127,35 @@ def bias_of(effect: Mapping[str, Any], truth: Mapping[str, Any]) -> dict[str, An
     return {"bias": shifted("difference"), "lift_bias": shifted("lift")}
 
 
+def per_request(columns: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """The numbers of SUMS of each request.  {name: [R] float64}"""
+    values = {name: columns[name].astype(np.float64) for name in ("impressions", "clicks", "charged_clicks")}
+    values["requests"] = np.ones(len(columns["request"]))
+    values["revenue"] = columns["revenue_micros"] / MICROS
+    return values
+
+
+def in_trial(columns: Mapping[str, np.ndarray], pre_days: int) -> dict[str, np.ndarray]:
+    """The rows of the days on trial, without the days before it."""
+    rows = columns["time"] >= pre_days * DAY
+    return {name: values[rows] for name, values in columns.items()}
+
+
+def _parts(metric: Metric, sums: Mapping[str, Any]) -> tuple[np.ndarray, np.ndarray]:
+    """Numerator, with its factor, and denominator, by request or by day."""
+    top, bottom = metric.split({name: np.asarray(column) for name, column in sums.items()})
+    return metric.factor * top, bottom
+
+
 def _entry(effect: Effect) -> dict[str, Any]:
-    """As metrics.json holds it."""
-
-    def interval(one: Estimate) -> dict[str, Any]:
-        return {"value": one.value, "low": one.low, "high": one.high}
-
+    """An effect as metrics.json holds it."""
     return {
         "treatment": {"value": effect.treatment},
         "control": {"value": effect.control},
-        "difference": interval(effect.difference),
-        "lift": interval(effect.lift),
+        "difference": _interval(effect.difference),
+        "lift": _interval(effect.lift),
         "units": effect.units,
     }
-
-
-HOUR = 3600.0
-FIRST_LOOK = 30  # clicks in each arm before a look at the trial says anything
-FIXED = 1.959963984540054  # of an interval for one look
 
 
 def cuped_section(
@@ -173,20 +172,20 @@ def cuped_section(
 
     revenue, requests = ([sums(name, rows) for rows in (~before, before)] for name in ("revenue", "requests"))
     each = np.ones(n_users)
-    found = {
+    results = {
         "revenue_per_user": cuped(revenue[0], each, revenue[1], each, treated),
         "revenue_per_request": cuped(revenue[0], requests[0], revenue[1], requests[1], treated),
     }
     return {
         name: {
-            "theta": one.theta,
-            "plain": _interval(one.plain),
-            "adjusted": _interval(one.adjusted),
-            "variance_ratio": {"value": one.variance_ratio},
-            "users": one.units,
+            "theta": result.theta,
+            "plain": _interval(result.plain),
+            "adjusted": _interval(result.adjusted),
+            "variance_ratio": {"value": result.variance_ratio},
+            "users": result.units,
         }
-        for name, one in found.items()
-        if one is not None
+        for name, result in results.items()
+        if result is not None
     }
 
 
@@ -230,5 +229,5 @@ def sequence_section(columns: Mapping[str, np.ndarray], start: float, market: Ma
     }
 
 
-def _interval(one: Estimate) -> dict[str, Any]:
-    return {"value": one.value, "low": one.low, "high": one.high}
+def _interval(estimate: Estimate) -> dict[str, Any]:
+    return {"value": estimate.value, "low": estimate.low, "high": estimate.high}

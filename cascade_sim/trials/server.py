@@ -44,10 +44,10 @@ def mixed(parts: Sequence[tuple[np.ndarray, RankedLists]]) -> MixedLists:
     n = sum(len(rows) for rows, _ in parts)
     columns = {}
     for name in FIELDS:
-        found = [(rows, getattr(lists, name)) for rows, lists in parts]
-        shape = (n, *(max(sizes) for sizes in zip(*(values.shape[1:] for _, values in found), strict=True)))
-        columns[name] = np.full(shape, EMPTY.get(name, 0), found[0][1].dtype)
-        for rows, values in found:
+        pieces = [(rows, getattr(lists, name)) for rows, lists in parts]
+        shape = (n, *(max(sizes) for sizes in zip(*(values.shape[1:] for _, values in pieces), strict=True)))
+        columns[name] = np.full(shape, EMPTY.get(name, 0), pieces[0][1].dtype)
+        for rows, values in pieces:
             place: Any = (rows, *(slice(size) for size in values.shape[1:]))
             columns[name][place] = values
     return MixedLists(**columns, parts=tuple(parts))
@@ -83,13 +83,13 @@ class SplitServer(MarketServer):
     def rank(self, block: Block, depth: int, answered_by: np.ndarray | None = None) -> MixedLists:
         """Each arm ranks its own requests, as deep as it does alone, or down to its end if `depth` is 0."""
         rows = [self._rows(block, i) for i in range(len(self.servers))]
-        found: list[RankedLists | None] = [None] * len(rows)
+        ranked: list[RankedLists | None] = [None] * len(rows)
         for i, server in enumerate(self.servers):
             if len(rows[i]):
                 own_depth = server.list_depth if depth else server.arm.pre_ranking_size
-                found[i] = server.rank(block.take(rows[i]), own_depth)
-        nothing = next(lists for lists in found if lists is not None).take(slice(0))
-        return mixed([(own, lists or nothing) for own, lists in zip(rows, found, strict=True)])
+                ranked[i] = server.rank(block.take(rows[i]), own_depth)
+        nothing = next(lists for lists in ranked if lists is not None).take(slice(0))
+        return mixed([(own, lists or nothing) for own, lists in zip(rows, ranked, strict=True)])
 
     def _rank_deeper(self, block: Block, lists: RankedLists) -> MixedLists:
         return self.rank(block, 0)
@@ -103,9 +103,9 @@ class SplitServer(MarketServer):
             first = int(np.searchsorted(rows, start))
             if first == len(rows):
                 continue
-            found, listed = server.list_pages(own, first)
-            slots = slice(found.column.shape[1])
-            pages.column[rows, slots], pages.cpc_micros[rows, slots] = found.column, found.cpc_micros
+            own_pages, listed = server.list_pages(own, first)
+            slots = slice(own_pages.column.shape[1])
+            pages.column[rows, slots], pages.cpc_micros[rows, slots] = own_pages.column, own_pages.cpc_micros
             if listed < len(rows):
                 stop = min(stop, int(rows[listed]))
         return pages, stop

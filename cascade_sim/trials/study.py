@@ -46,11 +46,11 @@ def run_designs(sim: Simulation, out: Path, progress: Progress, workers: int) ->
     truth = truth_effects(launch["hours"], control["hours"], spec.pre_days, market.days)
     kinds = {}
     for kind in spec.kinds:
-        found = study.budget_split() if kind == "budget" else study.shared(kind)
+        result = study.budget_split() if kind == "budget" else study.shared(kind)
         measures = {
-            name: {**effect, **bias_of(effect, truth[name])} for name, effect in found.pop("measures").items()
+            name: {**effect, **bias_of(effect, truth[name])} for name, effect in result["measures"].items()
         }
-        kinds[kind] = {**found, "measures": measures}
+        kinds[kind] = {**result, "measures": measures}
     section = {
         "treatment": spec.treatment,
         "control": control_arm(sim.scenario),
@@ -96,17 +96,17 @@ class DesignStudy:
 
         def read(run: DesignRun, figures: dict[str, Any]) -> dict[str, Any]:
             columns = run.outcomes.columns()
-            found = {
+            result = {
                 "measures": design_effects(kind, columns, self.spec),
                 **_shares(daily_sums(columns, self.spec.pre_days, self.market.days)),
                 "overspend": figures["overspend"],
             }
             if kind == "user":
                 n_users = self.sim.world.n_users
-                found["cuped"] = cuped_section(columns, run.assignment, n_users)
+                result["cuped"] = cuped_section(columns, run.assignment, n_users)
             if kind == "request":
-                found["sequence"] = sequence_section(columns, run.assignment.start, self.market)
-            return found
+                result["sequence"] = sequence_section(columns, run.assignment.start, self.market)
+            return result
 
         return self._market(kind, kind, read)
 
@@ -156,8 +156,8 @@ def _shares(days: dict[str, dict[str, list[float]]]) -> dict[str, Any]:
     def total(role: str, name: str) -> float:
         return float(np.sum(days[role][name]))
 
-    found: dict[str, Any] = {"requests": {role: total(role, "requests") for role in ARMS}}
+    shares: dict[str, Any] = {"requests": {role: total(role, "requests") for role in ARMS}}
     for key, name in (("request_share", "requests"), ("spend_share", "revenue")):
         whole = total("control", name) + total("treatment", name)
-        found[key] = {"value": total("treatment", name) / whole if whole else None}
-    return found
+        shares[key] = {"value": total("treatment", name) / whole if whole else None}
+    return shares
