@@ -50,7 +50,7 @@ class Baseline:
 
 @dataclass(frozen=True)
 class Measured:
-    """A run to be held against a baseline: of a run folder, or made for it."""
+    """A run to be compared with a baseline: of a run folder, or made for it."""
 
     where: str
     scenario: Scenario
@@ -75,7 +75,7 @@ def traffic_hash(traffic: Mapping[str, Any]) -> str:
 
 
 def measured_run(folder: Path) -> Measured:
-    """A finished run of one world."""
+    """The blocks of a finished run of one world; UserError if the folder holds none."""
     run = open_run(folder)
     return Measured(str(folder), load_scenario(run.path / "scenario.yaml"), read_blocks(run.path))
 
@@ -132,10 +132,10 @@ def read_baseline(file: Path) -> Baseline:
     if data.get("kind") != KIND:
         raise UserError(f"{where}: kind is {data.get('kind')!r}; expected {KIND!r}; {HOW_TO_MAKE}")
     for key, now in (("format", FORMAT), ("semantics", SEMANTICS)):
-        found = expect(data, key, int, where)
-        if found != now:
+        version = expect(data, key, int, where)
+        if version != now:
             raise UserError(
-                f"{where}: {key} is {found}, this version has {now}: its figures do not compare "
+                f"{where}: {key} is {version}, this version has {now}: its figures do not compare "
                 "(CHANGELOG.md says what has changed); make it anew with `cascade_sim baseline RUN`"
             )
     known = {"kind", "format", "semantics", "version", "name", "seed", "traffic_hash", "scenario_hash"}
@@ -197,11 +197,11 @@ def refuse_other_traffic_of(baseline: Baseline, scenario: Scenario, where: str, 
 def differences(before: Any, now: Any, path: str = "") -> list[tuple[str, Any, Any]]:
     """(path, before, now) of every leaf that differs between two plain data; None where it is absent."""
     if isinstance(before, dict) and isinstance(now, dict):
-        found = []
+        leaves = []
         for key in dict.fromkeys([*before, *now]):
             inner = f"{path}.{key}" if path else key
-            found += differences(before.get(key), now.get(key), inner)
-        return found
+            leaves += differences(before.get(key), now.get(key), inner)
+        return leaves
     return [] if before == now else [(path, before, now)]
 
 

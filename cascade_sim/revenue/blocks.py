@@ -61,7 +61,7 @@ class ArmBlocks:
 
 @dataclass(frozen=True)
 class Blocks:
-    """A run's arms."""
+    """What every arm of a run brought, by group of requests and by day."""
 
     requests: int
     groups: int
@@ -125,7 +125,7 @@ def with_days(arm: ArmBlocks, hours: Mapping[str, Sequence[float]]) -> ArmBlocks
 
 
 def _values(metrics: Mapping[str, Metric], columns: Mapping[str, np.ndarray]) -> dict[str, float | None]:
-    """Of the metrics that these columns give."""
+    """The metrics that can be formed from these columns, over all their rows."""
     totals = {name: math.fsum(column) for name, column in columns.items()}
     return {
         name: metric.of(totals)
@@ -135,7 +135,7 @@ def _values(metrics: Mapping[str, Metric], columns: Mapping[str, np.ndarray]) ->
 
 
 def write_blocks(evaluation: "Evaluation", market: Mapping[str, Any] | None, folder: Path) -> None:
-    """blocks.json of a run folder."""
+    """Write blocks.json into a run folder."""
     from cascade_sim.storage.files import write_file
 
     write_file(folder / BLOCKS, json_lines(evaluation_blocks(evaluation, market).data()).encode())
@@ -222,8 +222,8 @@ def _is_number(value: Any) -> bool:
 
 def _column(values: Any, n: int, each: str, where: str) -> np.ndarray:
     if not isinstance(values, list) or len(values) != n:
-        found = f"has {len(values)} numbers" if isinstance(values, list) else f"is {_kind(values)}"
-        raise UserError(f"{where} {found}; expected a list of {n}, one for each {each}")
+        fault = f"has {len(values)} numbers" if isinstance(values, list) else f"is {_kind(values)}"
+        raise UserError(f"{where} {fault}; expected a list of {n}, one for each {each}")
     for i, value in enumerate(values):
         if not _is_number(value) or value < 0:
             raise UserError(f"{where}[{i}] is {_kind(value)}; expected a number, 0 or more")

@@ -36,7 +36,7 @@ ALPHA = 0.05
 
 @dataclass(frozen=True)
 class Finding:
-    """One metric of one arm."""
+    """How a metric of an arm moved, and whether the check fails for it."""
 
     arm: str
     metric: str
@@ -73,11 +73,11 @@ class Verdict:
 
     @property
     def failed(self) -> list[Finding]:
-        return [one for one in self.findings if one.has_failed]
+        return [finding for finding in self.findings if finding.has_failed]
 
     @property
     def moved(self) -> list[Finding]:
-        return [one for one in self.findings if one.has_moved]
+        return [finding for finding in self.findings if finding.has_moved]
 
     @property
     def passed(self) -> bool:

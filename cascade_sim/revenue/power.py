@@ -54,7 +54,7 @@ class Planted:
 
 @dataclass(frozen=True)
 class Rate:
-    """How often the check failed."""
+    """How often the check failed for a planted change, or for other requests."""
 
     name: str
     is_change: bool
@@ -123,7 +123,7 @@ def measure_power(
     """The rates of every planted change and of other requests, over `runs` stretches of `requests`."""
     phases = scenario.phases.model_copy(update={"evaluate": requests})
     scenario = scenario.model_copy(update={"phases": phases})
-    alarms = dict.fromkeys([*(one.name for one in PLANTED), OTHER_REQUESTS, LOWER_ON_OTHER], 0)
+    alarms = dict.fromkeys([*(kind.name for kind in PLANTED), OTHER_REQUESTS, LOWER_ON_OTHER], 0)
     with TemporaryDirectory(prefix="cascade_sim-") as folder, Progress(quiet) as progress:
         evaluation = evaluated(scenario, Path(folder), progress, workers, device, home)
         sim, arm = evaluation.sim, evaluation.baseline
@@ -145,7 +145,7 @@ def measure_power(
                 before = own if before is None else None  # pairs that share no stretch
                 bar.advance(requests)
     return [
-        *(Rate(one.name, one.is_change, True, alarms[one.name], runs) for one in PLANTED),
+        *(Rate(kind.name, kind.is_change, True, alarms[kind.name], runs) for kind in PLANTED),
         Rate(OTHER_REQUESTS, False, True, alarms[OTHER_REQUESTS], runs // 2),
         Rate(LOWER_ON_OTHER, True, False, alarms[LOWER_ON_OTHER], runs // 2),
     ]
@@ -191,7 +191,8 @@ def _columns(page: Page, planted: Planted, change: float) -> dict[str, np.ndarra
 def has_alarm(before: Blocks, after: Blocks, is_change: bool, *, is_paired: bool) -> bool:
     """Whether the check fails; where revenue was lowered, whether it fails for lower revenue."""
     plan = {(ARM, metric): 0.0 for metric in WATCHED if before.arms[ARM].values[metric]}
-    failed: list[Finding] = [one for one in judge(before, after, plan, is_paired=is_paired) if one.has_failed]
+    findings: list[Finding] = judge(before, after, plan, is_paired=is_paired)
+    failed = [finding for finding in findings if finding.has_failed]
     if is_change:
-        return any(one.metric in REVENUE and one.move.log < 0 for one in failed)
+        return any(finding.metric in REVENUE and finding.move.log < 0 for finding in failed)
     return bool(failed)

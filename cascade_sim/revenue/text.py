@@ -50,7 +50,8 @@ def _notes(verdict: Verdict) -> list[str]:
 
 def _table(findings: list[Finding]) -> list[str]:
     head = ("arm", "metric", "before", "now", "move", "95 % interval", "p (Holm)", "sees", "")
-    rows = [head, *(_row(one) for one in sorted(findings, key=lambda one: not one.has_failed))]
+    failed_first = sorted(findings, key=lambda finding: not finding.has_failed)
+    rows = [head, *(_row(finding) for finding in failed_first)]
     widths = [max(len(row[i]) for row in rows) for i in range(len(head))]
     left = (0, 1, 8)
     return [
@@ -62,31 +63,31 @@ def _table(findings: list[Finding]) -> list[str]:
     ]
 
 
-def _row(one: Finding) -> tuple[str, ...]:
-    if one.has_failed:
+def _row(finding: Finding) -> tuple[str, ...]:
+    if finding.has_failed:
         word = "FAILED"
-    elif one.move.is_rounding and one.move.se <= ROUNDING:  # else moves of the groups happen to cancel
-        word = "rounding"
-    elif one.is_significant:
+    elif finding.move.is_rounding and finding.move.se <= ROUNDING:
+        word = "rounding"  # with more noise, moves of the groups happen to cancel
+    elif finding.is_significant:
         word = "within tolerance"
     else:
         word = "could be chance"
-    if math.isinf(one.move.log):
+    if math.isinf(finding.move.log):
         interval = ""
-    elif one.metric in MARKET_METRICS and one.move.se == 0.0:
+    elif finding.metric in MARKET_METRICS and finding.move.se == 0.0:
         interval = "few days: none"
     else:
-        low, high = one.move.interval()
+        low, high = finding.move.interval()
         interval = f"[{percent(low)}, {percent(high)}]"
     return (
-        one.arm,
-        one.metric,
-        f"{one.before:.6g}",
-        "undefined" if one.after is None else f"{one.after:.6g}",
-        percent(one.move.relative) + " %",
+        finding.arm,
+        finding.metric,
+        f"{finding.before:.6g}",
+        "undefined" if finding.after is None else f"{finding.after:.6g}",
+        percent(finding.move.relative) + " %",
         interval,
-        "<0.0001" if one.p < 1e-4 else f"{one.p:.4f}",
-        f"{percent(one.sees, sign=False)} %",
+        "<0.0001" if finding.p < 1e-4 else f"{finding.p:.4f}",
+        f"{percent(finding.sees, sign=False)} %",
         word,
     )
 
@@ -105,15 +106,15 @@ def _warnings(verdict: Verdict) -> list[str]:
     What failed was seen, so it is not among them.
     """
     lines, most = [], 0
-    for one in verdict.findings:
-        seen = one.move.smallest_seen(ALPHA / len(verdict.findings))
-        if one.tolerance > 0 and one.has_moved and not one.has_failed and seen > one.tolerance:
-            needed = needed_requests(verdict.requests, seen, one.tolerance)
+    for case in verdict.findings:
+        seen = case.move.smallest_seen(ALPHA / len(verdict.findings))
+        if case.tolerance > 0 and case.has_moved and not case.has_failed and seen > case.tolerance:
+            needed = needed_requests(verdict.requests, seen, case.tolerance)
             most = max(most, needed)
             lines.append(
-                f"warning: {one.arm} {one.metric}: this much noise hides a change below "
+                f"warning: {case.arm} {case.metric}: this much noise hides a change below "
                 f"{percent(seen, False)} % (power {POWER:.0%}), the tolerance is "
-                f"{percent(one.tolerance, False)} %: needs about {needed:,} requests (phases.evaluate)"
+                f"{percent(case.tolerance, False)} %: needs about {needed:,} requests (phases.evaluate)"
             )
     if len(lines) > MOST_WARNINGS:
         rest = len(lines) - MOST_WARNINGS
@@ -134,7 +135,7 @@ def _conclusion(verdict: Verdict) -> str:
     failed = verdict.failed
     if not failed:
         return "passed: no guarded metric moved beyond chance and its tolerance"
-    worst = max(failed, key=lambda one: abs(one.move.relative))
+    worst = max(failed, key=lambda finding: abs(finding.move.relative))
     return (
         f"FAILED: {len(failed)} of {len(verdict.findings)} metrics moved; the most: {worst.arm} "
         f"{worst.metric} {percent(worst.move.relative)} %"
