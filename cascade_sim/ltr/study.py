@@ -36,66 +36,23 @@ from cascade_sim.progress import Progress
 
 DEPTH = 10  # places that NDCG looks at
 
+BASELINE = "pointwise"
 
-@dataclass(frozen=True)
-class Measured:
-    """Metrics of Q lists. NaN where a list does not count."""
+LOSS_NAMES = {"binary": "LogLoss", "graded": "MSE"}
 
-    ndcg: np.ndarray  # [Q] NDCG@10
-    loss: np.ndarray  # [Q] log loss or squared error, summed over the items
-    ece: np.ndarray  # [Q] calibration error over ten bins of equal count
-    predicted: np.ndarray  # [Q] sum of predictions
-    observed: np.ndarray  # [Q] sum of labels
-    items: np.ndarray  # [Q]
-
-    @property
-    def means(self) -> dict[str, float]:
-        """The file's figures: NDCG and ECE per list, the loss per item, PCOC of all predictions."""
-        observed = float(self.observed.sum())
-        return {
-            "ndcg": _mean(self.ndcg),
-            "loss": float(self.loss.sum() / self.items.sum()),
-            "ece": _mean(self.ece),
-            "pcoc": float(self.predicted.sum() / observed) if observed else float("nan"),
-        }
-
-    @property
-    def ndcg_error(self) -> float:
-        """Standard error of the mean NDCG over lists; 0 for fewer than two."""
-        values = self.ndcg[~np.isnan(self.ndcg)]
-        return float(values.std(ddof=1) / np.sqrt(len(values))) if len(values) > 1 else 0.0
-
-
-def measure(
-    scores: np.ndarray, predictions: np.ndarray, labels: np.ndarray, lists: np.ndarray, task: str
-) -> Measured:
-    """scores rank, predictions are on the labels' scale.  [N] each"""
-    items = np.diff(lists)
-    loss = (metrics.logloss if task == "binary" else metrics.mse)(predictions, labels, lists)
-    owner = np.repeat(np.arange(len(items)), items)
-    return Measured(
-        ndcg=metrics.ndcg(scores, labels, lists, k=DEPTH).value,
-        loss=np.where(items > 0, loss.value, 0.0) * items,
-        ece=metrics.ece_per_request(predictions, labels, lists).value,
-        predicted=np.bincount(owner, predictions, len(items)),
-        observed=np.bincount(owner, labels, len(items)),
-        items=items,
-    )
-
-
-def _mean(values: np.ndarray) -> float:
-    counted = values[~np.isnan(values)]
-    return float(counted.mean()) if len(counted) else float("nan")
-
+KEPT_ASIDE = 5  # without a validation file every fifth training list is one to choose by
 
 # Calibrators of the rows that are added where none are asked for.
 USUAL_CALIBRATORS: Mapping[str, tuple[str, ...]] = {"sbcr": ("platt", "piecewise_linear")}
+
 _WITHOUT_SCALE = ("platt",)
+
+_TESTED = ("ndcg", "loss", "ece")
 
 
 @dataclass(frozen=True)
 class Files:
-    """The three parts of the data."""
+    """The three parts of the data: to learn from, to choose by, to measure on."""
 
     train: Table
     valid: Table
@@ -104,7 +61,7 @@ class Files:
 
 @dataclass(frozen=True)
 class Plan:
-    """What is trained."""
+    """What is trained: objectives, the grid of each, seeds, and calibrators for the chosen cells."""
 
     objectives: tuple[str, ...]
     task: str = "binary"
@@ -183,6 +140,97 @@ class Findings:
     diverged: list[dict[str, Any]]  # cells without an epoch of finite scores
 
 
+@dataclass(frozen=True)
+class Measured:
+    """Metrics of Q lists. NaN where a list does not count."""
+
+    ndcg: np.ndarray  # [Q] NDCG@10
+    loss: np.ndarray  # [Q] log loss or squared error, summed over the items
+    ece: np.ndarray  # [Q] calibration error over ten bins of equal count
+    predicted: np.ndarray  # [Q] sum of predictions
+    observed: np.ndarray  # [Q] sum of labels
+    items: np.ndarray  # [Q]
+
+    @property
+    def means(self) -> dict[str, float]:
+        """The file's figures: NDCG and ECE per list, the loss per item, PCOC of all predictions."""
+        observed = float(self.observed.sum())
+        return {
+            "ndcg": _mean(self.ndcg),
+            "loss": float(self.loss.sum() / self.items.sum()),
+            "ece": _mean(self.ece),
+            "pcoc": float(self.predicted.sum() / observed) if observed else float("nan"),
+        }
+
+    @property
+    def ndcg_error(self) -> float:
+        """Standard error of the mean NDCG over lists; 0 for fewer than two."""
+        values = self.ndcg[~np.isnan(self.ndcg)]
+        return float(values.std(ddof=1) / np.sqrt(len(values))) if len(values) > 1 else 0.0
+
+
+def load_files(
+    train: Path,
+    valid: Path | None,
+    test: Path,
+    positive_from: float | None,
+    device: str,
+    progress: Progress,
+) -> Files:
+    """The three parts as tables. Features that the training file does not have are not read.
+
+    positive_from: labels of at least that become 1, the others 0; None keeps the grades.
+    """
+    files: dict[str, RankingFile] = {}
+    columns: np.ndarray | None = None
+    for part, path in (("train", train), ("valid", valid), ("test", test)):
+        if path is None:
+            continue
+        size = path.stat().st_size if path.is_file() else None
+        with progress.stage(f"read {part}", size, "bytes") as stage:
+            files[part] = read_file(path, columns, stage.advance)
+        columns = files["train"].columns
+    if valid is None:
+        files["train"], files["valid"] = split(files["train"], train)
+    sources = {"train": train, "valid": valid or train, "test": test}
+    least = positive_from if positive_from is not None else np.finfo(np.float32).tiny
+    for part, data in files.items():
+        if not (data.labels >= least).any():
+            wanted = "above 0" if positive_from is None else f"of {positive_from:g} or more"
+            raise UserError(f"{sources[part]}: no label {wanted}, so there is no order to judge")
+    if positive_from is not None and (files["train"].labels >= positive_from).all():
+        raise UserError(f"{train}: every label is {positive_from:g} or more, so there is nothing to learn")
+    own = list_columns(files["train"])
+    return Files(
+        *(make_table(files[part], own, positive_from, device) for part in ("train", "valid", "test"))
+    )
+
+
+def split(data: RankingFile, path: Path) -> tuple[RankingFile, RankingFile]:
+    """Lists to train on, and every fifth to choose by."""
+    if data.n_lists < KEPT_ASIDE:
+        raise UserError(f"{path}: {data.n_lists} lists are too few to set some aside; give a validation file")
+    is_aside = np.arange(data.n_lists) % KEPT_ASIDE == KEPT_ASIDE - 1
+    return data.take_lists(np.flatnonzero(~is_aside)), data.take_lists(np.flatnonzero(is_aside))
+
+
+def compare(files: Files, plan: Plan, progress: Progress, n_threads: int = 1) -> dict[str, Any]:
+    """Run the study; its findings as plain numbers."""
+    with threads(n_threads), progress.stage("train", plan.n_epochs, "epochs") as stage:
+        return results(run_study(files, plan, stage.advance), files, plan)
+
+
+@contextmanager
+def threads(n: int) -> Iterator[None]:
+    """So many torch threads for a while: float sums depend on their number."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(n)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
 def run_study(files: Files, plan: Plan, advance: Callable[[int], None] = lambda n: None) -> Findings:
     """Train and measure everything; `advance` is told of epochs done."""
     cells: list[Cell] = []
@@ -245,19 +293,8 @@ def _train_cell(
     )
 
 
-def measured(ranker: Objective | Calibrated, outputs: torch.Tensor, table: Table) -> Measured:
-    """A ranker's outputs on a file, measured."""
-    if isinstance(ranker, Calibrated):
-        predictions = ranker.predict(outputs.double(), table.request)
-        task = "binary"
-    else:
-        predictions, task = ranker.predict(outputs.double()), ranker.task
-    labels = table.labels.double().cpu().numpy()
-    return measure(ranker.score(outputs.double()).numpy(), predictions.numpy(), labels, table.lists, task)
-
-
 def choose(cells: Sequence[Cell]) -> Cell:
-    """The cell that the validation lists prefer, by the rule above; the first of equals."""
+    """The cell that the validation lists prefer, by the rule at the top of the file; the first of equals."""
     best = max(cells, key=lambda cell: cell.valid.means["ndcg"])
     if not best.objective.has_scale:
         return best
@@ -283,9 +320,37 @@ def _rows(files: Files, plan: Plan, cell: Cell) -> Iterator[Row]:
         yield Row(served.name, cell, measured(served, cell.test_outputs, files.test))
 
 
-BASELINE = "pointwise"
-LOSS_NAMES = {"binary": "LogLoss", "graded": "MSE"}
-_TESTED = ("ndcg", "loss", "ece")
+def measured(ranker: Objective | Calibrated, outputs: torch.Tensor, table: Table) -> Measured:
+    """A ranker's outputs on a file, measured."""
+    if isinstance(ranker, Calibrated):
+        predictions = ranker.predict(outputs.double(), table.request)
+        task = "binary"
+    else:
+        predictions, task = ranker.predict(outputs.double()), ranker.task
+    labels = table.labels.double().cpu().numpy()
+    return measure(ranker.score(outputs.double()).numpy(), predictions.numpy(), labels, table.lists, task)
+
+
+def measure(
+    scores: np.ndarray, predictions: np.ndarray, labels: np.ndarray, lists: np.ndarray, task: str
+) -> Measured:
+    """Order and scale of every list: scores rank, predictions are on the labels' scale.  [N] each"""
+    items = np.diff(lists)
+    loss = (metrics.logloss if task == "binary" else metrics.mse)(predictions, labels, lists)
+    owner = np.repeat(np.arange(len(items)), items)
+    return Measured(
+        ndcg=metrics.ndcg(scores, labels, lists, k=DEPTH).value,
+        loss=np.where(items > 0, loss.value, 0.0) * items,
+        ece=metrics.ece_per_request(predictions, labels, lists).value,
+        predicted=np.bincount(owner, predictions, len(items)),
+        observed=np.bincount(owner, labels, len(items)),
+        items=items,
+    )
+
+
+def _mean(values: np.ndarray) -> float:
+    counted = values[~np.isnan(values)]
+    return float(counted.mean()) if len(counted) else float("nan")
 
 
 def results(findings: Findings, files: Files, plan: Plan) -> dict[str, Any]:
@@ -322,18 +387,6 @@ def results(findings: Findings, files: Files, plan: Plan) -> dict[str, Any]:
     }
 
 
-def _number(value: float) -> float | None:
-    return float(value) if math.isfinite(value) else None
-
-
-def _mark(cell: Cell) -> bool | None:
-    return None if cell.trend is None else cell.trend.is_stable
-
-
-def _curve(cell: Cell) -> dict[str, Any]:
-    return {"points": [_number(x) for x in cell.curve], "stable": _mark(cell)}
-
-
 def _row(name: str, group: list[Row]) -> dict[str, Any]:
     means = [row.test.means for row in group]
     judged = [_mark(row.cell) for row in group if row.cell.trend is not None]
@@ -358,11 +411,6 @@ def _row(name: str, group: list[Row]) -> dict[str, Any]:
     }
 
 
-def _per_list(group: list[Row], metric: str) -> np.ndarray:
-    """A metric of every test list, averaged over seeds.  [Q]"""
-    return np.mean([getattr(row.test, metric) for row in group], axis=0)
-
-
 def _compare(rows: list[dict[str, Any]], grouped: dict[str, list[Row]]) -> int:
     """Put gap and adjusted p into the rows; returns the number of comparisons."""
     if BASELINE not in grouped:
@@ -378,6 +426,11 @@ def _compare(rows: list[dict[str, Any]], grouped: dict[str, list[Row]]) -> int:
     for place, p in zip(places, holm(ps), strict=True):
         place["p"] = _number(p)
     return sum(not math.isnan(p) for p in ps)
+
+
+def _per_list(group: list[Row], metric: str) -> np.ndarray:
+    """A metric of every test list, averaged over seeds.  [Q]"""
+    return np.mean([getattr(row.test, metric) for row in group], axis=0)
 
 
 def _cell(cell: Cell) -> dict[str, Any]:
@@ -396,73 +449,20 @@ def _cell(cell: Cell) -> dict[str, Any]:
     }
 
 
-KEPT_ASIDE = 5  # without a validation file every fifth training list is one to choose by
+def _curve(cell: Cell) -> dict[str, Any]:
+    return {"points": [_number(x) for x in cell.curve], "stable": _mark(cell)}
 
 
-def load_files(
-    train: Path,
-    valid: Path | None,
-    test: Path,
-    positive_from: float | None,
-    device: str,
-    progress: Progress,
-) -> Files:
-    """The three parts as tables. Features that the training file does not have are not read.
-
-    positive_from: labels of at least that become 1, the others 0; None keeps the grades.
-    """
-    files: dict[str, RankingFile] = {}
-    columns: np.ndarray | None = None
-    for part, path in (("train", train), ("valid", valid), ("test", test)):
-        if path is None:
-            continue
-        size = path.stat().st_size if path.is_file() else None
-        with progress.stage(f"read {part}", size, "bytes") as stage:
-            files[part] = read_file(path, columns, stage.advance)
-        columns = files["train"].columns
-    if valid is None:
-        files["train"], files["valid"] = split(files["train"], train)
-    sources = {"train": train, "valid": valid or train, "test": test}
-    least = positive_from if positive_from is not None else np.finfo(np.float32).tiny
-    for part, data in files.items():
-        if not (data.labels >= least).any():
-            wanted = "above 0" if positive_from is None else f"of {positive_from:g} or more"
-            raise UserError(f"{sources[part]}: no label {wanted}, so there is no order to judge")
-    if positive_from is not None and (files["train"].labels >= positive_from).all():
-        raise UserError(f"{train}: every label is {positive_from:g} or more, so there is nothing to learn")
-    own = list_columns(files["train"])
-    return Files(
-        *(make_table(files[part], own, positive_from, device) for part in ("train", "valid", "test"))
-    )
+def _mark(cell: Cell) -> bool | None:
+    return None if cell.trend is None else cell.trend.is_stable
 
 
-def split(data: RankingFile, path: Path) -> tuple[RankingFile, RankingFile]:
-    """Lists to train on, and every fifth to choose by."""
-    if data.n_lists < KEPT_ASIDE:
-        raise UserError(f"{path}: {data.n_lists} lists are too few to set some aside; give a validation file")
-    is_aside = np.arange(data.n_lists) % KEPT_ASIDE == KEPT_ASIDE - 1
-    return data.take_lists(np.flatnonzero(~is_aside)), data.take_lists(np.flatnonzero(is_aside))
-
-
-@contextmanager
-def threads(n: int) -> Iterator[None]:
-    """So many torch threads for a while: float sums depend on their number."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(n)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)
-
-
-def compare(files: Files, plan: Plan, progress: Progress, n_threads: int = 1) -> dict[str, Any]:
-    """Run the study; its findings as plain numbers."""
-    with threads(n_threads), progress.stage("train", plan.n_epochs, "epochs") as stage:
-        return results(run_study(files, plan, stage.advance), files, plan)
+def _number(value: float) -> float | None:
+    return float(value) if math.isfinite(value) else None
 
 
 def write_figures(findings: dict[str, Any], out: Path) -> None:
-    """pareto and drift as PNG and SVG, and ltr.json."""
+    """Write the figures `pareto` and `drift` as PNG and SVG, and the numbers as ltr.json."""
     from cascade_sim.analysis.report.figures import ltr as plots_ltr
     from cascade_sim.analysis.report.figures.style import style, svg_text
     from cascade_sim.storage.files import write_file

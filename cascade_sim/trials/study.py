@@ -47,9 +47,8 @@ def run_designs(sim: Simulation, out: Path, progress: Progress, workers: int) ->
     kinds = {}
     for kind in spec.kinds:
         result = study.budget_split() if kind == "budget" else study.shared(kind)
-        measures = {
-            name: {**effect, **bias_of(effect, truth[name])} for name, effect in result["measures"].items()
-        }
+        effects = result.pop("measures")
+        measures = {name: {**effect, **bias_of(effect, truth[name])} for name, effect in effects.items()}
         kinds[kind] = {**result, "measures": measures}
     section = {
         "treatment": spec.treatment,
