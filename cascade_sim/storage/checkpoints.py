@@ -34,28 +34,28 @@ def load_state(path: Path) -> dict[str, Any]:
 
 def flat(state: Mapping[str, Any], prefix: str = "") -> dict[str, np.ndarray]:
     """`{"a": {"b": 1}}` -> `{"a/b": array(1)}`. Objects are refused; an empty dict is kept as `a/`."""
-    found: dict[str, np.ndarray] = {}
+    arrays: dict[str, np.ndarray] = {}
     for name, value in state.items():
         if SEPARATOR in name:
             raise ValueError(f"the name {name!r} of a state contains {SEPARATOR!r}")
         if isinstance(value, Mapping):
-            found |= flat(value, f"{prefix}{name}{SEPARATOR}") or {f"{prefix}{name}{SEPARATOR}": np.zeros(0)}
+            arrays |= flat(value, f"{prefix}{name}{SEPARATOR}") or {f"{prefix}{name}{SEPARATOR}": np.zeros(0)}
             continue
         array = np.asarray(value)
         if array.dtype.hasobject:
             raise ValueError(f"the state {prefix}{name} holds Python objects, not numbers")
-        found[prefix + name] = array
-    return found
+        arrays[prefix + name] = array
+    return arrays
 
 
 def nested(arrays: Mapping[str, np.ndarray]) -> dict[str, Any]:
     """The inverse of `flat`."""
-    found: dict[str, Any] = {}
+    state: dict[str, Any] = {}
     for name, value in arrays.items():
         *folders, last = name.split(SEPARATOR)
-        place = found
+        place = state
         for folder in folders:
             place = place.setdefault(folder, {})
         if last:
             place[last] = value
-    return found
+    return state

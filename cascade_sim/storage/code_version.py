@@ -16,7 +16,7 @@ _FOLDERS = {name: folder_of(name) for name in PACKAGES[1:]} | {"cascade_sim": PA
 
 @cache
 def source_digest(packages: tuple[str, ...] = PACKAGES) -> str:
-    """Of all Python files of these packages.  16 hex digits"""
+    """The digest of all Python files of these packages.  16 hex digits"""
     files: dict[str, Path] = {}
     for name in packages:
         for file in sorted(_FOLDERS[name].rglob("*.py")):
@@ -27,7 +27,7 @@ def source_digest(packages: tuple[str, ...] = PACKAGES) -> str:
 
 
 def model_code_digest(module: Any) -> str:
-    """Of what decides how a model trains: our nets, losses and loop, and the user's folder of modules."""
+    """The digest of what decides how a model trains: our nets, losses and loop, the user's own modules."""
     own = source_digest(("models",))
     file = class_file(type(module))
     if file is None:
@@ -61,7 +61,7 @@ def class_source(cls: type) -> bytes:
 
 
 def _digest(files: dict[str, Path]) -> str:
-    """Of files by the name that counts for them."""
+    """The digest of files: of the names they are given here, and of their content."""
     total = hashlib.blake2b(digest_size=8)
     for name, file in files.items():
         total.update(name.encode() + b"\0" + file.read_bytes() + b"\0")

@@ -4,11 +4,10 @@ Writing: `RunFolder.create` locks the folder, clears what an earlier run left an
 first thing to write is manifest.json (status "running"), the last its final form (status "complete").
 Reading: `open_run` and `read_manifest` check before they return.
 
-One writer per run folder: a lock file that names its owner and dies with it.
-
-The file is locked by the operating system (flock), so a killed run never blocks its folder: the next one
-finds the file unlocked and takes it over. Where a file system does not share locks between hosts, the host
-named in the file decides: another host's lock is respected.
+The one writer holds a `Lock`: a file that names its owner and dies with it. It is locked by the operating
+system (flock), so a killed run never blocks its folder: the next one finds the file unlocked and takes it
+over. Where a file system does not share locks between hosts, the host named in the file decides: another
+host's lock is respected.
 """
 
 import json
@@ -27,8 +26,298 @@ from cascade_sim.errors import UserError
 from cascade_sim.storage.files import storage_errors, write_file
 from cascade_sim.version import SEMANTICS
 
+MANIFEST = "manifest.json"
+
+METRICS = "metrics.json"
+
+CHECKPOINTS = "checkpoints"  # marks and states of a run that is under way; gone when it is complete
+
 LOCK = ".lock"
+
 _PROGRAM = "cascade_sim"
+
+# What a run writes, and all that replacing it removes: a reader's own notes in the folder stay.
+RUN_ENTRIES = (
+    *(MANIFEST, METRICS, "metrics.csv", "scenario.yaml", "report.html", "blocks.json"),
+    *("models", "logs", "figures", CHECKPOINTS),
+    "whatif",  # asked of the run that was here
+)
+
+# What tells one run from another: a stopped run goes on only as the run it was.
+IDENTITY = {
+    "semantics": "another version's semantics",
+    "scenario_hash": "another scenario (or other --set values)",
+    "code": "another version of the code",
+    "files": "other content of a file the scenario names",
+    "packages": "other versions of Python or its packages",
+    "device": "another --device",
+    "seeds": "another number of --seeds",
+}
+
+
+class RunFolder:
+    """A locked run folder to write into. Use as a context manager; the lock goes when it ends."""
+
+    def __init__(self, path: Path, lock: "Lock") -> None:
+        self.path = path
+        self._lock = lock
+
+    @classmethod
+    def create(cls, path: str | Path, *, overwrite: bool = True) -> "RunFolder":
+        """Make or take over the folder.
+
+        A run of cascade_sim that lies there is replaced, or refused without `overwrite`. A folder with other
+        content is always refused, and so is one that another run is writing to.
+        """
+        folder = Path(path)
+        _check_replaceable(folder, overwrite)  # before anything is touched
+        with storage_errors(folder):
+            folder.mkdir(parents=True, exist_ok=True)
+            lock = Lock.take(folder)
+        try:
+            _check_replaceable(folder, overwrite)  # it may have changed while the lock was taken
+        except BaseException:
+            lock.release()
+            raise
+        try:
+            with storage_errors(folder):
+                _clear(folder)
+        except BaseException:
+            lock.leave()  # half cleared, without its manifest: the file shows that it is ours to clear
+            raise
+        return cls(folder, lock)
+
+    @classmethod
+    def resume(cls, path: str | Path, manifest: Mapping[str, Any]) -> "RunFolder":
+        """Take over a folder whose run was stopped, keeping what is finished of it.
+
+        An absent or empty folder is taken as `create` does. A run that is not the same as `manifest` says, or
+        that another process is writing, is a UserError.
+        """
+        folder = Path(path)
+        if not (folder / MANIFEST).exists():
+            return cls.create(folder)
+        with storage_errors(folder):
+            lock = Lock.take(folder)
+        try:
+            left = read_manifest(folder)
+            for key, what in IDENTITY.items():
+                if left.get(key) != manifest.get(key):
+                    raise UserError(f"{folder} holds a run of {what}: it cannot go on; run without --resume")
+            with storage_errors(folder):
+                if left.get("status") != "complete":
+                    _clear_unfinished(folder)
+                elif (folder / CHECKPOINTS).exists():
+                    shutil.rmtree(folder / CHECKPOINTS)  # stopped at its very last step
+        except BaseException:
+            lock.release()
+            raise
+        return cls(folder, lock)
+
+    def write_bytes(self, name: str, data: bytes) -> Path:
+        """Write a file whole; `name` may lead into sub-folders. Returns its path."""
+        path = self._inside(name)
+        with storage_errors(path):
+            path.parent.mkdir(parents=True, exist_ok=True)
+        write_file(path, data)
+        return path
+
+    def write_text(self, name: str, text: str) -> Path:
+        """Write UTF-8 text whole."""
+        return self.write_bytes(name, text.encode())
+
+    def write_json(self, name: str, content: Any) -> Path:
+        """Write JSON, the same bytes for the same content: sorted keys, indent 1. NaN is a ValueError."""
+        return self.write_text(name, json_text(content))
+
+    def is_complete(self) -> bool:
+        """Whether the run that lies here had come to its end."""
+        return (self.path / METRICS).exists() and read_manifest(self.path).get("status") == "complete"
+
+    def remove_logs(self) -> None:
+        """Remove the logs, for who wants the metrics alone. The checkpoints, which need them, go first."""
+        self.remove_checkpoints()
+        with storage_errors(self.path):
+            if (self.path / "logs").exists():
+                shutil.rmtree(self.path / "logs")
+
+    def remove_checkpoints(self) -> None:
+        """Remove the checkpoints: the run is complete and has nothing left to go on with."""
+        shutil.rmtree(self.path / CHECKPOINTS, ignore_errors=True)
+
+    def release(self) -> None:
+        """Give the folder up. Releasing twice is harmless."""
+        self._lock.release()
+
+    def __enter__(self) -> "RunFolder":
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.release()
+
+    def _inside(self, name: str) -> Path:
+        parts = Path(name).parts
+        if not parts or Path(name).is_absolute() or ".." in parts or parts == (LOCK,):
+            raise ValueError(f"{name!r} is not the name of a file in a run folder")
+        return self.path / name
+
+
+@dataclass(frozen=True)
+class Run:
+    """A finished run, read from its folder."""
+
+    path: Path
+    manifest: dict[str, Any]
+    metrics: dict[str, Any]
+
+
+def open_run(path: str | Path) -> Run:
+    """A finished run. UserError if it is none, unfinished, damaged, or of another version's semantics."""
+    folder = Path(path)
+    manifest = read_manifest(folder)
+    if manifest.get("semantics") != SEMANTICS:
+        raise UserError(
+            f"{folder} was made with semantics {manifest.get('semantics')}, this version has {SEMANTICS}: "
+            "its results do not compare; run the scenario again"
+        )
+    if not (folder / METRICS).exists():
+        status = manifest.get("status", "unknown")
+        raise UserError(f"{folder} has no {METRICS} (status: {status}): the run did not finish")
+    return Run(folder, manifest, read_object(folder / METRICS))
+
+
+def read_manifest(path: str | Path) -> dict[str, Any]:
+    """manifest.json of a run folder, finished or not."""
+    folder = Path(path)
+    if not folder.is_dir():
+        raise UserError(f"{folder} is not a folder" if folder.exists() else f"{folder} does not exist")
+    if not (folder / MANIFEST).exists():
+        raise UserError(f"{folder} is not a run folder: it has no {MANIFEST}")
+    return read_object(folder / MANIFEST)
+
+
+def is_same_run(path: str | Path, manifest: Mapping[str, Any]) -> bool:
+    """Whether the run that lies there, finished or not, is the one that this manifest describes."""
+    try:
+        left = read_manifest(path)
+    except UserError:
+        return False
+    return all(left.get(key) == manifest.get(key) for key in IDENTITY)
+
+
+def default_folder(name: str) -> Path:
+    """Where a study of this name goes if nobody says otherwise."""
+    return Path("runs") / name
+
+
+def is_done(folder: Path, step: str) -> bool:
+    """Whether a stopped run had finished this step."""
+    return (folder / CHECKPOINTS / f"{step}.keep").is_file()
+
+
+def keep(folder: Path, step: str, tables: Iterable[str]) -> None:
+    """Mark the tables of a step as worth keeping, should the run be stopped from here on."""
+    with storage_errors(folder / CHECKPOINTS):
+        (folder / CHECKPOINTS).mkdir(parents=True, exist_ok=True)
+    write_file(folder / CHECKPOINTS / f"{step}.keep", "\n".join(tables).encode())
+
+
+def json_text(content: Any) -> str:
+    """Canonical JSON text with a newline at the end; numpy's numbers and arrays count as numbers and lists.
+
+    NaN or infinity is a ValueError: write None where a value is undefined.
+    """
+    return (
+        json.dumps(content, sort_keys=True, indent=1, allow_nan=False, ensure_ascii=False, default=_plain)
+        + "\n"
+    )
+
+
+def read_object(path: Path) -> dict[str, Any]:
+    """The JSON object in a file; UserError with line and column if it is none."""
+    try:
+        content = json.loads(path.read_bytes())
+    except json.JSONDecodeError as error:
+        raise UserError(f"{path}:{error.lineno}:{error.colno} is not JSON: {error.msg}") from error
+    except UnicodeDecodeError as error:
+        raise UserError(f"{path} is not JSON: {error}") from error
+    except OSError as error:
+        raise UserError(f"cannot read {path}: {error.strerror}") from error
+    if not isinstance(content, dict):
+        raise UserError(f"{path} holds a {type(content).__name__}, not a JSON object")
+    return content
+
+
+def _plain(value: Any) -> Any:
+    """A numpy scalar or array as plain numbers."""
+    if hasattr(value, "tolist"):
+        return value.tolist()
+    raise TypeError(f"{type(value).__name__} does not belong into JSON")
+
+
+def _check_replaceable(folder: Path, overwrite: bool) -> None:
+    """UserError if a run written here would remove what is not a run's, or a run without `overwrite`."""
+    if not folder.exists():
+        return
+    if not folder.is_dir():
+        raise UserError(f"{folder} is a file; give a folder for the run")
+    try:
+        entries = [name for name in os.listdir(folder) if name != LOCK]
+        is_run = _is_run(folder)
+    except OSError as error:
+        raise UserError(f"cannot read {folder}: {error.strerror}") from error
+    if entries and not is_run:
+        raise UserError(f"{folder} is not empty and not a run of cascade_sim; give another folder")
+    if (folder / MANIFEST).exists() and not overwrite:
+        raise UserError(f"{folder} already holds a run; give another folder")
+
+
+def _is_run(folder: Path) -> bool:
+    """A run shows by its manifest or, if it was killed early, by the lock it left."""
+    if Lock.is_ours(folder):
+        return True
+    with suppress(UserError):
+        manifest = read_manifest(folder)
+        return "semantics" in manifest and "scenario_hash" in manifest
+    return False
+
+
+def _clear_unfinished(folder: Path) -> None:
+    """Remove what a stopped run left half done: tables that no mark in checkpoints/ keeps, unnamed files."""
+    kept = {name for mark in (folder / CHECKPOINTS).glob("*.keep") for name in mark.read_text().split()}
+    for table in (folder / "logs").glob("*"):
+        if table.name not in kept:
+            shutil.rmtree(table)
+    for place in (folder, *(folder / name for name in RUN_ENTRIES)):  # not in a world's folder: it has a lock
+        for left in place.glob("**/.*.[0-9]*.tmp" if place != folder else ".*.[0-9]*.tmp"):
+            left.unlink()
+
+
+def _clear(folder: Path) -> None:
+    """Remove an earlier run, its manifest first: what a kill leaves then shows as unfinished by its lock."""
+    for name in RUN_ENTRIES:
+        entry = folder / name
+        if entry.is_dir() and not entry.is_symlink():
+            shutil.rmtree(entry)
+        else:
+            entry.unlink(missing_ok=True)
+    for world in folder.glob("seed-*"):  # a study over several worlds keeps a run per seed
+        if world.is_dir() and not world.is_symlink() and _is_run(world):
+            _remove(world)
+    for left in folder.glob(".*.[0-9]*.tmp"):
+        left.unlink()
+
+
+def _remove(world: Path) -> None:
+    """Remove a run folder, its manifest last: what a kill leaves of it still shows as a run."""
+    for entry in world.iterdir():
+        if entry.is_dir() and not entry.is_symlink():
+            shutil.rmtree(entry)
+        elif entry.name != MANIFEST:
+            entry.unlink()
+    shutil.rmtree(world)
 
 
 class Lock:
@@ -115,290 +404,3 @@ def _refusal(folder: Path, owner: dict[str, Any]) -> str:
     if owner:
         who = f"process {owner.get('pid')} on {owner.get('host')}, started {owner.get('started')},"
     return f"{folder} is in use: {who} is writing to it"
-
-
-MANIFEST = "manifest.json"
-METRICS = "metrics.json"
-CHECKPOINTS = "checkpoints"  # marks and states of a run that is under way; gone when it is complete
-
-# What a run writes, and all that replacing it removes: a reader's own notes in the folder stay.
-RUN_ENTRIES = (
-    *(MANIFEST, METRICS, "metrics.csv", "scenario.yaml", "report.html", "blocks.json"),
-    *("models", "logs", "figures", CHECKPOINTS),
-    "whatif",  # asked of the run that was here
-)
-# What tells one run from another: a stopped run goes on only as the run it was.
-IDENTITY = {
-    "semantics": "another version's semantics",
-    "scenario_hash": "another scenario (or other --set values)",
-    "code": "another version of the code",
-    "files": "other content of a file the scenario names",
-    "packages": "other versions of Python or its packages",
-    "device": "another --device",
-    "seeds": "another number of --seeds",
-}
-
-
-class RunFolder:
-    """A locked run folder to write into. Use as a context manager; the lock goes when it ends."""
-
-    def __init__(self, path: Path, lock: Lock) -> None:
-        self.path = path
-        self._lock = lock
-
-    @classmethod
-    def create(cls, path: str | Path, *, overwrite: bool = True) -> "RunFolder":
-        """Make or take over the folder.
-
-        A run of cascade_sim that lies there is replaced, or refused without `overwrite`. A folder with other
-        content is always refused, and so is one that another run is writing to.
-        """
-        folder = Path(path)
-        _check_replaceable(folder, overwrite)  # before anything is touched
-        with storage_errors(folder):
-            folder.mkdir(parents=True, exist_ok=True)
-            lock = Lock.take(folder)
-        try:
-            _check_replaceable(folder, overwrite)  # it may have changed while the lock was taken
-        except BaseException:
-            lock.release()
-            raise
-        try:
-            with storage_errors(folder):
-                _clear(folder)
-        except BaseException:
-            lock.leave()  # half cleared, without its manifest: the file shows that it is ours to clear
-            raise
-        return cls(folder, lock)
-
-    @classmethod
-    def resume(cls, path: str | Path, manifest: Mapping[str, Any]) -> "RunFolder":
-        """Take over a folder whose run was stopped, keeping what is finished of it.
-
-        An absent or empty folder is taken as `create` does. A run that is not the same as `manifest` says, or
-        that another process is writing, is a UserError.
-        """
-        folder = Path(path)
-        if not (folder / MANIFEST).exists():
-            return cls.create(folder)
-        with storage_errors(folder):
-            lock = Lock.take(folder)
-        try:
-            left = read_manifest(folder)
-            for key, what in IDENTITY.items():
-                if left.get(key) != manifest.get(key):
-                    raise UserError(f"{folder} holds a run of {what}: it cannot go on; run without --resume")
-            with storage_errors(folder):
-                if left.get("status") != "complete":
-                    _clear_unfinished(folder)
-                elif (folder / CHECKPOINTS).exists():
-                    shutil.rmtree(folder / CHECKPOINTS)  # stopped at its very last step
-        except BaseException:
-            lock.release()
-            raise
-        return cls(folder, lock)
-
-    def write_bytes(self, name: str, data: bytes) -> Path:
-        """Write a file whole; `name` may lead into sub-folders. Returns its path."""
-        path = self._inside(name)
-        with storage_errors(path):
-            path.parent.mkdir(parents=True, exist_ok=True)
-        write_file(path, data)
-        return path
-
-    def write_text(self, name: str, text: str) -> Path:
-        """Write UTF-8 text whole."""
-        return self.write_bytes(name, text.encode())
-
-    def write_json(self, name: str, content: Any) -> Path:
-        """Write JSON, the same bytes for the same content: sorted keys, indent 1. NaN is a ValueError."""
-        return self.write_text(name, json_text(content))
-
-    def is_complete(self) -> bool:
-        """Whether the run that lies here had come to its end."""
-        return (self.path / METRICS).exists() and read_manifest(self.path).get("status") == "complete"
-
-    def remove_logs(self) -> None:
-        """When the metrics are all that is wanted. What leads back to the logs goes first."""
-        self.remove_checkpoints()
-        with storage_errors(self.path):
-            if (self.path / "logs").exists():
-                shutil.rmtree(self.path / "logs")
-
-    def remove_checkpoints(self) -> None:
-        """At the end, when there is nothing left to go on with."""
-        shutil.rmtree(self.path / CHECKPOINTS, ignore_errors=True)
-
-    def release(self) -> None:
-        """Give the folder up. Releasing twice is harmless."""
-        self._lock.release()
-
-    def __enter__(self) -> "RunFolder":
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.release()
-
-    def _inside(self, name: str) -> Path:
-        parts = Path(name).parts
-        if not parts or Path(name).is_absolute() or ".." in parts or parts == (LOCK,):
-            raise ValueError(f"{name!r} is not the name of a file in a run folder")
-        return self.path / name
-
-
-@dataclass(frozen=True)
-class Run:
-    """A finished run, read from its folder."""
-
-    path: Path
-    manifest: dict[str, Any]
-    metrics: dict[str, Any]
-
-
-def default_folder(name: str) -> Path:
-    """Where a study of this name goes if nobody says otherwise."""
-    return Path("runs") / name
-
-
-def open_run(path: str | Path) -> Run:
-    """A finished run. UserError if it is none, unfinished, damaged, or of another version's semantics."""
-    folder = Path(path)
-    manifest = read_manifest(folder)
-    if manifest.get("semantics") != SEMANTICS:
-        raise UserError(
-            f"{folder} was made with semantics {manifest.get('semantics')}, this version has {SEMANTICS}: "
-            "its results do not compare; run the scenario again"
-        )
-    if not (folder / METRICS).exists():
-        status = manifest.get("status", "unknown")
-        raise UserError(f"{folder} has no {METRICS} (status: {status}): the run did not finish")
-    return Run(folder, manifest, read_object(folder / METRICS))
-
-
-def read_manifest(path: str | Path) -> dict[str, Any]:
-    """manifest.json of a run folder, finished or not."""
-    folder = Path(path)
-    if not folder.is_dir():
-        raise UserError(f"{folder} is not a folder" if folder.exists() else f"{folder} does not exist")
-    if not (folder / MANIFEST).exists():
-        raise UserError(f"{folder} is not a run folder: it has no {MANIFEST}")
-    return read_object(folder / MANIFEST)
-
-
-def is_same_run(path: str | Path, manifest: Mapping[str, Any]) -> bool:
-    """Whether the run that lies there, finished or not, is the one that this manifest describes."""
-    try:
-        left = read_manifest(path)
-    except UserError:
-        return False
-    return all(left.get(key) == manifest.get(key) for key in IDENTITY)
-
-
-def json_text(content: Any) -> str:
-    """Canonical JSON text with a newline at the end; numpy's numbers and arrays count as numbers and lists.
-
-    NaN or infinity is a ValueError: write None where a value is undefined.
-    """
-    return (
-        json.dumps(content, sort_keys=True, indent=1, allow_nan=False, ensure_ascii=False, default=_plain)
-        + "\n"
-    )
-
-
-def _plain(value: Any) -> Any:
-    """A numpy scalar or array as plain numbers."""
-    if hasattr(value, "tolist"):
-        return value.tolist()
-    raise TypeError(f"{type(value).__name__} does not belong into JSON")
-
-
-def read_object(path: Path) -> dict[str, Any]:
-    """The JSON object in a file; UserError with line and column if it is none."""
-    try:
-        content = json.loads(path.read_bytes())
-    except json.JSONDecodeError as error:
-        raise UserError(f"{path}:{error.lineno}:{error.colno} is not JSON: {error.msg}") from error
-    except UnicodeDecodeError as error:
-        raise UserError(f"{path} is not JSON: {error}") from error
-    except OSError as error:
-        raise UserError(f"cannot read {path}: {error.strerror}") from error
-    if not isinstance(content, dict):
-        raise UserError(f"{path} holds a {type(content).__name__}, not a JSON object")
-    return content
-
-
-def _check_replaceable(folder: Path, overwrite: bool) -> None:
-    """Nothing of somebody else's may be lost."""
-    if not folder.exists():
-        return
-    if not folder.is_dir():
-        raise UserError(f"{folder} is a file; give a folder for the run")
-    try:
-        entries = [name for name in os.listdir(folder) if name != LOCK]
-        is_run = _is_run(folder)
-    except OSError as error:
-        raise UserError(f"cannot read {folder}: {error.strerror}") from error
-    if entries and not is_run:
-        raise UserError(f"{folder} is not empty and not a run of cascade_sim; give another folder")
-    if (folder / MANIFEST).exists() and not overwrite:
-        raise UserError(f"{folder} already holds a run; give another folder")
-
-
-def _is_run(folder: Path) -> bool:
-    """A run shows by its manifest or, if it was killed early, by the lock it left."""
-    if Lock.is_ours(folder):
-        return True
-    with suppress(UserError):
-        manifest = read_manifest(folder)
-        return "semantics" in manifest and "scenario_hash" in manifest
-    return False
-
-
-def _clear_unfinished(folder: Path) -> None:
-    """Remove what a stopped run left half done: tables that no mark in checkpoints/ keeps, unnamed files."""
-    kept = {name for mark in (folder / CHECKPOINTS).glob("*.keep") for name in mark.read_text().split()}
-    for table in (folder / "logs").glob("*"):
-        if table.name not in kept:
-            shutil.rmtree(table)
-    for place in (folder, *(folder / name for name in RUN_ENTRIES)):  # not in a world's folder: it has a lock
-        for left in place.glob("**/.*.[0-9]*.tmp" if place != folder else ".*.[0-9]*.tmp"):
-            left.unlink()
-
-
-def is_done(folder: Path, step: str) -> bool:
-    """Whether a stopped run had finished this step."""
-    return (folder / CHECKPOINTS / f"{step}.keep").is_file()
-
-
-def keep(folder: Path, step: str, tables: Iterable[str]) -> None:
-    """Mark the tables of a step as worth keeping, should the run be stopped from here on."""
-    with storage_errors(folder / CHECKPOINTS):
-        (folder / CHECKPOINTS).mkdir(parents=True, exist_ok=True)
-    write_file(folder / CHECKPOINTS / f"{step}.keep", "\n".join(tables).encode())
-
-
-def _remove(world: Path) -> None:
-    """Remove a run folder, its manifest last: what a kill leaves of it still shows as a run."""
-    for entry in world.iterdir():
-        if entry.is_dir() and not entry.is_symlink():
-            shutil.rmtree(entry)
-        elif entry.name != MANIFEST:
-            entry.unlink()
-    shutil.rmtree(world)
-
-
-def _clear(folder: Path) -> None:
-    """Remove an earlier run, its manifest first: what a kill leaves then shows as unfinished by its lock."""
-    for name in RUN_ENTRIES:
-        entry = folder / name
-        if entry.is_dir() and not entry.is_symlink():
-            shutil.rmtree(entry)
-        else:
-            entry.unlink(missing_ok=True)
-    for world in folder.glob("seed-*"):  # a study over several worlds keeps a run per seed
-        if world.is_dir() and not world.is_symlink() and _is_run(world):
-            _remove(world)
-    for left in folder.glob(".*.[0-9]*.tmp"):
-        left.unlink()

@@ -152,7 +152,7 @@ def _read(path: Path) -> "dict[str, torch.Tensor]":
 
 
 def _check_fit(tensors: "Mapping[str, torch.Tensor]", module: "torch.nn.Module") -> None:
-    """Before loading, which would leave a module half changed."""
+    """ValueError if names, shapes or dtypes differ: loading them would leave the module half changed."""
     state = module.state_dict()
     if tensors.keys() != state.keys():
         raise ValueError(f"it holds {sorted(tensors)}, the model has {sorted(state)}")
@@ -165,7 +165,7 @@ def _check_fit(tensors: "Mapping[str, torch.Tensor]", module: "torch.nn.Module")
 
 
 def _digest(tensors: "Mapping[str, torch.Tensor]") -> str:
-    """Of names, dtypes, shapes and bytes."""
+    """The digest of the tensors' names, dtypes, shapes and bytes."""
     import torch
 
     digest = hashlib.blake2b(digest_size=16)

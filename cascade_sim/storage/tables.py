@@ -2,13 +2,12 @@
 
 A table is the folder logs/<table>/ of part-00000.parquet, part-00001.parquet, ... in row order. A part gets
 its name when it is complete, so whatever is named can be read. The bytes depend on the rows alone, not on how
-they came in blocks: row groups have a fixed size, encoding and compression are fixed. Beside the parts lies
-_parts.json, which lists what is sealed: a part that is missing, cut short or changed is noticed when read.
+they came in blocks: row groups have a fixed size, encoding and compression are fixed.
 
-The list of a table's sealed parts: _parts.json beside them, with the size and a digest of each.
-
-It is written after each part, so it never names one that is not there; of a run that was killed it may lack
-the last. What lies beside it unnamed is not part of the table.
+Beside the parts lies _parts.json (`PartList`), which lists what is sealed, with the size and a digest of each
+part: one that is missing, cut short or changed is noticed when read. The list is written after each part, so
+it never names one that is not there; of a run that was killed it may lack the last. What lies beside it
+unnamed is not part of the table.
 """
 
 import hashlib
@@ -29,82 +28,10 @@ from cascade_sim.storage.files import discarded_on_error, seal, storage_errors, 
 if TYPE_CHECKING:
     import pyarrow.parquet as pq
 
+ROW_GROUP = 65_536  # rows, also what a writer holds in memory
 
 PARTS = "_parts.json"  # readers of Parquet folders pass over names that begin so
 
-
-class PartList:
-    """What is sealed of the table in `folder`; without parts, nothing is known and nothing is checked."""
-
-    def __init__(self, folder: Path, parts: dict[str, dict[str, Any]] | None = None) -> None:
-        self.folder = folder
-        self._parts = parts or {}
-
-    @classmethod
-    def read(cls, folder: Path) -> "PartList":
-        """The list as it lies there; empty if there is none (runs of older versions have none)."""
-        path = folder / PARTS
-        try:
-            content = json.loads(path.read_bytes())
-            parts = {part["name"]: {"bytes": int(part["bytes"]), "digest": str(part["digest"])}
-                     for part in content["parts"]}  # fmt: skip
-        except FileNotFoundError:
-            return cls(folder)
-        except OSError as error:
-            raise UserError(f"cannot read {path}: {error.strerror}") from error
-        except (ValueError, TypeError, KeyError) as error:
-            raise UserError(f"{path} is damaged: not a list of the table's parts") from error
-        return cls(folder, parts)
-
-    def __len__(self) -> int:
-        return len(self._parts)
-
-    @property
-    def names(self) -> list[str]:
-        """In row order."""
-        return list(self._parts)
-
-    def first(self, n: int) -> "PartList":
-        """The list as it was when n parts were sealed."""
-        return PartList(self.folder, dict(list(self._parts.items())[:n]))
-
-    def add(self, path: Path) -> None:
-        """A part that has just been sealed; the list on the disk names it from here on."""
-        with storage_errors(path):
-            self._parts[path.name] = {"bytes": path.stat().st_size, "digest": _digest(path)}
-        self.write()
-
-    def write(self) -> None:
-        parts = [{"name": name, **part} for name, part in self._parts.items()]
-        write_file(self.folder / PARTS, (json.dumps({"parts": parts}, indent=1) + "\n").encode())
-
-    def remove(self) -> None:
-        (self.folder / PARTS).unlink(missing_ok=True)
-
-    def paths(self, names: Sequence[str]) -> list[Path]:
-        """Of these parts, which must all be there and as long as they were when they were sealed."""
-        found = [self.folder / name for name in names]
-        for path in found:
-            if not path.is_file():
-                raise UserError(f"{path} is missing")
-            size, sealed = path.stat().st_size, self._parts.get(path.name)
-            if sealed is not None and size != sealed["bytes"]:
-                raise UserError(f"{path} is damaged: {size:,} bytes, {sealed['bytes']:,} when it was sealed")
-        return found
-
-    def check_content(self, path: Path) -> None:
-        """UserError if the part is not what it was."""
-        part = self._parts.get(path.name)
-        if part is not None and _digest(path) != part["digest"]:
-            raise UserError(f"{path} is damaged: its content has changed since it was sealed")
-
-
-def _digest(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "blake2b").hexdigest()[:32]
-
-
-ROW_GROUP = 65_536  # rows, also what a writer holds in memory
 _KINDS = "biuf"  # booleans, integers, unsigned integers, floats
 
 Columns = dict[str, NDArray[Any]]
@@ -299,6 +226,83 @@ def tables(folder: str | Path) -> list[str]:
     return sorted({path.parent.name for kind in ("part-*.parquet", PARTS) for path in logs.glob(f"*/{kind}")})
 
 
+class PartList:
+    """What is sealed of the table in `folder`; without parts, nothing is known and nothing is checked."""
+
+    def __init__(self, folder: Path, parts: dict[str, dict[str, Any]] | None = None) -> None:
+        self.folder = folder
+        self._parts = parts or {}
+
+    @classmethod
+    def read(cls, folder: Path) -> "PartList":
+        """The list as it lies there; empty if there is none (runs of older versions have none)."""
+        path = folder / PARTS
+        try:
+            content = json.loads(path.read_bytes())
+            parts = {part["name"]: {"bytes": int(part["bytes"]), "digest": str(part["digest"])}
+                     for part in content["parts"]}  # fmt: skip
+        except FileNotFoundError:
+            return cls(folder)
+        except OSError as error:
+            raise UserError(f"cannot read {path}: {error.strerror}") from error
+        except (ValueError, TypeError, KeyError) as error:
+            raise UserError(f"{path} is damaged: not a list of the table's parts") from error
+        return cls(folder, parts)
+
+    def __len__(self) -> int:
+        return len(self._parts)
+
+    @property
+    def names(self) -> list[str]:
+        """The names of the sealed parts, in row order."""
+        return list(self._parts)
+
+    def first(self, n: int) -> "PartList":
+        """The list as it was when n parts were sealed."""
+        return PartList(self.folder, dict(list(self._parts.items())[:n]))
+
+    def add(self, path: Path) -> None:
+        """A part that has just been sealed; the list on the disk names it from here on."""
+        with storage_errors(path):
+            self._parts[path.name] = {"bytes": path.stat().st_size, "digest": _digest(path)}
+        self.write()
+
+    def write(self) -> None:
+        parts = [{"name": name, **part} for name, part in self._parts.items()]
+        write_file(self.folder / PARTS, (json.dumps({"parts": parts}, indent=1) + "\n").encode())
+
+    def remove(self) -> None:
+        (self.folder / PARTS).unlink(missing_ok=True)
+
+    def paths(self, names: Sequence[str]) -> list[Path]:
+        """The paths of these parts; UserError unless all are there and as long as when they were sealed."""
+        paths = [self.folder / name for name in names]
+        for path in paths:
+            if not path.is_file():
+                raise UserError(f"{path} is missing")
+            size, sealed = path.stat().st_size, self._parts.get(path.name)
+            if sealed is not None and size != sealed["bytes"]:
+                raise UserError(f"{path} is damaged: {size:,} bytes, {sealed['bytes']:,} when it was sealed")
+        return paths
+
+    def check_content(self, path: Path) -> None:
+        """UserError if the part's content is not what it was when it was sealed."""
+        part = self._parts.get(path.name)
+        if part is not None and _digest(path) != part["digest"]:
+            raise UserError(f"{path} is damaged: its content has changed since it was sealed")
+
+
+def _parts(folder: str | Path, table: str) -> tuple[list[Path], PartList]:
+    """The parts of a table in row order, and the list of what is sealed; a gap in them is an error."""
+    place = _table_folder(folder, table)
+    sealed = PartList.read(place)
+    names = sorted(path.name for path in place.glob("part-*.parquet"))
+    if not names and not len(sealed):
+        raise UserError(f"{folder} has no table {table!r}; it has: {', '.join(tables(folder)) or 'none'}")
+    # Runs of older versions have no list: there a gap in the numbers must do.
+    return sealed.paths(sealed.names or [_part_name(number) for number in range(len(names))]), sealed
+
+
 def _part_name(number: int) -> str:
     return f"part-{number:05d}.parquet"
 
@@ -308,7 +312,7 @@ def _table_folder(folder: str | Path, table: str) -> Path:
 
 
 def _check_columns(columns: Mapping[str, NDArray[Any]], known: Columns, table: str) -> int:
-    """Number of rows, the same in every column."""
+    """The number of rows; ValueError unless the columns fit together and the `known` ones."""
     if not columns:
         raise ValueError(f"table {table}: no columns")
     if known and columns.keys() != known.keys():
@@ -336,17 +340,6 @@ def _open_part(path: Path, schema: Any) -> "pq.ParquetWriter":
     return pq.ParquetWriter(path, schema, compression="snappy", use_dictionary=False, store_schema=False)
 
 
-def _parts(folder: str | Path, table: str) -> tuple[list[Path], PartList]:
-    """The parts of a table in row order, and the list of what is sealed; a gap in them is an error."""
-    place = _table_folder(folder, table)
-    sealed = PartList.read(place)
-    found = sorted(path.name for path in place.glob("part-*.parquet"))
-    if not found and not len(sealed):
-        raise UserError(f"{folder} has no table {table!r}; it has: {', '.join(tables(folder)) or 'none'}")
-    # Runs of older versions have no list: there a gap in the numbers must do.
-    return sealed.paths(sealed.names or [_part_name(number) for number in range(len(found))]), sealed
-
-
 @contextmanager
 def _opened(path: Path, columns: Sequence[str] | None) -> Iterator[tuple["pq.ParquetFile", list[str]]]:
     """An opened part and the columns to read; damage found while reading is a UserError."""
@@ -369,3 +362,8 @@ def _numpy(rows: Any) -> Columns:
     """Arrow table or batch as fresh arrays."""
     columns = zip(rows.schema.names, rows.columns, strict=True)
     return {name: np.array(column.to_numpy(zero_copy_only=False)) for name, column in columns}
+
+
+def _digest(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "blake2b").hexdigest()[:32]
