@@ -176,7 +176,7 @@ def bench_losses(
 
 
 def losses_text(rows: list[dict[str, Any]]) -> str:
-    """The figures for people."""
+    """The figures as lines for a terminal."""
     lines = ["losses, CPU time of value and gradient, one core"]
     seen: tuple[Any, ...] = ()
     for row in rows:

@@ -40,7 +40,7 @@ def bench_metrics(n_lists: int = 2000, n_items: int = 40, repeats: int = 15) -> 
 
 
 def metrics_text(milliseconds: dict[str, float], n_lists: int = 2000, n_items: int = 40) -> str:
-    """The figures for people."""
+    """The figures as lines for a terminal."""
     rows = [f"  {name:<20} {value:8.2f} ms" for name, value in milliseconds.items()]
     return "\n".join([f"metrics, one core ({n_lists:,} lists x {n_items} items)", *rows])
 

@@ -92,7 +92,7 @@ def _timed(function: Callable[[], Any]) -> float:
 
 @dataclass(frozen=True)
 class Served:
-    """A block on its way, for timing one stage alone."""
+    """A block with what the stages made of it, so that one stage can be timed alone."""
 
     block: Block
     decision: Decision
@@ -232,7 +232,7 @@ def peak_memory_mb() -> float:
 
 
 def run(n_requests: int = 20_000, n_samples: int = 200_000) -> dict[str, Any]:
-    """Everything the bench prints."""
+    """The figures of `cascade_sim bench` without a part named."""
     sim, arm = build()
     serving(sim, arm, 2048)  # compiles the kernels, fills the retrieval cache
     seconds = min(serving(sim, arm, n_requests) for _ in range(3))

@@ -23,7 +23,7 @@ PAIRS_AT_ONCE = 1_000_000  # keeps the temporary arrays small
 
 
 def n_detail(sim: Simulation, n_requests: int) -> int:
-    """How many requests are held against the whole corpus."""
+    """How many requests are measured against the whole corpus."""
     wanted = min(n_requests, sim.scenario.report.detail_requests)
     return max(min(wanted, CORPUS_PAIRS // sim.world.n_ads), min(wanted, 1))
 
@@ -39,11 +39,11 @@ def parts(block: Block, n_ads: int) -> Iterator[tuple[slice, Block, np.ndarray]]
 
 def true_best_of_corpus(ruler: Ruler, n_ads: int, arm: Arm, block: Block) -> SlotList:
     """The k ads of the corpus with the highest true CTR * bid of the ranking stage.  [R, k]"""
-    found = [
+    ids = [
         consistency.top_ids(corpus, ruler.true_value(part, corpus, arm), arm.slots)
         for _, part, corpus in parts(block, n_ads)
     ]
-    return _slot_list(ruler, block, np.concatenate(found), arm)
+    return _slot_list(ruler, block, np.concatenate(ids), arm)
 
 
 def _slot_list(ruler: Ruler, block: Block, ids: np.ndarray, arm: Arm) -> SlotList:
@@ -85,7 +85,7 @@ def retrieval_columns(
 
 def retrieval_rcs(platform: Platform, n_ads: int, arm: Arm, block: Block, decision: Decision) -> np.ndarray:
     """Share of the pre-ranking stage's own choice from the whole corpus that retrieval passed on.  [R]"""
-    found = []
+    shares = []
     for rows, part, corpus in parts(block, n_ads):
         scores = score(part, corpus, arm.pre_ranking, arm, platform)
         wanted = admitted(scores, arm.pre_ranking, arm).astype(np.float32)
@@ -94,8 +94,8 @@ def retrieval_rcs(platform: Platform, n_ads: int, arm: Arm, block: Block, decisi
         else:
             sizes = (decision.competitive_set[rows] >= 0).sum(axis=1)
             chosen, _ = select_sizes(corpus, wanted, sizes, arm.pre_ranking_size)
-        found.append(consistency.rcs(chosen, decision.pre_ranking_set[rows]))
-    return np.concatenate(found)
+        shares.append(consistency.rcs(chosen, decision.pre_ranking_set[rows]))
+    return np.concatenate(shares)
 
 
 def attribution_table(tables: dict[str, dict[str, np.ndarray]], resamples: int, seed: int) -> dict:

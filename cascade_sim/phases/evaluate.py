@@ -42,7 +42,7 @@ class ArmTally:
 
 @dataclass(frozen=True)
 class ArmBlock:
-    """One arm on one block."""
+    """What an arm decided for a block, what came of it, and the sums that are kept."""
 
     decision: Decision
     outcome: Outcome
@@ -107,24 +107,24 @@ class Evaluation:
                 if ranking_of(self.arms[name]) == ranking_of(self.baseline)
             }
 
-            def finish(block: Block, found: dict[str, ArmBlock]) -> None:
-                for name, one in found.items():
-                    self._add(name, one)
+            def finish(block: Block, by_arm: dict[str, ArmBlock]) -> None:
+                for name, served in by_arm.items():
+                    self._add(name, served)
                     if name in tables:
-                        shown = as_decided(one.decision)
-                        tables[name].append(impression_columns(self.sim.world, block, shown, one.outcome))
-                self._log_detail(block, found, shadow_table, service_tables)
+                        shown = as_decided(served.decision)
+                        tables[name].append(impression_columns(self.sim.world, block, shown, served.outcome))
+                self._log_detail(block, by_arm, shadow_table, service_tables)
                 bar.advance(len(block))
 
             self.sim.market.run_phase("evaluate", self.n_requests, self.measure_block, finish)
 
     def measure_block(self, block: Block) -> dict[str, ArmBlock]:
-        """All arms on one block. Pure."""
+        """Serve and measure a block with every arm. Pure."""
         yards: dict[Arm, measure.Yardstick] = {}
         best: dict[Arm, SlotList] = {}
         oracle = self.ruler.oracle(block)
         looked_at = self._head(block, self.n_detail)
-        found = {}
+        by_arm = {}
         for name, arm in self.all_arms().items():
             key = ranking_of(arm)
             if key not in yards:
@@ -132,8 +132,8 @@ class Evaluation:
                 if len(looked_at):
                     n_ads = self.sim.world.n_ads
                     best[key] = detail.true_best_of_corpus(self.ruler, n_ads, arm, looked_at)
-            found[name] = self._measure_arm(block, arm, yards[key], oracle, looked_at, best.get(key))
-        return found
+            by_arm[name] = self._measure_arm(block, arm, yards[key], oracle, looked_at, best.get(key))
+        return by_arm
 
     def _measure_arm(
         self,
@@ -172,25 +172,25 @@ class Evaluation:
             detail=extra,
         )
 
-    def _add(self, name: str, one: ArmBlock) -> None:
+    def _add(self, name: str, served: ArmBlock) -> None:
         tally = self.tallies[name]
-        for column, part in one.columns.items():
+        for column, part in served.columns.items():
             total = tally.columns.setdefault(column, np.zeros(self.n_rows))
-            total[one.first_row : one.first_row + len(part)] += part  # may continue the last block's
-        if one.detail:
-            tally.detail.append(one.detail)
-        for kind, sums in one.vectors.items():
+            total[served.first_row : served.first_row + len(part)] += part  # may continue the last block's
+        if served.detail:
+            tally.detail.append(served.detail)
+        for kind, sums in served.vectors.items():
             tally.vectors[kind] = tally.vectors[kind] + sums if kind in tally.vectors else sums
-        sets = (one.decision.pre_ranking_set, one.decision.competitive_set, one.decision.win_set)
+        sets = (served.decision.pre_ranking_set, served.decision.competitive_set, served.decision.win_set)
         tally.sizes += [(ids >= 0).sum() for ids in sets]
 
-    def _log_detail(self, block: Block, found: dict[str, ArmBlock], shadow_table, service_tables) -> None:
+    def _log_detail(self, block: Block, by_arm: dict[str, ArmBlock], shadow_table, service_tables) -> None:
         """Scores on whole pre-ranking sets, as the paper's SQL wants them, and the quality of the models."""
         part = self._head(block, self.n_quality)
         if not len(part):
             return
         sim, arm = self.sim, self.baseline
-        decision = head_of(found[arm.name].decision, len(part))
+        decision = head_of(by_arm[arm.name].decision, len(part))
         self.quality.add(part, decision, self._group(part, self.quality.n_groups, self.n_quality))
         ids = decision.pre_ranking_set
         rank_score = admitted(score(part, ids, arm.ranking, arm, sim.platform), arm.ranking, arm)
@@ -198,7 +198,7 @@ class Evaluation:
         rank_score = np.where(rank_score > 0, rank_score, -np.inf)
         shadow_table.append(_score_rows(part, ids, "rank_score", rank_score))
         for name, table in service_tables.items():
-            own = head_of(found[name].decision, len(part))
+            own = head_of(by_arm[name].decision, len(part))
             table.append(_score_rows(part, own.pre_ranking_set, "pre_rank_score", own.pre_score))
 
     def _head(self, block: Block, n: int) -> Block:
@@ -236,7 +236,7 @@ def head_of(decision: Decision, n: int) -> Decision:
 
 
 def _by_group(per_request: np.ndarray, group: np.ndarray, n_groups: int) -> np.ndarray:
-    """[R, ...] -> [G, ...]"""
+    """Sums over the requests of each group.  [R, ...] -> [G, ...]"""
     total = np.zeros((n_groups, *per_request.shape[1:]))
     np.add.at(total, group, per_request)
     return total

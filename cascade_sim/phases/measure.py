@@ -50,7 +50,7 @@ class Ruler:
     is_exposed: np.ndarray  # [A] bool
 
     def yardstick(self, block: Block, arm: Arm) -> Yardstick:
-        """Shared by all arms that differ in pre-ranking only."""
+        """The best ads by the arm's ranking stage and by the truth; the same for any pre-ranking stage."""
         ideal = serve(block, shadow(arm), self.platform)
         ids = ideal.pre_ranking_set
         return Yardstick(

@@ -191,7 +191,7 @@ class Preparation:
             module.eval()
 
     def _seed(self, alias: str, spec: ModelSpec) -> int:
-        """Of weights and shuffles: objectives share theirs, and calibrators of one objective one net."""
+        """Seed of weights and shuffles: objectives share it, so calibrators of one objective share a net."""
         luck = alias if spec.is_plain else "objective"
         return int(draws.bits(self.sim.seed, f"weights {luck}")[0] >> np.uint64(1))
 

@@ -33,7 +33,7 @@ class ModelQuality:
         self.density = np.zeros(len(LOG10_EDGES) - 1)
 
     def add(self, prediction: np.ndarray, true_ctr: np.ndarray, valid: np.ndarray, group: np.ndarray) -> None:
-        """prediction, true_ctr, valid: [R, m]; group: [R]"""
+        """Add a block's ads. prediction, true_ctr, valid (is there an ad?): [R, m]; group: [R]"""
         if not valid.any():  # nothing was shown, and there is no quantile of nothing
             return
         p = np.asarray(prediction, np.float64)

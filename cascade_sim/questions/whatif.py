@@ -264,8 +264,8 @@ class WhatIfEvaluation(Evaluation):
         with progress.stage("what if", self.n_requests) as bar:
 
             def finish(block: Block, by_arm: dict[str, ArmBlock]) -> None:
-                for name, part in by_arm.items():
-                    self._add(name, part)
+                for name, served in by_arm.items():
+                    self._add(name, served)
                 bar.advance(len(block))
 
             self.sim.market.run_phase("evaluate", self.n_requests, self.measure_block, finish)
