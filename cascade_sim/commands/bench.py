@@ -22,14 +22,14 @@ def command(part: str, requests: int, as_json: bool) -> None:
         return
     from cascade_sim.bench.serving import run
 
-    found = run(requests)
+    figures = run(requests)
     if as_json:
         import json
 
-        click.echo(json.dumps(found, indent=1))
+        click.echo(json.dumps(figures, indent=1))
         return
-    n, c, k = found["sizes"]
-    rate = found["serving"]
+    n, c, k = figures["sizes"]
+    rate = figures["serving"]
     micros = 1e6 / rate
     click.echo(
         f"serving, one core (n = {n}, c = {c}, k = {k}; traffic, clicks, charges and log on disk included)"
@@ -37,30 +37,30 @@ def command(part: str, requests: int, as_json: bool) -> None:
     click.echo(
         f"  built-in models      {rate:12,.0f} requests/s {rate * n:16,.0f} candidates/s {micros:8.1f} us"
     )
-    own = found["own_model"]
+    own = figures["own_model"]
     click.echo(
         f"  own torch pre-ranker {own:12,.0f} requests/s {own * n:16,.0f} candidates/s {own / rate:8.2f} x"
     )
-    longer = found["serving_longer"]
+    longer = figures["serving_longer"]
     click.echo(
         f"  4 x as many requests {longer:12,.0f} requests/s   "
-        f"peak memory grew by {found['memory_growth_mb']:.0f} MB"
+        f"peak memory grew by {figures['memory_growth_mb']:.0f} MB"
     )
-    click.echo(f"  a user's first visit: {found['first_visit_us']:,.0f} us of exact retrieval, then kept")
+    click.echo(f"  a user's first visit: {figures['first_visit_us']:,.0f} us of exact retrieval, then kept")
     click.echo("scoring alone, on the same candidates")
-    for name, floor in found["floors"].items():
+    for name, floor in figures["floors"].items():
         click.echo(
             f"  {name:<20} {1e6 / floor:12,.0f} requests/s   serving takes {micros / floor:.2f} x as long"
         )
     click.echo("share of time per stage")
-    total = sum(found["stages"].values())
-    for name, value in found["stages"].items():
+    total = sum(figures["stages"].values())
+    for name, value in figures["stages"].items():
         click.echo(f"  {name:<20} {value:8.2f} us {value / total:6.1%}")
     click.echo(f"  {'rest (SimPy, Python)':<20} {max(micros - total, 0.0):8.2f} us")
-    _echo_auction(found["auction"])
-    _echo_market(found["market"], rate)
+    _echo_auction(figures["auction"])
+    _echo_market(figures["market"], rate)
     click.echo("training, one core")
-    for name, value in found["training"].items():
+    for name, value in figures["training"].items():
         click.echo(f"  {name:<20} {value:12,.0f} samples/s")
 
 
@@ -69,8 +69,8 @@ def _losses(as_json: bool) -> None:
 
     from cascade_sim.bench.losses import bench_losses, losses_text
 
-    found = bench_losses()
-    click.echo(json.dumps(found, indent=1) if as_json else losses_text(found))
+    rows = bench_losses()
+    click.echo(json.dumps(rows, indent=1) if as_json else losses_text(rows))
 
 
 def _metrics(as_json: bool) -> None:
@@ -78,8 +78,8 @@ def _metrics(as_json: bool) -> None:
 
     from cascade_sim.bench.metrics import bench_metrics, metrics_text
 
-    found = bench_metrics()
-    click.echo(json.dumps(found, indent=1) if as_json else metrics_text(found))
+    milliseconds = bench_metrics()
+    click.echo(json.dumps(milliseconds, indent=1) if as_json else metrics_text(milliseconds))
 
 
 def _echo_auction(rates: dict[str, float]) -> None:

@@ -35,8 +35,8 @@ def command(auctions: int, seed: int, workers: int, quiet: bool) -> int:
     started = time.perf_counter()
     with Progress(quiet) as progress:
         verdict = check_auctions(auctions, seed, workers, progress)
-    for found in verdict.first:
-        click.echo(difference_text(found))
+    for difference in verdict.first:
+        click.echo(difference_text(difference))
     if verdict.different > len(verdict.first):
         click.echo(f"… and {verdict.different - len(verdict.first):,} more\n")
     click.echo(verdict_text(verdict, time.perf_counter() - started))
@@ -55,13 +55,13 @@ def verdict_text(verdict: Verdict, seconds: float) -> str:
     )
 
 
-def difference_text(found: Difference) -> str:
+def difference_text(difference: Difference) -> str:
     """An auction and both answers, in numbers that can be put back in."""
-    lines = [f"auction {found.number} differs", "  rules"]
-    lines += [f"    {name:<14} {value!r}" for name, value in found.rules.items()]
-    lines += ["  candidates", f"    bid            {found.bid}", f"    pctr           {found.pctr}"]
-    lines.append(f"    ids            {'the columns' if found.ids is None else found.ids}")
-    for name, answer in (("engine", found.engine), ("reference", found.reference)):
+    lines = [f"auction {difference.number} differs", "  rules"]
+    lines += [f"    {name:<14} {value!r}" for name, value in difference.rules.items()]
+    lines += ["  candidates", f"    bid            {difference.bid}", f"    pctr           {difference.pctr}"]
+    lines.append(f"    ids            {'the columns' if difference.ids is None else difference.ids}")
+    for name, answer in (("engine", difference.engine), ("reference", difference.reference)):
         lines.append(f"  {name}")
         lines.append(f"    winners        {answer.winners}")
         lines.append(f"    cpc            {answer.cpc}")

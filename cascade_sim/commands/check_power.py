@@ -75,11 +75,13 @@ def rates_text(rates: Sequence[Rate]) -> str:
     lines = []
     for is_change, title in ((False, "moves nothing on average"), (True, "lowers revenue")):
         lines.append(f"{title:<52}{'alarms':>12}{'rate':>9}   95 % band")
-        for one in (rate for rate in rates if rate.is_change == is_change):
-            low, high = one.band
-            note = "" if one.is_counted else "   (not counted: what traffic hides)"
+        for rate in rates:
+            if rate.is_change != is_change:
+                continue
+            low, high = rate.band
+            note = "" if rate.is_counted else "   (not counted: what traffic hides)"
             lines.append(
-                f"  {one.name:<50}{f'{one.alarms} of {one.runs}':>12}{one.share:>8.1%}   "
+                f"  {rate.name:<50}{f'{rate.alarms} of {rate.runs}':>12}{rate.share:>8.1%}   "
                 f"[{low:.1%}, {high:.1%}]{note}"
             )
         lines.append("")
@@ -88,9 +90,9 @@ def rates_text(rates: Sequence[Rate]) -> str:
 
 def conclude(rates: Sequence[Rate], change: str) -> int:
     """Print the weakest power and the most false alarms; 0 if both are as promised."""
-    counted = [one for one in rates if one.is_counted]
-    weakest = min((one for one in counted if one.is_change), key=lambda one: one.share)
-    worst = max((one for one in counted if not one.is_change), key=lambda one: one.share)
+    counted = [rate for rate in rates if rate.is_counted]
+    weakest = min((rate for rate in counted if rate.is_change), key=lambda rate: rate.share)
+    worst = max((rate for rate in counted if not rate.is_change), key=lambda rate: rate.share)
     click.echo(f"power for {change}: at least {weakest.share:.1%} ({weakest.name})")
     click.echo(f"false alarms: at most {worst.share:.1%} ({worst.name})")
     return 0 if weakest.share >= LEAST_POWER and worst.share <= MOST_FALSE else 1

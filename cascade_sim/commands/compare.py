@@ -30,10 +30,10 @@ def command(runs: tuple[Path, ...], arm: str | None, unpaired: bool, out: Path |
 
     if out is not None:
         check_out(out)
-    found = compare_runs(runs, arm, unpaired)
-    click.echo(compare_text(found, arm))
+    comparisons = compare_runs(runs, arm, unpaired)
+    click.echo(compare_text(comparisons, arm))
     if out is not None:
-        for path in write_comparison(found, out):
+        for path in write_comparison(comparisons, out):
             click.echo(path)
 
 
@@ -50,17 +50,17 @@ def compare_text(comparisons: list[dict[str, Any]], arm: str | None = None) -> s
     width = terminal_width(least=80)
     color = sys.stdout.isatty()
     parts = []
-    for found in comparisons:
-        parts.append(f"{found['first']} → {found['other']}\n")
-        changed = scenario_table(found)
+    for pair in comparisons:
+        parts.append(f"{pair['first']} → {pair['other']}\n")
+        changed = scenario_table(pair)
         parts.append(
             "The scenarios are the same.\n"
             if changed is None
             else table_text(changed, color=color, width=width)
         )
-        shown = [name for name in found["arms"] if arm or not is_reference(name)] or list(found["arms"])
-        parts += [table_text(arm_table(found, name, MAIN), color=color, width=width + 20) for name in shown]
-        lines = [PAIRED_BY[found["paired_by"]], *(f"Note: {note}." for note in found["notes"])]
+        shown = [name for name in pair["arms"] if arm or not is_reference(name)] or list(pair["arms"])
+        parts += [table_text(arm_table(pair, name, MAIN), color=color, width=width + 20) for name in shown]
+        lines = [PAIRED_BY[pair["paired_by"]], *(f"Note: {note}." for note in pair["notes"])]
         parts += [textwrap.fill(line, width) + "\n" for line in lines]
     return "\n".join(parts)
 

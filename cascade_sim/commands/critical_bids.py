@@ -57,41 +57,41 @@ def command(run: Path, arms: tuple[str, ...], impressions: int, out: Path | None
     seats = {name: opened.arm(name) for name in arms or resolved_arms(opened.scenario)}
     total = opened.scenario.phases.evaluate
     n = min(total, -(-impressions // max(arm.slots for arm in seats.values())))
-    found = {}
+    by_arm = {}
     with Progress(quiet) as progress, progress.stage("critical bids", n * len(seats)) as bar:
         for name, arm in seats.items():
-            found[name] = critical_bids(opened.sim, arm, n, bar.advance)
+            by_arm[name] = critical_bids(opened.sim, arm, n, bar.advance)
     metrics = {
         "baseline": opened.scenario.report.baseline,
         "arms": {name: {} for name in seats},
-        "critical_bids": section(opened.sim, seats, found, n),
+        "critical_bids": section(opened.sim, seats, by_arm, n),
     }
     width = terminal_width()
     for table in narrow_tables(metrics):
         echo_table(table, width)
-    shown = sum(len(one) for one in found.values())
+    shown = sum(len(bids) for bids in by_arm.values())
     click.echo(f"{shown:,} impressions of the first {n:,} of {total:,} requests, 95 % intervals")
     click.echo(textwrap.fill(critical_words(metrics), max(width, 40)))
     if out is not None:
-        write_files({out: csv_text(found).encode()})
-    return _compare_with_log(run, found, n)
+        write_files({out: csv_text(by_arm).encode()})
+    return _compare_with_log(run, by_arm, n)
 
 
-def csv_text(found: Mapping[str, CriticalBids]) -> str:
+def csv_text(by_arm: Mapping[str, CriticalBids]) -> str:
     """A line per impression; money in units, exact to the micro-unit where it is counted in those."""
     lines = [",".join(CSV_COLUMNS)]
-    for arm, one in found.items():
-        for i in range(len(one)):
-            money = (one.local_micros[i], one.cascade_micros[i], one.gap_micros[i])
+    for arm, bids in by_arm.items():
+        for i in range(len(bids)):
+            money = (bids.local_micros[i], bids.cascade_micros[i], bids.gap_micros[i])
             cells = [
                 arm,
-                str(one.request[i]),
-                str(one.slot[i] + 1),
-                str(one.ad[i]),
-                repr(float(one.init_bid[i])),
+                str(bids.request[i]),
+                str(bids.slot[i] + 1),
+                str(bids.ad[i]),
+                repr(float(bids.init_bid[i])),
             ]
             cells += [_units(int(amount)) for amount in money]
-            cells += [repr(float(one.init_bid[i] * one.factor[i])), _units(int(one.cpc_micros[i]))]
+            cells += [repr(float(bids.init_bid[i] * bids.factor[i])), _units(int(bids.cpc_micros[i]))]
             lines.append(",".join(cells))
     return "\n".join(lines) + "\n"
 
@@ -100,16 +100,16 @@ def _units(micros: int) -> str:
     return f"{micros // 1_000_000}.{micros % 1_000_000:06d}"
 
 
-def _compare_with_log(run: Path, found: Mapping[str, CriticalBids], n_requests: int) -> int:
+def _compare_with_log(run: Path, by_arm: Mapping[str, CriticalBids], n_requests: int) -> int:
     """1 and a warning where the run logged other pages than were served here."""
     from cascade_sim.questions.reopen import logged
 
     code = 0
-    for arm, one in found.items():
+    for arm, bids in by_arm.items():
         rows = logged(run, arm, n_requests, ("request", "slot", "ad", "cpc_micros"))
         if rows is None:
             continue
-        if any(rows[name].tolist() != getattr(one, name).tolist() for name in rows):
+        if any(rows[name].tolist() != getattr(bids, name).tolist() for name in rows):
             click.echo(
                 f"warning: {run} logged other pages for arm {arm}: something has changed since", err=True
             )

@@ -75,15 +75,15 @@ def parse_bids(text: str) -> list[float]:
     return checked_bids(bids)
 
 
-def csv_text(found: Landscape) -> str:
+def csv_text(answer: Landscape) -> str:
     """A line per bid; an undefined CPC is empty."""
-    table = found.columns()
+    table = answer.columns()
     rows = zip(*table.values(), strict=True)
     lines = [",".join("" if cell != cell else repr(cell) for cell in row) for row in rows]
     return "\n".join([",".join(table), *lines]) + "\n"
 
 
-def landscape_text(found: Landscape) -> str:
+def landscape_text(answer: Landscape) -> str:
     """The table for a terminal; the ad's own bid is marked."""
     heads = (
         "bid",
@@ -98,38 +98,38 @@ def landscape_text(found: Landscape) -> str:
         "value",
     )
     rows: list[tuple[str, ...]] = [heads]
-    for i, bid in enumerate(found.bid.tolist()):
-        cpc = (found.expected_cpc[i], found.mean_cpc[i])
-        own = "own" if bid == found.init_bid else f"{bid / found.init_bid:.2f}"
+    for i, bid in enumerate(answer.bid.tolist()):
+        cpc = (answer.expected_cpc[i], answer.mean_cpc[i])
+        own = "own" if bid == answer.init_bid else f"{bid / answer.init_bid:.2f}"
         rows.append(
             (
-                f"{bid:.6f}", own, f"{found.impressions[i]:,}", f"{found.expected_clicks[i]:,.2f}",
-                f"{found.clicks[i]:,}", f"{found.expected_cost[i]:,.4f}", f"{found.cost[i]:,.4f}",
-                *("–" if value != value else f"{value:.4f}" for value in cpc), f"{found.value[i]:,.4f}",
+                f"{bid:.6f}", own, f"{answer.impressions[i]:,}", f"{answer.expected_clicks[i]:,.2f}",
+                f"{answer.clicks[i]:,}", f"{answer.expected_cost[i]:,.4f}", f"{answer.cost[i]:,.4f}",
+                *("–" if value != value else f"{value:.4f}" for value in cpc), f"{answer.value[i]:,.4f}",
             )
         )  # fmt: skip
     widths = [max(len(row[j]) for row in rows) for j in range(len(heads))]
     lines = ["  ".join(cell.rjust(width) for cell, width in zip(row, widths, strict=True)) for row in rows]
     head = (
-        f"ad {found.ad} in arm {found.arm}: {found.retrieved:,} of {found.requests:,} requests retrieve it; "
-        f"its own bid is {found.init_bid:.6f}"
+        f"ad {answer.ad} in arm {answer.arm}: {answer.retrieved:,} of {answer.requests:,} requests "
+        f"retrieve it; its own bid is {answer.init_bid:.6f}"
     )
     return "\n".join([head, "", *lines])
 
 
-def _compare_with_log(run: Path, found: Landscape) -> int:
+def _compare_with_log(run: Path, answer: Landscape) -> int:
     """1 and a warning where the run logged something else at the ad's own bid."""
     import numpy as np
 
     from cascade_sim.questions.reopen import logged
 
-    own = np.flatnonzero(found.bid == found.init_bid)
-    rows = logged(run, found.arm, found.requests, ("ad", "click", "charge_micros")) if len(own) else None
+    own = np.flatnonzero(answer.bid == answer.init_bid)
+    rows = logged(run, answer.arm, answer.requests, ("ad", "click", "charge_micros")) if len(own) else None
     if rows is None:
         return 0
-    shown = rows["ad"] == found.ad
+    shown = rows["ad"] == answer.ad
     in_log = (int(shown.sum()), int(rows["click"][shown].sum()), int(rows["charge_micros"][shown].sum()))
-    here = tuple(int(one[own[0]]) for one in (found.impressions, found.clicks, found.cost_micros))
+    here = tuple(int(counts[own[0]]) for counts in (answer.impressions, answer.clicks, answer.cost_micros))
     if here == in_log:
         return 0
     click.echo(

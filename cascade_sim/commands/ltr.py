@@ -27,10 +27,10 @@ class Numbers(click.ParamType):
         if isinstance(value, tuple):
             return value
         try:
-            found = tuple(dict.fromkeys(float(word) for word in value.split(",")))
+            numbers = tuple(dict.fromkeys(float(word) for word in value.split(",")))
         except ValueError:
             self.fail(f"'{value}' is not a number, or numbers with commas between them", param, ctx)
-        return found
+        return numbers
 
 
 class Layers(click.ParamType):

@@ -52,5 +52,5 @@ def command(out: Path, distributions: int, seed: int, k: int) -> int:
         title = "Regret against surrogate regret with its bound, by loss"
         write_file(out / "regret_bounds.svg", svg_text(figure, "regret_bounds", title).encode())
     click.echo(f"written to {out}")
-    broken = any(outcome.violations for found in outcomes.values() for outcome in found.values())
+    broken = any(outcome.violations for by_loss in outcomes.values() for outcome in by_loss.values())
     return 1 if broken else 0

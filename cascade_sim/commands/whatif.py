@@ -117,12 +117,12 @@ def compared_with_run(run: Path, answer: Mapping[str, Any], metrics: Mapping[str
     if answer["requests"] != metrics.get("requests"):
         return 0  # a part of the evaluation
     own = (metrics.get("arms") or {}).get(answer["arm"]) or {}
-    for metric, found in answer["today"]["metrics"].items():
+    for metric, now in answer["today"]["metrics"].items():
         before = own.get(metric)
-        if before is not None and any(before.get(key) != found.get(key) for key in ("value", "low", "high")):
+        if before is not None and any(before.get(key) != now.get(key) for key in ("value", "low", "high")):
             click.echo(
                 f"warning: {run} measured {metric} {before.get('value')} for arm {answer['arm']}, "
-                f"not {found.get('value')}: something has changed since",
+                f"not {now.get('value')}: something has changed since",
                 err=True,
             )
             return 1
