@@ -27,7 +27,7 @@ def slot_log_odds(score: torch.Tensor, examination: torch.Tensor) -> torch.Tenso
 
 
 def slot_log_share(score: torch.Tensor, examination: torch.Tensor) -> torch.Tensor:
-    """s + log x.  [N], [N] -> [N]"""
+    """s + log x: the score of a share that is x times as large.  [N], [N] -> [N]"""
     return score + torch.log(examination)
 
 
@@ -40,7 +40,7 @@ def slot_softplus(score: torch.Tensor, examination: torch.Tensor) -> torch.Tenso
 
 
 def slot_two_logits(outputs: torch.Tensor, examination: torch.Tensor) -> torch.Tensor:
-    """Of (f_0, f_1); e^f_0 + e^f_1 stays as it is, only the unexamined part of e^f_1 changes side.
+    """(f_0, f_1) for the slot: e^f_0 + e^f_1 stays as it is, the unexamined part of e^f_1 goes to e^f_0.
 
     [N, 2], [N] -> [N, 2]
     """

@@ -38,7 +38,7 @@ class FeatureView:
         return 0 if self.pair_user is None else 1
 
     def arrays(self) -> dict[str, np.ndarray]:
-        """All that the view holds, for telling two views apart."""
+        """All that the view holds, by name: equal for two views that show a model the same."""
         tables = {"view.user": self.user_table, "view.ad": self.ad_table}
         if self.pair_user is not None and self.pair_ad is not None:
             tables |= {"view.pair_user": self.pair_user, "view.pair_ad": self.pair_ad}
@@ -46,7 +46,7 @@ class FeatureView:
         return tables
 
     def request_features(self, users: np.ndarray, context: np.ndarray) -> np.ndarray:
-        """[R], [R] -> [R, Fr] float32"""
+        """What the model sees of requests: the user's row, and the context if visible.  [R, Fr] float32"""
         rows = self.user_table[users]
         if not self.has_context:
             return rows

@@ -94,45 +94,62 @@ def train_pages(
     model.to(device)
     if not warm_start:
         start_at_base_rate(model, data.shown, objective)
-    columns, tables = on_device({**data.shown.arrays(), "dumped": data.dumped}, device), Tables(view, device)
-    pages = _PageRows(data.lists)
-
-    def loss_of(rows: torch.Tensor, lists: np.ndarray, dumped: Dumped | None) -> torch.Tensor:
-        users, context, ads = (columns[name][rows] for name in ("users", "context", "ads"))
-        given = outputs(model, tables, users, context, ads).float()
-        wanted = (len(rows), 1) if objective.n_heads == 1 else (len(rows), 1, objective.n_heads)
-        if given.shape != wanted:
-            raise ValueError(f"the model returned shape {tuple(given.shape)}, not {wanted}")
-        heads = given.reshape(len(rows), objective.n_heads)
-        slot = objective.slot_outputs(heads, columns["examination"][rows])
-        return objective.loss(slot, columns["click"][rows], lists, dumped=dumped)
-
-    def whole_pages(picked: torch.Tensor) -> torch.Tensor:
-        rows, lists = pages.rows(picked.cpu().numpy())
-        return loss_of(torch.from_numpy(rows).to(device), lists, None)
-
-    def samples(rows: torch.Tensor) -> torch.Tensor:
-        each = np.arange(len(rows) + 1)  # a list of its own
-        if objective.trains_on != "samples":
-            return loss_of(rows, each, None)
-        context, lists = pages.rows(pages.owner[rows.cpu().numpy()])
-        return loss_of(rows, each, _dump(columns, torch.from_numpy(context).to(device), lists))
-
-    def samples_of_pages(picked: torch.Tensor) -> torch.Tensor:
-        return samples(torch.from_numpy(pages.rows(picked.cpu().numpy())[0]).to(device))
-
+    loss = _BatchLoss(model, view, data, objective, device)
     by_sample = (batching or objective.trains_on) == "samples"
-    of_pages = samples_of_pages if objective.trains_on == "samples" else whole_pages
+    of_pages = loss.of_samples_of_pages if objective.trains_on == "samples" else loss.of_pages
     n = len(data.users) if by_sample else len(data.request)
     return run_epochs(
-        model, samples if by_sample else of_pages, n, max(1, round(batch * n / len(data.users))),
+        model, loss.of_samples if by_sample else of_pages, n, max(1, round(batch * n / len(data.users))),
         epochs=epochs, learning_rate=learning_rate, weight_decay=weight_decay, device=device, seed=seed,
         on_epoch=on_epoch,
     )  # fmt: skip
 
 
+class _BatchLoss:
+    """The objective's loss of a batch: of whole pages, of samples, or of all samples of some pages."""
+
+    def __init__(
+        self,
+        model: nn.Module,
+        view: FeatureView,
+        data: ClickedPages,
+        objective: Objective,
+        device: torch.device,
+    ) -> None:
+        self.model, self.objective, self.device = model, objective, device
+        self.columns = on_device({**data.shown.arrays(), "dumped": data.dumped}, device)
+        self.tables = Tables(view, device)
+        self.pages = _PageRows(data.lists)
+
+    def of_pages(self, picked: torch.Tensor) -> torch.Tensor:
+        rows, lists = self.pages.rows(picked.cpu().numpy())
+        return self._loss(torch.from_numpy(rows).to(self.device), lists, None)
+
+    def of_samples(self, rows: torch.Tensor) -> torch.Tensor:
+        each = np.arange(len(rows) + 1)  # a list of its own
+        if self.objective.trains_on != "samples":
+            return self._loss(rows, each, None)
+        context, lists = self.pages.rows(self.pages.owner[rows.cpu().numpy()])
+        dumped = _dump(self.columns, torch.from_numpy(context).to(self.device), lists)
+        return self._loss(rows, each, dumped)
+
+    def of_samples_of_pages(self, picked: torch.Tensor) -> torch.Tensor:
+        return self.of_samples(torch.from_numpy(self.pages.rows(picked.cpu().numpy())[0]).to(self.device))
+
+    def _loss(self, rows: torch.Tensor, lists: np.ndarray, dumped: Dumped | None) -> torch.Tensor:
+        users, context, ads = (self.columns[name][rows] for name in ("users", "context", "ads"))
+        given = outputs(self.model, self.tables, users, context, ads).float()
+        n_heads = self.objective.n_heads
+        wanted = (len(rows), 1) if n_heads == 1 else (len(rows), 1, n_heads)
+        if given.shape != wanted:
+            raise ValueError(f"the model returned shape {tuple(given.shape)}, not {wanted}")
+        heads = given.reshape(len(rows), n_heads)
+        slot = self.objective.slot_outputs(heads, self.columns["examination"][rows])
+        return self.objective.loss(slot, self.columns["click"][rows], lists, dumped=dumped)
+
+
 class _PageRows:
-    """Gathers the impressions of pages."""
+    """Finds the impressions of pages: `rows` of some pages, `owner` the page of each impression."""
 
     def __init__(self, lists: np.ndarray):
         self.starts, self.sizes = lists[:-1], np.diff(lists)

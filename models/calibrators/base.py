@@ -35,7 +35,7 @@ class Calibrator(ABC):
 
     @abstractmethod
     def probability(self, scores: torch.Tensor, request: torch.Tensor | None) -> torch.Tensor:
-        """The map, in torch."""
+        """Calibrated probabilities of scores, in torch; `request` for the calibrators that use it."""
 
     @abstractmethod
     def arrays(self) -> dict[str, NDArray[Any]]:

@@ -38,7 +38,7 @@ def longest_list(lists):
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def spoil(slope):
-    """NaN everywhere; returns NaN for the value of the list."""
+    """Put NaN everywhere into the slope; returns NaN, the value of such a list."""
     for i in range(len(slope)):
         slope[i] = np.nan
     return np.nan
@@ -98,7 +98,7 @@ def order_by(labels, order):
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def group_edges(labels, order, first, last):
-    """Of each place in the order: where its group of equal labels starts and ends (exclusive)."""
+    """Fill in, for each place in the order, where its group of equal labels starts and ends (exclusive)."""
     n = len(order)
     for k in range(n):
         is_new = k == 0 or labels[order[k]] != labels[order[k - 1]]

@@ -74,7 +74,7 @@ class TwoTowers(nn.Module):
         wide = TwoTowers(*widths, 0, self.hidden, self.dims, len(weights))
 
         def widen(rows: torch.Tensor) -> torch.Tensor:
-            """[dims + 1, ..] -> [dims + heads, ..]"""
+            """The last row once for each head, times its weight.  [dims + 1, ..] -> [dims + heads, ..]"""
             return torch.cat([rows[:-1], torch.stack([weight * rows[-1] for weight in weights])])
 
         for theirs, own in (
@@ -101,7 +101,7 @@ class TwoTowers(nn.Module):
         ):
 
             def fold(rows: torch.Tensor, scale: torch.Tensor = scale) -> torch.Tensor:
-                """[dims + heads, ..] -> [dims + 1, ..]"""
+                """The heads' rows as one, by their weights.  [dims + heads, ..] -> [dims + 1, ..]"""
                 kept = rows[: self.dims] * scale.reshape(-1, *[1] * (rows.dim() - 1))
                 return torch.cat([kept, (weights @ rows[self.dims :])[None]])
 

@@ -149,7 +149,7 @@ class Calibrated:
         return True
 
     def score(self, outputs: torch.Tensor) -> torch.Tensor:
-        """What ranks: the objective's own score.  [N, n_heads] -> [N]"""
+        """The score by which ads are ranked: the objective's own.  [N, n_heads] -> [N]"""
         return self.objective.score(outputs)
 
     def predict(self, outputs: torch.Tensor, request: torch.Tensor | None = None) -> torch.Tensor:

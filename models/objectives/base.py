@@ -96,7 +96,7 @@ class Objective:
         raise NotImplementedError
 
     def score(self, outputs: torch.Tensor) -> torch.Tensor:
-        """What ranks.  [N, n_heads] -> [N]"""
+        """The score by which ads are ranked.  [N, n_heads] -> [N]"""
         return outputs[:, 0]
 
     def predict(self, outputs: torch.Tensor) -> torch.Tensor:
@@ -121,7 +121,7 @@ class Objective:
         return (self.start_score(rate), *[0.0] * (self.n_heads - 1))
 
     def start_score(self, rate: float) -> float:
-        """The score that predicts a probability."""
+        """The score whose prediction is this probability."""
         return math.log(rate / (1 - rate))
 
     def regression(self, scores: torch.Tensor, labels: torch.Tensor, lists: Offsets) -> torch.Tensor:
