@@ -17,7 +17,7 @@ MICROS = 1_000_000  # micro-units of money in 1.0
 
 @dataclass(frozen=True)
 class Portfolio:
-    """What the advertisers know of themselves."""
+    """What the advertisers of a bidder know of themselves: a ads of m advertisers."""
 
     value: np.ndarray  # [a] value per click of each ad
     owner: np.ndarray  # [a] int, the advertiser of each ad, 0..m-1
@@ -27,7 +27,7 @@ class Portfolio:
 
 @dataclass(frozen=True)
 class Moment:
-    """When bids are asked for."""
+    """The time at which bids are asked for, in seconds, days and traffic."""
 
     time: float  # seconds since the start of the simulation
     day: int

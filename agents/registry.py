@@ -17,8 +17,8 @@ class Classes(Mapping[str, type[Any]]):
 
     def __getitem__(self, name: str) -> type[Any]:
         module, _, class_name = self._places[name].partition(":")
-        found: type[Any] = getattr(import_module(module), class_name)
-        return found
+        named_class: type[Any] = getattr(import_module(module), class_name)
+        return named_class
 
     def __contains__(self, name: object) -> bool:
         return name in self._places

@@ -67,7 +67,7 @@ class Multiplier(DayBidder):
 
     @property
     def lambdas(self) -> np.ndarray:
-        """[m] >= 1"""
+        """What each advertiser divides its values by.  [m] >= 1"""
         return np.exp(self.log_lambda)
 
     def bids(self, moment: Moment) -> np.ndarray:

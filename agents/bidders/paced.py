@@ -55,7 +55,7 @@ class PacedBidder(DayBidder):
             self.begin_day(feedback, moment)
 
     def learn(self, step: Step, feedback: Feedback) -> None:
-        """One step of the level."""
+        """Move the level by what this update says of spend against the plan."""
         self.seen_clicks = self.seen_clicks + feedback.clicks
         self.seen_spent = self.seen_spent + step.spent
         clicks_per_budget = (self.seen_clicks + 1.0) / np.maximum(self.seen_spent, 1e-12)

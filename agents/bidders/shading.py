@@ -118,5 +118,5 @@ class Shading(Bidder):
 
     @property
     def shade(self) -> np.ndarray:
-        """[m] in [min_shade, 1]"""
+        """What each advertiser multiplies its values with.  [m] in [min_shade, 1]"""
         return np.exp(self.log_shade)
