@@ -102,7 +102,7 @@ class Metric(Measure):
     bottom: str = ""
     less: str = ""
     factor: float = 1.0
-    is_of_corpus: bool = False  # summed over the requests that are held against the whole corpus, not all
+    is_of_corpus: bool = False  # summed over the requests measured against the whole corpus, not all
     # Or a function of one of VECTORS, summed: [..., its axes] -> [...]
     vectors: str = ""
     function: Callable[[Floats], Floats] | None = None
@@ -128,7 +128,7 @@ class Metric(Measure):
 
 
 def by_name(*metrics: Metric) -> dict[str, Metric]:
-    """Metrics as a table."""
+    """{name: metric}, in the given order."""
     return {metric.name: metric for metric in metrics}
 
 
@@ -519,8 +519,8 @@ def arm_measure(name: str) -> Measure:
 
 def measure_names(metrics: Mapping[str, Any]) -> list[str]:
     """Every measure that any arm has: the listed ones in the catalogue's order, then others by name."""
-    found = {name for values in metrics["arms"].values() for name in values}
-    return [name for name in ARM_MEASURES if name in found] + sorted(found - set(ARM_MEASURES))
+    measured = {name for values in metrics["arms"].values() for name in values}
+    return [name for name in ARM_MEASURES if name in measured] + sorted(measured - set(ARM_MEASURES))
 
 
 def is_reference(arm: str) -> bool:

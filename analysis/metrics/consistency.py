@@ -18,9 +18,9 @@ def membership(ids: NDArray, pool: NDArray) -> NDArray[np.bool_]:
     ids, pool = np.asarray(ids), np.asarray(pool)
     if ids.ndim != 2 or pool.ndim != 2 or len(ids) != len(pool):
         raise ValueError(f"membership needs [R, a] and [R, b], not {ids.shape} and {pool.shape}")
-    found = np.zeros(ids.shape, bool)
-    if found.size == 0 or pool.size == 0:
-        return found
+    is_in_pool = np.zeros(ids.shape, bool)
+    if is_in_pool.size == 0 or pool.size == 0:
+        return is_in_pool
     span = int(max(ids.max(), pool.max())) + 2  # ids + 1 lie in [0, span), so rows never overlap in the keys
     for start in range(0, len(ids), _ROWS):
         rows = slice(start, start + _ROWS)
@@ -29,8 +29,8 @@ def membership(ids: NDArray, pool: NDArray) -> NDArray[np.bool_]:
         keys = (np.sort(pool[rows], axis=1) + offset).ravel()  # sorted rows, growing offsets: sorted overall
         wanted = (ids[rows] + offset).ravel()
         place = np.minimum(np.searchsorted(keys, wanted), keys.size - 1)
-        found[rows] = (keys[place] == wanted).reshape(n, -1) & (ids[rows] >= 0)
-    return found
+        is_in_pool[rows] = (keys[place] == wanted).reshape(n, -1) & (ids[rows] >= 0)
+    return is_in_pool
 
 
 def rcs(ideal_win_set: NDArray, competitive_set: NDArray) -> NDArray[np.float64]:

@@ -41,7 +41,7 @@ class PerRequest(NamedTuple):
 
 
 def per_request(value: ArrayLike, valid: ArrayLike, items: Ints) -> PerRequest:
-    """Values with NaN put in where they do not count."""
+    """The values of requests, NaN where they do not count."""
     is_valid = np.asarray(valid, bool)
     return PerRequest(np.where(is_valid, np.asarray(value, np.float64), np.nan), is_valid, items)
 

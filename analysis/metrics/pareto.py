@@ -29,19 +29,19 @@ class Point:
 
     @property
     def values(self) -> dict[str, float]:
-        """Order and scale as plain numbers; a point has both."""
+        """ORDER and SCALE as plain numbers; `sweep_points` leaves out points without either."""
         return {name: float(self.measures[name].value or 0.0) for name in (ORDER, SCALE)}
 
     @property
     def setting_text(self) -> str:
-        """α 0.9; empty for an objective without option."""
+        """The option and its value, as in `α 0.9`; empty for an objective without option."""
         if self.option is None or self.setting is None:
             return ""
         return f"{SYMBOLS.get(self.option, self.option)} {self.setting:g}"
 
     @property
     def name(self) -> str:
-        """rcr (α 0.9)"""
+        """The family and its setting, as in `rcr (α 0.9)`."""
         return f"{self.family} ({self.setting_text})" if self.setting_text else self.family
 
 
@@ -58,7 +58,7 @@ def sweep_points(metrics: Mapping[str, Any]) -> list[Point]:
 
 
 def families(points: Sequence[Point]) -> dict[str, list[Point]]:
-    """Family → its points."""
+    """{family: its points}, both in the order of the points."""
     by_family: dict[str, list[Point]] = {}
     for point in points:
         by_family.setdefault(point.family, []).append(point)

@@ -247,7 +247,7 @@ def _blocks(offsets: Ints) -> Iterator[tuple[slice, Ints, tuple[int, int]]]:
 def _table(
     prediction: ArrayLike, reference: ArrayLike, valid: ArrayLike | None
 ) -> tuple[Floats, Floats, Bools]:
-    """Both sides in one shape, and which entries are not padding."""
+    """Both sides in one shape, and which entries count: finite on both sides and, if given, `valid`."""
     p, r = np.broadcast_arrays(np.asarray(prediction, np.float64), np.asarray(reference, np.float64))
     is_real = np.isfinite(p) & np.isfinite(r)
     return p, r, is_real if valid is None else is_real & np.asarray(valid, bool)

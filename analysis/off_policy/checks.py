@@ -152,7 +152,7 @@ def share_findings(result: Diagnostics) -> list[tuple[Verdict, str]]:
 
 
 def largest_finding(result: Diagnostics) -> list[tuple[Verdict, str]]:
-    """The finding on the largest weight, if there is one."""
+    """A refusal if a single request carries too much of the weight; else nothing."""
     share = result.largest_share
     if share is None or share <= REFUSE_LARGEST_SHARE * (1 + _ROUNDING):
         return []
@@ -217,7 +217,7 @@ def column(values: ArrayLike, name: str, n: int | None = None) -> Floats:
 
 
 def weight_column(weights: ArrayLike, n: int | None = None, name: str = "weights") -> Floats:
-    """column(), which also refuses negative values."""
+    """As `column`, and ValueError for a negative value."""
     w = column(weights, name, n)
     if (w < 0).any():
         row = int((w < 0).argmax())

@@ -89,12 +89,12 @@ def _mean_of(
 
 
 def _prefix_products(ratios: Floats) -> Floats:
-    """w_k = ρ_1 ··· ρ_k.  [R, K]"""
+    """Weights of the slots down to k, w_k = ρ_1 ··· ρ_k.  [R, K]"""
     return np.cumprod(ratios, axis=1, dtype=np.float64)
 
 
 def _by_slot(weights: Floats, clusters: ArrayLike | None) -> Diagnostics:
-    """The worst slot's diagnostics.  [R, K]"""
+    """The diagnostics of the slot whose weights [R, K] are worst."""
     slots = weights.shape[1]
     return worst_of((diagnose(w, clusters=clusters, comparisons=slots) for w in weights.T), "slot")
 

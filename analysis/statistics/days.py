@@ -48,7 +48,7 @@ def _lift(
     value = _relative(*days)
     if value is None or len(days[0]) != len(days[1]):
         return {"value": value, "low": None, "high": None}
-    half = _half_width(days[0], days[1], value, n_whole=len(own["requests"]) // HOURS)
+    half = _half_width(*days, n_whole=len(own["requests"]) // HOURS)
     return {
         "value": value,
         "low": None if half is None else value - half,
@@ -72,18 +72,18 @@ def _relative(own: Sequence[tuple[float, float]], base: Sequence[tuple[float, fl
 
 
 def _half_width(
-    own: Sequence[tuple[float, float]], base: Sequence[tuple[float, float]], value: float, n_whole: int
+    own: Sequence[tuple[float, float]], base: Sequence[tuple[float, float]], n_whole: int
 ) -> float | None:
-    """Half the 95 % interval: t(n - 1) * sqrt((n - 1) / n * sum of squares of the leave-one-out lifts)."""
+    """Half the 95 % interval: t(n - 1) * sqrt((n - 1) / n * sum of (l_i - mean l)^2), l_i without day i."""
     from scipy.special import stdtrit  # type: ignore[import-untyped]
 
     n = len(own)
     if n < FEWEST_DAYS or n_whole < n:  # a part of a day is no day
         return None
     without = [_relative([*own[:i], *own[i + 1 :]], [*base[:i], *base[i + 1 :]]) for i in range(n)]
-    known = [one for one in without if one is not None]
+    known = [lift for lift in without if lift is not None]
     if len(known) < n:
         return None
     mean = math.fsum(known) / n
-    spread = math.sqrt((n - 1) / n * math.fsum((one - mean) ** 2 for one in known))
+    spread = math.sqrt((n - 1) / n * math.fsum((lift - mean) ** 2 for lift in known))
     return float(stdtrit(n - 1, 0.975)) * spread

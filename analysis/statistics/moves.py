@@ -44,16 +44,16 @@ class Move:
 
     @property
     def relative(self) -> float:
-        """after / before - 1."""
+        """The relative change, after / before - 1."""
         return math.expm1(self.log)
 
     @property
     def is_rounding(self) -> bool:
-        """Whether there is nothing but the last digits to it."""
+        """Whether the metric moved in its last digits alone."""
         return abs(self.log) <= ROUNDING
 
     def interval(self, confidence: float = 0.95) -> tuple[float, float]:
-        """Relative change, low and high."""
+        """The interval of the relative change: low, high."""
         half = t_quantile(0.5 + confidence / 2, self.df) * self.se
         return math.expm1(self.log - half), math.expm1(self.log + half)
 

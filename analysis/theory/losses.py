@@ -58,7 +58,7 @@ def _softplus(x: Floats) -> Floats:
 
 
 def _hinge(x: Floats) -> Floats:
-    """0, x²/2α, x − α/2 for x <= 0, in [0, α], above."""
+    """The hinge with a parabola in its corner: 0 up to 0, x²/2α up to α, x − α/2 above."""
     a = HINGE_WIDTH
     return np.where(x <= 0, 0.0, np.where(x <= a, x * x / (2.0 * a), x - a / 2.0))
 

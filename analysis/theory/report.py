@@ -76,7 +76,7 @@ def regret_figure(outcomes: Outcomes) -> Any:
 
 
 def _decades(axis: Any, exponents: range) -> None:
-    """A few plain labels on a logarithmic axis."""
+    """Label a logarithmic axis at these powers of ten alone, as plain numbers."""
     from matplotlib.ticker import FixedLocator, NullLocator
 
     axis.set_major_locator(FixedLocator([10.0**e for e in exponents]))
@@ -94,7 +94,7 @@ def _thinned(outcome: Outcome) -> tuple[Any, Any]:
 
 
 def numbers(outcomes: Outcomes, misorders: Mapping[str, Mapping[str, float]]) -> dict[str, Any]:
-    """All findings as JSON."""
+    """All findings as plain numbers, for JSON."""
     examples = two_halves()
     losses = regression_and_ranking_losses()
     return {

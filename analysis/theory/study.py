@@ -30,7 +30,7 @@ class Outcome:
 
     @property
     def violations(self) -> int:
-        """Points above the bound by more than rounding explains."""
+        """How many points lie above the bound by more than rounding explains."""
         bound = np.sqrt(np.maximum(self.surrogate, 0.0) + self.slack)
         return int((self.regret > bound * (1 + 1e-9) + _ROUNDING).sum())
 
