@@ -78,10 +78,10 @@ class Result(ABC):
 
     @abstractmethod
     def title(self) -> str:
-        """What this is, in a line."""
+        """A line above the table: which answer to which run this is."""
 
     def overview(self) -> pd.DataFrame:
-        """What a notebook shows of it."""
+        """The table that a notebook shows; by default all of `frame`."""
         return self.frame()
 
     def _repr_html_(self) -> str:
@@ -761,7 +761,7 @@ def landscape(
 
 
 def checked_bids(bids: Sequence[float]) -> list[float]:
-    """Ascending, each once; UserError where one is no bid."""
+    """The bids ascending, each once; UserError if one is not above 0 or beyond MOST_BID."""
     if not (len(bids) and all(0 < bid <= MOST_BID for bid in bids)):
         raise UserError(f"--bids: each must be above 0 and at most {MOST_BID:g}, in {list(bids)}")
     return sorted({float(bid) for bid in bids})

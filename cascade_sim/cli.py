@@ -62,7 +62,7 @@ COMMANDS = {
 
 
 class LazyGroup(click.Group):
-    """A group whose commands live in the table above."""
+    """The commands of the table above, each imported when it is asked for."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(COMMANDS)
@@ -119,7 +119,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         return error.exit_code
     except (KeyboardInterrupt, click.Abort) as error:
         # click puts an Abort in place of the interrupt; a command may have said in it how to go on
-        how = next((str(one) for one in (error.__cause__, error) if isinstance(one, KeyboardInterrupt)), "")
+        interrupts = (cause for cause in (error.__cause__, error) if isinstance(cause, KeyboardInterrupt))
+        how = next((str(cause) for cause in interrupts), "")
         click.echo(f"interrupted; {how}" if how else "interrupted", err=True)
         return 130
     except BrokenPipeError:  # `cascade_sim schema | head`

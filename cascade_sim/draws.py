@@ -32,8 +32,8 @@ def bits(seed: int, purpose: str, *ids) -> np.ndarray:
     """64 random bits for each combination of ids (arrays that broadcast); uint64."""
     with np.errstate(over="ignore"):  # wrap-around is the point of the arithmetic
         state = np.atleast_1d(_mix(np.asarray(purpose_key(seed, purpose) + GOLDEN)))
-        for one in ids:
-            state = _mix((state ^ np.asarray(one).astype(np.uint64)) * GOLDEN + GOLDEN)
+        for part in ids:
+            state = _mix((state ^ np.asarray(part).astype(np.uint64)) * GOLDEN + GOLDEN)
     return state
 
 

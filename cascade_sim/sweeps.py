@@ -57,7 +57,7 @@ class Cell:
 
 
 def parse_axes(options: Sequence[str]) -> list[Axis]:
-    """Of `path=a,b,c`, one each. UserError for what is no such list."""
+    """An axis from each `path=a,b,c`. UserError for what is no such list."""
     axes = [_axis(option) for option in options]
     for i, axis in enumerate(axes):
         if axis.path in [other.path for other in axes[:i]]:
@@ -221,7 +221,7 @@ def check_sweep(cells: Sequence[Cell], arm: str | None, measures: Sequence[str])
 
 
 def cell_folder(out: Path, cell: Cell) -> Path:
-    """Named by what the cell is, not by its place: a grid that grows keeps what is finished."""
+    """A folder named by the cell's content, not its place: a grid that grows keeps what is finished."""
     return out / "cells" / f"{folder_name(cell.name)[:60]}-{scenario_hash(cell.scenario)[:6]}"
 
 
@@ -260,7 +260,7 @@ def run_sweep(
 
 
 def write_sweep(findings: dict[str, Any], folder: Path, across: str, up: str) -> list[Path]:
-    """sweep.csv and sweep.html. Returns their paths."""
+    """Write sweep.csv and sweep.html into a folder; returns their paths."""
     from cascade_sim.analysis.report.figures.sweep import sweep_svg
     from cascade_sim.analysis.report.sections.sweep import csv_text
     from cascade_sim.analysis.report.short_page import sweep_page

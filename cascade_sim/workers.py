@@ -76,7 +76,7 @@ def run_jobs(
 
 @dataclass
 class _Worker:
-    """A process, our end of its pipe, and what it is doing."""
+    """A process, our end of its pipe, and the job it is at."""
 
     process: SpawnProcess
     pipe: Connection
@@ -187,7 +187,7 @@ def _no_interrupts() -> Iterator[None]:
 
 
 def _work(pipe: Connection) -> None:
-    """A worker's life: take a job, answer, until the pipe ends."""
+    """What a worker process does: take a job and answer, again and again, until the pipe ends."""
     signal.signal(signal.SIGTERM, _leave)
     threading.Thread(target=_die_with_parent, daemon=True).start()
     while True:

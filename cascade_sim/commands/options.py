@@ -47,7 +47,6 @@ def set_option(where: str = "") -> Decorator[Any]:
 
 
 def seeds_option(text: str, default: int) -> Decorator[Any]:
-    """How many worlds."""
     return click.option("--seeds", type=click.IntRange(min=1), default=default, show_default=True, help=text)
 
 
@@ -57,29 +56,24 @@ def out_option(text: str, metavar: str | None = None, **more: Any) -> Decorator[
 
 
 def workers_option(what: str) -> Decorator[Any]:
-    """How many threads or processes."""
     text = f"{what}  [default: the usable cores]"
     return click.option("--workers", type=click.IntRange(min=1), default=usable_cores, help=text)
 
 
 def device_option(default: str = "auto") -> Decorator[Any]:
-    """Where torch computes."""
     text = "Where models are trained."
     return click.option("--device", type=click.Choice(DEVICES), default=default, show_default=True, help=text)
 
 
 def json_option(text: str) -> Decorator[Any]:
-    """Print data in place of a table."""
     return click.option("--json", "as_json", is_flag=True, help=text)
 
 
 def arm_option(text: str) -> Decorator[Any]:
-    """One arm."""
     return click.option("--arm", metavar="NAME", help=text)
 
 
 def arms_option(text: str) -> Decorator[Any]:
-    """Any number of arms."""
     return click.option("--arm", "arms", multiple=True, metavar="NAME", help=text)
 
 
@@ -111,14 +105,14 @@ def keywords(options: Sequence[str]) -> dict[str, Any]:
 
 
 def echo_table(table: Table, width: int) -> None:
-    """A table, with colours where somebody looks."""
+    """Print a table, with colours if stdout is a terminal."""
     from cascade_sim.analysis.report.terminal import table_text
 
     click.echo(table_text(table, color=sys.stdout.isatty(), width=width))
 
 
 def write_files(contents: Mapping[Path, bytes]) -> None:
-    """Write them, making their folders, and say where they are."""
+    """Write files, making their folders, and print their paths."""
     from cascade_sim.storage.files import storage_errors, write_file
 
     for path, content in contents.items():
