@@ -149,7 +149,7 @@ class _Pool:
             raise error
 
     def _bury(self, worker: _Worker) -> None:
-        """Its job waits again, before the others, unless this was the third time."""
+        """Take off a worker that died. Its job is the next to be tried again, TRIES times in all."""
         del self.busy[worker.pipe]
         worker.pipe.close()
         worker.process.join()

@@ -58,7 +58,7 @@ class Move:
         return math.expm1(self.log - half), math.expm1(self.log + half)
 
     def p_value(self) -> float:
-        """Two-sided, of no change; 1 for a move within rounding, 0 for one that all groups share exactly."""
+        """Two-sided p of no change; 1 for a move within rounding, 0 for one that all groups share exactly."""
         from scipy.special import stdtr  # type: ignore[import-untyped]
 
         if self.is_rounding:

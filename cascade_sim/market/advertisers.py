@@ -144,7 +144,7 @@ class Crowd:
                 self.bidders[i].observe(own, moment)
 
     def state(self) -> dict[str, Any]:
-        """What the bidders have learned, by their number, and which attributes they change without a word."""
+        """What the bidders have learned, by their number, and changed attributes that they do not save."""
         states: dict[str, Any] = {}
         for i, bidder in enumerate(self.bidders):
             with self._errors_of(i):

@@ -76,12 +76,12 @@ class Audience:
         return Response(true_ctr, expected, clicks)
 
     def saw(self, users: np.ndarray, n_ads: np.ndarray) -> None:
-        """These users were shown so many ads.  [R], [R] int"""
+        """Note how many ads these users were shown.  [R], [R] int"""
         if self._spec.fatigue.strength > 0:
             np.add.at(self._seen, users, n_ads)
 
     def end_window(self, seconds: float) -> None:
-        """What was seen enters memory, and memory fades."""
+        """Add what was seen in the window to the users' memory of ads, which fades with time."""
         if self._spec.fatigue.strength > 0:
             self._memory = fatigue.after(
                 self._memory, np.arange(len(self._memory)), self._seen, seconds,

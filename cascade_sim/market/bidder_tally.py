@@ -76,7 +76,7 @@ class KindTally:
     def update(
         self, now: float, today: np.ndarray, bids: np.ndarray, participation: np.ndarray | None
     ) -> None:
-        """After the bidders' update. `today` [advertisers]: spend of the day that now belongs to."""
+        """Add a point to the curves, after the bidders' update. `today` [advertisers]: the day's spend."""
         day = int(np.ceil(now / DAY)) - 1  # midnight still belongs to the day that ends
         kinds = range(len(self.names))
         self._time.append(now)
@@ -125,7 +125,7 @@ class KindTally:
         self._spread = list(np.array(state["spread"]))
 
     def metrics(self, days: np.ndarray, dry_at: np.ndarray) -> dict[str, Any]:
-        """By name. days [days, advertisers]: micro-units spent; dry_at likewise: seconds or infinite."""
+        """{kind of bidder: figures}. days [days, advertisers]: micro-units spent; dry_at: seconds or inf."""
         return {
             name: {**self._money(i, days, dry_at), **self._wins(i), "curve": self._curve(i)}
             for i, name in enumerate(self.names)

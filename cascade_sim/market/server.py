@@ -115,7 +115,7 @@ class MarketServer:
             yield block, lists.result()
 
     def _rank_or_name(self, block: Block, depth: int, answered: np.ndarray | None) -> RankedLists:
-        """`rank`; an error names the requests."""
+        """As `rank`; an error says which requests it came with."""
         return serve_block("market", block, lambda whole: self.rank(whole, depth, answered))
 
     def rank(self, block: Block, depth: int, answered_by: np.ndarray | None = None) -> RankedLists:
@@ -159,7 +159,7 @@ class MarketServer:
         )
 
     def _may_explore(self, block: Block, ids: np.ndarray) -> np.ndarray:
-        """Of these ads [R, n] those that bid, no less than the reserve, and take part; -1 for the others."""
+        """The ads among these [R, n] that take part and bid, no less than the reserve; -1 for the others."""
         bid = self.platform.bids.bid(self.arm.ranking.bid, block, ids, self.arm.bid_rule, self.arm.bid_range)
         there = (ids >= 0) & (bid > 0) & (bid >= self.arm.reserve_cpc)
         there &= self._takes_part(block, self.sim.world.advertiser[np.maximum(ids, 0)])

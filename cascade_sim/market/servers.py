@@ -136,7 +136,7 @@ class Passage:
 
     answered_by: np.ndarray  # int8: the last stage done in time (0, 1, 2), -1 if not even retrieval
     latency: np.ndarray  # float64: from arrival to the answer, the deadline where a stage was missed
-    reached: np.ndarray  # int8: how many stages it came to, 1 to 3, be it only to wait
+    reached: np.ndarray  # int8: how many stages it came to, 1 to 3, if only to wait
     wait: np.ndarray  # float64: from ready to the stage's start, or to the deadline; 0 if not reached
     service: np.ndarray  # float64: server time spent on it, its share of the batch's fixed cost included
 

@@ -99,7 +99,7 @@ class Trainer:
         self._measure(0.0)
 
     def add(self, settled: Settled) -> None:
-        """Pages that were served, in request order."""
+        """Keep pages that were served, in request order, to learn from."""
         self.recent.add(settled, self.sim.world.slot_effects)
 
     def train(self, now: float) -> None:
@@ -302,7 +302,7 @@ def make_trainer(
 
 
 def _plain(values: np.ndarray) -> Any:
-    """As JSON has it: a number or a list of them, None for NaN."""
+    """An array as JSON has it: a number or a list of them, None for NaN."""
     if values.ndim == 0:
         return float(values) if np.isfinite(values) else None
     return [None if np.isnan(x) else x for x in values.tolist()]

@@ -23,7 +23,7 @@ from cascade_sim.world.truth import Truth
 
 @dataclass(frozen=True)
 class Yardstick:
-    """What an arm's pre-ranking is held against: answers to the same requests from the whole set."""
+    """What an arm's pre-ranking is measured by: answers to the same requests from the whole set."""
 
     ideal: Decision  # by the arm's own ranking stage
     best_pctr: np.ndarray  # [R, k] ad ids: the ranker's best by pCTR alone
@@ -101,7 +101,7 @@ class Ruler:
             "true_value": (yard.best_value, decision.competitive_set),
         }
         if arm.pre_ranking.scorer.name == "constant":
-            del pairs["single_objective"]  # a seat without an opinion has no order of its own
+            del pairs["single_objective"]  # a seat that predicts the same for all has no order of its own
         columns = {}
         for name, (best, reached) in pairs.items():
             exposed, unexposed = consistency.rcs_split(best, reached, self.is_exposed)

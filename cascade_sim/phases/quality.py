@@ -92,7 +92,7 @@ class QualityStudy:
         self._reliability: dict[str, list[tuple[np.ndarray, np.ndarray]]] = {name: [] for name in self.models}
 
     def add(self, block: Block, decision: Decision, group: np.ndarray) -> None:
-        """One block; `group` [R] says which group of requests each belongs to."""
+        """Add a block; `group` [R] says which group of requests each belongs to."""
         sets = {"win_set": decision.win_set, "pre_ranking_set": decision.pre_ranking_set}
         for kind, ids in sets.items():
             valid = ids >= 0

@@ -89,7 +89,7 @@ def landscape(
 ) -> Landscape:
     """Over the first n requests of the evaluation; UserError if none of them retrieves the ad."""
     n_requests = min(n_requests, sim.scenario.phases.evaluate)
-    dear = replace(sim.platform, bids=sim.platform.bids.with_bid(ad, MOST / MICROS))
+    highest = replace(sim.platform, bids=sim.platform.bids.with_bid(ad, MOST / MICROS))
     totals: dict[str, NDArray[Any]] = {
         "impressions": np.zeros(len(bids), np.int64),
         "expected_clicks": np.zeros(len(bids)),
@@ -103,7 +103,7 @@ def landscape(
         if has_ad.any():
             retrieved += int(has_ad.sum())
             used = arm if arm.size_rule is None else with_sizes_of(serve(block, arm, sim.platform), arm)
-            for name, part in _of_block(sim, block, n, used, serve(block, used, dear), ad, bids).items():
+            for name, part in _of_block(sim, block, n, used, serve(block, used, highest), ad, bids).items():
                 totals[name] += part
         on_block(n)
     if not retrieved:

@@ -318,7 +318,7 @@ def least_bids(
 ) -> dict[str, Any]:
     """What the ad would have had to bid, all else equal: for pre-ranking alone, the auction alone, and both.
 
-    candidates [R, n] and competitors [R, c] hold the ad in this row of the block, by right or by courtesy.
+    candidates [R, n] and competitors [R, c] hold the ad in this row of the block, if need be put there.
     """
     _, pre_ranked, ranked = stages
     c = competitors.shape[1]

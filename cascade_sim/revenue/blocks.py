@@ -74,7 +74,7 @@ class Blocks:
         return Blocks(self.requests, n, {name: arm.with_groups(n) for name, arm in self.arms.items()})
 
     def data(self) -> dict[str, Any]:
-        """Plain data; sums to ten digits, whole numbers as such."""
+        """The blocks as plain data: sums to ten digits, whole numbers as integers."""
         return {
             "requests": self.requests,
             "groups": self.groups,
@@ -109,7 +109,7 @@ def evaluation_blocks(evaluation: "Evaluation", market: Mapping[str, Any] | None
 
 
 def arm_blocks(columns: Mapping[str, np.ndarray], group: np.ndarray, groups: int) -> ArmBlocks:
-    """From columns by request [R] and the group of each request [R]."""
+    """The sums of an arm from columns by request [R] and the group of each request [R]."""
     sums = {name: np.bincount(group, column, groups) for name, column in columns.items()}
     return ArmBlocks(_values(METRICS, columns), sums)
 

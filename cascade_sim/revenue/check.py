@@ -92,7 +92,7 @@ def check_revenue(
     metrics: Sequence[str] = (),
     arms: Sequence[str] = (),
 ) -> Verdict:
-    """Hold a run against a baseline. UserError where they cannot be compared, or a name is unknown."""
+    """Compare a run with a baseline. UserError where they cannot be compared, or a name is unknown."""
     refuse_other_traffic_of(baseline, measured.scenario, measured.where, measured.is_fresh)
     plan = guarded(baseline, metrics, arms, tolerances)
     if measured.is_fresh:  # a market has no other stretch of its days

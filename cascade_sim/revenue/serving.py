@@ -67,7 +67,7 @@ def evaluated(
     home: Path = Path("."),
     stretch: int = 0,
 ) -> Evaluation:
-    """Everything up to the evaluation, which is ready to be run."""
+    """The scenario's evaluation, ready to be run: world built, models trained, logs written."""
     sim = prepare(scenario, folder, progress, workers=workers, device=device, home=home).sim
     if stretch:
         sim.market = OtherTraffic(sim, workers, stretch)

@@ -1,4 +1,4 @@
-"""Listwise losses and the pair loss on dumped scores in fused loops. Conventions as in loss_kernels."""
+"""Listwise losses and the pair loss on dumped scores in fused loops. Conventions as in `kernels`."""
 
 import numpy as np
 from numba import njit
