@@ -48,7 +48,7 @@ def _lift(
     value = _relative(*days)
     if value is None or len(days[0]) != len(days[1]):
         return {"value": value, "low": None, "high": None}
-    half = _half_width(*days, n_whole=len(own["requests"]) // HOURS)
+    half = _half_width(days[0], days[1], n_whole=len(own["requests"]) // HOURS)
     return {
         "value": value,
         "low": None if half is None else value - half,
