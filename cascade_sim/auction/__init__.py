@@ -1,16 +1,23 @@
-"""The auction: rules, compiled kernels, and a plain-Python reference."""
+"""The auction: rules, compiled kernels, and a plain-Python reference.
+
+What needs numpy is imported when it is asked for: a scenario looks at the pricing rules alone.
+"""
+
+from typing import TYPE_CHECKING, Any
 
 from cascade_sim.auction.pricing import PRICINGS
-from cascade_sim.auction.rules import (
-    MICROS,
-    AuctionResult,
-    RankedAuction,
-    auction,
-    floor_micros,
-    reprice,
-    run_auction,
-    to_micros,
-)
+
+if TYPE_CHECKING:
+    from cascade_sim.auction.rules import (
+        MICROS,
+        AuctionResult,
+        RankedAuction,
+        auction,
+        floor_micros,
+        reprice,
+        run_auction,
+        to_micros,
+    )
 
 __all__ = [
     "MICROS",
@@ -23,3 +30,17 @@ __all__ = [
     "run_auction",
     "to_micros",
 ]
+
+
+if not TYPE_CHECKING:  # a type checker should refuse a name that is none
+
+    def __getattr__(name: str) -> Any:
+        if name not in __all__:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        from cascade_sim.auction import rules
+
+        return getattr(rules, name)
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -50,3 +50,4 @@ RULES = {
     "first": Pricing(first),
 }
 PRICINGS = tuple(RULES)
+NEED_SQUASHING_1 = tuple(name for name, rule in RULES.items() if rule.needs_squashing_1)

@@ -8,6 +8,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+from cascade_sim.auction.pricing import RULES
 from cascade_sim.errors import UserError, did_you_mean, unknown_name
 from cascade_sim.models.objectives import OBJECTIVES
 from cascade_sim.models.recipes import RECIPES
@@ -254,8 +255,10 @@ def _conflicts(scenario: Scenario, arm: ArmSpec) -> Iterator[Blame]:
         )
         short = f"{effects} slot effects for {slots} slots; give at least {slots}"
         yield [(slots_key, text), (("world", "slot_effects"), short)]
-    if arm.auction.pricing == "vcg" and arm.auction.squashing != 1:
-        text = f"vcg needs squashing 1, found {arm.auction.squashing:g}; use 1, or pricing gsp"
+    if RULES[arm.auction.pricing].needs_squashing_1 and arm.auction.squashing != 1:
+        text = (
+            f"{arm.auction.pricing} needs squashing 1, found {arm.auction.squashing:g}; use 1, or pricing gsp"
+        )
         yield [(("auction", "squashing"), text), (("auction", "pricing"), text)]
     ranker = scenario.models.get(arm.ranking.model)
     is_order = ranker is not None and not ranker.trained_by.gives_probabilities
@@ -459,8 +462,11 @@ def _check_knobs(section: OffPolicy, arm: ArmSpec) -> Iterator[Problem]:
         text = "a reserve of 0 times any noise is 0; give the baseline arm an auction.reserve_cpc above 0"
         yield Problem((*at, "reserve_cpc"), text, uses=(at, ("auction", "reserve_cpc")))
     if "squashing" in sigmas:
-        if arm.auction.pricing == "vcg":
-            text = "pricing vcg needs squashing 1 on every request; use gsp, or leave squashing alone"
+        if RULES[arm.auction.pricing].needs_squashing_1:
+            text = (
+                f"pricing {arm.auction.pricing} needs squashing 1 on every request; use gsp, "
+                "or leave squashing alone"
+            )
             yield Problem((*at, "squashing"), text, uses=(at, ("auction", "pricing")))
         if arm.auction.squashing < FURTHEST_BELOW * sigmas["squashing"]:
             most = arm.auction.squashing / FURTHEST_BELOW

@@ -2,55 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Collection, Iterator
 from typing import Annotated, Any, Literal
 
-from pydantic import (
-    Field,
-    GetCoreSchemaHandler,
-    GetJsonSchemaHandler,
-    JsonValue,
-    SerializerFunctionWrapHandler,
-    model_serializer,
-)
-from pydantic_core import CoreSchema, PydanticCustomError, core_schema
+from pydantic import Field, JsonValue, SerializerFunctionWrapHandler, model_serializer
 
 from cascade_sim.models.objectives import OBJECTIVES, Objective, make_objective
 from cascade_sim.models.recipes import RECIPES, Recipe
-from cascade_sim.scenario.sections import MAX_ID, Name, Section, Share
+from cascade_sim.scenario.sections import MAX_ID, Name, NameIn, Section, Share
 from cascade_sim.scenario.yaml import KeyPath, Problem
 
 Phase = Literal["bootstrap", "log"]
 CalibratorName = Literal["platt", "temperature", "isotonic", "histogram", "beta", "piecewise_linear"]
 OPTIONS = ("alpha", "beta", "y0")
 OBJECTIVE_KEYS = ("objective", *OPTIONS, "batching", "calibrator", "held_out", "refit")
-
-
-@dataclass(frozen=True)
-class NameIn:
-    """A text that must be a name in a registry, as `Literal` of its names would have it.
-
-    The registry is looked at when a value is, so that one may register a name of one's own.
-    """
-
-    registry: Mapping[str, object]
-
-    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
-        return core_schema.no_info_plain_validator_function(
-            self._check, serialization=core_schema.to_string_ser_schema()
-        )
-
-    def __get_pydantic_json_schema__(
-        self, schema: CoreSchema, handler: GetJsonSchemaHandler
-    ) -> dict[str, Any]:
-        return {"enum": list(self.registry), "type": "string"}
-
-    def _check(self, value: object) -> str:
-        if isinstance(value, str) and value in self.registry:
-            return value
-        known = ", ".join(f"'{name}'" for name in self.registry)
-        raise PydanticCustomError("literal_error", "Input should be {expected}", {"expected": known})
 
 
 def _takers(option: str, weighs: str = "") -> str:

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from copy import copy
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 from pydantic import Field, ValidationInfo, create_model, field_validator
 
@@ -96,8 +96,11 @@ def overriding(section: type[Section], *keys: str) -> Callable[[type[Override]],
     def with_keys(own: type[Override]) -> type[Override]:
         fields: dict[str, Any] = {}
         for key in keys or section.model_fields:
-            kind: Any = section.model_fields[key].annotation
-            fields[key] = (kind | None, inherited(section, key))
+            field = inherited(section, key)
+            kind: Any = field.annotation
+            if field.metadata:  # limits and the like hold for a value, not for its absence
+                kind, field.metadata = Annotated[kind, *field.metadata], []
+            fields[key] = (kind | None, field)
         for key, field in own.model_fields.items():
             fields[key] = (field.annotation, field)
         return create_model(own.__name__, __base__=Override, __module__=own.__module__, **fields)

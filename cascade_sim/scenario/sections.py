@@ -1,8 +1,13 @@
 """The sections of a scenario and the range of every key; scenario_checks compares keys with each other."""
 
-from typing import Annotated, Literal
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, GetCoreSchemaHandler, GetJsonSchemaHandler
+from pydantic_core import CoreSchema, PydanticCustomError, core_schema
+
+from cascade_sim.auction.pricing import NEED_SQUASHING_1, RULES
 
 MAX_ID = 2**31 - 1  # ad and user ids are int32
 MAX_REQUESTS = 10**9  # each phase has so many request ids
@@ -24,6 +29,32 @@ class Section(BaseModel):
     """Immutable; unknown keys, NaN, and text or truth values in place of numbers are refused."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True, allow_inf_nan=False)
+
+
+@dataclass(frozen=True, eq=False)  # hashed as the object it is: a registry has no hash
+class NameIn:
+    """A text that must be a name in a registry, as `Literal` of its names would have it.
+
+    The registry is looked at when a value is, so that one may register a name of one's own.
+    """
+
+    registry: Mapping[str, object]
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+        return core_schema.no_info_plain_validator_function(
+            self._check, serialization=core_schema.to_string_ser_schema()
+        )
+
+    def __get_pydantic_json_schema__(
+        self, schema: CoreSchema, handler: GetJsonSchemaHandler
+    ) -> dict[str, Any]:
+        return {"enum": list(self.registry), "type": "string"}
+
+    def _check(self, value: object) -> str:
+        if isinstance(value, str) and value in self.registry:
+            return value
+        known = ", ".join(f"'{name}'" for name in self.registry)
+        raise PydanticCustomError("literal_error", "Input should be {expected}", {"expected": known})
 
 
 class Effects(Section):
@@ -193,9 +224,12 @@ class Fusion(Section):
 class Auction(Section):
     """Order, prices and reserves."""
 
-    pricing: Literal["gsp", "vcg", "first"] = Field(default="gsp", description="Pricing rule.")
+    pricing: Annotated[str, NameIn(RULES)] = Field(default="gsp", description="Pricing rule.")
     squashing: float = Field(
-        default=1.0, ge=0, le=2, description="Exponent of pCTR in the rank score; vcg needs 1."
+        default=1.0,
+        ge=0,
+        le=2,
+        description=f"Exponent of pCTR in the rank score; {' and '.join(NEED_SQUASHING_1)} needs 1.",
     )
     reserve_cpc: float = Field(
         default=0.0, ge=0, le=1e9, description="Least price per click; ads bidding less are out."
