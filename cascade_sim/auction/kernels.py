@@ -12,16 +12,26 @@ from typing import Any
 
 import numpy as np
 from numba import boolean, float64, int64, njit, types, void
+from numba.np.unsafe.ndarray import to_fixed_tuple
 
-from cascade_sim.auction import pricing as pricing_rules
-from cascade_sim.auction.pricing import RULES, Slot
+from cascade_sim.auction.pricing import RULES, Pricing, Slot
 
 # Declared read-only so that frozen inputs are taken as they are; writable ones convert for free.
 _REALS = types.Array(float64, 2, "C", readonly=True)
 _IDS = types.Array(int64, 2, "C", readonly=True)
-_EFFECTS = _BY_REQUEST = types.Array(float64, 1, "C", readonly=True)
+_EFFECTS = _BY_REQUEST = _PARAMETERS = types.Array(float64, 1, "C", readonly=True)
 _inner: Any = partial(njit, nogil=True, error_model="numpy")
-_RULES_DIGEST = hashlib.blake2b(Path(pricing_rules.__file__).read_bytes(), digest_size=6).hexdigest()
+NAMES = tuple(RULES)  # the rules that are compiled: those registered when this module is first imported
+
+
+def _digest() -> str:
+    """Of the rules: their names and the files they are written in."""
+    files = {Path(rule.price.__code__.co_filename) for rule in RULES.values()}
+    texts = [file.read_bytes() for file in sorted(files) if file.is_file()]
+    return hashlib.blake2b(b"".join([" ".join(NAMES).encode(), *texts]), digest_size=6).hexdigest()
+
+
+_RULES_DIGEST = _digest()
 
 
 def _compiled(signature: Any) -> Callable[[Any], Any]:
@@ -37,33 +47,58 @@ def _compiled(signature: Any) -> Callable[[Any], Any]:
     return compiled
 
 
-def _one_of(prices: Sequence[Callable[[Slot], float]]) -> Any:
-    """The rules as one compiled function (index, slot) -> price: a comparison for each rule before it."""
-    own = _inner(prices[0])
-    if len(prices) == 1:
+def _with_parameters(rule: Pricing) -> Any:
+    """A rule as a compiled function (slot, parameters [n]) -> price."""
+    own, n = _inner(rule.price), len(rule.parameters)
+    if n == 0:
 
         @_inner
-        def last(index, slot):
+        def plain(slot, parameters):
             return own(slot)
 
-        return last
-    others = _one_of(prices[1:])
+        return plain
 
     @_inner
-    def chosen(index, slot):
-        return own(slot) if index == 0 else others(index - 1, slot)
+    def with_own(slot, parameters):
+        return own(slot, *to_fixed_tuple(parameters, n))
+
+    return with_own
+
+
+def _one_of(rules: Sequence[Pricing]) -> Any:
+    """The rules as one compiled function (index, slot, parameters) -> price: a comparison for each before."""
+    own = _with_parameters(rules[0])
+    if len(rules) == 1:
+
+        @_inner
+        def last(index, slot, parameters):
+            return own(slot, parameters)
+
+        return last
+    others = _one_of(rules[1:])
+
+    @_inner
+    def chosen(index, slot, parameters):
+        return own(slot, parameters) if index == 0 else others(index - 1, slot, parameters)
 
     return chosen
 
 
-_asked = _one_of([rule.price for rule in RULES.values()])
+_asked = _one_of(tuple(RULES.values()))
 
 
 @_compiled(
-    void(float64[::1], float64[::1], float64[::1], int64, int64, float64, float64, _EFFECTS, float64[::1])
+    void(
+        *(float64[::1], float64[::1], float64[::1], int64),
+        *(int64, _PARAMETERS, float64, float64, _EFFECTS, float64[::1]),
+    )
 )
-def price_listed(bid, quality, score, n_listed, pricing, reserve_cpc, score_floor, slot_effects, cpc):
+def price_listed(
+    bid, quality, score, n_listed, pricing, parameters, reserve_cpc, score_floor, slot_effects, cpc
+):
     """CPC of one ranked list. bid, quality, score: slots + 1 places, n_listed of them filled; cpc: per slot.
+
+    pricing is the place of the rule among NAMES, parameters are its own.
 
     From the last slot upwards, since what a slot costs the others in VCG adds to what the slots below cost.
     """
@@ -82,17 +117,19 @@ def price_listed(bid, quality, score, n_listed, pricing, reserve_cpc, score_floo
         harm = externality / slot_effects[k]
         harm = harm / quality[k] if harm > 0.0 else 0.0
         least = max(score_floor / quality[k], reserve_cpc) if score_floor > 0.0 else reserve_cpc
-        price = _asked(pricing, Slot(bid[k], to_keep, harm))
+        price = _asked(pricing, Slot(bid[k], to_keep, harm), parameters)
         cpc[k] = min(max(price, least), bid[k])
 
 
 @_compiled(
     int64(
-        *(_REALS, _REALS, _IDS, boolean, int64, _BY_REQUEST, float64, _EFFECTS),
+        *(_REALS, _REALS, _IDS, boolean, int64, _PARAMETERS, _BY_REQUEST, float64, _EFFECTS),
         *(int64[:, ::1], float64[:, ::1]),
     )
 )
-def rank_and_price(bid, quality, ids, has_ids, pricing, reserve_cpc, score_floor, slot_effects, ranked, cpc):
+def rank_and_price(
+    bid, quality, ids, has_ids, pricing, parameters, reserve_cpc, score_floor, slot_effects, ranked, cpc
+):
     """Fill ranked [R, slots+1] and cpc [R, slots]; return the flat index of the first bad input, or -1.
 
     reserve_cpc: [1] for all requests, or [R]. Keeps the best slots + 1 of a request by insertion: most
@@ -137,13 +174,14 @@ def rank_and_price(bid, quality, ids, has_ids, pricing, reserve_cpc, score_floor
         for place in range(n_kept, depth):
             ranked[r, place] = -1
         price_listed(
-            top_bid, top_quality, top_score, n_kept, pricing, reserve, score_floor, slot_effects, cpc[r]
-        )
+            top_bid, top_quality, top_score, n_kept,
+            pricing, parameters, reserve, score_floor, slot_effects, cpc[r],
+        )  # fmt: skip
     return -1
 
 
-@_compiled(int64(_REALS, _REALS, int64, _BY_REQUEST, float64, _EFFECTS, float64[:, ::1]))
-def price_in_order(bid, quality, pricing, reserve_cpc, score_floor, slot_effects, cpc):
+@_compiled(int64(_REALS, _REALS, int64, _PARAMETERS, _BY_REQUEST, float64, _EFFECTS, float64[:, ::1]))
+def price_in_order(bid, quality, pricing, parameters, reserve_cpc, score_floor, slot_effects, cpc):
     """Fill cpc [R, slots] for lists in rank order; return the flat index of the first bad input, or -1.
 
     A list ends at its first bid of 0; a positive bid after that counts as bad input.
@@ -167,6 +205,7 @@ def price_in_order(bid, quality, pricing, reserve_cpc, score_floor, slot_effects
             n_listed += 1
         n_listed, reserve = min(n_listed, depth), reserve_cpc[r * step]
         price_listed(
-            top_bid, top_quality, top_score, n_listed, pricing, reserve, score_floor, slot_effects, cpc[r]
-        )
+            top_bid, top_quality, top_score, n_listed,
+            pricing, parameters, reserve, score_floor, slot_effects, cpc[r],
+        )  # fmt: skip
     return -1

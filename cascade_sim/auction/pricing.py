@@ -2,14 +2,15 @@
 
 A rule looks at one slot of a ranked list and says what it asks for; the auction then sees to it that no price
 is below the reserves and none above the bid. Rules are plain functions of numbers, which `kernels` compiles.
+A rule with parameters of its own declares them: they become keywords of the auction and keys of a scenario.
 
 >>> from cascade_sim.auction.pricing import Slot, gsp
 >>> gsp(Slot(bid=2.0, to_keep=1.5, harm=1.2))
 1.5
 """
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterator, Mapping
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 
@@ -40,8 +41,9 @@ def first(slot: Slot) -> float:
 class Pricing:
     """A rule, and what it demands of the auction."""
 
-    price: Callable[[Slot], float]
+    price: Callable[..., float]  # of a Slot, and of the parameters in their order
     needs_squashing_1: bool = False  # harm is counted in clicks, so scores must be bid * pCTR
+    parameters: Mapping[str, str] = field(default_factory=dict)  # what each means; numbers, 0 or more
 
 
 RULES = {
@@ -50,4 +52,23 @@ RULES = {
     "first": Pricing(first),
 }
 PRICINGS = tuple(RULES)
+PARAMETERS = {name: meaning for rule in RULES.values() for name, meaning in rule.parameters.items()}
 NEED_SQUASHING_1 = tuple(name for name, rule in RULES.items() if rule.needs_squashing_1)
+
+
+def needless(pricing: str, given: Collection[str]) -> Iterator[tuple[str, str]]:
+    """Parameters that a rule does not look at, each with what is to be said of it."""
+    for name in given:
+        if name not in RULES[pricing].parameters:
+            takers = ", ".join(other for other, rule in RULES.items() if name in rule.parameters)
+            yield name, f"has no meaning with pricing {pricing} (only with {takers}); remove it"
+
+
+def missing(pricing: str, given: Collection[str]) -> Iterator[tuple[str, str]]:
+    """Parameters that a rule cannot do without, each with what is to be said of it.
+
+    None has a default: one that changes nothing would let a forgotten parameter pass for another rule.
+    """
+    for name, meaning in RULES[pricing].parameters.items():
+        if name not in given:
+            yield name, f"pricing {pricing} needs {name} ({meaning})"

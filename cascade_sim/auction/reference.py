@@ -54,8 +54,10 @@ def reference_auction(
         for place in range(min(slots, len(contenders))):
             if pricing == "gsp":
                 needed = scores[place + 1] if place + 1 < len(scores) else Fraction(0)
-            else:
+            elif pricing == "vcg":
                 needed = harm_to_others(place, scores, slots, effects) / Fraction(effects[place])
+            else:
+                raise ValueError(f"the reference has no pricing {pricing!r}")
             price = max(needed / rates[place], Fraction(reserve_cpc), Fraction(score_floor) / rates[place])
             prices.append(min(price, values[place]))
     empty = [None] * (slots - len(prices))

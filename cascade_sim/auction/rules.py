@@ -17,18 +17,25 @@ Edge cases: no candidates or none eligible gives empty slots only; an empty slot
 an ad with pCTR 0 is never eligible, not even with squashing 0 (where 0 ** 0 would be 1).
 """
 
+from collections.abc import Mapping
 from types import ModuleType
 from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from cascade_sim.auction.pricing import PRICINGS, RULES
+from cascade_sim.auction.pricing import PARAMETERS, RULES, missing, needless
+from cascade_sim.errors import did_you_mean
 
 MICROS = 1_000_000
 
 _MAX_MONEY = 9.0e12  # above it, micro-units no longer fit into 64 bits
 _NO_IDS = np.zeros((0, 0), np.int64)
+_NO_PARAMETERS = np.zeros(0)
+KEYWORDS = (
+    *("slots", "pricing", "squashing", "reserve_cpc", "score_floor", "slot_effects", "ids"),
+    *PARAMETERS,
+)
 
 
 class AuctionResult(NamedTuple):
@@ -57,6 +64,7 @@ def run_auction(
     score_floor: float = 0.0,
     slot_effects: ArrayLike | None = None,
     ids: ArrayLike | None = None,
+    **parameters: float,
 ) -> AuctionResult:
     """Order, price and cut one request [c] or many [R, c]; rank score = bid * pctr ** squashing.
 
@@ -64,6 +72,7 @@ def run_auction(
     slots alike). ids, of bid's shape, break ties (smaller first) and mark padding (negative: never eligible,
     whatever bid and pctr hold there); without ids the smaller column wins a tie.
     NaN, negative or infinite input is a ValueError that names the request and the candidate.
+    parameters are those of the pricing rule, if it has any (see `pricing.RULES`).
 
     Rank scores are 0.20, 0.12 and 0.15; each winner pays what keeps it above the next score:
 
@@ -87,6 +96,7 @@ def run_auction(
         slot_effects=slot_effects,
         ids=padding if ids is not None else None,
         quality_name="pctr" if squashing == 1 else f"pctr ** {squashing}",
+        **parameters,
     )
     if np.ndim(bid) == 1:
         return AuctionResult(result.winners[0], result.cpc[0])
@@ -104,6 +114,7 @@ def auction(
     slot_effects: ArrayLike | None = None,
     ids: ArrayLike | None = None,
     quality_name: str = "quality",
+    **parameters: float,
 ) -> RankedAuction:
     """The auction over ready-made qualities, [c] or [R, c]; as `run_auction`, with the runner-up kept.
 
@@ -116,7 +127,7 @@ def auction(
     if ids is not None:
         id_table = _table(ids, "ids", np.int64)
         _same_shape(bids, id_table, "ids")
-    kernels, rules = _rules(len(bids), slots, pricing, reserve_cpc, score_floor, slot_effects)
+    kernels, rules = _rules(len(bids), slots, pricing, reserve_cpc, score_floor, slot_effects, parameters)
     ranked = np.empty((len(bids), slots + 1), np.int64)
     cpc = np.empty((len(bids), slots))
     bad = kernels.rank_and_price(bids, qualities, id_table, ids is not None, *rules, ranked, cpc)
@@ -136,6 +147,7 @@ def reprice(
     score_floor: float = 0.0,
     pricing: str = "gsp",
     slot_effects: ArrayLike | None = None,
+    **parameters: float,
 ) -> NDArray[np.float64]:
     """CPC [slots] or [R, slots] of lists already in rank order, under other qualities; nobody moves.
 
@@ -146,7 +158,7 @@ def reprice(
     """
     bids, qualities = _table(bid, "bid"), _table(quality, "quality")
     _same_shape(bids, qualities, "quality")
-    kernels, rules = _rules(len(bids), slots, pricing, reserve_cpc, score_floor, slot_effects)
+    kernels, rules = _rules(len(bids), slots, pricing, reserve_cpc, score_floor, slot_effects, parameters)
     cpc = np.empty((len(bids), slots))
     bad = kernels.price_in_order(bids, qualities, *rules, cpc)
     if bad >= 0:
@@ -228,14 +240,18 @@ def _rules(
     reserve_cpc: ArrayLike,
     score_floor: float,
     slot_effects: ArrayLike | None,
-) -> tuple[ModuleType, tuple[int, NDArray[np.float64], float, NDArray[np.float64]]]:
+    parameters: Mapping[str, float],
+) -> tuple[ModuleType, tuple[int, NDArray[np.float64], NDArray[np.float64], float, NDArray[np.float64]]]:
     """The kernels, and the checked rules in the order they take them; reserves [1] for all, or [R]."""
     from cascade_sim.auction import kernels  # numba is loaded when first needed
 
     if slots < 1:
         raise ValueError(f"slots is {slots}; an auction needs at least 1")
-    if pricing not in PRICINGS:
-        raise ValueError(f"unknown pricing {pricing!r}; known: {', '.join(PRICINGS)}")
+    if pricing not in RULES:
+        raise ValueError(f"unknown pricing {pricing!r}; known: {', '.join(RULES)}")
+    if pricing not in kernels.NAMES:
+        raise ValueError(f"pricing {pricing!r} was registered after the first auction; register it before")
+    own = _parameters(pricing, parameters)
     one = float(reserve_cpc) if isinstance(reserve_cpc, float | int) else None
     reserves = _reserves(reserve_cpc, n_requests) if one is None else np.array([one])
     for name, limit in (("reserve_cpc", one or 0.0), ("score_floor", score_floor)):
@@ -252,7 +268,25 @@ def _rules(
         if not (np.all(effects > 0) and np.all(np.isfinite(effects)) and np.all(np.diff(effects) <= 0)):
             raise ValueError(f"slot_effects must be positive, finite and never increase: {effects.tolist()}")
         effects = effects[:slots]
-    return kernels, (PRICINGS.index(pricing), reserves, float(score_floor), effects)
+    return kernels, (kernels.NAMES.index(pricing), own, reserves, float(score_floor), effects)
+
+
+def _parameters(pricing: str, given: Mapping[str, float]) -> NDArray[np.float64]:
+    """The checked parameters of a rule, in the order in which it declares them."""
+    rule = RULES[pricing]
+    if not given and not rule.parameters:
+        return _NO_PARAMETERS
+    for name in given:
+        if name not in PARAMETERS and name not in rule.parameters:
+            raise TypeError(f"unknown keyword {name!r}{did_you_mean(name, KEYWORDS)}")
+    for name, text in needless(pricing, given):
+        raise ValueError(f"{name} {text}")
+    for _, text in missing(pricing, given):
+        raise ValueError(text)
+    for name, value in given.items():
+        if not (np.isfinite(value) and value >= 0):
+            raise ValueError(f"{name} is {value}; it must be a finite number, 0 or more")
+    return np.array([float(given[name]) for name in rule.parameters])
 
 
 def _reserves(reserve_cpc: ArrayLike, n_requests: int) -> NDArray[np.float64]:

@@ -10,7 +10,9 @@ and for lists that are in their order already, `cpc_in_order` (the auction's rul
 Prices become whole micro-units here, never above the bid.
 """
 
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
 
@@ -19,13 +21,20 @@ from cascade_sim.auction import auction, reprice, to_micros
 
 @dataclass(frozen=True)
 class Rules:
-    """What decides a price beside bids and qualities; the keywords of `auction` and `reprice`."""
+    """What decides a price beside bids and qualities."""
 
     slots: int
     slot_effects: np.ndarray  # [slots] or longer
     pricing: str = "gsp"
     reserve_cpc: float | np.ndarray = 0.0  # one, or one of each request [R]
     score_floor: float = 0.0
+    parameters: Mapping[str, float] = field(default_factory=dict)  # of the pricing rule
+
+    @property
+    def keywords(self) -> dict[str, Any]:
+        """As `auction` and `reprice` take them."""
+        given = dict(vars(self))
+        return {**given, **given.pop("parameters")}
 
 
 @dataclass(frozen=True)
@@ -69,7 +78,7 @@ def auctioned(
 
     Candidates that ascend by id, as the sets of the cascade do, need no look at the ids.
     """
-    result = auction(bid, quality, ids=None if are_ids_sorted else ids, **vars(rules))
+    result = auction(bid, quality, ids=None if are_ids_sorted else ids, **rules.keywords)
     shown = result.ranked >= 0
     column = np.maximum(result.ranked, 0)
     ranked_bid = np.where(shown, np.take_along_axis(bid, column, 1), 0.0)
@@ -100,14 +109,14 @@ def list_priced(page: Page, rules: Rules) -> Page:
         beyond = np.broadcast_to(values[:, -1:], shape)
         return np.stack([values[:, :-1], beyond], axis=2).reshape(-1, 2).astype(np.float64)
 
-    alone = replace(rules, slots=1, slot_effects=np.ones(1), pricing="gsp")
+    alone = replace(rules, slots=1, slot_effects=np.ones(1), pricing="gsp", parameters={})
     cpc = cpc_in_order(pairs(page.bid), pairs(page.quality), alone)
     return replace(page, cpc_micros=cpc.reshape(shape))
 
 
 def cpc_in_order(bid: np.ndarray, quality: np.ndarray, rules: Rules) -> np.ndarray:
     """Micro-units per click of lists [R, k+1] in rank order, runner-up last; 0 bids end a list.  [R, k]"""
-    return to_micros(reprice(bid, quality, **vars(rules)), bid[:, :-1])
+    return to_micros(reprice(bid, quality, **rules.keywords), bid[:, :-1])
 
 
 def cpc_at_reserve(bid: np.ndarray, reserve_cpc: float | np.ndarray) -> np.ndarray:

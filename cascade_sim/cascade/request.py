@@ -1,6 +1,7 @@
 """What meets when requests are served: the requests, the arm that serves them, and what is decided."""
 
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -74,6 +75,7 @@ class Arm:
     score_floor: float = 0.0
     bid_rule: str = "ocpc"
     bid_range: float = 0.4
+    parameters: Mapping[str, float] = field(default_factory=dict)  # of the pricing rule
     size_rule: SizeRule | None = None  # chooses each request's size; pre_ranking_size is then the largest
 
     def with_pre_ranking(self, stage: Stage, name: str | None = None) -> "Arm":
@@ -82,7 +84,14 @@ class Arm:
 
     def rules(self, slot_effects: np.ndarray) -> Rules:
         """How its pages are priced."""
-        return Rules(self.slots, slot_effects[: self.slots], self.pricing, self.reserve_cpc, self.score_floor)
+        return Rules(
+            self.slots,
+            slot_effects[: self.slots],
+            self.pricing,
+            self.reserve_cpc,
+            self.score_floor,
+            self.parameters,
+        )
 
 
 @dataclass(frozen=True)

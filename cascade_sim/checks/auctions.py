@@ -212,6 +212,10 @@ def _rules(
     if rng.random() < 0.8:
         drawn = rng.choice([0.25, 0.5, 0.75, 1.0], slots) if kind == "grid" else rng.uniform(0.01, 1.0, slots)
         effects = np.sort(drawn)[::-1].tolist()
+    parameters = {}
+    for name in RULES[pricing].parameters:  # between the bids, and often one of them
+        share = 1.0 if kind == "grid" or rng.random() < 0.5 else float(rng.uniform(0.0, 2.0))
+        parameters[name] = share * float(rng.choice(bid.ravel())) if bid.size else 1.0
     return {
         "slots": slots,
         "pricing": pricing,
@@ -219,6 +223,7 @@ def _rules(
         "reserve_cpc": reserve,
         "score_floor": score_floor,
         "slot_effects": effects,
+        **parameters,
     }
 
 
@@ -256,6 +261,7 @@ def _reference_answer(bids: list[float], pctrs: list[float], ids: list[int], rul
         score_floor=rules["score_floor"],
         effects=rules["slot_effects"] or [1.0] * rules["slots"],
         ids=ids,
+        **{name: rules[name] for name in RULES[rules["pricing"]].parameters},
     )
     pairs = list(zip(columns, prices, strict=True))
     return Answer(

@@ -26,7 +26,7 @@ Exit code  0  no auction differs
 def command(auctions: int, seed: int, workers: int, quiet: bool) -> int:
     """Compare the auction with a plain-Python one on random auctions.
 
-    All three pricings, squashing, both reserves, slot effects, ties, zeros, empty slots, tiny and huge
+    All pricing rules, squashing, both reserves, slot effects, ties, zeros, empty slots, tiny and huge
     values. Winners and charges in micro-units must be identical, prices equal to 12 digits.
     """
     from cascade_sim.checks.auctions import check_auctions

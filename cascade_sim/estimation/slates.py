@@ -53,7 +53,7 @@ def list_of(block: Block, arm: Arm, platform: Platform, depth: int) -> tuple[Sla
     """Serve the block up to the ranking order; the list, and the decision as if all its ads were shown."""
     effects = platform.slot_effects
     long_page = np.concatenate([effects, np.full(max(depth - len(effects), 0), effects[-1])])
-    long_arm = replace(arm, slots=depth, pricing="gsp")
+    long_arm = replace(arm, slots=depth, pricing="gsp", parameters={})
     served = serve(block, long_arm, replace(platform, slot_effects=long_page))
     page = list_priced(served.page, long_arm.rules(long_page))
     ads, bid, quality = (values[:, :-1] for values in (page.ads, page.bid, page.quality))

@@ -75,6 +75,7 @@ class Simulation:
             pricing=spec.auction.pricing,
             reserve_cpc=spec.auction.reserve_cpc,
             score_floor=spec.auction.score_floor,
+            parameters=spec.auction.parameters,
             bid_rule=spec.bidding.rule,
             bid_range=spec.bidding.range,
         )

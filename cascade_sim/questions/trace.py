@@ -267,7 +267,9 @@ def _ranking_row(request: Request, arm: Arm, platform: Platform, ids: np.ndarray
     """
     row, c = request.row, ids.shape[1]
     everyone = replace(given_retrieval(platform, ids), slot_effects=np.ones(c))
-    long_page = replace(arm, retrieval_size=c, pre_ranking_size=c, size_rule=None, slots=c, pricing="first")
+    long_page = replace(
+        arm, retrieval_size=c, pre_ranking_size=c, size_rule=None, slots=c, pricing="first", parameters={}
+    )
     decision = serve(request.block, long_page, everyone)
     order = decision.ranked_set[row]
     scores = (decision.ranked_bid * decision.ranked_quality)[row]

@@ -13,6 +13,7 @@ from typing import Any, get_args
 
 from pydantic import ValidationError
 
+from cascade_sim.auction.pricing import PARAMETERS, RULES
 from cascade_sim.errors import UserError, did_you_mean, nearest
 from cascade_sim.scenario.assignments import key_and_value, split_values, yaml_value
 from cascade_sim.scenario.checks import check_scenario
@@ -216,6 +217,10 @@ def turn(scenario: Scenario, spec: ArmSpec, point: Point, folder: Path) -> tuple
     for one, other in (("size", "sizes"), ("sizes", "size")):  # one of them takes the other's place
         if ("pre_ranking", one) in turned:
             data["arms"][name]["pre_ranking"].pop(other, None)
+    for change in point:
+        if change.knob == ("auction", "pricing") and change.value in list(RULES):
+            for parameter in set(PARAMETERS) - set(RULES[change.value].parameters):
+                data["arms"][name]["auction"].pop(parameter, None)  # of the rule it had
     for change in point:
         at: Knob = change.knob if change.knob[0] == "fusions" else ("arms", name, *change.knob)
         section: Any = data

@@ -8,7 +8,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from cascade_sim.auction.pricing import RULES
+from cascade_sim.auction.pricing import RULES, missing, needless
 from cascade_sim.errors import UserError, did_you_mean, unknown_name
 from cascade_sim.models.objectives import OBJECTIVES
 from cascade_sim.models.recipes import RECIPES
@@ -255,11 +255,14 @@ def _conflicts(scenario: Scenario, arm: ArmSpec) -> Iterator[Blame]:
         )
         short = f"{effects} slot effects for {slots} slots; give at least {slots}"
         yield [(slots_key, text), (("world", "slot_effects"), short)]
-    if RULES[arm.auction.pricing].needs_squashing_1 and arm.auction.squashing != 1:
-        text = (
-            f"{arm.auction.pricing} needs squashing 1, found {arm.auction.squashing:g}; use 1, or pricing gsp"
-        )
+    pricing, squashing = arm.auction.pricing, arm.auction.squashing
+    if RULES[pricing].needs_squashing_1 and squashing != 1:
+        text = f"{pricing} needs squashing 1, found {squashing:g}; use 1, or pricing gsp"
         yield [(("auction", "squashing"), text), (("auction", "pricing"), text)]
+    for name, text in needless(pricing, arm.auction.parameters):
+        yield [(("auction", name), text)]
+    for name, text in missing(pricing, arm.auction.parameters):
+        yield [(("auction", "pricing"), f"{text}; add auction.{name}")]
     ranker = scenario.models.get(arm.ranking.model)
     is_order = ranker is not None and not ranker.trained_by.gives_probabilities
     if arm.ranking.model in ("random", "constant") or is_order:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from pydantic import Field, ValidationInfo, create_model, field_validator
 
+from cascade_sim.auction.pricing import PARAMETERS, RULES
 from cascade_sim.scenario.market import Market, Sizes
 from cascade_sim.scenario.models import ModelSpec, Sample
 from cascade_sim.scenario.questions import OffPolicy, WhatIfChanges
@@ -246,10 +247,19 @@ def resolve_arm(scenario: Scenario, overrides: ArmOverrides) -> ArmSpec:
         pre_ranking=pre_ranking,
         sizes=sizes,
         ranking=merged(cascade.ranking, overrides.ranking),
-        auction=merged(scenario.auction, overrides.auction),
+        auction=_resolved_auction(scenario.auction, overrides.auction),
         bidding=merged(scenario.bidding, overrides.bidding),
         exploration=overrides.exploration,
     )
+
+
+def _resolved_auction(base: Auction, change: Override | None) -> Auction:
+    """An arm's auction; with another pricing rule it does not inherit the parameters of the former."""
+    given = {} if change is None else change.model_dump(exclude_none=True)
+    if "pricing" in given:
+        own = RULES[given["pricing"]].parameters
+        given = {**{name: None for name in PARAMETERS if name not in own}, **given}
+    return base.model_copy(update=given)
 
 
 def resolved_arms(scenario: Scenario) -> dict[str, ArmSpec]:

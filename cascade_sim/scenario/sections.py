@@ -2,12 +2,21 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field, GetCoreSchemaHandler, GetJsonSchemaHandler
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    GetCoreSchemaHandler,
+    GetJsonSchemaHandler,
+    SerializerFunctionWrapHandler,
+    create_model,
+    model_serializer,
+)
 from pydantic_core import CoreSchema, PydanticCustomError, core_schema
 
-from cascade_sim.auction.pricing import NEED_SQUASHING_1, RULES
+from cascade_sim.auction.pricing import NEED_SQUASHING_1, PARAMETERS, RULES
 
 MAX_ID = 2**31 - 1  # ad and user ids are int32
 MAX_REQUESTS = 10**9  # each phase has so many request ids
@@ -221,6 +230,26 @@ class Fusion(Section):
     )
 
 
+AnySection = TypeVar("AnySection", bound=Section)
+
+
+def with_rule_parameters(own: type[AnySection]) -> type[AnySection]:
+    """Gives a section a key for each parameter of a pricing rule."""
+    fields: dict[str, Any] = {
+        name: (
+            Annotated[float, Field(ge=0, le=1e9)] | None,
+            Field(default=None, description=f"For {_rules_with(name)}: {meaning}."),
+        )
+        for name, meaning in PARAMETERS.items()
+    }
+    return create_model(own.__name__, __base__=own, __module__=own.__module__, __doc__=own.__doc__, **fields)
+
+
+def _rules_with(parameter: str) -> str:
+    return " and ".join(f"pricing {name}" for name, rule in RULES.items() if parameter in rule.parameters)
+
+
+@with_rule_parameters
 class Auction(Section):
     """Order, prices and reserves."""
 
@@ -237,6 +266,18 @@ class Auction(Section):
     score_floor: float = Field(
         default=0.0, ge=0, le=1e9, description="Least rank score; ads below it are out."
     )
+
+    @property
+    def parameters(self) -> dict[str, float]:
+        """The parameters of pricing rules that are given."""
+        values = {name: getattr(self, name) for name in PARAMETERS}
+        return {name: value for name, value in values.items() if value is not None}
+
+    @model_serializer(mode="wrap")
+    def _without_absent(self, dump: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """Without the parameters that are not given: a scenario that needs none keeps the hash it had."""
+        data: dict[str, Any] = dump(self)
+        return {key: value for key, value in data.items() if key not in PARAMETERS or value is not None}
 
 
 class Bidding(Section):
