@@ -37,6 +37,11 @@ def first(slot: Slot) -> float:
     return slot.bid
 
 
+def soft_floor(slot: Slot, floor: float) -> float:
+    """Second price with a soft floor: below it first price, from it on no less than the floor."""
+    return slot.bid if slot.bid < floor else max(slot.to_keep, floor)
+
+
 @dataclass(frozen=True)
 class Pricing:
     """A rule, and what it demands of the auction."""
@@ -50,6 +55,7 @@ RULES = {
     "gsp": Pricing(gsp),
     "vcg": Pricing(vcg, needs_squashing_1=True),
     "first": Pricing(first),
+    "soft_floor": Pricing(soft_floor, parameters={"soft_floor": "CPC; a lower bid is paid in full"}),
 }
 PRICINGS = tuple(RULES)
 PARAMETERS = {name: meaning for rule in RULES.values() for name, meaning in rule.parameters.items()}

@@ -9,7 +9,8 @@ slow is plain. `check-auctions` and the tests compare `cascade_sim.auction.rules
     gsp       the next one's score over one's own quality
     vcg       what the others lose by one's presence, per expected click
     first     one's own bid
-    bounds    no price is below the reserves (but in `first`), none above the bid
+    soft_floor  one's own bid if that is below the soft floor, else the gsp price, raised to the soft floor
+    bounds    no price is below the reserves, none above the bid
 
 Prices are exact fractions of the doubles that go in.
 """
@@ -32,10 +33,12 @@ def reference_auction(
     score_floor: float,
     effects: Sequence[float],
     ids: Sequence[int],
+    soft_floor: float | None = None,
 ) -> tuple[list[int | None], list[Fraction | None]]:
     """One request: (winning column per slot, CPC per slot), both None where a slot stays empty.
 
-    effects: at least `slots` of them, non-increasing. ids: negative for padding.
+    effects: at least `slots` of them, non-increasing. ids: negative for padding. soft_floor: for the
+    rule of that name.
     """
     contenders = [
         column
@@ -52,13 +55,16 @@ def reference_auction(
         scores = [value * rate for value, rate in zip(values, rates, strict=True)]
         prices = []
         for place in range(min(slots, len(contenders))):
-            if pricing == "gsp":
+            if pricing in ("gsp", "soft_floor"):
                 needed = scores[place + 1] if place + 1 < len(scores) else Fraction(0)
             elif pricing == "vcg":
                 needed = harm_to_others(place, scores, slots, effects) / Fraction(effects[place])
             else:
                 raise ValueError(f"the reference has no pricing {pricing!r}")
             price = max(needed / rates[place], Fraction(reserve_cpc), Fraction(score_floor) / rates[place])
+            if soft_floor is not None:
+                floor = Fraction(soft_floor)
+                price = values[place] if values[place] < floor else max(price, floor)
             prices.append(min(price, values[place]))
     empty = [None] * (slots - len(prices))
     return [*contenders[:slots], *empty], [*prices, *empty]

@@ -8,6 +8,7 @@ the smaller id. Cost per click in slot k, with s_(k+1) the score of the next eli
     gsp    max(s_(k+1) / q_k, reserve_cpc, score_floor / q_k)
     vcg    max(t_k / (x_k q_k), reserve_cpc, score_floor / q_k),  t_k = sum over j > k of (x_(j-1) - x_j) s_j
     first  b_k
+    soft_floor  b_k if b_k < soft_floor, else max(the gsp price, soft_floor)
 
 never above b_k (float rounding could lift it there). The runner-up of the last slot takes part: prices come
 before the cut to the slots. In vcg the sum ends with that runner-up (x = 0 beyond the last slot), and the

@@ -262,7 +262,8 @@ def _conflicts(scenario: Scenario, arm: ArmSpec) -> Iterator[Blame]:
     for name, text in needless(pricing, arm.auction.parameters):
         yield [(("auction", name), text)]
     for name, text in missing(pricing, arm.auction.parameters):
-        yield [(("auction", "pricing"), f"{text}; add auction.{name}")]
+        text = f"{text}; add auction.{name}"
+        yield [(("auction", "pricing"), text), (("auction", name), text)]
     ranker = scenario.models.get(arm.ranking.model)
     is_order = ranker is not None and not ranker.trained_by.gives_probabilities
     if arm.ranking.model in ("random", "constant") or is_order:

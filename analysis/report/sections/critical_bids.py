@@ -36,6 +36,7 @@ RULES = {
     "gsp": "GSP charges just what the auction takes",
     "vcg": "VCG charges no more than what the auction takes",
     "first": "first price charges the bid, whatever the auction takes",
+    "soft_floor": "a soft floor charges what the auction takes or more: lower bids in full",
 }
 
 
