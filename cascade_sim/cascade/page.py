@@ -34,7 +34,8 @@ class Rules:
     def keywords(self) -> dict[str, Any]:
         """As `auction` and `reprice` take them."""
         given = dict(vars(self))
-        return {**given, **given.pop("parameters")}
+        parameters = given.pop("parameters")
+        return {**given, **parameters}
 
 
 @dataclass(frozen=True)

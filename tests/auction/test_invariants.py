@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cascade_sim.auction import PRICINGS, auction, reprice, run_auction
+from cascade_sim.auction.pricing import RULES
 
 MANY = settings(max_examples=2000)
 ROWS = 4  # auctions of equal rules in a case
@@ -30,6 +31,7 @@ class Case(NamedTuple):
     slots: int
     effects: np.ndarray  # [slots] in eighths
     pricing: str
+    parameter: float  # of the pricing rule, if it has one: among the bids
     squashing: float
     reserve_cpc: float
     score_floor: float
@@ -38,8 +40,10 @@ class Case(NamedTuple):
     share: np.ndarray  # [R] a pCTR
 
     def rules(self, *names):
-        """Keywords of run_auction: slots, and what is asked for."""
-        return {"slots": self.slots, **{name: getattr(self, name) for name in names}}
+        """Keywords of run_auction: slots, and what is asked for; with the pricing, its parameters."""
+        asked = {"slots": self.slots, **{name: getattr(self, name) for name in names}}
+        own = RULES[self.pricing].parameters if "pricing" in names else ()
+        return {**asked, **dict.fromkeys(own, self.parameter)}
 
 
 def decoded(drawn: bytes) -> Case:
@@ -49,13 +53,14 @@ def decoded(drawn: bytes) -> Case:
     c, slots = int(head[0] % MOST_BIDDERS) + 1, int(head[1] % MOST_SLOTS) + 1
     table = rest[: 2 * ROWS * MOST_BIDDERS].reshape(2, ROWS, MOST_BIDDERS)[:, :, :c]
     per_row = rest[2 * ROWS * MOST_BIDDERS : -MOST_SLOTS].reshape(3, ROWS)
-    pricing = PRICINGS[head[2] % 3]
+    pricing = PRICINGS[head[2] % len(PRICINGS)]
     return Case(
         bid=(table[0] % 40 + 1) / 8,
         pctr=(table[1] % 32 + 1) / 64,
         slots=slots,
         effects=np.sort(rest[-MOST_SLOTS:][:slots] % 8 + 1)[::-1] / 8,
         pricing=pricing,
+        parameter=float(head[5] % 43 / 8),
         squashing=1.0 if pricing == "vcg" else SQUASHINGS[head[3] % 4],
         reserve_cpc=float(head[4] % 21 / 8),
         score_floor=float(head[5] % 17 / 64),

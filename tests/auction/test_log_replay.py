@@ -19,7 +19,7 @@ def reference_page(bids, qualities, ads, arm, effects):
     """[(ad, bid, CPC in micro-units)] in slot order, from a request's candidates."""
     columns, prices = reference_auction(
         bids, qualities, slots=arm.slots, pricing=arm.pricing, reserve_cpc=arm.reserve_cpc,
-        score_floor=arm.score_floor, effects=effects, ids=ads,
+        score_floor=arm.score_floor, effects=effects, ids=ads, **arm.parameters,
     )  # fmt: skip
     shown = [(at, price) for at, price in zip(columns, prices, strict=True) if at is not None]
     return [(ads[at], bids[at], charge_micros(float(price), bids[at])) for at, price in shown]
@@ -74,6 +74,7 @@ RULES = {
     "gsp": {},
     "vcg, reserve": {"pricing": "vcg", "reserve_cpc": 0.6},
     "first, floor": {"pricing": "first", "score_floor": 0.02},
+    "soft floor": {"pricing": "soft_floor", "soft_floor": 0.9, "reserve_cpc": 0.3},
     "squashed": {"squashing": 0.5, "reserve_cpc": 0.3},
 }
 

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from cascade_sim.auction import PRICINGS, auction, run_auction
+from cascade_sim.auction.pricing import RULES
 from cascade_sim.auction.reference import charge_micros, reference_auction, squashed
 
 BLOCKS, REQUESTS = 100, 200
@@ -85,6 +86,8 @@ def random_block(rng, requests):
         "reserve_cpc": float(rng.choice([0, 0, 0.5, 1.0])),
         "score_floor": float(rng.choice([0, 0, 0.0625, 0.25])),
     }
+    for name in RULES[rules["pricing"]].parameters:
+        rules[name] = float(rng.choice([0.0, 0.5, 0.7, 1.0, 3.0]))
     effects = np.sort(rng.choice([0.25, 0.5, 0.75, 1.0], slots))[::-1]
     return bid, quality, ids, effects, rules
 
@@ -121,3 +124,15 @@ def test_squashed_scores_agree_with_the_reference(squashing):
         want, prices = reference(bid[row].tolist(), quality, slots=3, reserve_cpc=0.25)
         assert winners[row].tolist() == [-1 if w is None else w for w in want]
         assert cpc[row] == pytest.approx([float(p or 0) for p in prices], rel=1e-12)
+
+
+def test_the_reference_knows_every_rule_and_no_other():
+    for pricing, rule in RULES.items():
+        given = dict.fromkeys(rule.parameters, 0.5)
+        _, prices = reference_auction(
+            [1.0, 1.0], [0.5, 0.25], slots=1, pricing=pricing, reserve_cpc=0.0, score_floor=0.0,
+            effects=[1.0], ids=[0, 1], **given,
+        )  # fmt: skip
+        assert prices == [1 if pricing == "first" else Fraction(1, 2)]
+    with pytest.raises(ValueError, match="no pricing 'third'"):
+        reference([1.0, 1.0], [0.5, 0.25], slots=1, pricing="third")

@@ -13,6 +13,7 @@ from cascade_sim.market.settlement import RankedLists, list_pages, take
 SLOTS = 3
 NOBODY = np.full((1, 1), -1)
 EFFECTS = (1.0, 0.7, 0.4)
+PARAMETERS = {"soft_floor": {"soft_floor": 1.2}}  # of the rules that have any
 N_ADS, N_OWNERS = 60, 9
 OWNER = np.arange(N_ADS) % N_OWNERS
 
@@ -80,7 +81,11 @@ def plain_price(place, bids, qualities, pricing, reserve, score_floor):
         return bid
     scores = [Fraction(b) * Fraction(q) for b, q in zip(bids, qualities, strict=True)]
     x = [*map(Fraction, EFFECTS), Fraction(0)]
-    if pricing == "gsp":
+    if pricing == "soft_floor" and bid < PARAMETERS[pricing]["soft_floor"]:
+        return bid
+    if pricing == "soft_floor":
+        reserve = max(reserve, PARAMETERS[pricing]["soft_floor"])
+    if pricing in ("gsp", "soft_floor"):
         needed = scores[place + 1] if place + 1 < len(scores) else Fraction(0)
     else:
         total = sum((x[j - 1] - x[j]) * scores[j] for j in range(place + 1, len(scores)))
@@ -120,7 +125,7 @@ def settled(lists, budgets, pricing="gsp", reserve=0.0, score_floor=0.0, start=0
     pages = pages or no_outcome(len(lists.ads))
     ranked, n = lists.lists(), len(lists.ads)
     while start < n:
-        rules = Rules(SLOTS, np.array(EFFECTS), pricing, reserve, score_floor)
+        rules = Rules(SLOTS, np.array(EFFECTS), pricing, reserve, score_floor, PARAMETERS.get(pricing, {}))
         listed, stop = list_pages(ranked, OWNER, left, rules, start)
         if stop == start:
             return start, pages, left
@@ -162,7 +167,7 @@ def budgets_of(seed):
     return budgets
 
 
-@pytest.mark.parametrize("pricing", ["gsp", "vcg", "first"])
+@pytest.mark.parametrize("pricing", ["gsp", "vcg", "first", "soft_floor"])
 @pytest.mark.parametrize(("reserve", "score_floor"), [(0.0, 0.0), (0.4, 0.0), (0.0, 0.004), (0.45, 0.005)])
 def test_settlement_equals_one_in_plain_python(pricing, reserve, score_floor):
     n_dry = n_clicks = 0

@@ -1,0 +1,112 @@
+"""Pricing rules in scenarios: their names, their parameters, what arms inherit and what-ifs may turn."""
+
+from pathlib import Path
+
+import pytest
+
+from cascade_sim.auction.pricing import RULES, Pricing
+from cascade_sim.errors import UserError
+from cascade_sim.scenario.changes import Refused, parse_points, turn
+from cascade_sim.scenario.data import scenario_data, scenario_hash
+from cascade_sim.scenario.file import dump_scenario, load_scenario
+from cascade_sim.scenario.schema import resolve_arm
+
+PLAIN = "name: plain\ncascade: {pre_ranking: {model: truth}, ranking: {model: truth}}\n"
+FLOOR = PLAIN + "auction: {pricing: soft_floor, soft_floor: 0.5}\n"
+
+
+@pytest.fixture
+def loaded(tmp_path):
+    def load(text):
+        file = tmp_path / "own.yaml"
+        file.write_text(text)
+        return load_scenario(file)
+
+    return load
+
+
+def auction_of(scenario, arm):
+    return resolve_arm(scenario, scenario.arms[arm]).auction
+
+
+def test_a_parameter_reaches_the_arm_and_comes_back_from_a_dump(loaded):
+    scenario = loaded(FLOOR + "arms: {now: {}, dearer: {auction: {soft_floor: 0.9}}}\n")
+    assert auction_of(scenario, "now").parameters == {"soft_floor": 0.5}
+    assert auction_of(scenario, "dearer").parameters == {"soft_floor": 0.9}
+    assert loaded(dump_scenario(scenario)) == scenario
+
+
+def test_an_arm_with_another_rule_does_not_inherit_the_parameter(loaded):
+    scenario = loaded(FLOOR + "arms: {now: {}, usual: {auction: {pricing: gsp}}}\n")
+    assert auction_of(scenario, "usual").parameters == {}
+
+
+def test_a_scenario_without_the_parameter_keeps_its_hash(loaded):
+    scenario = loaded(PLAIN + "arms: {now: {}}\n")
+    assert scenario_hash(scenario) == "535998411761248e"
+    assert set(scenario_data(scenario)["auction"]) == {"pricing", "squashing", "reserve_cpc", "score_floor"}
+    assert scenario_hash(loaded(FLOOR + "arms: {now: {}}\n")) != scenario_hash(scenario)
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        (
+            PLAIN + "auction: {soft_floor: 0.5}\narms: {now: {}}\n",
+            r":3:\d+.*auction.soft_floor: has no meaning with pricing gsp \(only with soft_floor\)",
+        ),
+        (
+            PLAIN + "auction: {pricing: soft_floor}\narms: {now: {}}\n",
+            r":3:\d+.*auction.pricing: pricing soft_floor needs soft_floor \(.*\); add auction.soft_floor",
+        ),
+        (
+            PLAIN + "arms: {now: {}, floor: {auction: {pricing: soft_floor}}}\n",
+            r"arms.floor.auction.pricing: pricing soft_floor needs soft_floor",
+        ),
+        (
+            FLOOR + "arms: {now: {}, usual: {auction: {pricing: first, soft_floor: 1}}}\n",
+            r"arms.usual.auction.soft_floor: has no meaning with pricing first",
+        ),
+        (
+            PLAIN + "auction: {pricing: soft_floor, soft_floor: -1}\narms: {now: {}}\n",
+            r"auction.soft_floor: expected a number from 0 to 1,000,000,000, found -1$",
+        ),
+        (
+            PLAIN + "auction: {pricing: softfloor}\narms: {now: {}}\n",
+            r"one of gsp, vcg, first, soft_floor, found the text 'softfloor'; did you mean 'soft_floor'",
+        ),
+    ],
+)
+def test_what_does_not_fit_is_refused_where_it_stands(loaded, text, words):
+    with pytest.raises(UserError, match=words):
+        loaded(text)
+
+
+def turned(scenario, *words):
+    spec = resolve_arm(scenario, scenario.arms["now"])
+    return [turn(scenario, spec, point, Path())[1].auction for point in parse_points(words, scenario, "now")]
+
+
+def test_a_what_if_turns_the_parameter_and_the_rule(loaded):
+    scenario = loaded(FLOOR + "arms: {now: {}}\n")
+    asked = turned(scenario, "auction.soft_floor=0.2,0.4")
+    assert [auction.parameters for auction in asked] == [{"soft_floor": 0.2}, {"soft_floor": 0.4}]
+    assert turned(scenario, "auction.pricing=gsp")[0].parameters == {}
+    plain = loaded(PLAIN + "arms: {now: {}}\n")
+    (both,) = turned(plain, "auction.pricing=soft_floor", "auction.soft_floor=0.3")
+    assert both.pricing == "soft_floor" and both.parameters == {"soft_floor": 0.3}
+    with pytest.raises(Refused, match="has no meaning with pricing gsp"):
+        turned(plain, "auction.soft_floor=0.3")
+    with pytest.raises(Refused, match="pricing soft_floor needs soft_floor"):
+        turned(plain, "auction.pricing=soft_floor")
+
+
+def test_a_registered_rule_is_named_and_held_to_what_it_needs(loaded, monkeypatch):
+    monkeypatch.setitem(RULES, "own", Pricing(lambda slot: slot.harm, needs_squashing_1=True))
+    text = PLAIN + "auction: {pricing: own}\narms: {now: {}"
+    assert loaded(text + "}\n").auction.pricing == "own"
+    with pytest.raises(UserError, match=r"own needs squashing 1, found 0\.5; use 1, or pricing gsp"):
+        loaded(text + ", flat: {auction: {squashing: 0.5}}}\n")
+    noise = "}\noff_policy: {randomise: {squashing: 0.1}}\n"
+    with pytest.raises(UserError, match="pricing own needs squashing 1 on every request"):
+        loaded(text + noise)
