@@ -8,16 +8,12 @@ from click.testing import CliRunner
 from cascade_sim import sweeps as variants
 from cascade_sim.commands.variants import command
 from cascade_sim.errors import UserError
-from places import SCENARIOS
+from worlds.tiny_market import QUICK, TINY
 
-QUICK = SCENARIOS / "quick.yaml"
 SHRINK = (
-    "phases.bootstrap=600",
-    "phases.log=900",
-    "phases.shadow=256",
-    "phases.evaluate=256",
-    "report.detail_requests=8",
-    "report.resamples=20",
+    *TINY,
+    *("phases.bootstrap=150", "phases.log=150", "phases.shadow=64", "phases.evaluate=128"),
+    *("report.detail_requests=8", "report.resamples=5"),
 )
 
 

@@ -49,6 +49,7 @@ DROPOUT_OPS = ("bernoulli", "bernoulli_", "native_dropout", "dropout", "dropout_
 N_LISTS, LIST = 256, 16  # what is trained on
 BATCH = 256
 LEAST_GAIN = 1e-4  # of the loss; less is rounding
+TIMED_FOR = 0.3  # seconds, of which the quickest scoring counts
 Tensors = tuple[torch.Tensor, torch.Tensor, torch.Tensor]
 
 
@@ -481,7 +482,7 @@ class _Watch(TorchDispatchMode):
 def _rate(subject: Subject, scorer: ModelScorer) -> float:
     block, ids = subject.block(256), subject.candidates(256, 50)
     scorer.predict(block, ids)  # compiled kernels and caches are warm from here on
-    best, deadline = float("inf"), time.perf_counter() + 0.3
+    best, deadline = float("inf"), time.perf_counter() + TIMED_FOR
     while best == float("inf") or time.perf_counter() < deadline:
         started = time.perf_counter()
         scorer.predict(block, ids)

@@ -1,4 +1,4 @@
-"""Invariants of the auction, over thousands of drawn cases of several auctions each.
+"""Invariants of the auction, over hundreds of drawn cases of many auctions each.
 
 Derandomised: the cases are the same in every run. Ledger and cascade have theirs in test_ledger_invariants.py
 and test_cascade_invariants.py.
@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from cascade_sim.auction import PRICINGS, auction, reprice, run_auction
 from cascade_sim.auction.pricing import RULES
 
-MANY = settings(max_examples=2000)
-ROWS = 4  # auctions of equal rules in a case
+MANY = settings(max_examples=600)
+ROWS = 16  # auctions of equal rules in a case
 MOST_BIDDERS, MOST_SLOTS = 9, 5
 NOT_SHOWN = 99
 SQUASHINGS = (0.0, 0.5, 1.0, 1.5)

@@ -14,8 +14,8 @@ from cascade_sim.phases.measure import Ruler
 from worlds.fixed_cascade import EFFECTS, Bids, Table
 from worlds.tiny_market import make_block
 
-MANY = settings(max_examples=2000)
-ADS, REQUESTS = 14, 3
+MANY = settings(max_examples=750)
+ADS, REQUESTS = 14, 8
 SIZE = 4 * ADS + REQUESTS * ADS + 7
 
 
@@ -87,7 +87,7 @@ def test_charges_have_a_click_and_are_between_reserve_and_bid(market):
     assert np.all(found.cpc_micros[shown] >= 1e6 * arm.reserve_cpc)
 
 
-@settings(MANY, max_examples=1000)  # dearer: three cascades in each
+@settings(MANY, max_examples=400)  # dearer: three cascades in each
 @given(markets)
 def test_a_cascade_that_knows_the_truth_is_consistent_and_charges_rightly(market):
     block, arm, platform, truth = market

@@ -50,6 +50,12 @@ def statuses(kind: str, **spec: object) -> dict[str, tuple[str, str]]:
     return {finding.check: (finding.status, finding.text) for finding in found}
 
 
+@pytest.fixture(autouse=True)
+def timed_once(monkeypatch):
+    """How quick it is is another test's business."""
+    monkeypatch.setattr(check_model_training, "TIMED_FOR", 0.0)
+
+
 @pytest.fixture
 def serving_only(monkeypatch):
     monkeypatch.setattr(check_model_training, "TRAINING_CHECKS", ())

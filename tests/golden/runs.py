@@ -107,12 +107,14 @@ def stack() -> dict[str, str]:
     import scipy
     import torch
 
+    compiled_for = numba.config.CPU_NAME or llvmlite.binding.get_host_cpu_name()
     return {
         "python": platform.python_version(),
         **{module.__name__: module.__version__ for module in (numpy, scipy, torch, numba)},
         "machine": platform.machine(),
-        "processor": llvmlite.binding.get_host_cpu_name(),
+        "processor": " ".join(filter(None, (compiled_for, numba.config.CPU_FEATURES))),
         "instructions": torch.backends.cpu.get_cpu_capability(),
+        "numpy_instructions": " ".join(numpy.show_config(mode="dicts")["SIMD Extensions"].get("found", [])),
     }
 
 

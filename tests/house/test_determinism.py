@@ -15,19 +15,18 @@ import pytest
 
 from cascade_sim.cascade.fusion import Fusion
 from cascade_sim.cascade.outcome import outcome
+from cascade_sim.cascade.retrieval import Retrieval
 from cascade_sim.cascade.serve import Arm, Stage
 from cascade_sim.phases.simulation import Simulation
 from cascade_sim.storage.tables import read_table, tables
 from cascade_sim.study import run_study
+from cascade_sim.world.world import build_world
 from places import HANG
 from worlds.tiny_market import ROOT, part_of, tiny_scenario
 
 SHORT = (
-    "phases.bootstrap=400",
-    "phases.log=700",
-    "phases.shadow=200",
-    "phases.evaluate=400",
-    "traffic.block=64",
+    *("phases.bootstrap=200", "phases.log=300", "phases.shadow=130", "phases.evaluate=200"),
+    *("traffic.block=64", "report.resamples=10", "report.detail_requests=70"),
 )
 
 
@@ -71,45 +70,41 @@ def test_a_run_from_the_cache_gives_the_same_bytes(runs, tmp_path, monkeypatch):
     assert digests(tmp_path / "cached") == digests(runs / "one")
 
 
+def similarities():
+    """Of a retrieval large enough for a matrix product to be shared between threads, and what it finds."""
+    scenario = tiny_scenario("world.ads=3001", "world.groups.G1.dims=32")
+    retrieval = Retrieval(build_world(scenario.world, 1), scenario.cascade.retrieval, 0.1)
+    users = np.arange(scenario.world.users, dtype=np.int32)
+    near = b"".join(retrieval.similarity(user).tobytes() for user in users)
+    return near + retrieval(users, 60).tobytes()
+
+
 ELSEWHERE = """
 import sys
 from pathlib import Path
 
-import numpy as np
+import cascade_sim.study
+from house.test_determinism import SHORT, similarities
 from worlds.tiny_market import tiny_scenario
 
-import cascade_sim.study
-from cascade_sim.cascade.retrieval import Retrieval
-from cascade_sim.world.world import build_world
-
 out = Path(sys.argv[1])
-# Large enough for a matrix product to be shared between threads.
-scenario = tiny_scenario("world.ads=3001", "world.groups.G1.dims=32")
-retrieval = Retrieval(build_world(scenario.world, 1), scenario.cascade.retrieval, 0.1)
-users = np.arange(scenario.world.users, dtype=np.int32)
-near = b"".join(retrieval.similarity(user).tobytes() for user in users)
-(out / "retrieval").write_bytes(near + retrieval(users, 60).tobytes())
+(out / "retrieval").write_bytes(similarities())
 cascade_sim.study.write_report = lambda *_: None
-cascade_sim.study.run_study(tiny_scenario(*sys.argv[2:]), out=out / "run", device="cpu", quiet=True)
+cascade_sim.study.run_study(tiny_scenario(*SHORT), out=out / "run", device="cpu", quiet=True)
 """
 
 
-def test_the_threads_of_the_numerical_libraries_change_nothing(tmp_path):
-    jobs = []
-    for threads in ("1", "2"):
-        out = tmp_path / threads
-        out.mkdir()
-        own = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), threads)
-        own |= {"CASCADE_SIM_CACHE": str(out / "cache"), "PYTHONPATH": f"{ROOT}{os.pathsep}{ROOT / 'tests'}"}
-        command = [sys.executable, "-c", ELSEWHERE, str(out), *SHORT, "report.resamples=10"]
-        pipes = {"stdout": subprocess.DEVNULL, "stderr": subprocess.PIPE, "text": True}
-        jobs.append(subprocess.Popen(command, env={**os.environ, **own}, **pipes))
-    for job in jobs:
-        _, errors = job.communicate(timeout=HANG)
-        assert job.returncode == 0, errors
-    assert len((tmp_path / "1" / "retrieval").read_bytes()) == 150 * (3001 + 60) * 4
-    assert (tmp_path / "1" / "retrieval").read_bytes() == (tmp_path / "2" / "retrieval").read_bytes()
-    first, second = (tmp_path / threads / "run" for threads in ("1", "2"))
+def test_the_threads_of_the_numerical_libraries_change_nothing(runs, tmp_path):
+    threads = "2" if os.environ["OMP_NUM_THREADS"] == "1" else "1"  # other than here
+    own = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), threads)
+    own |= {"CASCADE_SIM_CACHE": str(tmp_path / "cache"), "PYTHONPATH": f"{ROOT}{os.pathsep}{ROOT / 'tests'}"}
+    command = [sys.executable, "-c", ELSEWHERE, str(tmp_path)]
+    done = subprocess.run(command, env={**os.environ, **own}, capture_output=True, text=True, timeout=HANG)
+    assert done.returncode == 0, done.stderr
+    here = similarities()
+    assert len(here) == 150 * (3001 + 60) * 4
+    assert (tmp_path / "retrieval").read_bytes() == here
+    first, second = runs / "one", tmp_path / "run"
     assert (first / "metrics.json").read_bytes() == (second / "metrics.json").read_bytes()
     assert digests(first) == digests(second)
 
