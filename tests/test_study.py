@@ -10,6 +10,8 @@ from cascade_sim.storage.code_version import source_digest
 from cascade_sim.storage.folder import RunFolder, read_manifest
 from cascade_sim.storage.tables import tables
 from cascade_sim.study import run_study, run_world
+from cascade_sim.workers import run_jobs
+from worlds.pool_jobs import in_this_process
 from worlds.tiny_market import QUICK, TINY, tiny_scenario
 
 SHORT = (
@@ -20,9 +22,10 @@ SHORT = (
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory):
-    """A whole run with its report."""
+    """A whole run with its report, but for the figures."""
     out = tmp_path_factory.mktemp("run") / "out"
     with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("cascade_sim.analysis.report.page.draw_all", lambda metrics: {})
         patch.setenv("CASCADE_SIM_CACHE", str(out.parent / "cache"))
         metrics = run_study(tiny_scenario(*SHORT), out=out, device="cpu", quiet=True)
     return out, metrics
@@ -70,8 +73,9 @@ def test_several_worlds_are_run_each_in_a_process_and_a_folder_of_its_own_and_co
     """However many processes there are."""
     monkeypatch.setattr("cascade_sim.study.write_report", lambda *_: None)
     scenario = tiny_scenario(*SHORT)
-    for out, workers in (("out", 1), ("two", 2)):
+    for out, workers, jobs in (("out", 1, in_this_process), ("two", 2, run_jobs)):
         monkeypatch.setenv("CASCADE_SIM_CACHE", str(tmp_path / f"cache-{out}"))
+        monkeypatch.setattr("cascade_sim.study.run_jobs", jobs)
         metrics = run_study(scenario, out=tmp_path / out, seeds=2, workers=workers, device="cpu", quiet=True)
     for name in ("metrics.json", "seed-1/metrics.json", "seed-2/metrics.json"):
         assert (tmp_path / "out" / name).read_bytes() == (tmp_path / "two" / name).read_bytes(), name
@@ -148,11 +152,18 @@ def test_a_world_that_is_complete_is_taken_as_it_is_unless_it_is_another_run(tmp
     assert read_manifest(out)["code"] == "another version"
 
 
+@pytest.fixture(scope="module")
+def plain_world(tmp_path_factory):
+    """The metrics of a world that nothing stopped, and its folder."""
+    folder = tmp_path_factory.mktemp("plain") / "whole"
+    return run_world(tiny_scenario(*PLAIN), folder, "cpu", keep_logs=False), folder
+
+
 @pytest.mark.parametrize("last_done", ["_write_tables", "remove_logs", "remove_checkpoints"])
-def test_a_world_stopped_at_the_end_of_its_way_goes_on(tmp_path, monkeypatch, last_done):
+def test_a_world_stopped_at_the_end_of_its_way_goes_on(plain_world, tmp_path, monkeypatch, last_done):
     """Its logs may be gone already, or its marks still be there."""
     scenario, out = tiny_scenario(*PLAIN), tmp_path / "seed-1"
-    whole = run_world(scenario, tmp_path / "whole", "cpu", keep_logs=False)
+    whole, its_folder = plain_world
     place = study_module if last_done == "_write_tables" else RunFolder
     real = getattr(place, last_done)
 
@@ -166,5 +177,5 @@ def test_a_world_stopped_at_the_end_of_its_way_goes_on(tmp_path, monkeypatch, la
         with pytest.raises(KeyboardInterrupt):
             run_world(scenario, out, "cpu", keep_logs=False)
     assert run_world(scenario, out, "cpu", keep_logs=False) == whole
-    assert sorted(p.name for p in out.iterdir()) == sorted(p.name for p in (tmp_path / "whole").iterdir())
+    assert sorted(p.name for p in out.iterdir()) == sorted(p.name for p in its_folder.iterdir())
     assert read_manifest(out)["status"] == "complete"

@@ -8,6 +8,7 @@ import pytest
 from cascade_sim.cli import main
 from cascade_sim.storage.folder import read_manifest
 from cascade_sim.sweeps import cell_folder, load_grid, parse_axes
+from worlds.pool_jobs import in_this_process
 from worlds.tiny_market import QUICK, TINY
 
 # No model is trained: the arms are served by built-in seats.
@@ -67,7 +68,9 @@ def test_lifts_are_taken_world_by_world_against_the_first_cell(out):
     assert float(row[f"{name} lift high"]) - float(row[f"{name} lift"]) == pytest.approx(half, rel=1e-4)
 
 
-def test_a_grid_that_grows_keeps_what_is_finished(out, capsys):
+def test_a_grid_that_grows_keeps_what_is_finished(out, capsys, monkeypatch):
+    monkeypatch.setattr("cascade_sim.sweeps.run_jobs", in_this_process)
+
     def stamps():
         return {f: f.stat().st_mtime_ns for f in (out / "cells").rglob("metrics.json")}
 

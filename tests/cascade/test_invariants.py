@@ -96,8 +96,9 @@ def test_a_cascade_that_knows_the_truth_is_consistent_and_charges_rightly(market
     found = serve(block, arm, platform)
     result = outcome(block, found, truth, EFFECTS, seed=1)
     columns = ruler.columns(block, arm, found, result, ruler.yardstick(block, arm), ruler.oracle(block))
-    rcs = columns["rcs"]
-    assert np.all((rcs == 1.0) | (np.isnan(rcs) & (found.win_set < 0).all(axis=1)))
+    reached, counts = columns["ideal_reached"], columns["ideal_requests"]
+    assert np.all(reached == counts)
+    assert np.all((counts == 1.0) | ((counts == 0.0) & (found.win_set < 0).all(axis=1)))
     assert np.all(columns["cpc_error"] == 0.0)
 
 

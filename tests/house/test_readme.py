@@ -88,6 +88,7 @@ def test_the_user_example_runs_and_does_what_it_expects(tmp_path):
 
 def test_the_python_example_gives_frames(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("cascade_sim.analysis.report.page.draw_all", lambda metrics: {})
     (tmp_path / "scenarios").mkdir()
     shutil.copy(ROOT / "scenarios" / "quick.yaml", tmp_path / "scenarios")
     for knob in ("phases.bootstrap=512", "phases.log=1024", "phases.shadow=256", "phases.evaluate=256"):

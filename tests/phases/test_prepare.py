@@ -63,7 +63,7 @@ def test_a_changed_recipe_or_changed_data_is_trained_again(tmp_path, trained):
     learn(tmp_path / "c", tmp_path / "cache", "models.distill-pre.learning_rate=0.005")
     assert trained == ["distill"]
     trained.clear()
-    learn(tmp_path / "d", tmp_path / "cache", "phases.log=401")
+    learn(tmp_path / "d", tmp_path / "cache", "phases.log=201")
     assert trained == ALL[2:]  # the bootstrap is the same, and so are the first deployments
     trained.clear()
     learn(tmp_path / "e", tmp_path / "cache", seed=2)

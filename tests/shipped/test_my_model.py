@@ -38,7 +38,8 @@ def test_the_template_is_a_dot_product_when_its_net_is_silent():
     assert logit.tolist() == [[3 * 2 + 0.5, 3 * -2 + 0.5]]
 
 
-def test_the_template_goes_through_a_whole_study_and_its_pages_can_be_traced(tmp_path, capsys):
+def test_the_template_goes_through_a_whole_study_and_its_pages_can_be_traced(tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr("cascade_sim.study.write_report", lambda *_: None)
     out = str(tmp_path / "run")
     words = [word for change in TINY for word in ("--set", change)]
     assert main(["run", SCENARIO, "--out", out, "--workers", "1", "--quiet", *words]) == 0

@@ -40,8 +40,8 @@ def run(request, tmp_path_factory):
         more += [f"models.{name}.refit=false" for name, model in shipped.models.items() if model.refit]
         if any(model.trained_by.has_teacher for model in shipped.models.values()):
             more += ["phases.shadow=64"]
-        if shipped.market.days > 7:  # months are for learning; money is made day by day
-            more += ["market.days=1"]
+        if shipped.market.days > 2:  # weeks and months are for learning; money is made day by day
+            more += ["market.days=1" if shipped.market.days > 7 else "market.days=2"]
         if shipped.market.designs is not None:  # further markets of the same arms
             more += ["market.designs=null"]
         scenario = load_scenario(request.param, overrides=[*TINY, *more])

@@ -8,7 +8,7 @@ from cascade_sim.progress import Progress
 from cascade_sim.storage.model_store import ModelStore
 from worlds.tiny_market import tiny_scenario
 
-SHORT = ("phases.bootstrap=300", "phases.log=400", "phases.shadow=80")
+SHORT = ("phases.bootstrap=150", "phases.log=200", "phases.shadow=48")
 
 
 def learn(folder, cache, *overrides, seed=None, sim=None):
