@@ -71,4 +71,4 @@ def sim(tmp_path_factory: pytest.TempPathFactory) -> Any:
 @pytest.fixture(scope="session")
 def block(sim: Any) -> Any:
     """The first 128 requests of the evaluation."""
-    return sim.market.block("evaluate", 0, 500)
+    return sim.arrivals.block("evaluate", 0, 500)

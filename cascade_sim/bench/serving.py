@@ -104,7 +104,7 @@ def served_blocks(sim: Simulation, arm: Arm, n_blocks: int) -> list[Served]:
     size = sim.scenario.traffic.block
     blocks = []
     for index in range(n_blocks):
-        block = sim.market.block("bench", index, n_blocks * size)
+        block = sim.arrivals.block("bench", index, n_blocks * size)
         decision = sim.serve(block, arm)
         rank = score(block, decision.competitive_set, arm.ranking, arm, sim.platform)
         blocks.append(Served(block, decision, rank))

@@ -43,7 +43,7 @@ from cascade_sim.estimation.log import (
 )
 from cascade_sim.phases.prepare import prepare
 from cascade_sim.phases.simulation import Simulation
-from cascade_sim.phases.traffic import Market
+from cascade_sim.phases.traffic import Arrivals
 from cascade_sim.progress import Progress
 from cascade_sim.scenario.schema import Scenario, resolved_arms
 from cascade_sim.scenario.targets import Target
@@ -104,7 +104,7 @@ def coverage_study(
         ]
         at_once = max(1, AT_ONCE // requests)
         traffic = sim.scenario.traffic.model_copy(update={"block": at_once * requests})
-        market = Market(sim.world, traffic)
+        market = Arrivals(sim.world, traffic)
         total = replications * requests
         for index in range(-(-replications // at_once)):
             block = market.block(phase, index, total)

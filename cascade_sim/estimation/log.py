@@ -80,7 +80,7 @@ def _log(
 ) -> None:
     """Serve a phase and write what `handle` (pure) makes of each block, table by table."""
     if is_done(folder, phase):  # a stopped run left its tables: only time has to pass
-        sim.market.run_phase(phase, n_requests, lambda block: None, lambda block, nothing: None)
+        sim.arrivals.run_phase(phase, n_requests, lambda block: None, lambda block, nothing: None)
         return
     with progress.stage(f"{phase}: serve", n_requests) as bar, ExitStack() as stack:
         writers = [stack.enter_context(TableWriter(folder, name)) for name in names]
@@ -90,7 +90,7 @@ def _log(
                 writer.append(columns)
             bar.advance(len(block))
 
-        sim.market.run_phase(phase, n_requests, handle, finish)
+        sim.arrivals.run_phase(phase, n_requests, handle, finish)
     keep(folder, phase, names)
 
 

@@ -53,7 +53,7 @@ class Panel:
     def __init__(self, sim: Simulation, arm: Arm, n_requests: int):
         self._sim = sim
         size = sim.scenario.traffic.block
-        self._blocks = [sim.market.block("panel", i, n_requests) for i in range(-(-n_requests // size))]
+        self._blocks = [sim.arrivals.block("panel", i, n_requests) for i in range(-(-n_requests // size))]
         self._best = [self._best_ads(block, arm) for block in self._blocks]
         self._pages: list[np.ndarray] | None = None  # of the first deployment that is measured
 

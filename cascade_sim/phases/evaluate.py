@@ -116,7 +116,7 @@ class Evaluation:
                 self._log_detail(block, by_arm, shadow_table, service_tables)
                 bar.advance(len(block))
 
-            self.sim.market.run_phase("evaluate", self.n_requests, self.measure_block, finish)
+            self.sim.arrivals.run_phase("evaluate", self.n_requests, self.measure_block, finish)
 
     def measure_block(self, block: Block) -> dict[str, ArmBlock]:
         """Serve and measure a block with every arm. Pure."""
@@ -206,7 +206,7 @@ class Evaluation:
         return block.take(slice(0, int(np.clip(n - self._local(block)[0], 0, len(block)))))
 
     def _local(self, block: Block) -> np.ndarray:
-        return block.requests - self.sim.market.first_request("evaluate")
+        return block.requests - self.sim.arrivals.first_request("evaluate")
 
     def _group(self, block: Block, n_groups: int, n_requests: int = 0) -> np.ndarray:
         """Which of n groups of consecutive requests each request belongs to.  [R]"""

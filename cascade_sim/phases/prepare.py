@@ -116,7 +116,7 @@ class Preparation:
         """Serve traffic, realise what happens, and write every impression to the log."""
         sim = self.sim
         if is_done(self.logs, phase):  # a stopped run left its tables: only time has to pass
-            sim.market.run_phase(phase, n_requests, lambda block: None, lambda block, nothing: None)
+            sim.arrivals.run_phase(phase, n_requests, lambda block: None, lambda block, nothing: None)
             return
 
         def handle(block: Block) -> tuple[Explored, Outcome]:
@@ -134,7 +134,7 @@ class Preparation:
                 requests.append(request_columns(block, result[0], rate))
                 bar.advance(len(block))
 
-            sim.market.run_phase(phase, n_requests, handle, finish)
+            sim.arrivals.run_phase(phase, n_requests, handle, finish)
         keep(self.logs, phase, [phase, f"{phase}-requests"])
 
     def train_model(self, name: str, data: Samples, *, is_first: bool = False) -> None:
@@ -248,7 +248,7 @@ class Preparation:
                 parts.append(lists)
                 bar.advance(len(block))
 
-            sim.market.run_phase("shadow", n_requests, handle, finish)
+            sim.arrivals.run_phase("shadow", n_requests, handle, finish)
         return {name: join_lists([lists[name] for lists in parts]) for name in students if parts}
 
 

@@ -11,7 +11,7 @@ from cascade_sim.cascade.seats import BUILT_IN, ConstantScorer, RandomScorer, Sc
 from cascade_sim.cascade.serve import Arm, Block, Decision, Platform, Stage, serve
 from cascade_sim.models.features import FeatureView, make_view
 from cascade_sim.phases.size_fit import with_size_rule
-from cascade_sim.phases.traffic import Market
+from cascade_sim.phases.traffic import Arrivals
 from cascade_sim.scenario.schema import ArmSpec, Scenario
 from cascade_sim.world.truth import Truth
 from cascade_sim.world.world import build_world
@@ -31,7 +31,7 @@ class Simulation:
             bids=BidRules(self.world, scenario.world.conversion),
             slot_effects=self.world.slot_effects,
         )
-        self.market = Market(self.world, scenario.traffic, workers)
+        self.arrivals = Arrivals(self.world, scenario.traffic, workers)
         self.scorers: dict[str, Scorer] = {
             "random": RandomScorer(seed),
             "constant": ConstantScorer(),
@@ -58,7 +58,7 @@ class Simulation:
             return arm
 
         def block_of(index: int, n_requests: int) -> Block:
-            return self.market.block("shadow", index, n_requests)
+            return self.arrivals.block("shadow", index, n_requests)
 
         return with_size_rule(arm, self.platform, spec.sizes, block_of, self.seed)
 

@@ -1,7 +1,7 @@
 """Simulated time. SimPy processes carry requests from their arrival to the server, block by block.
 
 Arrivals are a Poisson process; the requests that arrive while a block fills are served when its last
-one is there. State lives in `Market`, not in the generators. Blocks are fixed partitions of the
+one is there. State lives in `Arrivals`, not in the generators. Blocks are fixed partitions of the
 request ids, so neither the number of workers nor their speed can change a result: blocks may be
 computed by several threads (the kernels release the GIL) and are always finished in order.
 
@@ -72,7 +72,7 @@ Serve = Callable[[Block], Any]
 Finish = Callable[[Block, Any], None]
 
 
-class Market:
+class Arrivals:
     """Traffic and the server, in one SimPy environment."""
 
     def __init__(self, world: World, traffic, workers: int = 1):

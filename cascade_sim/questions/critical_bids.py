@@ -114,7 +114,7 @@ def section(
     """The section from critical bids that are there already."""
     from cascade_sim.analysis.metrics.critical_bids import summaries
 
-    first = sim.market.first_request(PHASE)
+    first = sim.arrivals.first_request(PHASE)
     tables = {
         name: {
             "request": bids.request - first,

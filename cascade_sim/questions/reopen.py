@@ -25,7 +25,7 @@ from cascade_sim.cascade.links import calibrator_file, load_calibrator
 from cascade_sim.cascade.serve import Arm, Block
 from cascade_sim.errors import UserError, unknown_name
 from cascade_sim.phases.simulation import Simulation
-from cascade_sim.phases.traffic import Market
+from cascade_sim.phases.traffic import Arrivals
 from cascade_sim.scenario.file import load_scenario
 from cascade_sim.scenario.schema import ArmSpec, Scenario, resolved_arms
 from cascade_sim.storage.folder import open_run
@@ -128,7 +128,7 @@ def evaluation_blocks(sim: Simulation, n_requests: int) -> Iterator[tuple[Block,
     left = min(n_requests, total)
     index = 0
     while left > 0:
-        block = sim.market.block(PHASE, index, total)
+        block = sim.arrivals.block(PHASE, index, total)
         yield block, min(len(block), left)
         left -= len(block)
         index += 1
@@ -139,7 +139,7 @@ def logged(folder: Path, arm: str, n_requests: int, columns: Sequence[str]) -> d
     name = f"{PHASE}-{arm}"
     if name not in tables(folder):
         return None
-    end = Market.first_request(PHASE) + n_requests
+    end = Arrivals.first_request(PHASE) + n_requests
     parts = []
     for rows in iterate_table(folder, name, [*columns, "request"]):
         parts.append({column: rows[column][rows["request"] < end] for column in columns})
@@ -164,7 +164,7 @@ def page_columns(
     shown = Block(log["request"], log["user"], log["context"], np.zeros(len(ads)))
     expected = world.slot_effects[log["slot"]] * truth.ctr(shown, ads)[:, 0]
     n_rows = min(n_requests, MAX_ROWS)
-    row = (log["request"] - Market.first_request(PHASE)) * n_rows // n_requests
+    row = (log["request"] - Arrivals.first_request(PHASE)) * n_rows // n_requests
     charge, cpc = log["charge_micros"] / MICROS, log["cpc_micros"] / MICROS
     sums = {
         "impressions": np.ones(len(ads)),

@@ -25,7 +25,7 @@ from cascade_sim.cascade.serve import Arm, Block, Decision, Platform, score, ser
 from cascade_sim.errors import UserError
 from cascade_sim.phases.measure import true_value
 from cascade_sim.phases.simulation import Simulation
-from cascade_sim.phases.traffic import Market
+from cascade_sim.phases.traffic import Arrivals
 from cascade_sim.questions.reopen import ReopenedRun
 from cascade_sim.storage.tables import iterate_table, tables
 
@@ -101,7 +101,7 @@ def find_request(sim: Simulation, request_id: int) -> Request:
 
     All arrivals since the beginning pass by once more, unserved, so that its time is the logged one.
     """
-    n, first = sim.scenario.phases.evaluate, Market.first_request(PHASE)
+    n, first = sim.scenario.phases.evaluate, Arrivals.first_request(PHASE)
     index = request_id - first if request_id >= first else request_id
     if not 0 <= index < n:
         raise UserError(
@@ -111,7 +111,7 @@ def find_request(sim: Simulation, request_id: int) -> Request:
     phases = sim.scenario.phases
     has_students = any(spec.trained_by.has_teacher for spec in sim.scenario.models.values())
     arrivals = {"bootstrap": phases.bootstrap, "log": phases.log, "shadow": phases.shadow * has_students}
-    market = Market(sim.world, sim.scenario.traffic)
+    market = Arrivals(sim.world, sim.scenario.traffic)
     holders: list[Block] = []
 
     def look(block: Block, _: None) -> None:

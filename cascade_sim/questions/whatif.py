@@ -268,7 +268,7 @@ class WhatIfEvaluation(Evaluation):
                     self._add(name, served)
                 bar.advance(len(block))
 
-            self.sim.market.run_phase("evaluate", self.n_requests, self.measure_block, finish)
+            self.sim.arrivals.run_phase("evaluate", self.n_requests, self.measure_block, finish)
 
     def metrics(self, today: str) -> dict[str, dict[str, dict[str, Any]]]:
         """{arm: {metric: {"value", "low", "high"} and, but for `today`, "lift" and "difference"}}."""

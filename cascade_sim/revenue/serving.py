@@ -7,14 +7,14 @@ from cascade_sim.cascade.serve import Block
 from cascade_sim.phases.evaluate import Evaluation
 from cascade_sim.phases.prepare import prepare
 from cascade_sim.phases.simulation import Simulation
-from cascade_sim.phases.traffic import PHASES, Market
+from cascade_sim.phases.traffic import PHASES, Arrivals
 from cascade_sim.progress import Progress
 from cascade_sim.revenue.baseline import Measured
 from cascade_sim.revenue.blocks import evaluation_blocks
 from cascade_sim.scenario.schema import Scenario
 
 
-class OtherTraffic(Market):
+class OtherTraffic(Arrivals):
     """A market whose evaluation meets a later stretch of requests: the same world and models, other visitors.
 
     Stretch 0 is the usual one; each begins a whole number of blocks behind it, so that none overlap.
@@ -70,5 +70,5 @@ def evaluated(
     """The scenario's evaluation, ready to be run: world built, models trained, logs written."""
     sim = prepare(scenario, folder, progress, workers=workers, device=device, home=home).sim
     if stretch:
-        sim.market = OtherTraffic(sim, workers, stretch)
+        sim.arrivals = OtherTraffic(sim, workers, stretch)
     return Evaluation(sim, folder, progress)

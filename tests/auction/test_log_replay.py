@@ -37,7 +37,7 @@ def replayed(sim, arm):
     """{request: page} of the whole evaluation."""
     pages, total = {}, sim.scenario.phases.evaluate
     for index in range(-(-total // sim.scenario.traffic.block)):
-        block = sim.market.block("evaluate", index, total)
+        block = sim.arrivals.block("evaluate", index, total)
         entered = candidates(block, arm, sim.platform)
         for request, one in zip(block.requests.tolist(), entered, strict=True):
             pages[request] = reference_page(*one, arm, sim.platform.slot_effects.tolist())

@@ -55,7 +55,7 @@ def test_auctions_and_the_market_are_timed(found):
 def test_the_own_model_serves_the_same_cascade_through_torch(found):
     sim, arm = bench.build()
     own = bench.own_model_arm(sim, arm)
-    block = sim.market.block("bench", 0, 64)
+    block = sim.arrivals.block("bench", 0, 64)
     decision = sim.serve(block, own)
     assert decision.win_set.shape == (64, arm.slots)
     assert found["own_model"] > 0

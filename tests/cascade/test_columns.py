@@ -28,7 +28,7 @@ def reserved(tmp_path_factory):
 @pytest.mark.parametrize(("phase", "n"), [("bootstrap", 200), ("log", 600)])
 def test_there_is_a_row_per_request_also_of_those_whose_page_stayed_empty(reserved, phase, n):
     log, requests = (read_table(reserved.folder, name) for name in (phase, f"{phase}-requests"))
-    first = reserved.sim.market.first_request(phase)
+    first = reserved.sim.arrivals.first_request(phase)
     assert np.array_equal(requests["request"], first + np.arange(n))
     shown = np.bincount(log["request"] - first, minlength=n)
     assert np.array_equal(requests["n_shown"], shown)
@@ -72,7 +72,7 @@ def test_the_logged_prices_follow_from_the_logged_page_and_its_runner_up(which, 
 
 def test_the_runner_up_is_the_best_of_those_that_were_ranked_and_not_shown(study):
     sim, arm = study.sim, study.evaluation.baseline
-    block = sim.market.block("log", 0, 3000)
+    block = sim.arrivals.block("log", 0, 3000)
     decision = sim.serve(block, arm)
     table = request_columns(block, explore(block, decision, arm, 0.0, sim.seed, sim.platform), 0.0)
     pctr = arm.ranking.scorer.predict(block, decision.competitive_set)
@@ -131,7 +131,7 @@ def test_without_exploration_every_page_is_certain():
 
 def test_there_is_a_row_per_shown_ad_in_request_and_slot_order(study):
     sim, arm = study.sim, replace(study.evaluation.baseline, reserve_cpc=2.2)
-    block = part_of(sim.market.block("evaluate", 0, 500), slice(0, 60))
+    block = part_of(sim.arrivals.block("evaluate", 0, 500), slice(0, 60))
     explored = explore(block, sim.serve(block, arm), arm, 0.3, sim.seed, sim.platform)
     result = outcome(block, explored.decision, sim.truth, sim.world.slot_effects, sim.seed)
     table = impression_columns(sim.world, block, explored, result)

@@ -79,7 +79,7 @@ def decisions_alike(a, b):
 
 def test_serving_with_a_knob_of_each_request_is_serving_each_with_that_arm():
     world = logged()
-    block = world.sim.market.block("evaluate", 0, 256).take(slice(0, 24))
+    block = world.sim.arrivals.block("evaluate", 0, 256).take(slice(0, 24))
     reserve = np.linspace(0.2, 1.6, 24)
     squashing = np.linspace(0.5, 1.4, 24)
     served = serve(
@@ -102,7 +102,7 @@ def test_serving_with_a_knob_of_each_request_is_serving_each_with_that_arm():
 
 def test_the_same_reserve_for_all_requests_gives_the_same_bytes_as_the_arm_s():
     world = logged()
-    block = world.sim.market.block("evaluate", 0, 256)
+    block = world.sim.arrivals.block("evaluate", 0, 256)
     same = with_knobs(block, {"reserve_cpc": np.full(len(block), world.arm.reserve_cpc)}, 1.0)
     assert decisions_alike(
         serve(block, world.arm, world.sim.platform), serve(same, world.arm, world.sim.platform)
@@ -112,7 +112,7 @@ def test_the_same_reserve_for_all_requests_gives_the_same_bytes_as_the_arm_s():
 def test_a_pre_ranking_stage_with_the_auction_s_bid_knows_each_request_s_reserve():
     world = logged()
     arm = replace(world.arm, pre_ranking=replace(world.arm.pre_ranking, bid=world.arm.ranking.bid))
-    block = world.sim.market.block("evaluate", 0, 256).take(slice(0, 32))
+    block = world.sim.arrivals.block("evaluate", 0, 256).take(slice(0, 32))
     reserve = np.where(np.arange(32) % 2 == 0, 1e-9, 5.0)
     served = serve(with_knobs(block, {"reserve_cpc": reserve}, 1.0), arm, world.sim.platform)
     bids = world.sim.platform.bids.bid(
@@ -130,6 +130,6 @@ def test_requests_taken_from_a_block_keep_their_knobs():
 
 def test_late_answers_know_no_knobs_of_single_requests():
     world = logged()
-    block = with_knobs(world.sim.market.block("evaluate", 0, 256), {"reserve_cpc": np.ones(256)}, 1.0)
+    block = with_knobs(world.sim.arrivals.block("evaluate", 0, 256), {"reserve_cpc": np.ones(256)}, 1.0)
     with pytest.raises(ValueError, match="out of time"):
         serve(block, world.arm, world.sim.platform, np.full(256, 2, np.int8))

@@ -38,7 +38,7 @@ def same(one, other, rows=slice(None)):
 def test_in_time_nothing_changes_by_one_bit(study, name):
     sim = study.sim
     one = sim.arm(name, resolved_arms(sim.scenario)[name])
-    block = sim.market.block("evaluate", 0, 500)
+    block = sim.arrivals.block("evaluate", 0, 500)
     before = serve(block, one, sim.platform)
     after = serve(block, one, sim.platform, np.full(len(block), RANKING, np.int8))
     others = after.arrays()
@@ -49,7 +49,7 @@ def test_in_time_nothing_changes_by_one_bit(study, name):
 def test_late_requests_leave_those_in_time_alone(study):
     sim = study.sim
     one = sim.arm("logloss", resolved_arms(sim.scenario)["logloss"])
-    block = sim.market.block("evaluate", 0, 500)
+    block = sim.arrivals.block("evaluate", 0, 500)
     answered_by = np.array([2, 1, 0, -1] * (len(block) // 4), np.int8)
     before, after = serve(block, one, sim.platform), serve(block, one, sim.platform, answered_by)
     assert same(before, after, answered_by == RANKING)
@@ -62,7 +62,7 @@ def test_late_requests_leave_those_in_time_alone(study):
 def test_pre_ranking_answers_as_if_it_sat_in_the_ranking_seat(study, pricing):
     sim = study.sim
     one = replace(sim.arm("logloss", resolved_arms(sim.scenario)["logloss"]), pricing=pricing)
-    block = sim.market.block("evaluate", 0, 500)
+    block = sim.arrivals.block("evaluate", 0, 500)
     late = serve(block, one, sim.platform, np.full(len(block), PRE_RANKING, np.int8))
     alone = serve(block, replace(one, ranking=one.pre_ranking), sim.platform)
     assert same(late, alone)

@@ -121,7 +121,7 @@ def test_a_request_is_served_alike_alone_and_in_a_block(sim, block):
 
 def test_the_sets_are_nested_and_the_price_is_between_reserve_and_bid(study):
     sim = study.sim
-    block = sim.market.block("evaluate", 1, 500)
+    block = sim.arrivals.block("evaluate", 1, 500)
     for the_arm in study.evaluation.all_arms().values():
         the_arm = replace(the_arm, reserve_cpc=0.8)
         found = sim.serve(block, the_arm)
@@ -148,7 +148,7 @@ def test_the_shadow_lets_the_ranking_stage_choose_from_the_whole_pre_ranking_set
 @pytest.mark.parametrize("pre_bid", ["init", "opt"])
 def test_a_higher_bid_never_hurts_an_ads_place_in_pre_ranking(study, model, pre_bid):
     sim = study.sim
-    block = sim.market.block("evaluate", 0, 500)
+    block = sim.arrivals.block("evaluate", 0, 500)
     seat = Stage(sim.scorers[model], pre_bid, Fusion())
     own = study.evaluation.baseline.with_pre_ranking(seat)
     before = sim.serve(block, own)

@@ -139,7 +139,7 @@ def test_rows_of_different_sizes_are_each_selected_as_alone():
 def test_padding_up_to_the_largest_size_changes_no_page(study, name):
     sim = study.sim
     one = sim.arm(name, resolved_arms(sim.scenario)[name])
-    block = sim.market.block("evaluate", 0, 500)
+    block = sim.arrivals.block("evaluate", 0, 500)
     fixed = serve(block, replace(one, pre_ranking_size=10), sim.platform)
     ruled = replace(one, pre_ranking_size=30, size_rule=forced((10, 20, 30), 0))
     found = serve(block, ruled, sim.platform)

@@ -36,7 +36,7 @@ def test_rewards_and_forecasts_are_sums_over_the_page():
 
 
 def test_a_page_that_stayed_empty_counts_as_no_reward():
-    rows = knob_tables(logged().sim, logged().sim.market.block("off_policy", 0, 256), logged().arm)
+    rows = knob_tables(logged().sim, logged().sim.arrivals.block("off_policy", 0, 256), logged().arm)
     keep = rows[0]["request"] != rows[1]["request"][5]
     log = knob_log([({name: values[keep] for name, values in rows[0].items()}, rows[1])], 3)
     assert len(log) == 256
@@ -45,13 +45,13 @@ def test_a_page_that_stayed_empty_counts_as_no_reward():
 
 def test_block_after_block_gives_what_the_tables_hold():
     world = logged()
-    blocks = [world.sim.market.block("off_policy", i, 1500) for i in range(6)]
+    blocks = [world.sim.arrivals.block("off_policy", i, 1500) for i in range(6)]
     pieces = knob_log([knob_tables(world.sim, block, world.arm) for block in blocks], 3)
     whole = read_knob_log(world.folder, world.scenario)
     assert pieces.reward["revenue"].tobytes() == whole.reward["revenue"].tobytes()
     assert pieces.forecast["revenue"].tobytes() == whole.forecast["revenue"].tobytes()
     assert pieces.noise["squashing"].tobytes() == whole.noise["squashing"].tobytes()
-    blocks = [world.sim.market.block("slates", i, 1200) for i in range(5)]
+    blocks = [world.sim.arrivals.block("slates", i, 1200) for i in range(5)]
     drawn = slate_log([slate_tables(world.sim, block, world.arm) for block in blocks], world.scenario)
     read = read_slate_log(world.folder, world.scenario)
     for name in ("places", "propensity"):

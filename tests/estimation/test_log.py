@@ -56,7 +56,7 @@ def test_the_log_is_served_once_more_to_the_bit(knobs):
     law = randomiser(world.scenario)
     served = []
     for i in range(-(-1500 // 256)):
-        block = world.sim.market.block("off_policy", i, 1500)
+        block = world.sim.arrivals.block("off_policy", i, 1500)
         noise = {k: requests[f"{k}_z"][i * 256 : (i + 1) * 256] for k in law.sigmas}
         decision, _ = serve_knobs(world.sim, block, world.arm, law, noise)
         row, slot = np.nonzero(decision.win_set >= 0)
@@ -115,7 +115,7 @@ def test_no_reward_exceeds_what_a_request_can_earn_at_most(knobs):
 
 def test_the_limit_is_the_sum_of_the_largest_bids():
     world = logged()
-    block = world.sim.market.block("off_policy", 0, 256).take(slice(0, 2))
+    block = world.sim.arrivals.block("off_policy", 0, 256).take(slice(0, 2))
     ids = np.array([[3, 5, 9, 11], [2, 4, -1, -1]], np.int32)
     bids = world.sim.platform.bids.init_bid
     limit = revenue_limit(world.sim, block, world.arm, ids)
@@ -126,7 +126,7 @@ def test_rows_come_from_the_outcome_which_alone_asks_the_truth():
     world = logged()
     blind = Simulation(small_scenario(), world.sim.seed)
     blind.scorers, blind.truth = world.sim.scorers, Unasked()
-    block = world.sim.market.block("off_policy", 0, 256)
+    block = world.sim.arrivals.block("off_policy", 0, 256)
     for tables in (knob_tables, slate_tables):
         with pytest.raises(AssertionError, match="the truth was asked for ctr"):
             tables(blind, block, world.arm)

@@ -57,7 +57,7 @@ def test_pages_of_another_model_have_its_scores_for_the_same_list(blind):
     world = logged()
     log = read_slate_log(world.folder, world.scenario)
     odds = page_odds(blind, world.arm, log, Target("other", model="logloss"))
-    block = world.sim.market.block("slates", 0, 1200)
+    block = world.sim.arrivals.block("slates", 0, 1200)
     stage = world.arm.pre_ranking  # the same model with the same kind of bid
     own = score(block, log.listed.ads[:256], stage, world.arm, world.sim.platform).score
     expected = log_odds(np.where(log.listed.is_there[:256], own, 0.0), 0.7)

@@ -113,7 +113,7 @@ def test_cold_draws_are_the_ranking_order():
 @pytest.fixture(scope="module")
 def listed():
     world = logged()
-    block = world.sim.market.block("slates", 0, 256)
+    block = world.sim.arrivals.block("slates", 0, 256)
     made, served = slates.list_of(block, world.arm, world.sim.platform, 6)
     return world, block, made, served
 

@@ -129,14 +129,16 @@ def test_seats_without_matrix_products_do_not_feel_the_size_of_blocks(seat):
             happened = outcome(block, decision, sim.truth, sim.world.slot_effects, sim.seed)
             return (*decision.arrays().values(), *vars(happened).values())
 
-        sim.market.run_phase("evaluate", 300, serve, lambda block, result, parts=parts: parts.append(result))
+        sim.arrivals.run_phase(
+            "evaluate", 300, serve, lambda block, result, parts=parts: parts.append(result)
+        )
         found[size] = [np.concatenate(column).tobytes() for column in zip(*parts, strict=True)]
     assert found[5] == found[64] == found[512]
 
 
 def test_trained_models_feel_the_size_of_blocks_in_the_last_digits_only(study):
     sim = study.sim
-    block = sim.market.block("evaluate", 0, 500)
+    block = sim.arrivals.block("evaluate", 0, 500)
     ids = sim.platform.retrieval(block.users, 60)
     for name in ("rank", "logloss", "ltr", "distill-pre"):
         whole = sim.scorers[name].predict(block, ids)

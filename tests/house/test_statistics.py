@@ -12,7 +12,7 @@ from cascade_sim.cascade.exploration import explore
 from cascade_sim.cascade.fusion import Fusion
 from cascade_sim.cascade.outcome import outcome
 from cascade_sim.cascade.serve import Arm, Stage
-from cascade_sim.phases.traffic import Market
+from cascade_sim.phases.traffic import Arrivals
 from cascade_sim.storage.tables import read_table
 from worlds.tiny_market import z_score
 
@@ -25,7 +25,7 @@ def many(sim):
     seat = Stage(sim.scorers["truth"], "opt", Fusion())
     arm = Arm("truth", 60, seat, 15, seat, 3)
     traffic = sim.scenario.traffic.model_copy(update={"block": 60_000})
-    block = Market(sim.world, traffic).block("bench", 0, 60_000)
+    block = Arrivals(sim.world, traffic).block("bench", 0, 60_000)
     decision = sim.serve(block, arm)
     explored = explore(block, decision, arm, 0.5, sim.seed, sim.platform)
     result = outcome(block, explored.decision, sim.truth, sim.world.slot_effects, sim.seed)

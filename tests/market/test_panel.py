@@ -55,7 +55,7 @@ def test_shown_ads_are_no_more_than_those_ranked(sim, arm):
 
 def test_recall_is_that_of_an_evaluation(sim, arm):
     found = Panel(sim, arm, 64).measure(arm)
-    block = sim.market.block("panel", 0, 64)
+    block = sim.arrivals.block("panel", 0, 64)
     ruler = Ruler(sim.platform, sim.truth, sim.seed, arm, np.ones(sim.world.n_ads, bool))
     decision = serve(block, arm, sim.platform)
     result = outcome(block, decision, sim.truth, sim.world.slot_effects, sim.seed)
@@ -66,9 +66,9 @@ def test_recall_is_that_of_an_evaluation(sim, arm):
 
 
 def test_the_panel_is_the_same_for_every_arm_and_its_requests_are_no_others(sim, arm):
-    blocks = [sim.market.block("panel", i, N) for i in range(5)]
+    blocks = [sim.arrivals.block("panel", i, N) for i in range(5)]
     ids = np.concatenate([block.requests for block in blocks])
-    assert len(np.unique(ids)) == N and ids.min() > sim.market.block("market", 0, 64).requests.max()
+    assert len(np.unique(ids)) == N and ids.min() > sim.arrivals.block("market", 0, 64).requests.max()
     other = replace(arm, name="other", pre_ranking_size=10)
     assert np.array_equal(
         Panel(sim, arm, N).measure(other)["recall"], Panel(sim, other, N).measure(other)["recall"]
@@ -160,7 +160,7 @@ def test_the_level_is_that_of_the_raw_score_and_the_rest_of_the_prediction():
     sim = learning_sim(learning_scenario())
     arm = sim.arm("now", resolved_arms(sim.scenario)["now"])
     mapped = with_calibrator(arm.ranking.scorer, Platt(0.5, -2.0))
-    block = sim.market.block("panel", 0, 64)
+    block = sim.arrivals.block("panel", 0, 64)
     calibrated = replace(arm, ranking=replace(arm.ranking, scorer=mapped))
     decision = serve(block, calibrated, sim.platform)
     ids, pages = decision.pre_ranking_set, decision.win_set

@@ -3,7 +3,7 @@
 import pytest
 
 from cascade_sim.errors import UserError
-from cascade_sim.phases.traffic import TRIES, BlockError, Market, serve_block
+from cascade_sim.phases.traffic import TRIES, Arrivals, BlockError, serve_block
 from worlds.tiny_market import make_block, tiny_scenario
 
 
@@ -68,7 +68,7 @@ def test_a_phase_names_the_block_that_ends_it_whoever_serves_it(sim, workers):
             raise MemoryError
         return len(block)
 
-    market = Market(sim.world, tiny_scenario("traffic.block=100").traffic, workers)
+    market = Arrivals(sim.world, tiny_scenario("traffic.block=100").traffic, workers)
     with pytest.raises(UserError, match="^phase log, requests 2000000200 to 2000000299 failed 3 times: Mem"):
         market.run_phase("log", 500, serve, lambda block, n: served.append(n))
     assert served == [100, 100]  # what came before it

@@ -12,7 +12,7 @@ from worlds.tiny_market import part_of
 @pytest.fixture(scope="module")
 def served(study):
     sim, arm = study.sim, study.evaluation.baseline
-    block = part_of(sim.market.block("evaluate", 0, 500), slice(0, 40))
+    block = part_of(sim.arrivals.block("evaluate", 0, 500), slice(0, 40))
     return sim, arm, block, sim.serve(block, arm), study.evaluation.ruler
 
 

@@ -37,7 +37,7 @@ def array_rcs(study, name):
     sim, evaluation = study.sim, study.evaluation
     found = []
     for index in range(-(-evaluation.n_requests // sim.scenario.traffic.block)):
-        block = sim.market.block("evaluate", index, evaluation.n_requests)
+        block = sim.arrivals.block("evaluate", index, evaluation.n_requests)
         arm = evaluation.arms[name]
         ideal = sim.serve(block, shadow(arm)).win_set
         found.append(rcs(ideal, sim.serve(block, arm).competitive_set))
@@ -115,7 +115,7 @@ def test_a_long_evaluation_keeps_sums_of_a_few_requests_in_a_row(study, monkeypa
 def test_an_ordinary_evaluation_keeps_a_row_per_request(study):
     columns = study.evaluation.tallies["ltr"].joined("columns")
     log = read_table(study.folder, "evaluate-ltr")
-    first = study.sim.market.first_request("evaluate")
+    first = study.sim.arrivals.first_request("evaluate")
     clicks = np.bincount(log["request"] - first, log["click"], 500)
     assert np.array_equal(columns["clicks"], clicks) and clicks.sum() > 0
 
@@ -146,7 +146,7 @@ def test_the_metrics_hold_the_mean_rcs_of_all_requests(study):
     sim, evaluation = study.sim, study.evaluation
     values = []
     for index in range(4):
-        block = sim.market.block("evaluate", index, 500)
+        block = sim.arrivals.block("evaluate", index, 500)
         arm = evaluation.arms["ltr"]
         values.append(rcs(sim.serve(block, shadow(arm)).win_set, sim.serve(block, arm).competitive_set))
     assert len(np.concatenate(values)) == 500
@@ -165,7 +165,7 @@ def test_the_culprit_is_searched_one_seat_at_a_time_and_the_last_row_is_exactly_
 
 def test_replacing_both_seats_gives_1_for_a_named_fusion_too(study):
     sim = study.sim
-    block = sim.market.block("evaluate", 0, 500)
+    block = sim.arrivals.block("evaluate", 0, 500)
     seat = Stage(sim.scorers["rank"], "opt", Fusion(pctr=0.5, pcvr=0.5))
     arm = replace(study.evaluation.baseline, ranking=seat)
     last = list(culprit_arms(arm).values())[-1]

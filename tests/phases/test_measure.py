@@ -14,7 +14,7 @@ from cascade_sim.phases import measure
 @pytest.fixture(scope="module")
 def served(study):
     sim = study.sim
-    block = sim.market.block("evaluate", 0, 500)
+    block = sim.arrivals.block("evaluate", 0, 500)
     return sim, block, study.evaluation.baseline, study.evaluation.ruler
 
 

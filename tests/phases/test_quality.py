@@ -113,7 +113,7 @@ def test_the_distributions_are_densities_and_the_reliability_is_against_the_rank
 
 def test_the_ranker_is_its_own_reference(study):
     sim = study.sim
-    block = sim.market.block("evaluate", 0, 500)
+    block = sim.arrivals.block("evaluate", 0, 500)
     found = QualityStudy(sim, ["rank", "logloss"], "rank", 128)
     found.add(block, sim.serve(block, study.evaluation.baseline), np.arange(128))
     assert list(found.models) == ["rank", "logloss"]

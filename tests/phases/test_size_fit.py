@@ -20,7 +20,7 @@ def value(block, arm, platform):
 def test_a_learned_rule_is_worth_what_it_says_and_no_less_than_the_fixed_size(study):
     sim = study.sim
     arm = sim.arm("logloss", resolved_arms(sim.scenario)["logloss"])
-    blocks = [sim.market.block("shadow", i, 2048) for i in range(16)]
+    blocks = [sim.arrivals.block("shadow", i, 2048) for i in range(16)]
     rule = learn_size_rule(blocks, arm, sim.platform, CHOICES, 15.0, 1)
     ruled = replace(arm, pre_ranking_size=max(CHOICES), size_rule=rule)
     fixed, found = (
@@ -37,7 +37,7 @@ def test_a_learned_rule_is_worth_what_it_says_and_no_less_than_the_fixed_size(st
 def test_a_rule_in_the_arm_does_not_change_what_is_learned(study):
     sim = study.sim
     arm = sim.arm("logloss", resolved_arms(sim.scenario)["logloss"])
-    blocks = [sim.market.block("shadow", i, 512) for i in range(4)]
+    blocks = [sim.arrivals.block("shadow", i, 512) for i in range(4)]
     rule = learn_size_rule(blocks, arm, sim.platform, CHOICES, 20.0, 1)
     again = learn_size_rule(blocks, replace(arm, size_rule=rule), sim.platform, CHOICES, 20.0, 1)
     assert np.array_equal(rule.gain, again.gain) and np.array_equal(rule.low, again.low)
@@ -46,7 +46,7 @@ def test_a_rule_in_the_arm_does_not_change_what_is_learned(study):
 def test_ads_that_the_auction_does_not_admit_are_worth_nothing(study):
     sim = study.sim
     arm = sim.arm("logloss", resolved_arms(sim.scenario)["logloss"])
-    blocks = [sim.market.block("shadow", 0, 128)]
+    blocks = [sim.arrivals.block("shadow", 0, 128)]
     rule = learn_size_rule(blocks, replace(arm, reserve_cpc=1e6), sim.platform, CHOICES, 20.0, 1)
     assert not rule.gain.any() and rule.mean_size == min(CHOICES)
 
@@ -58,7 +58,7 @@ def test_an_arm_with_sizes_is_made_with_its_rule(study):
     arm = sim.arm("by value", spec.model_copy(update={"sizes": sizes}))
     assert arm.pre_ranking_size == 40 and arm.size_rule is not None and arm.size_rule.mean_size <= 15.0 + 1e-9
     again = sim.arm("by value", spec.model_copy(update={"sizes": sizes}))
-    block = sim.market.block("evaluate", 0, 500)
+    block = sim.arrivals.block("evaluate", 0, 500)
     one, other = (serve(block, made, sim.platform) for made in (arm, again))
     assert np.array_equal(one.competitive_set, other.competitive_set)
     assert shadow(arm).size_rule is None

@@ -4,13 +4,13 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from cascade_sim.phases.traffic import PHASES, Market
+from cascade_sim.phases.traffic import PHASES, Arrivals
 from worlds.tiny_market import tiny_scenario
 
 
 def market(sim, workers=1, **traffic):
     overrides = [f"traffic.{key}={value}" for key, value in traffic.items()]
-    return Market(sim.world, tiny_scenario(*overrides).traffic, workers)
+    return Arrivals(sim.world, tiny_scenario(*overrides).traffic, workers)
 
 
 def collected(one, phase="log", n=1000, serve=lambda block: len(block)):

@@ -63,7 +63,7 @@ NAMES = [
 
 @pytest.fixture(scope="module")
 def block(study):
-    return study.sim.market.block("evaluate", 0, 500).take(slice(0, N))
+    return study.sim.arrivals.block("evaluate", 0, 500).take(slice(0, N))
 
 
 def brute_force(block, arm, platform, decision, row, slot):

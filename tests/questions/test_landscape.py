@@ -48,7 +48,7 @@ def served_again(sim, arm, ad, bid, n_requests, blocks=None):
     platform = replace(sim.platform, bids=sim.platform.bids.with_bid(ad, float(bid)))
     totals = np.zeros(len(TOTALS))
     for index in range(-(-n_requests // sim.scenario.traffic.block)) if blocks is None else blocks:
-        block = sim.market.block("evaluate", index, ALL)
+        block = sim.arrivals.block("evaluate", index, ALL)
         decision = serve(block, arm, platform)
         result = outcome(block, decision, sim.truth, sim.world.slot_effects, sim.seed)
         own = decision.win_set == ad
@@ -69,7 +69,7 @@ def test_at_its_own_bid_an_ad_gets_what_the_run_logged(study, sim, arms, name):
         for n, bids in ((ALL, bid_grid(own_bid, 21)), (200, np.array([own_bid]))):
             found = landscape(sim, arms[name], ad, bids, n)
             at = int(np.flatnonzero(found.bid == own_bid)[0])
-            rows = (log["ad"] == ad) & (log["request"] < sim.market.first_request("evaluate") + n)
+            rows = (log["ad"] == ad) & (log["request"] < sim.arrivals.first_request("evaluate") + n)
             assert found.impressions[at] == rows.sum() > 0
             assert found.clicks[at] == log["click"][rows].sum()
             assert found.cost_micros[at] == log["charge_micros"][rows].sum()
@@ -107,12 +107,12 @@ class ByTheScores:
 
 
 def sizes_of(sim, arm, index):
-    served = serve(sim.market.block("evaluate", index, ALL), arm, sim.platform)
+    served = serve(sim.arrivals.block("evaluate", index, ALL), arm, sim.platform)
     return (served.competitive_set >= 0).sum(axis=1)
 
 
 def test_a_size_that_a_rule_chose_stays_as_it_was(study, sim, arms):
-    first = serve(sim.market.block("evaluate", 0, ALL), arms["logloss"], sim.platform)
+    first = serve(sim.arrivals.block("evaluate", 0, ALL), arms["logloss"], sim.platform)
     arm = replace(arms["logloss"], size_rule=ByTheScores(np.median(first.pre_score.max(axis=1))))
     (ad,) = often_shown(study)
     bids = float(sim.world.init_bid[ad]) * np.array([0.6, 1.0, 2.0])
@@ -161,7 +161,7 @@ def test_derived_figures(study, sim, arms):
     assert found.mean_cpc[1] == pytest.approx(found.cost_micros[1] / MICROS / found.clicks[1])
     assert found.value[1] == pytest.approx(found.expected_clicks[1] * own)
     retrieved = sum(
-        (sim.platform.retrieval(sim.market.block("evaluate", i, ALL).users, 60) == ad).any(axis=1).sum()
+        (sim.platform.retrieval(sim.arrivals.block("evaluate", i, ALL).users, 60) == ad).any(axis=1).sum()
         for i in range(4)
     )
     assert (found.requests, found.retrieved) == (ALL, retrieved)
@@ -206,7 +206,7 @@ def test_a_run_that_logged_something_else_is_noticed(study, folder, capsys, monk
 def test_an_ad_that_is_unknown_or_never_retrieved_is_explained(sim, folder, capsys):
     assert main(["landscape", str(folder), "--ad", "600"]) == 2
     assert capsys.readouterr().err == "error: --ad: no ad 600; the run has ads 0 to 599\n"
-    seen = sim.platform.retrieval(sim.market.block("evaluate", 0, ALL).users[:2], 60)
+    seen = sim.platform.retrieval(sim.arrivals.block("evaluate", 0, ALL).users[:2], 60)
     ad = next(ad for ad in range(600) if ad not in seen)
     assert main(["landscape", str(folder), "--ad", str(ad), "--requests", "2"]) == 2
     assert f"no request of the 2 looked at retrieves ad {ad}" in capsys.readouterr().err

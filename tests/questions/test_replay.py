@@ -20,7 +20,7 @@ def test_blocks_are_whole_and_only_the_first_requests_are_meant(study):
 def test_the_log_of_the_first_requests(study):
     whole = read_table(study.folder, "evaluate-ltr", ["request", "ad"])
     part = logged(study.folder, "ltr", 77, ["ad", "request"])
-    rows = whole["request"] < study.sim.market.first_request("evaluate") + 77
+    rows = whole["request"] < study.sim.arrivals.first_request("evaluate") + 77
     assert part["ad"].tolist() == whole["ad"][rows].tolist() and 77 <= len(part["ad"]) <= 77 * 3
     assert len(logged(study.folder, "ltr", 10**6, ["ad"])["ad"]) == len(whole["ad"])
 

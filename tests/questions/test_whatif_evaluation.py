@@ -82,7 +82,7 @@ def test_a_part_of_the_evaluation_is_whole_blocks(study):
     assert evaluation.n_requests == 256
     found = evaluation.metrics("today")["today"]
     log = read_table(study.folder, "evaluate-logloss", ["request", "charge_micros"])
-    first = log["request"] < study.sim.market.first_request("evaluate") + 256
+    first = log["request"] < study.sim.arrivals.first_request("evaluate") + 256
     assert found["revenue_per_request"]["value"] == pytest.approx(
         log["charge_micros"][first].sum() / 1e6 / 256
     )

@@ -31,7 +31,7 @@ def test_the_first_stretch_of_other_traffic_is_the_usual_one_and_later_ones_do_n
     from cascade_sim.revenue.serving import OtherTraffic
 
     n = sim.scenario.phases.evaluate
-    usual = sim.market.block("evaluate", 0, n)
+    usual = sim.arrivals.block("evaluate", 0, n)
     first, second = (OtherTraffic(sim, 1, stretch) for stretch in (0, 1))
     np.testing.assert_array_equal(first.block("evaluate", 0, n).requests, usual.requests)
     np.testing.assert_array_equal(first.block("evaluate", 0, n).users, usual.users)
@@ -40,4 +40,6 @@ def test_the_first_stretch_of_other_traffic_is_the_usual_one_and_later_ones_do_n
     assert second.first_request("evaluate") == usual.requests[0] + blocks * size
     assert second.block("evaluate", 0, n).requests[0] == second.first_request("evaluate")
     assert len(second.block("evaluate", blocks - 1, n)) == n - (blocks - 1) * size
-    np.testing.assert_array_equal(second.block("log", 1, n).requests, sim.market.block("log", 1, n).requests)
+    np.testing.assert_array_equal(
+        second.block("log", 1, n).requests, sim.arrivals.block("log", 1, n).requests
+    )

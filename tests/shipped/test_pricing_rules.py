@@ -34,7 +34,7 @@ def sim():
 def pages(sim):
     """(win set, CPC in micro-units) of the same requests in every arm, at the bids of the start."""
     arms = resolved_arms(sim.scenario)
-    block = sim.market.block("evaluate", 0, N)
+    block = sim.arrivals.block("evaluate", 0, N)
     found = {name: serve(block, sim.arm(name, arms[name]), sim.platform) for name in arms}
     return {name: (one.win_set, one.cpc_micros) for name, one in found.items()}
 

@@ -8,7 +8,7 @@ from cascade_sim.training.data import impressions, join_lists, sample_lists
 @pytest.fixture(scope="module")
 def served(study):
     sim = study.sim
-    block = sim.market.block("shadow", 0, 300)
+    block = sim.arrivals.block("shadow", 0, 300)
     arm = study.evaluation.baseline
     return sim, block, arm, sim.serve(block, arm)
 

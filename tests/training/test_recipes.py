@@ -66,7 +66,7 @@ def test_a_run_is_reopened_with_its_calibrators(rankers, tmp_path):
     path = as_run_folder(rankers, tmp_path / "run")
     for name, calibrator in rankers.preparation.calibrators.items():
         export_calibrator(calibrator, calibrator_file(path / "models" / f"{name}.safetensors"))
-    run, block = reopen(path), rankers.sim.market.block("evaluate", 0, 500)
+    run, block = reopen(path), rankers.sim.arrivals.block("evaluate", 0, 500)
     ids = rankers.sim.serve(block, rankers.evaluation.arms["logloss"]).pre_ranking_set
     for name in RANKERS:
         again = run.arm(name).ranking.scorer.predict(block, ids)
