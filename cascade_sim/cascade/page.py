@@ -28,7 +28,7 @@ class Rules:
     pricing: str = "gsp"
     reserve_cpc: float | np.ndarray = 0.0  # one, or one of each request [R]
     score_floor: float = 0.0
-    parameters: Mapping[str, float] = field(default_factory=dict)  # of the pricing rule
+    parameters: Mapping[str, float] = field(default_factory=dict, hash=False)  # of the pricing rule
 
     @property
     def keywords(self) -> dict[str, Any]:

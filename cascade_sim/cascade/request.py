@@ -75,7 +75,7 @@ class Arm:
     score_floor: float = 0.0
     bid_rule: str = "ocpc"
     bid_range: float = 0.4
-    parameters: Mapping[str, float] = field(default_factory=dict)  # of the pricing rule
+    parameters: Mapping[str, float] = field(default_factory=dict, hash=False)  # of the pricing rule
     size_rule: SizeRule | None = None  # chooses each request's size; pre_ranking_size is then the largest
 
     def with_pre_ranking(self, stage: Stage, name: str | None = None) -> "Arm":
