@@ -217,10 +217,10 @@ def test_the_order_in_which_ads_are_listed_does_not_matter(case):
 @MANY
 @given(cases, st.sampled_from([0.25, 2.0, 1024.0]))
 def test_the_currency_only_scales_the_prices(case, rate):
-    rules = {**case.rules("pricing", "squashing"), "slot_effects": case.effects}
-    reserves = {name: getattr(case, name) for name in BOTH_RESERVES}
-    old = run_auction(case.bid, case.pctr, **rules, **reserves)
-    new = run_auction(case.bid * rate, case.pctr, **rules, **{k: v * rate for k, v in reserves.items()})
+    rules = {**case.rules("pricing", "squashing", *BOTH_RESERVES), "slot_effects": case.effects}
+    money = {name: rules[name] * rate for name in (*BOTH_RESERVES, *RULES[case.pricing].parameters)}
+    old = run_auction(case.bid, case.pctr, **rules)
+    new = run_auction(case.bid * rate, case.pctr, **{**rules, **money})
     assert new.winners.tolist() == old.winners.tolist()
     assert new.cpc.tolist() == (old.cpc * rate).tolist()
 

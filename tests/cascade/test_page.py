@@ -114,3 +114,5 @@ def test_a_cascade_serves_an_arm_with_a_soft_floor():
     assert floor.cpc_micros.tolist() == np.minimum(bid, np.maximum(gsp, 2_500_000)).tolist()
     made = arm(**seats, pricing="soft_floor", parameters={"soft_floor": 2.5})
     assert made.rules(np.ones(3)).parameters == {"soft_floor": 2.5}
+    others = [arm(**seats, pricing="soft_floor", parameters={"soft_floor": floor}) for floor in (2.5, 3.0)]
+    assert {made: "same"}.get(others[0]) == "same" and others[1] != made
