@@ -19,6 +19,7 @@
 | jrc | binary | 2 | sigmoid of f_1 − f_0 | regression |
 | sbcr | binary | 1 | sigmoid | regression |
 
+>>> import torch
 >>> objective = make_objective("rcr", alpha=0.25)
 >>> outputs = torch.tensor([[2.0], [1.0], [0.0], [1.0], [1.0]])  # a net's outputs, n_heads of them per item
 >>> clicks, lists = torch.tensor([1.0, 0.0, 0.0, 0.0, 1.0]), torch.tensor([0, 3, 5])
