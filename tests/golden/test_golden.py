@@ -83,6 +83,12 @@ def test_on_another_stack_rounding_is_no_change_and_more_than_that_is(name, smal
     assert len(changes(kept, now)) == 1
 
 
+def test_a_stack_that_compiles_for_another_processor_is_another(monkeypatch):
+    here = stack()
+    monkeypatch.setattr("numba.config.CPU_NAME", "another")
+    assert stack()["processor"].split()[0] == "another" != here["processor"]
+
+
 def test_the_update_is_refused_until_semantics_has_risen(update):
     kept = {**read_golden("pricing"), "stack": stack()}
     now = copy.deepcopy(kept)
