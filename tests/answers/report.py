@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import json
 import math
 import random
@@ -261,22 +260,6 @@ def make_manifest() -> dict[str, Any]:
 def renamed(metrics: dict[str, Any], old: str, new: str) -> dict[str, Any]:
     """The same metrics with a name replaced wherever it occurs."""
     return json.loads(json.dumps(metrics).replace(json.dumps(old), json.dumps(new)))
-
-
-@functools.cache
-def drawn_figures() -> dict[str, str]:
-    """The figures of make_metrics(), drawn once for all tests."""
-    from cascade_sim.analysis.report.page import draw_all
-
-    return draw_all(make_metrics())
-
-
-@functools.cache
-def hostile_figures() -> dict[str, str]:
-    """The figures of hostile_metrics(), drawn once for all tests."""
-    from cascade_sim.analysis.report.page import draw_all
-
-    return draw_all(hostile_metrics())
 
 
 EVIL = '<script>alert("1")</script>'

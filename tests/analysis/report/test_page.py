@@ -9,14 +9,13 @@ from click.testing import CliRunner
 from answers.report import (
     EVIL,
     SCENARIO_TEXT,
-    drawn_figures,
-    hostile_figures,
     hostile_metrics,
     make_manifest,
     make_metrics,
     minimal_metrics,
 )
 from cascade_sim import SEMANTICS
+from cascade_sim.analysis.report import page as page_module
 from cascade_sim.analysis.report.page import draw_all, figures_of, render
 from cascade_sim.commands.report import command
 from cascade_sim.errors import UserError
@@ -27,11 +26,6 @@ VOID = {"meta", "link", "br", "hr", "img"}
 @pytest.fixture(scope="module")
 def metrics():
     return make_metrics()
-
-
-@pytest.fixture(scope="module")
-def figures():
-    return drawn_figures()
 
 
 @pytest.fixture(scope="module")
@@ -115,9 +109,9 @@ def test_no_id_occurs_twice(page):
     assert len(ids) == len(set(ids))
 
 
-def test_whatever_comes_from_data_is_escaped():
+def test_whatever_comes_from_data_is_escaped(hostile_figures):
     manifest = {**make_manifest(), "packages": {EVIL: EVIL}, "seconds": {EVIL: 1.0}, "started": EVIL}
-    page = render(hostile_metrics(), manifest, f"name: {EVIL}", hostile_figures())
+    page = render(hostile_metrics(), manifest, f"name: {EVIL}", hostile_figures)
     assert checked(page).scripts == 0 and "<script" not in page
     assert f"Ship {EVIL}." in text_of(page)
 
@@ -154,7 +148,13 @@ def call(*arguments):
     return CliRunner().invoke(command, [str(argument) for argument in arguments])
 
 
-def test_the_command_rebuilds_page_and_figures_in_the_run_folder(run_folder, figures):
+@pytest.fixture
+def already_drawn(monkeypatch, figures):
+    """Spares the command the drawing: it is given the figures of the same metrics."""
+    monkeypatch.setattr(page_module, "draw_all", lambda metrics: figures)
+
+
+def test_the_command_rebuilds_page_and_figures_in_the_run_folder(run_folder, figures, already_drawn):
     result = call(run_folder)
     assert result.exit_code == 0 and result.output.strip() == str(run_folder / "report.html")
     assert "Ship distill-pre." in (run_folder / "report.html").read_text(encoding="utf-8")
@@ -163,7 +163,7 @@ def test_the_command_rebuilds_page_and_figures_in_the_run_folder(run_folder, fig
     }
 
 
-def test_with_out_only_the_page_is_written(run_folder, tmp_path):
+def test_with_out_only_the_page_is_written(run_folder, tmp_path, already_drawn):
     assert call(run_folder, "--out", tmp_path / "new" / "page.html").exit_code == 0
     assert (tmp_path / "new" / "page.html").is_file()
     assert not (run_folder / "figures").exists() and not (run_folder / "report.html").exists()

@@ -1,11 +1,9 @@
-import xml.etree.ElementTree as ElementTree
-
 import pytest
 
 from answers.learning import fixed_metrics, learning_metrics
-from answers.report import EVIL, minimal_metrics, renamed
+from answers.report import minimal_metrics
 from cascade_sim.analysis.report.figures.learning import learning_recall, learning_revenue
-from cascade_sim.analysis.report.figures.style import style, svg_text
+from cascade_sim.analysis.report.figures.style import style
 
 DRAWN = [learning_recall, learning_revenue]
 
@@ -49,14 +47,3 @@ def test_values_without_an_interval_have_no_band():
 @pytest.mark.parametrize("draw", DRAWN)
 def test_nothing_is_drawn_where_models_stay(draw):
     assert drawn(draw, fixed_metrics()) is None and drawn(draw, minimal_metrics()) is None
-
-
-@pytest.mark.parametrize("draw", DRAWN)
-def test_hostile_names_are_text_and_bytes_repeat(draw):
-    metrics = renamed(learning_metrics(), "ltr", EVIL)
-    texts = []
-    for _ in range(2):
-        with style("learning"):
-            texts.append(svg_text(draw(metrics), "learning", "title"))
-    ElementTree.fromstring(texts[0])
-    assert texts[0] == texts[1] and "<script" not in texts[0]

@@ -3,7 +3,9 @@ import pytest
 from answers.learning import around, fixed_metrics, learning_metrics
 from answers.report import minimal_metrics, renamed
 from answers.section_text import said
-from cascade_sim.analysis.report.page import draw_all, render
+from cascade_sim.analysis.report.figures.learning import learning_recall
+from cascade_sim.analysis.report.figures.style import drawn
+from cascade_sim.analysis.report.page import figures_of, render
 from cascade_sim.analysis.report.sections.learning import (
     arms_table,
     learning_arms,
@@ -109,9 +111,11 @@ def test_the_page_says_how_often_models_are_trained_and_what_the_intervals_are(m
 
 def test_report_and_terminal_show_it(metrics):
     metrics = renamed(metrics, "ltr", "<ltr>")
-    page = render(metrics, {}, "name: x", draw_all(metrics))
-    assert 'id="learning"' in page and "What do models learn" in page and "<ltr>" not in page
-    assert 'aria-label="True-value recall of every deployment' in page
+    title = figures_of(metrics)["learning_recall"].title
+    svg = drawn(learning_recall, metrics, "learning_recall", title)
+    page = render(metrics, {}, "name: x", {"learning_recall": svg})
+    assert 'id="learning"' in page and 'id="figure-learning_recall"' in page and "<ltr>" not in page
+    assert "&lt;ltr&gt;" in page and f'aria-label="{title}"' in page
     assert "At the end, logloss lets" in plain(terminal_summary(metrics))
     without = fixed_metrics()
     assert 'id="learning"' not in render(without, {}, "name: x", {})

@@ -4,8 +4,12 @@ import pytest
 
 from answers.report import make_metrics, minimal_metrics
 from answers.with_objectives import RANKERS, with_objectives
-from cascade_sim.analysis.report.figures.objectives import miscalibration, reliability_points
-from cascade_sim.analysis.report.page import draw_all
+from cascade_sim.analysis.report.figures.objectives import (
+    miscalibration,
+    objective_reliability,
+    reliability_points,
+)
+from cascade_sim.analysis.report.figures.style import drawn
 from cascade_sim.analysis.report.sections.objectives import (
     model_value,
     objective_arms,
@@ -27,8 +31,8 @@ def test_a_study_of_one_objective_has_no_section():
     plain_study = make_metrics()
     del plain_study["objectives"]
     for plain in (plain_study, minimal_metrics()):
-        assert objectives_section(plain) is None and miscalibration(plain) is None
-        assert not {"miscalibration", "objective_reliability"} & set(draw_all(plain))
+        assert objectives_section(plain) is None
+        assert miscalibration(plain) is None and objective_reliability(plain) is None
 
 
 def test_rows_are_rankers_with_what_they_are_trained_for(metrics):
@@ -83,15 +87,15 @@ def test_small_bins_are_pooled_until_they_mean_something(metrics):
 
 
 def test_figures_hold_every_ranker(metrics):
-    drawn = draw_all(metrics)
-    for figure in ("objective_reliability", "miscalibration"):
-        assert all(arm in drawn[figure] for arm in RANKERS)
+    for draw in (objective_reliability, miscalibration):
+        svg = drawn(draw, metrics, "x", "title")
+        assert all(arm in svg for arm in RANKERS)
 
 
 def test_a_ranker_whose_scale_is_unknown_is_left_out_of_the_figure_and_shown_as_missing(metrics):
     metrics["models"]["ltr"]["win_set"]["ece"] = None
     assert model_value(metrics, "ltr", "ece").value is None
-    assert "ltr" not in draw_all(metrics)["miscalibration"]
+    assert "ltr" not in drawn(miscalibration, metrics, "x", "title")
     assert objectives_section(metrics) is not None
 
 
