@@ -40,8 +40,8 @@ def contrast(metrics: Mapping[str, Any], arm: str, rival: str) -> Estimate:
     measure = lift_measure(metrics, "revenue_per_request")
     if rival == metrics["baseline"]:
         return arm_lift(metrics, arm, measure)
-    found = ((metrics.get("contrasts") or {}).get(arm) or {}).get(rival) or {}
-    return estimate(found.get(measure))
+    measures = ((metrics.get("contrasts") or {}).get(arm) or {}).get(rival) or {}
+    return estimate(measures.get(measure))
 
 
 def ordered_arms(metrics: Mapping[str, Any]) -> list[str]:

@@ -257,10 +257,10 @@ def world_warnings(metrics: Mapping[str, Any]) -> list[str]:
 
 def losses(metrics: Mapping[str, Any], arm: str) -> list[tuple[str, Estimate, float | None]]:
     """(stage, true eCPM lost per request, its share of the best possible), in the cascade's order."""
-    found = (metrics.get("attribution") or {}).get(arm) or {}
-    best = estimate(found.get("ecpm_best")).value
+    attribution = (metrics.get("attribution") or {}).get(arm) or {}
+    best = estimate(attribution.get("ecpm_best")).value
     rows = []
-    for row in found.get("stages") or []:
+    for row in attribution.get("stages") or []:
         lost = estimate(row.get("ecpm_lost"))
         rows.append((row["stage"], lost, lost.value / best if best and lost.value is not None else None))
     return rows
@@ -272,8 +272,8 @@ def money_lost(metrics: Mapping[str, Any]) -> tuple[str, str] | None:
     rows = [(stage, share) for stage, _, share in losses(metrics, baseline) if share is not None]
     if not rows:
         return None
-    found = metrics["attribution"][baseline]
-    shown = number_text(100 * found["ecpm_shown"] / found["ecpm_best"], 1)
+    attribution = metrics["attribution"][baseline]
+    shown = number_text(100 * attribution["ecpm_shown"] / attribution["ecpm_best"], 1)
     worst, most = max(rows, key=lambda row: row[1])
     if most <= 0:
         return (

@@ -23,12 +23,12 @@ FADED = 0.5  # less than this share of the evaluation's lift in the market: litt
 def market_lift(metrics: Mapping[str, Any], arm: str, measure: str = "revenue_per_request") -> Estimate:
     """An arm's lift in the market; without an interval where neither days nor worlds give one."""
     market = metrics.get("market") or {}
-    found = ((market.get("lifts") or {}).get(arm) or {}).get(measure)
-    if found:
-        return estimate(found)
+    entry = ((market.get("lifts") or {}).get(arm) or {}).get(measure)
+    if entry:
+        return estimate(entry)
     name = "revenue" if measure == "revenue_per_request" else measure
     arms = market.get("arms") or {}
-    own, base = (finite((arms.get(one) or {}).get(name)) for one in (arm, metrics["baseline"]))
+    own, base = (finite((arms.get(side) or {}).get(name)) for side in (arm, metrics["baseline"]))
     return Estimate(None if own is None or not base else own / base - 1.0)
 
 
@@ -47,10 +47,10 @@ def under_budgets(metrics: Mapping[str, Any], best: str | None) -> list[str]:
         return _better_in_the_market(metrics, top, known[top])
     if best not in known:
         return []
-    found = [_verdict(metrics, best, known[best])]
+    lines = [_verdict(metrics, best, known[best])]
     if top != best and _is_gain(known[top]) and (known[top].value or 0.0) > (known[best].value or 0.0):
-        found.append(f"In the market not {best} but {top} earns most: {_text(metrics, known[top])}.")
-    return found
+        lines.append(f"In the market not {best} but {top} earns most: {_text(metrics, known[top])}.")
+    return lines
 
 
 def _better_in_the_market(metrics: Mapping[str, Any], top: str, lift: Estimate) -> list[str]:

@@ -16,8 +16,8 @@ from cascade_sim.analysis.statistics.estimates import Estimate, estimate, finite
 
 def market_arms(metrics: Mapping[str, Any]) -> list[str]:
     """The arms that lived through the market, in the order of the arms table."""
-    found = (metrics.get("market") or {}).get("arms") or {}
-    return [arm for arm in ordered_arms(metrics) if found.get(arm)]
+    arms = (metrics.get("market") or {}).get("arms") or {}
+    return [arm for arm in ordered_arms(metrics) if arms.get(arm)]
 
 
 def market_baseline(metrics: Mapping[str, Any]) -> str | None:
@@ -57,8 +57,8 @@ def compute_arms(metrics: Mapping[str, Any]) -> list[str]:
     arms = [arm for arm in market_arms(metrics) if metrics["market"]["arms"][arm].get("compute")]
 
     def cost(arm: str) -> float:
-        found = market_value(metrics, arm, ("compute", "server_ms_per_request"))
-        return float("inf") if found is None else found
+        spent = market_value(metrics, arm, ("compute", "server_ms_per_request"))
+        return float("inf") if spent is None else spent
 
     return sorted(arms, key=cost)
 
@@ -76,8 +76,8 @@ def market_value(metrics: Mapping[str, Any], arm: str, keys: tuple[str, ...]) ->
 
 def learning_of(metrics: Mapping[str, Any], arm: str) -> Mapping[str, Any]:
     """An arm's learning section; empty where it has none."""
-    found = ((metrics.get("market") or {}).get("arms") or {}).get(arm) or {}
-    return found.get("learning") or {}
+    own = ((metrics.get("market") or {}).get("arms") or {}).get(arm) or {}
+    return own.get("learning") or {}
 
 
 def learning_arms(metrics: Mapping[str, Any]) -> list[str]:
@@ -103,8 +103,10 @@ RANKER_SETTINGS = ("objective", "batching", "calibrator", "refit")
 def drift_arms(metrics: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
     """Arm → what its ranker is trained for, by group, then as in the file; empty if all are trained alike."""
     told = {arm: learning_of(metrics, arm).get("ranker") for arm in learning_arms(metrics)}
-    rankers = {arm: one for arm, one in told.items() if one and learning_of(metrics, arm).get("mean_score")}
-    if len({tuple(str(one.get(key)) for key in RANKER_SETTINGS) for one in rankers.values()}) < 2:
+    rankers = {
+        arm: ranker for arm, ranker in told.items() if ranker and learning_of(metrics, arm).get("mean_score")
+    }
+    if len({tuple(str(ranker.get(key)) for key in RANKER_SETTINGS) for ranker in rankers.values()}) < 2:
         return {}
     order, places = list(RANKER_GROUPS), list(metrics["market"]["arms"])
     names = sorted(rankers, key=lambda arm: (order.index(group_of(rankers[arm])), places.index(arm)))
@@ -141,8 +143,8 @@ def designs_of(metrics: Mapping[str, Any]) -> Mapping[str, Any]:
 
 def design_kinds(metrics: Mapping[str, Any]) -> list[str]:
     """The designs that ran, those with common budgets first."""
-    found = designs_of(metrics).get("kinds") or {}
-    return [kind for kind in DESIGN_NAMES if kind in found]
+    kinds = designs_of(metrics).get("kinds") or {}
+    return [kind for kind in DESIGN_NAMES if kind in kinds]
 
 
 def design_effect(
@@ -169,8 +171,8 @@ def design_verdict(metrics: Mapping[str, Any], kind: str) -> str:
         return "unknown"
     if not bias.low <= 0 <= bias.high:
         return "wrong"
-    others = [design_effect(metrics, one, "lift_bias") for one in design_kinds(metrics)]
-    clear = [abs(one.value or 0.0) for one in others if one.is_above_zero or one.is_below_zero]
+    others = [design_effect(metrics, other, "lift_bias") for other in design_kinds(metrics)]
+    clear = [abs(other.value or 0.0) for other in others if other.is_above_zero or other.is_below_zero]
     margin = min(clear, default=abs(design_truth(metrics).value or 0.0))
     return "right" if max(-bias.low, bias.high) < margin else "unclear"
 
@@ -203,8 +205,8 @@ def _of_model(metrics: Mapping[str, Any], model: str, measure: str, part: str) -
 
 def critical_arms(metrics: Mapping[str, Any]) -> list[str]:
     """The arms that have critical bids, in the order of the arms table."""
-    found = (metrics.get("critical_bids") or {}).get("arms") or {}
-    return [arm for arm in ordered_arms(metrics) if found.get(arm)]
+    arms = (metrics.get("critical_bids") or {}).get("arms") or {}
+    return [arm for arm in ordered_arms(metrics) if arms.get(arm)]
 
 
 def critical_value(metrics: Mapping[str, Any], arm: str, metric: str) -> Estimate:
@@ -231,7 +233,7 @@ ESTIMATOR_NAMES = {
 
 def targets_of(part: Mapping[str, Any], log: str) -> dict[str, Mapping[str, Any]]:
     """The targets that one of the two logs answers for, in their order."""
-    return {name: one for name, one in ordered_targets(part).items() if one["log"] == log}
+    return {name: target for name, target in ordered_targets(part).items() if target["log"] == log}
 
 
 def ordered_targets(part: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:

@@ -116,16 +116,16 @@ def _focus(metrics: Mapping[str, Any], points: Mapping[str, tuple[Estimate, Esti
 
 def _range(values: Sequence[Estimate], room: float) -> tuple[float, float]:
     """From the lowest to the highest end of the intervals, with room on both sides."""
-    ends = [end for one in values for end in (one.value, one.low, one.high) if end is not None]
+    ends = [end for value in values for end in (value.value, value.low, value.high) if end is not None]
     margin = room * max(max(ends) - min(ends), 1.0)
     return min(ends) - margin, max(ends) + margin
 
 
 def _within(at: tuple[Estimate, Estimate], x_limits: Any, y_limits: Any) -> bool:
     return all(
-        low <= one.value <= high
-        for one, (low, high) in zip(at, (x_limits, y_limits), strict=True)
-        if one.value is not None
+        low <= value.value <= high
+        for value, (low, high) in zip(at, (x_limits, y_limits), strict=True)
+        if value.value is not None
     )
 
 
@@ -197,12 +197,12 @@ def _forest(
         end
         for arm in arms
         if not is_reference(arm) or arm == "ranker"
-        for one in rows[arm]
-        for end in (one.value, one.low, one.high)
+        for lift in rows[arm]
+        for end in (lift.value, lift.low, lift.high)
         if end is not None
     ]
     ends = (
-        ends or [end for pair in rows.values() for one in pair for end in (one.value,) if end is not None]
+        ends or [end for pair in rows.values() for lift in pair for end in (lift.value,) if end is not None]
     ) + [0.0]
     span = max(max(ends) - min(ends), 1.0)
     left, right = min(ends) - 0.25 * span, max(ends) + 0.25 * span

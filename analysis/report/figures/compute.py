@@ -67,18 +67,18 @@ def _answered_within(compute: Mapping[str, Any]) -> list[tuple[float, float]]:
 
 def compute_hours(metrics: Mapping[str, Any]) -> Any | None:
     """Load of the busiest pool by hour; below, the share of late requests. A line per arm."""
-    found: dict[str, tuple[list[float], list[float]]] = {}
+    by_arm: dict[str, tuple[list[float], list[float]]] = {}
     stage = busiest_stage(metrics)
     for arm in compute_arms(metrics):
         hours = metrics["market"]["arms"][arm]["compute"].get("hours") or {}
         load, late = (hours.get("utilisation") or {}).get(stage) or [], hours.get("late") or []
         if load and late:
-            found[arm] = tuple([100 * (finite(x) or 0.0) for x in values] for values in (load, late))  # type: ignore[assignment]
-    if not found:
+            by_arm[arm] = tuple([100 * (finite(x) or 0.0) for x in values] for values in (load, late))  # type: ignore[assignment]
+    if not by_arm:
         return None
     colors, looks = arm_colors(metrics), {}
     figure, panels = blank(3.9, nrows=2, sharex=True)
-    for i, (arm, series) in enumerate(found.items()):
+    for i, (arm, series) in enumerate(by_arm.items()):
         looks[arm] = {"color": colors[arm], "linestyle": LINES[i % len(LINES)], "linewidth": 1.7}
         for axes, values in zip(panels, series, strict=True):
             edges = [float(h) for h in range(len(values) + 1)]
@@ -89,7 +89,7 @@ def compute_hours(metrics: Mapping[str, Any]) -> Any | None:
         bare(axes, grid="y")
         axes.set_title(title, loc="left", color=INK)
         axes.set_ylim(bottom=0)
-    time_axis(panels, float(max(len(load) for load, _ in found.values())))
+    time_axis(panels, float(max(len(load) for load, _ in by_arm.values())))
     panels[-1].set_xlabel("hour")
     legend(figure, looks)
     return figure

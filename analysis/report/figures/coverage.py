@@ -53,29 +53,29 @@ def _panel(axes: Any, found: Sequence[Coverage | None]) -> None:
     bare(axes, grid="x", left=False)
     axes.axvline(100 * NOMINAL, color=QUIET, linewidth=0.9, zorder=1)
     axes.set_ylim(len(found) - 0.5, -0.5)
-    for at, one in enumerate(found):
-        if one is None:
+    for at, cell in enumerate(found):
+        if cell is None:
             continue
-        if one.coverage.n < LEAST_ANSWERS or one.coverage.value is None:
+        if cell.coverage.n < LEAST_ANSWERS or cell.coverage.value is None:
             axes.axhspan(
                 at - 0.4, at + 0.4, facecolor="#EEF0F3", edgecolor="#C3CAD3", hatch="////", linewidth=0
             )
             axes.text(93, at, "refused", ha="center", va="center", fontsize=7.0, color=QUIET)
             continue
-        low, high = expected_band(one.coverage.n)
+        low, high = expected_band(cell.coverage.n)
         axes.fill_betweenx(
             [at - 0.4, at + 0.4], 100 * low, 100 * high, color="#DCE8F2", linewidth=0, zorder=0.5
         )
-        color = MARKS[one.verdict or "holds"]
-        ends = [max(100 * end, LOWEST) for end in (one.coverage.low or 0, one.coverage.high or 0)]
-        value = 100 * one.coverage.value
+        color = MARKS[cell.verdict or "holds"]
+        ends = [max(100 * end, LOWEST) for end in (cell.coverage.low or 0, cell.coverage.high or 0)]
+        value = 100 * cell.coverage.value
         axes.plot(ends, [at, at], color=color, linewidth=1.3, zorder=2)
         axes.plot([max(value, LOWEST)], [at], marker="o" if value >= LOWEST else "<", markersize=4.0,
                   color=color, zorder=3)  # fmt: skip
         if value < LOWEST:
             axes.text(LOWEST + 1.2, at, f"{value:.0f}", va="center", fontsize=7.0, color=color)
-        if one.refused > 0.005:
-            axes.text(100.8, at + 0.36, f"{100 * one.refused:.0f} % refused", ha="right", va="bottom",
+        if cell.refused > 0.005:
+            axes.text(100.8, at + 0.36, f"{100 * cell.refused:.0f} % refused", ha="right", va="bottom",
                       fontsize=6.0, color=QUIET)  # fmt: skip
 
 

@@ -48,10 +48,10 @@ def critical_bids(metrics: Mapping[str, Any]) -> Any | None:
 def _points(metrics: Mapping[str, Any], arm: str) -> list[tuple[float, float, float]]:
     """(share of the bid, local, cascade), all in percent; empty where nothing was shown."""
     row = metrics["critical_bids"]["arms"][arm]
-    found = row.get("distribution") or {}
-    rows = zip(*(found.get(name) or [] for name in ("share_of_bid", "local", "cascade")), strict=False)
-    points = [tuple(finite(value) for value in one) for one in rows]
-    if not finite(row.get("impressions")) or any(None in one for one in points):
+    distribution = row.get("distribution") or {}
+    rows = zip(*(distribution.get(name) or [] for name in ("share_of_bid", "local", "cascade")), strict=False)
+    points = [tuple(finite(value) for value in point) for point in rows]
+    if not finite(row.get("impressions")) or any(None in point for point in points):
         return []
     return [(100 * x, 100 * y, 100 * z) for x, y, z in points]  # type: ignore[operator]
 

@@ -38,14 +38,14 @@ def design_effects(metrics: Mapping[str, Any]) -> Any | None:
         )  # fmt: skip
     places = list(range(len(kinds)))[::-1]
     for y, kind in zip(places, kinds, strict=True):
-        one = scaled(design_effect(metrics, kind, "lift"), 100.0)
-        if one.value is None:
+        effect = scaled(design_effect(metrics, kind, "lift"), 100.0)
+        if effect.value is None:
             continue
         color = {"right": RIGHT, "wrong": WRONG}.get(design_verdict(metrics, kind), UNCLEAR)
-        if one.low is not None and one.high is not None:
-            axes.plot([one.low, one.high], [y, y], color=color, linewidth=2.2, solid_capstyle="butt")
-        axes.plot([one.value], [y], marker="s" if color == WRONG else "o", color=color, markersize=6)
-        _name(axes, one, y, color)
+        if effect.low is not None and effect.high is not None:
+            axes.plot([effect.low, effect.high], [y, y], color=color, linewidth=2.2, solid_capstyle="butt")
+        axes.plot([effect.value], [y], marker="s" if color == WRONG else "o", color=color, markersize=6)
+        _name(axes, effect, y, color)
     axes.axvline(0.0, color=QUIET, linewidth=0.8)
     axes.set_yticks(places, [DESIGN_NAMES[kind] for kind in kinds])
     axes.set_ylim(-0.6, len(kinds) - 0.35)
@@ -55,10 +55,11 @@ def design_effects(metrics: Mapping[str, Any]) -> Any | None:
     return figure
 
 
-def _name(axes: Any, one: Estimate, y: float, color: str) -> None:
+def _name(axes: Any, effect: Estimate, y: float, color: str) -> None:
     """The value, right of its interval."""
+    end = effect.value if effect.high is None else effect.high
     axes.annotate(
-        number_text(one.value, 1, signed=True), (one.value if one.high is None else one.high, y), (7, 0),
+        number_text(effect.value, 1, signed=True), (end, y), (7, 0),
         textcoords="offset points", ha="left", va="center", color=color, fontsize=7.5,
     )  # fmt: skip
 

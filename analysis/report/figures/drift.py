@@ -53,7 +53,7 @@ def _figure(metrics: Mapping[str, Any], group: str) -> Any | None:
             axes.axhline(1.0, **REFERENCE)
         for arm, look in looks.items():
             curve = points(metrics, arm, measure)
-            axes.plot([day for day, _ in curve], [one.value for _, one in curve], **look)
+            axes.plot([day for day, _ in curve], [value.value for _, value in curve], **look)
             _band(axes, curve, look["color"])
         _limits(axes, metrics, measure)
     end = max(day for arm in looks for day, _ in points(metrics, arm, "mean_score"))
@@ -66,9 +66,11 @@ def points(metrics: Mapping[str, Any], arm: str, measure: str) -> list[tuple[flo
     """(day, estimate) of every deployment that has a value; on a log scale, a positive one."""
     section = learning_of(metrics, arm)
     pairs = zip(section.get("time") or [], section.get(measure) or [], strict=False)
-    found = [(time / DAY, estimate(entry)) for time, entry in pairs if finite(time) is not None]
+    values = [(time / DAY, estimate(entry)) for time, entry in pairs if finite(time) is not None]
     return [
-        (day, one) for day, one in found if one.value is not None and (measure != "pcoc" or one.value > 0)
+        (day, value)
+        for day, value in values
+        if value.value is not None and (measure != "pcoc" or value.value > 0)
     ]
 
 
@@ -86,7 +88,7 @@ def _looks(metrics: Mapping[str, Any], arms: Sequence[str]) -> dict[str, dict[st
 
 def _limits(axes: Any, metrics: Mapping[str, Any], measure: str) -> None:
     """The span of all arms, with some air."""
-    values = [one.value or 0.0 for arm in drift_arms(metrics) for _, one in points(metrics, arm, measure)]
+    values = [value.value or 0.0 for arm in drift_arms(metrics) for _, value in points(metrics, arm, measure)]
     if not values:
         return
     low, high = min(values), max(values)
@@ -103,7 +105,11 @@ def _limits(axes: Any, metrics: Mapping[str, Any], measure: str) -> None:
 
 def _band(axes: Any, curve: Sequence[tuple[float, Estimate]], color: str) -> None:
     """The intervals around a line, where there are any."""
-    bounds = [(day, one.low, one.high) for day, one in curve if one.low is not None and one.high is not None]
+    bounds = [
+        (day, value.low, value.high)
+        for day, value in curve
+        if value.low is not None and value.high is not None
+    ]
     if bounds:
         days, low, high = zip(*bounds, strict=True)
         axes.fill_between(days, low, high, color=color, alpha=0.12, linewidth=0, zorder=1.5)

@@ -87,10 +87,10 @@ def _shares(figure: Any, axes: Any, metrics: Mapping[str, Any], arms: list[str])
     bare(axes, grid="x", left=False)
     seen: dict[str, str] = {}
     for i, arm in enumerate(arms):
-        found = metrics["attribution"][arm]
+        attribution = metrics["attribution"][arm]
         best, shown = (
-            estimate(found.get("ecpm_best")).value or 1.0,
-            estimate(found.get("ecpm_shown")).value or 0.0,
+            estimate(attribution.get("ecpm_best")).value or 1.0,
+            estimate(attribution.get("ecpm_shown")).value or 0.0,
         )
         parts = [("shown", shown / best, SHOWN)]
         for stage, _, share in reversed(losses(metrics, arm)):

@@ -70,9 +70,9 @@ def _ticks(low: float, high: float) -> list[float]:
     """Round bids, at most six."""
     if high <= low:
         return [low]
-    found = [digit * 10.0**power for power in range(-13, 12) for digit in (1, 2, 5)]
-    found = [tick for tick in found if low <= tick <= high]
-    return found[:: math.ceil(len(found) / 6)] or [low, high]
+    ticks = [digit * 10.0**power for power in range(-13, 12) for digit in (1, 2, 5)]
+    ticks = [tick for tick in ticks if low <= tick <= high]
+    return ticks[:: math.ceil(len(ticks) / 6)] or [low, high]
 
 
 def _legend(figure: Any) -> None:

@@ -81,12 +81,12 @@ def drift_figure(findings: Mapping[str, Any]) -> Any:
     figure = Figure(figsize=(7.2, 0.5 + 1.5 * rows), layout="constrained")
     FigureCanvasAgg(figure)
     grid = figure.subplots(rows, 3, sharex=True, squeeze=False).ravel()
-    for axes, (name, found) in zip(grid, curves.items(), strict=False):
+    for axes, (name, by_seed) in zip(grid, curves.items(), strict=False):
         bare(axes)
-        for i, curve in enumerate(found.values()):
+        for i, curve in enumerate(by_seed.values()):
             points = np.array(curve["points"], float)
             axes.plot(np.linspace(0, 1, len(points)), points, linewidth=0.9, color=COLORS[i % len(COLORS)])
-        marks = [curve["stable"] for curve in found.values() if curve["stable"] is not None]
+        marks = [curve["stable"] for curve in by_seed.values() if curve["stable"] is not None]
         note = f"stable {sum(marks)} of {len(marks)}" if marks else "too short to judge"
         axes.set_title(f"{name}: {note}", loc="left", color=INK, fontsize=7.5)
     for axes in grid[len(curves) :]:

@@ -154,8 +154,8 @@ def market_multipliers(metrics: Mapping[str, Any]) -> Any | None:
 
 
 def _curve(metrics: Mapping[str, Any], arm: str, kind: str) -> Mapping[str, Any]:
-    found = (metrics["market"]["arms"][arm].get("bidders") or {}).get(kind) or {}
-    return found.get("curve") or {}
+    bidder = (metrics["market"]["arms"][arm].get("bidders") or {}).get(kind) or {}
+    return bidder.get("curve") or {}
 
 
 def _points(curve: Mapping[str, Any] | None, *names: str) -> list[tuple[float, ...]]:

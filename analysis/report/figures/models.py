@@ -29,9 +29,11 @@ LINES = ("-", (0, (5, 1.5)), (0, (1.2, 1.2)), (0, (5, 1.5, 1.2, 1.5)))
 
 def score_distributions(metrics: Mapping[str, Any]) -> Any | None:
     """Densities of log10 pCTR per set: the ranker's as a grey area, each pre-ranking model's as a line."""
-    found = (metrics.get("curves") or {}).get("score_distribution") or {}
+    distributions = (metrics.get("curves") or {}).get("score_distribution") or {}
     panels = [
-        (title, found[part]) for part, title in PANELS.items() if (found.get(part) or {}).get("density")
+        (title, distributions[part])
+        for part, title in PANELS.items()
+        if (distributions.get(part) or {}).get("density")
     ]
     if not panels:
         return None
@@ -88,9 +90,9 @@ def _filled(panels: list[tuple[str, Any]]) -> tuple[float, float]:
 
 def reliability(metrics: Mapping[str, Any]) -> Any | None:
     """Mean ranker pCTR against mean pre-ranking pCTR by bins; on the diagonal the proxy is calibrated."""
-    found = (metrics.get("curves") or {}).get("proxy_reliability") or {}
+    reliability = (metrics.get("curves") or {}).get("proxy_reliability") or {}
     curves = {}
-    for model, curve in found.items():
+    for model, curve in reliability.items():
         points = zip((curve or {}).get("predicted") or [], (curve or {}).get("ranker") or [], strict=False)
         kept = [(x, y) for x, y in points if (finite(x) or 0.0) > 0 and (finite(y) or 0.0) > 0]
         if kept:  # a score of zero has no place on a log axis

@@ -94,7 +94,7 @@ def svg_text(figure: Any, name: str, title: str) -> str:
     text = out.getvalue()
     text = text[text.index("<svg") :]
     text = re.sub(r"\s*<metadata>.*?</metadata>", "", text, flags=re.DOTALL)
-    text = re.sub(r'(\bid="|xlink:href="#|url\(#)', lambda found: f"{found.group(1)}{name}-", text)
+    text = re.sub(r'(\bid="|xlink:href="#|url\(#)', lambda match: f"{match.group(1)}{name}-", text)
     label = html.escape(title, quote=True)
     text = text.replace("<svg ", f'<svg role="img" aria-label="{label}" ', 1)
     return re.sub(r"[ \t]+\n", "\n", text)

@@ -135,11 +135,11 @@ def _arms(what: Estimate) -> Any:
 
 def _limits(values: list[Estimate]) -> tuple[float, float]:
     """All points, and of their bars as much as leaves the points half of the axis."""
-    points = [one.value for one in values if one.value is not None]
+    points = [value.value for value in values if value.value is not None]
     if not points:
         return 0.0, 1.0
     low, high = min(points), max(points)
-    ends = [end for one in values for end in (one.low, one.high) if end is not None]
+    ends = [end for value in values for end in (value.low, value.high) if end is not None]
     room = (high - low) / 2 if high > low else float("inf")
     bottom, top = max(min([low, *ends]), low - room), min(max([high, *ends]), high + room)
     margin = 0.12 * (top - bottom) or 0.05 * abs(high) or 1.0
@@ -155,12 +155,12 @@ def _axis_label(name: str) -> str:
 def _looks(findings: Mapping[str, Any]) -> list[dict[str, str]]:
     """Colour and marker of each cell."""
     grid = findings["axes"]
-    found = []
+    looks = []
     for cell in findings["cells"]:
         places = [axis["values"].index(cell["settings"][axis["path"]]) for axis in grid]
         marker = MARKERS[places[1] % len(MARKERS)] if len(grid) > 1 else MARKERS[0]
-        found.append({"color": COLORS[places[0] % len(COLORS)], "marker": marker})
-    return found
+        looks.append({"color": COLORS[places[0] % len(COLORS)], "marker": marker})
+    return looks
 
 
 def _has_no_legend(findings: Mapping[str, Any]) -> bool:

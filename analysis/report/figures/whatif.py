@@ -164,10 +164,10 @@ def _rows(
     axes.axvline(0, color=QUIET, linewidth=0.9, zorder=2)
     both = any(clicked.value is not None for _, clicked in pairs)
     for i, (expected, clicked) in enumerate(pairs):
-        for found, look, shift in ((expected, _EXPECTED, -0.14 * both), (clicked, _CLICKED, 0.14)):
-            if found.value is None:
+        for lift, look, shift in ((expected, _EXPECTED, -0.14 * both), (clicked, _CLICKED, 0.14)):
+            if lift.value is None:
                 continue
-            percent = scaled(found, 100.0)
+            percent = scaled(lift, 100.0)
             if percent.low is not None and percent.high is not None:
                 axes.plot(
                     [percent.low, percent.high], [i + shift] * 2, color=look["color"], linewidth=1.4, zorder=3

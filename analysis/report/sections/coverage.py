@@ -46,19 +46,19 @@ def coverage_tables(rows: Rows, ess_share: Mapping[str, float], reward: str) -> 
     return made
 
 
-def _cells(one: Coverage) -> list[Cell]:
+def _cells(coverage: Coverage) -> list[Cell]:
     def relative(value: float | None) -> float | None:
-        return None if value is None or one.truth == 0 else 100 * value / one.truth
+        return None if value is None or coverage.truth == 0 else 100 * value / coverage.truth
 
-    bias = Estimate(relative(one.bias), relative(one.bias_low), relative(one.bias_high))
+    bias = Estimate(relative(coverage.bias), relative(coverage.bias_low), relative(coverage.bias_high))
     return [
-        Cell(number_text(100 * one.refused, 1)),
+        Cell(number_text(100 * coverage.refused, 1)),
         cell(bias, 2, signed=True),
-        Cell(number_text(relative(one.rmse), 2)),
-        Cell(number_text(relative(one.width), 1)),
-        _share_cell(one.coverage),
-        Cell(one.verdict or MISSING),
-        _share_cell(one.false_alarms),
+        Cell(number_text(relative(coverage.rmse), 2)),
+        Cell(number_text(relative(coverage.width), 1)),
+        _share_cell(coverage.coverage),
+        Cell(coverage.verdict or MISSING),
+        _share_cell(coverage.false_alarms),
     ]
 
 
@@ -110,9 +110,9 @@ def coverage_words(rows: Rows, requests: int) -> CoverageWords:
     return CoverageWords(lines, not any(one.verdict == "too seldom" for _, _, one in outside))
 
 
-def _is_edge(one: Coverage) -> bool:
+def _is_edge(coverage: Coverage) -> bool:
     """Whether refusing is so frequent that the logs that pass differ from the others."""
-    return EDGE < one.refused < 1 - EDGE
+    return EDGE < coverage.refused < 1 - EDGE
 
 
 def coverage_csv(rows: Rows, ess_share: Mapping[str, float], reward: str, requests: int) -> str:

@@ -148,16 +148,16 @@ def measures_table(metrics: Mapping[str, Any]) -> Table:
 
 def cuped_table(metrics: Mapping[str, Any]) -> Table | None:
     """What the days before the trial bring to the design by user; None without them."""
-    found = designs_of(metrics).get("cuped") or {}
-    if not found:
+    cuped = designs_of(metrics).get("cuped") or {}
+    if not cuped:
         return None
     labels = {"revenue_per_user": "Revenue per user", REVENUE: "Revenue per request"}
-    names = [name for name in labels if name in found]
+    names = [name for name in labels if name in cuped]
     columns = [
-        column(MONEY, [estimate(found[name]["plain"]) for name in names], signed=True),
-        column(MONEY, [estimate(found[name]["adjusted"]) for name in names], signed=True),
-        column(Measure("", "number", "", 2), [Estimate(finite(found[name]["theta"])) for name in names]),
-        column(SHARE, [_saved(found[name]["variance_ratio"]) for name in names]),
+        column(MONEY, [estimate(cuped[name]["plain"]) for name in names], signed=True),
+        column(MONEY, [estimate(cuped[name]["adjusted"]) for name in names], signed=True),
+        column(Measure("", "number", "", 2), [Estimate(finite(cuped[name]["theta"])) for name in names]),
+        column(SHARE, [_saved(cuped[name]["variance_ratio"]) for name in names]),
     ]
     rows = [Row(labels[name], [cells[i] for cells in columns]) for i, name in enumerate(names)]
     headings = ["Difference", "with CUPED", "Theta", "Variance saved %"]
@@ -165,8 +165,8 @@ def cuped_table(metrics: Mapping[str, Any]) -> Table | None:
 
 
 def _saved(ratio: Any) -> Estimate:
-    one = estimate(ratio)
-    flipped = [None if x is None else 1.0 - x for x in (one.value, one.high, one.low)]
+    kept = estimate(ratio)
+    flipped = [None if x is None else 1.0 - x for x in (kept.value, kept.high, kept.low)]
     return Estimate(*flipped)
 
 
@@ -179,8 +179,8 @@ def design_words(metrics: Mapping[str, Any]) -> str:
     )
     if wrong:
         biases = [design_effect(metrics, kind, "lift_bias") for kind in wrong]
-        told = [f"{DESIGN_NAMES[kind]} {_points(one)}" for kind, one in zip(wrong, biases, strict=True)]
-        over = sum(one.is_above_zero for one in biases)
+        told = [f"{DESIGN_NAMES[kind]} {_points(bias)}" for kind, bias in zip(wrong, biases, strict=True)]
+        over = sum(bias.is_above_zero for bias in biases)
         verb = "overstate" if over == len(wrong) else "misstate" if over else "understate"
         who = "Experiments" if "budget" in wrong else "Experiments in which the arms share budgets"
         text += f" {who} {verb} it: {listed(told)}."
@@ -217,8 +217,8 @@ def trust_words(metrics: Mapping[str, Any]) -> str:
 
 
 def cuped_words(metrics: Mapping[str, Any]) -> str:
-    found = designs_of(metrics).get("cuped") or {}
-    saved = {name: _saved(found[name]["variance_ratio"]).value for name in found}
+    cuped = designs_of(metrics).get("cuped") or {}
+    saved = {name: _saved(cuped[name]["variance_ratio"]).value for name in cuped}
     whole, each = saved.get("revenue_per_user"), saved.get(REVENUE)
     if whole is None:
         return ""
@@ -262,10 +262,10 @@ def _points(bias: Estimate) -> str:
 
 
 def _about(metrics: Mapping[str, Any]) -> str:
-    found = designs_of(metrics)
-    seeds, pre = metrics.get("seeds"), finite(found.get("pre_days")) or 0.0
-    hours = (finite(found.get("switchback")) or 0.0) / 3600
-    share = number_text(100 * (finite(found.get("share")) or 0.0), 0)
+    designs = designs_of(metrics)
+    seeds, pre = metrics.get("seeds"), finite(designs.get("pre_days")) or 0.0
+    hours = (finite(designs.get("switchback")) or 0.0) / 3600
+    share = number_text(100 * (finite(designs.get("share")) or 0.0), 0)
     spread = (
         f"Intervals are Student t intervals between {seeds.get('n')} worlds."
         if seeds
@@ -274,7 +274,7 @@ def _about(metrics: Mapping[str, Any]) -> str:
         "these days; its own interval says how much it would vary over other days."
     )
     return (
-        f"{number_text(finite(found.get('days')), 1).removesuffix('.0')} days on trial, {share}{NBSP}% "
+        f"{number_text(finite(designs.get('days')), 1).removesuffix('.0')} days on trial, {share}{NBSP}% "
         f"treated{f', after {pre:.0f} with everybody on control' if pre else ''}. By request, by user and in "
         f"the switchback (slots of {number_text(hours, 1).removesuffix('.0')} hours) both arms draw on the "
         "same budgets and face the same bids. With split budgets each arm has its share of every budget and "

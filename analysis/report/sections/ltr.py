@@ -34,10 +34,10 @@ def mark(cell: Mapping[str, Any], better_is_more: bool) -> str:
 
 
 def _entry(row: Mapping[str, Any], column: str) -> str:
-    found = row[column]
-    entry = number(found["value"]) + mark(found, column == "ndcg")
-    if found.get("low") is not None:
-        entry += f"±{number((found['high'] - found['low']) / 2, 3)}"
+    measure = row[column]
+    entry = number(measure["value"]) + mark(measure, column == "ndcg")
+    if measure.get("low") is not None:
+        entry += f"±{number((measure['high'] - measure['low']) / 2, 3)}"
     return entry
 
 
@@ -110,8 +110,8 @@ def _wins(findings: Mapping[str, Any]) -> str:
     return "\n".join([*head, "", *grid(lines)])
 
 
-def _share(found: Mapping[str, int], key: str) -> str:
-    return f"{100 * found[key] / found['games']:.0f}%" if found["games"] else "–"
+def _share(tally: Mapping[str, int], key: str) -> str:
+    return f"{100 * tally[key] / tally['games']:.0f}%" if tally["games"] else "–"
 
 
 def _frontier(findings: Mapping[str, Any]) -> str:

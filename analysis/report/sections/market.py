@@ -58,11 +58,11 @@ NARROW_COLUMNS = ("with budget", "budget", "spent %", "dry %", "dry at", "gap, p
 def totals_table(metrics: Mapping[str, Any]) -> Table:
     """What each arm earned, and under each number its difference to the baseline's."""
     arms = market_arms(metrics)
-    found = metrics["market"]["arms"]
+    by_arm = metrics["market"]["arms"]
     at = arms.index(market_baseline(metrics) or "")
     columns = []
     for name, measure in TOTALS.items():
-        values = [finite(found[arm].get(name)) for arm in arms]
+        values = [finite(by_arm[arm].get(name)) for arm in arms]
         cells = column(measure, [Estimate(value) for value in values])
         changes = _changes(measure, values, at)
         columns.append(

@@ -67,14 +67,14 @@ def targets_table(part: Mapping[str, Any], log: str, reward: str) -> Table | Non
         return None
     first = estimator_rows(next(iter(targets.values()))["rewards"][reward])
     rows = []
-    for name, one in targets.items():
-        answer = one["rewards"][reward]
+    for name, target in targets.items():
+        answer = target["rewards"][reward]
         decimals = _decimals(targets, reward)
         truth = estimate(answer.get("truth"))
         plain = answer["estimators"].get("ips" if log == "knobs" else "slate_ips") or {}
         cells = [cell(Estimate(truth.value), decimals), Cell(percent_number(plain.get("ess_share"), 0))]
         cells += [_answer_cell(answer["estimators"][key], decimals, truth.value) for key in first]
-        rows.append(Row(name, cells, hint=one["changes"], tag=one["changes"]))
+        rows.append(Row(name, cells, hint=target["changes"], tag=target["changes"]))
     columns = ["truth", "ESS %", *(ESTIMATOR_NAMES.get(key, key) for key in first)]
     return Table(
         f"{REWARDS[reward]}, from the log of {'pages' if log == 'slates' else log}", "Target", columns, rows
@@ -93,7 +93,7 @@ def _answer_cell(row: Mapping[str, Any], decimals: int, truth: float | None) -> 
 
 
 def _decimals(targets: Mapping[str, Any], reward: str) -> int:
-    values = [estimate(one["rewards"][reward]["logged"]).value for one in targets.values()]
+    values = [estimate(target["rewards"][reward]["logged"]).value for target in targets.values()]
     return decimals_for(values, 4)
 
 
@@ -165,22 +165,22 @@ def reasons(one: Mapping[str, Any], reward: str) -> list[str]:
 
 def refusals(part: Mapping[str, Any]) -> list[str]:
     """A line per target that a weighted estimator refused, with its reason."""
-    found = []
-    for name, one in ordered_targets(part).items():
-        rows = estimator_rows(one["rewards"]["revenue"])
+    lines = []
+    for name, target in ordered_targets(part).items():
+        rows = estimator_rows(target["rewards"]["revenue"])
         refused = {key: row["reason"] for key, row in rows.items() if row["verdict"] == "refuse"}
         if refused:
             names = ", ".join(ESTIMATOR_NAMES.get(key, key) for key in refused)
-            found.append(f"{name}: refused by {names}. {next(iter(refused.values()))}")
-    return found
+            lines.append(f"{name}: refused by {names}. {next(iter(refused.values()))}")
+    return lines
 
 
 def off_policy_words(part: Mapping[str, Any], is_pooled: bool = False) -> list[str]:
     """How many answers were given, how many of them cover the truth, and what the direct method does."""
     counts: dict[str, list[float]] = {"given": [], "covers": [], "direct": []}
     n_refused = n_asked = 0.0
-    for one in part["targets"].values():
-        for key, row in one["rewards"]["revenue"]["estimators"].items():
+    for target in part["targets"].values():
+        for key, row in target["rewards"]["revenue"]["estimators"].items():
             covers = finite(row.get("covers"))
             if key == "direct_method":
                 counts["direct"] += [] if covers is None else [covers]

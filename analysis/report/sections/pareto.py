@@ -93,8 +93,8 @@ def pareto_words(metrics: Mapping[str, Any], points: Sequence[Point]) -> str:
         said.append(f"Noise leaves {len(left)} of the {len(points)} points unbeaten, of {owners}.")
     else:
         said.append("Beyond noise no point is beaten by another.")
-    found = games_of(metrics)
-    totals = {f: _total(found[f]) for f, own in families(points).items() if f in found and len(own) > 1}
+    games = games_of(metrics)
+    totals = {f: _total(games[f]) for f, own in families(points).items() if f in games and len(own) > 1}
     if len(totals) > 1 and all(total.games for total in totals.values()):
         most = max(totals, key=lambda f: totals[f].won / totals[f].games)
         least = min(totals, key=lambda f: totals[f].lost / totals[f].games)
@@ -126,10 +126,10 @@ def _share(part: int, whole: int) -> str:
 
 def wins_table(metrics: Mapping[str, Any]) -> Table:
     """Games of every family: totals, those beyond noise, and the share won against each rival."""
-    found = games_of(metrics)
-    names = list(found)
+    games = games_of(metrics)
+    names = list(games)
     rows = []
-    for family, rivals in found.items():
+    for family, rivals in games.items():
         total = _total(rivals)
         cells = [Cell(str(total.games))]
         cells += [Cell(f"{_share(n, total.games)}", f"{n}") for n in (total.won, total.lost, total.tied)]
