@@ -10,7 +10,11 @@ from cascade_sim.analysis.report.figures.style import drawn as drawn_svg
 from cascade_sim.analysis.report.page import draw_all, figures_of
 
 # Figures that show a name in full; others cut it short or show other names.
-WITH_EVIL = ("rcs_vs_revenue", "market_spend", "market_multipliers", "market_hours", "compute_latency")
+WITH_EVIL = (
+    *("rcs_vs_revenue", "score_distributions", "reliability", "market_hours", "market_wins"),
+    *("market_multipliers", "compute_latency", "compute_hours", "drift_calibrator"),
+    *("learning_recall", "learning_revenue"),
+)
 
 
 @pytest.fixture(scope="module")
