@@ -104,10 +104,10 @@ def coverage_study(
         ]
         at_once = max(1, AT_ONCE // requests)
         traffic = sim.scenario.traffic.model_copy(update={"block": at_once * requests})
-        market = Arrivals(sim.world, traffic)
+        arrivals = Arrivals(sim.world, traffic)
         total = replications * requests
         for index in range(-(-replications // at_once)):
-            block = market.block(phase, index, total)
+            block = arrivals.block(phase, index, total)
             run(sim, arm, block, answers, index * at_once, requests, reward)
             on_requests(len(block))
         for answer in answers:

@@ -111,7 +111,7 @@ def find_request(sim: Simulation, request_id: int) -> Request:
     phases = sim.scenario.phases
     has_students = any(spec.trained_by.has_teacher for spec in sim.scenario.models.values())
     arrivals = {"bootstrap": phases.bootstrap, "log": phases.log, "shadow": phases.shadow * has_students}
-    market = Arrivals(sim.world, sim.scenario.traffic)
+    again = Arrivals(sim.world, sim.scenario.traffic)
     holders: list[Block] = []
 
     def look(block: Block, _: None) -> None:
@@ -119,7 +119,7 @@ def find_request(sim: Simulation, request_id: int) -> Request:
             holders.append(block)
 
     for phase, count in {**arrivals, PHASE: n}.items():
-        market.run_phase(phase, count, serve=lambda block: None, finish=look)
+        again.run_phase(phase, count, serve=lambda block: None, finish=look)
     (block,) = holders
     return Request(block, int(first + index - block.requests[0]), index)
 
