@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from cascade_sim.auction import AuctionResult, run_auction, to_micros
+from cascade_sim.auction.pricing import RULES
 from cascade_sim.checks import auctions as checker
 from cascade_sim.checks.auctions import BLOCK, TOLERANCE, Answer, check_auctions, check_block, compare
 from cascade_sim.cli import main
@@ -30,7 +31,7 @@ def test_engine_and_reference_agree(verdict):
 
 
 def test_every_kind_of_auction_is_among_them(verdict):
-    kinds = {"gsp", "vcg", "first", "squashed", "CPC reserve", "score floor", "unequal slots", "tied scores"}
+    kinds = {*RULES, "squashed", "CPC reserve", "score floor", "unequal slots", "tied scores"}
     kinds |= {"zero bids", "zero pCTRs", "fewer bidders than slots", "many powers of ten"}
     assert kinds == set(verdict.seen)
     assert min(verdict.seen.values()) > 15_250 / 20, verdict.seen
@@ -46,7 +47,15 @@ def test_the_same_auctions_are_drawn_however_many_processes_share_them(verdict):
 
 def with_other_rules(**rules):
     """The engine, but with rules of its own."""
-    return lambda bid, pctr, **given: run_auction(bid, pctr, **{**given, **rules})
+
+    def engine(bid, pctr, **given):
+        asked = {**given, **rules}
+        foreign = {name for rule in RULES.values() for name in rule.parameters} - {
+            *RULES[asked["pricing"]].parameters
+        }
+        return run_auction(bid, pctr, **{name: asked[name] for name in asked if name not in foreign})
+
+    return engine
 
 
 def dearer(bid, pctr, **rules):

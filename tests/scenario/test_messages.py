@@ -14,7 +14,7 @@ from cascade_sim.scenario.messages import expected, found, known_keys, path_text
         (("world", "bids", "tier_share"), "a number from 0 to 1"),
         (("bidding", "range"), "a number from 0 to below 1"),
         (("arms", "any", "bidding", "range"), "a number from 0 to below 1"),
-        (("auction", "pricing"), "one of gsp, vcg, first"),
+        (("auction", "pricing"), "one of gsp, vcg, first, soft_floor"),
         (("world", "groups", "any", "dims"), "a whole number from 1 to 1,024"),
         (("world", "slot_effects"), "a list of numbers above 0 up to 1"),
         (("world", "slot_effects", 3), "a number above 0 up to 1"),

@@ -42,6 +42,8 @@ def run(request, tmp_path_factory):
             more += ["phases.shadow=64"]
         if shipped.market.days > 2:  # weeks and months are for learning; money is made day by day
             more += ["market.days=1" if shipped.market.days > 7 else "market.days=2"]
+        if shipped.market.days < 1:  # a part of a day of so little traffic may have no click
+            more += ["market.days=1"]
         if shipped.market.designs is not None:  # further markets of the same arms
             more += ["market.designs=null"]
         scenario = load_scenario(request.param, overrides=[*TINY, *more])
