@@ -49,6 +49,7 @@ def test_a_metric_is_a_ratio_of_known_columns_or_a_function_of_known_vectors():
 def test_a_ratio_is_its_sums_divided_with_its_factor_and_undefined_over_nothing():
     sums = {"revenue": 3.0, "impressions": 500, "requests": 2, "click_value": 7.0}
     assert ARM_MEASURES["rpm"].of(sums) == 6.0 and ARM_MEASURES["revenue_per_request"].of(sums) == 1.5
+    assert ARM_MEASURES["ctr"].of({**sums, "clicks": 20}) == 20 / 500
     assert MARKET_MEASURES["surplus"].of(sums) == 2.0
     assert ARM_MEASURES["rpm"].of({**sums, "impressions": 0}) is None
 
