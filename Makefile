@@ -3,6 +3,8 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
+# Of the many processes of a run or of the tests only the first compiles a file.
+export PYTHONDONTWRITEBYTECODE :=
 
 .PHONY: run test drill lint bench clean
 .DEFAULT_GOAL := run

@@ -1,10 +1,17 @@
 """Kinds of models: built in, in a file, in a module."""
 
+import os
 from pathlib import Path
 
 import pytest
 
-from cascade_sim.scenario.plugins import check_reference, find_file, from_working_folder
+from cascade_sim.scenario.plugins import (
+    BIDDER_KINDS,
+    check_reference,
+    find_class,
+    find_file,
+    from_working_folder,
+)
 
 SOURCE = """
 raise RuntimeError("a check must not run this")
@@ -87,3 +94,12 @@ def test_a_reference_beside_the_scenario_is_rewritten_for_the_working_folder(fol
     assert from_working_folder("towers", folder) == "towers"
     assert from_working_folder("collections:Counter", folder) == "collections:Counter"
     assert find_file("nowhere.py:Net", Path("..")) is None
+
+
+def test_of_two_edits_within_a_second_the_last_is_run(tmp_path, monkeypatch):
+    monkeypatch.setattr("sys.dont_write_bytecode", False)
+    file = tmp_path / "own.py"
+    for level in (1, 2):  # of one size
+        file.write_text(f"class Own:\n    level = {level}\n")
+        os.utime(file, (1_000_000_000, 1_000_000_000))
+        assert find_class(BIDDER_KINDS, f"{file}:Own").level == level
