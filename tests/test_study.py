@@ -72,7 +72,7 @@ def test_the_resolved_scenario_of_a_run_can_be_run_again(run):
 def test_several_worlds_are_run_each_in_a_process_and_a_folder_of_its_own_and_combined(tmp_path, monkeypatch):
     """However many processes there are."""
     monkeypatch.setattr("cascade_sim.study.write_report", lambda *_: None)
-    scenario = tiny_scenario(*SHORT)
+    scenario = tiny_scenario(*PLAIN)
     for out, workers, jobs in (("out", 1, in_this_process), ("two", 2, run_jobs)):
         monkeypatch.setenv("CASCADE_SIM_CACHE", str(tmp_path / f"cache-{out}"))
         monkeypatch.setattr("cascade_sim.study.run_jobs", jobs)
@@ -82,10 +82,10 @@ def test_several_worlds_are_run_each_in_a_process_and_a_folder_of_its_own_and_co
     assert read_manifest(tmp_path / "two")["workers"] == 2
     assert metrics["seeds"] == {"n": 2, "seeds": [1, 2]}
     own = [json.loads((tmp_path / "out" / f"seed-{s}" / "metrics.json").read_text()) for s in (1, 2)]
-    assert [one["seed"] for one in own] == [1, 2]
-    values = [one["arms"]["ltr"]["rcs"]["value"] for one in own]
+    assert [world["seed"] for world in own] == [1, 2]
+    values = [world["arms"]["now"]["rcs"]["value"] for world in own]
     assert values[0] != values[1]
-    assert metrics["arms"]["ltr"]["rcs"]["value"] == pytest.approx(sum(values) / 2)
+    assert metrics["arms"]["now"]["rcs"]["value"] == pytest.approx(sum(values) / 2)
     assert read_manifest(tmp_path / "out" / "seed-2")["status"] == "complete"
 
 

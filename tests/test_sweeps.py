@@ -38,7 +38,9 @@ def rows(out):
 @pytest.fixture(scope="module")
 def out(tmp_path_factory):
     folder = tmp_path_factory.mktemp("sweep") / "out"
-    assert sweep(folder, "--seeds", "2") == 0
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("cascade_sim.sweeps.run_jobs", in_this_process)
+        assert sweep(folder, "--seeds", "2") == 0
     return folder
 
 

@@ -58,7 +58,7 @@ sys.exit(main(["run", "tiny.yaml", "--quiet", "--workers", "1"]))
 PYTHON = """
 import agents, analysis, models, pathlib
 import cascade_sim, cascade_sim.agents.users, cascade_sim.models.training, cascade_sim.study
-from cascade_sim import load_scenario, open_run, run
+from cascade_sim import baseline, load_scenario, open_run, run
 
 here = pathlib.Path.cwd()
 assert here not in pathlib.Path(cascade_sim.__file__).parents
@@ -66,6 +66,7 @@ assert all(str(here) in str(list(module.__path__)) for module in (agents, analys
 assert load_scenario("market_day").market.profile.endswith("avito_week.csv")
 cascade_sim.study.write_report = lambda *_: None  # the command has drawn its page
 assert run("tiny.yaml", out="runs/python").metrics == open_run("runs/tiny").metrics
+baseline("runs/tiny", "revenue.json")
 print(cascade_sim.__file__)
 """
 
@@ -127,5 +128,4 @@ def test_a_project_with_folders_of_the_same_names_uses_the_wheel(installed, tmp_
     python("-m", "cascade_sim", "run", "tiny.yaml", "--quiet", "--workers", "1")
     assert (tmp_path / "runs" / "tiny" / "report.html").is_file()
     assert str(installed.parent.parent) in python("use.py")
-    python("-m", "cascade_sim", "baseline", "runs/tiny", "--out", "revenue.json")
     assert "1 passed" in python("-m", "pytest", "-p", "no:cacheprovider")
