@@ -9,22 +9,7 @@ from cascade_sim.cli import main
 from cascade_sim.errors import UserError
 from cascade_sim.revenue.baseline import baseline_text, differences, read_baseline, write_baseline
 from cascade_sim.revenue.blocks import Blocks
-from worlds.guarded_market import measure_plain, plain_baseline, plain_home, plain_measured, plain_run
-
-
-@pytest.fixture(scope="module")
-def home():
-    return plain_home()
-
-
-@pytest.fixture(scope="module")
-def measured():
-    return plain_measured()
-
-
-@pytest.fixture(scope="module")
-def file():
-    return plain_baseline()
+from worlds.guarded_market import measure_plain, plain_run
 
 
 def test_a_run_and_its_scenario_are_identical_to_the_baseline_of_the_run(home, tmp_path, capsys):

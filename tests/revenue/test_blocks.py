@@ -8,12 +8,7 @@ import pytest
 
 from cascade_sim.cli import main
 from cascade_sim.revenue.blocks import DAY_COLUMNS, METRICS, n_groups, with_days
-from worlds.guarded_market import plain_measured, plain_run
-
-
-@pytest.fixture(scope="module")
-def measured():
-    return plain_measured()
+from worlds.guarded_market import plain_run
 
 
 def test_the_sums_of_the_groups_add_up_to_the_metrics(measured):

@@ -18,7 +18,7 @@ def pages(study):
 
 @pytest.fixture(scope="module")
 def sums(pages):
-    return {one.name: summed(pages, one, 0.005, REQUESTS).arms[ARM] for one in PLANTED}
+    return {change.name: summed(pages, change, 0.005, REQUESTS).arms[ARM] for change in PLANTED}
 
 
 def test_nothing_planted_gives_what_the_evaluation_itself_measured(sums, study):
@@ -42,7 +42,7 @@ def test_half_price_on_one_request_in_a_hundred_is_half_a_percent_on_average(sum
 
 
 def test_jitter_moves_single_prices_and_not_their_average(pages, sums):
-    jitter = next(one for one in PLANTED if one.name.startswith("each price"))
+    jitter = next(change for change in PLANTED if change.name.startswith("each price"))
     before = np.concatenate([page.decision.cpc_micros for page in pages])
     after = np.concatenate([jitter.prices(page, 0.005) for page in pages])
     shown = before > 0
@@ -59,7 +59,8 @@ def test_other_luck_moves_clicks_and_not_their_probability(sums):
 
 def test_an_alarm_for_a_loss_must_be_one_of_revenue_and_downwards(pages):
     before = summed(pages, PLANTED[0], 0.005, REQUESTS)
-    lower = summed(pages, next(one for one in PLANTED if one.name == "every price lower"), 0.005, REQUESTS)
+    cut = next(change for change in PLANTED if change.name == "every price lower")
+    lower = summed(pages, cut, 0.005, REQUESTS)
     assert has_alarm(before, lower, True, is_paired=True)
     assert not has_alarm(lower, before, True, is_paired=True)  # upwards
     assert has_alarm(lower, before, False, is_paired=True)

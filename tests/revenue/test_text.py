@@ -1,5 +1,6 @@
 """Verdicts in words."""
 
+import re
 from dataclasses import replace
 
 import pytest
@@ -8,29 +9,16 @@ from cascade_sim.analysis.statistics.moves import Move
 from cascade_sim.revenue.baseline import read_baseline
 from cascade_sim.revenue.check import check_revenue
 from cascade_sim.revenue.text import needed_requests, percent, verdict_text
-from worlds.guarded_market import measure_plain, plain_baseline, plain_home, plain_measured
-
-
-@pytest.fixture(scope="module")
-def home():
-    return plain_home()
-
-
-@pytest.fixture(scope="module")
-def measured():
-    return plain_measured()
-
-
-@pytest.fixture(scope="module")
-def file():
-    return plain_baseline()
+from worlds.guarded_market import measure_plain
 
 
 def test_a_tolerance_that_noise_hides_is_warned_of_with_the_requests_it_needs(file, home):
     other = measure_plain(home, stretch=2)
     text = verdict_text(check_revenue(read_baseline(file), other, tolerances=["rpm=0.5%"], metrics=["rpm"]))
-    assert "warning: today rpm: this much noise hides a change below" in text
-    assert "needs about" in text and "passed" in text
+    assert re.search(
+        r"^warning: today rpm: .*noise hides .*% .*needs about [\d,]+ requests", text, re.MULTILINE
+    )
+    assert "passed" in text
     # noise falls with the root of the requests: a quarter of the change needs 16 times as many
     assert needed_requests(1000, 0.04, 0.01) == pytest.approx(16_000, rel=0.05)
 
@@ -41,7 +29,7 @@ def test_many_such_warnings_are_cut_short_and_what_failed_was_seen(file, home):
     blunt = [line for line in verdict_text(verdict).splitlines() if line.startswith("warning: ")]
     assert len(verdict.findings) > 4 and len(blunt) == 3 + 1
     assert "the same holds for" in blunt[-1] and "requests" in blunt[-1]
-    failing = [replace(one, p=0.0, move=Move(1.0, one.move.se, one.move.df)) for one in verdict.findings]
+    failing = [replace(f, p=0.0, move=Move(1.0, f.move.se, f.move.df)) for f in verdict.findings]
     assert "warning: " not in verdict_text(replace(verdict, findings=failing))
 
 
@@ -54,10 +42,10 @@ def test_percents_show_three_digits_that_count():
 
 def test_moves_that_cancel_between_groups_are_chance_and_not_rounding(file, measured):
     verdict = check_revenue(read_baseline(file), measured, metrics=["ctr"])
-    (one,) = [found for found in verdict.findings if found.arm == "today"]
+    (finding,) = [finding for finding in verdict.findings if finding.arm == "today"]
 
     def word(log, se):
-        moved = replace(one, move=Move(log, se, 255.0), has_moved=True)
+        moved = replace(finding, move=Move(log, se, 255.0), has_moved=True)
         text = verdict_text(replace(verdict, findings=[moved]))
         return next(line for line in text.splitlines() if line.startswith("today")).split("%")[-1].strip()
 
@@ -69,4 +57,4 @@ def test_a_market_that_is_not_guarded_is_said_so(file, measured):
     verdict = check_revenue(read_baseline(file), measured)
     assert "market" not in verdict_text(verdict)
     verdict = replace(verdict, is_market_unguarded=True)
-    assert "the days of its market are not guarded" in verdict_text(verdict)
+    assert "not guarded" in verdict_text(verdict)
