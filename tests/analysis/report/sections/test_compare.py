@@ -18,7 +18,7 @@ def entry(before, after, is_paired=True):
     }  # fmt: skip
 
 
-FOUND = {
+COMPARISON = {
     "first": "runs/a",
     "other": "runs/<b>",
     "names": ["a", "b"],
@@ -36,13 +36,13 @@ FOUND = {
 
 
 def test_an_arm_has_both_values_the_difference_and_whether_it_is_paired():
-    table = arm_table(FOUND, "plain")
+    table = arm_table(COMPARISON, "plain")
     rows = {row.label: row for row in table.rows}
     assert [cell.text for cell in rows["RPM, clicked"].cells] == ["10.0", "12.0", "+2.00", "+20.0"]
     assert rows["RPM, clicked"].tag == "" and rows["CPC error %"].tag == "unpaired"
     assert rows["CPC error %"].cells[3].text == "" and list(rows)[-1] == "own_metric"
-    assert arm_table({**FOUND, "paired_by": "none"}, "plain").rows[1].tag == ""  # said once for all
-    assert len(arm_table(FOUND, "plain", 1).rows) == 1
+    assert arm_table({**COMPARISON, "paired_by": "none"}, "plain").rows[1].tag == ""  # said once for all
+    assert len(arm_table(COMPARISON, "plain", 1).rows) == 1
 
 
 def test_what_neither_run_measured_is_no_row_and_the_scenario_s_arms_come_first():
@@ -50,21 +50,21 @@ def test_what_neither_run_measured_is_no_row_and_the_scenario_s_arms_come_first(
     unknown = {part: nothing for part in ("before", "after", "difference", "lift")} | {"is_paired": False}
     gone = {**unknown, "before": node(1.0)}
     table = {"rpm": entry(10.0, 12.0), "rcs": unknown, "cpc": gone}
-    found = {**FOUND, "arms": {"bid_only": table, "plain": table}}
-    assert [row.label for row in arm_table(found, "plain").rows] == ["RPM, clicked", "CPC"]
-    page = compare_page([found])
+    comparison = {**COMPARISON, "arms": {"bid_only": table, "plain": table}}
+    assert [row.label for row in arm_table(comparison, "plain").rows] == ["RPM, clicked", "CPC"]
+    page = compare_page([comparison])
     assert 0 < page.index("plain, runs/a") < page.index("bid_only, runs/a")
 
 
 def test_scenario_keys_are_shown_old_and_new():
-    (row,) = scenario_table(FOUND).rows
+    (row,) = scenario_table(COMPARISON).rows
     assert row.label == "auction.reserve_cpc" and [cell.text for cell in row.cells] == ["0.0", "null"]
-    assert scenario_table({**FOUND, "scenario": []}) is None
+    assert scenario_table({**COMPARISON, "scenario": []}) is None
 
 
 def test_csv_and_page():
-    rows = list(csv.DictReader(io.StringIO(compare_csv([FOUND]))))
+    rows = list(csv.DictReader(io.StringIO(compare_csv([COMPARISON]))))
     assert len(rows) == 3 and rows[0]["difference"] == "2.0" and rows[1]["is_paired"] == "False"
-    page = compare_page([FOUND, {**FOUND, "scenario": []}])
+    page = compare_page([COMPARISON, {**COMPARISON, "scenario": []}])
     assert "runs/&lt;b&gt;" in page and "<b>" not in page and "be careful" in page
     assert "the scenarios are the same" in page and page.count("<table>") == 3

@@ -4,6 +4,7 @@ import csv
 import io
 
 from answers.coverage_rows import some_rows
+from answers.section_text import says
 from cascade_sim.analysis.report.sections.coverage import (
     CSV_COLUMNS,
     coverage_csv,
@@ -23,18 +24,18 @@ def test_a_table_per_target_with_errors_in_percent_of_the_truth():
 
 def test_words_name_who_covers_too_seldom_but_leave_the_direct_method_apart():
     words = coverage_words(some_rows(), 1000)
-    assert words.is_good and words.lines[0].startswith("2 of 2 answers on logs of 1,000 requests")
+    assert words.is_good and says(words.lines[0], "2 of 2", "1,000 requests")
     assert words.lines[-1] == "always refused: IPS on far"
     words = coverage_words(some_rows(claimed=0.8), 1000)
     assert not words.is_good
-    assert any(line.startswith("too seldom: SNIPS on near, 8") for line in words.lines)
+    (narrow,) = [line for line in words.lines if line.startswith("too seldom")]
+    assert "SNIPS on near, 8" in narrow
 
 
 def test_wide_intervals_are_named_but_are_no_fault():
     words = coverage_words(some_rows(claimed=1.4), 1000)
-    assert words.is_good and any(
-        line.startswith("wider than needed: SNIPS on near, 99") for line in words.lines
-    )
+    (wide,) = [line for line in words.lines if line.startswith("wider")]
+    assert words.is_good and "SNIPS on near, 99" in wide
 
 
 def test_the_csv_has_a_line_per_target_and_estimator():

@@ -3,7 +3,8 @@ import pytest
 from answers.drift import drift_metrics
 from answers.learning import fixed_metrics, learning_metrics
 from answers.report import minimal_metrics, renamed
-from answers.section_text import said
+from answers.section_text import said, says
+from answers.table_text import cells
 from cascade_sim.analysis.report.page import render
 from cascade_sim.analysis.report.sections.drift import (
     arms_of,
@@ -15,17 +16,13 @@ from cascade_sim.analysis.report.sections.drift import (
 )
 
 
-def plain(text):
-    return " ".join(text.replace("\u00a0", " ").split())
-
-
 @pytest.fixture
 def metrics():
     return drift_metrics()
 
 
 def texts(metrics, arm):
-    return [cell.text for cell in next(row.cells for row in drift_table(metrics).rows if row.label == arm)]
+    return [cell.text for cell in cells(drift_table(metrics), arm)]
 
 
 def test_rankers_come_by_what_gives_them_their_scale(metrics):
@@ -45,7 +42,7 @@ def test_the_table_tells_start_end_change_mark_and_scale(metrics):
     assert (pcoc, off, shown, lift) == ("12.00", "12.00", "6.50", "−5.0")
     assert texts(metrics, "logloss")[4] == "stable" and texts(metrics, "logloss")[-1] == "0"
     row = next(row for row in table.rows if row.label == "distill-pre")
-    assert row.tag == "followed by a calibrator" and row.hint == "softmax, then platt, fitted anew each time"
+    assert row.tag == "followed by a calibrator" and says(row.hint, "softmax", "platt", "anew")
 
 
 def test_over_several_worlds_the_mark_is_the_share_that_is_stable(metrics):
@@ -66,13 +63,15 @@ def test_too_few_deployments_leave_the_mark_open(metrics):
 
 
 def test_two_sentences_say_who_holds_the_level_and_who_orders_best(metrics):
-    assert plain(drift_words(metrics)) == (
-        "Level held over the last 100 deployments: of the rankers trained for order alone 0 of 1 "
-        "(predictions of what is shown: off by a factor of 6.50, score moved by 2.20), followed by a "
-        "calibrator 0 of 1 (1.10, score moved by 2.20), with a regression part 1 of 1 (1.05, score moved by "
-        "0.00). At the end ltr has the highest AUC (0.770) and distill-pre "
-        "the lowest (0.690); logloss has 0.730."
-    )
+    words = drift_words(metrics)
+    groups = [
+        *("order alone", "0 of 1", "6.50", "2.20"),
+        *("calibrator", "0 of 1", "1.10", "2.20"),
+        *("regression", "1 of 1", "1.05", "0.00"),
+    ]
+    assert says(words, "100 deployments", *groups)
+    assert says(words, "ltr", "highest AUC", "0.770", "distill-pre", "lowest", "0.690")
+    assert says(words, "logloss", "0.730")
 
 
 def test_a_setting_is_told_in_words():

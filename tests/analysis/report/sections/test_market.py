@@ -4,7 +4,7 @@ import pytest
 
 from answers.market import make_market
 from answers.report import make_metrics
-from answers.section_text import said, tables
+from answers.section_text import said, says, tables
 from answers.table_text import cells
 from cascade_sim.analysis.report.sections.market import days_table, delayed_table, kinds_table, market_section
 from cascade_sim.analysis.statistics.days import market_lifts
@@ -48,16 +48,16 @@ def test_late_clicks_have_a_table_only_where_clicks_are_late():
         arm |= {"click_delay": 30.0, "overspend_limit": 0.05, "overspend_share": 0.04, "clicks_under_way": 3}
     metrics["market"]["arms"]["ltr"]["beyond_limit"] = 0.5
     table = delayed_table(metrics)
-    found = dict(zip(table.columns, texts(table, "logloss"), strict=True))
-    assert (found["Still under way"], found["Declared limit %"], found["Limit kept"]) == ("3", "5.00", "yes")
+    shown = dict(zip(table.columns, texts(table, "logloss"), strict=True))
+    assert (shown["Still under way"], shown["Declared limit %"], shown["Limit kept"]) == ("3", "5.00", "yes")
     assert texts(table, "ltr")[-1] == "no"
 
 
 @pytest.mark.parametrize(
-    ("n", "words"), [(1, "Hours of a day share its budgets"), (7, "95 % t intervals over the 7 days")]
+    ("n", "parts"), [(1, ["Hours", "share its budgets"]), (7, ["95 % t intervals", "7 days"])]
 )
-def test_the_section_says_what_its_intervals_mean(n, words):
-    assert words in said(market_section(of_days(n)))
+def test_the_section_says_what_its_intervals_mean(n, parts):
+    assert says(said(market_section(of_days(n))), *parts)
 
 
 def test_over_several_worlds_the_intervals_are_between_worlds():

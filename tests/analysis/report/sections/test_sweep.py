@@ -5,6 +5,7 @@ import io
 
 import pytest
 
+from answers.section_text import says, text_of
 from answers.sweep import FOUR, X, Y, findings
 from cascade_sim.analysis.report.sections.sweep import (
     cells_table,
@@ -57,7 +58,7 @@ def test_the_csv_has_every_number_and_empty_cells_for_what_is_undefined():
 
 def test_the_words_name_the_frontier():
     words = sweep_words(findings(FOUR), X, Y)[0]
-    assert words.startswith("2 of 4 cells are on the frontier") and ": slots=2 and slots=1. " in words
+    assert says(words, "2 of 4", "on the frontier", "slots=2 and slots=1") and "slots=3" not in words
     best = sweep_words(findings([(0.1, 1.0), (0.2, 2.0)]), X, Y)[0]
     assert best.startswith("slots=2 is best in revenue") and "going by the estimates" in best
     assert sweep_words(findings([(None, 1.0)]), X, Y)[0].startswith("No cell has both")
@@ -68,7 +69,7 @@ def test_the_page_says_which_worlds_and_escapes_names():
     made["name"] = "<b>quick</b>"
     page = sweep_page(made, X, Y, "<svg></svg>")
     assert "&lt;b&gt;quick" in page and "<svg></svg>" in page and "<b>quick" not in page
-    assert "4 cells · arm ltr · 3 worlds (seeds 1 to 3) · 2,048 requests per cell and world" in page
+    assert says(text_of(page), "4 cells", "arm ltr", "3 worlds", "seeds 1 to 3", "2,048 requests")
     assert "between worlds" in page
     assert "not the spread between worlds" in sweep_page({**made, "seeds": [1]}, X, Y, "")
     assert "http" not in page.replace("http://www.w3.org", "")  # opens from disk
