@@ -2,6 +2,7 @@
 
 import re
 
+from answers.section_text import says, text_of
 from answers.whatif import answer
 from cascade_sim.analysis.report.short_page import what_if_page
 
@@ -12,7 +13,7 @@ def test_the_page_has_the_answer_the_figure_what_was_held_fixed_and_a_table_per_
     asked = {**answer((0.3, 0.9), (0.5, 1.1)), "run": "tiny", "seed": 3, "held_fixed": ["the luck"]}
     page = what_if_page(asked, SVG)
     assert "auction.reserve_cpc = 0.3, 0.5" in page and SVG in page and "<li>the luck</li>" in page
-    assert "tiny · arm plain · seed 3 · 500 requests on both sides" in page
+    assert says(text_of(page), "tiny", "arm plain", "seed 3", "500 requests")
     assert page.count("<table>") == 3 and "auction.reserve_cpc = 0.5</h2>" in page
     assert not re.search(r'(src|href)="(?!data:)', page)
 

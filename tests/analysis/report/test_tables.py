@@ -106,9 +106,9 @@ def test_the_csv_holds_every_number_unrounded(metrics):
     rows = list(csv.DictReader(io.StringIO(metrics_csv(metrics))))
     assert tuple(rows[0]) == CSV_COLUMNS
     assert len(rows) == sum(len(measures) for measures in metrics["arms"].values())
-    found = next(row for row in rows if (row["arm"], row["metric"]) == ("ltr", "expected_rpm"))
+    line = next(row for row in rows if (row["arm"], row["metric"]) == ("ltr", "expected_rpm"))
     entry = metrics["arms"]["ltr"]["expected_rpm"]
-    assert float(found["value"]) == entry["value"] and float(found["lift_low"]) == entry["lift"]["low"]
+    assert float(line["value"]) == entry["value"] and float(line["lift_low"]) == entry["lift"]["low"]
 
 
 def test_undefined_numbers_are_empty_in_the_csv(metrics):

@@ -32,13 +32,13 @@ def test_every_arm_has_a_panel_with_its_gap(metrics, figures):
 def test_curves_and_area_are_those_of_the_data(metrics):
     with style("critical_bids"):
         axes = critical_bids(metrics).axes
-    for one in axes:
-        arm = next(name for name in metrics["critical_bids"]["arms"] if name == one.get_title(loc="left"))
-        found = metrics["critical_bids"]["arms"][arm]["distribution"]
-        local, cascade = (line.get_ydata() for line in one.get_lines())
-        assert list(local) == pytest.approx([100 * y for y in found["local"]])
-        assert list(cascade) == pytest.approx([100 * y for y in found["cascade"]])
-        assert one.get_xlim() == (60.0, 100.0)  # below, nobody needs so little
+    for panel in axes:
+        arm = next(name for name in metrics["critical_bids"]["arms"] if name == panel.get_title(loc="left"))
+        distribution = metrics["critical_bids"]["arms"][arm]["distribution"]
+        local, cascade = (line.get_ydata() for line in panel.get_lines())
+        assert list(local) == pytest.approx([100 * y for y in distribution["local"]])
+        assert list(cascade) == pytest.approx([100 * y for y in distribution["cascade"]])
+        assert panel.get_xlim() == (60.0, 100.0)  # below, nobody needs so little
 
 
 def test_arms_without_impressions_or_numbers_are_left_out(metrics):

@@ -15,12 +15,12 @@ def boxes(points):
 
 
 def test_labels_of_neighbouring_points_do_not_cover_each_other():
-    found, _ = boxes([(5, 5), (5.3, 5.1), (5.1, 5.6), (4.8, 4.7)])
-    assert len(found) == 4
-    assert all(_overlap(a, b) == 0 for a, b in combinations(found, 2))
+    labels, _ = boxes([(5, 5), (5.3, 5.1), (5.1, 5.6), (4.8, 4.7)])
+    assert len(labels) == 4
+    assert all(_overlap(a, b) == 0 for a, b in combinations(labels, 2))
 
 
 def test_a_label_at_the_edge_stays_inside_the_axes():
-    found, frame = boxes([(9.9, 9.9), (0.1, 0.1)])
-    for box in found:
+    labels, frame = boxes([(9.9, 9.9), (0.1, 0.1)])
+    for box in labels:
         assert frame.x0 <= box.x0 and box.x1 <= frame.x1 and frame.y0 <= box.y0 and box.y1 <= frame.y1

@@ -22,7 +22,7 @@ def test_every_panel_shows_its_columns_and_the_own_bid():
     with style("landscape"):
         panels = landscape_figure(COLUMNS, 1.0).axes
     for axes, (title, line, points) in zip(panels, PANELS, strict=True):
-        lines = [list(one.get_ydata()) for one in axes.get_lines()]
+        lines = [list(line.get_ydata()) for line in axes.get_lines()]
         assert axes.get_title(loc="left") == title and axes.get_xscale() == "log"
         assert list(axes.get_lines()[0].get_xdata()) == [1.0, 1.0]
         assert lines[1] == pytest.approx(COLUMNS[line], nan_ok=True)
@@ -37,9 +37,9 @@ def test_both_kinds_of_files_repeat_byte_by_byte():
 
 
 def test_one_bid_and_no_impressions_can_be_drawn():
-    one = {name: [0.0] for name in COLUMNS} | {
+    single_bid = {name: [0.0] for name in COLUMNS} | {
         "bid": [2.0],
         "expected_cpc": [math.nan],
         "mean_cpc": [math.nan],
     }
-    assert landscape_image(one, 2.0, "svg").startswith(b"<svg ")
+    assert landscape_image(single_bid, 2.0, "svg").startswith(b"<svg ")

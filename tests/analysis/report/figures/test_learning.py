@@ -37,8 +37,8 @@ def test_values_without_an_interval_have_no_band():
     metrics = learning_metrics()
     for arm in ("logloss", "ltr"):
         section = metrics["market"]["arms"][arm]["learning"]
-        section["recall"] = [{"value": one["value"], "low": None, "high": None} for one in section["recall"]]
-        section["revenue_by_day"] = [{"value": one["value"]} for one in section["revenue_by_day"]]
+        section["recall"] = [{"value": r["value"], "low": None, "high": None} for r in section["recall"]]
+        section["revenue_by_day"] = [{"value": day["value"]} for day in section["revenue_by_day"]]
     ranked, _, shown = drawn(learning_recall, metrics).axes
     assert len(ranked.collections) == 0 and len(shown.collections) == 2
     assert len(drawn(learning_revenue, metrics).axes[0].get_lines()) == 2

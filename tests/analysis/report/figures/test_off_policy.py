@@ -32,8 +32,8 @@ def test_both_logs_all_targets_and_refusals_are_drawn_and_bytes_repeat():
 def test_without_a_log_or_without_the_truth_nothing_is_drawn():
     assert drawn({}) is None
     blind = copy.deepcopy(metrics())
-    for one in blind["off_policy"]["targets"].values():
-        for answer in one["rewards"].values():
+    for target in blind["off_policy"]["targets"].values():
+        for answer in target["rewards"].values():
             answer["truth"] = {"value": None}
     assert drawn(blind) is None
 
