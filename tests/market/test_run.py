@@ -6,18 +6,21 @@ import pytest
 from cascade_sim import draws
 from cascade_sim.errors import UserError
 from cascade_sim.market.server import MarketServer
-from worlds.timed_market import FIRST_ONE, OPEN, RAISER, RECORDER, SCARCE, live, same, write_bidder
+from worlds.timed_market import (
+    DAY,
+    FIRST_ONE,
+    OPEN,
+    RAISER,
+    RECORDER,
+    SCARCE,
+    live,
+    same,
+    slow_days,
+    write_bidder,
+)
 from worlds.tiny_market import z_score
 
-DAY = 86_400.0
-# Two days of few requests, on which small budgets run dry.
-TWO_DAYS = {
-    "days": 2.0,
-    "requests_per_second": 0.01,
-    "window": 3600.0,
-    "update": 7200.0,
-    "budgets": {"share": 0.8, "median": 15.0, "sigma": 0.7},
-}
+TWO_DAYS = slow_days(window=3600.0)
 
 
 @pytest.fixture(scope="module")
@@ -64,19 +67,19 @@ def test_the_log_does_not_depend_on_the_depth_of_the_lists(scarce, depth):
 
 @pytest.mark.parametrize("pricing", ["gsp", "vcg", "first"])
 def test_charges_are_spend_are_revenue_to_the_micro_unit(pricing):
-    found = live(SCARCE, auction={"pricing": pricing, "reserve_cpc": 0.6})
-    log, everyone = found.log, slice(None)
+    lived = live(SCARCE, auction={"pricing": pricing, "reserve_cpc": 0.6})
+    log, everyone = lived.log, slice(None)
     assert (log["charge_micros"][~log["click"]] == 0).all()  # no charge without a click
     assert (log["charge_micros"] <= log["cpc_micros"]).all()
     assert (log["cpc_micros"] <= log["bid"] * 1e6 + 1e-6).all() and (log["cpc_micros"] >= 600_000).all()
-    spend = found.per_advertiser(everyone, "charge_micros")
-    assert (spend == found.run.ledger.spend()).all() and spend.sum() > 10**7
-    revenue = found.run.tally.hours["revenue_micros"].sum()
-    assert revenue == spend.sum() == sum(int(s.charges_micros.sum()) for s in found.settled)
-    assert found.metrics["revenue"] == revenue / 1e6
+    spend = lived.per_advertiser(everyone, "charge_micros")
+    assert (spend == lived.run.ledger.spend()).all() and spend.sum() > 10**7
+    revenue = lived.run.tally.hours["revenue_micros"].sum()
+    assert revenue == spend.sum() == sum(int(s.charges_micros.sum()) for s in lived.settled)
+    assert lived.metrics["revenue"] == revenue / 1e6
     for name in ("click", "conversion"):
-        assert found.metrics[f"{name}s"] == log[name].sum() > 0
-    assert found.metrics["impressions"] == len(log["ad"])
+        assert lived.metrics[f"{name}s"] == log[name].sum() > 0
+    assert lived.metrics["impressions"] == len(log["ad"])
 
 
 def test_nobody_overdraws_a_budget(scarce):
@@ -91,24 +94,23 @@ def test_nobody_overdraws_a_budget(scarce):
 def test_who_is_dry_when_a_window_begins_takes_no_place_in_its_auctions(scarce):
     left = scarce.run.ledger.budget.copy()
     owner, window, n_dry = scarce.sim.world.advertiser, -1, 0
-    for one in scarce.settled:
-        if one.block.times[0] // 60 > window:
-            window, dry = one.block.times[0] // 60, left <= 0
-        candidates = owner[one.lists.ads[one.lists.ads >= 0]]
-        assert not dry[candidates].any() and not dry[one.lists.entrants[one.lists.entrants >= 0]].any()
-        np.subtract.at(left, one.advertiser, one.charges_micros)
+    for piece in scarce.settled:
+        if piece.block.times[0] // 60 > window:
+            window, dry = piece.block.times[0] // 60, left <= 0
+        candidates = owner[piece.lists.ads[piece.lists.ads >= 0]]
+        assert not dry[candidates].any() and not dry[piece.lists.entrants[piece.lists.entrants >= 0]].any()
+        np.subtract.at(left, piece.advertiser, piece.charges_micros)
         n_dry += dry.sum()
     assert n_dry > 50 and (left == scarce.run.ledger.available).all()
 
 
 @pytest.mark.parametrize("window", [3600.0, 50_000.0, DAY / 7])
 def test_who_has_spent_the_budget_shows_nothing_until_midnight_and_then_again(window):
-    found = live({**TWO_DAYS, "window": window})
-    budget, log = found.run.ledger.budget, found.log
-    day = (log["time"] // DAY).astype(int)
+    lived = live({**TWO_DAYS, "window": window})
+    budget, log, day = lived.run.ledger.budget, lived.log, lived.day()
     n_dry, dry_on_monday = 0, []
     for today in (0, 1):
-        spend = found.per_advertiser(day == today, "charge_micros")
+        spend = lived.per_advertiser(day == today, "charge_micros")
         assert (spend <= budget).all()
         for advertiser in np.nonzero(spend == budget)[0]:
             rows = (day == today) & (log["advertiser"] == advertiser)
@@ -119,22 +121,22 @@ def test_who_has_spent_the_budget_shows_nothing_until_midnight_and_then_again(wi
     assert n_dry > 8 and len(dry_on_monday) > 3
     back = log["time"][(day == 1) & np.isin(log["advertiser"], dry_on_monday)]
     assert back.min() < DAY + 1800  # there are some 18 requests in that half hour
-    both = found.per_advertiser(slice(None), "charge_micros")
+    both = lived.per_advertiser(slice(None), "charge_micros")
     assert (both > budget).any()  # a budget is for a day
-    assert (both == found.run.ledger.spend()).all()
+    assert (both == lived.run.ledger.spend()).all()
 
 
 def test_requests_of_a_window_see_the_bids_from_its_start(tmp_path):
-    found = live(
+    lived = live(
         {"bidders": {"up": {"kind": write_bidder(tmp_path, RAISER)}}, "window": 60.0, "update": 150.0},
         home=tmp_path,
     )
-    log = found.log
+    log = lived.log
     # Updates are due at 150, 300, 450 ..., and happen when a window ends: at 180, 300, 480, 600 ...
     ends = [60.0 * np.ceil(150.0 * i / 60.0) for i in range(1, 20)]
     times = 1 + np.searchsorted(ends, log["time"], side="right")
     assert times.max() > 5
-    assert (log["bid"] == found.sim.world.init_bid[log["ad"]] * times).all()
+    assert (log["bid"] == lived.sim.world.init_bid[log["ad"]] * times).all()
 
 
 def test_bidders_are_asked_at_the_start_and_after_every_update(recorded):
@@ -193,30 +195,30 @@ def test_a_bidder_that_writes_into_what_it_is_given_changes_nothing_else(tmp_pat
         feedback.spend_today_micros[:] = 0
         feedback.impressions[:] = 0
 """
-    found = live({**TWO_DAYS, "bidders": {"fixed": {"kind": write_bidder(tmp_path, body)}}}, home=tmp_path)
-    same(two_days, found)
+    lived = live({**TWO_DAYS, "bidders": {"fixed": {"kind": write_bidder(tmp_path, body)}}}, home=tmp_path)
+    same(two_days, lived)
 
 
-def participated(found, name):
-    return sum(told.participated for _, told in found.bidder(name).told)
+def participated(lived, name):
+    return sum(told.participated for _, told in lived.bidder(name).told)
 
 
 def test_an_advertiser_with_money_takes_part_wherever_its_ads_reach_the_auction(tmp_path):
     kind = write_bidder(tmp_path, RECORDER)
-    found = live({"days": 900 / DAY, "bidders": {"all": {"kind": kind}}}, home=tmp_path, **OPEN)
-    assert participated(found, "all").tolist() == [found.metrics["requests"]] * 5
+    lived = live({"days": 900 / DAY, "bidders": {"all": {"kind": kind}}}, home=tmp_path, **OPEN)
+    assert participated(lived, "all").tolist() == [lived.metrics["requests"]] * 5
 
 
 def test_participation_counts_end_with_the_money(tmp_path):
     kind = write_bidder(tmp_path, RECORDER)
     budgets = {"share": 1.0, "median": 8.0, "sigma": 0.2}
     market = {"days": 900 / DAY, "budgets": budgets, "bidders": {"all": {"kind": kind}}}
-    found = live(market, home=tmp_path, **OPEN)
-    counted, log = participated(found, "all"), found.log
-    assert (found.run.ledger.available == 0).sum() > 1
-    for advertiser in np.nonzero(found.run.ledger.available == 0)[0]:
+    lived = live(market, home=tmp_path, **OPEN)
+    counted, log = participated(lived, "all"), lived.log
+    assert (lived.run.ledger.available == 0).sum() > 1
+    for advertiser in np.nonzero(lived.run.ledger.available == 0)[0]:
         last = log["request"][log["advertiser"] == advertiser].max()
-        assert counted[advertiser] == last - found.settled[0].block.requests[0] + 1
+        assert counted[advertiser] == last - lived.settled[0].block.requests[0] + 1
 
 
 @pytest.mark.parametrize("share", [0.0, 0.5])
@@ -242,25 +244,25 @@ def test_requests_follow_the_profile_hour_by_hour(tmp_path):
     shape = [0.0 if hour in (3, 4) else 1.0 + (hour % 6) for hour in range(24)]
     (tmp_path / "hours.csv").write_text("hour,value\n" + "".join(f"{h},{v}\n" for h, v in enumerate(shape)))
     market = {"days": 1.0, "requests_per_second": 0.05, "profile": "hours.csv", "window": 3600.0}
-    found = live({**market, "update": 3600.0}, home=tmp_path)
-    counts = np.array(found.metrics["hours"]["requests"])
+    lived = live({**market, "update": 3600.0}, home=tmp_path)
+    counts = np.array(lived.metrics["hours"]["requests"])
     expected = 0.05 * DAY * np.array(shape) / np.sum(shape)
-    assert counts.sum() == found.metrics["requests"] == sum(len(s.block) for s in found.settled)
+    assert counts.sum() == lived.metrics["requests"] == sum(len(s.block) for s in lived.settled)
     assert (counts[expected == 0] == 0).all() and expected.sum() == pytest.approx(4320)
     z = (counts - expected)[expected > 0] / np.sqrt(expected[expected > 0])
     assert np.abs(z).max() < 4 and 0.4 < np.mean(z**2) < 1.9
 
 
-def traffic(found):
-    parts = [(s.block.requests, s.block.times, s.block.users, s.block.context) for s in found.settled]
+def traffic(lived):
+    parts = [(s.block.requests, s.block.times, s.block.users, s.block.context) for s in lived.settled]
     return [np.concatenate(column) for column in zip(*parts, strict=True)]
 
 
 def test_all_arms_live_through_the_same_traffic(scarce):
     other = live({**SCARCE, "bidders": {"fixed": {}}}, arm="opt", auction={"pricing": "first"})
     assert other.log["ad"].tolist() != scarce.log["ad"].tolist()
-    for one, two in zip(traffic(scarce), traffic(other), strict=True):
-        assert one.tobytes() == two.tobytes()
+    for column, other_column in zip(traffic(scarce), traffic(other), strict=True):
+        assert column.tobytes() == other_column.tobytes()
     requests, times, *_ = traffic(scarce)
     assert (np.diff(requests) == 1).all() and (np.diff(times) >= 0).all()
     assert times[-1] < 0.02 * DAY
@@ -283,13 +285,13 @@ def test_a_block_is_ranked_again_at_most_once(monkeypatch):
         return rank(self, block, depth, *answered_by)
 
     monkeypatch.setattr(MarketServer, "rank", counted)
-    found = live({**SCARCE, "depth": 4, "window": 900.0}, traffic={"block": 128})
+    lived = live({**SCARCE, "depth": 4, "window": 900.0}, traffic={"block": 128})
     again = [first for first, depth in ranked if depth == 20]
     assert len(again) > 3  # short lists did run out
     assert len(again) == len(set(again))
     blocks = {first for first, depth in ranked if depth == 4}
-    n_dry = (found.run.ledger.available <= 0).sum()
-    assert set(again) <= blocks and len(found.settled) <= 2 * len(blocks) + n_dry
+    n_dry = (lived.run.ledger.available <= 0).sum()
+    assert set(again) <= blocks and len(lived.settled) <= 2 * len(blocks) + n_dry
 
 
 def test_nonsense_in_the_middle_of_a_run_stops_it_too(tmp_path):
@@ -300,17 +302,17 @@ def test_nonsense_in_the_middle_of_a_run_stops_it_too(tmp_path):
 
 def test_explored_pages_are_full_while_anybody_can_pay_and_nobody_is_shown_below_the_reserve():
     scarce = {**SCARCE, "exploration": 1.0, "budgets": {"share": 0.9, "median": 3.0}}
-    found = live(scarce, auction={"reserve_cpc": 0.9})
-    log, bid_enough = found.log, found.sim.world.init_bid >= 0.9
+    lived = live(scarce, auction={"reserve_cpc": 0.9})
+    log, bid_enough = lived.log, lived.sim.world.init_bid >= 0.9
     assert log["is_explored"].all() and (log["cpc_micros"] == 900_000).all() and (log["bid"] >= 0.9).all()
     assert 0.2 < bid_enough.mean() < 0.9
-    dry = (found.run.ledger.available <= 0).mean()
+    dry = (lived.run.ledger.available <= 0).mean()
     assert dry > 0.5
-    late = [one for one in found.settled if one.block.times[0] > 1200]
-    retrieved = [found.sim.platform.retrieval(one.block.users, 60) for one in late]
-    can_pay = found.run.ledger.available[found.sim.world.advertiser] > 0
+    late = [piece for piece in lived.settled if piece.block.times[0] > 1200]
+    retrieved = [lived.sim.platform.retrieval(piece.block.users, 60) for piece in late]
+    can_pay = lived.run.ledger.available[lived.sim.world.advertiser] > 0
     n_able = np.concatenate([(can_pay & bid_enough)[ids].sum(axis=1) for ids in retrieved])
-    n_shown = np.concatenate([(one.ads >= 0).sum(axis=1) for one in late])
+    n_shown = np.concatenate([(piece.ads >= 0).sum(axis=1) for piece in late])
     assert (n_shown >= np.minimum(n_able, 3)).mean() > 0.6  # bids of those that pace lie below their values
 
 
@@ -322,8 +324,7 @@ def test_clicks_that_a_budget_could_not_pay_in_full_are_counted(scarce):
 
 
 def test_the_hour_a_budget_ran_dry_is_that_of_the_click_that_emptied_it_on_each_day(two_days):
-    log, budget = two_days.log, two_days.run.ledger.budget
-    day = (log["time"] // DAY).astype(int)
+    log, budget, day = two_days.log, two_days.run.ledger.budget, two_days.day()
     hours = []
     for today in (0, 1):
         for advertiser in range(len(budget)):

@@ -5,16 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from worlds.timed_market import timed_scenario
+from worlds.timed_market import slow_days, timed_scenario
 
-DAYS = {
-    "days": 2.0,
-    "requests_per_second": 0.01,
-    "window": 7200.0,
-    "update": 7200.0,
-    "budgets": {"share": 1.0, "median": 12.0, "sigma": 0.7},
-    "bidders": {"fixed": {}, "pid": {"kind": "pid"}, "throttling": {"kind": "throttling"}},
-}
+DAYS = slow_days(
+    share=1.0,
+    median=12.0,
+    bidders={"fixed": {}, "pid": {"kind": "pid"}, "throttling": {"kind": "throttling"}},
+)
 # The treatment shows one ad more, in another order, at other prices and above a reserve.
 ARMS = {
     "now": {"slots": 2},

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+DAY = 86_400.0  # seconds
 WORLD = {
     "name": "timed",
     "world": {
@@ -90,6 +91,26 @@ FIRST_ONE = """
 """
 
 
+def slow_days(
+    days: float = 2.0,
+    requests_per_second: float = 0.01,
+    window: float = 7200.0,
+    update: float = 7200.0,
+    share: float = 0.8,
+    median: float = 15.0,
+    **more: Any,
+) -> dict[str, Any]:
+    """Keys of a market of few requests a day, on which small budgets run dry."""
+    return {
+        "days": days,
+        "requests_per_second": requests_per_second,
+        "window": window,
+        "update": update,
+        "budgets": {"share": share, "median": median, "sigma": 0.7},
+        **more,
+    }
+
+
 def timed_scenario(market: dict[str, Any] | None = None, **sections: Any) -> Any:
     """WORLD with a market of MARKET and these keys; `sections` are merged into the scenario's sections."""
     from cascade_sim.scenario.schema import Scenario
@@ -121,9 +142,13 @@ class Finished:
 
     def per_advertiser(self, rows: np.ndarray, column: str | None = None) -> np.ndarray:
         """The number of these rows of the log, or the sum of a column, by advertiser."""
-        found = np.zeros(self.sim.world.n_advertisers, np.int64)
-        np.add.at(found, self.log["advertiser"][rows], 1 if column is None else self.log[column][rows])
-        return found
+        sums = np.zeros(self.sim.world.n_advertisers, np.int64)
+        np.add.at(sums, self.log["advertiser"][rows], 1 if column is None else self.log[column][rows])
+        return sums
+
+    def day(self) -> np.ndarray:
+        """The day of each row of the log, from 0."""
+        return (self.log["time"] // DAY).astype(int)
 
 
 def live(
@@ -153,21 +178,21 @@ def live(
         on_charges=charges.append,
     )
     tally = run.run()
-    parts = [market_columns(sim, one) for one in settled]
+    parts = [market_columns(sim, piece) for piece in settled]
     log = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
     late = {name: np.concatenate([part[name] for part in charges]) for name in (charges or [{}])[0]}
     return Finished(sim, run, log, settled, tally.metrics(), late)
 
 
-def same(one: Finished, other: Finished) -> None:
+def same(first: Finished, other: Finished) -> None:
     """Two runs wrote the same log, bit for bit, and the same metrics."""
-    assert one.log.keys() == other.log.keys()
-    for name in one.log:
-        assert one.log[name].dtype == other.log[name].dtype
-        assert one.log[name].tobytes() == other.log[name].tobytes(), name
-    assert one.late.keys() == other.late.keys()
-    assert all(one.late[name].tobytes() == other.late[name].tobytes() for name in one.late)
-    assert one.metrics == other.metrics
+    assert first.log.keys() == other.log.keys()
+    for name in first.log:
+        assert first.log[name].dtype == other.log[name].dtype
+        assert first.log[name].tobytes() == other.log[name].tobytes(), name
+    assert first.late.keys() == other.late.keys()
+    assert all(first.late[name].tobytes() == other.late[name].tobytes() for name in first.late)
+    assert first.metrics == other.metrics
 
 
 def write_bidder(folder: Path, body: str) -> str:
