@@ -94,12 +94,12 @@ PLANTED = {
 @pytest.mark.parametrize("bug", PLANTED)
 def test_a_planted_bug_is_found(bug, monkeypatch):
     monkeypatch.setattr(checker, "run_auction", PLANTED[bug])
-    found = check(5000)
-    assert found.different > 50 and len(found.first) == checker.KEPT
-    numbers = [one.number for one in found.first]
+    outcome = check(5000)
+    assert outcome.different > 50 and len(outcome.first) == checker.KEPT
+    numbers = [difference.number for difference in outcome.first]
     assert numbers == sorted(numbers)
-    for one in found.first:
-        assert one.engine != one.reference
+    for difference in outcome.first:
+        assert difference.engine != difference.reference
 
 
 def test_a_charge_that_is_one_micro_unit_off_is_found(monkeypatch):
@@ -109,11 +109,11 @@ def test_a_charge_that_is_one_micro_unit_off_is_found(monkeypatch):
 
 def test_a_difference_can_be_run_again_from_what_is_kept(monkeypatch):
     monkeypatch.setattr(checker, "run_auction", PLANTED["a wrong pricing"])
-    found = check_block(1, 1, BLOCK)
-    one = found.first[0]
-    again = run_auction(one.bid, one.pctr, ids=one.ids, **one.rules)
-    assert [None if w < 0 else w for w in again.winners.tolist()] == one.reference.winners
-    shown = [price for price in one.reference.cpc if price is not None]
+    outcome = check_block(1, 1, BLOCK)
+    difference = outcome.first[0]
+    again = run_auction(difference.bid, difference.pctr, ids=difference.ids, **difference.rules)
+    assert [None if w < 0 else w for w in again.winners.tolist()] == difference.reference.winners
+    shown = [price for price in difference.reference.cpc if price is not None]
     assert again.cpc[: len(shown)].tolist() == pytest.approx(shown, rel=TOLERANCE)
 
 

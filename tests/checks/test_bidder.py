@@ -1,7 +1,6 @@
 """The bidder checker: a good bidder passes; each way of being wrong is caught by the check that names it."""
 
 import json
-from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
@@ -11,6 +10,7 @@ from cascade_sim.checks import bidder as check_bidder_history
 from cascade_sim.checks.bidder import check_bidder
 from cascade_sim.commands.check_bidder import command
 from cascade_sim.errors import UserError
+from worlds.checked_files import not_ok, statuses, write_mine
 from worlds.clock import Clock
 
 # A bidder whose parts the cases below replace.
@@ -51,17 +51,6 @@ class Mine:
 
     {more_methods}
 """
-METHODS = ("bids", "participation", "observe", "state", "restore", "methods")
-SLOTS = ("more_imports", "more_arguments", "more_parts", *(f"more_{name}" for name in METHODS))
-
-
-def write_bidder(folder: Path, **parts: str) -> str:
-    """A file with the class `Mine`; the kind that names it."""
-    empty = {slot: "" if slot in ("more_imports", "more_arguments") else "pass" for slot in SLOTS}
-    assert set(parts) <= set(empty)
-    path = folder / "mine.py"
-    path.write_text(SOURCE.format(**{**empty, **parts}))
-    return f"{path}:Mine"
 
 
 class Ticking(Clock):
@@ -83,23 +72,21 @@ def on_an_idle_machine(monkeypatch):
     monkeypatch.setattr(check_bidder_history, "time", Ticking())
 
 
-def statuses(kind: str, **options: object) -> dict[str, tuple[str, str]]:
-    """check -> (status, text)"""
-    return {f.check: (f.status, f.text) for f in check_bidder(kind, options=options)}
+def checked(kind: str, **options: object) -> dict[str, tuple[str, str]]:
+    return statuses(check_bidder(kind, options=options))
 
 
 def test_a_sound_bidder_that_inherits_nothing_passes_every_check(tmp_path, on_an_idle_machine):
-    found = statuses(write_bidder(tmp_path), cut=0.2)
-    assert {name: status for name, (status, _) in found.items() if status != "ok"} == {}
-    assert list(found)[:4] == ["import", "constructor", "bids", "participation"]
-    assert found["constructor"][1] == "Mine(portfolio, cut=0.2)"
-    assert "2,000 advertisers with 20,000 ads" in found["speed"][1]
+    by_check = checked(write_mine(tmp_path, SOURCE), cut=0.2)
+    assert not_ok(by_check) == {}
+    assert list(by_check)[:4] == ["import", "constructor", "bids", "participation"]
+    assert by_check["constructor"][1] == "Mine(portfolio, cut=0.2)"
+    assert "2,000 advertisers with 20,000 ads" in by_check["speed"][1]
 
 
 @pytest.mark.parametrize("name", BIDDERS)
 def test_the_built_in_bidders_pass_without_a_note(name, on_an_idle_machine):
-    found = statuses(name)
-    assert {check: text for check, (status, text) in found.items() if status != "ok"} == {}
+    assert not_ok(checked(name)) == {}
 
 
 BROKEN = {
@@ -203,11 +190,11 @@ BROKEN = {
 @pytest.mark.parametrize("case", BROKEN)
 def test_each_fault_is_caught_by_its_check_and_by_no_earlier_one(tmp_path, case):
     parts, check, text = BROKEN[case]
-    found = statuses(write_bidder(tmp_path, **parts))
-    status, said = found[check]
-    assert status == "FAILED", found
+    by_check = checked(write_mine(tmp_path, SOURCE, **parts))
+    status, said = by_check[check]
+    assert status == "FAILED", by_check
     assert text in said
-    assert next(name for name, (status, _) in found.items() if status == "FAILED") == check
+    assert next(name for name, status in not_ok(by_check).items() if status == "FAILED") == check
 
 
 def test_a_state_that_goes_on_changing_is_caught(tmp_path):
@@ -221,15 +208,17 @@ def test_a_state_that_goes_on_changing_is_caught(tmp_path):
         "    def restore(self, state):\n        self.n = state['n'].copy()\n"
     )
     (tmp_path / "mine.py").write_text(source)
-    status, text = statuses(f"{tmp_path}/mine.py:Mine")["state"]
+    status, text = checked(f"{tmp_path}/mine.py:Mine")["state"]
     assert status == "FAILED" and "to give copies, found n changed by later updates" in text
 
 
 def test_what_a_fault_makes_meaningless_is_skipped_and_not_blamed(tmp_path):
-    found = statuses(write_bidder(tmp_path, more_bids="bids = bids * np.random.default_rng().random()"))
-    assert found["repeatable"][0] == "FAILED"
-    assert found["state"] == ("skipped", "needs 'repeatable' to be ok")
-    assert found["sees"][0] == "ok"
+    by_check = checked(
+        write_mine(tmp_path, SOURCE, more_bids="bids = bids * np.random.default_rng().random()")
+    )
+    assert by_check["repeatable"][0] == "FAILED"
+    assert by_check["state"] == ("skipped", "needs 'repeatable' to be ok")
+    assert by_check["sees"][0] == "ok"
 
 
 @pytest.mark.parametrize(
@@ -245,9 +234,9 @@ def test_what_a_fault_makes_meaningless_is_skipped_and_not_blamed(tmp_path):
     ],
 )
 def test_what_is_allowed_but_odd_is_noted_and_not_refused(tmp_path, parts, check, text):
-    found = statuses(write_bidder(tmp_path, **parts))
-    assert found[check][0] == "note" and text in found[check][1]
-    assert all(status != "FAILED" for status, _ in found.values())
+    by_check = checked(write_mine(tmp_path, SOURCE, **parts))
+    assert by_check[check][0] == "note" and text in by_check[check][1]
+    assert "FAILED" not in not_ok(by_check).values()
 
 
 def run(*arguments: str):
@@ -260,18 +249,18 @@ def test_the_command_prints_a_line_per_check_and_ends_with_0(tmp_path):
     lines = result.output.splitlines()
     assert lines[0] == "pid" and lines[-1] == "The bidder can be used."
     assert lines[2] == "ok       constructor     Pid(portfolio, k_p=0.5)"
-    assert len(lines) == 2 + len(statuses("pid"))
+    assert len(lines) == 2 + len(checked("pid"))
 
 
 def test_a_failed_check_ends_the_command_with_1(tmp_path):
     result = run("pid", "--option", "k_p=-1")
     assert result.return_value == 1
     assert "FAILED   constructor     ValueError: option k_p: expected a number in [0, 10]" in result.output
-    assert result.output.splitlines()[-1] == f"1 of {len(statuses('pid'))} checks FAILED"
+    assert result.output.splitlines()[-1] == f"1 of {len(checked('pid'))} checks FAILED"
 
 
 def test_as_json_it_prints_one_document(tmp_path):
-    result = run(write_bidder(tmp_path, more_bids="bids = bids - 5"), "--json")
+    result = run(write_mine(tmp_path, SOURCE, more_bids="bids = bids - 5"), "--json")
     assert result.return_value == 1
     said = json.loads(result.output)
     assert said["ok"] is False and said["options"] == {}

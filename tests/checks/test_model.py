@@ -1,7 +1,6 @@
 """The model checker: a good model passes; each way of being wrong is caught by the check that names it."""
 
 import json
-from pathlib import Path
 
 import pytest
 
@@ -10,6 +9,7 @@ from cascade_sim.checks.model import check_model
 from cascade_sim.cli import main
 from cascade_sim.errors import UserError
 from places import ROOT
+from worlds.checked_files import not_ok, statuses, write_mine
 
 # A model whose parts the cases below replace.
 SOURCE = """
@@ -35,19 +35,8 @@ class Mine(nn.Module):
 """
 
 
-def write_model(folder: Path, source: str = SOURCE, **parts: str) -> str:
-    """A file with the class `Mine`; the kind that names it."""
-    slots = ("more_arguments", "more_parts", "before", "after", "more_methods")
-    empty = {slot: "" if slot == "more_arguments" else "pass" for slot in slots}
-    path = folder / "mine.py"
-    path.write_text(source.format(**{**empty, **parts}))
-    return f"{path}:Mine"
-
-
-def statuses(kind: str, **spec: object) -> dict[str, tuple[str, str]]:
-    """check -> (status, text)"""
-    found = check_model(kind, **spec)
-    return {finding.check: (finding.status, finding.text) for finding in found}
+def checked(kind: str, **spec: object) -> dict[str, tuple[str, str]]:
+    return statuses(check_model(kind, **spec))
 
 
 @pytest.fixture(autouse=True)
@@ -63,15 +52,15 @@ def serving_only(monkeypatch):
 
 @pytest.mark.parametrize("recipe", ["logloss", "distill", "ltr"])
 def test_a_sound_model_passes_every_check_under_every_recipe(tmp_path, recipe):
-    found = statuses(write_model(tmp_path), recipe=recipe)
-    assert {name: status for name, (status, _) in found.items() if status != "ok"} == {}
-    assert list(found)[:3] == ["import", "constructor", "output"]
-    assert "of the built-in towers" in found["speed"][1]
+    by_check = checked(write_mine(tmp_path, SOURCE), recipe=recipe)
+    assert not_ok(by_check) == {}
+    assert list(by_check)[:3] == ["import", "constructor", "output"]
+    assert "of the built-in towers" in by_check["speed"][1]
 
 
 @pytest.mark.parametrize("kind", ["towers", "coaction"])
 def test_the_built_in_kinds_pass(kind):
-    assert all(status != "FAILED" for status, _ in statuses(kind).values())
+    assert "FAILED" not in not_ok(checked(kind)).values()
 
 
 BROKEN = {
@@ -121,29 +110,29 @@ BROKEN = {
 @pytest.mark.parametrize("case", BROKEN)
 def test_each_fault_is_caught_by_its_check(tmp_path, case, serving_only):
     parts, check, text = BROKEN[case]
-    status, found = statuses(write_model(tmp_path, **parts))[check]
+    status, said = checked(write_mine(tmp_path, SOURCE, **parts))[check]
     assert status == "FAILED"
-    assert text in found
+    assert text in said
 
 
 def test_what_a_fault_makes_meaningless_is_skipped_and_not_blamed(tmp_path):
-    found = statuses(write_model(tmp_path, after="logit = logit + torch.randn_like(logit)"))
-    assert found["repeatable"][0] == "FAILED"
-    assert found["batch = single"] == ("skipped", "needs 'repeatable' to be ok")
-    assert found["eval mode"][0] == "ok"
+    by_check = checked(write_mine(tmp_path, SOURCE, after="logit = logit + torch.randn_like(logit)"))
+    assert by_check["repeatable"][0] == "FAILED"
+    assert by_check["batch = single"] == ("skipped", "needs 'repeatable' to be ok")
+    assert by_check["eval mode"][0] == "ok"
 
 
 def test_a_listwise_model_is_noted_and_not_refused(tmp_path, serving_only):
-    found = statuses(write_model(tmp_path, after="logit = logit - logit.mean(1, keepdim=True)"))
-    assert found["candidates"][0] == "note"
-    assert "listwise" in found["candidates"][1]
-    assert all(status != "FAILED" for status, _ in found.values())
+    by_check = checked(write_mine(tmp_path, SOURCE, after="logit = logit - logit.mean(1, keepdim=True)"))
+    assert by_check["candidates"][0] == "note"
+    assert "listwise" in by_check["candidates"][1]
+    assert "FAILED" not in not_ok(by_check).values()
 
 
 def test_a_score_that_depends_on_the_place_in_the_row_is_noted(tmp_path, serving_only):
-    found = statuses(write_model(tmp_path, after="logit = logit + torch.arange(logit.shape[1])"))
-    assert found["candidates"][0] == "note"
-    assert "is an axis mixed up?" in found["candidates"][1]
+    by_check = checked(write_mine(tmp_path, SOURCE, after="logit = logit + torch.arange(logit.shape[1])"))
+    assert by_check["candidates"][0] == "note"
+    assert "is an axis mixed up?" in by_check["candidates"][1]
 
 
 @pytest.mark.parametrize(
@@ -155,17 +144,17 @@ def test_a_score_that_depends_on_the_place_in_the_row_is_noted(tmp_path, serving
     ],
 )
 def test_a_constructor_that_the_engine_cannot_call_is_caught(tmp_path, parts, text):
-    found = statuses(write_model(tmp_path, **parts))
-    assert found["constructor"][0] == "FAILED"
-    assert text in found["constructor"][1]
-    assert found["output"] == ("skipped", "needs 'constructor' to be ok")
+    by_check = checked(write_mine(tmp_path, SOURCE, **parts))
+    assert by_check["constructor"][0] == "FAILED"
+    assert text in by_check["constructor"][1]
+    assert by_check["output"] == ("skipped", "needs 'constructor' to be ok")
 
 
 def test_a_constructor_without_the_widths_is_shown_beside_the_expected_one(tmp_path):
-    kind = write_model(
+    kind = write_mine(
         tmp_path, "from torch import nn\nclass Mine(nn.Module):\n  def __init__(self, width): pass"
     )
-    status, text = statuses(kind)["constructor"]
+    status, text = checked(kind)["constructor"]
     assert status == "FAILED"
     assert "expected Mine(request_width, ad_width, pair_width, **options), found Mine(width)" in text
 
@@ -180,9 +169,9 @@ def test_a_constructor_without_the_widths_is_shown_beside_the_expected_one(tmp_p
     ],
 )
 def test_a_file_that_does_not_import_is_shown_with_its_line(tmp_path, source, text):
-    status, found = statuses(write_model(tmp_path, source))["import"]
+    status, said = checked(write_mine(tmp_path, source))["import"]
     assert status == "FAILED"
-    assert text in found
+    assert text in said
 
 
 @pytest.mark.parametrize(
@@ -215,27 +204,25 @@ def test_a_file_that_does_not_import_is_shown_with_its_line(tmp_path, source, te
     ],
 )
 def test_what_training_and_storing_need_is_checked(tmp_path, parts, check, status, text):
-    found = statuses(write_model(tmp_path, **parts))[check]
-    assert found[0] == status
-    assert text in found[1]
+    outcome, said = checked(write_mine(tmp_path, SOURCE, **parts))[check]
+    assert outcome == status
+    assert text in said
 
 
 def test_a_model_that_cannot_learn_is_caught(tmp_path):
-    found = statuses(write_model(tmp_path), learning_rate=1e-12)
-    assert found["training"][0] == "FAILED"
-    assert "to lower the loss" in found["training"][1]
+    by_check = checked(write_mine(tmp_path, SOURCE), learning_rate=1e-12)
+    assert by_check["training"][0] == "FAILED"
+    assert "to lower the loss" in by_check["training"][1]
 
 
 def test_dropout_in_its_place_is_fine(tmp_path):
     parts = {"more_parts": "self.drop = nn.Dropout(0.2)", "after": "logit = self.drop(logit)"}
-    assert all(status == "ok" for status, _ in statuses(write_model(tmp_path, **parts)).values())
+    assert not_ok(checked(write_mine(tmp_path, SOURCE, **parts))) == {}
 
 
 def test_options_reach_the_class():
     kind = f"{ROOT / 'scenarios' / 'my_model.py'}:CrossedTowers"
-    status, text = statuses(kind, options={"dims": 3}, features=("user", "G1", "mismatch_pair"))[
-        "constructor"
-    ]
+    status, text = checked(kind, options={"dims": 3}, features=("user", "G1", "mismatch_pair"))["constructor"]
     assert status == "ok"
     assert "request_width=5, ad_width=4, pair_width=1, dims=3" in text
 
@@ -246,28 +233,28 @@ def test_an_unknown_feature_gets_a_hint():
 
 
 def test_the_command_prints_a_line_per_check_and_exits_with_1_on_failure(tmp_path, capsys, serving_only):
-    assert main(["check-model", write_model(tmp_path, after="logit = logit.flatten()")]) == 1
+    assert main(["check-model", write_mine(tmp_path, SOURCE, after="logit = logit.flatten()")]) == 1
     lines = capsys.readouterr().out.splitlines()
     assert lines[3].startswith("FAILED   output          expected a float tensor")
     assert lines[-1] == "1 of 11 checks FAILED"
 
 
 def test_the_command_speaks_json(tmp_path, capsys, serving_only):
-    kind = write_model(tmp_path)
+    kind = write_mine(tmp_path, SOURCE)
     assert (
         main(
             ["check-model", kind, "--features", "user, G1", "--recipe", "ltr", "--option", "dims=2", "--json"]
         )
         == 0
     )
-    found = json.loads(capsys.readouterr().out)
-    assert (found["model"], found["features"], found["recipe"], found["ok"]) == (
+    printed = json.loads(capsys.readouterr().out)
+    assert (printed["model"], printed["features"], printed["recipe"], printed["ok"]) == (
         kind,
         ["user", "G1"],
         "ltr",
         True,
     )
-    assert {check["status"] for check in found["checks"]} == {"ok"}
+    assert {check["status"] for check in printed["checks"]} == {"ok"}
 
 
 @pytest.mark.parametrize(

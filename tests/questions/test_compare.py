@@ -7,6 +7,7 @@ import shutil
 
 import pytest
 
+from answers.section_text import says
 from cascade_sim.cli import main
 from cascade_sim.errors import UserError
 from cascade_sim.questions.compare import _unpaired, compare_runs
@@ -40,10 +41,12 @@ def change_manifest(path, **values):
 
 
 def test_the_paired_difference_of_two_runs_is_the_study_s_own_between_the_two_arms(study, first, other):
-    (found,) = compare_runs([first, other], "logloss")
-    assert found["paired_by"] == "request" and found["notes"] == []
-    assert found["scenario"] == [{"key": "cascade.pre_ranking.model", "old": "logloss", "new": "distill-pre"}]
-    table = found["arms"]["logloss"]
+    (comparison,) = compare_runs([first, other], "logloss")
+    assert comparison["paired_by"] == "request" and comparison["notes"] == []
+    assert comparison["scenario"] == [
+        {"key": "cascade.pre_ranking.model", "old": "logloss", "new": "distill-pre"}
+    ]
+    table = comparison["arms"]["logloss"]
     own = study.metrics["arms"]["distill-pre"]
     for metric in set(RATIOS) & set(own):
         assert table[metric]["is_paired"]
@@ -58,8 +61,8 @@ def test_the_paired_difference_of_two_runs_is_the_study_s_own_between_the_two_ar
 def test_what_the_log_does_not_hold_is_unpaired_with_an_interval_as_of_two_independent_runs(
     study, first, other
 ):
-    (found,) = compare_runs([first, other], "logloss")
-    entry = found["arms"]["logloss"]["rcs"]
+    (comparison,) = compare_runs([first, other], "logloss")
+    entry = comparison["arms"]["logloss"]["rcs"]
     a, b = study.metrics["arms"]["logloss"]["rcs"], study.metrics["arms"]["distill-pre"]["rcs"]
     half = math.hypot(a["high"] - a["low"], b["high"] - b["low"]) / 2
     assert not entry["is_paired"] and entry["difference"]["value"] == b["value"] - a["value"]
@@ -76,23 +79,21 @@ def test_the_unpaired_lift_carries_the_noise_of_what_it_is_divided_by():
 
 
 def test_an_untouched_arm_differs_by_exactly_nothing(first, other):
-    (found,) = compare_runs([first, other], "ltr")
+    (comparison,) = compare_runs([first, other], "ltr")
     for metric in RATIOS:
-        assert found["arms"]["ltr"][metric]["difference"] == {"value": 0.0, "low": 0.0, "high": 0.0}
+        assert comparison["arms"]["ltr"][metric]["difference"] == {"value": 0.0, "low": 0.0, "high": 0.0}
 
 
 def test_runs_of_other_requests_are_refused_unless_that_is_wanted(first, tmp_path):
     far = other_run(first, tmp_path / "far", "seed=2", "world.users=151", "traffic.block=64")
     with pytest.raises(UserError) as error:
         compare_runs([first, far])
-    assert (
-        "seed and world and traffic differ (seed: 1 → 2; world.users: 150 → 151; traffic.block: 128 → 64)"
-        in str(error.value)
-    )
+    for change in ("seed: 1 → 2", "world.users: 150 → 151", "traffic.block: 128 → 64"):
+        assert change in str(error.value)
     assert "--unpaired" in str(error.value)
-    (found,) = compare_runs([first, far], unpaired=True)
-    assert found["paired_by"] == "none" and "did not meet the same requests" in found["notes"][0]
-    assert not any(entry["is_paired"] for entry in found["arms"]["logloss"].values())
+    (comparison,) = compare_runs([first, far], unpaired=True)
+    assert comparison["paired_by"] == "none" and "not meet the same requests" in comparison["notes"][0]
+    assert not any(entry["is_paired"] for entry in comparison["arms"]["logloss"].values())
 
 
 def test_other_semantics_are_refused(first, tmp_path):
@@ -103,38 +104,38 @@ def test_other_semantics_are_refused(first, tmp_path):
 
 def test_another_version_of_the_code_is_noted(first, tmp_path):
     late = change_manifest(other_run(first, tmp_path / "late"), code="0123")
-    (found,) = compare_runs([first, late], "ltr")
-    assert found["notes"] == [
-        "they were made with another version of the code: a difference may come from there"
-    ]
+    (comparison,) = compare_runs([first, late], "ltr")
+    (note,) = comparison["notes"]
+    assert "another version of the code" in note
 
 
 def test_without_logs_it_says_so_and_what_it_still_does(first, tmp_path):
     bare = other_run(first, tmp_path / "bare")
     shutil.rmtree(bare / "logs")
-    (found,) = compare_runs([first, bare], "ltr")
-    assert found["paired_by"] == "none"
+    (comparison,) = compare_runs([first, bare], "ltr")
+    assert comparison["paired_by"] == "none"
     assert (
-        f"no log at {bare}/logs/evaluate-ltr" in found["notes"][0]
-        and "metrics.json alone" in found["notes"][0]
+        f"no log at {bare}/logs/evaluate-ltr" in comparison["notes"][0]
+        and "metrics.json alone" in comparison["notes"][0]
     )
-    assert found["arms"]["ltr"]["ctr"]["difference"]["value"] == 0.0
-    assert found["arms"]["ltr"]["ctr"]["difference"]["high"] > 0.0  # as wide as of other requests
+    assert comparison["arms"]["ltr"]["ctr"]["difference"]["value"] == 0.0
+    assert comparison["arms"]["ltr"]["ctr"]["difference"]["high"] > 0.0  # as wide as of other requests
 
 
 def test_a_longer_evaluation_is_compared_on_the_requests_that_both_served(first, tmp_path):
     longer = other_run(first, tmp_path / "longer", "phases.evaluate=1000")
-    (found,) = compare_runs([first, longer], "ltr")
-    assert found["notes"] == ["phases.evaluate differs: paired on the first 500 requests, which both served"]
+    (comparison,) = compare_runs([first, longer], "ltr")
+    (note,) = comparison["notes"]
+    assert says(note, "phases.evaluate", "paired", "first 500 requests")
 
 
 def test_arms_that_one_run_alone_has_are_named_and_others_refused(study, first, tmp_path):
     metrics = copy.deepcopy(study.metrics)
     metrics["arms"]["new"] = metrics["arms"].pop("ltr")
     changed = other_run(first, tmp_path / "changed", metrics=metrics)
-    (found,) = compare_runs([first, changed])
-    assert set(found["arms"]) == set(study.metrics["arms"]) - {"ltr"}
-    assert [note.split(" alone has ")[1] for note in found["notes"]] == ["the arms ltr", "the arms new"]
+    (comparison,) = compare_runs([first, changed])
+    assert set(comparison["arms"]) == set(study.metrics["arms"]) - {"ltr"}
+    assert [note.split(" alone has ")[1] for note in comparison["notes"]] == ["the arms ltr", "the arms new"]
     with pytest.raises(UserError, match="unknown arm of both runs 'ltr'"):
         compare_runs([first, changed], "ltr")
 
@@ -155,9 +156,9 @@ def test_studies_over_several_worlds_are_paired_by_world(study, first, tmp_path)
     combined = {**study.metrics, "seeds": {"n": 3, "seeds": [1, 2, 3]}}
     one = several_worlds(study, other_run(first, tmp_path / "one", metrics=combined), 0.0)
     two = several_worlds(study, other_run(first, tmp_path / "two", metrics=combined), 0.01)
-    (found,) = compare_runs([one, two], "logloss")
-    gap = found["arms"]["logloss"]["ctr"]["difference"]
-    assert found["paired_by"] == "world" and gap["value"] == pytest.approx(0.01 * 1.2)
+    (comparison,) = compare_runs([one, two], "logloss")
+    gap = comparison["arms"]["logloss"]["ctr"]["difference"]
+    assert comparison["paired_by"] == "world" and gap["value"] == pytest.approx(0.01 * 1.2)
     # t(2 degrees, 97.5 %) = 4.303; the gaps are .011, .012, .013: sd .001
     assert gap["high"] - gap["value"] == pytest.approx(4.303 * 0.001 / math.sqrt(3), rel=1e-3)
     with pytest.raises(UserError, match=r"is a study over 3 worlds and .* of one; give .*one/seed-1"):

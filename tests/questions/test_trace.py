@@ -6,6 +6,7 @@ import shutil
 import numpy as np
 import pytest
 
+from answers.section_text import says
 from cascade_sim.cascade.serve import serve
 from cascade_sim.cli import main
 from cascade_sim.errors import UserError
@@ -42,15 +43,15 @@ def page(run):
 def test_the_traced_page_is_the_logged_one(folder, run, arm):
     log = read_table(folder, f"evaluate-{arm}")
     for index in (0, 127, 128, 300, 499):  # ends and middles of blocks
-        found = trace(run, index, arm_name=arm)
+        traced = trace(run, index, arm_name=arm)
         ours = log["request"] == FIRST + index
         for column in ("ad", "advertiser", "cpc_micros", "init_bid"):
-            assert [place[column] for place in found["win_set"]] == log[column][ours].tolist()
-        assert [place["clicked"] for place in found["win_set"]] == log["click"][ours].tolist()
-        assert [place["slot"] - 1 for place in found["win_set"]] == log["slot"][ours].tolist()
-        assert {found["time"]} == set(log["time"][ours].tolist())
-        assert {found["user"]} == set(log["user"][ours].tolist())
-        assert found["same_as_log"] is True
+            assert [place[column] for place in traced["win_set"]] == log[column][ours].tolist()
+        assert [place["clicked"] for place in traced["win_set"]] == log["click"][ours].tolist()
+        assert [place["slot"] - 1 for place in traced["win_set"]] == log["slot"][ours].tolist()
+        assert {traced["time"]} == set(log["time"][ours].tolist())
+        assert {traced["user"]} == set(log["user"][ours].tolist())
+        assert traced["same_as_log"] is True
 
 
 def test_a_request_is_found_by_its_id_and_by_its_number(run):
@@ -76,12 +77,12 @@ def test_the_similarity_shown_is_the_one_retrieval_selects_by(run):
 def test_an_ad_is_dropped_where_the_sets_say(run, page):
     request, arm, decision = page
     for fate, ad in ads_by_fate(run, page).items():
-        found = explain_ad(run.sim, request, arm, decision, ad)
-        assert found["dropped_by"] == fate
+        explained = explain_ad(run.sim, request, arm, decision, ad)
+        assert explained["dropped_by"] == fate
         names = ["retrieval", "pre_ranking", "ranking"]
         reached = names if fate is None else names[: names.index(fate) + 1]
-        assert [stage["stage"] for stage in found["stages"] if stage["reached"]] == reached
-        for stage in found["stages"]:
+        assert [stage["stage"] for stage in explained["stages"] if stage["reached"]] == reached
+        for stage in explained["stages"]:
             assert stage["passed"] == (stage["rank"] <= stage["passes"])
             assert (stage["score"] >= stage["last_in"]) == stage["passed"]
 
@@ -95,8 +96,8 @@ def test_the_first_loser_of_the_auction_stands_right_below_the_last_slot(run, pa
 
 
 def test_the_best_by_true_value_are_those_the_truth_ranks_first(run):
-    found = trace(run, REQUEST, arm_name="ranker")
-    best = found["true_best"][0]
+    traced = trace(run, REQUEST, arm_name="ranker")
+    best = traced["true_best"][0]
     explained = trace(run, REQUEST, ad=best["ad"], arm_name="ranker")["ad"]
     assert explained["true_rank"] == 1
     assert (explained["true_value"], explained["dropped_by"]) == (best["true_value"], best["dropped_by"])
@@ -112,10 +113,10 @@ def test_ranks_break_ties_to_the_smaller_id_and_skip_padding():
 def test_the_text_names_what_decided(run, page):
     fates = ads_by_fate(run, page)
     text = trace_text(trace(run, REQUEST, fates["retrieval"]))
-    assert f"request {FIRST + REQUEST} (number {REQUEST} of the evaluation), arm logloss" in text
+    assert says(text, f"request {FIRST + REQUEST}", f"number {REQUEST}", "arm logloss")
     assert "funnel  600 ads -> 60 retrieved -> 15 ranked -> 3 shown" in text
     assert "was dropped by retrieval" in text
-    assert "No bid wins a slot: retrieval did not return it" in text
+    assert says(text, "No bid wins", "retrieval")
     assert "won slot 1" in trace_text(trace(run, REQUEST, fates[None]))
     assert "least init-bid" not in trace_text(trace(run, REQUEST))
 
@@ -129,7 +130,7 @@ def test_a_page_that_differs_from_the_log_is_a_warning_and_code_1(folder, tmp_pa
     copy = shutil.copytree(folder, tmp_path / "run")
     shutil.copy(copy / "models" / "distill-pre.safetensors", copy / "models" / "logloss.safetensors")
     assert main(["trace", str(copy), "--request", str(REQUEST)]) == 1
-    assert "logged another page for this request" in capsys.readouterr().err
+    assert "logged another page" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

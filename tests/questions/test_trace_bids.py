@@ -5,6 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from answers.section_text import says
 from cascade_sim.auction import MICROS
 from cascade_sim.cascade.serve import serve
 from cascade_sim.questions.reopen import reopen
@@ -28,7 +29,7 @@ def page(run):
 def test_the_least_bid_wins_and_a_micro_less_does_not(run, page, fate):
     request, arm, decision = page
     ad = ads_by_fate(run, page)[fate]
-    found = explain_ad(run.sim, request, arm, decision, ad)["bids"]
+    bids = explain_ad(run.sim, request, arm, decision, ad)["bids"]
 
     def page_at(bid):
         return serve(request.block, arm, with_bid(run, ad, round(bid * MICROS)))
@@ -36,31 +37,31 @@ def test_the_least_bid_wins_and_a_micro_less_does_not(run, page, fate):
     def slots(bid):
         return page_at(bid).win_set[request.row].tolist()
 
-    assert ad in slots(found["cascade"])
-    assert ad not in slots(found["cascade"] - 1 / MICROS)
-    assert slots(found["cascade"]).index(ad) + 1 == found["slot"]
-    assert page_at(found["cascade"]).cpc_micros[request.row, found["slot"] - 1] == found["cpc_micros"]
-    assert found["cascade"] == max(found["pre_ranking"], found["auction"])
-    assert ad in page_at(found["pre_ranking"]).competitive_set[request.row]
-    assert ad not in page_at(found["pre_ranking"] - 1 / MICROS).competitive_set[request.row]
+    assert ad in slots(bids["cascade"])
+    assert ad not in slots(bids["cascade"] - 1 / MICROS)
+    assert slots(bids["cascade"]).index(ad) + 1 == bids["slot"]
+    assert page_at(bids["cascade"]).cpc_micros[request.row, bids["slot"] - 1] == bids["cpc_micros"]
+    assert bids["cascade"] == max(bids["pre_ranking"], bids["auction"])
+    assert ad in page_at(bids["pre_ranking"]).competitive_set[request.row]
+    assert ad not in page_at(bids["pre_ranking"] - 1 / MICROS).competitive_set[request.row]
 
 
 def test_a_winner_needs_less_than_it_bids_and_a_loser_more(run, page):
     request, arm, decision = page
     for fate, ad in ads_by_fate(run, page).items():
-        found = explain_ad(run.sim, request, arm, decision, ad)
+        explained = explain_ad(run.sim, request, arm, decision, ad)
         if fate is None:
-            assert found["bids"]["cascade"] <= found["init_bid"] + 1 / MICROS
+            assert explained["bids"]["cascade"] <= explained["init_bid"] + 1 / MICROS
         elif fate != "retrieval":
-            assert found["bids"]["cascade"] > found["init_bid"]
+            assert explained["bids"]["cascade"] > explained["init_bid"]
 
 
 def test_no_bid_helps_an_ad_that_was_not_retrieved(run, page):
     request, arm, decision = page
-    found = explain_ad(run.sim, request, arm, decision, ads_by_fate(run, page)["retrieval"])["bids"]
-    assert found["cascade"] is None
-    assert "retrieval does not look at bids" in found["why_none"]
-    assert found["auction"] > 0  # what it would have needed, had it come so far
+    bids = explain_ad(run.sim, request, arm, decision, ads_by_fate(run, page)["retrieval"])["bids"]
+    assert bids["cascade"] is None
+    assert says(bids["why_none"], "retrieval", "not look at bids")
+    assert bids["auction"] > 0  # what it would have needed, had it come so far
 
 
 def test_no_bid_helps_where_pre_ranking_ignores_bids(run, page):
@@ -68,9 +69,9 @@ def test_no_bid_helps_where_pre_ranking_ignores_bids(run, page):
     arm = run.arm("pctr_only")
     decision = serve(request.block, arm, run.sim.platform)
     ad = ads_by_fate(run, (request, arm, decision))["pre_ranking"]
-    found = explain_ad(run.sim, request, arm, decision, ad)["bids"]
-    assert (found["cascade"], found["pre_ranking"]) == (None, None)
-    assert "pre-ranking does not look at bids" in found["why_none"]
+    bids = explain_ad(run.sim, request, arm, decision, ad)["bids"]
+    assert (bids["cascade"], bids["pre_ranking"]) == (None, None)
+    assert says(bids["why_none"], "pre-ranking", "not look at bids")
 
 
 class Blind:
@@ -89,14 +90,14 @@ def test_no_bid_helps_an_ad_of_zero_pctr(run, page):
     request, arm, decision = page
     ad = ads_by_fate(run, page)["ranking"]
     blind = replace(arm, ranking=replace(arm.ranking, scorer=Blind(arm.ranking.scorer, ad)))
-    found = explain_ad(run.sim, request, blind, serve(request.block, blind, run.sim.platform), ad)
-    assert (found["dropped_by"], found["bids"]["auction"], found["bids"]["cascade"]) == (
+    explained = explain_ad(run.sim, request, blind, serve(request.block, blind, run.sim.platform), ad)
+    assert (explained["dropped_by"], explained["bids"]["auction"], explained["bids"]["cascade"]) == (
         "ranking",
         None,
         None,
     )
-    assert found["stages"][2]["why"] == "its score is 0"
-    assert "its ranking score is 0" in found["bids"]["why_none"]
+    assert explained["stages"][2]["why"] == "its score is 0"
+    assert "its ranking score is 0" in explained["bids"]["why_none"]
 
 
 def test_an_ad_below_the_reserve_must_bid_at_least_the_reserve(run, page):
@@ -104,10 +105,10 @@ def test_an_ad_below_the_reserve_must_bid_at_least_the_reserve(run, page):
     ad = ads_by_fate(run, page)[None]
     opt_bid = float(decision.ranked_bid[request.row, 0])
     dear = replace(arm, reserve_cpc=2 * opt_bid)
-    found = explain_ad(run.sim, request, dear, serve(request.block, dear, run.sim.platform), ad)
-    assert "below reserve_cpc" in found["stages"][2]["why"]
+    explained = explain_ad(run.sim, request, dear, serve(request.block, dear, run.sim.platform), ad)
+    assert "below reserve_cpc" in explained["stages"][2]["why"]
     # The opt-bid is the init-bid times a factor that does not depend on it.
-    assert found["bids"]["auction"] == pytest.approx(2 * found["init_bid"], abs=2 / MICROS)
+    assert explained["bids"]["auction"] == pytest.approx(2 * explained["init_bid"], abs=2 / MICROS)
 
 
 @pytest.mark.parametrize("step", [1, 2, 17, 1_000_000, 123_456_789, MOST])
