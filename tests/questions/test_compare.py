@@ -154,15 +154,15 @@ def several_worlds(study, path, shift):
 
 def test_studies_over_several_worlds_are_paired_by_world(study, first, tmp_path):
     combined = {**study.metrics, "seeds": {"n": 3, "seeds": [1, 2, 3]}}
-    one = several_worlds(study, other_run(first, tmp_path / "one", metrics=combined), 0.0)
-    two = several_worlds(study, other_run(first, tmp_path / "two", metrics=combined), 0.01)
-    (comparison,) = compare_runs([one, two], "logloss")
+    before = several_worlds(study, other_run(first, tmp_path / "before", metrics=combined), 0.0)
+    after = several_worlds(study, other_run(first, tmp_path / "after", metrics=combined), 0.01)
+    (comparison,) = compare_runs([before, after], "logloss")
     gap = comparison["arms"]["logloss"]["ctr"]["difference"]
     assert comparison["paired_by"] == "world" and gap["value"] == pytest.approx(0.01 * 1.2)
     # t(2 degrees, 97.5 %) = 4.303; the gaps are .011, .012, .013: sd .001
     assert gap["high"] - gap["value"] == pytest.approx(4.303 * 0.001 / math.sqrt(3), rel=1e-3)
-    with pytest.raises(UserError, match=r"is a study over 3 worlds and .* of one; give .*one/seed-1"):
-        compare_runs([one, first])
+    with pytest.raises(UserError, match=r"is a study over 3 worlds and .* of one; give .*before/seed-1"):
+        compare_runs([before, first])
 
 
 @pytest.mark.parametrize(
