@@ -183,7 +183,7 @@ def ceiling(metrics: Mapping[str, Any], best: str) -> list[str]:
 
 def simpler_changes(metrics: Mapping[str, Any], best: str | None) -> list[str]:
     """Reference arms that earn clearly more than the baseline or than the arm to ship."""
-    found = []
+    sentences = []
     for arm, (change, moral) in SIMPLER.items():
         lift = revenue_lift(metrics, arm)
         against = contrast(metrics, best, arm) if best else Estimate()
@@ -197,8 +197,8 @@ def simpler_changes(metrics: Mapping[str, Any], best: str | None) -> list[str]:
             text += f" {best} is ahead of it by {percent_text(against)}."
         elif against.value is not None:
             text += f" {best} is not told apart from it ({percent_text(against)})."
-        found.append(text)
-    return found
+        sentences.append(text)
+    return sentences
 
 
 def worse_arms(metrics: Mapping[str, Any]) -> list[str]:
@@ -206,31 +206,33 @@ def worse_arms(metrics: Mapping[str, Any]) -> list[str]:
     worse = [arm for arm in candidates(metrics) if revenue_lift(metrics, arm).is_below_zero]
     if not worse:
         return []
-    found = [f"{listed(worse)} earn{'s' if len(worse) == 1 else ''} clearly less than {metrics['baseline']}."]
+    sentences = [
+        f"{listed(worse)} earn{'s' if len(worse) == 1 else ''} clearly less than {metrics['baseline']}."
+    ]
     for arm in worse:
         if rpm_lift(metrics, arm).is_above_zero:
-            found.append(
+            sentences.append(
                 f"{arm} raises revenue per impression (RPM {percent_text(rpm_lift(metrics, arm))}) but shows "
                 f"fewer ads: revenue per request {percent_text(revenue_lift(metrics, arm))}."
             )
-    return found
+    return sentences
 
 
 def trade_offs(metrics: Mapping[str, Any], best: str) -> list[str]:
     """What the revenue lift hides: a falling CTR, or more ads shown at less revenue each."""
-    found = []
+    sentences = []
     ctr, rpm = ctr_lift(metrics, best), rpm_lift(metrics, best)
     if ctr.is_below_zero:
-        found.append(
+        sentences.append(
             f"{best} lowers CTR ({percent_text(ctr)}): the revenue comes from dearer clicks or more ads, "
             "not from ads that users click more often."
         )
     if rpm.is_below_zero:
-        found.append(
+        sentences.append(
             f"Revenue per impression falls with {best} (RPM {percent_text(rpm)}): it earns more by showing "
             "more ads."
         )
-    return found
+    return sentences
 
 
 def comparison_notes(metrics: Mapping[str, Any]) -> list[str]:

@@ -31,8 +31,8 @@ def market_baseline(metrics: Mapping[str, Any]) -> str | None:
 def bidder_kinds(metrics: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
     """The baseline's kinds of bidders, smoothest spending first, those without any budget last."""
     arm = market_baseline(metrics)
-    found = (metrics["market"]["arms"][arm].get("bidders") or {}) if arm is not None else {}
-    kinds = {name: kind for name, kind in found.items() if kind}
+    bidders = (metrics["market"]["arms"][arm].get("bidders") or {}) if arm is not None else {}
+    kinds = {name: kind for name, kind in bidders.items() if kind}
 
     def place(name: str) -> tuple[bool, float, str]:
         gap = finite(kinds[name].get("largest_gap"))
@@ -182,13 +182,13 @@ def design_verdict(metrics: Mapping[str, Any], kind: str) -> str:
 
 def objective_arms(metrics: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
     """Arm → the model, objective and calibrator of its ranking stage, the least LogLoss first."""
-    found = (metrics.get("objectives") or {}).get("arms") or {}
+    arms = (metrics.get("objectives") or {}).get("arms") or {}
 
     def loss(arm: str) -> float:
-        value = _of_model(metrics, found[arm]["model"], "logloss", "win_set").value
+        value = _of_model(metrics, arms[arm]["model"], "logloss", "win_set").value
         return float("inf") if value is None else value
 
-    return {arm: found[arm] for arm in sorted(found, key=loss) if arm in metrics["arms"]}
+    return {arm: arms[arm] for arm in sorted(arms, key=loss) if arm in metrics["arms"]}
 
 
 def model_value(metrics: Mapping[str, Any], arm: str, measure: str, part: str = "win_set") -> Estimate:

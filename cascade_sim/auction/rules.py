@@ -253,9 +253,9 @@ def _rules(
     if pricing not in kernels.NAMES:
         raise ValueError(f"pricing {pricing!r} was registered after the first auction; register it before")
     own = _parameters(pricing, parameters)
-    one = float(reserve_cpc) if isinstance(reserve_cpc, float | int) else None
-    reserves = _reserves(reserve_cpc, n_requests) if one is None else np.array([one])
-    for name, limit in (("reserve_cpc", one or 0.0), ("score_floor", score_floor)):
+    common_reserve = float(reserve_cpc) if isinstance(reserve_cpc, float | int) else None
+    reserves = _reserves(reserve_cpc, n_requests) if common_reserve is None else np.array([common_reserve])
+    for name, limit in (("reserve_cpc", common_reserve or 0.0), ("score_floor", score_floor)):
         if not (limit >= 0 and np.isfinite(limit)):
             raise ValueError(f"{name} is {limit}; it must be a finite number, 0 or more")
     if slot_effects is None:

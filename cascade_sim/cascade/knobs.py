@@ -40,22 +40,22 @@ class Randomiser:
 
     def values(self, noise: Mapping[str, NDArray[np.float64]]) -> dict[str, NDArray[np.float64]]:
         """The knobs themselves.  {knob: [R]}"""
-        found = {}
+        drawn = {}
         for knob, sigma in self.sigmas.items():
             centre = self.centres[knob]
             if SCALES[knob] == "log":
-                found[knob] = centre * np.exp(sigma * noise[knob])
+                drawn[knob] = centre * np.exp(sigma * noise[knob])
             else:
-                found[knob] = np.maximum(centre + sigma * noise[knob], 0.0)
-        return found
+                drawn[knob] = np.maximum(centre + sigma * noise[knob], 0.0)
+        return drawn
 
     def shift(self, target: Mapping[str, float]) -> dict[str, float]:
         """How far a target's centres lie from these, on the scale of the noise."""
-        found = {}
+        shifts = {}
         for knob, here in self.centres.items():
             there = target.get(knob, here)
-            found[knob] = math.log(there / here) if SCALES[knob] == "log" else there - here
-        return found
+            shifts[knob] = math.log(there / here) if SCALES[knob] == "log" else there - here
+        return shifts
 
     def moved(self, target: Mapping[str, float]) -> Randomiser:
         """The same noise around other centres."""

@@ -49,14 +49,14 @@ class Retrieval:
 
     def nearest(self, users: np.ndarray, size: int) -> np.ndarray:
         """The answers themselves, from the whole corpus.  [m] -> [m, size] int32, ids ascending"""
-        found = np.empty((len(users), size), np.int32)
+        answers = np.empty((len(users), size), np.int32)
         for start in range(0, len(users), USERS_AT_ONCE):
             part = users[start : start + USERS_AT_ONCE]
             ids = np.tile(self._ids, (len(part), 1))
-            found[start : start + len(part)] = select_top(
+            answers[start : start + len(part)] = select_top(
                 ids, dot_scores(self._user[part], self._ad, ids), size
             )[0]
-        return found
+        return answers
 
     def nearest_first(self, users: np.ndarray, ids: np.ndarray) -> np.ndarray:
         """The same ads, most similar first; of equals the smaller id.  [R], [R, m] ascending -> [R, m]"""

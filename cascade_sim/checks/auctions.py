@@ -106,16 +106,16 @@ def check_auctions(n: int, seed: int, workers: int, progress: Progress) -> Verdi
     with ExitStack() as stack:
         bar = stack.enter_context(progress.stage("auctions", n, "auctions"))
         work = partial(check_block, seed)
-        found: Iterator[Verdict]
+        comparisons: Iterator[Verdict]
         if workers == 1:
-            found = map(work, blocks, sizes)
+            comparisons = map(work, blocks, sizes)
         else:
             # Fresh processes: a fork would copy the state of numerical libraries and their threads.
             pool = stack.enter_context(ProcessPoolExecutor(workers, mp_context=get_context("spawn")))
-            found = pool.map(work, blocks, sizes, chunksize=8)
-        for one in found:
-            verdict.add(one)
-            bar.advance(one.auctions)
+            comparisons = pool.map(work, blocks, sizes, chunksize=8)
+        for block in comparisons:
+            verdict.add(block)
+            bar.advance(block.auctions)
     return verdict
 
 

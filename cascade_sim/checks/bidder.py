@@ -174,11 +174,11 @@ def repeatable(subject: Subject) -> str:
             second.observe(make_feedback(portfolio, update), now)
         second.bids(now), second.participation(now)
         for method in ("bids", "participation"):
-            one, other = np.array(getattr(first, method)(now)), np.array(getattr(second, method)(now))
-            if not same(one, other):
+            once, twice = np.array(getattr(first, method)(now)), np.array(getattr(second, method)(now))
+            if not same(once, twice):
                 raise CheckFailed(
                     f"expected the same {method} from the same history, found a difference of "
-                    f"{np.nanmax(np.abs(one - other)):.3g} after {update} updates; a bidder draws no random "
+                    f"{np.nanmax(np.abs(once - twice)):.3g} after {update} updates; a bidder draws no random "
                     "numbers, and learns in observe alone"
                 )
     return f"the same history gives the same bits, over {UPDATES} updates"
@@ -413,9 +413,9 @@ def copies(record: Any) -> dict[str, np.ndarray]:
     return {item.name: np.array(getattr(record, item.name)) for item in fields(record)}
 
 
-def same(one: np.ndarray, other: np.ndarray) -> bool:
+def same(first: np.ndarray, second: np.ndarray) -> bool:
     """The same bits."""
-    return one.dtype == other.dtype and one.shape == other.shape and one.tobytes() == other.tobytes()
+    return first.dtype == second.dtype and first.shape == second.shape and first.tobytes() == second.tobytes()
 
 
 FIRST_CHECKS: tuple[Check[Subject], ...] = (

@@ -213,26 +213,26 @@ def constructs(subject: Subject) -> str:
 
 def output(subject: Subject) -> str:
     """A tensor of floats [R, n]."""
-    found: Any = logits(subject.build(), subject.inputs(REQUESTS, CANDIDATES))
+    returned: Any = logits(subject.build(), subject.inputs(REQUESTS, CANDIDATES))
     expected = f"expected a float tensor of shape [R, n] = [{REQUESTS}, {CANDIDATES}]"
-    if not isinstance(found, torch.Tensor):
-        raise CheckFailed(f"{expected}, found {type(found).__name__}")
-    if tuple(found.shape) != (REQUESTS, CANDIDATES):
-        raise CheckFailed(f"{expected}, found shape {list(found.shape)}")
-    if not found.dtype.is_floating_point:
-        raise CheckFailed(f"{expected}, found dtype {found.dtype}")
-    return f"{found.dtype} of shape [{REQUESTS}, {CANDIDATES}]"
+    if not isinstance(returned, torch.Tensor):
+        raise CheckFailed(f"{expected}, found {type(returned).__name__}")
+    if tuple(returned.shape) != (REQUESTS, CANDIDATES):
+        raise CheckFailed(f"{expected}, found shape {list(returned.shape)}")
+    if not returned.dtype.is_floating_point:
+        raise CheckFailed(f"{expected}, found dtype {returned.dtype}")
+    return f"{returned.dtype} of shape [{REQUESTS}, {CANDIDATES}]"
 
 
 def small_sizes(subject: Subject) -> str:
     """One request or one candidate keeps both axes: training gives one candidate, short pages few."""
     module = subject.build()
     for size in ((1, CANDIDATES), (REQUESTS, 1), (1, 1)):
-        found = tuple(logits(module, subject.inputs(*size)).shape)
-        if found != size:
+        shape = tuple(logits(module, subject.inputs(*size)).shape)
+        if shape != size:
             raise CheckFailed(
                 f"expected shape {list(size)} for {size[0]} request(s) of {size[1]} candidate(s), "
-                f"found {list(found)}; a squeeze() without a dimension does this"
+                f"found {list(shape)}; a squeeze() without a dimension does this"
             )
     return "one request, one candidate and both keep their shape"
 
@@ -242,11 +242,11 @@ def finite(subject: Subject) -> str:
     module = subject.build()
     for scale, what in ((1.0, "ordinary features"), (0.0, "features of 0"), (LARGE, f"features x {LARGE:g}")):
         request, ads, pair = (tensor * scale for tensor in subject.inputs(REQUESTS, CANDIDATES))
-        found = logits(module, (request, ads, pair))
-        bad = ~torch.isfinite(found)
+        predicted = logits(module, (request, ads, pair))
+        bad = ~torch.isfinite(predicted)
         if bool(bad.any()):
             row, column = bad.nonzero()[0].tolist()
-            value = float(found[row, column])
+            value = float(predicted[row, column])
             raise CheckFailed(
                 f"expected finite logits for {what}, found {value} (request {row}, candidate {column})"
             )
@@ -369,13 +369,15 @@ def gradients(subject: Subject) -> str:
     if not weights:
         raise CheckFailed("expected parameters to train, found none")
     inputs = subject.inputs(32, 4)
-    found = predict(module, *inputs)
-    if not found.requires_grad:
+    predicted = predict(module, *inputs)
+    if not predicted.requires_grad:
         raise CheckFailed(
             "expected logits with a gradient, found none; is something detached, or under no_grad?"
         )
     # Uneven factors: a plain sum would hide gradients that cancel.
-    (found.float() * torch.linspace(0.5, 1.5, found.numel()).reshape(found.shape)).sum().backward()
+    (
+        predicted.float() * torch.linspace(0.5, 1.5, predicted.numel()).reshape(predicted.shape)
+    ).sum().backward()
     bad = [
         name for name, p in weights.items() if p.grad is not None and not bool(torch.isfinite(p.grad).all())
     ]
@@ -421,9 +423,9 @@ def save_and_load(subject: Subject) -> str:
         ModelStore(folder).export(module, path)
         size = path.stat().st_size
         load_weights(path, fresh)
-    found = logits(fresh, inputs)
-    if not torch.equal(found, expected):
-        gap = float((found - expected).abs().max())
+    reloaded = logits(fresh, inputs)
+    if not torch.equal(reloaded, expected):
+        gap = float((reloaded - expected).abs().max())
         raise CheckFailed(
             f"expected the same logits after loading, found a difference of {gap:.3g}; state that is neither "
             "a parameter nor a buffer is lost (use register_buffer)"
@@ -451,9 +453,9 @@ def logits(module: nn.Module, inputs: Tensors) -> torch.Tensor:
         return predict(module.eval(), request, ads, pair)
 
 
-def far_apart(found: torch.Tensor, expected: torch.Tensor, tolerance: float = 1e-5) -> float:
+def far_apart(actual: torch.Tensor, expected: torch.Tensor, tolerance: float = 1e-5) -> float:
     """The largest difference, 0.0 when all are within tolerance * (1 + |expected|)."""
-    gap = (found.double() - expected.double()).abs()
+    gap = (actual.double() - expected.double()).abs()
     is_far = gap > tolerance * (1 + expected.double().abs())
     return float(gap[is_far].max()) if bool(is_far.any()) else 0.0
 

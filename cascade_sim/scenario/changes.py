@@ -70,15 +70,15 @@ def scenario_path(knob: Knob) -> str:
 
 def arm_knobs() -> list[Knob]:
     """Every knob of an arm, from the schema of its overrides; exploration only matters in a market."""
-    found: list[Knob] = []
+    knobs: list[Knob] = []
     for name, field in ArmOverrides.model_fields.items():
         kinds = [kind for kind in get_args(field.annotation) if isinstance(kind, type)]
         section = next((kind for kind in kinds if issubclass(kind, Override)), None)
         if section is not None:
-            found += [(name, key) for key in section.model_fields]
+            knobs += [(name, key) for key in section.model_fields]
         elif name != "exploration":
-            found.append((name,))
-    return found
+            knobs.append((name,))
+    return knobs
 
 
 def parse_points(texts: Sequence[str], scenario: Scenario, arm: str) -> list[Point]:
@@ -101,7 +101,7 @@ def given_points(changes: Mapping[str, Any], scenario: Scenario, arm: str) -> li
     listed = []
     for at, (path, value) in enumerate(changes.items()):
         values = list(value) if isinstance(value, list | tuple) else [value]
-        listed.append(_changes(path, [_plain(one) for one in values], scenario, arm, at))
+        listed.append(_changes(path, [_plain(item) for item in values], scenario, arm, at))
     return _points(listed)
 
 
@@ -214,8 +214,8 @@ def turn(scenario: Scenario, spec: ArmSpec, point: Point, folder: Path) -> tuple
     data["arms"][name] = overrides_of(spec)
     places: dict[Knob, Change] = {}
     turned = {change.knob for change in point}
-    for one, other in (("size", "sizes"), ("sizes", "size")):  # one of them takes the other's place
-        if ("pre_ranking", one) in turned:
+    for key, other in (("size", "sizes"), ("sizes", "size")):  # one of them takes the other's place
+        if ("pre_ranking", key) in turned:
             data["arms"][name]["pre_ranking"].pop(other, None)
     for change in point:
         if change.knob == ("auction", "pricing") and change.value in list(RULES):

@@ -47,7 +47,7 @@ def _leaves(data: Any, path: str = "") -> dict[str, Any]:
     """{dotted path: value} of all that is not a mapping; an empty mapping counts as a value."""
     if not isinstance(data, dict) or not data:
         return {path: data}
-    found: dict[str, Any] = {}
+    leaves: dict[str, Any] = {}
     for key, value in data.items():
-        found |= _leaves(value, f"{path}.{key}" if path else str(key))
-    return found
+        leaves |= _leaves(value, f"{path}.{key}" if path else str(key))
+    return leaves

@@ -152,8 +152,8 @@ def load_scenario(path: Path | str, overrides: Sequence[str] = (), seed: int | N
     scenario = None
     if not any(problem.path == () for problem in problems):  # a syntax error leaves nothing worth checking
         given = set(_paths(document.data, ()))
-        scenario, found = _validate(document.data, given, Path(path).parent)
-        problems += found
+        scenario, violations = _validate(document.data, given, Path(path).parent)
+        problems += violations
     if problems or refused or scenario is None:
         problems.sort(key=lambda problem: problem.mark or document.mark(problem.path))
         lines = [_line(path, document, applied, problem) for problem in problems]

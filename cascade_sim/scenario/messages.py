@@ -129,7 +129,7 @@ def _number(value: float) -> str:
     return f"{int(value):,}" if float(value).is_integer() else str(value)
 
 
-def found(value: Any) -> str:
+def value_words(value: Any) -> str:
     """How a value looks in the file."""
     if value is None:
         return "nothing"
@@ -205,4 +205,4 @@ def _text(kind: str, path: KeyPath, error: Mapping[str, Any]) -> str:
         return f"has no value; expected {expected(node)} ({{}} for none)"
     if value is None:
         return f"has no value; expected {expected(node)}"
-    return f"expected {expected(node)}, found {found(value)}{_hint(value, node)}"
+    return f"expected {expected(node)}, found {value_words(value)}{_hint(value, node)}"

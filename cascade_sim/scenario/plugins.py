@@ -116,8 +116,8 @@ def _register(kinds: Kinds, name: str, own: type, replace: bool, base: type | No
 
 def _has_own(own: type, method: str, base: type | None) -> bool:
     """Whether a class has a method other than what `base` leaves to be filled in."""
-    found = getattr(own, method, None)
-    return callable(found) and found is not getattr(base, method, None)
+    attribute = getattr(own, method, None)
+    return callable(attribute) and attribute is not getattr(base, method, None)
 
 
 def find_class(kinds: Kinds, kind: str, home: Path = Path(".")) -> type[Any]:

@@ -181,12 +181,14 @@ class _Builder:
                 if key in built:
                     continue
                 built[key] = merged[key]
-                for marks, found in (
+                for marks, merged_marks in (
                     (self.document.keys, inner.document.keys),
                     (self.document.values, inner.document.values),
                 ):
                     depth = len(path)
-                    marks.update({p: m for p, m in found.items() if len(p) > depth and p[depth] == key})
+                    marks.update(
+                        {p: m for p, m in merged_marks.items() if len(p) > depth and p[depth] == key}
+                    )
 
     def _problem(self, path: KeyPath, node: Node, text: str) -> None:
         mark = (node.start_mark.line + 1, node.start_mark.column + 1)

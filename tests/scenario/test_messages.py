@@ -2,7 +2,7 @@
 
 import pytest
 
-from cascade_sim.scenario.messages import expected, found, known_keys, path_text, schema_at, unknown_key
+from cascade_sim.scenario.messages import expected, known_keys, path_text, schema_at, unknown_key, value_words
 
 
 @pytest.mark.parametrize(
@@ -46,7 +46,7 @@ def test_what_is_expected_is_said_with_its_range(path, words):
     ],
 )
 def test_what_was_found_is_said_as_the_file_has_it(value, words):
-    assert found(value) == words
+    assert value_words(value) == words
 
 
 def test_paths_read_like_code():

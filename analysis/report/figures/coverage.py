@@ -18,8 +18,8 @@ MARKS = {"holds": COLORS[0], "too seldom": COLORS[1], "wider than needed": COLOR
 
 def coverage_figure(rows: Mapping[str, Mapping[str, Coverage]]) -> Any:
     """A panel per estimator, a row per target: coverage with its 95 % interval, the band of right ones."""
-    knobs = {t: found for t, found in rows.items() if "ips" in found}
-    pages = {t: found for t, found in rows.items() if "slate_ips" in found}
+    knobs = {t: cells for t, cells in rows.items() if "ips" in cells}
+    pages = {t: cells for t, cells in rows.items() if "slate_ips" in cells}
     parts = [part for part in (knobs, pages) if part]
     most = max(len(next(iter(part.values()))) for part in parts)
     heights = [0.34 * len(part) + 0.2 for part in parts]
@@ -38,7 +38,7 @@ def coverage_figure(rows: Mapping[str, Mapping[str, Coverage]]) -> Any:
         for axes in line[len(names) :]:
             axes.remove()
         for axes, name in zip(line, names, strict=False):
-            _panel(axes, [found.get(name) for found in part.values()])
+            _panel(axes, [cells.get(name) for cells in part.values()])
             axes.set_title(ESTIMATOR_NAMES.get(name, name), loc="left", fontsize=8.0, color=INK)
             axes.tick_params(labelbottom=True)
         line[0].set_yticks(range(len(part)), [short(target, 16) for target in part])
@@ -49,11 +49,11 @@ def coverage_figure(rows: Mapping[str, Mapping[str, Coverage]]) -> Any:
     return figure
 
 
-def _panel(axes: Any, found: Sequence[Coverage | None]) -> None:
+def _panel(axes: Any, cells: Sequence[Coverage | None]) -> None:
     bare(axes, grid="x", left=False)
     axes.axvline(100 * NOMINAL, color=QUIET, linewidth=0.9, zorder=1)
-    axes.set_ylim(len(found) - 0.5, -0.5)
-    for at, cell in enumerate(found):
+    axes.set_ylim(len(cells) - 0.5, -0.5)
+    for at, cell in enumerate(cells):
         if cell is None:
             continue
         if cell.coverage.n < LEAST_ANSWERS or cell.coverage.value is None:

@@ -70,12 +70,12 @@ def _panels(n: int) -> tuple[Any, list[Any]]:
         1.0 + 1.15 * rows, nrows=rows, ncols=columns, sharex=True, sharey=True, squeeze=False
     )
     axes = list(grid.flat)
-    for one in axes[n:]:
-        one.remove()
-    for i, one in enumerate(axes[:n]):
-        bare(one)
+    for panel in axes[n:]:
+        panel.remove()
+    for i, panel in enumerate(axes[:n]):
+        bare(panel)
         if i >= n - columns:  # the lowest of its column
-            one.tick_params(labelbottom=True)
+            panel.tick_params(labelbottom=True)
     return figure, axes[:n]
 
 

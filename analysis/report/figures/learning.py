@@ -21,25 +21,25 @@ PANELS = {
 def learning_recall(metrics: Mapping[str, Any]) -> Any | None:
     """True-value recall of every deployment, in ranking and on the page, a line per arm and its 95 % band."""
     lines = {name: {arm: _curve(metrics, arm, name) for arm in learning_arms(metrics)} for name in PANELS}
-    lines = {name: {arm: curve for arm, curve in found.items() if curve} for name, found in lines.items()}
+    lines = {name: {arm: curve for arm, curve in curves.items() if curve} for name, curves in lines.items()}
     if not lines["recall"]:
         return None
     looks = _looks(metrics, list(lines["recall"]))
-    lines = {name: found for name, found in lines.items() if found}
+    lines = {name: curves for name, curves in lines.items() if curves}
     figure, panels = blank(0.8 + 1.75 * len(lines), nrows=len(lines), sharex=True, squeeze=False)
     panels = list(panels.flat)
-    for axes, (name, found) in zip(panels, lines.items(), strict=True):
+    for axes, (name, curves) in zip(panels, lines.items(), strict=True):
         bare(axes, grid="y")
         axes.set_title(PANELS[name].format(base=short(metrics["baseline"])), loc="left", color=INK)
-        for arm, curve in found.items():
-            hours, values = [hour for hour, _ in curve], [100 * (one.value or 0.0) for _, one in curve]
+        for arm, curve in curves.items():
+            hours, values = [hour for hour, _ in curve], [100 * (point.value or 0.0) for _, point in curve]
             axes.plot(hours, values, zorder=3, **looks[arm])
             _band(axes, curve, looks[arm]["color"])
         if name == "recall_difference":
             axes.axhline(0.0, **REFERENCE)
         else:
             axes.set_ylim(bottom=0)
-    time_axis(panels, max(curve[-1][0] for found in lines.values() for curve in found.values()))
+    time_axis(panels, max(curve[-1][0] for curves in lines.values() for curve in curves.values()))
     panels[-1].set_xlabel("hour")
     legend(figure, looks)
     return figure
@@ -48,26 +48,36 @@ def learning_recall(metrics: Mapping[str, Any]) -> Any | None:
 def learning_revenue(metrics: Mapping[str, Any]) -> Any | None:
     """Revenue per request of each day, a point per arm with its 95 % interval."""
     days = {
-        arm: [estimate(one) for one in learning_of(metrics, arm).get("revenue_by_day") or []]
+        arm: [estimate(revenue) for revenue in learning_of(metrics, arm).get("revenue_by_day") or []]
         for arm in learning_arms(metrics)
     }
-    days = {arm: found for arm, found in days.items() if any(one.value is not None for one in found)}
+    days = {
+        arm: revenues
+        for arm, revenues in days.items()
+        if any(revenue.value is not None for revenue in revenues)
+    }
     if not days:
         return None
     figure, axes = blank(2.8)
     bare(axes, grid="y")
     looks = _looks(metrics, list(days))
     shift = 0.5 / max(len(days), 1)
-    for i, (arm, found) in enumerate(days.items()):
+    for i, (arm, revenues) in enumerate(days.items()):
         offset = shift * (i - (len(days) - 1) / 2)
-        known = [(day + 1 + offset, one) for day, one in enumerate(found) if one.value is not None]
+        known = [
+            (day + 1 + offset, revenue) for day, revenue in enumerate(revenues) if revenue.value is not None
+        ]
         axes.plot(
-            [x for x, _ in known], [one.value for _, one in known], marker="o", markersize=4, **looks[arm]
+            [x for x, _ in known],
+            [revenue.value for _, revenue in known],
+            marker="o",
+            markersize=4,
+            **looks[arm],
         )
-        for x, one in known:
-            if one.low is not None and one.high is not None:
-                axes.plot([x, x], [one.low, one.high], color=looks[arm]["color"], linewidth=1.2)
-    n_days = max(len(found) for found in days.values())
+        for x, revenue in known:
+            if revenue.low is not None and revenue.high is not None:
+                axes.plot([x, x], [revenue.low, revenue.high], color=looks[arm]["color"], linewidth=1.2)
+    n_days = max(len(revenues) for revenues in days.values())
     axes.set_xticks(range(1, n_days + 1, max(1, n_days // 10)))
     axes.set(xlim=(0.5, n_days + 0.5), xlabel="day", ylabel="revenue per request")
     axes.set_ylim(bottom=0)
@@ -89,13 +99,15 @@ def _curve(metrics: Mapping[str, Any], arm: str, measure: str) -> list[tuple[flo
     times = [finite(time) for time in section.get("time") or []]
     values = [estimate(entry) for entry in section.get(measure) or []]
     pairs = zip(times, values, strict=False)
-    return [(time / HOUR, one) for time, one in pairs if time is not None and one.value is not None]
+    return [(time / HOUR, point) for time, point in pairs if time is not None and point.value is not None]
 
 
 def _band(axes: Any, curve: Sequence[tuple[float, Estimate]], color: str) -> None:
     """The intervals around a line, where there are any."""
     bounds = [
-        (hour, one.low, one.high) for hour, one in curve if one.low is not None and one.high is not None
+        (hour, point.low, point.high)
+        for hour, point in curve
+        if point.low is not None and point.high is not None
     ]
     if bounds:
         hours, low, high = zip(*bounds, strict=True)

@@ -89,8 +89,8 @@ def _advertisers(axes: Any, kind: Mapping[str, Any], color: str, with_single: bo
     hours, low, high = _daily_lines(points)
     band = {"color": color, "alpha": 0.16, "linewidth": 0, "zorder": 1.6}
     axes.fill_between(hours, [100 * x for x in low], [100 * x for x in high], **band)
-    for one in curve.get("single") or [] if with_single else []:
-        shares = _points({"hour": curve["hour"], "share": one.get("share")}, "share")
+    for advertiser in curve.get("single") or [] if with_single else []:
+        shares = _points({"hour": curve["hour"], "share": advertiser.get("share")}, "share")
         if shares:
             hours, _, share = _daily_lines([(hour, 0.0, value) for hour, value in shares])
             look = {"color": color, "linewidth": SINGLE_WIDTH, "alpha": 0.8, "zorder": 2.5}
@@ -121,20 +121,20 @@ def market_multipliers(metrics: Mapping[str, Any]) -> Any | None:
     kinds = [name for name, kind in bidder_kinds(metrics).items() if finite(kind.get("advertisers"))]
     panels: dict[str, dict[str, list[tuple[float, ...]]]] = {}
     for name in kinds:
-        found = {arm: _points(_curve(metrics, arm, name), "multiplier") for arm in arms}
+        curves = {arm: _points(_curve(metrics, arm, name), "multiplier") for arm in arms}
         limit = max(100, PER_LINE // max(1, len(arms)))
-        panels[name] = {arm: _thinned(points, limit) for arm, points in found.items() if points}
-    panels = {name: found for name, found in panels.items() if found}
+        panels[name] = {arm: _thinned(points, limit) for arm, points in curves.items() if points}
+    panels = {name: curves for name, curves in panels.items() if curves}
     if not panels:
         return None
     colors = arm_colors(metrics)
-    end = max(points[-1][0] for found in panels.values() for points in found.values())
+    end = max(points[-1][0] for curves in panels.values() for points in curves.values())
     figure, grid = _small_multiples(len(panels), end, legend_rows=math.ceil(len(arms) / 3))
     looks: dict[str, Mapping[str, Any]] = {}
     top, low = 1.0, 1.0
-    for axes, (name, found) in zip(grid, panels.items(), strict=False):
+    for axes, (name, curves) in zip(grid, panels.items(), strict=False):
         axes.axhline(1.0, **REFERENCE)
-        for i, (arm, points) in enumerate(found.items()):
+        for i, (arm, points) in enumerate(curves.items()):
             look = {"color": colors[arm], "linestyle": styles[arm], "linewidth": 1.1 if i else 1.8}
             axes.plot(*zip(*points, strict=True), zorder=2.9 if i else 3, **look)
             looks.setdefault(arm, look)
@@ -161,8 +161,8 @@ def _curve(metrics: Mapping[str, Any], arm: str, kind: str) -> Mapping[str, Any]
 def _points(curve: Mapping[str, Any] | None, *names: str) -> list[tuple[float, ...]]:
     """(hour, value of each name) at every update where all are numbers."""
     rows = zip(*((curve or {}).get(name) or [] for name in ("hour", *names)), strict=False)
-    found = (tuple(finite(value) for value in row) for row in rows)
-    return [row for row in found if None not in row]  # type: ignore[misc]
+    numbers = (tuple(finite(value) for value in row) for row in rows)
+    return [row for row in numbers if None not in row]  # type: ignore[misc]
 
 
 def _thinned(points: Sequence[tuple[float, ...]], limit: int = PER_LINE) -> list[tuple[float, ...]]:
@@ -208,14 +208,14 @@ def _small_multiples(n: int, end: float, legend_rows: int = 1) -> tuple[Any, lis
         squeeze=False,
     )
     axes = list(grid.flat)
-    for one in axes[n:]:
-        one.remove()
-    for i, one in enumerate(axes[:n]):
-        bare(one)
+    for panel in axes[n:]:
+        panel.remove()
+    for i, panel in enumerate(axes[:n]):
+        bare(panel)
         if i >= n - columns:  # the lowest of its column
-            one.tick_params(labelbottom=True)
+            panel.tick_params(labelbottom=True)
         if i // columns == rows - 1:  # a name in a higher row would push rows apart
-            one.set_xlabel("hour")
+            panel.set_xlabel("hour")
     time_axis(axes[:n], end)
     return figure, axes[:n]
 
@@ -344,16 +344,16 @@ def _steps(axes: Any, values: Sequence[float], step: int, end: int, look: Mappin
 def _requests(
     axes: Any, metrics: Mapping[str, Any], arms: Sequence[str], step: int, per: str, looks: Mapping[str, Any]
 ) -> None:
-    found = {arm: _hours(metrics, arm, "requests") for arm in arms}
-    end = max(len(values) for values in found.values())
-    is_shared = len(set(map(tuple, found.values()))) == 1
+    requests = {arm: _hours(metrics, arm, "requests") for arm in arms}
+    end = max(len(values) for values in requests.values())
+    is_shared = len(set(map(tuple, requests.values()))) == 1
     if is_shared:
-        sums = _summed(found[arms[0]], step)
+        sums = _summed(requests[arms[0]], step)
         edges = [*(float(step * j) for j in range(len(sums))), float(end)]
         axes.stairs(sums, edges, fill=True, color="#E3E7EC", zorder=1)
         _steps(axes, sums, step, end, {"color": QUIET, "linestyle": "-", "linewidth": 1.4})
     else:
-        for arm, values in found.items():
+        for arm, values in requests.items():
             _steps(axes, _summed(values, step), step, end, looks[arm])
     shared = ", the same in every arm" if is_shared and len(arms) > 1 else ""
     axes.set_title(f"Requests per {per}{shared}", loc="left", color=INK)

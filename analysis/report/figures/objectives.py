@@ -62,8 +62,8 @@ def reliability_points(metrics: Mapping[str, Any], model: str) -> list[tuple[flo
     counts = [finite(count) or 0.0 for count in curve.get("count") or []]
     least = LEAST_SHARE * sum(counts)
     points, pooled = [], [0.0, 0.0, 0.0]
-    for found in zip(counts, curve.get("predicted") or [], curve.get("truth") or [], strict=False):
-        pooled = [have + more for have, more in zip(pooled, found, strict=True)]
+    for bin_sums in zip(counts, curve.get("predicted") or [], curve.get("truth") or [], strict=False):
+        pooled = [have + more for have, more in zip(pooled, bin_sums, strict=True)]
         if pooled[0] >= least and pooled[0] > 0:
             points.append((pooled[1] / pooled[0], pooled[2] / pooled[0]))
             pooled = [0.0, 0.0, 0.0]
@@ -74,13 +74,13 @@ def miscalibration(metrics: Mapping[str, Any]) -> Any | None:
     """ECE against CPC error, and CPC error against RPM: a point per ranker."""
     rows = []
     for arm in objective_arms(metrics):
-        found = (
+        measured = (
             model_value(metrics, arm, "ece").value,
             arm_value(metrics, arm, "cpc_error").value,
             arm_value(metrics, arm, "expected_rpm").value,
         )
-        if all(value is not None for value in found) and (found[0] or 0.0) > 0:
-            rows.append((arm, found))
+        if all(value is not None for value in measured) and (measured[0] or 0.0) > 0:
+            rows.append((arm, measured))
     if not rows:
         return None
     colors, markers = arm_colors(metrics), arm_markers(metrics)
@@ -96,9 +96,9 @@ def miscalibration(metrics: Mapping[str, Any]) -> Any | None:
     for axes, (i, j) in zip(panels, ((0, 1), (1, 2)), strict=True):
         bare(axes)
         points: list[tuple[float, float]] = []
-        for arm, found in rows:
+        for arm, measured in rows:
             scale = [1.0, 100.0, 1.0]
-            point = (float(found[i] or 0.0) * scale[i], float(found[j] or 0.0) * scale[j])
+            point = (float(measured[i] or 0.0) * scale[i], float(measured[j] or 0.0) * scale[j])
             points.append(point)
             axes.plot(*([value] for value in point), marker=markers[arm], color=colors[arm], markersize=5)
         axes.set_xscale("log")  # most rankers are close to each other, and some far away

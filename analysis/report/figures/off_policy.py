@@ -31,10 +31,10 @@ def off_policy_targets(metrics: Mapping[str, Any]) -> Any | None:
     """A panel per log: estimates of revenue relative to the truth, with intervals; crosses where refused."""
     part = metrics.get("off_policy") or {}
     panels = {log: targets_of(part, log) for log in SHOWN} if part.get("targets") else {}
-    panels = {log: found for log, found in panels.items() if found and _is_known(found)}
+    panels = {log: targets for log, targets in panels.items() if targets and _is_known(targets)}
     if not panels:
         return None
-    heights = [0.52 * len(found) for found in panels.values()]
+    heights = [0.52 * len(targets) for targets in panels.values()]
     figure, grid = blank(
         1.5 + sum(heights), nrows=len(panels), squeeze=False, sharex=True,
         gridspec_kw={"height_ratios": heights},
@@ -42,8 +42,8 @@ def off_policy_targets(metrics: Mapping[str, Any]) -> Any | None:
     names = list(dict.fromkeys(name for log in panels for name in SHOWN[log]))
     looks = {name: (COLORS[i % len(COLORS)], POINTS[i % len(POINTS)]) for i, name in enumerate(names)}
     reach = 5.0
-    for axes, (log, found) in zip(grid.flat, panels.items(), strict=True):
-        reach = max(reach, _panel(axes, found, SHOWN[log], looks))
+    for axes, (log, targets) in zip(grid.flat, panels.items(), strict=True):
+        reach = max(reach, _panel(axes, targets, SHOWN[log], looks))
         axes.set_title({"knobs": "Other knobs", "slates": "Other pages"}[log], loc="left", color=INK)
         axes.tick_params(labelbottom=True)
     last = grid.flat[-1]
@@ -54,17 +54,17 @@ def off_policy_targets(metrics: Mapping[str, Any]) -> Any | None:
     return figure
 
 
-def _is_known(found: Mapping[str, Any]) -> bool:
-    return all(estimate(one["rewards"]["revenue"].get("truth")).value for one in found.values())
+def _is_known(targets: Mapping[str, Any]) -> bool:
+    return all(estimate(target["rewards"]["revenue"].get("truth")).value for target in targets.values())
 
 
-def _panel(axes: Any, found: Mapping[str, Any], names: tuple[str, ...], looks: Mapping[str, Any]) -> float:
+def _panel(axes: Any, targets: Mapping[str, Any], names: tuple[str, ...], looks: Mapping[str, Any]) -> float:
     """Draw one log's targets; returns how far to either side the axis must reach."""
     bare(axes, grid="x", left=False)
     axes.axvline(0, color=QUIET, linewidth=1.0, zorder=1)
     reach = 0.0
-    for at, one in enumerate(found.values()):
-        answer = one["rewards"]["revenue"]
+    for at, target in enumerate(targets.values()):
+        answer = target["rewards"]["revenue"]
         truth = estimate(answer["truth"]).value or 1.0
         for i, name in enumerate(names):
             row = answer["estimators"].get(name)
@@ -86,8 +86,8 @@ def _panel(axes: Any, found: Mapping[str, Any], names: tuple[str, ...], looks: M
                 reach = max(reach, abs(low), abs(high))
             axes.plot([value], [y], marker=marker, markersize=3.8, color=color, linestyle="none", zorder=3)
             reach = max(reach, abs(value or 0.0))
-    axes.set_yticks(range(len(found)), [short(name, 16) for name in found])
-    axes.set_ylim(len(found) - 0.5, -0.5)
+    axes.set_yticks(range(len(targets)), [short(name, 16) for name in targets])
+    axes.set_ylim(len(targets) - 0.5, -0.5)
     return reach
 
 

@@ -110,7 +110,7 @@ def _shown(findings: Mapping[str, Any], name: str) -> list[Estimate]:
     """Values in the unit people read, with the paired interval of the difference from the first cell."""
     values, lifts = values_of(findings, name), lifts_of(findings, name)
     first = values[0].value
-    found = []
+    cells = []
     for value, lift in zip(values, lifts, strict=True):
         if (
             value.value is None
@@ -119,11 +119,11 @@ def _shown(findings: Mapping[str, Any], name: str) -> list[Estimate]:
             or lift.low is None
             or lift.high is None
         ):
-            found.append(Estimate(value.value))
+            cells.append(Estimate(value.value))
             continue
         low, high = (value.value + first * (end - lift.value) for end in (lift.low, lift.high))
-        found.append(Estimate(value.value, low, high))
-    return [scaled(one, 100.0 if measure_of(name).unit == "percent" else 1.0) for one in found]
+        cells.append(Estimate(value.value, low, high))
+    return [scaled(cell, 100.0 if measure_of(name).unit == "percent" else 1.0) for cell in cells]
 
 
 def _arms(what: Estimate) -> Any:

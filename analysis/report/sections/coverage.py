@@ -34,9 +34,9 @@ CSV_COLUMNS = (
 def coverage_tables(rows: Rows, ess_share: Mapping[str, float], reward: str) -> list[Table]:
     """A table per target, a row per estimator; errors and widths in percent of the truth."""
     made = []
-    for target, found in rows.items():
-        truth = next(iter(found.values())).truth
-        lines = [Row(ESTIMATOR_NAMES.get(name, name), _cells(one)) for name, one in found.items()]
+    for target, by_estimator in rows.items():
+        truth = next(iter(by_estimator.values())).truth
+        lines = [Row(ESTIMATOR_NAMES.get(name, name), _cells(row)) for name, row in by_estimator.items()]
         title = (
             f"{target}: {REWARDS[reward].lower()} {number_text(truth, decimals_for([truth], 4))}, "
             f"ESS {number_text(100 * ess_share[target], 0)} %"
@@ -78,14 +78,14 @@ class CoverageWords:
 def coverage_words(rows: Rows, requests: int) -> CoverageWords:
     """Which answers hold, which do not, and who refuses."""
     cells = [
-        (target, name, one)
-        for target, found in rows.items()
-        for name, one in found.items()
+        (target, name, row)
+        for target, by_estimator in rows.items()
+        for name, row in by_estimator.items()
         if name not in MODEL_ONLY
     ]
-    judged = [(target, name, one) for target, name, one in cells if one.verdict is not None]
+    judged = [(target, name, row) for target, name, row in cells if row.verdict is not None]
     outside = [entry for entry in judged if entry[2].verdict != "holds"]
-    n = max((one.replications for _, _, one in cells), default=0)
+    n = max((row.replications for _, _, row in cells), default=0)
     low, high = expected_band(n) if n else (NOMINAL, NOMINAL)
     lines = [
         f"{len(judged) - len(outside)} of {len(judged)} answers on logs of {requests:,} requests, the direct "
@@ -94,20 +94,20 @@ def coverage_words(rows: Rows, requests: int) -> CoverageWords:
         f"refused; of {len(judged)} right ones, about {0.002 * len(judged):.1f} would lie outside)"
     ]
     lines += [
-        f"{one.verdict}: {ESTIMATOR_NAMES.get(name, name)} on {target}, "
-        f"{100 * (one.coverage.value or 0):.1f} % of {one.coverage.n:,} answers"
+        f"{row.verdict}: {ESTIMATOR_NAMES.get(name, name)} on {target}, "
+        f"{100 * (row.coverage.value or 0):.1f} % of {row.coverage.n:,} answers"
         + (
-            f"; {100 * one.refused:.0f} % of the logs were refused, so those answered are a choice"
-            * _is_edge(one)
+            f"; {100 * row.refused:.0f} % of the logs were refused, so those answered are a choice"
+            * _is_edge(row)
         )
-        for target, name, one in outside
+        for target, name, row in outside
     ]
     refused = [
-        f"{ESTIMATOR_NAMES.get(name, name)} on {target}" for target, name, one in cells if one.refused == 1
+        f"{ESTIMATOR_NAMES.get(name, name)} on {target}" for target, name, row in cells if row.refused == 1
     ]
     if refused:
         lines.append(f"always refused: {', '.join(refused)}")
-    return CoverageWords(lines, not any(one.verdict == "too seldom" for _, _, one in outside))
+    return CoverageWords(lines, not any(row.verdict == "too seldom" for _, _, row in outside))
 
 
 def _is_edge(coverage: Coverage) -> bool:
@@ -118,22 +118,22 @@ def _is_edge(coverage: Coverage) -> bool:
 def coverage_csv(rows: Rows, ess_share: Mapping[str, float], reward: str, requests: int) -> str:
     """A line per target and estimator; what is undefined is empty."""
     lines = [",".join(CSV_COLUMNS)]
-    for target, found in rows.items():
-        for name, one in found.items():
+    for target, by_estimator in rows.items():
+        for name, row in by_estimator.items():
             values = (
                 *(
                     reward,
                     target,
                     name,
                     requests,
-                    one.replications,
+                    row.replications,
                     ess_share[target],
-                    one.refused,
-                    one.truth,
+                    row.refused,
+                    row.truth,
                 ),
-                *(one.bias, one.bias_low, one.bias_high, one.rmse, one.width),
-                *(one.coverage.n, one.coverage.value, one.coverage.low, one.coverage.high),
-                *(one.false_alarms.n, one.false_alarms.value, one.false_alarms.low, one.false_alarms.high),
+                *(row.bias, row.bias_low, row.bias_high, row.rmse, row.width),
+                *(row.coverage.n, row.coverage.value, row.coverage.low, row.coverage.high),
+                *(row.false_alarms.n, row.false_alarms.value, row.false_alarms.low, row.false_alarms.high),
             )
             lines.append(",".join("" if value is None else str(value) for value in values))
     return "\n".join(lines) + "\n"

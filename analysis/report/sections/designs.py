@@ -88,17 +88,17 @@ def _with_verdict(metrics: Mapping[str, Any], word: str) -> list[str]:
 
 def designs_table(metrics: Mapping[str, Any]) -> Table:
     """A row for the truth and one per design: revenue per request in both arms, lift and bias."""
-    kinds, found = design_kinds(metrics), designs_of(metrics)
+    kinds, designs = design_kinds(metrics), designs_of(metrics)
 
     def entries(key: str) -> list[Estimate]:
         return [design_truth(metrics, key), *(design_effect(metrics, kind, key) for kind in kinds)]
 
-    spend = [Estimate(estimate(found["kinds"][kind].get("spend_share")).value) for kind in kinds]
-    units = [Estimate(finite(found["kinds"][kind]["measures"][REVENUE].get("units"))) for kind in kinds]
+    spend = [Estimate(estimate(designs["kinds"][kind].get("spend_share")).value) for kind in kinds]
+    units = [Estimate(finite(designs["kinds"][kind]["measures"][REVENUE].get("units"))) for kind in kinds]
     bias = [design_effect(metrics, kind, "lift_bias") for kind in kinds]
     columns = [
-        column(MONEY, [Estimate(one.value) for one in entries("control")]),
-        column(MONEY, [Estimate(one.value) for one in entries("treatment")]),
+        column(MONEY, [Estimate(entry.value) for entry in entries("control")]),
+        column(MONEY, [Estimate(entry.value) for entry in entries("treatment")]),
         column(SHARE, entries("lift"), signed=True),
         [Cell("0"), *column(SHARE, bias, signed=True)],
         [Cell(MISSING), *column(SHARE, spend)],
@@ -115,7 +115,14 @@ def designs_table(metrics: Mapping[str, Any]) -> Table:
         for i, label in enumerate(labels)
     ]
     rows[0] = Row("launch", rows[0].cells, "baseline", "Everybody treated, less nobody treated.", "truth")
-    headings = [str(found["control"]), str(found["treatment"]), "Lift %", "Bias, points", "Spend %", "Units"]
+    headings = [
+        str(designs["control"]),
+        str(designs["treatment"]),
+        "Lift %",
+        "Bias, points",
+        "Spend %",
+        "Units",
+    ]
     groups = [("Revenue per request", 4), ("Treatment's share", 1), ("Interval rests on", 1)]
     return Table("What each design says", "Design", headings, rows, groups)
 
@@ -172,10 +179,10 @@ def _saved(ratio: Any) -> Estimate:
 
 def design_words(metrics: Mapping[str, Any]) -> str:
     """What a launch brings, what the designs make of it, and whether splitting budgets mends it."""
-    found, real, wrong = designs_of(metrics), design_truth(metrics), _with_verdict(metrics, "wrong")
+    designs, real, wrong = designs_of(metrics), design_truth(metrics), _with_verdict(metrics, "wrong")
     text = (
-        f"Launched for everybody, {found['treatment']} earns {percent_text(Estimate(real.value))} per "
-        f"request against {found['control']}."
+        f"Launched for everybody, {designs['treatment']} earns {percent_text(Estimate(real.value))} per "
+        f"request against {designs['control']}."
     )
     if wrong:
         biases = [design_effect(metrics, kind, "lift_bias") for kind in wrong]

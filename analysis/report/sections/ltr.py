@@ -98,7 +98,7 @@ def _wins(findings: Mapping[str, Any]) -> str:
     names = list(wins)
     lines = [["", "games", "won", "lost", *(str(i + 1) for i in range(len(names)))]]
     for i, name in enumerate(names):
-        total = {key: sum(found[key] for found in wins[name].values()) for key in ("games", "won", "lost")}
+        total = {key: sum(tally[key] for tally in wins[name].values()) for key in ("games", "won", "lost")}
         against = ["·" if rival == name else _share(wins[name][rival], "won") for rival in names]
         lines.append(
             [f"{i + 1:>2} {name}", str(total["games"]), _share(total, "won"), _share(total, "lost"), *against]

@@ -115,9 +115,9 @@ def slopes_table(part: Mapping[str, Any]) -> Table | None:
     return Table("Response per unit of each knob", "Knob", columns, rows)
 
 
-def answer_table(name: str, one: Mapping[str, Any], reward: str) -> Table:
+def answer_table(name: str, target: Mapping[str, Any], reward: str) -> Table:
     """One target in full, for a terminal: a row per estimator with the figures of its weights."""
-    answer = one["rewards"][reward]
+    answer = target["rewards"][reward]
     decimals = decimals_for([estimate(answer["logged"]).value], 4)
     rows = []
     for key, row in estimator_rows(answer).items():
@@ -149,18 +149,20 @@ def answer_table(name: str, one: Mapping[str, Any], reward: str) -> Table:
         true_lift = _lift(answer.get("true_lift"))
         blank = [Cell("")] * 6
         rows.append(Row("truth (simulator)", [Cell(truth), Cell(""), Cell(true_lift), *blank], "reference"))
-    title = f"{REWARDS[reward]} under {name}" + (f" ({one['changes']})" if one["changes"] else "")
+    title = f"{REWARDS[reward]} under {name}" + (f" ({target['changes']})" if target["changes"] else "")
     columns = ["value", "95 % interval", "lift %", "n", "ESS %", "mean w", "max %", "clipped %", "verdict"]
     return Table(title, "estimator", columns, rows)
 
 
-def reasons(one: Mapping[str, Any], reward: str) -> list[str]:
+def reasons(target: Mapping[str, Any], reward: str) -> list[str]:
     """Why estimators of a target warn or refuse, those with the same reason together."""
-    found: dict[str, list[str]] = {}
-    for key, row in estimator_rows(one["rewards"][reward]).items():
+    by_reason: dict[str, list[str]] = {}
+    for key, row in estimator_rows(target["rewards"][reward]).items():
         if row.get("reason"):
-            found.setdefault(f"{row['verdict']}: {row['reason']}", []).append(ESTIMATOR_NAMES.get(key, key))
-    return [f"{', '.join(names)} {text}" for text, names in found.items()]
+            by_reason.setdefault(f"{row['verdict']}: {row['reason']}", []).append(
+                ESTIMATOR_NAMES.get(key, key)
+            )
+    return [f"{', '.join(names)} {text}" for text, names in by_reason.items()]
 
 
 def refusals(part: Mapping[str, Any]) -> list[str]:
