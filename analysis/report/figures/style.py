@@ -174,8 +174,10 @@ def ranker_model(metrics: Mapping[str, Any]) -> str | None:
     return in_culprit[-1] if in_culprit else rest[-1] if len(rest) == 1 else None
 
 
-# Where a label may stand, by preference: (x offset, y offset in points, alignment).
-SPOTS = [
+Spot = tuple[float, float, str, str]  # x and y offset in points, horizontal and vertical alignment
+
+# Where a label may stand, by preference.
+SPOTS: list[Spot] = [
     (reach * x, reach * y, horizontal, vertical)
     for reach in (1.0, 1.9, 3.0)
     for x, y, horizontal, vertical in (
@@ -214,58 +216,63 @@ def place_labels(
 
     `bars` are data boxes (x0, x1, y0, y1), one per interval bar, that labels avoid.
     """
+    axes.figure.canvas.draw()  # settles the layout, so that positions in pixels are final
+    taken = _drawn_boxes(axes, points, bars)
+    for point, name, color in zip(points, names, colors, strict=True):
+        spot, box = _freest_spot(axes, point, name, taken)
+        is_far = abs(spot[0]) + abs(spot[1]) > 14
+        line = {"arrowstyle": "-", "color": color, "linewidth": 0.6, "shrinkA": 0, "shrinkB": 3}
+        _write_label(axes, point, name, spot, color=color, arrowprops=line if is_far else None)
+        taken.append(box)
+
+
+def _drawn_boxes(
+    axes: Any,
+    points: Sequence[tuple[float, float]],
+    bars: Sequence[tuple[float, float, float, float]],
+) -> list[Any]:
+    """Boxes in pixels around the interval bars and the points, with a little room."""
     from matplotlib.transforms import Bbox
 
-    axes.figure.canvas.draw()  # settles the layout, so that positions in pixels are final
-    renderer = axes.figure.canvas.get_renderer()
     to_pixels = axes.transData.transform
-    taken = []
+    boxes = []
     for x0, x1, y0, y1 in bars:
         (left, low), (right, high) = to_pixels((x0, y0)), to_pixels((x1, y1))
-        taken.append(Bbox.from_extents(left - 4, low - 3, right + 4, high + 3))
+        boxes.append(Bbox.from_extents(left - 4, low - 3, right + 4, high + 3))
     for point in points:
         x, y = to_pixels(point)
-        taken.append(Bbox.from_extents(x - 5, y - 5, x + 5, y + 5))
+        boxes.append(Bbox.from_extents(x - 5, y - 5, x + 5, y + 5))
+    return boxes
+
+
+def _freest_spot(axes: Any, point: tuple[float, float], name: str, taken: Sequence[Any]) -> tuple[Spot, Any]:
+    """The spot whose label covers least of `taken` and of what lies outside, and its box in pixels."""
+    renderer = axes.figure.canvas.get_renderer()
     frame = axes.get_window_extent(renderer)
-    for (x, y), name, color in zip(points, names, colors, strict=True):
-        best = None
-        for dx, dy, horizontal, vertical in SPOTS:
-            text = axes.annotate(
-                name,
-                (x, y),
-                (dx, dy),
-                textcoords="offset points",
-                ha=horizontal,
-                va=vertical,
-                color=color,
-                fontsize=8.0,
-                annotation_clip=False,
-            )
-            box = text.get_window_extent(renderer)
-            cost = (
-                sum(_overlap(box, other) for other in taken)
-                + 4 * _outside(box, frame)
-                + 0.5 * (abs(dx) + abs(dy))
-            )
-            text.remove()
-            if best is None or cost < best[0] - 1e-6:
-                best = (cost, dx, dy, horizontal, vertical, box)
-        assert best is not None  # SPOTS is not empty
-        _, dx, dy, horizontal, vertical, box = best
-        far = abs(dx) + abs(dy) > 14
-        arrow = (
-            {"arrowstyle": "-", "color": color, "linewidth": 0.6, "shrinkA": 0, "shrinkB": 3} if far else None
-        )
-        axes.annotate(
-            name,
-            (x, y),
-            (dx, dy),
-            textcoords="offset points",
-            ha=horizontal,
-            va=vertical,
-            color=color,
-            fontsize=8.0,
-            arrowprops=arrow,
-            annotation_clip=False,
-        )
-        taken.append(box)
+    best, least = None, float("inf")
+    for spot in SPOTS:
+        trial = _write_label(axes, point, name, spot)
+        box = trial.get_window_extent(renderer)
+        trial.remove()
+        covered = sum(_overlap(box, other) for other in taken)
+        cost = covered + 4 * _outside(box, frame) + 0.5 * (abs(spot[0]) + abs(spot[1]))
+        if best is None or cost < least - 1e-6:
+            best, least = (spot, box), cost
+    assert best is not None  # SPOTS is not empty
+    return best
+
+
+def _write_label(axes: Any, point: tuple[float, float], name: str, spot: Spot, **look: Any) -> Any:
+    """Write a name at a spot beside a point; returns the annotation."""
+    dx, dy, horizontal, vertical = spot
+    return axes.annotate(
+        name,
+        point,
+        (dx, dy),
+        textcoords="offset points",
+        ha=horizontal,
+        va=vertical,
+        fontsize=8.0,
+        annotation_clip=False,
+        **look,
+    )
