@@ -49,8 +49,8 @@ def sweep_points(metrics: Mapping[str, Any]) -> list[Point]:
     """All points that have a GAUC and a LogLoss, families in the file's order, settings rising."""
     points = []
     for arm, ranker in (_sweep(metrics).get("points") or {}).items():
-        quality = ((metrics.get("models") or {}).get(ranker["model"]) or {}).get("win_set") or {}
-        measures = {name: estimate(quality.get(name)) for name in (ORDER, SCALE, "ece")}
+        on_win_set = ((metrics.get("models") or {}).get(ranker["model"]) or {}).get("win_set") or {}
+        measures = {name: estimate(on_win_set.get(name)) for name in (ORDER, SCALE, "ece")}
         if measures[ORDER].value is not None and measures[SCALE].value is not None:
             points.append(Point(arm, ranker["family"], ranker["option"], ranker["setting"], measures))
     order = list(dict.fromkeys(point.family for point in points))

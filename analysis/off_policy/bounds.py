@@ -37,7 +37,7 @@ from cascade_sim.analysis.off_policy.checks import (
     REFUSE_MEAN_OFF,
     WARN_CLIPPED_MASS,
     Diagnostics,
-    Verdict,
+    Severity,
     column,
     largest_finding,
     measure,
@@ -125,7 +125,7 @@ def _judge(w: Floats, kept: Floats, clusters: ArrayLike | None, method: str) -> 
     them: they grow wide instead.
     """
     result = measure(w, kept, len(w), clusters, 1)
-    findings: list[tuple[Verdict, str]] = []
+    findings: list[tuple[Severity, str]] = []
     mean, low, high = mean_interval(kept, clusters)
     if low > 1.0 + 1e-9:
         is_sure = mean_interval(kept, clusters, 0.001)[1] > 1.0 and mean > 1.0 + REFUSE_MEAN_OFF

@@ -24,7 +24,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from cascade_sim.analysis.off_policy.noise import Floats, mean_interval
 
-Verdict = Literal["ok", "warn", "refuse"]
+Severity = Literal["ok", "warn", "refuse"]
 
 WARN_ESS_SHARE = 0.5
 REFUSE_ESS_SHARE = 0.1
@@ -33,7 +33,7 @@ REFUSE_MEAN_OFF = 0.01
 WARN_CLIPPED_MASS = 0.01
 REFUSE_CLIPPED_MASS = 0.1
 _ROUNDING = 1e-9  # a mean weight this close to 1 is 1
-_ORDER: tuple[Verdict, ...] = ("ok", "warn", "refuse")
+_ORDER: tuple[Severity, ...] = ("ok", "warn", "refuse")
 
 
 @dataclass(frozen=True)
@@ -54,11 +54,11 @@ class Diagnostics:
     mean_weight_high: float | None
     largest_share: float | None
     clipped_mass: float | None
-    verdict: Verdict
+    verdict: Severity
     reason: str
     bias_unknown: bool = False
 
-    def with_findings(self, findings: Iterable[tuple[Verdict, str]]) -> Diagnostics:
+    def with_findings(self, findings: Iterable[tuple[Severity, str]]) -> Diagnostics:
         """The same with further findings (verdict, reason): the worst verdict holds, worst reasons first."""
         verdict, reason = self.verdict, self.reason
         for further, text in findings:
@@ -137,9 +137,9 @@ def measure(w: Floats, used: Floats, count: int, clusters: ArrayLike | None, com
     )
 
 
-def share_findings(result: Diagnostics) -> list[tuple[Verdict, str]]:
+def share_findings(result: Diagnostics) -> list[tuple[Severity, str]]:
     """Findings on the effective sample size and on the largest weight."""
-    findings: list[tuple[Verdict, str]] = []
+    findings: list[tuple[Severity, str]] = []
     if result.ess_share is not None and result.ess_share < WARN_ESS_SHARE:
         refused = result.ess_share < REFUSE_ESS_SHARE
         share = f"the effective sample size is {_percent(result.ess_share)} of {result.n} requests"
@@ -151,7 +151,7 @@ def share_findings(result: Diagnostics) -> list[tuple[Verdict, str]]:
     return findings + largest_finding(result)
 
 
-def largest_finding(result: Diagnostics) -> list[tuple[Verdict, str]]:
+def largest_finding(result: Diagnostics) -> list[tuple[Severity, str]]:
     """A refusal if a single request carries too much of the weight; else nothing."""
     share = result.largest_share
     if share is None or share <= REFUSE_LARGEST_SHARE * (1 + _ROUNDING):
@@ -162,7 +162,7 @@ def largest_finding(result: Diagnostics) -> list[tuple[Verdict, str]]:
 
 def _mean_finding(
     result: Diagnostics, w: Floats, clusters: ArrayLike | None, self_normalised: bool, comparisons: int
-) -> tuple[Verdict, str]:
+) -> tuple[Severity, str]:
     mean, low, high = result.mean_weight, result.mean_weight_low, result.mean_weight_high
     assert mean is not None and low is not None and high is not None
     if low - _ROUNDING <= 1.0 <= high + _ROUNDING:
@@ -178,7 +178,7 @@ def _mean_finding(
     return ("refuse" if is_sure and not self_normalised else "warn"), text
 
 
-def _clipping_finding(result: Diagnostics) -> tuple[Verdict, str]:
+def _clipping_finding(result: Diagnostics) -> tuple[Severity, str]:
     mass = result.clipped_mass
     if mass is None or mass <= WARN_CLIPPED_MASS:
         return "ok", ""

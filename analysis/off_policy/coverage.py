@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 Floats = NDArray[np.float64]
-Verdict = Literal["holds", "too seldom", "wider than needed"]
+CoverageVerdict = Literal["holds", "too seldom", "wider than needed"]
 
 NOMINAL = 0.95
 BAND = 0.998  # of right intervals, a count inside the band of `expected_band` comes so often
@@ -54,7 +54,7 @@ class Coverage:
     false_alarms: Share
 
     @property
-    def verdict(self) -> Verdict | None:
+    def verdict(self) -> CoverageVerdict | None:
         """Whether the coverage is one that right intervals have; None if too few answers were given."""
         if self.coverage.value is None or self.coverage.n < LEAST_ANSWERS:
             return None

@@ -25,7 +25,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import ArrayLike
 
-from cascade_sim.analysis.off_policy.checks import Diagnostics, Verdict, column, without_weights, worst_of
+from cascade_sim.analysis.off_policy.checks import Diagnostics, Severity, column, without_weights, worst_of
 from cascade_sim.analysis.off_policy.intervals import OffPolicyEstimate, denominator_finding, estimate_from
 from cascade_sim.analysis.off_policy.noise import Floats, mean_interval
 
@@ -118,20 +118,20 @@ def joint_sensitivity(
 ) -> JointSensitivity:
     """Slopes in several knobs at once, jittered independently.  z: [R, P]; sigma, scale, at: P each"""
     draws = np.asarray(z, np.float64)
-    knobs = len(sigma)
-    if draws.ndim != 2 or draws.shape[1] != knobs or len(scale) != knobs or len(at) != knobs:
+    n_knobs = len(sigma)
+    if draws.ndim != 2 or draws.shape[1] != n_knobs or len(scale) != n_knobs or len(at) != n_knobs:
         raise ValueError(
-            f"z has shape {draws.shape} with {knobs} sigmas, {len(scale)} scales and {len(at)} values of at; "
-            "expected (R, P) and P of each"
+            f"z has shape {draws.shape} with {n_knobs} sigmas, {len(scale)} scales and {len(at)} values of "
+            "at; expected (R, P) and P of each"
         )
     slopes = tuple(
         sensitivity(reward, draws[:, p], sigma[p], scale[p], at[p], predicted, clusters=clusters)
-        for p in range(knobs)
+        for p in range(n_knobs)
     )
     r = column(reward, "reward")
     residual = r if predicted is None else r - column(predicted, "predicted", len(r))
     mixed = {}
-    for p, q in combinations(range(knobs), 2):
+    for p, q in combinations(range(n_knobs), 2):
         product = draws[:, p] * draws[:, q]
         diagnostics = worst_of((slopes[p].diagnostics, slopes[q].diagnostics), "knob")
         diagnostics = diagnostics.with_findings(
@@ -176,7 +176,7 @@ def _judge(z: Floats, sigma: float, baseline: Floats, clusters: ArrayLike | None
     result = without_weights(len(z))
     if sigma == 0 or np.ptp(z) == 0:
         return result.with_findings([("refuse", "exploration is missing: the knob was not moved")])
-    few: tuple[Verdict, str] = ("refuse", f"{len(z)} requests, fewer than {LEAST_REQUESTS}")
+    few: tuple[Severity, str] = ("refuse", f"{len(z)} requests, fewer than {LEAST_REQUESTS}")
     return result.with_findings(
         [
             few if len(z) < LEAST_REQUESTS else ("ok", ""),
@@ -187,7 +187,7 @@ def _judge(z: Floats, sigma: float, baseline: Floats, clusters: ArrayLike | None
     )
 
 
-def _mean_finding(x: Floats, expected: float, name: str, clusters: ArrayLike | None) -> tuple[Verdict, str]:
+def _mean_finding(x: Floats, expected: float, name: str, clusters: ArrayLike | None) -> tuple[Severity, str]:
     """Refuses if the 99.9 % interval of a mean that must be `expected` excludes it."""
     mean, low, high = mean_interval(x, clusters, 0.001)
     if low <= expected <= high:

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 
 from numpy.typing import ArrayLike
 
-from cascade_sim.analysis.off_policy.checks import Diagnostics, Verdict
+from cascade_sim.analysis.off_policy.checks import Diagnostics, Severity
 from cascade_sim.analysis.off_policy.noise import Floats, margins, skewness, standard_error, unit_totals
 
 LEAST_UNITS = 10.0  # times the squared skewness
@@ -62,14 +62,14 @@ def estimate_from(
 
 def interval_findings(
     influence: Floats, reward: Floats | None, clusters: ArrayLike | None
-) -> list[tuple[Verdict, str]]:
+) -> list[tuple[Severity, str]]:
     """What speaks against an interval from ψ [R] (see the head of this file)."""
     if reward is not None and not reward.any():
         return [("refuse", "no request of the log has a reward other than zero")]
     units = unit_totals(influence, clusters)
     if len(units) < 2:
         return [("refuse", "there is only one request" if clusters is None else "there is only one cluster")]
-    findings: list[tuple[Verdict, str]] = []
+    findings: list[tuple[Severity, str]] = []
     if clusters is not None and len(units) < FEW_CLUSTERS:
         findings.append(("warn", f"only {len(units)} clusters, fewer than {FEW_CLUSTERS}"))
     needed = LEAST_UNITS * skewness(units) ** 2
@@ -80,7 +80,7 @@ def interval_findings(
     return findings
 
 
-def denominator_finding(x: Floats, clusters: ArrayLike | None) -> tuple[Verdict, str]:
+def denominator_finding(x: Floats, clusters: ArrayLike | None) -> tuple[Severity, str]:
     """What speaks against a ratio to the mean of x [R]."""
     mean = float(x.mean())
     if mean == 0:

@@ -9,14 +9,14 @@ import numpy as np
 
 from cascade_sim.analysis.report.figures.style import COLORS, INK, MARKERS, QUIET, bare
 from cascade_sim.analysis.theory.examples import preferred, regression_and_ranking_losses, two_halves
-from cascade_sim.analysis.theory.study import Outcome
+from cascade_sim.analysis.theory.study import BoundCheck
 
-Outcomes = Mapping[str, Mapping[str, Outcome]]
+BoundChecks = Mapping[str, Mapping[str, BoundCheck]]
 _SHOWN = 400  # points of a measure in a panel
 _FLOOR = 1e-4  # of a plotted regret
 
 
-def regret_figure(outcomes: Outcomes) -> Any:
+def regret_figure(checks: BoundChecks) -> Any:
     """Regret against surrogate regret, a panel per loss, a colour per measure, the bound as a line.
 
     The surrogate regret is scaled by (c · C_phi(2))², so that one line √x is the bound of every point.
@@ -25,15 +25,15 @@ def regret_figure(outcomes: Outcomes) -> Any:
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
-    rows = -(-len(outcomes) // 3)
+    rows = -(-len(checks) // 3)
     figure = Figure(figsize=(8.6, 0.9 + 2.3 * rows), layout="constrained")
     FigureCanvasAgg(figure)
     grid = figure.subplots(rows, 3, sharex=True, sharey=True, squeeze=False).ravel()
     handles: dict[str, Any] = {}
-    for axes, (loss, by_measure) in zip(grid, outcomes.items(), strict=False):
+    for axes, (loss, by_measure) in zip(grid, checks.items(), strict=False):
         bare(axes)
-        for i, (measure, outcome) in enumerate(by_measure.items()):
-            x, y = _thinned(outcome)
+        for i, (measure, check) in enumerate(by_measure.items()):
+            x, y = _thinned(check)
             handles[measure] = axes.plot(
                 x,
                 y,
@@ -54,7 +54,7 @@ def regret_figure(outcomes: Outcomes) -> Any:
         _decades(axes.xaxis, range(-8, 5, 4))
         _decades(axes.yaxis, range(-4, 3, 2))
         axes.set_title(loss, loc="left", color=INK)
-        nearest = max(outcome.closest for outcome in by_measure.values())
+        nearest = max(check.closest for check in by_measure.values())
         axes.text(
             0.04,
             0.92,
@@ -63,7 +63,7 @@ def regret_figure(outcomes: Outcomes) -> Any:
             color=QUIET,
             fontsize=7.5,
         )
-    for axes in grid[len(outcomes) :]:
+    for axes in grid[len(checks) :]:
         axes.set_axis_off()
     figure.supxlabel("surrogate regret × (c · C_phi)²", fontsize=8.5)
     figure.supylabel("regret of the measure", fontsize=8.5)
@@ -84,16 +84,16 @@ def _decades(axis: Any, exponents: range) -> None:
     axis.set_minor_locator(NullLocator())
 
 
-def _thinned(outcome: Outcome) -> tuple[Any, Any]:
+def _thinned(check: BoundCheck) -> tuple[Any, Any]:
     """Points with a regret, the nearest to the bound among them, evenly thinned."""
-    keep = np.flatnonzero((outcome.regret > _FLOOR) & (outcome.surrogate > 0))
+    keep = np.flatnonzero((check.regret > _FLOOR) & (check.surrogate > 0))
     step = max(1, len(keep) // _SHOWN)
-    nearness = np.argsort(-outcome.regret[keep] / np.sqrt(outcome.surrogate[keep]))
+    nearness = np.argsort(-check.regret[keep] / np.sqrt(check.surrogate[keep]))
     keep = keep[np.unique(np.concatenate([nearness[:20], np.arange(0, len(keep), step)]))]
-    return outcome.surrogate[keep], outcome.regret[keep]
+    return check.surrogate[keep], check.regret[keep]
 
 
-def numbers(outcomes: Outcomes, misorders: Mapping[str, Mapping[str, float]]) -> dict[str, Any]:
+def numbers(checks: BoundChecks, misorders: Mapping[str, Mapping[str, float]]) -> dict[str, Any]:
     """All findings as plain numbers, for JSON."""
     examples = two_halves()
     losses = regression_and_ranking_losses()
@@ -101,15 +101,15 @@ def numbers(outcomes: Outcomes, misorders: Mapping[str, Mapping[str, float]]) ->
         "bounds": {
             loss: {
                 measure: {
-                    "points": int(outcome.regret.size),
-                    "violations": outcome.violations,
-                    "closest": outcome.closest,
-                    "regret_at_optimum": outcome.regret_at_optimum,
-                    "regret_after_descent": outcome.regret_after_descent,
+                    "points": int(check.regret.size),
+                    "violations": check.violations,
+                    "closest": check.closest,
+                    "regret_at_optimum": check.regret_at_optimum,
+                    "regret_after_descent": check.regret_after_descent,
                 }
-                for measure, outcome in by_measure.items()
+                for measure, check in by_measure.items()
             }
-            for loss, by_measure in outcomes.items()
+            for loss, by_measure in checks.items()
         },
         "equal_utilities": {
             name: {"-".join(str(i + 1) for i in order): float(value) for order, value in values.items()}
@@ -120,20 +120,20 @@ def numbers(outcomes: Outcomes, misorders: Mapping[str, Mapping[str, float]]) ->
     }
 
 
-def text(outcomes: Outcomes, misorders: Mapping[str, Mapping[str, float]]) -> str:
+def text(checks: BoundChecks, misorders: Mapping[str, Mapping[str, float]]) -> str:
     """What the study found, as plain text."""
-    measures = list(next(iter(outcomes.values())))
-    every = [outcome for by_measure in outcomes.values() for outcome in by_measure.values()]
-    points = sum(outcome.regret.size for outcome in every)
-    broken = sum(outcome.violations for outcome in every)
+    measures = list(next(iter(checks.values())))
+    every = [check for by_measure in checks.values() for check in by_measure.values()]
+    points = sum(check.regret.size for check in every)
+    broken = sum(check.violations for check in every)
     lines = [
         f"Regret bounds: {points:,} points, {broken} above their bound.",
         "Largest share of the bound that a regret reached:",
         _row("", measures),
     ]
-    for loss, by_measure in outcomes.items():
-        lines.append(_row(loss, [f"{outcome.closest:.3f}" for outcome in by_measure.values()]))
-    worst = max(outcome.regret_at_optimum for outcome in every)
+    for loss, by_measure in checks.items():
+        lines.append(_row(loss, [f"{check.closest:.3f}" for check in by_measure.values()]))
+    worst = max(check.regret_at_optimum for check in every)
     lines += [f"Largest regret of a minimiser: {worst:.1g}", ""]
     lines += [
         "RankNet's own minimiser on random distributions:",

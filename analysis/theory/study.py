@@ -19,7 +19,7 @@ _LARGEST = 7  # items
 
 
 @dataclass(frozen=True)
-class Outcome:
+class BoundCheck:
     """One loss against one measure: all points tried, on all distributions."""
 
     surrogate: Floats  # [P] (c · C_phi(2))² · (L(Δ, s) − L(Δ)): the bound is its square root
@@ -111,7 +111,7 @@ def descend(
 
 def study_bound(
     measure: Gppm, loss: TemplateLoss, distributions: int, seed: int, *, descents: bool = True
-) -> Outcome:
+) -> BoundCheck:
     """Draw distributions and compare the regret with the bound, at many scores and along descents."""
     generator = np.random.default_rng(seed)
     points: list[tuple[Floats, Floats, Floats]] = []
@@ -134,13 +134,13 @@ def study_bound(
         points.append((scale * gap, regret(measure, distribution, tried), slack))
         at_optimum = max(at_optimum, float(regret(measure, distribution, best)))
     surrogate, regrets, slack = (np.concatenate(column) for column in zip(*points, strict=True))
-    return Outcome(surrogate, regrets, slack, at_optimum, after)
+    return BoundCheck(surrogate, regrets, slack, at_optimum, after)
 
 
 def study_bounds(
     distributions: int = 30, seed: int = 1, k: int = 3, measures: Mapping[str, Gppm] | None = None
-) -> dict[str, dict[str, Outcome]]:
-    """Every template loss against every measure: {loss: {measure: Outcome}}."""
+) -> dict[str, dict[str, BoundCheck]]:
+    """Every template loss against every measure: {loss: {measure: BoundCheck}}."""
     chosen = gppms(k) if measures is None else measures
     return {
         name: {

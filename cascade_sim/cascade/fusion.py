@@ -27,7 +27,7 @@ def named_fusion(name: str, extra: dict, squashing: float = 1.0) -> Fusion:
     return Fusion(pctr=squashing * weights.pctr / weights.bid, pcvr=weights.pcvr / weights.bid)
 
 
-def quality(fusion: Fusion, pctr: np.ndarray, pcvr) -> np.ndarray:
+def fused_quality(fusion: Fusion, pctr: np.ndarray, pcvr) -> np.ndarray:
     """pctr^a * pcvr^b; `pcvr` is a function, called only when it counts.  [R, m]
 
     A zero pCTR has zero quality even for exponent 0: an ad nobody clicks cannot win a click auction.

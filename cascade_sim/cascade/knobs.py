@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from cascade_sim import draws
 from cascade_sim.cascade.page import Rules
-from cascade_sim.cascade.request import Arm, Block, Knobs, Platform
+from cascade_sim.cascade.request import Arm, Block, Platform, RequestKnobs
 
 RANDOMISED = ("reserve_cpc", "squashing")  # what may be randomised
 SCALES: dict[str, Literal["log", "linear"]] = {"reserve_cpc": "log", "squashing": "linear"}
@@ -77,7 +77,7 @@ def with_knobs(block: Block, values: Mapping[str, NDArray[np.float64]], arm_squa
     """The block with these knobs [R]; the arm that serves it has this squashing (above 0)."""
     squashing = values.get("squashing")
     ratio = None if squashing is None else squashing / arm_squashing
-    return replace(block, knobs=Knobs(values.get("reserve_cpc"), ratio))
+    return replace(block, knobs=RequestKnobs(values.get("reserve_cpc"), ratio))
 
 
 def reserve_of(block: Block, arm: Arm) -> float | NDArray[np.float64]:

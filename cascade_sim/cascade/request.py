@@ -15,15 +15,17 @@ from cascade_sim.cascade.sizes import SizeRule
 
 
 @dataclass(frozen=True)
-class Knobs:
+class RequestKnobs:
     """Values for each request of a block, in place of its arm's. Arrays [R]; None: as the arm has it."""
 
     reserve_cpc: NDArray[np.float64] | None = None
     squashing_ratio: NDArray[np.float64] | None = None  # exponent of pCTR as a multiple of the arm's
 
-    def take(self, rows) -> "Knobs":
+    def take(self, rows) -> "RequestKnobs":
         """Those of some requests (a slice, a mask or indices)."""
-        return Knobs(*(None if v is None else v[rows] for v in (self.reserve_cpc, self.squashing_ratio)))
+        return RequestKnobs(
+            *(None if v is None else v[rows] for v in (self.reserve_cpc, self.squashing_ratio))
+        )
 
     def squashed(self, fusion: Fusion) -> Fusion:
         """A stage's fusion with an exponent of pCTR for each request."""
@@ -40,7 +42,7 @@ class Block:
     users: np.ndarray  # int32
     context: np.ndarray  # float32
     times: np.ndarray  # float64, seconds of simulated time
-    knobs: Knobs | None = None  # the auction's, request by request; None: those of the arm
+    knobs: RequestKnobs | None = None  # the auction's, request by request; None: those of the arm
 
     def __len__(self) -> int:
         return len(self.requests)

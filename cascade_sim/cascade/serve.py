@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from cascade_sim.cascade.fusion import Fusion, quality
+from cascade_sim.cascade.fusion import Fusion, fused_quality
 from cascade_sim.cascade.knobs import reserve_of, rules_of
 from cascade_sim.cascade.late import BY_PRE_RANKING, by_pre_ranking, by_retrieval
 from cascade_sim.cascade.page import auctioned
@@ -88,7 +88,7 @@ def score(block: Block, ids: np.ndarray, stage: Stage, arm: Arm, platform: Platf
     return Scores(
         prediction=prediction,
         bid=platform.bids.bid(stage.bid, block, ids, arm.bid_rule, arm.bid_range),
-        quality=quality(fusion, prediction, lambda: platform.bids.pcvr(block, ids)),
+        quality=fused_quality(fusion, prediction, lambda: platform.bids.pcvr(block, ids)),
     )
 
 

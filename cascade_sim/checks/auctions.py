@@ -76,7 +76,7 @@ class Difference:
 
 
 @dataclass
-class Verdict:
+class Comparison:
     """What came out, of one block or of many."""
 
     auctions: int = 0
@@ -87,7 +87,7 @@ class Verdict:
     seen: Counter[str] = field(default_factory=Counter)
     first: list[Difference] = field(default_factory=list)
 
-    def add(self, other: "Verdict") -> None:
+    def add(self, other: "Comparison") -> None:
         """Blocks must come in order, so that the first differences stay the first."""
         self.auctions += other.auctions
         self.bids += other.bids
@@ -98,15 +98,15 @@ class Verdict:
         self.first = (self.first + other.first)[:KEPT]
 
 
-def check_auctions(n: int, seed: int, workers: int, progress: Progress) -> Verdict:
+def check_auctions(n: int, seed: int, workers: int, progress: Progress) -> Comparison:
     """Compare n random auctions; one process per worker, in this process for one."""
-    verdict = Verdict()
+    comparison = Comparison()
     blocks = range(-(-n // BLOCK))
     sizes = [min(BLOCK, n - BLOCK * index) for index in blocks]
     with ExitStack() as stack:
         bar = stack.enter_context(progress.stage("auctions", n, "auctions"))
         work = partial(check_block, seed)
-        comparisons: Iterator[Verdict]
+        comparisons: Iterator[Comparison]
         if workers == 1:
             comparisons = map(work, blocks, sizes)
         else:
@@ -114,30 +114,30 @@ def check_auctions(n: int, seed: int, workers: int, progress: Progress) -> Verdi
             pool = stack.enter_context(ProcessPoolExecutor(workers, mp_context=get_context("spawn")))
             comparisons = pool.map(work, blocks, sizes, chunksize=8)
         for block in comparisons:
-            verdict.add(block)
+            comparison.add(block)
             bar.advance(block.auctions)
-    return verdict
+    return comparison
 
 
-def check_block(seed: int, index: int, size: int) -> Verdict:
+def check_block(seed: int, index: int, size: int) -> Comparison:
     """Draw a block, run it by both auctions, compare."""
     block = random_block(seed, index, size)
     rows = list(_plain_rows(block))
-    verdict = Verdict(auctions=size, bids=sum(ad >= 0 for _, _, ids in rows for ad in ids))
+    comparison = Comparison(auctions=size, bids=sum(ad >= 0 for _, _, ids in rows for ad in ids))
     answers = zip(_engine_answers(block), rows, strict=True)
     for number, (engine, (bids, pctrs, ids)) in enumerate(answers, BLOCK * index):
         reference = _reference_answer(bids, pctrs, ids, block.rules)
-        verdict.charges += sum(winner is not None for winner in reference.winners)
+        comparison.charges += sum(winner is not None for winner in reference.winners)
         by_last_bit = compare(engine, reference, bids, has_exact_doubles=block.kind == "grid")
         if by_last_bit is not None:
-            verdict.by_last_bit += by_last_bit
+            comparison.by_last_bit += by_last_bit
             continue
-        verdict.different += 1
-        if len(verdict.first) < KEPT:
+        comparison.different += 1
+        if len(comparison.first) < KEPT:
             given = None if block.ids is None else ids
-            verdict.first.append(Difference(number, bids, pctrs, given, block.rules, engine, reference))
-    verdict.seen.update(_traits(block))
-    return verdict
+            comparison.first.append(Difference(number, bids, pctrs, given, block.rules, engine, reference))
+    comparison.seen.update(_traits(block))
+    return comparison
 
 
 def compare(engine: Answer, reference: Answer, bids: list[float], *, has_exact_doubles: bool) -> int | None:

@@ -10,7 +10,7 @@ import click
 from cascade_sim.commands.options import quiet_option, workers_option
 
 if TYPE_CHECKING:
-    from cascade_sim.checks.auctions import Difference, Verdict
+    from cascade_sim.checks.auctions import Comparison, Difference
 
 EXIT_CODES = """\b
 Exit code  0  no auction differs
@@ -34,24 +34,24 @@ def command(auctions: int, seed: int, workers: int, quiet: bool) -> int:
 
     started = time.perf_counter()
     with Progress(quiet) as progress:
-        verdict = check_auctions(auctions, seed, workers, progress)
-    for difference in verdict.first:
+        comparison = check_auctions(auctions, seed, workers, progress)
+    for difference in comparison.first:
         click.echo(difference_text(difference))
-    if verdict.different > len(verdict.first):
-        click.echo(f"… and {verdict.different - len(verdict.first):,} more\n")
-    click.echo(verdict_text(verdict, time.perf_counter() - started))
-    return 1 if verdict.different else 0
+    if comparison.different > len(comparison.first):
+        click.echo(f"… and {comparison.different - len(comparison.first):,} more\n")
+    click.echo(comparison_text(comparison, time.perf_counter() - started))
+    return 1 if comparison.different else 0
 
 
-def verdict_text(verdict: Verdict, seconds: float) -> str:
+def comparison_text(comparison: Comparison, seconds: float) -> str:
     """What was seen, how often, and the verdict on it."""
-    seen = ", ".join(f"{name} {n:,}" for name, n in verdict.seen.items() if n)
+    seen = ", ".join(f"{name} {n:,}" for name, n in comparison.seen.items() if n)
     return (
         f"among them: {seen}\n"
-        f"{verdict.by_last_bit:,} of {verdict.charges:,} charges a micro-unit apart, "
+        f"{comparison.by_last_bit:,} of {comparison.charges:,} charges a micro-unit apart, "
         "where the exact price is half a micro-unit but for the last bits of a double\n"
-        f"{verdict.auctions:,} auctions ({verdict.bids:,} bids), "
-        f"{verdict.different:,} differences, {seconds:.0f} s"
+        f"{comparison.auctions:,} auctions ({comparison.bids:,} bids), "
+        f"{comparison.different:,} differences, {seconds:.0f} s"
     )
 
 

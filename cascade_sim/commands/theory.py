@@ -40,17 +40,17 @@ def command(out: Path, distributions: int, seed: int, k: int) -> int:
 
     with storage_errors(out):
         out.mkdir(parents=True, exist_ok=True)
-    outcomes = study_bounds(distributions, seed, k)
+    checks = study_bounds(distributions, seed, k)
     misorders = ranknet_misorders(4 * distributions, seed, k=k)
-    click.echo(theory_report.text(outcomes, misorders), nl=False)
-    write_file(out / "theory.json", json_text(theory_report.numbers(outcomes, misorders)).encode())
+    click.echo(theory_report.text(checks, misorders), nl=False)
+    write_file(out / "theory.json", json_text(theory_report.numbers(checks, misorders)).encode())
     with style("regret_bounds"):
-        figure = theory_report.regret_figure(outcomes)
+        figure = theory_report.regret_figure(checks)
         image = io.BytesIO()
         figure.savefig(image, format="png", dpi=160, metadata={"Software": None})
         write_file(out / "regret_bounds.png", image.getvalue())
         title = "Regret against surrogate regret with its bound, by loss"
         write_file(out / "regret_bounds.svg", svg_text(figure, "regret_bounds", title).encode())
     click.echo(f"written to {out}")
-    broken = any(outcome.violations for by_loss in outcomes.values() for outcome in by_loss.values())
+    broken = any(check.violations for by_measure in checks.values() for check in by_measure.values())
     return 1 if broken else 0

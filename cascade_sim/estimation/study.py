@@ -61,12 +61,12 @@ def run_off_policy(sim: Simulation, arm: Arm, folder: Path, progress: Progress) 
     asked = with_references(targets, logs)
     with progress.stage("off-policy estimates", len(asked), "targets") as bar:
         by_target = answers(sim, arm, logs, asked, (), bar.advance)
-        knobs = slope_answers(sim, arm, logs.knobs) if logs.knobs is not None else {}
+        slopes = slope_answers(sim, arm, logs.knobs) if logs.knobs is not None else {}
     with progress.stage("off-policy truth", len(asked), "targets") as bar:
         add_truth(by_target, sim, arm, logs, asked, bar.advance)
         if logs.knobs is not None:
-            add_true_slopes(knobs, sim, arm, logs.knobs)
-    return {**about(sim, arm, logs), "order": list(by_target), "targets": by_target, "slopes": knobs}
+            add_true_slopes(slopes, sim, arm, logs.knobs)
+    return {**about(sim, arm, logs), "order": list(by_target), "targets": by_target, "slopes": slopes}
 
 
 def read_logs(sim: Simulation, folder: Path) -> Logs:

@@ -132,7 +132,7 @@ class Row:
 
 
 @dataclass(frozen=True)
-class Findings:
+class StudyResult:
     """All cells, and the rows of every seed in the order of the plan."""
 
     cells: list[Cell]
@@ -231,7 +231,7 @@ def threads(n: int) -> Iterator[None]:
         torch.set_num_threads(before)
 
 
-def run_study(files: Files, plan: Plan, advance: Callable[[int], None] = lambda n: None) -> Findings:
+def run_study(files: Files, plan: Plan, advance: Callable[[int], None] = lambda n: None) -> StudyResult:
     """Train and measure everything; `advance` is told of epochs done."""
     cells: list[Cell] = []
     rows: list[Row] = []
@@ -250,7 +250,7 @@ def run_study(files: Files, plan: Plan, advance: Callable[[int], None] = lambda 
             chosen = choose(trained)
             cells += [cell if cell is chosen else cell.without_outputs() for cell in trained]
             rows += _rows(files, plan, chosen)
-    return Findings(cells, rows, diverged)
+    return StudyResult(cells, rows, diverged)
 
 
 def _train_cell(
@@ -353,7 +353,7 @@ def _mean(values: np.ndarray) -> float:
     return float(counted.mean()) if len(counted) else float("nan")
 
 
-def results(findings: Findings, files: Files, plan: Plan) -> dict[str, Any]:
+def results(findings: StudyResult, files: Files, plan: Plan) -> dict[str, Any]:
     """Everything as JSON-ready numbers.
 
     A row's value is the mean over seeds. Its p compares it with the baseline list by list (each list averaged

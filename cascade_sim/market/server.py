@@ -20,7 +20,7 @@ from cascade_sim.cascade.serve import Arm, Block, score, serve
 from cascade_sim.market.advertisers import Ledger
 from cascade_sim.market.audience import Audience
 from cascade_sim.market.servers import MarketCompute
-from cascade_sim.market.settlement import Pages, RankedLists, list_pages, take
+from cascade_sim.market.settlement import ListedPages, RankedLists, list_pages, take
 from cascade_sim.phases.simulation import Simulation
 from cascade_sim.phases.traffic import serve_block
 from cascade_sim.scenario.market import DAY, Market
@@ -204,7 +204,7 @@ class MarketServer:
             )  # fmt: skip
             start = stop
 
-    def list_pages(self, lists: RankedLists, start: int) -> tuple[Pages, int]:
+    def list_pages(self, lists: RankedLists, start: int) -> tuple[ListedPages, int]:
         """Pages of the requests from `start` on for the budgets as they stand, and where they end."""
         rules = self.arm.rules(self.sim.platform.slot_effects)
         return list_pages(lists, self.sim.world.advertiser, self._ledger.available, rules, start)
@@ -233,7 +233,7 @@ class MarketServer:
         self,
         block: Block,
         lists: RankedLists,
-        pages: Pages,
+        pages: ListedPages,
         expected: np.ndarray,
         clicks: np.ndarray,
         taken: np.ndarray,
@@ -291,7 +291,7 @@ class MarketServer:
         return conversions, times
 
 
-def of_page(values: np.ndarray, pages: Pages, empty: float) -> np.ndarray:
+def of_page(values: np.ndarray, pages: ListedPages, empty: float) -> np.ndarray:
     """The shown ads' entries of values in rank order [R, D]; `empty` in an empty slot.  [R, k]"""
     shown = np.take_along_axis(values, np.maximum(pages.column, 0), 1)
     return np.where(pages.column >= 0, shown, values.dtype.type(empty))

@@ -37,19 +37,19 @@ class RankedLists:
 
 
 @dataclass(frozen=True)
-class Pages:
+class ListedPages:
     """What is shown. All [R, k]; column -1 is an empty slot."""
 
     column: np.ndarray  # int64, place in the ranked list
     cpc_micros: np.ndarray  # int64
 
-    def take(self, rows) -> "Pages":
-        return Pages(self.column[rows], self.cpc_micros[rows])
+    def take(self, rows) -> "ListedPages":
+        return ListedPages(self.column[rows], self.cpc_micros[rows])
 
 
 def list_pages(
     lists: RankedLists, owner: np.ndarray, available_micros: np.ndarray, rules: Rules, start: int = 0
-) -> tuple[Pages, int]:
+) -> tuple[ListedPages, int]:
     """The pages of the requests from `start` on, if nobody's money runs out on the way.
 
     owner [ads] is each ad's advertiser, available_micros [advertisers] what they have left. Returns
@@ -60,7 +60,7 @@ def list_pages(
     stop = int(_list(lists.ads, lists.is_in, lists.is_cut, owner, available_micros, start, column))
     cpc_micros = np.zeros((len(column), rules.slots), np.int64)
     cpc_micros[start:stop] = _prices(lists.take(slice(start, stop)), column[start:stop], rules)
-    return Pages(column[:, :-1], cpc_micros), stop
+    return ListedPages(column[:, :-1], cpc_micros), stop
 
 
 def _prices(lists: RankedLists, column: np.ndarray, rules: Rules) -> np.ndarray:

@@ -14,7 +14,7 @@ from cascade_sim.cascade.seats import BUILT_IN
 from cascade_sim.cascade.serve import Arm, Block, Decision, Stage, admitted, score
 from cascade_sim.phases import corpus as detail
 from cascade_sim.phases import measure
-from cascade_sim.phases.quality import QualityStudy
+from cascade_sim.phases.model_quality import QualityStudy
 from cascade_sim.phases.simulation import Simulation
 from cascade_sim.progress import Progress
 from cascade_sim.scenario.schema import resolved_arms
@@ -83,7 +83,7 @@ class Evaluation:
         seats = [m for s in self.specs.values() for m in (s.pre_ranking.model, s.ranking.model)]
         named = [name for name in dict.fromkeys(seats) if name not in BUILT_IN]
         ranker = self.specs[sim.scenario.report.baseline].ranking.model
-        self.quality = QualityStudy(sim, named, ranker, self.n_quality)
+        self.model_quality = QualityStudy(sim, named, ranker, self.n_quality)
         self.tallies = {name: self._empty_tally() for name in self.all_arms()}
 
     def all_arms(self) -> dict[str, Arm]:
@@ -191,7 +191,7 @@ class Evaluation:
             return
         sim, arm = self.sim, self.baseline
         decision = head_of(by_arm[arm.name].decision, len(part))
-        self.quality.add(part, decision, self._group(part, self.quality.n_groups, self.n_quality))
+        self.model_quality.add(part, decision, self._group(part, self.model_quality.n_groups, self.n_quality))
         ids = decision.pre_ranking_set
         rank_score = admitted(score(part, ids, arm.ranking, arm, sim.platform), arm.ranking, arm)
         # An ad that the auction would not admit cannot be an ideal winner, however few there are.

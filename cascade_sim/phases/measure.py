@@ -13,7 +13,7 @@ from cascade_sim.analysis.metrics import consistency, money, scale
 from cascade_sim.analysis.metrics.catalogue import with_factors
 from cascade_sim.analysis.metrics.ratio import mean_parts
 from cascade_sim.auction import MICROS
-from cascade_sim.cascade.fusion import quality
+from cascade_sim.cascade.fusion import fused_quality
 from cascade_sim.cascade.outcome import Outcome, outcome
 from cascade_sim.cascade.page import cpc_in_order
 from cascade_sim.cascade.seats import TruthScorer, is_probability
@@ -159,7 +159,7 @@ class Ruler:
 
         Rounded like a real price, so that an oracle cascade has a CPC error of exactly 0.
         """
-        quality = _quality(block, decision.ranked_set, arm, self.platform, ctr)
+        quality = _ranking_quality(block, decision.ranked_set, arm, self.platform, ctr)
         return cpc_in_order(decision.ranked_bid, quality, arm.rules(self.platform.slot_effects)) / MICROS
 
 
@@ -167,13 +167,15 @@ def true_value(block: Block, ids: np.ndarray, arm: Arm, platform: Platform, trut
     """True CTR * bid of the ranking stage; -inf for what the auction would not admit.  [R, m]"""
     true_ctr = truth.ctr(block, ids)
     bid = platform.bids.bid(arm.ranking.bid, block, ids, arm.bid_rule, arm.bid_range)
-    worth = bid * _quality(block, ids, arm, platform, true_ctr)
+    worth = bid * _ranking_quality(block, ids, arm, platform, true_ctr)
     is_admitted = (ids >= 0) & (worth > 0) & (bid >= arm.reserve_cpc) & (worth >= arm.score_floor)
     return np.where(is_admitted, true_ctr * bid, -np.inf)
 
 
-def _quality(block: Block, ids: np.ndarray, arm: Arm, platform: Platform, ctr: np.ndarray) -> np.ndarray:
-    return quality(arm.ranking.fusion, ctr, lambda: platform.bids.pcvr(block, ids))
+def _ranking_quality(
+    block: Block, ids: np.ndarray, arm: Arm, platform: Platform, ctr: np.ndarray
+) -> np.ndarray:
+    return fused_quality(arm.ranking.fusion, ctr, lambda: platform.bids.pcvr(block, ids))
 
 
 def proxy_sums(decision: Decision, arm: Arm, yard: Yardstick) -> np.ndarray | None:

@@ -16,7 +16,7 @@ from cascade_sim.phases.evaluate import Evaluation
 from cascade_sim.scenario.models import ModelSpec
 
 ORDER, SCALE = "gauc", "logloss"
-# Measure → the sums of quality.ModelQuality that it is made of, and how.
+# Measure → the sums of model_quality.ModelQuality that it is made of, and how.
 MEASURES = {
     ORDER: ("gauc", lambda sums: divide(sums[:, 0], sums[:, 1])),
     SCALE: ("logloss", lambda sums: divide(sums[:, 0], sums[:, 1])),
@@ -78,7 +78,7 @@ def sweep_section(
 
 
 def _sums(evaluation: Evaluation, model: str) -> dict[str, Any]:
-    return evaluation.quality.by_model[model]["win_set"].sums
+    return evaluation.model_quality.by_model[model]["win_set"].sums
 
 
 def _wins(evaluation: Evaluation, points: dict[str, dict[str, Any]]) -> dict[str, Any]:

@@ -62,8 +62,8 @@ def collect(evaluation: Evaluation) -> dict[str, Any]:
         },
         "attribution": attribution_table(details, resamples, seed) if details else {},
         "funnel": {name: _funnel(evaluation, name) for name in evaluation.arms},
-        "models": evaluation.quality.metrics(QUALITY_RESAMPLES, seed),
-        "curves": evaluation.quality.curves(),
+        "models": evaluation.model_quality.metrics(QUALITY_RESAMPLES, seed),
+        "curves": evaluation.model_quality.curves(),
         **_objectives(evaluation),
     }
 
@@ -82,7 +82,7 @@ def _objectives(evaluation: Evaluation) -> dict[str, Any]:
     }
     models = {trained[arm] for arm in arms}
     sweep = sweep_section(evaluation, arms, QUALITY_RESAMPLES, evaluation.sim.seed)
-    reliability = evaluation.quality.reliability(models)
+    reliability = evaluation.model_quality.reliability(models)
     return {"objectives": {"arms": arms, "reliability": reliability, **sweep}}
 
 

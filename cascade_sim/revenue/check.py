@@ -35,7 +35,7 @@ ALPHA = 0.05
 
 
 @dataclass(frozen=True)
-class Finding:
+class MetricChange:
     """How a metric of an arm moved, and whether the check fails for it."""
 
     arm: str
@@ -66,17 +66,17 @@ class Verdict:
     requests: int
     groups: int
     is_paired: bool
-    findings: list[Finding]
+    findings: list[MetricChange]
     changed_keys: list[str]  # of the scenario, since the baseline was made
     unguarded: list[str]  # arms that the baseline does not have
     is_market_unguarded: bool
 
     @property
-    def failed(self) -> list[Finding]:
+    def failed(self) -> list[MetricChange]:
         return [finding for finding in self.findings if finding.has_failed]
 
     @property
-    def moved(self) -> list[Finding]:
+    def moved(self) -> list[MetricChange]:
         return [finding for finding in self.findings if finding.has_moved]
 
     @property
@@ -204,7 +204,7 @@ def refuse_other_days(
 
 def judge(
     before: Blocks, after: Blocks, plan: Mapping[tuple[str, str], float], *, is_paired: bool
-) -> list[Finding]:
+) -> list[MetricChange]:
     """The comparison itself, for {(arm, metric): tolerance}. Both sides' groups are made equal first."""
     groups = min(before.groups, after.groups)
     before, after = before.with_groups(groups), after.with_groups(groups)
@@ -216,7 +216,7 @@ def judge(
     raw = [move.p_value() for move in moves]
     adjusted, levels = holm(raw), holm_alpha(raw, ALPHA)
     return [
-        Finding(
+        MetricChange(
             arm=arm,
             metric=metric,
             before=before.arms[arm].values.get(metric) or 0.0,

@@ -21,7 +21,7 @@ from cascade_sim.cascade.serve import Block, Decision
 from cascade_sim.phases.simulation import Simulation
 from cascade_sim.progress import Progress
 from cascade_sim.revenue.blocks import METRICS, ArmBlocks, Blocks, arm_blocks, n_groups
-from cascade_sim.revenue.check import Finding, judge
+from cascade_sim.revenue.check import MetricChange, judge
 from cascade_sim.revenue.serving import OtherTraffic, evaluated
 from cascade_sim.scenario.schema import Scenario
 
@@ -191,7 +191,7 @@ def _columns(page: Page, planted: Planted, change: float) -> dict[str, np.ndarra
 def has_alarm(before: Blocks, after: Blocks, is_change: bool, *, is_paired: bool) -> bool:
     """Whether the check fails; where revenue was lowered, whether it fails for lower revenue."""
     plan = {(ARM, metric): 0.0 for metric in WATCHED if before.arms[ARM].values[metric]}
-    findings: list[Finding] = judge(before, after, plan, is_paired=is_paired)
+    findings: list[MetricChange] = judge(before, after, plan, is_paired=is_paired)
     failed = [finding for finding in findings if finding.has_failed]
     if is_change:
         return any(finding.metric in REVENUE and finding.move.log < 0 for finding in failed)

@@ -4,7 +4,7 @@ import math
 
 from cascade_sim.analysis.statistics.moves import POWER, ROUNDING
 from cascade_sim.revenue.blocks import MARKET_METRICS
-from cascade_sim.revenue.check import ALPHA, Finding, Verdict
+from cascade_sim.revenue.check import ALPHA, MetricChange, Verdict
 
 MOST_KEYS = 6
 MOST_WARNINGS = 3
@@ -48,7 +48,7 @@ def _notes(verdict: Verdict) -> list[str]:
     return notes
 
 
-def _table(findings: list[Finding]) -> list[str]:
+def _table(findings: list[MetricChange]) -> list[str]:
     head = ("arm", "metric", "before", "now", "move", "95 % interval", "p (Holm)", "sees", "")
     failed_first = sorted(findings, key=lambda finding: not finding.has_failed)
     rows = [head, *(_row(finding) for finding in failed_first)]
@@ -63,7 +63,7 @@ def _table(findings: list[Finding]) -> list[str]:
     ]
 
 
-def _row(finding: Finding) -> tuple[str, ...]:
+def _row(finding: MetricChange) -> tuple[str, ...]:
     if finding.has_failed:
         word = "FAILED"
     elif finding.move.is_rounding and finding.move.se <= ROUNDING:

@@ -22,7 +22,7 @@ from cascade_sim.scenario.messages import explain, path_text, schema_at, unknown
 from cascade_sim.scenario.schema import ArmOverrides, ArmSpec, Override, Scenario, resolve_arm
 from cascade_sim.scenario.yaml import Problem
 
-Knob = tuple[str, ...]  # as an arm writes it: ("pre_ranking", "size"); or ("fusions", NAME, …)
+KnobPath = tuple[str, ...]  # as an arm writes it: ("pre_ranking", "size"); or ("fusions", NAME, …)
 MOST_VALUES = 100
 
 # Why a part of the scenario cannot be turned after the fact.
@@ -50,7 +50,7 @@ class Refused(Exception):  # noqa: N818 (a verdict, turned into a UserError by w
 class Change:
     """One knob turned; `at` is the place of the words it comes from."""
 
-    knob: Knob
+    knob: KnobPath
     value: Any
     at: int = 0
 
@@ -63,14 +63,14 @@ class Change:
 Point = tuple[Change, ...]  # turned together: one other way to serve
 
 
-def scenario_path(knob: Knob) -> str:
+def scenario_path(knob: KnobPath) -> str:
     """A knob as the scenario file writes it."""
     return path_text(knob if knob[0] in ("auction", "bidding", "fusions") else ("cascade", *knob))
 
 
-def arm_knobs() -> list[Knob]:
+def arm_knobs() -> list[KnobPath]:
     """Every knob of an arm, from the schema of its overrides; exploration only matters in a market."""
-    knobs: list[Knob] = []
+    knobs: list[KnobPath] = []
     for name, field in ArmOverrides.model_fields.items():
         kinds = [kind for kind in get_args(field.annotation) if isinstance(kind, type)]
         section = next((kind for kind in kinds if issubclass(kind, Override)), None)
@@ -150,7 +150,7 @@ def _value(text: str, at: int) -> Any:
     return value
 
 
-def find_knob(path: str, scenario: Scenario, arm: str) -> Knob:
+def find_knob(path: str, scenario: Scenario, arm: str) -> KnobPath:
     """The knob that a path means: as in the scenario file, as the arm writes it, or its unambiguous end."""
     steps = tuple(path.split("."))
     own = steps
@@ -181,7 +181,7 @@ def find_knob(path: str, scenario: Scenario, arm: str) -> Knob:
     raise Refused(_no_knob(path, steps, own, knobs))
 
 
-def _no_knob(path: str, steps: Knob, own: Knob, knobs: list[Knob]) -> str:
+def _no_knob(path: str, steps: KnobPath, own: KnobPath, knobs: list[KnobPath]) -> str:
     if len(own) <= 1 and (not own or own[0] in {knob[0] for knob in knobs}):
         inside = ", ".join(scenario_path(knob) for knob in knobs if not own or knob[0] == own[0])
         return f"'{path}' is a section; turn one of its knobs: {inside}"
@@ -212,7 +212,7 @@ def turn(scenario: Scenario, spec: ArmSpec, point: Point, folder: Path) -> tuple
     while name in data["arms"]:
         name += "-"
     data["arms"][name] = overrides_of(spec)
-    places: dict[Knob, Change] = {}
+    places: dict[KnobPath, Change] = {}
     turned = {change.knob for change in point}
     for key, other in (("size", "sizes"), ("sizes", "size")):  # one of them takes the other's place
         if ("pre_ranking", key) in turned:
@@ -222,7 +222,7 @@ def turn(scenario: Scenario, spec: ArmSpec, point: Point, folder: Path) -> tuple
             for parameter in set(PARAMETERS) - set(RULES[change.value].parameters):
                 data["arms"][name]["auction"].pop(parameter, None)  # of the rule it had
     for change in point:
-        at: Knob = change.knob if change.knob[0] == "fusions" else ("arms", name, *change.knob)
+        at: KnobPath = change.knob if change.knob[0] == "fusions" else ("arms", name, *change.knob)
         section: Any = data
         for step in at[:-1]:
             section = section.setdefault(step, {})

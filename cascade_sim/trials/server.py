@@ -16,7 +16,7 @@ from cascade_sim.cascade.serve import Arm, Block
 from cascade_sim.market.advertisers import Ledger
 from cascade_sim.market.audience import Audience
 from cascade_sim.market.server import MarketServer
-from cascade_sim.market.settlement import Pages, RankedLists
+from cascade_sim.market.settlement import ListedPages, RankedLists
 from cascade_sim.phases.simulation import Simulation
 from cascade_sim.scenario.market import Market
 from cascade_sim.trials.assignment import Assignment
@@ -94,10 +94,10 @@ class SplitServer(MarketServer):
     def _rank_deeper(self, block: Block, lists: RankedLists) -> MixedLists:
         return self.rank(block, 0)
 
-    def list_pages(self, lists: RankedLists, start: int) -> tuple[Pages, int]:
+    def list_pages(self, lists: RankedLists, start: int) -> tuple[ListedPages, int]:
         assert isinstance(lists, MixedLists)
         shape = (len(lists.ads), len(self._effects))
-        pages = Pages(np.full(shape, -1, np.int64), np.zeros(shape, np.int64))
+        pages = ListedPages(np.full(shape, -1, np.int64), np.zeros(shape, np.int64))
         stop = len(lists.ads)
         for server, (rows, own) in zip(self.servers, lists.parts, strict=True):
             first = int(np.searchsorted(rows, start))

@@ -7,7 +7,7 @@ import pytest
 
 from cascade_sim.auction import auction, reprice
 from cascade_sim.cascade.fusion import Fusion
-from cascade_sim.cascade.knobs import Knobs, Randomiser, with_knobs
+from cascade_sim.cascade.knobs import Randomiser, RequestKnobs, with_knobs
 from cascade_sim.cascade.serve import serve
 from worlds.randomised_logs import logged
 
@@ -123,7 +123,7 @@ def test_a_pre_ranking_stage_with_the_auction_s_bid_knows_each_request_s_reserve
 
 
 def test_requests_taken_from_a_block_keep_their_knobs():
-    knobs = Knobs(np.array([1.0, 2.0, 3.0]), None)
+    knobs = RequestKnobs(np.array([1.0, 2.0, 3.0]), None)
     assert knobs.take([2, 0]).reserve_cpc.tolist() == [3.0, 1.0]
     assert knobs.take([2, 0]).squashing_ratio is None
 

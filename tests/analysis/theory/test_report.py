@@ -6,7 +6,7 @@ import pytest
 from cascade_sim.analysis.report.figures.style import style
 from cascade_sim.analysis.theory import report as theory_report
 from cascade_sim.analysis.theory.measures import gppms
-from cascade_sim.analysis.theory.study import Outcome, study_bounds
+from cascade_sim.analysis.theory.study import BoundCheck, study_bounds
 
 MISORDERS = {"DCG@3": {"share": 0.5, "regret": 0.02}}
 
@@ -42,7 +42,7 @@ def test_the_text_says_what_was_found(outcomes):
 
 
 def test_a_broken_bound_is_said():
-    broken = Outcome(np.array([1.0]), np.array([3.0]), np.array([1e-12]), 0.0, 0.0)
+    broken = BoundCheck(np.array([1.0]), np.array([3.0]), np.array([1e-12]), 0.0, 0.0)
     assert ", 1 above their bound." in theory_report.text({"loss": {"measure": broken}}, MISORDERS)
 
 

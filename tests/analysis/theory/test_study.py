@@ -6,7 +6,7 @@ import pytest
 from cascade_sim.analysis.theory.losses import LOSSES
 from cascade_sim.analysis.theory.measures import gppms, regret
 from cascade_sim.analysis.theory.study import (
-    Outcome,
+    BoundCheck,
     descend,
     random_distribution,
     ranknet_misorders,
@@ -74,7 +74,7 @@ def test_every_item_of_a_random_distribution_has_a_use(measure):
 
 def test_a_point_above_the_bound_is_counted():
     slack = np.full(3, 1e-12)
-    found = Outcome(np.array([1.0, 4.0, 0.0]), np.array([1.01, 2.0, 1e-7]), slack, 0.0, 0.0)
+    found = BoundCheck(np.array([1.0, 4.0, 0.0]), np.array([1.01, 2.0, 1e-7]), slack, 0.0, 0.0)
     assert found.violations == 1 and found.closest == pytest.approx(1.01)
 
 
