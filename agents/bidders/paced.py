@@ -83,7 +83,7 @@ class PacedBidder(DayBidder):
         self.seen_clicks, self.seen_spent = self.seen_clicks / 2.0, self.seen_spent / 2.0
 
     def multiplier(self) -> np.ndarray:
-        """bid / value.  [m] in (0, 1]"""
+        """What each advertiser bids as a share of its value.  [m] in (0, 1]"""
         return np.exp(self.level)
 
     def bids(self, moment: Moment) -> np.ndarray:

@@ -128,7 +128,7 @@ class Metric(Measure):
 
 
 def by_name(*metrics: Metric) -> dict[str, Metric]:
-    """{name: metric}, in the given order."""
+    """The metrics as {name: metric}, in the given order."""
     return {metric.name: metric for metric in metrics}
 
 

@@ -217,7 +217,7 @@ def column(values: ArrayLike, name: str, n: int | None = None) -> Floats:
 
 
 def weight_column(weights: ArrayLike, n: int | None = None, name: str = "weights") -> Floats:
-    """As `column`, and ValueError for a negative value."""
+    """Weights [R] as float64, checked like a `column`; a ValueError for a negative one too."""
     w = column(weights, name, n)
     if (w < 0).any():
         row = int((w < 0).argmax())

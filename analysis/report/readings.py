@@ -282,7 +282,7 @@ def value_text(value: Any) -> str:
 
 
 def settings_text(settings: Mapping[str, Any]) -> str:
-    """`auction.reserve_cpc = 0.2, cascade.slots = 4`."""
+    """Settings in a line: `auction.reserve_cpc = 0.2, cascade.slots = 4`."""
     return ", ".join(f"{path} = {value_text(value)}" for path, value in settings.items())
 
 

@@ -57,7 +57,7 @@ class Figure:
 
 @dataclass(frozen=True)
 class Bullets:
-    """A list of lines."""
+    """A bulleted list, a line of text per bullet."""
 
     shape: ClassVar[str] = "bullets"
     lines: Sequence[str]
@@ -92,7 +92,7 @@ class Tile:
 
 @dataclass(frozen=True)
 class Tiles:
-    """Tiles in a row."""
+    """The main numbers of a run, side by side."""
 
     shape: ClassVar[str] = "tiles"
     tiles: Sequence[Tile]

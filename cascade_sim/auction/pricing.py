@@ -23,17 +23,17 @@ class Slot(NamedTuple):
 
 
 def gsp(slot: Slot) -> float:
-    """Generalised second price."""
+    """Generalised second price: the least bid that keeps the slot."""
     return slot.to_keep
 
 
 def vcg(slot: Slot) -> float:
-    """Vickrey, Clarke, Groves."""
+    """Vickrey, Clarke and Groves: what the others lose by the ad."""
     return slot.harm
 
 
 def first(slot: Slot) -> float:
-    """First price."""
+    """First price: the ad's own bid."""
     return slot.bid
 
 

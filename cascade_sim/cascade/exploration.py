@@ -29,7 +29,7 @@ class Explored:
 
 
 def as_decided(decision: Decision) -> Explored:
-    """Pages that nobody explored: certain."""
+    """The pages as the cascade decided them, without exploration: shown with probability 1."""
     n = len(decision.win_set)
     propensity = (decision.win_set >= 0).astype(np.float64)
     return Explored(decision, np.zeros(n, bool), propensity, np.ones(n, bool))

@@ -39,7 +39,7 @@ class Randomiser:
         return {knob: draws.normal(seed, PURPOSES[knob], requests) for knob in self.sigmas}
 
     def values(self, noise: Mapping[str, NDArray[np.float64]]) -> dict[str, NDArray[np.float64]]:
-        """The knobs themselves.  {knob: [R]}"""
+        """The knobs' values for this noise, request by request.  {knob: [R]}"""
         drawn = {}
         for knob, sigma in self.sigmas.items():
             centre = self.centres[knob]

@@ -15,7 +15,7 @@ from cascade_sim.world.truth import Truth
 
 @dataclass(frozen=True)
 class Outcome:
-    """Per slot, [R, k]."""
+    """Clicks, conversions and charges of the slots of every page. Arrays [R, k]."""
 
     true_ctr: np.ndarray  # float64, of a fully examined slot
     expected_clicks: np.ndarray  # float64: slot effect * true CTR

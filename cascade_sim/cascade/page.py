@@ -32,7 +32,7 @@ class Rules:
 
     @property
     def keywords(self) -> dict[str, Any]:
-        """As `auction` and `reprice` take them."""
+        """The rules as keyword arguments of `auction` and `reprice`."""
         given = dict(vars(self))
         parameters = given.pop("parameters")
         return {**given, **parameters}

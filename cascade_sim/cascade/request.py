@@ -64,7 +64,7 @@ class Stage:
 
 @dataclass(frozen=True)
 class Arm:
-    """What an experiment varies."""
+    """The settings of a cascade that an experiment compares: stages, their sizes, bids and the auction."""
 
     name: str
     retrieval_size: int
@@ -161,7 +161,7 @@ class Decision:
 
     @property
     def win_set(self) -> np.ndarray:
-        """The ads shown.  [R, k]"""
+        """The ads shown, in slot order; -1 in an empty slot.  [R, k]"""
         return self.page.ads[:, :-1]
 
     @property
@@ -183,5 +183,5 @@ class Decision:
 
     @property
     def cpc_micros(self) -> np.ndarray:
-        """What a click costs.  [R, k]"""
+        """What a click on each slot costs, in micro-units.  [R, k]"""
         return self.page.cpc_micros

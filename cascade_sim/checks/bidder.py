@@ -77,7 +77,7 @@ class Subject:
 
 
 def imports(subject: Subject) -> str:
-    """There is such a class."""
+    """The class can be imported by the name it was given."""
     assert isinstance(subject.cls, type)
     return subject.kind
 
@@ -105,7 +105,7 @@ def constructs(subject: Subject) -> str:
 
 
 def first_bids(subject: Subject) -> str:
-    """Before anything was observed."""
+    """Bids asked for before anything was observed are well formed."""
     answers_well(subject.build().bids(moment_of(0)), "bids", (ADS,), "a", np.inf, "at the start")
     return f"floats of shape [{ADS}], 0 or more"
 
@@ -414,7 +414,7 @@ def copies(record: Any) -> dict[str, np.ndarray]:
 
 
 def same(first: np.ndarray, second: np.ndarray) -> bool:
-    """The same bits."""
+    """Whether two arrays have the same type, shape and bits."""
     return first.dtype == second.dtype and first.shape == second.shape and first.tobytes() == second.tobytes()
 
 

@@ -27,7 +27,7 @@ class Finding:
     text: str
 
     def line(self) -> str:
-        """`ok       output          float32 of shape [6, 5]`"""
+        """A line of a terminal: `ok       output          float32 of shape [6, 5]`."""
         return f"{self.status:<8} {self.check:<14}  {self.text}"
 
 
@@ -50,7 +50,7 @@ class Findings(list[Finding]):
         return pd.DataFrame([asdict(finding) for finding in self], columns=["check", "status", "text"])
 
     def verdict(self) -> str:
-        """All of them in one line."""
+        """How many checks failed or left a note, in one line."""
         if not self.ok:
             return f"{self.n_failed} of {len(self)} checks FAILED"
         n_notes = sum(finding.status == "note" for finding in self)
@@ -77,11 +77,11 @@ class Remark(Exception):  # noqa: N818
 
 
 class Subject(Protocol):
-    """What is tested."""
+    """A class of the user that checks are run on."""
 
     @property
     def kind(self) -> str:
-        """As a scenario would name it."""
+        """The name by which a scenario would ask for the class."""
         ...
 
 

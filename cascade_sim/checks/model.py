@@ -97,7 +97,7 @@ def check_subject(subject: "Subject", on_finding: Listener | None = None) -> Fin
 
 @contextmanager
 def _one_thread() -> Iterator[None]:
-    """Torch as the engine runs it."""
+    """Torch on a single thread, as the engine runs it."""
     before = torch.get_num_threads()
     torch.set_num_threads(1)
     try:
@@ -134,7 +134,7 @@ class Subject:
         return build_module(self.kind, self.spec, self.view, seed, self.home, cls=self.cls)
 
     def block(self, n_requests: int) -> Block:
-        """Requests of different users."""
+        """Requests to try the model on, of different users and contexts."""
         number = np.arange(n_requests)
         users = (number * 7 % self.world.n_users).astype(np.int32)
         context = np.sin(number + 1.0).astype(np.float32)
@@ -212,7 +212,7 @@ def constructs(subject: Subject) -> str:
 
 
 def output(subject: Subject) -> str:
-    """A tensor of floats [R, n]."""
+    """The module returns a float tensor, a logit per request and candidate.  [R, n]"""
     returned: Any = logits(subject.build(), subject.inputs(REQUESTS, CANDIDATES))
     expected = f"expected a float tensor of shape [R, n] = [{REQUESTS}, {CANDIDATES}]"
     if not isinstance(returned, torch.Tensor):
@@ -363,7 +363,7 @@ def served(subject: Subject) -> str:
 
 
 def gradients(subject: Subject) -> str:
-    """Every parameter learns."""
+    """A finite gradient reaches every parameter."""
     module = subject.build().train()
     weights = {name: p for name, p in module.named_parameters() if p.requires_grad and p.numel()}
     if not weights:
@@ -461,7 +461,7 @@ def far_apart(actual: torch.Tensor, expected: torch.Tensor, tolerance: float = 1
 
 
 def _same_bits(a: torch.Tensor, b: torch.Tensor) -> bool:
-    """Equal, NaN included."""
+    """Whether two tensors have one shape and equal values, NaN in the same places."""
     return (
         a.shape == b.shape
         and bool(torch.equal(a.isnan(), b.isnan()))

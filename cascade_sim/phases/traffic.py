@@ -55,7 +55,7 @@ def serve_block(phase: str, block: Block, serve: Callable[[Block], Result]) -> R
 
 
 def where(phase: str, block: Block) -> str:
-    """`phase log, requests 2000000256 to 2000000511`."""
+    """The place of a block for messages: `phase log, requests 2000000256 to 2000000511`."""
     ids = block.requests
     return f"phase {phase}, requests {ids[0]} to {ids[-1]}" if len(ids) else f"phase {phase}, no requests"
 

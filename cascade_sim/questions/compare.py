@@ -84,7 +84,7 @@ def _different(first: Side, other: Side) -> list[str]:
 
 
 def _differ(parts: Sequence[str]) -> str:
-    """`seed differs`, `seed and world differ`."""
+    """Which names differ, in words: `seed differs`, `seed and world differ`."""
     return f"{' and '.join(parts)} {'differ' if len(parts) > 1 else 'differs'}"
 
 
@@ -178,7 +178,7 @@ def _unpaired(before: dict[str, Any], after: dict[str, Any]) -> dict[str, dict[s
 
 
 def _standard_error(node: dict[str, Any]) -> float | None:
-    """From the width of a 95 % interval."""
+    """The standard error behind a 95 % interval, from its width; None without one."""
     if node.get("low") is None or node.get("high") is None:
         return None
     return float(node["high"] - node["low"]) / (2.0 * NORMAL)

@@ -50,7 +50,7 @@ class Landscape:
 
     @property
     def mean_cpc(self) -> NDArray[np.float64]:
-        """Paid per click; NaN without one.  [B]"""
+        """Mean price of a click; NaN where there is none.  [B]"""
         return np.where(self.clicks > 0, self.cost, np.nan) / np.maximum(self.clicks, 1)
 
     @property

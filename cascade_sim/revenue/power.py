@@ -33,7 +33,7 @@ JITTER = 0.10  # of each price, either way
 
 
 @dataclass(frozen=True)
-class Page:
+class ServedBlock:
     """A block as it was served."""
 
     sim: Simulation
@@ -48,7 +48,9 @@ class Planted:
 
     name: str
     is_change: bool
-    prices: Callable[[Page, float], np.ndarray]  # (page, size of the change) -> cpc in micros, float [R, k]
+    prices: Callable[
+        [ServedBlock, float], np.ndarray
+    ]  # of a change of this size: cpc in micros, float [R, k]
     has_other_luck: bool = False
 
 
@@ -71,28 +73,33 @@ class Rate:
         return binomial_band(self.alarms, self.runs)
 
 
-def _as_served(page: Page, size: float) -> np.ndarray:
-    return page.decision.cpc_micros.astype(np.float64)
+def _as_served(served_block: ServedBlock, size: float) -> np.ndarray:
+    return served_block.decision.cpc_micros.astype(np.float64)
 
 
-def _all_lower(page: Page, size: float) -> np.ndarray:
-    return page.decision.cpc_micros * (1.0 - size)
+def _all_lower(served_block: ServedBlock, size: float) -> np.ndarray:
+    return served_block.decision.cpc_micros * (1.0 - size)
 
 
-def _some_halved(page: Page, size: float) -> np.ndarray:
+def _some_halved(served_block: ServedBlock, size: float) -> np.ndarray:
     """Half price on a share 2 * size of the requests, so that the average price falls by size."""
-    u = draws.uniform(page.sim.seed, "planted requests", page.block.requests)
-    return page.decision.cpc_micros * np.where(u < 2.0 * size, 0.5, 1.0)[:, None]
+    u = draws.uniform(served_block.sim.seed, "planted requests", served_block.block.requests)
+    return served_block.decision.cpc_micros * np.where(u < 2.0 * size, 0.5, 1.0)[:, None]
 
 
-def _jittered(page: Page, size: float) -> np.ndarray:
+def _jittered(served_block: ServedBlock, size: float) -> np.ndarray:
     """Each price up to JITTER off, keyed by request and ad: none on average."""
-    u = draws.uniform(page.sim.seed, "planted jitter", page.block.requests[:, None], page.decision.win_set)
-    return page.decision.cpc_micros * (1.0 + JITTER * (2.0 * u - 1.0))
+    u = draws.uniform(
+        served_block.sim.seed,
+        "planted jitter",
+        served_block.block.requests[:, None],
+        served_block.decision.win_set,
+    )
+    return served_block.decision.cpc_micros * (1.0 + JITTER * (2.0 * u - 1.0))
 
 
-def _jittered_lower(page: Page, size: float) -> np.ndarray:
-    return _jittered(page, size) * (1.0 - size)
+def _jittered_lower(served_block: ServedBlock, size: float) -> np.ndarray:
+    return _jittered(served_block, size) * (1.0 - size)
 
 
 LOWER = Planted("every price lower", True, _all_lower)
@@ -130,16 +137,16 @@ def measure_power(
         before: Blocks | None = None
         with progress.stage("replications", runs * requests) as bar:
             for stretch in range(runs):
-                pages = [
+                served_blocks = [
                     served(sim, block, sim.serve(block, arm))
                     for block in stretch_blocks(sim, stretch, requests)
                 ]
-                own = summed(pages, PLANTED[0], change, requests)
+                own = summed(served_blocks, PLANTED[0], change, requests)
                 for planted in PLANTED:
-                    after = summed(pages, planted, change, requests)
+                    after = summed(served_blocks, planted, change, requests)
                     alarms[planted.name] += has_alarm(own, after, planted.is_change, is_paired=True)
                 if before is not None:
-                    lower = summed(pages, LOWER, change, requests)
+                    lower = summed(served_blocks, LOWER, change, requests)
                     alarms[OTHER_REQUESTS] += has_alarm(before, own, False, is_paired=False)
                     alarms[LOWER_ON_OTHER] += has_alarm(before, lower, True, is_paired=False)
                 before = own if before is None else None  # pairs that share no stretch
@@ -158,28 +165,32 @@ def stretch_blocks(sim: Simulation, stretch: int, requests: int) -> Iterator[Blo
         yield traffic.block("evaluate", index, requests)
 
 
-def served(sim: Simulation, block: Block, decision: Decision) -> Page:
-    return Page(sim, block, decision, outcome(block, decision, sim.truth, sim.world.slot_effects, sim.seed))
+def served(sim: Simulation, block: Block, decision: Decision) -> ServedBlock:
+    return ServedBlock(
+        sim, block, decision, outcome(block, decision, sim.truth, sim.world.slot_effects, sim.seed)
+    )
 
 
-def summed(pages: list[Page], planted: Planted, change: float, requests: int) -> Blocks:
+def summed(served_blocks: list[ServedBlock], planted: Planted, change: float, requests: int) -> Blocks:
     """What a stretch earned under a planted change, summed by group as a run's evaluation is."""
-    parts = [_columns(page, planted, change) for page in pages]
+    parts = [_columns(served_block, planted, change) for served_block in served_blocks]
     columns = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
     groups = n_groups(requests)
     made: ArmBlocks = arm_blocks(columns, np.arange(requests) * groups // requests, groups)
     return Blocks(requests, groups, {ARM: made})
 
 
-def _columns(page: Page, planted: Planted, change: float) -> dict[str, np.ndarray]:
-    decision, result = page.decision, page.result
-    cpc = np.floor(planted.prices(page, change)) / MICROS
+def _columns(served_block: ServedBlock, planted: Planted, change: float) -> dict[str, np.ndarray]:
+    decision, result = served_block.decision, served_block.result
+    cpc = np.floor(planted.prices(served_block, change)) / MICROS
     clicks = result.clicks
     if planted.has_other_luck:
-        u = draws.uniform(page.sim.seed, "planted luck", page.block.requests[:, None], decision.win_set)
+        u = draws.uniform(
+            served_block.sim.seed, "planted luck", served_block.block.requests[:, None], decision.win_set
+        )
         clicks = happens(result.expected_clicks, u)
     return {
-        "requests": np.ones(len(page.block)),
+        "requests": np.ones(len(served_block.block)),
         "impressions": (decision.win_set >= 0).sum(axis=1).astype(np.float64),
         "clicks": clicks.sum(axis=1).astype(np.float64),
         "expected_clicks": result.expected_clicks.sum(axis=1),

@@ -69,7 +69,7 @@ def _child(node: Node, step: str | int) -> Node | None:
 
 
 def path_text(path: Sequence[str | int]) -> str:
-    """`world.slot_effects[2]`."""
+    """A path as a reader would write it: `world.slot_effects[2]`."""
     text = ""
     for step in path:
         text += f"[{step}]" if isinstance(step, int) else f".{step}"

@@ -47,12 +47,12 @@ class Kinds:
 
     @property
     def known(self) -> dict[str, None]:
-        """All names, in order."""
+        """The names of all classes, those that come with the package first."""
         return dict.fromkeys((*self.built_in, *self.registered))
 
     @property
     def forms(self) -> str:
-        """What may be written."""
+        """What a scenario may write to name a class, as messages list it."""
         return f"{', '.join(self.known)}, {OWN_FORMS}"
 
 

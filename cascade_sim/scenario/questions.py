@@ -32,7 +32,7 @@ class Randomise(Section):
 
     @property
     def sigmas(self) -> dict[str, float]:
-        """Of the knobs that are randomised."""
+        """The noise's standard deviation by knob, for those that are randomised."""
         return {knob: sigma for knob, sigma in self.model_dump().items() if sigma is not None}
 
 

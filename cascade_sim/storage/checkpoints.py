@@ -49,7 +49,7 @@ def flat(state: Mapping[str, Any], prefix: str = "") -> dict[str, np.ndarray]:
 
 
 def nested(arrays: Mapping[str, np.ndarray]) -> dict[str, Any]:
-    """The inverse of `flat`."""
+    """The state that `flat` made these arrays of."""
     state: dict[str, Any] = {}
     for name, value in arrays.items():
         *folders, last = name.split(SEPARATOR)

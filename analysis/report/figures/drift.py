@@ -20,17 +20,17 @@ TICKS = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 50, 100)
 
 
 def drift_order(metrics: Mapping[str, Any]) -> Any | None:
-    """Rankers that are trained for order alone."""
+    """The drift figure of the rankers that are trained for order alone."""
     return _figure(metrics, "order")
 
 
 def drift_calibrator(metrics: Mapping[str, Any]) -> Any | None:
-    """Rankers that a calibrator follows."""
+    """The drift figure of the rankers that a calibrator follows."""
     return _figure(metrics, "calibrator")
 
 
 def drift_scale(metrics: Mapping[str, Any]) -> Any | None:
-    """Rankers whose objective has a scale."""
+    """The drift figure of the rankers whose objective has a scale."""
     return _figure(metrics, "scale")
 
 

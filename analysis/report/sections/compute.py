@@ -158,7 +158,7 @@ def _ms(value: float | None) -> str:
 
 
 def _about(metrics: Mapping[str, Any]) -> str:
-    """What the columns mean."""
+    """The text below the table: what its columns mean, and how many servers each stage has."""
     servers = {
         stage: market_value(metrics, compute_arms(metrics)[0], ("compute", "stages", stage, "servers"))
         for stage in STAGE_HEADINGS

@@ -134,7 +134,7 @@ def bidders_table(metrics: Mapping[str, Any], *, narrow: bool = False) -> Table:
 
 
 def _of(part: Any, whole: Any) -> str:
-    """ "74 of 92"."""
+    """A count and what it is a part of: `74 of 92`."""
     return f"{number_text(finite(part), 0)} of {number_text(finite(whole), 0)}"
 
 

@@ -108,7 +108,7 @@ def pareto_words(metrics: Mapping[str, Any], points: Sequence[Point]) -> str:
 
 
 def _listed(own: Sequence[Point]) -> str:
-    """rcr (α 0.5, 0.9)"""
+    """A family and the settings of its points: `rcr (α 0.5, 0.9)`."""
     settings = sorted((p for p in own if p.setting is not None), key=lambda p: p.setting or 0.0)
     if not settings:
         return own[0].family
