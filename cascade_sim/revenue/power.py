@@ -48,9 +48,7 @@ class Planted:
 
     name: str
     is_change: bool
-    prices: Callable[
-        [ServedBlock, float], np.ndarray
-    ]  # of a change of this size: cpc in micros, float [R, k]
+    prices: Callable[[ServedBlock, float], np.ndarray]  # by size of the change: cpc in micros, [R, k]
     has_other_luck: bool = False
 
 
