@@ -3,7 +3,7 @@
 Padding never hides in labels: `from_padded` drops what a mask leaves out, and from then on it is not there.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -120,7 +120,7 @@ def check_labels(labels: torch.Tensor, low: float = -np.inf, high: float = np.in
 
 
 def reduce(
-    values: torch.Tensor, dtype: torch.dtype, weight: torch.Tensor | None, reduction: str
+    values: torch.Tensor, dtype: torch.dtype, weight: torch.Tensor | None = None, reduction: str = "mean"
 ) -> torch.Tensor:
     """From the lists' values [L] to the loss, in the scores' type.
 
@@ -145,12 +145,25 @@ def reduce(
     return value.to(dtype)
 
 
-def per_term(values: torch.Tensor, terms: np.ndarray, each: str) -> torch.Tensor:
-    """each="mean": the values [L] divided by the lists' numbers of terms [L]; 0 where there are none."""
+def reduce_terms(
+    values: torch.Tensor,
+    dtype: torch.dtype,
+    count: Callable[[], np.ndarray],
+    *,
+    weight: torch.Tensor | None = None,
+    reduction: str = "mean",
+    each: str = "sum",
+) -> torch.Tensor:
+    """The same where a list's value is a sum of `count()` terms [L]; each="mean" makes it their mean."""
     if each not in EACH:
         raise ValueError(f"unknown each {each!r}; known: {', '.join(EACH)}")
-    if each == "sum":
-        return values
+    if each == "mean":
+        values = per_term(values, count())
+    return reduce(values, dtype, weight, reduction)
+
+
+def per_term(values: torch.Tensor, terms: np.ndarray) -> torch.Tensor:
+    """The values [L] divided by the lists' numbers of terms [L]; as they are where there are none."""
     divisor = np.where(terms > 0, terms, 1.0)
     return values / torch.from_numpy(divisor).to(values.device, values.dtype)
 

@@ -1,13 +1,15 @@
 """Losses on a list as a whole, and those that join them with a loss on single items."""
 
 from collections.abc import Callable
+from typing import Unpack
 
 import numpy as np
 import torch
 from torch.nn import functional
 
 from cascade_sim.models.losses import engine as loss_engine
-from cascade_sim.models.losses.lists import Batch, Offsets, make_batch, per_term, reduce, with_anchor
+from cascade_sim.models.losses.call import Given, PerList, PerTerm, loss
+from cascade_sim.models.losses.lists import Batch, make_batch, per_term, reduce, reduce_terms, with_anchor
 from cascade_sim.models.losses.padded import item_sums
 from cascade_sim.models.losses.pointwise import log_terms
 
@@ -18,43 +20,24 @@ def label_sums(batch: Batch) -> np.ndarray:
     return np.bincount(owner, batch.labels.double().cpu().numpy(), minlength=batch.n_lists)
 
 
-def _softmax(
-    batch: Batch, weight: torch.Tensor | None, reduction: str, each: str, engine: str
-) -> torch.Tensor:
+def _softmax(batch: Batch, engine: str, **how: Unpack[PerTerm]) -> torch.Tensor:
     values = loss_engine.softmax_lists(batch, engine)
-    if each != "sum":
-        values = per_term(values, label_sums(batch), each)
-    return reduce(values, batch.scores.dtype, weight, reduction)
+    return reduce_terms(values, batch.scores.dtype, lambda: label_sums(batch), **how)
 
 
-def softmax(
-    scores: torch.Tensor,
-    labels: torch.Tensor,
-    lists: Offsets | None = None,
-    *,
-    weight: torch.Tensor | None = None,
-    reduction: str = "mean",
-    each: str = "sum",
-    engine: str = "auto",
-) -> torch.Tensor:
+@loss
+def softmax(given: Given, *, engine: str = "auto", **how: Unpack[PerTerm]) -> torch.Tensor:
     """Value of a list: -sum_i y_i log softmax(s)_i; with each="mean" divided by sum_i y_i. Labels >= 0.
 
     0 for a list without positives, of one item or empty. Does not see s -> s + w.
     """
-    batch = make_batch(scores, labels, lists, low=0)
-    return _softmax(batch, weight, reduction, each, engine)
+    batch = make_batch(*given, low=0)
+    return _softmax(batch, engine, **how)
 
 
+@loss
 def calibrated_softmax(
-    scores: torch.Tensor,
-    labels: torch.Tensor,
-    lists: Offsets | None = None,
-    *,
-    y0: float = 1.0,
-    weight: torch.Tensor | None = None,
-    reduction: str = "mean",
-    each: str = "sum",
-    engine: str = "auto",
+    given: Given, *, y0: float = 1.0, engine: str = "auto", **how: Unpack[PerTerm]
 ) -> torch.Tensor:
     """Softmax with a virtual item of score 0 and label y0 > 0 in every list.
 
@@ -64,8 +47,8 @@ def calibrated_softmax(
     """
     if not y0 > 0:
         raise ValueError(f"y0 must be greater than 0, not {y0}")
-    batch = with_anchor(make_batch(scores, labels, lists, low=0), y0)
-    return _softmax(batch, weight, reduction, each, engine)
+    batch = with_anchor(make_batch(*given, low=0), y0)
+    return _softmax(batch, engine, **how)
 
 
 def _log_softplus(scores: torch.Tensor) -> torch.Tensor:
@@ -87,37 +70,25 @@ def _list_ce(batch: Batch, transform: str, engine: str) -> torch.Tensor:
     if transform not in LOG_TRANSFORMS:
         raise ValueError(f"unknown transform {transform!r}; known: {', '.join(LOG_TRANSFORMS)}")
     logs = Batch(LOG_TRANSFORMS[transform](batch.scores), batch.labels, batch.lists)
-    return per_term(loss_engine.softmax_lists(logs, engine), label_sums(batch), "mean")
+    return per_term(loss_engine.softmax_lists(logs, engine), label_sums(batch))
 
 
+@loss
 def list_ce(
-    scores: torch.Tensor,
-    labels: torch.Tensor,
-    lists: Offsets | None = None,
-    *,
-    transform: str = "sigmoid",
-    weight: torch.Tensor | None = None,
-    reduction: str = "mean",
-    engine: str = "auto",
+    given: Given, *, transform: str = "sigmoid", engine: str = "auto", **how: Unpack[PerList]
 ) -> torch.Tensor:
     """Value of a list: -(1/C) sum_i y_i log(T(s_i) / sum_j T(s_j)), C = sum_i y_i. Labels >= 0.
 
     transform T: exp (then it is the softmax loss over C), sigmoid, softplus. Least where T(s) is
     proportional to E[y]. 0 for a list without positives, of one item or empty.
     """
-    batch = make_batch(scores, labels, lists, low=0)
-    return reduce(_list_ce(batch, transform, engine), batch.scores.dtype, weight, reduction)
+    batch = make_batch(*given, low=0)
+    return reduce(_list_ce(batch, transform, engine), batch.scores.dtype, **how)
 
 
+@loss
 def approx_ndcg(
-    scores: torch.Tensor,
-    labels: torch.Tensor,
-    lists: Offsets | None = None,
-    *,
-    beta: float = 10.0,
-    weight: torch.Tensor | None = None,
-    reduction: str = "mean",
-    engine: str = "auto",
+    given: Given, *, beta: float = 10.0, engine: str = "auto", **how: Unpack[PerList]
 ) -> torch.Tensor:
     """Value of a list: -(1/DCG_ideal) sum_i (2^y_i - 1) / log2(1 + r_i), smooth NDCG with a minus.
 
@@ -127,9 +98,9 @@ def approx_ndcg(
     """
     if not (beta > 0 and np.isfinite(beta)):
         raise ValueError(f"beta must be greater than 0, not {beta}")
-    batch = make_batch(scores, labels, lists, low=0)
+    batch = make_batch(*given, low=0)
     values = loss_engine.approx_ndcg_lists(batch, beta, engine)
-    return reduce(values, batch.scores.dtype, weight, reduction)
+    return reduce(values, batch.scores.dtype, **how)
 
 
 def check_alpha(alpha: float) -> None:
@@ -137,17 +108,8 @@ def check_alpha(alpha: float) -> None:
         raise ValueError(f"alpha must be in [0, 1], not {alpha}")
 
 
-def jrc(
-    scores: torch.Tensor,
-    labels: torch.Tensor,
-    lists: Offsets | None = None,
-    *,
-    alpha: float = 0.5,
-    weight: torch.Tensor | None = None,
-    reduction: str = "mean",
-    each: str = "sum",
-    engine: str = "auto",
-) -> torch.Tensor:
+@loss
+def jrc(given: Given, *, alpha: float = 0.5, engine: str = "auto", **how: Unpack[PerTerm]) -> torch.Tensor:
     """Joint ranking and calibration with two logits per item: scores [N, 2] = f_0, f_1; p = sigma(f_1 - f_0).
 
     Value of a list: sum_i alpha LogLoss(p_i, y_i) - (1 - alpha) log softmax(f_y)_i, where the softmax of the
@@ -156,52 +118,38 @@ def jrc(
     An empty list is 0. Adding one number to all f_0 and another to all f_1 moves the log loss alone.
     """
     check_alpha(alpha)
-    batch = make_batch(scores, labels, lists, low=0, high=1, columns=2)
+    batch = make_batch(*given, low=0, high=1, columns=2)
     f_0, f_1 = batch.scores.unbind(1)
     point = item_sums(log_terms(f_1 - f_0, batch.labels), batch)
     clicked = loss_engine.softmax_lists(Batch(f_1, batch.labels, batch.lists), engine)
     skipped = loss_engine.softmax_lists(Batch(f_0, 1 - batch.labels, batch.lists), engine)
-    values = per_term(alpha * point + (1 - alpha) * (clicked + skipped), batch.sizes, each)
-    return reduce(values, batch.scores.dtype, weight, reduction)
+    values = alpha * point + (1 - alpha) * (clicked + skipped)
+    return reduce_terms(values, batch.scores.dtype, lambda: batch.sizes, **how)
 
 
-def rcr(
-    scores: torch.Tensor,
-    labels: torch.Tensor,
-    lists: Offsets | None = None,
-    *,
-    alpha: float = 0.5,
-    weight: torch.Tensor | None = None,
-    reduction: str = "mean",
-    engine: str = "auto",
-) -> torch.Tensor:
+@loss
+def rcr(given: Given, *, alpha: float = 0.5, engine: str = "auto", **how: Unpack[PerList]) -> torch.Tensor:
     """Regression compatible ranking. Value of a list: (1 - alpha) logistic + alpha list_ce(sigmoid).
 
     Labels in [0, 1]. Both parts are least at sigma(s_i) = E[y_i]. An empty list is 0.
     """
     check_alpha(alpha)
-    batch = make_batch(scores, labels, lists, low=0, high=1)
+    batch = make_batch(*given, low=0, high=1)
     point = item_sums(log_terms(batch.scores, batch.labels), batch)
     values = (1 - alpha) * point + alpha * _list_ce(batch, "sigmoid", engine)
-    return reduce(values, batch.scores.dtype, weight, reduction)
+    return reduce(values, batch.scores.dtype, **how)
 
 
+@loss
 def rcr_regression(
-    scores: torch.Tensor,
-    labels: torch.Tensor,
-    lists: Offsets | None = None,
-    *,
-    alpha: float = 0.5,
-    weight: torch.Tensor | None = None,
-    reduction: str = "mean",
-    engine: str = "auto",
+    given: Given, *, alpha: float = 0.5, engine: str = "auto", **how: Unpack[PerList]
 ) -> torch.Tensor:
     """The same for labels >= 0: (1 - alpha) sum_i (softplus(s_i) - y_i)^2 + alpha list_ce(softplus).
 
     Both parts are least at softplus(s_i) = E[y_i]. An empty list is 0.
     """
     check_alpha(alpha)
-    batch = make_batch(scores, labels, lists, low=0)
+    batch = make_batch(*given, low=0)
     point = item_sums((functional.softplus(batch.scores) - batch.labels).square(), batch)
     values = (1 - alpha) * point + alpha * _list_ce(batch, "softplus", engine)
-    return reduce(values, batch.scores.dtype, weight, reduction)
+    return reduce(values, batch.scores.dtype, **how)

@@ -3,40 +3,31 @@
 An empty list, a list of one item and a list of equal labels have no pair: their value and slopes are 0.
 """
 
+from typing import Unpack
+
 import numpy as np
 import torch
 
 from cascade_sim.models.losses import engine as loss_engine
+from cascade_sim.models.losses.call import Given, PerTerm, loss
 from cascade_sim.models.losses.lists import (
     Batch,
     Offsets,
     check_labels,
     make_batch,
-    per_term,
-    reduce,
+    reduce_terms,
     with_anchor,
 )
 
 
-def _ordered(
-    batch: Batch, phi: str, weight: torch.Tensor | None, reduction: str, each: str, engine: str
-) -> torch.Tensor:
+def _ordered(batch: Batch, phi: str, engine: str, **how: Unpack[PerTerm]) -> torch.Tensor:
     values = loss_engine.pairs(batch, phi, is_ordered=True, engine=engine)
-    if each != "sum":
-        values = per_term(values, loss_engine.ordered_pair_counts(batch), each)
-    return reduce(values, batch.scores.dtype, weight, reduction)
+    return reduce_terms(values, batch.scores.dtype, lambda: loss_engine.ordered_pair_counts(batch), **how)
 
 
+@loss
 def ordered_pairs(
-    scores: torch.Tensor,
-    labels: torch.Tensor,
-    lists: Offsets | None = None,
-    *,
-    phi: str = "logistic",
-    weight: torch.Tensor | None = None,
-    reduction: str = "mean",
-    each: str = "sum",
-    engine: str = "auto",
+    given: Given, *, phi: str = "logistic", engine: str = "auto", **how: Unpack[PerTerm]
 ) -> torch.Tensor:
     """Value of a list: sum over y_i > y_j of phi(s_i - s_j); with each="mean" per such pair.
 
@@ -44,54 +35,31 @@ def ordered_pairs(
     All but the logistic take O(n log n) on the CPU. The exponential overflows to inf where its value does:
     from a difference of 88 on in float32, of 709 in float64.
     """
-    return _ordered(make_batch(scores, labels, lists), phi, weight, reduction, each, engine)
+    return _ordered(make_batch(*given), phi, engine, **how)
 
 
-def ranknet(
-    scores: torch.Tensor,
-    labels: torch.Tensor,
-    lists: Offsets | None = None,
-    *,
-    weight: torch.Tensor | None = None,
-    reduction: str = "mean",
-    each: str = "sum",
-    engine: str = "auto",
-) -> torch.Tensor:
+@loss
+def ranknet(given: Given, *, engine: str = "auto", **how: Unpack[PerTerm]) -> torch.Tensor:
     """Value of a list: -sum over y_i > y_j of log sigma(s_i - s_j); with each="mean" per such pair.
 
     Does not see s -> s + w: a pure ranking loss, its scores have no scale.
     """
-    return _ordered(make_batch(scores, labels, lists), "logistic", weight, reduction, each, engine)
+    return _ordered(make_batch(*given), "logistic", engine, **how)
 
 
-def chunked_ranknet(
-    scores: torch.Tensor,
-    labels: torch.Tensor,
-    lists: Offsets | None = None,
-    *,
-    weight: torch.Tensor | None = None,
-    reduction: str = "mean",
-    each: str = "sum",
-    engine: str = "auto",
-) -> torch.Tensor:
+@loss
+def chunked_ranknet(given: Given, *, engine: str = "auto", **how: Unpack[PerTerm]) -> torch.Tensor:
     """RankNet between chunks of a teacher's order; the labels are chunk numbers that grow with quality.
 
     Pairs within a chunk do not count. Value of a list: the sum over pairs of different chunks; with
     each="mean" per such pair.
     """
-    return ranknet(scores, labels, lists, weight=weight, reduction=reduction, each=each, engine=engine)
+    return ranknet(*given, engine=engine, **how)
 
 
+@loss
 def calibrated_ranknet(
-    scores: torch.Tensor,
-    labels: torch.Tensor,
-    lists: Offsets | None = None,
-    *,
-    y0: float = 0.5,
-    weight: torch.Tensor | None = None,
-    reduction: str = "mean",
-    each: str = "sum",
-    engine: str = "auto",
+    given: Given, *, y0: float = 0.5, engine: str = "auto", **how: Unpack[PerTerm]
 ) -> torch.Tensor:
     """RankNet with a virtual item of score 0 and label y0 in every list.
 
@@ -99,8 +67,8 @@ def calibrated_ranknet(
     0 <= y0 < 1 and labels 0 and 1 it is RankNet + log loss, at y0 = 0 of the positives alone.
     each="mean": per pair, those with the virtual item included.
     """
-    batch = with_anchor(make_batch(scores, labels, lists), y0)
-    return _ordered(batch, "logistic", weight, reduction, each, engine)
+    batch = with_anchor(make_batch(*given), y0)
+    return _ordered(batch, "logistic", engine, **how)
 
 
 def self_boosted_pair(
@@ -135,9 +103,14 @@ def self_boosted_pair(
     owner = _owner(request, len(scores), dump)
     labels = labels.detach().to(scores.dtype)
     values = loss_engine.dumped_pairs(scores, labels, owner, dump, engine)
-    if each != "sum":
-        values = per_term(values, _dumped_pair_counts(labels, owner, dump), each)
-    return reduce(values, scores.dtype, weight, reduction)
+    return reduce_terms(
+        values,
+        scores.dtype,
+        lambda: _dumped_pair_counts(labels, owner, dump),
+        weight=weight,
+        reduction=reduction,
+        each=each,
+    )
 
 
 def _owner(request: torch.Tensor | None, n_samples: int, dump: Batch) -> torch.Tensor:

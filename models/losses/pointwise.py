@@ -1,9 +1,12 @@
 """Losses that judge each item by itself. A list's value is the sum over its items."""
 
+from typing import Unpack
+
 import torch
 from torch.nn import functional
 
-from cascade_sim.models.losses.lists import Batch, Offsets, make_batch, per_term, reduce
+from cascade_sim.models.losses.call import Given, PerTerm, loss
+from cascade_sim.models.losses.lists import Batch, make_batch, reduce_terms
 from cascade_sim.models.losses.padded import item_sums
 
 
@@ -20,12 +23,9 @@ def examined_logloss(logit: torch.Tensor, click: torch.Tensor, examination: torc
     return (click * clicked + (1 - click) * skipped).mean()
 
 
-def from_items(
-    terms: torch.Tensor, batch: Batch, weight: torch.Tensor | None, reduction: str, each: str
-) -> torch.Tensor:
+def from_items(terms: torch.Tensor, batch: Batch, **how: Unpack[PerTerm]) -> torch.Tensor:
     """The loss from its items' terms [N]."""
-    values = per_term(item_sums(terms, batch), batch.sizes, each)
-    return reduce(values, batch.scores.dtype, weight, reduction)
+    return reduce_terms(item_sums(terms, batch), batch.scores.dtype, lambda: batch.sizes, **how)
 
 
 def log_terms(scores: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
@@ -33,53 +33,32 @@ def log_terms(scores: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
     return -labels * functional.logsigmoid(scores) - (1 - labels) * functional.logsigmoid(-scores)
 
 
-def squared(
-    scores: torch.Tensor,
-    labels: torch.Tensor,
-    lists: Offsets | None = None,
-    *,
-    weight: torch.Tensor | None = None,
-    reduction: str = "mean",
-    each: str = "sum",
-) -> torch.Tensor:
+@loss
+def squared(given: Given, **how: Unpack[PerTerm]) -> torch.Tensor:
     """Value of a list: 1/2 sum_i (y_i - s_i)^2; with each="mean" per item. Least at s_i = E[y_i].
 
     An empty list is 0.
     """
-    batch = make_batch(scores, labels, lists)
+    batch = make_batch(*given)
     terms = 0.5 * (batch.labels - batch.scores).square()
-    return from_items(terms, batch, weight, reduction, each)
+    return from_items(terms, batch, **how)
 
 
-def logistic(
-    scores: torch.Tensor,
-    labels: torch.Tensor,
-    lists: Offsets | None = None,
-    *,
-    weight: torch.Tensor | None = None,
-    reduction: str = "mean",
-    each: str = "sum",
-) -> torch.Tensor:
+@loss
+def logistic(given: Given, **how: Unpack[PerTerm]) -> torch.Tensor:
     """Value of a list: -sum_i y_i log sigma(s_i) + (1 - y_i) log sigma(-s_i); each="mean": per item.
 
     Labels in [0, 1], also between. Least at sigma(s_i) = E[y_i]. An empty list is 0.
     """
-    batch = make_batch(scores, labels, lists, low=0, high=1)
-    return from_items(log_terms(batch.scores, batch.labels), batch, weight, reduction, each)
+    batch = make_batch(*given, low=0, high=1)
+    return from_items(log_terms(batch.scores, batch.labels), batch, **how)
 
 
-def distill(
-    scores: torch.Tensor,
-    labels: torch.Tensor,
-    lists: Offsets | None = None,
-    *,
-    weight: torch.Tensor | None = None,
-    reduction: str = "mean",
-    each: str = "sum",
-) -> torch.Tensor:
+@loss
+def distill(given: Given, **how: Unpack[PerTerm]) -> torch.Tensor:
     """Value of a list: sum_i (s_i - t_i)^2 with the teacher's logits t as labels; each="mean": per item.
 
     An empty list is 0.
     """
-    batch = make_batch(scores, labels, lists)
-    return from_items((batch.scores - batch.labels).square(), batch, weight, reduction, each)
+    batch = make_batch(*given)
+    return from_items((batch.scores - batch.labels).square(), batch, **how)

@@ -7,175 +7,106 @@ does: from 88 on in float32, from 709 in float64.
 """
 
 from collections.abc import Callable
+from typing import Unpack
 
 import torch
 from torch.nn import functional
 
 from cascade_sim.models.losses import engine as loss_engine
-from cascade_sim.models.losses.lists import Offsets, make_batch, per_term, reduce
+from cascade_sim.models.losses.call import Given, PerTerm, loss
+from cascade_sim.models.losses.lists import make_batch, reduce_terms
 from cascade_sim.models.losses.pointwise import from_items, log_terms
 
 Elementwise = Callable[[torch.Tensor], torch.Tensor]
-Weight = torch.Tensor | None
 
 
-def pointwise_squared(
-    scores: torch.Tensor,
-    labels: torch.Tensor,
-    lists: Offsets | None = None,
-    *,
-    weight: Weight = None,
-    reduction: str = "mean",
-    each: str = "sum",
-) -> torch.Tensor:
+@loss
+def pointwise_squared(given: Given, **how: Unpack[PerTerm]) -> torch.Tensor:
     """Value of a list: sum_i (v_i - s_i)^2; each="mean": per item."""
-    batch = make_batch(scores, labels, lists)
-    return from_items((batch.labels - batch.scores).square(), batch, weight, reduction, each)
+    batch = make_batch(*given)
+    return from_items((batch.labels - batch.scores).square(), batch, **how)
 
 
-def pointwise_logistic(
-    scores: torch.Tensor,
-    labels: torch.Tensor,
-    lists: Offsets | None = None,
-    *,
-    eta: float = 1.0,
-    weight: Weight = None,
-    reduction: str = "mean",
-    each: str = "sum",
-) -> torch.Tensor:
+@loss
+def pointwise_logistic(given: Given, *, eta: float = 1.0, **how: Unpack[PerTerm]) -> torch.Tensor:
     """Value of a list: sum_i v_i log(1 + e^-s_i) + (eta - v_i) log(1 + e^s_i); each="mean": per item."""
-    batch = make_batch(scores, labels, lists, low=0, high=eta)
+    batch = make_batch(*given, low=0, high=eta)
     s, v = batch.scores, batch.labels
     terms = -v * functional.logsigmoid(s) - (eta - v) * functional.logsigmoid(-s)
-    return from_items(terms, batch, weight, reduction, each)
+    return from_items(terms, batch, **how)
 
 
-def pointwise_exponential(
-    scores: torch.Tensor,
-    labels: torch.Tensor,
-    lists: Offsets | None = None,
-    *,
-    eta: float = 1.0,
-    weight: Weight = None,
-    reduction: str = "mean",
-    each: str = "sum",
-) -> torch.Tensor:
+@loss
+def pointwise_exponential(given: Given, *, eta: float = 1.0, **how: Unpack[PerTerm]) -> torch.Tensor:
     """Value of a list: sum_i v_i e^-s_i + (eta - v_i) e^s_i; each="mean": per item."""
-    batch = make_batch(scores, labels, lists, low=0, high=eta)
+    batch = make_batch(*given, low=0, high=eta)
     s, v = batch.scores, batch.labels
     # 0 times an overflow is not 0: where a weight is 0 its exponential is not taken.
     rise, fall = torch.exp((-s).masked_fill(v == 0, 0)), torch.exp(s.masked_fill(v == eta, 0))
-    return from_items(v * rise + (eta - v) * fall, batch, weight, reduction, each)
+    return from_items(v * rise + (eta - v) * fall, batch, **how)
 
 
+@loss
 def pointwise_square_hinge(
-    scores: torch.Tensor,
-    labels: torch.Tensor,
-    lists: Offsets | None = None,
-    *,
-    eta: float = 1.0,
-    margin: float = 1.0,
-    weight: Weight = None,
-    reduction: str = "mean",
-    each: str = "sum",
+    given: Given, *, eta: float = 1.0, margin: float = 1.0, **how: Unpack[PerTerm]
 ) -> torch.Tensor:
     """Value of a list: sum_i v_i max(0, t - s_i)^2 + (eta - v_i) max(0, s_i)^2; each="mean": per item.
 
     t = margin > 0.
     """
     _check_positive("margin", margin)
-    batch = make_batch(scores, labels, lists, low=0, high=eta)
+    batch = make_batch(*given, low=0, high=eta)
     s, v = batch.scores, batch.labels
     terms = v * torch.relu(margin - s).square() + (eta - v) * torch.relu(s).square()
-    return from_items(terms, batch, weight, reduction, each)
+    return from_items(terms, batch, **how)
 
 
+@loss
 def pointwise_differentiable_hinge(
-    scores: torch.Tensor,
-    labels: torch.Tensor,
-    lists: Offsets | None = None,
-    *,
-    eta: float = 1.0,
-    width: float = 1.0,
-    weight: Weight = None,
-    reduction: str = "mean",
-    each: str = "sum",
+    given: Given, *, eta: float = 1.0, width: float = 1.0, **how: Unpack[PerTerm]
 ) -> torch.Tensor:
     """Value of a list: sum_i v_i h(1 - s_i) + (eta - v_i) h(s_i); each="mean": per item.
 
     h(x) = 0 for x <= 0, x^2 / (2 width) up to width, x - width / 2 above; width > 0.
     """
     _check_positive("width", width)
-    batch = make_batch(scores, labels, lists, low=0, high=eta)
+    batch = make_batch(*given, low=0, high=eta)
     s, v = batch.scores, batch.labels
 
     def hinge(x: torch.Tensor) -> torch.Tensor:
         return x.clamp(0, width).square() / (2 * width) + torch.relu(x - width)
 
-    return from_items(v * hinge(1 - s) + (eta - v) * hinge(s), batch, weight, reduction, each)
+    return from_items(v * hinge(1 - s) + (eta - v) * hinge(s), batch, **how)
 
 
-def _pairwise(
-    phi: str,
-    scores: torch.Tensor,
-    labels: torch.Tensor,
-    lists: Offsets | None,
-    low: float,
-    options: tuple[Weight, str, str, str],
-) -> torch.Tensor:
-    weight, reduction, each, engine = options
-    batch = make_batch(scores, labels, lists, low=low)
+def _pairwise(phi: str, given: Given, engine: str, *, low: float, **how: Unpack[PerTerm]) -> torch.Tensor:
+    batch = make_batch(*given, low=low)
     values = loss_engine.pairs(batch, phi, is_ordered=False, engine=engine)
-    values = per_term(values, batch.sizes * (batch.sizes - 1) / 2, each)
-    return reduce(values, batch.scores.dtype, weight, reduction)
+    return reduce_terms(values, batch.scores.dtype, lambda: batch.sizes * (batch.sizes - 1) / 2, **how)
 
 
-def pairwise_squared(
-    scores: torch.Tensor,
-    labels: torch.Tensor,
-    lists: Offsets | None = None,
-    *,
-    weight: Weight = None,
-    reduction: str = "mean",
-    each: str = "sum",
-    engine: str = "auto",
-) -> torch.Tensor:
+@loss
+def pairwise_squared(given: Given, *, engine: str = "auto", **how: Unpack[PerTerm]) -> torch.Tensor:
     """Value of a list: sum_{i<j} (v_i - v_j - d)^2, d = s_i - s_j; each="mean": per pair. O(n) on the CPU."""
-    return _pairwise("squared", scores, labels, lists, -torch.inf, (weight, reduction, each, engine))
+    return _pairwise("squared", given, engine, low=-torch.inf, **how)
 
 
-def pairwise_logistic(
-    scores: torch.Tensor,
-    labels: torch.Tensor,
-    lists: Offsets | None = None,
-    *,
-    weight: Weight = None,
-    reduction: str = "mean",
-    each: str = "sum",
-    engine: str = "auto",
-) -> torch.Tensor:
+@loss
+def pairwise_logistic(given: Given, *, engine: str = "auto", **how: Unpack[PerTerm]) -> torch.Tensor:
     """Value of a list: sum_{i<j} v_i log(1 + e^-d) + v_j log(1 + e^d); each="mean": per pair.
 
     d = s_i - s_j, v >= 0.
     """
-    return _pairwise("logistic", scores, labels, lists, 0, (weight, reduction, each, engine))
+    return _pairwise("logistic", given, engine, low=0, **how)
 
 
-def pairwise_exponential(
-    scores: torch.Tensor,
-    labels: torch.Tensor,
-    lists: Offsets | None = None,
-    *,
-    weight: Weight = None,
-    reduction: str = "mean",
-    each: str = "sum",
-    engine: str = "auto",
-) -> torch.Tensor:
+@loss
+def pairwise_exponential(given: Given, *, engine: str = "auto", **how: Unpack[PerTerm]) -> torch.Tensor:
     """Value of a list: sum_{i<j} v_i e^-d + v_j e^d; each="mean": per pair.
 
     d = s_i - s_j, v >= 0. O(n) on the CPU.
     """
-    return _pairwise("exponential", scores, labels, lists, 0, (weight, reduction, each, engine))
+    return _pairwise("exponential", given, engine, low=0, **how)
 
 
 def _entropy(v: torch.Tensor) -> torch.Tensor:
@@ -194,15 +125,9 @@ BREGMAN: dict[str, tuple[float, Callable[[torch.Tensor, torch.Tensor], torch.Ten
 }
 
 
+@loss
 def bregman(
-    scores: torch.Tensor,
-    labels: torch.Tensor,
-    lists: Offsets | None = None,
-    *,
-    psi: str | tuple[Elementwise, Elementwise] = "logistic",
-    weight: Weight = None,
-    reduction: str = "mean",
-    each: str = "sum",
+    given: Given, *, psi: str | tuple[Elementwise, Elementwise] = "logistic", **how: Unpack[PerTerm]
 ) -> torch.Tensor:
     """Value of a list: psi(v) - psi(g(s)) - <grad psi(g(s)), v - g(s)>, the divergence of v from g(s).
 
@@ -217,16 +142,16 @@ def bregman(
         if psi not in BREGMAN:
             raise ValueError(f"unknown psi {psi!r}; known: {', '.join(BREGMAN)}")
         high, form = BREGMAN[psi]
-        batch = make_batch(scores, labels, lists, low=-torch.inf if psi == "squared" else 0, high=high)
-        return from_items(form(batch.labels, batch.scores), batch, weight, reduction, each)
-    batch = make_batch(scores, labels, lists)
+        batch = make_batch(*given, low=-torch.inf if psi == "squared" else 0, high=high)
+        return from_items(form(batch.labels, batch.scores), batch, **how)
+    batch = make_batch(*given)
     convex, g = psi
     with torch.enable_grad():
         x = g(batch.scores)
         at = x if x.requires_grad else x.detach().requires_grad_()
         (rise,) = torch.autograd.grad(convex(at).sum(), at, create_graph=x.requires_grad)
     terms = convex(batch.labels) - convex(x) - rise * (batch.labels - x)
-    return from_items(terms, batch, weight, reduction, each)
+    return from_items(terms, batch, **how)
 
 
 def _check_positive(name: str, value: float) -> None:
