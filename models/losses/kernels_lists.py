@@ -48,6 +48,19 @@ def ideal_dcg(labels, order):
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
+def sum_of(values):
+    """Their sum: every fourth value by itself, then the four sums. Quicker than one after the other."""
+    n = len(values)
+    t0 = t1 = t2 = t3 = 0.0
+    full = n // 4 * 4
+    for j in range(0, full, 4):
+        t0, t1, t2, t3 = t0 + values[j], t1 + values[j + 1], t2 + values[j + 2], t3 + values[j + 3]
+    for j in range(full, n):
+        t0 += values[j]
+    return (t0 + t1) + (t2 + t3)
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
 def shares(s, e, i, is_narrow, out):
     """out_j = sigma(s_j - s_i); returns their sum."""
     n = len(s)
@@ -59,13 +72,7 @@ def shares(s, e, i, is_narrow, out):
         for j in range(n):
             small = np.exp(-abs(s[j] - s[i]))
             out[j] = 1.0 / (1.0 + small) if s[j] > s[i] else small / (1.0 + small)
-    t0 = t1 = t2 = t3 = 0.0
-    full = n // 4 * 4
-    for j in range(0, full, 4):
-        t0, t1, t2, t3 = t0 + out[j], t1 + out[j + 1], t2 + out[j + 2], t3 + out[j + 3]
-    for j in range(full, n):
-        t0 += out[j]
-    return (t0 + t1) + (t2 + t3)
+    return sum_of(out)
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
@@ -106,13 +113,7 @@ def approx_ndcg_lists(scores, labels, lists, beta):
             q[i] = 0.0
             for j in range(n):
                 g[j] += q[j]
-            t0 = t1 = t2 = t3 = 0.0
-            full = n // 4 * 4
-            for j in range(0, full, 4):
-                t0, t1, t2, t3 = t0 + q[j], t1 + q[j + 1], t2 + q[j + 2], t3 + q[j + 3]
-            for j in range(full, n):
-                t0 += q[j]
-            g[i] -= (t0 + t1) + (t2 + t3)
+            g[i] -= sum_of(q)
     return value, slope
 
 

@@ -13,14 +13,20 @@ WIDEST = 1380.0  # half of it on either side of the middle still has an exponent
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def sorted_list(scores, labels, order, first, last, s):
-    """Items by label, their groups, their scores about the middle. Returns the span, NaN if not finite."""
+def sorted_list(scores, labels):
+    """Items by label, where their groups start and end, their scores about the middle, and the scores' span.
+
+    The span is NaN where a score is not finite.
+    """
+    n = len(scores)
+    order, first, last = np.empty(n, np.int64), np.empty(n, np.int64), np.empty(n, np.int64)
+    s = np.empty(n)
     low, high = bounds(scores)
     order_by(labels, order)
     group_edges(labels, order, first, last)
-    for i in range(len(order)):
+    for i in range(n):
         s[i] = scores[order[i]] - 0.5 * (low + high)
-    return high - low
+    return order, first, last, s, high - low
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
@@ -64,9 +70,8 @@ def exponential_pairs(scores, labels, lists, is_ordered):
     for k in range(len(lists) - 1):
         a, b = lists[k], lists[k + 1]
         n = b - a
-        order, first, last = np.empty(n, np.int64), np.empty(n, np.int64), np.empty(n, np.int64)
-        s, v, g, back = np.empty(n), np.ones(n), np.zeros(n), np.zeros(n)
-        span = sorted_list(scores[a:b], labels[a:b], order, first, last, s)
+        v, g, back = np.ones(n), np.zeros(n), np.zeros(n)
+        order, first, last, s, span = sorted_list(scores[a:b], labels[a:b])
         if np.isnan(span):
             value[k] = spoil(slope[a:b])
             continue
@@ -103,9 +108,7 @@ def squared_ordered(scores, labels, lists):
     for k in range(len(lists) - 1):
         a, b = lists[k], lists[k + 1]
         n = b - a
-        order, first, last = np.empty(n, np.int64), np.empty(n, np.int64), np.empty(n, np.int64)
-        s = np.empty(n)
-        span = sorted_list(scores[a:b], labels[a:b], order, first, last, s)
+        order, first, last, s, span = sorted_list(scores[a:b], labels[a:b])
         if np.isnan(span):
             value[k] = spoil(slope[a:b])
             continue
@@ -172,9 +175,7 @@ def squared_hinge_ordered(scores, labels, lists):
     for k in range(len(lists) - 1):
         a, b = lists[k], lists[k + 1]
         n = b - a
-        order, first, last = np.empty(n, np.int64), np.empty(n, np.int64), np.empty(n, np.int64)
-        s = np.empty(n)
-        span = sorted_list(scores[a:b], labels[a:b], order, first, last, s)
+        order, first, last, s, span = sorted_list(scores[a:b], labels[a:b])
         if np.isnan(span):
             value[k] = spoil(slope[a:b])
             continue
