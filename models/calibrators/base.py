@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Collection
 from typing import Any, ClassVar, TypeVar
 
 import numpy as np
@@ -45,6 +46,12 @@ class Calibrator(ABC):
     @abstractmethod
     def from_arrays(cls, arrays: dict[str, NDArray[Any]]) -> Calibrator:
         """The calibrator that `arrays` came from."""
+
+    @classmethod
+    def no_options(cls, options: Collection[str]) -> None:
+        """TypeError for options that are left over: it has none of these names."""
+        if options:
+            raise TypeError(f"the {cls.name} calibrator has no option {', '.join(options)}")
 
     def __call__(self, scores: Values, request: Any = None) -> Values:
         if isinstance(scores, torch.Tensor):

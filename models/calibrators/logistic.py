@@ -5,8 +5,8 @@ All follow their score strictly, as far as floats can tell, wherever the learnt 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import astuple, dataclass
+from typing import Any, Self
 
 import numpy as np
 import torch
@@ -20,7 +20,19 @@ _TEMPERATURES = 1e4  # temperatures are sought within this factor of the scores'
 
 
 @dataclass(frozen=True)
-class Platt(Calibrator):
+class _Numbers(Calibrator):
+    """A calibrator whose fields, a few numbers, are all it has learnt."""
+
+    def arrays(self) -> dict[str, NDArray[Any]]:
+        return {"parameters": np.array(astuple(self))}
+
+    @classmethod
+    def from_arrays(cls, arrays: dict[str, NDArray[Any]]) -> Self:
+        return cls(*map(float, arrays["parameters"]))
+
+
+@dataclass(frozen=True)
+class Platt(_Numbers):
     """p = σ(slope · s + intercept), by maximum likelihood with smoothed targets.
 
     Targets are (N₊ + 1)/(N₊ + 2) for a positive and 1/(N₋ + 2) for a negative, so that the optimum is finite
@@ -37,7 +49,7 @@ class Platt(Calibrator):
     def fit(
         cls, scores: ArrayLike, labels: ArrayLike, *, request: ArrayLike | None = None, **options: Any
     ) -> Platt:
-        _no(options)
+        cls.no_options(options)
         s, y = fit_inputs(scores, labels)
         intercept, slope = _logistic(s[:, None], smoothed(y))
         return cls(float(slope), float(intercept))
@@ -45,16 +57,9 @@ class Platt(Calibrator):
     def probability(self, scores: torch.Tensor, request: torch.Tensor | None) -> torch.Tensor:
         return torch.sigmoid(self.slope * scores + self.intercept)
 
-    def arrays(self) -> dict[str, NDArray[Any]]:
-        return {"parameters": np.array([self.slope, self.intercept])}
-
-    @classmethod
-    def from_arrays(cls, arrays: dict[str, NDArray[Any]]) -> Platt:
-        return cls(*map(float, arrays["parameters"]))
-
 
 @dataclass(frozen=True)
-class Temperature(Calibrator):
+class Temperature(_Numbers):
     """p = σ(s / temperature), by maximum likelihood; keeps the order, and cannot move the level at s = 0.
 
     The temperature is sought between 1e-4 and 1e4 times the scores' root mean square: the lower end if the
@@ -72,7 +77,7 @@ class Temperature(Calibrator):
         from scipy.optimize import brentq  # type: ignore[import-untyped]
         from scipy.special import expit  # type: ignore[import-untyped]
 
-        _no(options)
+        cls.no_options(options)
         s, y = fit_inputs(scores, labels)
         peak = float(np.abs(s).max())
         if peak == 0:
@@ -95,16 +100,9 @@ class Temperature(Calibrator):
     def probability(self, scores: torch.Tensor, request: torch.Tensor | None) -> torch.Tensor:
         return torch.sigmoid(scores / self.temperature)
 
-    def arrays(self) -> dict[str, NDArray[Any]]:
-        return {"parameters": np.array([self.temperature])}
-
-    @classmethod
-    def from_arrays(cls, arrays: dict[str, NDArray[Any]]) -> Temperature:
-        return cls(*map(float, arrays["parameters"]))
-
 
 @dataclass(frozen=True)
-class Beta(Calibrator):
+class Beta(_Numbers):
     """logit p = a · log q − b · log(1 − q) + intercept with q = σ(s) and a, b ≥ 0.
 
     By maximum likelihood with Platt's smoothed targets; a weight that would be negative is 0, so the order is
@@ -121,7 +119,7 @@ class Beta(Calibrator):
     def fit(
         cls, scores: ArrayLike, labels: ArrayLike, *, request: ArrayLike | None = None, **options: Any
     ) -> Beta:
-        _no(options)
+        cls.no_options(options)
         s, y = fit_inputs(scores, labels)
         targets = smoothed(y)
         columns = np.stack([-np.logaddexp(0.0, -s), np.logaddexp(0.0, s)], axis=1)  # log q, −log(1 − q)
@@ -140,13 +138,6 @@ class Beta(Calibrator):
     def probability(self, scores: torch.Tensor, request: torch.Tensor | None) -> torch.Tensor:
         log_q, log_not_q = functional.logsigmoid(scores), functional.logsigmoid(-scores)
         return torch.sigmoid(self.a * log_q - self.b * log_not_q + self.intercept)
-
-    def arrays(self) -> dict[str, NDArray[Any]]:
-        return {"parameters": np.array([self.a, self.b, self.intercept])}
-
-    @classmethod
-    def from_arrays(cls, arrays: dict[str, NDArray[Any]]) -> Beta:
-        return cls(*map(float, arrays["parameters"]))
 
 
 def smoothed(labels: Floats) -> Floats:
@@ -194,8 +185,3 @@ def _logistic(columns: Floats, targets: Floats) -> Floats:
             break
     slopes = np.where(is_used, weights[1:] / np.where(is_used, spread, 1.0), 0.0)
     return np.concatenate([[weights[0] - slopes @ middle], slopes / np.where(peak > 0, peak, 1.0)])
-
-
-def _no(options: dict[str, Any]) -> None:
-    if options:
-        raise TypeError(f"this calibrator has no option {', '.join(options)}")

@@ -150,8 +150,7 @@ class PiecewiseLinear(Calibrator):
         **options: Any,
     ) -> PiecewiseLinear:
         """scores, labels [N]; request [N, d], standardised by its own mean and spread."""
-        if options:
-            raise TypeError(f"the piecewise-linear calibrator has no option {', '.join(options)}")
+        cls.no_options(options)
         s, y = fit_inputs(scores, labels)
         x = torch.zeros(s.size, 0) if request is None else torch.as_tensor(request, dtype=torch.float32)
         if x.ndim != 2 or len(x) != s.size or not torch.isfinite(x).all():

@@ -31,8 +31,7 @@ class Isotonic(Calibrator):
     ) -> Isotonic:
         from scipy.optimize import isotonic_regression  # type: ignore[import-untyped]
 
-        if options:
-            raise TypeError(f"isotonic calibration has no option {', '.join(options)}")
+        cls.no_options(options)
         s, y = fit_inputs(scores, labels)
         at, place, count = np.unique(s, return_inverse=True, return_counts=True)
         mean = np.bincount(place, weights=y) / count
@@ -90,8 +89,7 @@ class Histogram(Calibrator):
         pseudo_count: float = 0.0,
         **options: Any,
     ) -> Histogram:
-        if options:
-            raise TypeError(f"histogram binning has no option {', '.join(options)}")
+        cls.no_options(options)
         if bins < 1 or pseudo_count < 0:
             raise ValueError(
                 f"bins must be at least 1 and pseudo_count at least 0, not {bins}, {pseudo_count}"
