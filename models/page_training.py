@@ -119,7 +119,7 @@ class _BatchLoss:
         self.model, self.objective, self.device = model, objective, device
         self.columns = on_device({**data.shown.arrays(), "dumped": data.dumped}, device)
         self.tables = Tables(view, device)
-        self.pages = _PageRows(data.lists)
+        self.pages = PageRows(data.lists)
 
     def of_pages(self, picked: torch.Tensor) -> torch.Tensor:
         rows, lists = self.pages.rows(picked.cpu().numpy())
@@ -148,8 +148,8 @@ class _BatchLoss:
         return self.objective.loss(slot, self.columns["click"][rows], lists, dumped=dumped)
 
 
-class _PageRows:
-    """Finds the impressions of pages: `rows` of some pages, `owner` the page of each impression."""
+class PageRows:
+    """Finds the rows of pages, or of other lists: `rows` of some of them, `owner` the page of each row."""
 
     def __init__(self, lists: np.ndarray):
         self.starts, self.sizes = lists[:-1], np.diff(lists)
@@ -181,9 +181,7 @@ def start_at_base_rate(model: nn.Module, shown: Impressions, objective: Objectiv
 
     Only for an objective with a scale: one without never learns it, and must not be handed it.
     """
-    clicks, seen = shown.click.sum(dtype=np.float64), shown.examination.sum(dtype=np.float64)
-    rate = float(clicks / max(seen, 1.0))
-    bias = getattr(model, "bias", None)
+    rate, bias = shown.base_rate, getattr(model, "bias", None)
     fits = isinstance(bias, nn.Parameter) and bias.numel() == objective.n_heads
     if not (objective.has_scale and fits and 0.0 < rate < 1.0):
         return

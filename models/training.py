@@ -16,7 +16,15 @@ from cascade_sim.models.recipes import recipe_named
 
 
 @dataclass(frozen=True)
-class Impressions:
+class _Columns:
+    """Samples by column."""
+
+    def arrays(self) -> dict[str, np.ndarray]:
+        return {f.name: getattr(self, f.name) for f in fields(self)}
+
+
+@dataclass(frozen=True)
+class Impressions(_Columns):
     """Shown ads and what became of them; one row each."""
 
     users: np.ndarray  # [N] int32
@@ -25,12 +33,15 @@ class Impressions:
     examination: np.ndarray  # [N] float32, slot effect
     click: np.ndarray  # [N] float32
 
-    def arrays(self) -> dict[str, np.ndarray]:
-        return {f.name: getattr(self, f.name) for f in fields(self)}
+    @property
+    def base_rate(self) -> float:
+        """Clicks per fully examined slot."""
+        clicks, seen = self.click.sum(dtype=np.float64), self.examination.sum(dtype=np.float64)
+        return float(clicks / max(seen, 1.0))
 
 
 @dataclass(frozen=True)
-class Lists:
+class Lists(_Columns):
     """Candidates of a request scored by the teacher in the shadow; one row per request."""
 
     users: np.ndarray  # [L] int32
@@ -39,9 +50,6 @@ class Lists:
     teacher_logit: np.ndarray  # [L, m] float32
     log_bid: np.ndarray  # [L, m] float32, of the init-bid
     chunk: np.ndarray  # [L, m] int8, larger is better in the ranking stage's order
-
-    def arrays(self) -> dict[str, np.ndarray]:
-        return {f.name: getattr(self, f.name) for f in fields(self)}
 
 
 def chunk_of_rank(m: int, chunks: int) -> np.ndarray:
@@ -68,8 +76,7 @@ def pick_device(name: str) -> torch.device:
 
 def set_base_rate(model: nn.Module, data: Impressions) -> None:
     """Start the output bias at the log odds of the mean click rate, so epochs are not spent on it."""
-    rate = float(np.sum(data.click, dtype=np.float64) / max(np.sum(data.examination, dtype=np.float64), 1.0))
-    bias = getattr(model, "bias", None)
+    rate, bias = data.base_rate, getattr(model, "bias", None)
     if isinstance(bias, nn.Parameter) and bias.shape == () and 0.0 < rate < 1.0:
         with torch.no_grad():
             bias.fill_(math.log(rate / (1 - rate)))

@@ -19,6 +19,7 @@ import torch
 from cascade_sim.ltr.files import RankingFile
 from cascade_sim.models.nets.ltr_net import RankingNet, symmetric_log
 from cascade_sim.models.objectives import Dumped, Objective
+from cascade_sim.models.page_training import PageRows
 
 _ROWS = 65536  # scored at a time
 DUMPS = 4  # times per epoch that the net goes into service, where samples are dumped
@@ -157,8 +158,9 @@ def _list_batches(
     Batches are of even length: batch norm on a short last one would upset what was learnt.
     """
     order = shuffle.permutation(data.n_lists)
+    pages = PageRows(data.lists)
     for part in np.array_split(order, -(-len(order) // size)):
-        rows, lists = rows_of(data.lists, part)
+        rows, lists = pages.rows(part)
         if len(rows) > 1:  # batch norm has nothing to say about one item
             yield rows, lists, None
 
@@ -169,7 +171,7 @@ def _sample_batches(
     """Rows of all lists mixed, in as many batches as there would be of lists, with their lists' dumps."""
     labels = data.labels.cpu()
     order = shuffle.permutation(len(labels))
-    owner = np.repeat(np.arange(data.n_lists), np.diff(data.lists))
+    pages = PageRows(data.lists)
     n_batches = -(-data.n_lists // size)
     dump = torch.empty(0)
     device = data.features.device
@@ -178,19 +180,12 @@ def _sample_batches(
             dump = objective.score(outputs_of(net, data.features))
         if len(rows) < 2:
             continue
-        of, request = np.unique(owner[rows], return_inverse=True)
-        dumped_rows, lists = rows_of(data.lists, of)
+        of, request = np.unique(pages.owner[rows], return_inverse=True)
+        dumped_rows, lists = pages.rows(of)
         dumped = Dumped(
             dump[dumped_rows].to(device), labels[dumped_rows].to(device), lists, torch.from_numpy(request)
         )
         yield rows, np.array([0, len(rows)]), dumped
-
-
-def rows_of(lists: np.ndarray, which: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Rows of some lists one after the other, and their offsets."""
-    sizes = np.diff(lists)[which]
-    offsets = np.concatenate([[0], np.cumsum(sizes)])
-    return np.arange(offsets[-1]) + np.repeat(lists[which] - offsets[:-1], sizes), offsets
 
 
 def thinned(curve: Sequence[float]) -> np.ndarray:
