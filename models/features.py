@@ -10,6 +10,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from cascade_sim.models.known import check_known
+
 PAIR_FEATURE = "mismatch_pair"
 
 
@@ -70,10 +72,9 @@ def make_view(
 
     A side without any visible feature gets one constant column, so that every model has an input.
     """
-    known = {"context", PAIR_FEATURE, *user_features, *ad_features}
+    known = sorted({"context", PAIR_FEATURE, *user_features, *ad_features})
     for name in names:
-        if name not in known:
-            raise ValueError(f"unknown feature {name!r}; known: {', '.join(sorted(known))}")
+        check_known("feature", name, known)
 
     def join(tables: Mapping[str, np.ndarray]) -> np.ndarray:
         columns = [tables[name] for name in names if name in tables]

@@ -15,6 +15,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
+from cascade_sim.models.known import check_known
 from cascade_sim.models.lazy import losses, torch
 
 
@@ -70,6 +71,5 @@ RECIPES: dict[str, Recipe] = {
 
 def recipe_named(name: str) -> Recipe:
     """The recipe of that name, or a ValueError that lists the known ones."""
-    if name not in RECIPES:
-        raise ValueError(f"unknown recipe {name!r}; known: {', '.join(RECIPES)}")
+    check_known("recipe", name, RECIPES)
     return RECIPES[name]

@@ -33,6 +33,7 @@ from cascade_sim.models.calibrators.base import Calibrator
 from cascade_sim.models.calibrators.logistic import Beta, Platt, Temperature
 from cascade_sim.models.calibrators.request import PiecewiseLinear, RequestMap
 from cascade_sim.models.calibrators.steps import Histogram, Isotonic
+from cascade_sim.models.known import check_known
 
 CALIBRATORS: dict[str, type[Calibrator]] = {
     "platt": Platt,
@@ -61,8 +62,7 @@ __all__ = [
 
 def calibrator_class(name: str) -> type[Calibrator]:
     """The class of that name, or a ValueError that lists the known ones."""
-    if name not in CALIBRATORS:
-        raise ValueError(f"unknown calibrator {name!r}; known: {', '.join(CALIBRATORS)}")
+    check_known("calibrator", name, CALIBRATORS)
     return CALIBRATORS[name]
 
 

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from cascade_sim.models.known import check_known
 from cascade_sim.models.losses import padded as loss_torch
 from cascade_sim.models.losses.lists import Batch
 from cascade_sim.models.losses.phis import phi_named
@@ -48,8 +49,7 @@ def as_float64(values: torch.Tensor) -> np.ndarray:
 
 def is_fused(scores: torch.Tensor, engine: str) -> bool:
     """Whether the fused kernels compute this loss; ValueError if they are asked for and cannot."""
-    if engine not in ENGINES:
-        raise ValueError(f"unknown engine {engine!r}; known: {', '.join(ENGINES)}")
+    check_known("engine", engine, ENGINES)
     can = scores.device.type == "cpu" and scores.dtype in (torch.float32, torch.float64)
     if engine == "fused" and not can:
         raise ValueError(

@@ -9,6 +9,8 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
+from cascade_sim.models.known import check_known
+
 Offsets = torch.Tensor | np.ndarray | Sequence[int]
 REDUCTIONS = ("none", "sum", "mean")
 EACH = ("sum", "mean")
@@ -127,8 +129,7 @@ def reduce(
     weight [L] >= 0: a list of weight k counts as k such lists. So none is w_l v_l, sum is
     sum_l w_l v_l and mean is sum_l w_l v_l / sum_l w_l; the mean of nothing (no list, no weight) is 0.
     """
-    if reduction not in REDUCTIONS:
-        raise ValueError(f"unknown reduction {reduction!r}; known: {', '.join(REDUCTIONS)}")
+    check_known("reduction", reduction, REDUCTIONS)
     total = values.new_tensor(float(len(values)))
     if weight is not None:
         weight = torch.as_tensor(weight, device=values.device).to(values.dtype)
@@ -155,8 +156,7 @@ def reduce_terms(
     each: str = "sum",
 ) -> torch.Tensor:
     """The same where a list's value is a sum of `count()` terms [L]; each="mean" makes it their mean."""
-    if each not in EACH:
-        raise ValueError(f"unknown each {each!r}; known: {', '.join(EACH)}")
+    check_known("each", each, EACH)
     if each == "mean":
         values = per_term(values, count())
     return reduce(values, dtype, weight, reduction)

@@ -7,6 +7,7 @@ import numpy as np
 import torch
 from torch.nn import functional
 
+from cascade_sim.models.known import check_known
 from cascade_sim.models.losses import engine as loss_engine
 from cascade_sim.models.losses.call import Given, PerList, PerTerm, loss
 from cascade_sim.models.losses.lists import Batch, make_batch, per_term, reduce, reduce_terms, with_anchor
@@ -67,8 +68,7 @@ LOG_TRANSFORMS: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
 
 def _list_ce(batch: Batch, transform: str, engine: str) -> torch.Tensor:
     """The lists' values: a softmax loss on log T(s), per unit of label.  [L]"""
-    if transform not in LOG_TRANSFORMS:
-        raise ValueError(f"unknown transform {transform!r}; known: {', '.join(LOG_TRANSFORMS)}")
+    check_known("transform", transform, LOG_TRANSFORMS)
     logs = Batch(LOG_TRANSFORMS[transform](batch.scores), batch.labels, batch.lists)
     return per_term(loss_engine.softmax_lists(logs, engine), label_sums(batch))
 

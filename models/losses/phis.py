@@ -14,6 +14,8 @@ from typing import Any
 import torch
 from torch.nn import functional
 
+from cascade_sim.models.known import check_known
+
 Kernel = tuple[
     Any, ...
 ]  # a fused kernel of `engine.fused`, and what it wants beside scores, labels and lists
@@ -64,6 +66,5 @@ PHIS: dict[str, Phi] = {
 def phi_named(name: str, *, is_ordered: bool) -> Phi:
     """The phi of that name for such pairs, or a ValueError that lists the known ones."""
     known = {key: phi for key, phi in PHIS.items() if is_ordered or phi.is_for_values}
-    if name not in known:
-        raise ValueError(f"unknown phi {name!r}; known: {', '.join(known)}")
+    check_known("phi", name, known)
     return known[name]

@@ -12,6 +12,7 @@ from typing import Unpack
 import torch
 from torch.nn import functional
 
+from cascade_sim.models.known import check_known
 from cascade_sim.models.losses import engine as loss_engine
 from cascade_sim.models.losses.call import Given, PerTerm, loss
 from cascade_sim.models.losses.lists import make_batch, reduce_terms
@@ -139,8 +140,7 @@ def bregman(
     Every one is 0 at g(s) = v and least in expectation at g(s) = E[v]. each="mean": per item.
     """
     if isinstance(psi, str):
-        if psi not in BREGMAN:
-            raise ValueError(f"unknown psi {psi!r}; known: {', '.join(BREGMAN)}")
+        check_known("psi", psi, BREGMAN)
         high, form = BREGMAN[psi]
         batch = make_batch(*given, low=-torch.inf if psi == "squared" else 0, high=high)
         return from_items(form(batch.labels, batch.scores), batch, **how)

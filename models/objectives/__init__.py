@@ -36,6 +36,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from cascade_sim.models.known import check_known
 from cascade_sim.models.objectives.base import Dumped, Objective, Option
 from cascade_sim.models.objectives.joint import (
     JointRankingCalibration,
@@ -90,8 +91,7 @@ __all__ = [
 
 def objective_class(name: str) -> type[Objective]:
     """The class of that name, or a ValueError that lists the known ones."""
-    if name not in OBJECTIVES:
-        raise ValueError(f"unknown objective {name!r}; known: {', '.join(OBJECTIVES)}")
+    check_known("objective", name, OBJECTIVES)
     return OBJECTIVES[name]
 
 
