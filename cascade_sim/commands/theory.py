@@ -30,8 +30,7 @@ def command(out: Path, distributions: int, seed: int, k: int) -> int:
     regret of six ranking measures with its bound. Counter-examples for other measures and losses follow.
     Prints the findings; writes theory.json and regret_bounds.png and .svg.
     """
-    import io
-
+    from cascade_sim.analysis.report.figures.parts import png_bytes
     from cascade_sim.analysis.report.figures.style import style, svg_text
     from cascade_sim.analysis.theory import report as theory_report
     from cascade_sim.analysis.theory.study import ranknet_misorders, study_bounds
@@ -46,9 +45,7 @@ def command(out: Path, distributions: int, seed: int, k: int) -> int:
     write_file(out / "theory.json", json_text(theory_report.numbers(checks, misorders)).encode())
     with style("regret_bounds"):
         figure = theory_report.regret_figure(checks)
-        image = io.BytesIO()
-        figure.savefig(image, format="png", dpi=160, metadata={"Software": None})
-        write_file(out / "regret_bounds.png", image.getvalue())
+        write_file(out / "regret_bounds.png", png_bytes(figure, dpi=160))
         title = "Regret against surrogate regret with its bound, by loss"
         write_file(out / "regret_bounds.svg", svg_text(figure, "regret_bounds", title).encode())
     click.echo(f"written to {out}")

@@ -12,7 +12,6 @@ seeds with paired tests, cells, wins, curves.
 
 from __future__ import annotations
 
-import io
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -464,6 +463,7 @@ def _number(value: float) -> float | None:
 def write_figures(findings: dict[str, Any], out: Path) -> None:
     """Write the figures `pareto` and `drift` as PNG and SVG, and the numbers as ltr.json."""
     from cascade_sim.analysis.report.figures import ltr as plots_ltr
+    from cascade_sim.analysis.report.figures.parts import png_bytes
     from cascade_sim.analysis.report.figures.style import style, svg_text
     from cascade_sim.storage.files import write_file
     from cascade_sim.storage.folder import json_text
@@ -475,8 +475,6 @@ def write_figures(findings: dict[str, Any], out: Path) -> None:
     for name, (make, title) in figures.items():
         with style(name):
             figure = make(findings)
-            image = io.BytesIO()
-            figure.savefig(image, format="png", dpi=160, metadata={"Software": None})
-            write_file(out / f"{name}.png", image.getvalue())
+            write_file(out / f"{name}.png", png_bytes(figure, dpi=160))
             write_file(out / f"{name}.svg", svg_text(figure, name, title).encode())
     write_file(out / "ltr.json", json_text(findings).encode())

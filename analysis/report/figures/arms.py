@@ -7,6 +7,7 @@ from typing import Any
 
 from cascade_sim.analysis.metrics.catalogue import is_reference
 from cascade_sim.analysis.report.comparisons import lift_measure, ordered_arms
+from cascade_sim.analysis.report.figures.parts import error_bar
 from cascade_sim.analysis.report.figures.style import (
     INK,
     QUIET,
@@ -43,7 +44,7 @@ def rcs_vs_revenue(metrics: Mapping[str, Any]) -> Any | None:
     axes.axhline(0, color=QUIET, linewidth=0.9, linestyle=(0, (4, 3)), zorder=1)
     bars = []
     for arm, (x, y) in inside.items():
-        x_bar, y_bar = _bar(x), _bar(y)
+        x_bar, y_bar = error_bar(x), error_bar(y)
         is_base = arm == metrics["baseline"]
         axes.errorbar(
             [x.value],
@@ -129,13 +130,6 @@ def _within(at: tuple[Estimate, Estimate], x_limits: Any, y_limits: Any) -> bool
     )
 
 
-def _bar(what: Estimate) -> list[list[float]] | None:
-    """Distances below and above the value, as matplotlib wants them."""
-    if what.value is None or what.low is None or what.high is None:
-        return None
-    return [[max(what.value - what.low, 0.0)], [max(what.high - what.value, 0.0)]]
-
-
 def _extent(
     along: Estimate, low: Any, high: Any, *, upright: bool = False
 ) -> tuple[float, float, float, float]:
@@ -218,7 +212,7 @@ def _forest(
             axes.errorbar(
                 [clicked.value],
                 [i + 0.2],
-                xerr=_bar(clicked),
+                xerr=error_bar(clicked),
                 fmt="o",
                 color=colors[arm],
                 markersize=3.2,
@@ -230,7 +224,7 @@ def _forest(
         axes.errorbar(
             [main.value],
             [i - 0.08],
-            xerr=_bar(main),
+            xerr=error_bar(main),
             fmt="o",
             color=colors[arm],
             markersize=4.2,
@@ -278,7 +272,7 @@ def culprit(metrics: Mapping[str, Any]) -> Any | None:
             color=colors.get(row["model"], QUIET),
             alpha=1.0 if row["bid"] == "opt" else 0.8,
         )
-        axes.errorbar([rcs.value], [i], xerr=_bar(rcs), fmt="none", ecolor=INK, elinewidth=1.1)
+        axes.errorbar([rcs.value], [i], xerr=error_bar(rcs), fmt="none", ecolor=INK, elinewidth=1.1)
         axes.annotate(
             f"{number_text(rcs.value, 1)} %",
             (0, i),

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import io
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from cascade_sim.analysis.off_policy.coverage import LEAST_ANSWERS, NOMINAL, Coverage, expected_band
-from cascade_sim.analysis.report.figures.style import COLORS, INK, QUIET, bare, blank, short, style, svg_text
+from cascade_sim.analysis.report.figures.parts import image_bytes
+from cascade_sim.analysis.report.figures.style import COLORS, INK, QUIET, bare, blank, short
 from cascade_sim.analysis.report.readings import ESTIMATOR_NAMES
 
 TITLE = "Coverage of 95 % intervals by estimator and target"
-DPI = 200
 LOWEST = 85.0  # percent: below it, a mark at the edge says how far
 MARKS = {"holds": COLORS[0], "too seldom": COLORS[1], "wider than needed": COLORS[4]}
 
@@ -95,10 +94,4 @@ def _legend(figure: Any) -> None:
 
 def coverage_image(rows: Mapping[str, Mapping[str, Coverage]], kind: str) -> bytes:
     """The figure as the bytes of a file: kind "png" or "svg"."""
-    with style("coverage"):
-        figure = coverage_figure(rows)
-        if kind == "svg":
-            return svg_text(figure, "coverage", TITLE).encode()
-        out = io.BytesIO()
-        figure.savefig(out, format="png", dpi=DPI, metadata={"Software": None})
-        return out.getvalue()
+    return image_bytes(lambda: coverage_figure(rows), "coverage", TITLE, kind)

@@ -6,7 +6,8 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from cascade_sim.analysis.report.figures.style import INK, QUIET, arm_colors, bare, blank, label, short
+from cascade_sim.analysis.report.figures.parts import small_multiples
+from cascade_sim.analysis.report.figures.style import INK, QUIET, arm_colors, label, short
 from cascade_sim.analysis.report.readings import critical_arms, critical_value
 from cascade_sim.analysis.statistics.estimates import finite, number_text
 
@@ -22,7 +23,7 @@ def critical_bids(metrics: Mapping[str, Any]) -> Any | None:
     if not panels:
         return None
     colors = arm_colors(metrics)
-    figure, grid = _panels(len(panels))
+    figure, grid = small_multiples(len(panels), PER_ROW, lambda rows: 1.0 + 1.15 * rows)
     start = min(_first_needed(points) for points in panels.values())
     for axes, (arm, points) in zip(grid, panels.items(), strict=True):
         at, local, cascade = (list(values) for values in zip(*points, strict=True))
@@ -60,23 +61,6 @@ def _first_needed(points: Sequence[tuple[float, float, float]]) -> float:
     """Where the axis begins: a multiple of 20 below which next to nobody is."""
     below = [at for at, local, cascade in points if max(local, cascade) <= 1.0]
     return 20.0 * math.floor(min(max(below, default=0.0), 80.0) / 20.0)
-
-
-def _panels(n: int) -> tuple[Any, list[Any]]:
-    """`n` panels with common axes, in reading order."""
-    columns = min(n, PER_ROW)
-    rows = math.ceil(n / columns)
-    figure, grid = blank(
-        1.0 + 1.15 * rows, nrows=rows, ncols=columns, sharex=True, sharey=True, squeeze=False
-    )
-    axes = list(grid.flat)
-    for panel in axes[n:]:
-        panel.remove()
-    for i, panel in enumerate(axes[:n]):
-        bare(panel)
-        if i >= n - columns:  # the lowest of its column
-            panel.tick_params(labelbottom=True)
-    return figure, axes[:n]
 
 
 def _legend(figure: Any) -> None:

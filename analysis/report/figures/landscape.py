@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import io
 import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from cascade_sim.analysis.report.figures.style import COLORS, INK, QUIET, bare, blank, style, svg_text
+from cascade_sim.analysis.report.figures.parts import image_bytes
+from cascade_sim.analysis.report.figures.style import COLORS, INK, QUIET, bare, blank
 
 # title, line, and the points drawn by luck
 PANELS = (
@@ -17,7 +17,6 @@ PANELS = (
     ("Cost per click", "expected_cpc", "mean_cpc"),
 )
 TITLE = "Impressions, clicks, cost and CPC of one ad against its bid"
-DPI = 200
 
 
 def landscape_figure(columns: Mapping[str, Sequence[float]], own_bid: float) -> Any:
@@ -53,13 +52,7 @@ def landscape_figure(columns: Mapping[str, Sequence[float]], own_bid: float) -> 
 
 def landscape_image(columns: Mapping[str, Sequence[float]], own_bid: float, kind: str) -> bytes:
     """The figure as the bytes of a file: kind "png" or "svg"."""
-    with style("landscape"):
-        figure = landscape_figure(columns, own_bid)
-        if kind == "svg":
-            return svg_text(figure, "landscape", TITLE).encode()
-        out = io.BytesIO()
-        figure.savefig(out, format="png", dpi=DPI, metadata={"Software": None})
-        return out.getvalue()
+    return image_bytes(lambda: landscape_figure(columns, own_bid), "landscape", TITLE, kind)
 
 
 def _largest(values: Sequence[float]) -> float:

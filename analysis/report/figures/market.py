@@ -9,6 +9,7 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from cascade_sim.analysis.report.figures.parts import small_multiples
 from cascade_sim.analysis.report.figures.style import (
     COLORS,
     INK,
@@ -56,7 +57,7 @@ def market_spend(metrics: Mapping[str, Any]) -> Any | None:
         return None
     colors = kind_colors(metrics)
     end = max(points[-1][0] for _, points in panels.values())
-    figure, grid = _small_multiples(len(panels), end, legend_rows=3)
+    figure, grid = _by_the_hour(len(panels), end, legend_rows=3)
     has_spread = False
     for axes, (name, (kind, points)) in zip(grid, panels.items(), strict=False):
         hours, traffic, spend = _daily_lines(points)
@@ -129,7 +130,7 @@ def market_multipliers(metrics: Mapping[str, Any]) -> Any | None:
         return None
     colors = arm_colors(metrics)
     end = max(points[-1][0] for curves in panels.values() for points in curves.values())
-    figure, grid = _small_multiples(len(panels), end, legend_rows=math.ceil(len(arms) / 3))
+    figure, grid = _by_the_hour(len(panels), end, legend_rows=math.ceil(len(arms) / 3))
     looks: dict[str, Mapping[str, Any]] = {}
     top, low = 1.0, 1.0
     for axes, (name, curves) in zip(grid, panels.items(), strict=False):
@@ -195,29 +196,13 @@ def _daily_lines(points: Sequence[tuple[float, ...]]) -> tuple[list[float], list
     return hours, traffic, spend
 
 
-def _small_multiples(n: int, end: float, legend_rows: int = 1) -> tuple[Any, list[Any]]:
-    """`n` panels in two columns with common axes; the figure, and the panels in reading order."""
-    columns = min(n, 2)
-    rows = math.ceil(n / columns)
-    figure, grid = blank(
-        0.6 + 1.3 * rows + 0.17 * legend_rows,
-        nrows=rows,
-        ncols=columns,
-        sharex=True,
-        sharey=True,
-        squeeze=False,
-    )
-    axes = list(grid.flat)
-    for panel in axes[n:]:
-        panel.remove()
-    for i, panel in enumerate(axes[:n]):
-        bare(panel)
-        if i >= n - columns:  # the lowest of its column
-            panel.tick_params(labelbottom=True)
-        if i // columns == rows - 1:  # a name in a higher row would push rows apart
-            panel.set_xlabel("hour")
-    time_axis(axes[:n], end)
-    return figure, axes[:n]
+def _by_the_hour(n: int, end: float, legend_rows: int = 1) -> tuple[Any, list[Any]]:
+    """`n` panels in two columns over the hours; the figure, and the panels in reading order."""
+    figure, panels = small_multiples(n, 2, lambda rows: 0.6 + 1.3 * rows + 0.17 * legend_rows)
+    for axes in panels[(n - 1) // 2 * 2 :]:  # the lowest row; a name in a higher row would push rows apart
+        axes.set_xlabel("hour")
+    time_axis(panels, end)
+    return figure, panels
 
 
 def time_axis(panels: Sequence[Any], end: float) -> None:

@@ -7,8 +7,8 @@ from typing import Any
 
 from cascade_sim.analysis.metrics.pareto import ORDER, Point, families, sweep_points
 from cascade_sim.analysis.report.figures.ltr import look_of
+from cascade_sim.analysis.report.figures.parts import error_bar
 from cascade_sim.analysis.report.figures.style import INK, QUIET, bare, blank, place_labels
-from cascade_sim.analysis.statistics.estimates import Estimate
 from cascade_sim.analysis.statistics.moves import frontier
 
 PANELS = {"logloss": "LogLoss", "ece": "ECE"}
@@ -56,17 +56,11 @@ def _limit(values: Sequence[float]) -> float:
     return FAR * sorted(values)[len(values) // 2]
 
 
-def _bar(what: Estimate) -> list[list[float]] | None:
-    if what.value is None or what.low is None or what.high is None:
-        return None
-    return [[max(what.value - what.low, 0.0)], [max(what.high - what.value, 0.0)]]
-
-
 def _draw_family(axes: Any, own: Sequence[Point], scale: str, look: Mapping[str, Any]) -> None:
     x, y = [_value(p, scale) for p in own], [_value(p, ORDER) for p in own]
     axes.plot(x, y, linewidth=1.2, markersize=5, markeredgewidth=0, label=own[0].family, zorder=3, **look)
     for point, a, b in zip(own, x, y, strict=True):
-        x_bar, y_bar = _bar(point.measures[scale]), _bar(point.measures[ORDER])
+        x_bar, y_bar = error_bar(point.measures[scale]), error_bar(point.measures[ORDER])
         axes.errorbar(
             [a], [b], xerr=x_bar, yerr=y_bar, fmt="none", ecolor=look["color"], elinewidth=0.6, alpha=0.3
         )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from cascade_sim.analysis.report.figures.parts import error_bar
 from cascade_sim.analysis.report.figures.style import (
     COLORS,
     INK,
@@ -56,7 +57,7 @@ def sweep_figure(findings: Mapping[str, Any], x: str, y: str) -> Any:
     for i in there:
         a, b, look = across[i], up[i], looks[i]
         axes.errorbar(
-            [a.value], [b.value], xerr=_arms(a), yerr=_arms(b), ecolor=look["color"], elinewidth=0.8,
+            [a.value], [b.value], xerr=error_bar(a), yerr=error_bar(b), ecolor=look["color"], elinewidth=0.8,
             alpha=0.4, linestyle="none", zorder=2,
         )  # fmt: skip
         axes.plot([a.value], [b.value], linestyle="none", markersize=5.5, markeredgewidth=0, zorder=4, **look)
@@ -124,13 +125,6 @@ def _shown(findings: Mapping[str, Any], name: str) -> list[Estimate]:
         low, high = (value.value + first * (end - lift.value) for end in (lift.low, lift.high))
         cells.append(Estimate(value.value, low, high))
     return [scaled(cell, 100.0 if measure_of(name).unit == "percent" else 1.0) for cell in cells]
-
-
-def _arms(what: Estimate) -> Any:
-    """Lengths of the interval's two arms for matplotlib; None without one."""
-    if what.value is None or what.low is None or what.high is None:
-        return None
-    return [[max(what.value - what.low, 0.0)], [max(what.high - what.value, 0.0)]]
 
 
 def _limits(values: list[Estimate]) -> tuple[float, float]:

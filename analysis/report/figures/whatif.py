@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import io
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from cascade_sim.analysis.report.figures.parts import image_bytes
 from cascade_sim.analysis.report.figures.style import (
     COLORS,
     INK,
@@ -14,8 +14,6 @@ from cascade_sim.analysis.report.figures.style import (
     blank,
     short,
     signed_tick,
-    style,
-    svg_text,
 )
 from cascade_sim.analysis.report.readings import (
     WHAT_IF_MEASURES,
@@ -38,7 +36,6 @@ IN_LIFTS = (
     "rcs",
     "welfare",
 )
-DPI = 200
 TITLE = "What would have been: lifts on the same requests, with 95 % intervals"
 
 
@@ -101,13 +98,7 @@ def answer_figure(answer: Mapping[str, Any]) -> Any:
 
 def answer_image(answer: Mapping[str, Any], kind: str) -> bytes:
     """The figure as the bytes of a file: kind "png" or "svg"."""
-    with style("whatif"):
-        figure = answer_figure(answer)
-        if kind == "svg":
-            return svg_text(figure, "whatif", TITLE).encode()
-        out = io.BytesIO()
-        figure.savefig(out, format="png", dpi=DPI, metadata={"Software": None})
-        return out.getvalue()
+    return image_bytes(lambda: answer_figure(answer), "whatif", TITLE, kind)
 
 
 def _curve(top: Any, bottom: Any, answer: Mapping[str, Any]) -> None:

@@ -1,0 +1,49 @@
+"""What several figures are made of: error bars, panels with common axes, the bytes of an image file."""
+
+from __future__ import annotations
+
+import io
+import math
+from collections.abc import Callable
+from typing import Any
+
+from cascade_sim.analysis.report.figures.style import bare, blank, style, svg_text
+from cascade_sim.analysis.statistics.estimates import Estimate
+
+DPI = 200
+
+
+def error_bar(what: Estimate) -> list[list[float]] | None:
+    """Distances below and above the value, as matplotlib wants them; None without an interval."""
+    if what.value is None or what.low is None or what.high is None:
+        return None
+    return [[max(what.value - what.low, 0.0)], [max(what.high - what.value, 0.0)]]
+
+
+def small_multiples(n: int, per_row: int, height: Callable[[int], float]) -> tuple[Any, list[Any]]:
+    """`n` panels with common axes; the figure, as high as so many rows need, and the panels as one reads."""
+    columns = min(n, per_row)
+    rows = math.ceil(n / columns)
+    figure, grid = blank(height(rows), nrows=rows, ncols=columns, sharex=True, sharey=True, squeeze=False)
+    panels = list(grid.flat)
+    for spare in panels[n:]:
+        spare.remove()
+    for i, axes in enumerate(panels[:n]):
+        bare(axes)
+        if i >= n - columns:  # the lowest of its column
+            axes.tick_params(labelbottom=True)
+    return figure, panels[:n]
+
+
+def png_bytes(figure: Any, dpi: int = DPI) -> bytes:
+    """The figure as a PNG file, the same wherever it is written."""
+    out = io.BytesIO()
+    figure.savefig(out, format="png", dpi=dpi, metadata={"Software": None})
+    return out.getvalue()
+
+
+def image_bytes(draw: Callable[[], Any], name: str, title: str, kind: str) -> bytes:
+    """What `draw` draws as a file: kind "png" or "svg"."""
+    with style(name):
+        figure = draw()
+        return svg_text(figure, name, title).encode() if kind == "svg" else png_bytes(figure)
