@@ -11,13 +11,19 @@ from cascade_sim.analysis.metrics.catalogue import ARM_MEASURES, PAGE_MEASURES, 
 from cascade_sim.analysis.report.comparisons import ordered_arms
 from cascade_sim.analysis.statistics.estimates import Estimate, estimate, finite, lift_of, number_text
 
+
+def _arms_of(metrics: Mapping[str, Any], part: str) -> list[str]:
+    """The arms of which a part of the metrics says anything, in the order of the arms table."""
+    arms = (metrics.get(part) or {}).get("arms") or {}
+    return [arm for arm in ordered_arms(metrics) if arms.get(arm)]
+
+
 # The market
 
 
 def market_arms(metrics: Mapping[str, Any]) -> list[str]:
     """The arms that lived through the market, in the order of the arms table."""
-    arms = (metrics.get("market") or {}).get("arms") or {}
-    return [arm for arm in ordered_arms(metrics) if arms.get(arm)]
+    return _arms_of(metrics, "market")
 
 
 def market_baseline(metrics: Mapping[str, Any]) -> str | None:
@@ -205,8 +211,7 @@ def _of_model(metrics: Mapping[str, Any], model: str, measure: str, part: str) -
 
 def critical_arms(metrics: Mapping[str, Any]) -> list[str]:
     """The arms that have critical bids, in the order of the arms table."""
-    arms = (metrics.get("critical_bids") or {}).get("arms") or {}
-    return [arm for arm in ordered_arms(metrics) if arms.get(arm)]
+    return _arms_of(metrics, "critical_bids")
 
 
 def critical_value(metrics: Mapping[str, Any], arm: str, metric: str) -> Estimate:

@@ -128,6 +128,16 @@ def comparison_texts(metrics: Mapping[str, Any], arms: Sequence[str], name: str)
     return ["" if arm == baseline else text for arm, text in zip(arms, compared, strict=True)]
 
 
+def csv_text(columns: Sequence[str], rows: Sequence[Mapping[str, Any]]) -> str:
+    """Rows by column as CSV, unrounded; what is None is empty."""
+    out = io.StringIO()
+    writer = csv.writer(out, lineterminator="\n")
+    writer.writerow(columns)
+    for row in rows:
+        writer.writerow(["" if row[name] is None else row[name] for name in columns])
+    return out.getvalue()
+
+
 def metrics_csv(metrics: Mapping[str, Any]) -> str:
     """Every measure of every arm, one a line, unrounded; undefined numbers are empty."""
     out = io.StringIO()

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 from collections.abc import Mapping
 from typing import Any
 
@@ -12,7 +10,7 @@ from cascade_sim.analysis.report.readings import WHAT_IF_MEASURES
 from cascade_sim.analysis.report.section import Section, Text
 from cascade_sim.analysis.report.sections.whatif import difference_cell, toned
 from cascade_sim.analysis.report.short_page import short_page, table_section
-from cascade_sim.analysis.report.tables import LIFT, Cell, Row, Table, column
+from cascade_sim.analysis.report.tables import LIFT, Cell, Row, Table, column, csv_text
 from cascade_sim.analysis.statistics.estimates import estimate
 
 MEASURES: dict[str, Measure] = {
@@ -105,12 +103,7 @@ def compare_rows(comparisons: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 def compare_csv(comparisons: list[dict[str, Any]]) -> str:
     """The same as CSV, unrounded; undefined numbers are empty."""
-    out = io.StringIO()
-    writer = csv.writer(out, lineterminator="\n")
-    writer.writerow(CSV_COLUMNS)
-    for row in compare_rows(comparisons):
-        writer.writerow(["" if row[name] is None else row[name] for name in CSV_COLUMNS])
-    return out.getvalue()
+    return csv_text(CSV_COLUMNS, compare_rows(comparisons))
 
 
 def compare_page(comparisons: list[dict[str, Any]]) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from cascade_sim.analysis.metrics.catalogue import Measure
@@ -104,27 +104,18 @@ def designs_table(metrics: Mapping[str, Any]) -> Table:
         [Cell(MISSING), *column(SHARE, spend)],
         [Cell(MISSING), *column(Measure("", "number", "", 0), units)],
     ]
-    labels = ["launch (truth)", *(DESIGN_NAMES[kind] for kind in kinds)]
-    rows = [
-        Row(
-            label,
-            [cells[i] for cells in columns],
-            "baseline" if i == 0 else "",
-            tag="truth" if i == 0 else "",
-        )
-        for i, label in enumerate(labels)
-    ]
-    rows[0] = Row("launch", rows[0].cells, "baseline", "Everybody treated, less nobody treated.", "truth")
-    headings = [
-        str(designs["control"]),
-        str(designs["treatment"]),
-        "Lift %",
-        "Bias, points",
-        "Spend %",
-        "Units",
-    ]
+    rows = _rows(kinds, columns, "Everybody treated, less nobody treated.")
+    versions = [str(designs["control"]), str(designs["treatment"])]
+    headings = [*versions, "Lift %", "Bias, points", "Spend %", "Units"]
     groups = [("Revenue per request", 4), ("Treatment's share", 1), ("Interval rests on", 1)]
     return Table("What each design says", "Design", headings, rows, groups)
+
+
+def _rows(kinds: Sequence[str], columns: Sequence[Sequence[Cell]], about_launch: str = "") -> list[Row]:
+    """The launch, which is the truth, and then a row per design."""
+    first, *others = ([cells[i] for cells in columns] for i in range(1 + len(kinds)))
+    launch = Row("launch", first, "baseline", about_launch, "truth")
+    return [launch, *(Row(DESIGN_NAMES[kind], cells) for kind, cells in zip(kinds, others, strict=True))]
 
 
 def measures_table(metrics: Mapping[str, Any]) -> Table:
@@ -139,16 +130,7 @@ def measures_table(metrics: Mapping[str, Any]) -> Table:
         ]
         bias = [design_effect(metrics, kind, "lift_bias", name) for kind in kinds]
         columns += [column(SHARE, lifts, signed=True), [Cell("0"), *column(SHARE, bias, signed=True)]]
-    labels = ["launch", *(DESIGN_NAMES[kind] for kind in kinds)]
-    rows = [
-        Row(
-            label,
-            [cells[i] for cells in columns],
-            "baseline" if i == 0 else "",
-            tag="truth" if i == 0 else "",
-        )
-        for i, label in enumerate(labels)
-    ]
+    rows = _rows(kinds, columns)
     groups = [(MEASURES[name], 2) for name in names]
     return Table("Other measures", "Design", ["Lift %", "Bias, points"] * len(names), rows, groups)
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import math
 import textwrap
 from collections.abc import Mapping, Sequence
@@ -20,7 +18,7 @@ from cascade_sim.analysis.report.readings import (
     value_text,
 )
 from cascade_sim.analysis.report.section import Columns, Figure, Heading, Part, Section, TablePart, Text
-from cascade_sim.analysis.report.tables import LIFT, Cell, Row, Table, cell, column
+from cascade_sim.analysis.report.tables import LIFT, Cell, Row, Table, cell, column, csv_text
 from cascade_sim.analysis.statistics.estimates import (
     NBSP,
     Estimate,
@@ -251,12 +249,7 @@ def _range(worths: Sequence[Estimate]) -> str:
 
 def what_if_csv(answer: Mapping[str, Any]) -> str:
     """Every measure of every point, one a line, unrounded; undefined numbers are empty."""
-    out = io.StringIO()
-    writer = csv.writer(out, lineterminator="\n")
-    writer.writerow(CSV_COLUMNS)
-    for row in what_if_rows(answer):
-        writer.writerow(["" if row[name] is None else row[name] for name in CSV_COLUMNS])
-    return out.getvalue()
+    return csv_text(CSV_COLUMNS, what_if_rows(answer))
 
 
 def what_if_rows(answer: Mapping[str, Any]) -> list[dict[str, Any]]:
