@@ -20,7 +20,7 @@ from cascade_sim.scenario.checks import check_scenario
 from cascade_sim.scenario.data import scenario_data
 from cascade_sim.scenario.messages import explain, path_text, schema_at, unknown_key
 from cascade_sim.scenario.schema import ArmOverrides, ArmSpec, Override, Scenario, resolve_arm
-from cascade_sim.scenario.yaml import Problem
+from cascade_sim.scenario.yaml import Problem, paths_in
 
 KnobPath = tuple[str, ...]  # as an arm writes it: ("pre_ranking", "size"); or ("fusions", NAME, …)
 MOST_VALUES = 100
@@ -231,7 +231,7 @@ def turn(scenario: Scenario, spec: ArmSpec, point: Point, folder: Path) -> tuple
     changed = None
     try:
         changed = Scenario.model_validate(data)
-        given = {(*place, *inner) for place, change in places.items() for inner in _inside(change.value)}
+        given = {path for place, change in places.items() for path in paths_in(change.value, place)}
         problems = check_scenario(changed, given, folder)
     except ValidationError as error:
         problems = explain(error.errors(include_url=False))
@@ -270,16 +270,6 @@ def overrides_of(spec: ArmSpec) -> dict[str, Any]:
         del data["pre_ranking"]["size"]
         data["pre_ranking"]["sizes"] = sizes
     return {"retrieval": {"size": data.pop("retrieval_size")}, **data}
-
-
-def _inside(value: Any) -> list[tuple[str | int, ...]]:
-    """Every path inside a value, its own (empty) first."""
-    items: list[tuple[str | int, Any]] = []
-    if isinstance(value, dict):
-        items = list(value.items())
-    elif isinstance(value, list):
-        items = list(enumerate(value))
-    return [(), *((step, *rest) for step, inner in items for rest in _inside(inner))]
 
 
 def refuse(reason: Refused, words: Sequence[str], source: str, file: Path) -> UserError:

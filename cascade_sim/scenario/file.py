@@ -29,7 +29,7 @@ from cascade_sim.scenario.messages import (
 )
 from cascade_sim.scenario.plugins import from_working_folder, path_from_working_folder
 from cascade_sim.scenario.schema import Scenario
-from cascade_sim.scenario.yaml import Document, KeyPath, Problem, parse
+from cascade_sim.scenario.yaml import Document, KeyPath, Problem, parse, paths_in
 from cascade_sim.version import folder_of
 
 HOW_TO_NAME = "; give the path of a scenario file (.yaml), or the name of a shipped one, such as ads"
@@ -151,7 +151,7 @@ def load_scenario(path: Path | str, overrides: Sequence[str] = (), seed: int | N
     problems = list(document.problems)
     scenario = None
     if not any(problem.path == () for problem in problems):  # a syntax error leaves nothing worth checking
-        given = set(_paths(document.data, ()))
+        given = set(paths_in(document.data))
         scenario, violations = _validate(document.data, given, Path(path).parent)
         problems += violations
     if problems or refused or scenario is None:
@@ -217,16 +217,6 @@ def _not_a_mapping(data: Any) -> str:
         return "the file is empty; a scenario needs at least `name` and `arms`"
     kind = "a list" if isinstance(data, list) else "a single value"
     return f"expected a mapping (key: value) at the top, found {kind}"
-
-
-def _paths(value: Any, path: KeyPath) -> list[KeyPath]:
-    """Every path in the data, mappings and list items included."""
-    steps: list[tuple[str | int, Any]] = []
-    if isinstance(value, dict):
-        steps = list(value.items())
-    elif isinstance(value, list):
-        steps = list(enumerate(value))
-    return [path, *(p for step, inner in steps for p in _paths(inner, (*path, step)))]
 
 
 def _validate(

@@ -18,6 +18,16 @@ PLAIN = ("tag:yaml.org,2002:map", "tag:yaml.org,2002:seq")
 MAX_VALUES = 100_000  # aliases of aliases can make a short text stand for billions of values
 
 
+def paths_in(value: Any, path: KeyPath = ()) -> list[KeyPath]:
+    """The path of a value and every path in it, through mappings and lists."""
+    steps: list[tuple[str | int, Any]] = []
+    if isinstance(value, dict):
+        steps = list(value.items())
+    elif isinstance(value, list):
+        steps = list(enumerate(value))
+    return [path, *(p for step, inner in steps for p in paths_in(inner, (*path, step)))]
+
+
 @dataclass(frozen=True)
 class Problem:
     """What is wrong with the value at `path`. `mark` overrides the position of that path.
