@@ -1,12 +1,12 @@
 """How fast the metrics are: milliseconds for a usual evaluation, one thread."""
 
-import time
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from cascade_sim.analysis import metrics
+from cascade_sim.bench import seconds
 
 
 def bench_metrics(n_lists: int = 2000, n_items: int = 40, repeats: int = 15) -> dict[str, float]:
@@ -36,16 +36,10 @@ def bench_metrics(n_lists: int = 2000, n_items: int = 40, repeats: int = 15) -> 
         "spearman": lambda: metrics.spearman(scores, grades, lists),
         "ece_per_request": lambda: metrics.ece_per_request(pctr, clicks, lists),
     }
-    return {name: min(_seconds(function) for _ in range(repeats)) * 1e3 for name, function in timed.items()}
+    return {name: min(seconds(function) for _ in range(repeats)) * 1e3 for name, function in timed.items()}
 
 
 def metrics_text(milliseconds: dict[str, float], n_lists: int = 2000, n_items: int = 40) -> str:
     """The figures as lines for a terminal."""
     rows = [f"  {name:<20} {value:8.2f} ms" for name, value in milliseconds.items()]
     return "\n".join([f"metrics, one core ({n_lists:,} lists x {n_items} items)", *rows])
-
-
-def _seconds(function: Callable[[], Any]) -> float:
-    started = time.perf_counter()
-    function()
-    return time.perf_counter() - started

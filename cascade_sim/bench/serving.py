@@ -2,7 +2,6 @@
 
 import resource
 import tempfile
-import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
@@ -13,6 +12,7 @@ import numpy as np
 import torch
 
 from cascade_sim.auction import auction
+from cascade_sim.bench import seconds
 from cascade_sim.bench.market import auction_rates, market_rate
 from cascade_sim.cascade.columns import impression_columns
 from cascade_sim.cascade.exploration import as_decided, explore
@@ -70,9 +70,7 @@ def serving(sim: Simulation, arm: Arm, n_requests: int) -> float:
     """Seconds for the complete way of n requests: SimPy traffic, serve, clicks, charges, log on disk."""
     with tempfile.TemporaryDirectory() as folder:
         phases = Preparation(sim, Path(folder), ModelStore(Path(folder)), Progress(True), torch.device("cpu"))
-        started = time.perf_counter()
-        phases.log_phase("bench", n_requests, arm, rate=0.01)
-        return time.perf_counter() - started
+        return seconds(lambda: phases.log_phase("bench", n_requests, arm, rate=0.01))
 
 
 def per_request(function: Callable[[Any], Any], sample: list[Any], repeats: int = 5) -> float:
@@ -80,14 +78,8 @@ def per_request(function: Callable[[Any], Any], sample: list[Any], repeats: int 
 
     Many blocks, not one again and again: the ads of a block that was just scored would still be cached.
     """
-    best = min(_timed(lambda: [function(served) for served in sample]) for _ in range(repeats))
+    best = min(seconds(lambda: [function(served) for served in sample]) for _ in range(repeats))
     return best / sum(len(served.block) for served in sample) * 1e6
-
-
-def _timed(function: Callable[[], Any]) -> float:
-    started = time.perf_counter()
-    function()
-    return time.perf_counter() - started
 
 
 @dataclass(frozen=True)
@@ -150,7 +142,7 @@ def stage_times(sim: Simulation, arm: Arm, sample: list[Served]) -> dict[str, fl
 def first_visit(sim: Simulation, arm: Arm) -> float:
     """Microseconds of exact retrieval from the whole corpus, for a user who has not been seen before."""
     users = np.arange(min(256, sim.world.n_users))
-    return _timed(lambda: sim.platform.retrieval.nearest(users, arm.retrieval_size)) / len(users) * 1e6
+    return seconds(lambda: sim.platform.retrieval.nearest(users, arm.retrieval_size)) / len(users) * 1e6
 
 
 def floors(arm: Arm, sample: list[Served]) -> dict[str, float]:
@@ -222,7 +214,7 @@ def training_rates(sim: Simulation, n: int) -> dict[str, float]:
         module = build_module(name, spec, view, 1)
         epoch = partial(train, module, view, data, recipe, epochs=1, batch=4096, learning_rate=0.001)
         epoch()  # warm-up
-        rates[label] = n / _timed(epoch)
+        rates[label] = n / seconds(epoch)
     return rates
 
 
