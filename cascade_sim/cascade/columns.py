@@ -19,10 +19,7 @@ def impression_columns(
     row, slot = np.nonzero(win_set >= 0)
     ad = win_set[row, slot]
     return {
-        "request": block.requests[row],
-        "time": block.times[row],
-        "user": block.users[row],
-        "context": block.context[row],
+        **block.columns(row),
         "slot": slot.astype(np.int8),
         "ad": ad,
         "advertiser": world.advertiser[ad],

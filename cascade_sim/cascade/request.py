@@ -52,6 +52,15 @@ class Block:
         knobs = None if self.knobs is None else self.knobs.take(rows)
         return Block(self.requests[rows], self.users[rows], self.context[rows], self.times[rows], knobs)
 
+    def columns(self, rows: np.ndarray) -> dict[str, np.ndarray]:
+        """Who came when, as tables have it, for table rows that are of these requests."""
+        return {
+            "request": self.requests[rows],
+            "time": self.times[rows],
+            "user": self.users[rows],
+            "context": self.context[rows],
+        }
+
 
 @dataclass(frozen=True)
 class Stage:

@@ -129,10 +129,7 @@ def market_columns(sim: Simulation, settled: Settled) -> dict[str, np.ndarray]:
     row, slot = np.nonzero(settled.ads >= 0)
     ad = settled.ads[row, slot]
     return {
-        "request": block.requests[row],
-        "time": block.times[row],
-        "user": block.users[row],
-        "context": block.context[row],
+        **block.columns(row),
         "slot": slot.astype(np.int8),
         "ad": ad,
         "advertiser": sim.world.advertiser[ad],

@@ -51,10 +51,7 @@ class RecentImpressions:
         block = settled.block
         row, slot = np.nonzero(settled.ads >= 0)
         columns = {
-            "request": block.requests[row],
-            "time": block.times[row],
-            "user": block.users[row],
-            "context": block.context[row],
+            **block.columns(row),
             "ad": settled.ads[row, slot],
             "examination": slot_effects[slot],
             "prediction": settled.prediction[row, slot],
