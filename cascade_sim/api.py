@@ -787,6 +787,7 @@ def check(
     metric: Texts = (),
     arm: Texts = (),
     fresh: int | None = None,
+    retrain: bool = False,
     set: Sequence[str] = (),
     workers: int | None = None,
     device: str = "auto",
@@ -795,7 +796,8 @@ def check(
     """Does a scenario, or a finished run, still earn what its baseline earned? `passed` says it.
 
     Compared on the same requests under the same luck, or with `fresh` on other requests of the same world.
-    `tolerance` are moves that pass, as "0.5%" or "rpm=0.5%"; `metric` and `arm` guard these alone.
+    `tolerance` are moves that pass, as "0.5%" or "rpm=0.5%"; `metric` and `arm` guard these alone. Models
+    whose recipe did not change stay as they were, unless they `retrain` on the log of a changed cascade.
 
         assert check("quick", "revenue.json", tolerance="0.5%").passed
     """
@@ -808,7 +810,7 @@ def check(
     plan = guarded(kept, metrics, arms, tolerances)  # mistakes before work
     if isinstance(what, RunResult) or (isinstance(what, str | Path) and Path(what).is_dir()):
         folder = _path(what)
-        for option, value in (("--set", set), ("--fresh", fresh)):
+        for option, value in (("--set", set), ("--fresh", fresh), ("--retrain", retrain)):
             if value:
                 raise UserError(f"{option}: {folder} is a finished run; give a scenario to run it otherwise")
         measured = measured_run(folder)
@@ -816,6 +818,7 @@ def check(
         where = str(what) if isinstance(what, str | Path) else NOT_A_PATH
         scenario = load_scenario(what, set=set)
         serving = {"workers": workers or usable_cores(), "device": device, "quiet": quiet}
+        serving["logged_by"] = None if retrain else kept.scenario
         measured = _measured(kept, scenario, where, list(plan), fresh or 0, serving)
     verdict = check_revenue(kept, measured, tolerances=tolerances, metrics=metrics, arms=arms)
     return CheckResult(verdict)

@@ -11,13 +11,14 @@ Only the tests that ask for the fixture pay for anything: cascade_sim is importe
 from __future__ import annotations
 
 from collections.abc import Generator, Mapping
+from json import dumps
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 if TYPE_CHECKING:
-    from cascade_sim.revenue.baseline import Measured
+    from cascade_sim.revenue.baseline import Baseline, Measured
     from cascade_sim.revenue.check import Verdict
 
 NAME = "auction_revenue"
@@ -31,6 +32,7 @@ KEYWORDS = {
     "arms": True,
     "overrides": True,
     "fresh": False,
+    "retrain": False,
 }
 _MEASURED = pytest.StashKey[dict[tuple[Any, ...], "Measured"]]()
 _WRITTEN = pytest.StashKey[list[str]]()
@@ -45,8 +47,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line(
         "markers",
-        f"{NAME}(scenario, against, tolerance=(), metrics=(), arms=(), overrides=(), fresh=0): what the "
-        f"{NAME} fixture holds against which baseline.",
+        f"{NAME}(scenario, against, tolerance=(), metrics=(), arms=(), overrides=(), fresh=0, "
+        f"retrain=False): what the {NAME} fixture holds against which baseline.",
     )
 
 
@@ -125,7 +127,7 @@ class RevenueGuard:
         guarded(baseline, chosen["metrics"], chosen["arms"], chosen["tolerance"])
         return check_revenue(
             baseline,
-            self._measured(chosen),
+            self._measured(chosen, None if chosen["retrain"] else baseline),
             tolerances=chosen["tolerance"],
             metrics=chosen["metrics"],
             arms=chosen["arms"],
@@ -138,7 +140,7 @@ class RevenueGuard:
         write_baseline(self._measured({**chosen, "fresh": 0}), file, chosen["arms"])
         self._config.stash.setdefault(_WRITTEN, []).append(str(file))
 
-    def _measured(self, chosen: Mapping[str, Any]) -> Measured:
+    def _measured(self, chosen: Mapping[str, Any], logged_by: Baseline | None = None) -> Measured:
         from cascade_sim.revenue.serving import measure_scenario
         from cascade_sim.scenario.file import find_scenario, load_scenario
 
@@ -148,10 +150,13 @@ class RevenueGuard:
         known = self._config.stash.setdefault(_MEASURED, {})
         # With the content: a test may write the scenario that the next one runs.
         content = file.read_bytes() if file.is_file() else b""
-        key = (str(file), content, chosen["overrides"], chosen["fresh"])
+        earlier = None if logged_by is None else logged_by.scenario
+        key = (str(file), content, chosen["overrides"], chosen["fresh"], dumps(earlier, sort_keys=True))
         if key not in known:
             scenario = load_scenario(file, chosen["overrides"])
-            known[key] = measure_scenario(scenario, str(file), device="cpu", stretch=chosen["fresh"])
+            known[key] = measure_scenario(
+                scenario, str(file), device="cpu", stretch=chosen["fresh"], logged_by=earlier
+            )
         return known[key]
 
     def _path(self, text: str | Path) -> Path:
@@ -171,7 +176,11 @@ def _checked(keywords: Mapping[str, Any]) -> dict[str, Any]:
     fresh = keywords.get("fresh", 0)
     if not isinstance(fresh, int) or fresh < 0:
         raise UserError(f"fresh is {fresh!r}; expected a whole number, 0 or more")
+    retrain = keywords.get("retrain", False)
+    if not isinstance(retrain, bool):
+        raise UserError(f"retrain is {retrain!r}; expected True or False")
     chosen = {"scenario": keywords["scenario"], "against": keywords["against"], "fresh": fresh}
+    chosen["retrain"] = retrain
     for name in (name for name, is_list in KEYWORDS.items() if is_list):
         value = keywords.get(name, ())
         chosen[name] = (value,) if isinstance(value, str) else tuple(value)

@@ -35,6 +35,11 @@ Exit code  0  nothing moved beyond chance and tolerance
     "--fresh", type=click.IntRange(1, 1000), metavar="N",
     help="Meet other requests of the same world, their N-th stretch, and compare unpaired.",
 )  # fmt: skip
+@click.option(
+    "--retrain", is_flag=True,
+    help="Models learn from the log of the changed cascade.  [default: from the log of the baseline's, so "
+    "that they stay as they were]",
+)  # fmt: skip
 @set_option(" of the scenario")
 @workers_option("Threads.")
 @device_option()

@@ -56,6 +56,7 @@ class Measured:
     scenario: Scenario
     blocks: Blocks
     is_fresh: bool = False  # other requests of the same world
+    has_held_models: bool = False  # which learned from the log of the baseline's cascade
 
 
 def traffic_data(scenario: Scenario) -> dict[str, Any]:

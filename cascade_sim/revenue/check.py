@@ -70,6 +70,7 @@ class Verdict:
     changed_keys: list[str]  # of the scenario, since the baseline was made
     unguarded: list[str]  # arms that the baseline does not have
     is_market_unguarded: bool
+    has_held_models: bool = False  # which learned from the log of the baseline's cascade
 
     @property
     def failed(self) -> list[MetricChange]:
@@ -120,6 +121,7 @@ def check_revenue(
         unguarded=new_arms,
         is_market_unguarded=measured.scenario.market is not None
         and not any(metric in MARKET_METRICS for _, metric in plan),
+        has_held_models=measured.has_held_models,
     )
 
 

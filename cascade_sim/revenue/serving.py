@@ -1,8 +1,16 @@
-"""A study for its sums alone: no report, nothing left behind; and other traffic of the same world."""
+"""A study for its sums alone: no report, nothing left behind; and other traffic of the same world.
 
+A check holds the models fixed: they learn from the log that the baseline's cascade writes, so that models
+whose recipe and data did not change are the baseline's to the bit, and what moves is what was changed.
+Trained on the log of a changed cascade, all models are others, and their luck hides changes of some percent.
+"""
+
+from collections.abc import Mapping
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any
 
+from cascade_sim.cascade.seats import BUILT_IN
 from cascade_sim.cascade.serve import Block
 from cascade_sim.phases.evaluate import Evaluation
 from cascade_sim.phases.prepare import prepare
@@ -11,7 +19,11 @@ from cascade_sim.phases.traffic import PHASES, Arrivals
 from cascade_sim.progress import Progress
 from cascade_sim.revenue.baseline import Measured
 from cascade_sim.revenue.blocks import evaluation_blocks
-from cascade_sim.scenario.schema import Scenario
+from cascade_sim.scenario.file import scenario_data
+from cascade_sim.scenario.schema import Scenario, resolved_arms
+
+# The sections that decide what a log holds, besides the world, its traffic, the phases and the models.
+SERVING = ("cascade", "fusions", "auction", "bidding")
 
 
 class OtherTraffic(Arrivals):
@@ -35,6 +47,32 @@ class OtherTraffic(Arrivals):
         return PHASES[phase] + (self._requests_before if phase == "evaluate" else 0)
 
 
+def logging_scenario(scenario: Scenario, logged_by: Mapping[str, Any]) -> Scenario | None:
+    """The scenario with the cascade of an earlier one, so that its models learn from the same log as before.
+
+    None where there is nothing to hold: nothing that decides a log has changed, no model is trained, or the
+    earlier cascade asks for a model that is no more.
+    """
+    now = scenario_data(scenario)
+    baseline = logged_by["report"]["baseline"]
+    held = {key: logged_by[key] for key in SERVING}
+    arms = {baseline: logged_by["arms"][baseline]}  # students learn from what it hands on
+    same_arm = now["report"]["baseline"] == baseline and now["arms"].get(baseline) == arms[baseline]
+    if not scenario.models or (same_arm and all(now[key] == held[key] for key in SERVING)):
+        return None
+    teacher = Scenario.model_validate(
+        {
+            **{key: value for key, value in now.items() if key not in ("market", "what_if", "off_policy")},
+            **held,
+            "arms": arms,
+            "report": {**now["report"], "baseline": baseline},
+        }
+    )
+    sections = [teacher.cascade, resolved_arms(teacher)[baseline]]
+    asked = {stage.model for section in sections for stage in (section.pre_ranking, section.ranking)}
+    return teacher if asked <= {*teacher.models, *BUILT_IN} else None
+
+
 def measure_scenario(
     scenario: Scenario,
     where: str,
@@ -45,17 +83,23 @@ def measure_scenario(
     stretch: int = 0,
     with_market: bool = True,
     quiet: bool = True,
+    logged_by: Mapping[str, Any] | None = None,
 ) -> Measured:
-    """Run one world and keep the sums of its evaluation, on this stretch of traffic, and of its market."""
+    """Run one world and keep the sums of its evaluation, on this stretch of traffic, and of its market.
+
+    `logged_by`: the scenario (resolved, as a baseline has it) whose cascade writes the log to learn from.
+    """
+    teacher = None if logged_by is None else logging_scenario(scenario, logged_by)
     with TemporaryDirectory(prefix="cascade_sim-") as folder, Progress(quiet) as progress:
-        evaluation = evaluated(scenario, Path(folder), progress, workers, device, home, stretch)
+        evaluation = evaluated(scenario, Path(folder), progress, workers, device, home, stretch, teacher)
         evaluation.run()
         market = None
         if scenario.market is not None and with_market and not stretch:
             from cascade_sim.market.study import run_markets
 
             market = run_markets(evaluation.sim, Path(folder), progress, workers)
-        return Measured(where, scenario, evaluation_blocks(evaluation, market), is_fresh=stretch > 0)
+        blocks = evaluation_blocks(evaluation, market)
+        return Measured(where, scenario, blocks, is_fresh=stretch > 0, has_held_models=teacher is not None)
 
 
 def evaluated(
@@ -66,9 +110,17 @@ def evaluated(
     device: str = "auto",
     home: Path = Path("."),
     stretch: int = 0,
+    teacher: Scenario | None = None,
 ) -> Evaluation:
-    """The scenario's evaluation, ready to be run: world built, models trained, logs written."""
-    sim = prepare(scenario, folder, progress, workers=workers, device=device, home=home).sim
+    """The scenario's evaluation, ready to be run: world built, models trained, logs written.
+
+    `teacher`: the scenario whose log the models learn from, if not this one.
+    """
+    sim = prepare(teacher or scenario, folder, progress, workers=workers, device=device, home=home).sim
+    if teacher is not None:
+        learned = sim.scorers
+        sim = Simulation(scenario, scenario.seed, workers, home)
+        sim.scorers.update(learned)
     if stretch:
         sim.arrivals = OtherTraffic(sim, workers, stretch)
     return Evaluation(sim, folder, progress)

@@ -41,6 +41,10 @@ def _notes(verdict: Verdict) -> list[str]:
         keys = verdict.changed_keys
         more = f" and {len(keys) - MOST_KEYS} more" if len(keys) > MOST_KEYS else ""
         notes.append(f"the scenario has changed since: {', '.join(keys[:MOST_KEYS])}{more}")
+    if verdict.has_held_models:
+        notes.append(
+            "models held: they learned from the log of the baseline's cascade (--retrain: from their own)"
+        )
     if verdict.is_market_unguarded:
         notes.append("the days of its market are not guarded: what is compared is the evaluation")
     if verdict.unguarded:

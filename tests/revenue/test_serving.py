@@ -1,11 +1,15 @@
-"""Other traffic of the same world: where it begins, and that it is compared unpaired."""
+"""Other traffic of the same world, compared unpaired; and models that stay as they were."""
 
 import numpy as np
+import pytest
 
 from cascade_sim.revenue.baseline import read_baseline
 from cascade_sim.revenue.check import check_revenue
+from cascade_sim.revenue.serving import logging_scenario, measure_scenario
 from cascade_sim.revenue.text import verdict_text
+from cascade_sim.scenario.file import scenario_data
 from worlds.guarded_market import measure_plain
+from worlds.tiny_market import tiny_scenario
 
 
 def test_other_requests_of_the_same_world_are_compared_unpaired_and_need_not_be_as_many(file, home):
@@ -32,3 +36,46 @@ def test_the_first_stretch_of_other_traffic_is_the_usual_one_and_later_ones_do_n
     np.testing.assert_array_equal(
         second.block("log", 1, n).requests, sim.arrivals.block("log", 1, n).requests
     )
+
+
+SMALL = (
+    *("phases.bootstrap=150", "phases.log=150", "phases.shadow=60", "phases.evaluate=128"),
+    *("report.resamples=5", "report.detail_requests=4"),
+)
+ONE_MODEL = "models={mine: {kind: towers, data: [log], epochs: 1}}"
+LEARNING = (*SMALL, ONE_MODEL, "cascade.pre_ranking.model=mine", "cascade.ranking.model=truth")
+ARMS = ("arms={now: {}, small: {pre_ranking: {size: 6}}}", "report.baseline=now")
+
+
+def test_a_changed_cascade_is_measured_with_the_models_that_the_baseline_had():
+    """As an arm of the baseline's own study would have been."""
+    before = tiny_scenario(*LEARNING, *ARMS)
+    after = tiny_scenario(*LEARNING, "cascade.pre_ranking.size=6", "arms={now: {}}", "report.baseline=now")
+    small = measure_scenario(before, "before", device="cpu").blocks.arms["small"]
+    held = measure_scenario(after, "after", device="cpu", logged_by=scenario_data(before))
+    assert held.has_held_models and held.blocks.arms["now"].values == small.values
+    retrained = measure_scenario(after, "after", device="cpu")
+    assert not retrained.has_held_models and retrained.blocks.arms["now"].values != small.values
+
+
+def test_models_are_held_by_the_sections_that_write_the_log_and_nothing_else():
+    before = tiny_scenario(*LEARNING, *ARMS)
+    more = "models.mine.epochs=2"
+    after = tiny_scenario(*LEARNING, *ARMS, "auction.reserve_cpc=0.5", "phases.log=160", more)
+    teacher = logging_scenario(after, scenario_data(before))
+    assert teacher.auction == before.auction and teacher.cascade == before.cascade
+    assert teacher.models == after.models and teacher.phases == after.phases
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        (*LEARNING, *ARMS, "models.mine.epochs=2"),  # its log is the baseline's
+        (*SMALL, *ARMS, "models={}", "cascade.pre_ranking.model=random", "cascade.ranking.model=truth"),
+        (*LEARNING, *ARMS, ONE_MODEL.replace("mine", "ours"), "cascade.pre_ranking.model=ours"),
+    ],
+    ids=["nothing that writes the log", "nothing is trained", "the model is no more"],
+)
+def test_where_there_is_nothing_to_hold_the_scenario_writes_its_own_log(changes):
+    before = tiny_scenario(*LEARNING, *ARMS)
+    assert logging_scenario(tiny_scenario(*changes), scenario_data(before)) is None
