@@ -579,6 +579,8 @@ def sweep(
     x: str = "expected_ctr",
     y: str = "expected_revenue_per_request",
     out: str | Path | None = None,
+    retrain: bool = False,
+    keep_logs: bool = False,
     workers: int | None = None,
     device: str = "auto",
     quiet: bool = True,
@@ -586,7 +588,8 @@ def sweep(
     """Run a scenario over a grid of settings, in several worlds each; lifts are over the first cell.
 
     `over` has the values of each key, or is a list of `KEY=A,B`. Writes sweep.csv and sweep.html, with the
-    Pareto plot of `y` against `x`, into `out` (by default runs/<name>-sweep). Finished cells are kept.
+    Pareto plot of `y` against `x`, into `out` (by default runs/<name>-sweep). Finished cells are kept. Models
+    learn from the log of the first cell's cascade, unless each cell is to `retrain` on its own.
 
         sweep("quick", {"auction.reserve_cpc": [0, 0.2], "cascade.slots": [2, 3]}).frame()
     """
@@ -608,6 +611,8 @@ def sweep(
         workers=workers or usable_cores(),
         device=device,
         quiet=quiet,
+        retrain=retrain,
+        keep_logs=keep_logs,
     )
     return SweepResult(findings, tuple(write_sweep(findings, folder, x, y)))
 

@@ -68,16 +68,25 @@ def run_study(
 
 
 def run_seed(
-    scenario: Scenario, out: Path, workers: int, device: str, progress: Progress, home: Path
+    scenario: Scenario,
+    out: Path,
+    workers: int,
+    device: str,
+    progress: Progress,
+    home: Path,
+    teacher: Scenario | None = None,
 ) -> dict[str, Any]:
-    """One world: all phases and the evaluation. Writes logs and models below `out`."""
+    """One world: all phases and the evaluation. Writes logs and models below `out`.
+
+    `teacher`: the scenario whose cascade writes the log that the models learn from, if not this one.
+    """
     from cascade_sim.phases.evaluate import Evaluation
     from cascade_sim.phases.prepare import prepare
     from cascade_sim.phases.results import collect
     from cascade_sim.questions.critical_bids import critical_bid_section
     from cascade_sim.revenue.blocks import write_blocks
 
-    prepared = prepare(scenario, out, progress, workers=workers, device=device, home=home)
+    prepared = prepare(scenario, out, progress, workers=workers, device=device, home=home, teacher=teacher)
     prepared.export(out / "models")
     sim = prepared.sim
     evaluation = Evaluation(sim, out, progress)
@@ -134,20 +143,26 @@ def run_world(
     device: str,
     home: Path = Path("."),
     keep_logs: bool = True,
+    logged_by: dict[str, Any] | None = None,
 ) -> dict[str, Any]:
     """One world of several, in a process of its own, leaving a complete run folder.
 
     The same run that lies there complete is taken as it is, one that was stopped goes on; any other run is
-    replaced.
+    replaced. `logged_by`: a scenario, resolved, whose cascade writes the log that the models learn from.
     """
+    from cascade_sim.phases.prepare import logging_scenario
+
+    teacher = None if logged_by is None else logging_scenario(scenario, logged_by)
     manifest = _manifest(scenario, device, workers=1, home=home)
+    if teacher is not None:
+        manifest["learned_from"] = scenario_hash(teacher)
     with RunFolder.resume(out, manifest) if is_same_run(out, manifest) else RunFolder.create(out) as folder:
         if folder.is_complete():
             return open_run(out).metrics
         folder.write_json("manifest.json", manifest)  # first: it marks the folder as a run
         folder.write_text("scenario.yaml", dump_scenario(scenario))
         with Progress(quiet=True) as progress:
-            metrics = run_seed(scenario, out, 1, device, progress, home)
+            metrics = run_seed(scenario, out, 1, device, progress, home, teacher)
         folder.write_json("metrics.json", metrics)
         _write_tables(folder, metrics)
         if not keep_logs:

@@ -29,7 +29,7 @@ from cascade_sim.progress import Progress
 from cascade_sim.revenue.blocks import METRICS as IN_BLOCKS
 from cascade_sim.revenue.blocks import read_blocks
 from cascade_sim.scenario.assignments import key_and_value, split_values
-from cascade_sim.scenario.file import load_scenario, scenario_hash
+from cascade_sim.scenario.file import load_scenario, scenario_data, scenario_hash
 from cascade_sim.scenario.plugins import refuse_registered
 from cascade_sim.scenario.schema import Scenario, resolved_arms
 from cascade_sim.workers import Job, run_jobs
@@ -168,10 +168,13 @@ def run_worlds(
     workers: int,
     device: str,
     quiet: bool,
+    keep_logs: bool = False,
+    logged_by: Cell | None = None,
 ) -> dict[str, list[Metrics]]:
     """The metrics of each cell in each of its worlds, seed after seed; complete ones are not run again.
 
-    Each world leaves a run folder without logs: FOLDER/seed-N.
+    Each world leaves a run folder, FOLDER/seed-N. `logged_by`: the cell whose cascade writes the log that the
+    models of all cells learn from; its worlds come first, and what is trained there is not trained again.
     """
     from cascade_sim.study import run_world
 
@@ -187,17 +190,21 @@ def run_worlds(
             f"{key[0]}, seed {world.seed}",
             run_world,
             (world, folders[key[0]] / f"seed-{world.seed}", device),
-            {"keep_logs": False},
+            {"keep_logs": keep_logs, "logged_by": logged_by and scenario_data(logged_by.scenario)},
         )
         for key, world in worlds.items()
     }
+    teachers = [job for key, job in jobs.items() if logged_by is None or key[0] == logged_by.name]
+    others = [job for job in jobs.values() if job not in teachers]
+    done: dict[str, Metrics] = {}
     with Progress(quiet) as progress, progress.stage(what, len(jobs), "worlds") as bar:
-        done = run_jobs(
-            list(jobs.values()),
-            workers,
-            on_done=lambda name: bar.advance(1),
-            go_on="the same command goes on from there",
-        )
+        for batch in (teachers, others):
+            done |= run_jobs(
+                batch,
+                workers,
+                on_done=lambda name: bar.advance(1),
+                go_on="the same command goes on from there",
+            )
     return {cell.name: [done[jobs[cell.name, i].name] for i in range(seeds)] for cell in cells}
 
 
@@ -235,11 +242,20 @@ def run_sweep(
     workers: int,
     device: str,
     quiet: bool,
+    retrain: bool = False,
+    keep_logs: bool = False,
 ) -> dict[str, Any]:
-    """What tables, figure and page of a sweep are made from, as plain data."""
+    """What tables, figure and page of a sweep are made from, as plain data.
+
+    The models of all cells learn from the log of the first one's cascade, so that a knob of the auction is
+    not mixed with the luck of another training; with `retrain` each cell's learn from its own.
+    """
     folders = {cell.name: cell_folder(out, cell) for cell in cells}
-    done = run_worlds(cells, folders, "cells", seeds=seeds, workers=workers, device=device, quiet=quiet)
     first, measured = cells[0], {}
+    done = run_worlds(
+        cells, folders, "cells", seeds=seeds, workers=workers, device=device, quiet=quiet,
+        keep_logs=keep_logs, logged_by=None if retrain else first,
+    )  # fmt: skip
     for cell in cells:
         own, base = ([_flat(world, arm) for world in done[name]] for name in (cell.name, first.name))
         entries = {name: _entry(name, own, base, is_first=cell is first) for name in own[0]}

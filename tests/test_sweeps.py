@@ -8,6 +8,7 @@ import pytest
 from cascade_sim.cli import main
 from cascade_sim.storage.folder import read_manifest
 from cascade_sim.sweeps import cell_folder, load_grid, parse_axes
+from cascade_sim.training import recipes
 from worlds.pool_jobs import in_this_process
 from worlds.tiny_market import QUICK, TINY
 
@@ -88,6 +89,32 @@ def test_a_grid_that_grows_keeps_what_is_finished(out, capsys, monkeypatch):
     low, lift, high = (float(last[f"expected_ctr lift{end}"]) for end in (" low", "", " high"))
     assert low < lift < high
     assert last["proxy_ece lift low"] == ""
+
+
+LEARNING = (
+    *("phases.bootstrap=150", "phases.log=150", "models={mine: {kind: towers, data: [log], epochs: 1}}"),
+    *("cascade.pre_ranking.model=mine", "arms={now: {}}"),
+)
+
+
+@pytest.mark.parametrize("retrain", [False, True])
+def test_cells_share_the_models_of_the_first_unless_each_is_to_learn_from_its_own_log(
+    tmp_path, monkeypatch, retrain
+):
+    monkeypatch.setattr("cascade_sim.sweeps.run_jobs", in_this_process)
+    monkeypatch.setenv("CASCADE_SIM_CACHE", str(tmp_path / "cache"))
+    trained, real = [], recipes.train
+    monkeypatch.setattr(recipes, "train", lambda *a, **k: trained.append(1) or real(*a, **k))
+    changes = [part for change in LEARNING for part in ("--set", change)]
+    options = ["--seeds", "1", "--keep-logs", *(["--retrain"] if retrain else [])]
+    over = ("--over", "cascade.pre_ranking.size=15,6")
+    assert sweep(tmp_path / "out", *changes, *options, over=over) == 0
+    files = sorted((tmp_path / "out" / "cells").rglob("mine.safetensors"))
+    first, second = (file.read_bytes() for file in files)
+    assert (first == second) is not retrain
+    # As first deployed, on random traffic that all cells share, and for good.
+    assert len(trained) == (3 if retrain else 2)
+    assert all((file.parents[1] / "logs" / "evaluate-now").is_dir() for file in files)
 
 
 @pytest.mark.parametrize(

@@ -31,6 +31,11 @@ from cascade_sim.commands.options import (
 @click.option("--x", metavar="MEASURE", default="expected_ctr", show_default=True)
 @click.option("--y", metavar="MEASURE", default="expected_revenue_per_request", show_default=True)
 @out_option("Folder.  [default: runs/<name>-sweep]")
+@click.option(
+    "--retrain", is_flag=True,
+    help="Models learn from the log of their own cell's cascade.  [default: of the first cell's]",
+)  # fmt: skip
+@click.option("--keep-logs", is_flag=True, help="Leave each cell's logs, for trace and its like.")
 @workers_option("Processes.")
 @device_option()
 @quiet_option

@@ -4,8 +4,9 @@ made = prepare(scenario, Path("runs/mine"), progress)
 made.sim.scorers, made.modules, made.calibrators   # trained seats, and what they were trained to
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -24,6 +25,7 @@ from cascade_sim.models.page_training import ClickedPages, served_net
 from cascade_sim.models.training import Impressions, Lists, pick_device
 from cascade_sim.phases.simulation import Simulation
 from cascade_sim.progress import Progress
+from cascade_sim.scenario.file import scenario_data
 from cascade_sim.scenario.models import ModelSpec, objective_of
 from cascade_sim.scenario.plugins import find_file
 from cascade_sim.scenario.schema import ArmOverrides, Scenario, resolve_arm, resolved_arms
@@ -38,6 +40,8 @@ from cascade_sim.training.recipes import fit, settings_of, stored_calibrator
 from cascade_sim.version import SEMANTICS
 
 Samples = Impressions | ClickedPages | Lists
+# The sections that decide what a log holds, besides the world, its traffic, the phases and the models.
+SERVING = ("cascade", "fusions", "auction", "bidding")
 
 
 def prepare(
@@ -49,21 +53,53 @@ def prepare(
     device: str = "auto",
     home: Path = Path("."),
     store: ModelStore | None = None,
+    teacher: Scenario | None = None,
 ) -> "Preparation":
     """Build the scenario's world and take it through the phases before the evaluation. Logs go to `folder`.
 
     `home`: where the files of the user's own models are looked for, after the working folder. Models that
-    `store` holds (the usual one, if None) are not trained again.
+    `store` holds (the usual one, if None) are not trained again. `teacher`: the scenario whose cascade writes
+    the log that the models learn from, if not this one (see `logging_scenario`).
     """
     try:
         chosen = pick_device(device)
     except ValueError as error:
         raise UserError(f"--device: {error}") from error
     with progress.stage("build the world", 1, "worlds"):
-        sim = Simulation(scenario, scenario.seed, workers, home)
+        sim = Simulation(teacher or scenario, scenario.seed, workers, home)
     preparation = Preparation(sim, folder, store or ModelStore(), progress, chosen)
     preparation.run()
+    if teacher is not None:
+        preparation.sim = Simulation(scenario, scenario.seed, workers, home)
+        preparation.sim.scorers.update(sim.scorers)
     return preparation
+
+
+def logging_scenario(scenario: Scenario, logged_by: Mapping[str, Any]) -> Scenario | None:
+    """The scenario with the cascade of an earlier one, so that its models learn from the same log as before.
+
+    None where there is nothing to hold: nothing that decides a log has changed, no model is trained, or the
+    earlier cascade asks for a model that is no more.
+    """
+    now = scenario_data(scenario)
+    baseline = logged_by["report"]["baseline"]
+    held = {key: logged_by[key] for key in SERVING}
+    arms = {baseline: logged_by["arms"][baseline]}  # students learn from what it hands on
+    same_arm = now["report"]["baseline"] == baseline and now["arms"].get(baseline) == arms[baseline]
+    if not scenario.models or (same_arm and all(now[key] == held[key] for key in SERVING)):
+        return None
+    teacher = Scenario.model_validate(
+        {
+            **{key: value for key, value in now.items() if key not in ("market", "what_if", "off_policy")},
+            **held,
+            "arms": arms,
+            "report": {**now["report"], "baseline": baseline},
+        }
+    )
+    deployed, shadowed = teacher.cascade, resolved_arms(teacher)[baseline]
+    asked = {deployed.pre_ranking.model, deployed.ranking.model}
+    asked |= {shadowed.pre_ranking.model, shadowed.ranking.model}
+    return teacher if asked <= {*teacher.models, *BUILT_IN} else None
 
 
 class Preparation:

@@ -10,20 +10,15 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from cascade_sim.cascade.seats import BUILT_IN
 from cascade_sim.cascade.serve import Block
 from cascade_sim.phases.evaluate import Evaluation
-from cascade_sim.phases.prepare import prepare
+from cascade_sim.phases.prepare import logging_scenario, prepare
 from cascade_sim.phases.simulation import Simulation
 from cascade_sim.phases.traffic import PHASES, Arrivals
 from cascade_sim.progress import Progress
 from cascade_sim.revenue.baseline import Measured
 from cascade_sim.revenue.blocks import evaluation_blocks
-from cascade_sim.scenario.file import scenario_data
-from cascade_sim.scenario.schema import Scenario, resolved_arms
-
-# The sections that decide what a log holds, besides the world, its traffic, the phases and the models.
-SERVING = ("cascade", "fusions", "auction", "bidding")
+from cascade_sim.scenario.schema import Scenario
 
 
 class OtherTraffic(Arrivals):
@@ -45,32 +40,6 @@ class OtherTraffic(Arrivals):
 
     def first_request(self, phase: str) -> int:  # type: ignore[override]  # known only to an instance here
         return PHASES[phase] + (self._requests_before if phase == "evaluate" else 0)
-
-
-def logging_scenario(scenario: Scenario, logged_by: Mapping[str, Any]) -> Scenario | None:
-    """The scenario with the cascade of an earlier one, so that its models learn from the same log as before.
-
-    None where there is nothing to hold: nothing that decides a log has changed, no model is trained, or the
-    earlier cascade asks for a model that is no more.
-    """
-    now = scenario_data(scenario)
-    baseline = logged_by["report"]["baseline"]
-    held = {key: logged_by[key] for key in SERVING}
-    arms = {baseline: logged_by["arms"][baseline]}  # students learn from what it hands on
-    same_arm = now["report"]["baseline"] == baseline and now["arms"].get(baseline) == arms[baseline]
-    if not scenario.models or (same_arm and all(now[key] == held[key] for key in SERVING)):
-        return None
-    teacher = Scenario.model_validate(
-        {
-            **{key: value for key, value in now.items() if key not in ("market", "what_if", "off_policy")},
-            **held,
-            "arms": arms,
-            "report": {**now["report"], "baseline": baseline},
-        }
-    )
-    sections = [teacher.cascade, resolved_arms(teacher)[baseline]]
-    asked = {stage.model for section in sections for stage in (section.pre_ranking, section.ranking)}
-    return teacher if asked <= {*teacher.models, *BUILT_IN} else None
 
 
 def measure_scenario(
@@ -116,11 +85,7 @@ def evaluated(
 
     `teacher`: the scenario whose log the models learn from, if not this one.
     """
-    sim = prepare(teacher or scenario, folder, progress, workers=workers, device=device, home=home).sim
-    if teacher is not None:
-        learned = sim.scorers
-        sim = Simulation(scenario, scenario.seed, workers, home)
-        sim.scorers.update(learned)
+    sim = prepare(scenario, folder, progress, workers=workers, device=device, home=home, teacher=teacher).sim
     if stretch:
         sim.arrivals = OtherTraffic(sim, workers, stretch)
     return Evaluation(sim, folder, progress)

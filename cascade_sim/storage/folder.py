@@ -52,6 +52,7 @@ IDENTITY = {
     "packages": "other versions of Python or its packages",
     "device": "another --device",
     "seeds": "another number of --seeds",
+    "learned_from": "models that learned from another log",
 }
 
 

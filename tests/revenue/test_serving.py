@@ -3,9 +3,10 @@
 import numpy as np
 import pytest
 
+from cascade_sim.phases.prepare import logging_scenario
 from cascade_sim.revenue.baseline import read_baseline
 from cascade_sim.revenue.check import check_revenue
-from cascade_sim.revenue.serving import logging_scenario, measure_scenario
+from cascade_sim.revenue.serving import measure_scenario
 from cascade_sim.revenue.text import verdict_text
 from cascade_sim.scenario.file import scenario_data
 from worlds.guarded_market import measure_plain
