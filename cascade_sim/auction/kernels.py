@@ -100,20 +100,23 @@ def price_listed(
 
     pricing is the place of the rule among NAMES, parameters are its own.
 
-    From the last slot upwards, since what a slot costs the others in VCG adds to what the slots below cost.
+    The reserves of an ad stand in the place of every lower score below it, as a bidder for each slot would.
     """
     slots = cpc.shape[0]
-    externality = 0.0  # t_k = sum over j > k of (x_{j-1} - x_j) * s_j, and x = 0 beyond the last slot
-    effect_below = 0.0
-    for k in range(slots - 1, -1, -1):
-        next_score = score[k + 1] if k + 1 < n_listed else 0.0
-        externality += (slot_effects[k] - effect_below) * next_score
-        effect_below = slot_effects[k]
+    for k in range(slots):
         if k >= n_listed:
             cpc[k] = 0.0
             continue
+        next_score = score[k + 1] if k + 1 < n_listed else 0.0
         # Quality 0 (only when repricing) makes prices infinite, so the bid is paid; 0 / 0 must not arise.
         to_keep = next_score / quality[k] if next_score > 0.0 else 0.0
+        least_score = max(score_floor, reserve_cpc * quality[k])
+        externality = 0.0  # sum over j > k of (x_{j-1} - x_j) * max(s_j, least); x = 0 beyond the last slot
+        effect_below = 0.0
+        for j in range(slots - 1, k - 1, -1):
+            met = max(score[j + 1], least_score) if j + 1 < n_listed else least_score
+            externality += (slot_effects[j] - effect_below) * met
+            effect_below = slot_effects[j]
         harm = externality / slot_effects[k]
         harm = harm / quality[k] if harm > 0.0 else 0.0
         least = max(score_floor / quality[k], reserve_cpc) if score_floor > 0.0 else reserve_cpc

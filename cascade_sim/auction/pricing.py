@@ -19,7 +19,7 @@ class Slot(NamedTuple):
 
     bid: float  # of the ad in it
     to_keep: float  # the least bid with which the ad outranks the next one; 0 if there is none
-    harm: float  # what the others lose by the ad's presence
+    harm: float  # what the others lose by the ad's presence, its reserves being a bidder for every slot
 
 
 def gsp(slot: Slot) -> float:
@@ -28,7 +28,7 @@ def gsp(slot: Slot) -> float:
 
 
 def vcg(slot: Slot) -> float:
-    """Vickrey, Clarke and Groves: what the others lose by the ad."""
+    """Vickrey, Clarke and Groves: what the others lose by the ad. To bid the value is best."""
     return slot.harm
 
 

@@ -7,7 +7,7 @@ slow is plain. `check-auctions` and the tests compare `cascade_sim.auction.rules
     eligible  bid > 0, quality > 0, bid >= reserve_cpc, score >= score_floor, and no padding (id >= 0)
     order     by score, ties to the smaller id
     gsp       the next one's score over one's own quality
-    vcg       what the others lose by one's presence, per expected click
+    vcg       what the others lose by one's presence, per expected click; one's reserve bids for every slot
     first     one's own bid
     soft_floor  one's own bid if that is below the soft floor, else the gsp price, raised to the soft floor
     bounds    no price is below the reserves, none above the bid
@@ -58,7 +58,8 @@ def reference_auction(
             if pricing in ("gsp", "soft_floor"):
                 needed = scores[place + 1] if place + 1 < len(scores) else Fraction(0)
             elif pricing == "vcg":
-                needed = harm_to_others(place, scores, slots, effects) / Fraction(effects[place])
+                least = max(Fraction(reserve_cpc) * rates[place], Fraction(score_floor))
+                needed = harm_to_others(place, scores, slots, effects, least) / Fraction(effects[place])
             else:
                 raise ValueError(f"the reference has no pricing {pricing!r}")
             price = max(needed / rates[place], Fraction(reserve_cpc), Fraction(score_floor) / rates[place])
@@ -70,16 +71,22 @@ def reference_auction(
     return [*contenders[:slots], *empty], [*prices, *empty]
 
 
-def harm_to_others(place: int, scores: list[Fraction], slots: int, effects: Sequence[float]) -> Fraction:
-    """VCG from its definition: the others' best total without this ad, less their total beside it."""
+def harm_to_others(
+    place: int, scores: list[Fraction], slots: int, effects: Sequence[float], least: Fraction
+) -> Fraction:
+    """VCG from its definition: the others' best total without this ad, less their total beside it.
 
-    def total(values: list[Fraction]) -> Fraction:
-        page = zip(effects[:slots], values, strict=False)
+    Among the others is the seller, who would rather keep a slot than let this ad have it below its reserves:
+    a bidder of the score `least` for every slot.
+    """
+
+    def best_total(free: Sequence[float], bidders: list[Fraction]) -> Fraction:
+        page = zip(free, sorted(bidders, reverse=True), strict=False)
         return sum((Fraction(effect) * value for effect, value in page), Fraction(0))
 
-    others = scores[:place] + scores[place + 1 :]
-    beside = total(scores) - Fraction(effects[place]) * scores[place]
-    return total(others) - beside
+    others = [*scores[:place], *scores[place + 1 :], *[least] * slots]
+    free = [*effects[:place], *effects[place + 1 : slots]]
+    return best_total(effects[:slots], others) - best_total(free, others)
 
 
 def squashed(pctr: float, squashing: float) -> float:

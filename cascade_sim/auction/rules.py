@@ -6,13 +6,17 @@ Eligible are ads with b > 0, q > 0, b >= reserve_cpc and s >= score_floor; they 
 the smaller id. Cost per click in slot k, with s_(k+1) the score of the next eligible ad (0 if none):
 
     gsp    max(s_(k+1) / q_k, reserve_cpc, score_floor / q_k)
-    vcg    max(t_k / (x_k q_k), reserve_cpc, score_floor / q_k),  t_k = sum over j > k of (x_(j-1) - x_j) s_j
+    vcg    t_k / (x_k q_k),  t_k = sum over j > k of (x_(j-1) - x_j) max(s_j, reserve_cpc q_k, score_floor)
     first  b_k
     soft_floor  b_k if b_k < soft_floor, else max(the gsp price, soft_floor)
 
 never above b_k (float rounding could lift it there). The runner-up of the last slot takes part: prices come
-before the cut to the slots. In vcg the sum ends with that runner-up (x = 0 beyond the last slot), and the
-reserves bound the finished price; they do not enter the sum.
+before the cut to the slots.
+
+In vcg the sum has a term for every slot from k on, also where nobody stands below (s_j = 0); x = 0 beyond the
+last slot. max(...) / q_k is the least bid with which the ad would have had slot j - 1, so the sum is what
+makes the bid that equals the value the best one, with reserves as without: the clicks that a slot adds to the
+one below are paid at the bid which wins them, and the first of them at the reserve.
 
 Edge cases: no candidates or none eligible gives empty slots only; an empty slot has winner -1 and CPC 0.0;
 an ad with pCTR 0 is never eligible, not even with squashing 0 (where 0 ** 0 would be 1).

@@ -118,12 +118,12 @@ def test_vcg_without_slot_effects_asks_the_same_score_of_every_slot():
     assert winners.tolist() == [0, 1] and cpc.tolist() == [0.5 / 0.5, 0.5 / 0.5]
 
 
-def test_a_vcg_price_is_lifted_to_the_reserves():
+def test_the_reserves_take_part_in_a_vcg_price_as_a_bidder_for_every_slot():
     rules = {"slots": 2, "pricing": "vcg", "slot_effects": [1.0, 0.5]}
     free = run_auction([4.0, 2.0], [0.5, 0.5], **rules)
     assert free.cpc.tolist() == [(1.0 - 0.5) * 1.0 / 0.5, 0.0]
-    assert run_auction([4.0, 2.0], [0.5, 0.5], reserve_cpc=1.5, **rules).cpc.tolist() == [1.5, 1.5]
-    assert run_auction([4.0, 2.0], [0.5, 0.5], score_floor=0.25, **rules).cpc.tolist() == [1.0, 0.25 / 0.5]
+    assert run_auction([4.0, 2.0], [0.5, 0.5], reserve_cpc=1.5, **rules).cpc.tolist() == [1.0 + 0.75, 1.5]
+    assert run_auction([4.0, 2.0], [0.5, 0.5], score_floor=0.25, **rules).cpc.tolist() == [1.25, 0.25 / 0.5]
 
 
 def test_inputs_may_be_frozen_strided_or_of_single_precision_and_stay_as_they_are():

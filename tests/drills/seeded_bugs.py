@@ -86,9 +86,17 @@ BUGS = (
     Bug(
         "VCG forgets the runner-up of the last slot",
         KERNELS,
-        "externality += (slot_effects[k] - effect_below) * next_score",
-        "externality += (slot_effects[k] - effect_below) * next_score * (k < slots - 1)",
+        "externality += (slot_effects[j] - effect_below) * met",
+        "externality += (slot_effects[j] - effect_below) * met * (j < slots - 1)",
         (f"{AUCTION}test_two_slots_of_200_and_100_clicks_at_truthful_bids",),
+        is_compiled=True,
+    ),
+    Bug(
+        "VCG reserves bound the finished price only",
+        KERNELS,
+        "met = max(score[j + 1], least_score) if j + 1 < n_listed else least_score",
+        "met = score[j + 1] if j + 1 < n_listed else 0.0",
+        ("tests/auction/test_truthful.py::test_the_top_price_with_a_rival_and_a_reserve",),
         is_compiled=True,
     ),
     Bug(

@@ -88,7 +88,9 @@ def plain_price(place, bids, qualities, pricing, reserve, score_floor):
     if pricing in ("gsp", "soft_floor"):
         needed = scores[place + 1] if place + 1 < len(scores) else Fraction(0)
     else:
-        total = sum((x[j - 1] - x[j]) * scores[j] for j in range(place + 1, len(scores)))
+        least = max(Fraction(reserve) * quality, Fraction(score_floor))
+        below = [*scores[place + 1 :], *[Fraction(0)] * SLOTS][: SLOTS - place]
+        total = sum((x[j] - x[j + 1]) * max(score, least) for j, score in enumerate(below, place))
         needed = total / x[place]
     return min(max(needed / quality, Fraction(reserve), Fraction(score_floor) / quality), bid)
 

@@ -8,6 +8,7 @@ import shutil
 import pytest
 
 from answers.section_text import says
+from cascade_sim import SEMANTICS
 from cascade_sim.cli import main
 from cascade_sim.errors import UserError
 from cascade_sim.questions.compare import _unpaired, compare_runs
@@ -148,7 +149,7 @@ def several_worlds(study, path, shift):
         world = path / f"seed-{seed}"
         world.mkdir(parents=True)
         (world / "metrics.json").write_text(json_text(metrics))
-        (world / "manifest.json").write_text(json_text({"semantics": 2, "scenario_hash": "0"}))
+        (world / "manifest.json").write_text(json_text({"semantics": SEMANTICS, "scenario_hash": "0"}))
     return path
 
 
