@@ -23,13 +23,15 @@ an ad with pCTR 0 is never eligible, not even with squashing 0 (where 0 ** 0 wou
 """
 
 from collections.abc import Mapping
+from decimal import Decimal
+from numbers import Integral, Real
 from types import ModuleType
-from typing import Any, NamedTuple, NoReturn
+from typing import Any, NamedTuple, NoReturn, cast
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from cascade_sim.auction.pricing import PARAMETERS, RULES, missing, needless
+from cascade_sim.auction.pricing import PARAMETERS, RULES, Pricing, missing, needless
 from cascade_sim.errors import did_you_mean
 
 MICROS = 1_000_000
@@ -37,6 +39,7 @@ MICROS = 1_000_000
 _MAX_MONEY = 9.0e12  # above it, micro-units no longer fit into 64 bits
 _NO_IDS = np.zeros((0, 0), np.int64)
 _NO_PARAMETERS = np.zeros(0)
+_NUMBER = (Real, Decimal)
 KEYWORDS = (
     *("slots", "pricing", "squashing", "reserve_cpc", "score_floor", "slot_effects", "ids"),
     *PARAMETERS,
@@ -76,7 +79,8 @@ def run_auction(
     squashing 1 is the eCPM order, 0 the bid order; vcg needs 1. slot_effects matter to vcg alone (None: all
     slots alike). ids, of bid's shape, break ties (smaller first) and mark padding (negative: never eligible,
     whatever bid and pctr hold there); without ids the smaller column wins a tie.
-    NaN, negative or infinite input is a ValueError that names the request and the candidate.
+    Input that is no number, or not a bid or a pCTR (in [0, 1]), is a ValueError that names the argument and,
+    in a table, the request and the candidate.
     parameters are those of the pricing rule, if it has any (see `pricing.RULES`).
 
     Rank scores are 0.20, 0.12 and 0.15; each winner pays what keeps it above the next score:
@@ -85,26 +89,26 @@ def run_auction(
     >>> page.winners.tolist(), page.cpc.round(6).tolist()
     ([0, 2], [1.5, 2.4])
     """
-    if not (np.isfinite(squashing) and squashing >= 0):
-        raise ValueError(f"squashing is {squashing}; it must be a finite number, 0 or more")
-    if squashing != 1 and pricing in RULES and RULES[pricing].needs_squashing_1:
+    squashing = _amount(squashing, "squashing")
+    if squashing != 1 and _rule(pricing).needs_squashing_1:
         raise ValueError(f"pricing {pricing} needs squashing 1, not {squashing}")
-    bids, pctrs, padding = _table(bid, "bid"), _table(pctr, "pctr"), _table(ids, "ids", np.int64)
+    bids, pctrs = _table(bid, "bid"), _table(pctr, "pctr")
+    _same_shape(bid, pctr, "pctr")
+    padding = _NO_IDS if ids is None else _id_table(ids)
+    _check_pctr(pctrs, padding)
     quality = pctrs if squashing == 1 else _squash(bids, pctrs, padding, squashing)
     result = auction(
-        bids,
-        quality,
+        bids if np.ndim(bid) == 2 else bids[0],
+        quality if np.ndim(bid) == 2 else quality[0],
         slots=slots,
         pricing=pricing,
         reserve_cpc=reserve_cpc,
         score_floor=score_floor,
         slot_effects=slot_effects,
-        ids=padding if ids is not None else None,
+        ids=ids,
         quality_name="pctr" if squashing == 1 else f"pctr ** {squashing}",
         **parameters,
     )
-    if np.ndim(bid) == 1:
-        return AuctionResult(result.winners[0], result.cpc[0])
     return AuctionResult(result.winners, result.cpc)
 
 
@@ -127,11 +131,12 @@ def auction(
     qualities.
     """
     bids, qualities = _table(bid, "bid"), _table(quality, quality_name)
-    _same_shape(bids, qualities, quality_name)
+    _same_shape(bid, quality, quality_name)
     id_table = _NO_IDS
     if ids is not None:
-        id_table = _table(ids, "ids", np.int64)
-        _same_shape(bids, id_table, "ids")
+        id_table = _id_table(ids)
+        _same_shape(bid, ids, "ids")
+    slots = _slots(slots)
     kernels, rules = _rules(len(bids), slots, pricing, reserve_cpc, score_floor, slot_effects, parameters)
     ranked = np.empty((len(bids), slots + 1), np.int64)
     cpc = np.empty((len(bids), slots))
@@ -162,7 +167,8 @@ def reprice(
     its bid if there is a next score or a floor to meet, else the reserve.
     """
     bids, qualities = _table(bid, "bid"), _table(quality, "quality")
-    _same_shape(bids, qualities, "quality")
+    _same_shape(bid, quality, "quality")
+    slots = _slots(slots)
     kernels, rules = _rules(len(bids), slots, pricing, reserve_cpc, score_floor, slot_effects, parameters)
     cpc = np.empty((len(bids), slots))
     bad = kernels.price_in_order(bids, qualities, *rules, cpc)
@@ -208,7 +214,6 @@ def _squash(
     bid: NDArray[Any], pctr: NDArray[Any], ids: NDArray[Any], squashing: float
 ) -> NDArray[np.float64]:
     """pctr ** squashing, 0 where pctr is 0. Checks first: the power would hide NaN, signs and infinity."""
-    _same_shape(bid, pctr, "pctr")
     is_bad = ~((pctr >= 0) & (pctr < np.inf))
     if is_bad.any():
         if ids.shape == pctr.shape:
@@ -221,21 +226,94 @@ def _squash(
     return np.sqrt(pctr) if squashing == 0.5 else np.power(pctr, squashing)
 
 
-def _table(values: ArrayLike | None, name: str, dtype: type = np.float64) -> NDArray[Any]:
-    """[R, c], contiguous; a single request [c] becomes [1, c]."""
-    if values is None:
-        return _NO_IDS
-    table: NDArray[Any] = np.ascontiguousarray(values, dtype)
-    if np.ndim(values) not in (1, 2):
-        raise ValueError(
-            f"{name} must be [candidates] or [requests, candidates], not of shape {np.shape(values)}"
-        )
+def _check_pctr(pctr: NDArray[Any], ids: NDArray[Any]) -> None:
+    """ValueError for the first pCTR above 1; NaN, signs and infinity are left to those who look later."""
+    is_above = pctr > 1
+    if not is_above.any():
+        return
+    is_above &= pctr < np.inf
+    if ids.shape == pctr.shape:
+        is_above &= ids >= 0
+    if is_above.any():
+        request, candidate = divmod(int(np.argmax(is_above)), pctr.shape[1])
+        value = pctr[request, candidate]
+        raise ValueError(f"{_place(request, candidate)}: pctr is {value}; a probability is at most 1")
+
+
+def _table(values: ArrayLike, name: str) -> NDArray[Any]:
+    """Numbers [R, c], contiguous; a single request [c] becomes [1, c]."""
+    table = np.ascontiguousarray(_numbers(values, name), np.float64)
     return table if table.ndim == 2 else table[None, :]
 
 
-def _same_shape(bid: NDArray[Any], other: NDArray[Any], name: str) -> None:
-    if bid.shape != other.shape:
-        raise ValueError(f"bid and {name} differ in shape: {bid.shape} and {other.shape}")
+def _id_table(ids: ArrayLike) -> NDArray[np.int64]:
+    """Whole numbers [R, c], as `_table`."""
+    given = _numbers(ids, "ids")
+    table = np.atleast_2d(given)
+    if table.dtype.kind != "i":
+        is_bad = ~((table >= -(2.0**63)) & (table < 2.0**63) & (table == np.floor(table)))
+        if is_bad.any():
+            request, candidate = divmod(int(np.argmax(is_bad)), table.shape[1])
+            value = table[request, candidate]
+            raise ValueError(f"{_place(request, candidate)}: ids is {value}; it must be a whole number")
+    return np.ascontiguousarray(table, np.int64)
+
+
+def _numbers(
+    values: ArrayLike,
+    name: str,
+    dims: tuple[int, ...] = (1, 2),
+    wanted: str = "[candidates] or [requests, candidates]",
+) -> NDArray[Any]:
+    """The values as an array of real numbers; ValueError if they are none, or not of the shape wanted."""
+    if values is None:
+        raise ValueError(f"{name} is None; give numbers")
+    try:
+        table = np.asarray(values)
+    except ValueError:  # rows of different lengths
+        raise ValueError(f"{name} is no table: its rows differ in length") from None
+    if table.ndim not in dims:
+        raise ValueError(f"{name} must be {wanted}, not of shape {table.shape}")
+    if table.dtype.kind in "fiu":
+        return table
+    for value in table.ravel().tolist():  # fractions and decimals are numbers too
+        if not isinstance(value, _NUMBER) or isinstance(value, bool):
+            raise ValueError(f"{name} holds {value!r}; give real numbers")
+    return table.astype(np.float64)
+
+
+def _same_shape(bid: ArrayLike, other: ArrayLike, name: str) -> None:
+    if np.shape(bid) != np.shape(other):
+        raise ValueError(f"bid and {name} differ in shape: {np.shape(bid)} and {np.shape(other)}")
+
+
+def _place(request: int, candidate: int) -> str:
+    return f"request {request}, candidate {candidate}"
+
+
+def _slots(slots: int) -> int:
+    """A whole number from 1, of Python or numpy."""
+    if not isinstance(slots, Integral) or isinstance(slots, bool):
+        raise ValueError(f"slots is {slots!r}; it must be a whole number, 1 or more")
+    if slots < 1:
+        raise ValueError(f"slots is {slots}; an auction needs at least 1")
+    return int(slots)
+
+
+def _amount(value: float, name: str) -> float:
+    """A finite number, 0 or more."""
+    number = float(value) if isinstance(value, _NUMBER) and not isinstance(value, bool) else np.nan
+    if not 0 <= number < np.inf:
+        shown = value if isinstance(value, _NUMBER) else repr(value)
+        raise ValueError(f"{name} is {shown}; it must be a finite number, 0 or more")
+    return number
+
+
+def _rule(pricing: str) -> Pricing:
+    """The rule of that name."""
+    if not isinstance(pricing, str) or pricing not in RULES:
+        raise ValueError(f"unknown pricing {pricing!r}; known: {', '.join(RULES)}")
+    return RULES[pricing]
 
 
 def _rules(
@@ -250,30 +328,27 @@ def _rules(
     """The kernels, and the checked rules in the order they take them; reserves [1] for all, or [R]."""
     from cascade_sim.auction import kernels  # numba is loaded when first needed
 
-    if slots < 1:
-        raise ValueError(f"slots is {slots}; an auction needs at least 1")
-    if pricing not in RULES:
-        raise ValueError(f"unknown pricing {pricing!r}; known: {', '.join(RULES)}")
+    _rule(pricing)
     if pricing not in kernels.NAMES:
         raise ValueError(f"pricing {pricing!r} was registered after the first auction; register it before")
     own = _parameters(pricing, parameters)
-    common_reserve = float(reserve_cpc) if isinstance(reserve_cpc, float | int) else None
-    reserves = _reserves(reserve_cpc, n_requests) if common_reserve is None else np.array([common_reserve])
-    for name, limit in (("reserve_cpc", common_reserve or 0.0), ("score_floor", score_floor)):
-        if not (limit >= 0 and np.isfinite(limit)):
-            raise ValueError(f"{name} is {limit}; it must be a finite number, 0 or more")
+    score_floor = _amount(score_floor, "score_floor")
+    if np.ndim(reserve_cpc) == 0 and not isinstance(reserve_cpc, np.ndarray):
+        reserves = np.array([_amount(cast(float, reserve_cpc), "reserve_cpc")])
+    else:
+        reserves = _reserves(reserve_cpc, n_requests)
     if slot_effects is None:
         effects = np.ones(slots)
     else:
-        effects = np.ascontiguousarray(slot_effects, np.float64)
-        if effects.ndim != 1 or len(effects) < slots:
+        effects = np.ascontiguousarray(_numbers(slot_effects, "slot_effects", (1,), "a list"), np.float64)
+        if len(effects) < slots:
             raise ValueError(
                 f"slot_effects has shape {effects.shape}; {slots} slots need at least {slots} of them"
             )
         if not (np.all(effects > 0) and np.all(np.isfinite(effects)) and np.all(np.diff(effects) <= 0)):
             raise ValueError(f"slot_effects must be positive, finite and never increase: {effects.tolist()}")
         effects = effects[:slots]
-    return kernels, (kernels.NAMES.index(pricing), own, reserves, float(score_floor), effects)
+    return kernels, (kernels.NAMES.index(pricing), own, reserves, score_floor, effects)
 
 
 def _parameters(pricing: str, given: Mapping[str, float]) -> NDArray[np.float64]:
@@ -288,16 +363,14 @@ def _parameters(pricing: str, given: Mapping[str, float]) -> NDArray[np.float64]
         raise ValueError(f"{name} {text}")
     for _, text in missing(pricing, given):
         raise ValueError(text)
-    for name, value in given.items():
-        if not (np.isfinite(value) and value >= 0):
-            raise ValueError(f"{name} is {value}; it must be a finite number, 0 or more")
-    return np.array([float(given[name]) for name in rule.parameters])
+    return np.array([_amount(given[name], name) for name in rule.parameters])
 
 
 def _reserves(reserve_cpc: ArrayLike, n_requests: int) -> NDArray[np.float64]:
-    """Checked reserves [R]; one for all is given as a float to `_rules`, which is quicker."""
-    reserves = np.ascontiguousarray(reserve_cpc, np.float64)
-    if np.ndim(reserve_cpc) > 1 or (np.ndim(reserve_cpc) == 1 and len(reserves) != n_requests):
+    """Checked reserves [R], or one for all as an array."""
+    given = _numbers(reserve_cpc, "reserve_cpc", (0, 1), "one, or one for each request")
+    reserves = np.ascontiguousarray(given, np.float64)
+    if given.ndim == 1 and len(reserves) != n_requests:
         raise ValueError(f"reserve_cpc has shape {reserves.shape}; give one, or one for each request")
     is_bad = ~((reserves >= 0) & np.isfinite(reserves))
     if is_bad.any():
@@ -317,4 +390,4 @@ def _refuse(bid: NDArray[Any], quality: NDArray[Any], flat: int, quality_name: s
     else:
         is_overflow = float(b) * float(q) == np.inf
         fault = f"bid {b} * {quality_name} {q} is not finite" if is_overflow else f"bid {b} follows padding"
-    raise ValueError(f"request {request}, candidate {candidate}: {fault}")
+    raise ValueError(f"{_place(request, candidate)}: {fault}")

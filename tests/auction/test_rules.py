@@ -1,6 +1,8 @@
 """Exact examples, edge cases and refusals of the auction."""
 
 import math
+from decimal import Decimal
+from fractions import Fraction
 
 import numpy as np
 import pytest
@@ -157,8 +159,8 @@ def test_an_infinite_bid_on_an_ad_without_pctr_is_refused_too():
 
 
 def test_a_score_too_large_for_a_float_is_refused():
-    with pytest.raises(ValueError, match=r"candidate 0: bid 1e\+200 \* pctr 1e\+200 is not finite"):
-        run_auction([1e200], [1e200], slots=1)
+    with pytest.raises(ValueError, match=r"candidate 0: bid 1e\+200 \* quality 1e\+200 is not finite"):
+        auction([1e200], [1e200], slots=1)
 
 
 @pytest.mark.parametrize(
@@ -181,6 +183,80 @@ def test_a_score_too_large_for_a_float_is_refused():
 def test_bad_rules_are_refused(rules, message):
     with pytest.raises(ValueError, match=message):
         run_auction([1.0, 2.0], [0.5, 0.5], **rules)
+
+
+BIDS, PCTRS = [1.0, 2.0], [0.5, 0.25]
+NO_INPUT = {
+    "nothing": ((None, None, {}), "bid is None"),
+    "no pctr": ((BIDS, None, {}), "pctr is None"),
+    "an empty place": (([1.0, None], PCTRS, {}), "bid holds None"),
+    "text": ((["1.0", "a"], PCTRS, {}), "bid holds '1.0'"),
+    "text for a table": (("12", PCTRS, {}), "bid must be"),
+    "complex": ((BIDS, [0.5 + 0j, 0.25], {}), r"pctr holds \(0.5\+0j\)"),
+    "truth values": (([True, False], PCTRS, {}), "bid holds True"),
+    "dates": ((np.array(["2024-01-01", "2024-01-02"], "M8[D]"), PCTRS, {}), "bid holds datetime"),
+    "ragged rows": (([[1.0, 2.0], [1.0]], PCTRS, {}), "bid is no table: its rows differ in length"),
+    "more than certain": ((BIDS, [0.5, 1.25], {}), "request 0, candidate 1: pctr is 1.25"),
+    "a row for a table": ((BIDS, [PCTRS], {}), r"bid and pctr differ in shape: \(2,\) and \(1, 2\)"),
+    "ids of another shape": ((BIDS, PCTRS, {"ids": [[0, 1]]}), "bid and ids differ in shape"),
+    "parts of an id": ((BIDS, PCTRS, {"ids": [0.9, 0.1]}), "request 0, candidate 0: ids is 0.9"),
+    "an id that is none": ((BIDS, PCTRS, {"ids": [1.0, np.nan]}), "candidate 1: ids is nan"),
+    "an id beyond 64 bits": ((BIDS, PCTRS, {"ids": np.array([1, 2**63], np.uint64)}), "candidate 1: ids is"),
+    "names": ((BIDS, PCTRS, {"ids": ["a", "b"]}), "ids holds 'a'"),
+    "parts of a slot": ((BIDS, PCTRS, {"slots": 1.5}), "slots is 1.5; it must be a whole number"),
+    "slots in words": ((BIDS, PCTRS, {"slots": "1"}), "slots is '1'"),
+    "no slots": ((BIDS, PCTRS, {"slots": None}), "slots is None"),
+    "a negative slot": ((BIDS, PCTRS, {"slots": -1}), "slots is -1"),
+    "a truth value of slots": ((BIDS, PCTRS, {"slots": True}), "slots is True"),
+    "a reserve in words": ((BIDS, PCTRS, {"reserve_cpc": "0.5"}), "reserve_cpc is '0.5'"),
+    "a reserve that is none": ((BIDS, PCTRS, {"reserve_cpc": None}), "reserve_cpc is None"),
+    "a complex reserve": ((BIDS, PCTRS, {"reserve_cpc": 1j}), "reserve_cpc is 1j"),
+    "two reserves": ((BIDS, PCTRS, {"reserve_cpc": [0.1, 0.2]}), "reserve_cpc has shape"),
+    "reserves in words": ((BIDS, PCTRS, {"reserve_cpc": ["0.5"]}), "reserve_cpc holds '0.5'"),
+    "a floor in words": ((BIDS, PCTRS, {"score_floor": "x"}), "score_floor is 'x'"),
+    "squashing in words": ((BIDS, PCTRS, {"squashing": "half"}), "squashing is 'half'"),
+    "effects in words": ((BIDS, PCTRS, {"slot_effects": ["1"]}), "slot_effects holds '1'"),
+    "a table of effects": ((BIDS, PCTRS, {"slot_effects": [[1.0]]}), "slot_effects must be a list"),
+    "pricing by number": ((BIDS, PCTRS, {"pricing": 1}), "unknown pricing 1"),
+    "pricings": ((BIDS, PCTRS, {"pricing": ["gsp"]}), r"unknown pricing \['gsp'\]"),
+    "a soft floor in words": (
+        (BIDS, PCTRS, {"pricing": "soft_floor", "soft_floor": "1"}),
+        "soft_floor is '1'",
+    ),
+}
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("name", NO_INPUT)
+def test_what_is_no_input_is_refused_by_name(name):
+    (bid, pctr, rules), message = NO_INPUT[name]
+    with pytest.raises(ValueError, match=message):
+        run_auction(bid, pctr, **{"slots": 1, **rules})
+
+
+@pytest.mark.parametrize("kind", [np.int8, np.int32, np.int64, np.uint8, np.uint64])
+def test_whole_numbers_of_every_kind_are_taken(kind):
+    plain = run_auction([1.0, 2.0, 3.0], [*PCTRS, 0.1], slots=2, ids=[2, 1, 0], reserve_cpc=1.0)
+    bid, ids = np.array([1, 2, 3], kind), np.array([2, 1, 0], kind)
+    again = run_auction(bid, [*PCTRS, 0.1], slots=kind(2), ids=ids, reserve_cpc=kind(1))
+    assert again.winners.tolist() == plain.winners.tolist() and again.cpc.tolist() == plain.cpc.tolist()
+
+
+def test_fractions_decimals_single_precision_and_whole_ids_in_floats_are_numbers():
+    plain = run_auction(BIDS, PCTRS, slots=1, ids=[1, 0], reserve_cpc=0.5)
+    for number in (Fraction, Decimal, np.float32):
+        given = [[number(value) for value in values] for values in (BIDS, PCTRS)]
+        again = run_auction(*given, slots=1, ids=[1.0, 0.0], reserve_cpc=number(0.5))
+        assert again.winners.tolist() == plain.winners.tolist() and again.cpc.tolist() == plain.cpc.tolist()
+
+
+def test_padding_may_hold_anything_that_is_a_number():
+    page = run_auction([1.0, np.nan], [0.5, 7.0], slots=1, ids=[3, -1])
+    assert page.winners.tolist() == [0]
+
+
+def test_qualities_of_the_fused_auction_may_be_above_one():
+    assert auction([1.0, 1.0], [2.0, 1.5], slots=1).cpc.tolist() == [0.75]
 
 
 def test_tables_of_other_shapes_are_refused():
