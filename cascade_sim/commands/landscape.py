@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from textwrap import wrap
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -10,6 +11,7 @@ import click
 from cascade_sim.api import POINTS, checked_bids
 from cascade_sim.commands.options import (
     arm_option,
+    json_option,
     out_option,
     plot_option,
     quiet_option,
@@ -41,18 +43,35 @@ Exit code  0  done
 )
 @out_option("Write the table here as well.", "CSV")
 @plot_option
+@json_option("Print JSON.")
 @quiet_option
-def command(run: Path, ad: int, bids: str | None, out: Path | None, plot: Path | None, **options: Any) -> int:
+def command(
+    run: Path,
+    ad: int,
+    bids: str | None,
+    out: Path | None,
+    plot: Path | None,
+    as_json: bool,
+    **options: Any,
+) -> int:
     """Impressions, clicks and cost of one ad as a function of its bid.
 
     Over the run's evaluation, with its models and its luck, all else equal. Expected figures replace each
     click by its true probability. Value is what the expected clicks are worth at the ad's own bid.
+
+    Bids are init-bids, as the advertiser sets them. Where the platform optimises them, a click may cost more:
+    "in auction" is the mean bid that entered the auction, and * marks a CPC above the init-bid.
     """
     from cascade_sim.api import landscape
 
     given = None if bids is None else parse_bids(bids)
     answer = landscape(run, ad, bids=given, **options).landscape
-    click.echo(landscape_text(answer))
+    if as_json:
+        from cascade_sim.storage.folder import json_text
+
+        click.echo(json_text(answer.as_json()), nl=False)
+    else:
+        click.echo(landscape_text(answer))
     files: dict[Path, bytes] = {}
     if out is not None:
         files[out] = csv_text(answer).encode()
@@ -60,7 +79,7 @@ def command(run: Path, ad: int, bids: str | None, out: Path | None, plot: Path |
         from cascade_sim.analysis.report.figures.landscape import landscape_image
 
         files[plot] = landscape_image(answer.columns(), answer.init_bid, plot.suffix.lower()[1:])
-    write_files(files)
+    write_files(files, is_output_json=as_json)
     return _compare_with_log(run, answer)
 
 
@@ -84,10 +103,12 @@ def csv_text(answer: Landscape) -> str:
 
 
 def landscape_text(answer: Landscape) -> str:
-    """The table for a terminal; the ad's own bid is marked."""
+    """The table for a terminal; the ad's own bid is marked, and so is a CPC above the init-bid."""
+    is_optimised = bool(answer.note)
     heads = (
-        "bid",
+        "init-bid" if is_optimised else "bid",
         "× own",
+        *(["in auction"] if is_optimised else []),
         "impressions",
         "exp. clicks",
         "clicks",
@@ -98,14 +119,17 @@ def landscape_text(answer: Landscape) -> str:
         "value",
     )
     rows: list[tuple[str, ...]] = [heads]
+    mark = " " if is_optimised else ""  # so that the digits of marked and unmarked prices stand in line
     for i, bid in enumerate(answer.bid.tolist()):
         cpc = (answer.expected_cpc[i], answer.mean_cpc[i])
         own = "own" if bid == answer.init_bid else f"{bid / answer.init_bid:.2f}"
+        entered = [_money(answer.auction_bid[i], "")] if is_optimised else []
         rows.append(
             (
-                f"{bid:.6f}", own, f"{answer.impressions[i]:,}", f"{answer.expected_clicks[i]:,.2f}",
-                f"{answer.clicks[i]:,}", f"{answer.expected_cost[i]:,.4f}", f"{answer.cost[i]:,.4f}",
-                *("–" if value != value else f"{value:.4f}" for value in cpc), f"{answer.value[i]:,.4f}",
+                f"{bid:.6f}", own, *entered, f"{answer.impressions[i]:,}",
+                f"{answer.expected_clicks[i]:,.2f}", f"{answer.clicks[i]:,}", f"{answer.expected_cost[i]:,.4f}", f"{answer.cost[i]:,.4f}",
+                *(_money(value, "*" if value > bid * (1 + 1e-12) else mark) for value in cpc),
+                f"{answer.value[i]:,.4f}",
             )
         )  # fmt: skip
     widths = [max(len(row[j]) for row in rows) for j in range(len(heads))]
@@ -114,7 +138,14 @@ def landscape_text(answer: Landscape) -> str:
         f"ad {answer.ad} in arm {answer.arm}: {answer.retrieved:,} of {answer.requests:,} requests "
         f"retrieve it; its own bid is {answer.init_bid:.6f}"
     )
-    return "\n".join([head, "", *lines])
+    notes = ["", *wrap(f"{answer.note}.", 100)] if answer.note else []
+    if answer.is_cpc_above_bid.any():
+        notes.append("*  above the init-bid")
+    return "\n".join([head, "", *lines, *notes])
+
+
+def _money(value: float, mark: str) -> str:
+    return f"–{mark.replace('*', ' ')}" if value != value else f"{value:.4f}{mark}"
 
 
 def _compare_with_log(run: Path, answer: Landscape) -> int:

@@ -111,15 +111,15 @@ def echo_table(table: Table, width: int) -> None:
     click.echo(table_text(table, color=sys.stdout.isatty(), width=width))
 
 
-def write_files(contents: Mapping[Path, bytes]) -> None:
-    """Write files, making their folders, and print their paths."""
+def write_files(contents: Mapping[Path, bytes], *, is_output_json: bool = False) -> None:
+    """Write files, making their folders, and print their paths; beside JSON, where they do not spoil it."""
     from cascade_sim.storage.files import storage_errors, write_file
 
     for path, content in contents.items():
         with storage_errors(path):
             path.parent.mkdir(parents=True, exist_ok=True)
         write_file(path, content)
-        click.echo(path)
+        click.echo(path, err=is_output_json)
 
 
 @contextmanager

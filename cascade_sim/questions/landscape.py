@@ -30,7 +30,11 @@ REACH = 4.0  # the default grid runs from a quarter of the bid to four times as 
 
 @dataclass(frozen=True)
 class Landscape:
-    """What an ad gets at each bid; arrays [B]. Money in units, except for the exact *_micros."""
+    """What an ad gets at each bid; arrays [B]. Money in units, except for the exact *_micros.
+
+    `bid` is the advertiser's init-bid. What enters the auction, and bounds the price of a click, is the
+    init-bid times a factor that the bid rule chooses for each request: a CPC may be above the init-bid.
+    """
 
     arm: str
     ad: int
@@ -43,6 +47,22 @@ class Landscape:
     clicks: NDArray[np.int64]
     expected_cost: NDArray[np.float64]
     cost_micros: NDArray[np.int64]
+    entered: NDArray[np.float64]  # expected clicks, each times the bid with which the ad entered the auction
+    bid_rule: str = "none"  # what makes the auction's bid of the init-bid
+    factors: tuple[float, float] = (
+        1.0,
+        1.0,
+    )  # least and greatest, over the requests that rank the ad
+
+    @property
+    def auction_bid(self) -> NDArray[np.float64]:
+        """Mean bid in the auction, by expected clicks: no expected CPC is above it; NaN without any.  [B]"""
+        return self._per_click(self.entered)
+
+    @property
+    def is_cpc_above_bid(self) -> NDArray[np.bool_]:
+        """Whether the expected CPC is above the init-bid, though not above the auction's bid.  [B]"""
+        return np.nan_to_num(self.expected_cpc) > self.bid * (1 + 1e-12)
 
     @property
     def cost(self) -> NDArray[np.float64]:
@@ -56,8 +76,7 @@ class Landscape:
     @property
     def expected_cpc(self) -> NDArray[np.float64]:
         """Expected cost per expected click; NaN without an impression.  [B]"""
-        has_any = self.expected_clicks > 0
-        return np.where(has_any, self.expected_cost, np.nan) / np.where(has_any, self.expected_clicks, 1.0)
+        return self._per_click(self.expected_cost)
 
     @property
     def value(self) -> NDArray[np.float64]:
@@ -67,10 +86,47 @@ class Landscape:
     def columns(self) -> dict[str, list[float]]:
         """The table column by column, as plain numbers."""
         names = (
-            *("bid", "impressions", "expected_clicks", "clicks", "expected_cost", "cost"),
+            *("bid", "auction_bid", "impressions", "expected_clicks", "clicks", "expected_cost", "cost"),
             *("expected_cpc", "mean_cpc", "value"),
         )
         return {name: getattr(self, name).tolist() for name in names}
+
+    def as_json(self) -> dict[str, Any]:
+        """All of it as plain data; what is undefined is None."""
+        table = {
+            name: [None if value != value else value for value in column]
+            for name, column in self.columns().items()
+        }
+        return {
+            "arm": self.arm,
+            "ad": self.ad,
+            "init_bid": self.init_bid,
+            "requests": self.requests,
+            "retrieved": self.retrieved,
+            "bid_rule": self.bid_rule,
+            "auction_bid_per_init_bid": list(self.factors),
+            "columns": {**table, "is_cpc_above_bid": self.is_cpc_above_bid.tolist()},
+            "note": self.note,
+        }
+
+    @property
+    def note(self) -> str:
+        """Which bid is meant, and why a click may cost more; empty where both bids are the same."""
+        if self.bid_rule == "none":
+            return ""
+        low, high = self.factors
+        text = (
+            f"bid is the advertiser's init-bid; {self.bid_rule} enters the auction with {low:.2f} to "
+            f"{high:.2f} times as much, and that is what bounds the price of a click"
+        )
+        n = int(self.is_cpc_above_bid.sum())
+        if n:
+            text += f": the expected CPC is above the init-bid at {n} of {len(self.bid)} bids"
+        return text
+
+    def _per_click(self, total: NDArray[np.float64]) -> NDArray[np.float64]:
+        has_any = self.expected_clicks > 0
+        return np.where(has_any, total, np.nan) / np.where(has_any, self.expected_clicks, 1.0)
 
 
 def bid_grid(init_bid: float, points: int) -> NDArray[np.float64]:
@@ -96,14 +152,17 @@ def landscape(
         "clicks": np.zeros(len(bids), np.int64),
         "expected_cost": np.zeros(len(bids)),
         "cost_micros": np.zeros(len(bids), np.int64),
+        "entered": np.zeros(len(bids)),
     }
-    retrieved = 0
+    retrieved, factors = 0, [np.inf, -np.inf]
     for block, n in evaluation_blocks(sim, n_requests):
         has_ad = (sim.platform.retrieval(block.users, arm.retrieval_size)[:n] == ad).any(axis=1)
         if has_ad.any():
             retrieved += int(has_ad.sum())
             used = arm if arm.size_rule is None else with_sizes_of(serve(block, arm, sim.platform), arm)
-            for name, part in _of_block(sim, block, n, used, serve(block, used, highest), ad, bids).items():
+            parts, of_block = _of_block(sim, block, n, used, serve(block, used, highest), ad, bids)
+            factors = [of_block.min(initial=factors[0]), of_block.max(initial=factors[1])]
+            for name, part in parts.items():
                 totals[name] += part
         on_block(n)
     if not retrieved:
@@ -112,7 +171,12 @@ def landscape(
             f"so no bid can show it; ads that are retrieved often: {_often_retrieved(sim, arm, n_requests)}"
         )
     init_bid = float(sim.world.init_bid[ad])
-    return Landscape(arm.name, ad, init_bid, n_requests, retrieved, np.asarray(bids, np.float64), **totals)
+    is_ranked = factors[0] <= factors[1]
+    return Landscape(
+        arm.name, ad, init_bid, n_requests, retrieved, np.asarray(bids, np.float64), **totals,
+        bid_rule="none" if arm.ranking.bid == "init" else arm.bid_rule,
+        factors=(float(factors[0]), float(factors[1])) if is_ranked else (1.0, 1.0),
+    )  # fmt: skip
 
 
 def _of_block(
@@ -123,8 +187,11 @@ def _of_block(
     served: Decision,
     ad: int,
     bids: NDArray[np.float64],
-) -> dict[str, NDArray]:
-    """The block's part of each total [B]; `served` with a bid so high that the ad comes as far as it can."""
+) -> tuple[dict[str, NDArray], NDArray[np.float64]]:
+    """The block's part of each total [B], and the auction's bid per unit of init-bid of each ranked place.
+
+    `served` with a bid so high that the ad comes as far as it can.
+    """
     row, place = np.nonzero(served.ranked_set[:n_requests] == ad)
     own = own_bids(block, arm, sim.platform, served, row, place)
     bid = np.asarray(bids, np.float64)[:, None]
@@ -146,13 +213,15 @@ def _of_block(
     expected = np.where(is_own, sim.world.slot_effects[: arm.slots] * true_ctr[:, None], 0.0)
     luck = draws.uniform(sim.seed, "click", block.requests[row], np.full(len(row), ad))
     clicks = happens(expected, luck[:, None])
-    return {
+    totals = {
         "impressions": is_own.sum(axis=(1, 2)),
         "expected_clicks": expected.sum(axis=(1, 2)),
         "clicks": clicks.sum(axis=(1, 2)),
         "expected_cost": (expected * (cpc / MICROS)).sum(axis=(1, 2)),
         "cost_micros": np.where(clicks, cpc, 0).sum(axis=(1, 2)),
+        "entered": (expected.sum(axis=2) * own_bid).sum(axis=1),
     }
+    return totals, own.factor
 
 
 def _often_retrieved(sim: Simulation, arm: Arm, n_requests: int) -> str:

@@ -1,6 +1,7 @@
 """Bid landscapes: the run's own figures at the ad's own bid, and those of serving again at any other."""
 
 import csv
+import json
 import shutil
 from dataclasses import replace
 
@@ -167,6 +168,39 @@ def test_derived_figures(study, sim, arms):
     assert (found.requests, found.retrieved) == (ALL, retrieved)
 
 
+def test_a_cpc_may_be_above_the_init_bid_but_not_above_the_bid_in_the_auction(study, sim, arms):
+    n_above = 0
+    for ad in often_shown(study, n=12):
+        found = landscape(sim, arms["logloss"], ad, bid_grid(float(sim.world.init_bid[ad]), 21), ALL)
+        shown = found.impressions > 0
+        assert np.all(found.expected_cpc[shown] <= found.auction_bid[shown] * (1 + 1e-6))
+        assert np.isnan(found.auction_bid[~shown]).all()
+        low, high = found.factors
+        assert 0.6 - 1e-9 <= low <= high <= 1.4 + 1e-9 and found.bid_rule == "ocpc"
+        share = found.auction_bid[shown] / found.bid[shown]
+        assert np.all((share >= low * (1 - 1e-9)) & (share <= high * (1 + 1e-9)))
+        assert found.is_cpc_above_bid.tolist() == [
+            bool(cpc > bid) for cpc, bid in zip(found.expected_cpc, found.bid, strict=True)
+        ]
+        n_above += int(found.is_cpc_above_bid.sum())
+    assert n_above > 5
+
+
+@pytest.mark.parametrize("name", ["rule", "seat"])
+def test_without_a_bid_rule_the_init_bid_is_the_bid_in_the_auction(study, sim, arms, name):
+    base = arms["logloss"]
+    arm = (
+        replace(base, bid_rule="none")
+        if name == "rule"
+        else replace(base, ranking=replace(base.ranking, bid="init"))
+    )
+    (ad,) = often_shown(study)
+    found = landscape(sim, arm, ad, bid_grid(float(sim.world.init_bid[ad]), 9), ALL)
+    shown = found.impressions > 0
+    assert shown.any() and found.auction_bid[shown] == pytest.approx(found.bid[shown], rel=1e-12)
+    assert found.factors == (1.0, 1.0) and found.note == "" and not found.is_cpc_above_bid.any()
+
+
 # The command
 
 
@@ -191,6 +225,31 @@ def test_the_command_prints_writes_and_draws(study, folder, tmp_path, capsys):
     before = files["svg"].read_bytes()
     assert main([*base, "--plot", str(files["svg"])]) == 0
     assert files["svg"].read_bytes() == before
+
+
+def test_table_csv_and_json_say_which_bid_bounds_the_price(study, sim, arms, folder, tmp_path, capsys):
+    bids_of = {ad: bid_grid(float(sim.world.init_bid[ad]), 21) for ad in often_shown(study, n=12)}
+    found = next(
+        answer
+        for ad, bids in bids_of.items()
+        if (answer := landscape(sim, arms["logloss"], ad, bids, ALL)).is_cpc_above_bid.any()
+    )
+    base = ["landscape", str(folder), "--ad", str(found.ad), "--quiet", "--out", str(tmp_path / "bids.csv")]
+    assert main(base) == 0
+    _, _, heads, *lines = capsys.readouterr().out.splitlines()
+    assert "init-bid" in heads and "in auction" in heads and "*" not in heads
+    rows, notes = lines[:21], "\n".join(lines[21:])
+    assert all("*" in row for row, above in zip(rows, found.is_cpc_above_bid, strict=True) if above)
+    assert "init-bid" in notes and "ocpc" in notes
+    table = list(csv.DictReader((tmp_path / "bids.csv").open()))
+    assert [float(row["auction_bid"]) for row in table if row["auction_bid"]] == pytest.approx(
+        found.auction_bid[found.impressions > 0]
+    )
+    assert main([*base, "--json"]) == 0
+    said = json.loads(capsys.readouterr().out)
+    assert said["bid_rule"] == "ocpc" and said["auction_bid_per_init_bid"] == pytest.approx(found.factors)
+    assert said["columns"]["is_cpc_above_bid"] == found.is_cpc_above_bid.tolist() and said["note"]
+    assert None in said["columns"]["mean_cpc"] or not np.isnan(found.mean_cpc).any()
 
 
 def test_a_run_that_logged_something_else_is_noticed(study, folder, capsys, monkeypatch):
