@@ -167,6 +167,17 @@ def binomial_band(hits: int, trials: int, confidence: float = 0.95) -> tuple[flo
     return float(interval.low), float(interval.high)
 
 
+def most_hits(probability: float, trials: int, level: float) -> int:
+    """The greatest number of hits that does not surprise: more of them have a chance of at most `level`.
+
+    >>> most_hits(0.05, trials=10, level=0.05)
+    2
+    """
+    from scipy.stats import binom
+
+    return int(binom.isf(level, trials, probability))
+
+
 def paired_p(values: ArrayLike, base: ArrayLike) -> float:
     """Two-sided p of Student's paired t test over lists. NaN where fewer than two lists count for both.
 

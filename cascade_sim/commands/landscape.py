@@ -127,7 +127,8 @@ def landscape_text(answer: Landscape) -> str:
         rows.append(
             (
                 f"{bid:.6f}", own, *entered, f"{answer.impressions[i]:,}",
-                f"{answer.expected_clicks[i]:,.2f}", f"{answer.clicks[i]:,}", f"{answer.expected_cost[i]:,.4f}", f"{answer.cost[i]:,.4f}",
+                f"{answer.expected_clicks[i]:,.2f}", f"{answer.clicks[i]:,}",
+                f"{answer.expected_cost[i]:,.4f}", f"{answer.cost[i]:,.4f}",
                 *(_money(value, "*" if value > bid * (1 + 1e-12) else mark) for value in cpc),
                 f"{answer.value[i]:,.4f}",
             )

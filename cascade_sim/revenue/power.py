@@ -5,7 +5,7 @@ very comparison of `check` is made between what was served and the same with a c
 what is earned (power), or one that alters prices, luck or visitors and nothing on average (false alarms).
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -14,7 +14,7 @@ import numpy as np
 
 from cascade_sim import draws
 from cascade_sim.agents.users import happens
-from cascade_sim.analysis.statistics.moves import binomial_band
+from cascade_sim.analysis.statistics.moves import binomial_band, most_hits
 from cascade_sim.auction import MICROS
 from cascade_sim.cascade.outcome import Outcome, outcome
 from cascade_sim.cascade.serve import Block, Decision
@@ -29,6 +29,8 @@ ARM = "arm"
 # Those that prices, luck and visitors can move; all of a check's but rcs and welfare.
 WATCHED = tuple(name for name in METRICS if name not in ("rcs", "welfare"))
 REVENUE = ("revenue_per_request", "expected_revenue_per_request")
+LEAST_POWER, MOST_FALSE = 0.95, 0.05  # what a check promises
+LEVEL = 0.05  # how often a check that keeps the promise may be found wanting, for each of the two
 JITTER = 0.10  # of each price, either way
 
 
@@ -69,6 +71,44 @@ class Rate:
     @property
     def band(self) -> tuple[float, float]:
         return binomial_band(self.alarms, self.runs)
+
+
+@dataclass(frozen=True)
+class Promise:
+    """What a check promises of one kind of rates, and the rate that speaks most against it.
+
+    A rate is outside its band if a check that keeps the promise would give one so far off with a chance of at
+    most LEVEL, shared among all rates of the kind: so such a check is found wanting in at most LEVEL of the
+    measurements, however few its runs. Few runs make a wide band.
+    """
+
+    is_change: bool  # the power, or else the false alarms
+    promised: float
+    worst: Rate
+    band: tuple[float, float]  # where chance leaves that rate if the promise is kept
+    is_kept: bool  # whether it lies inside
+
+
+def promises(rates: Sequence[Rate]) -> tuple[Promise, Promise]:
+    """Of the power and of the false alarms, in this order."""
+    return _promise(rates, True), _promise(rates, False)
+
+
+def _promise(rates: Sequence[Rate], is_change: bool) -> Promise:
+    counted = [rate for rate in rates if rate.is_counted and rate.is_change == is_change]
+    error = 1.0 - LEAST_POWER if is_change else MOST_FALSE
+
+    def errors(rate: Rate) -> int:
+        return rate.runs - rate.alarms if is_change else rate.alarms
+
+    def allowed(rate: Rate) -> int:
+        return most_hits(error, rate.runs, LEVEL / len(counted))
+
+    worst = max(counted, key=lambda rate: (errors(rate) - allowed(rate)) / rate.runs)
+    most = allowed(worst)
+    band = (1.0 - most / worst.runs, 1.0) if is_change else (0.0, most / worst.runs)
+    promised = LEAST_POWER if is_change else MOST_FALSE
+    return Promise(is_change, promised, worst, band, is_kept=errors(worst) <= most)
 
 
 def _as_served(served_block: ServedBlock, size: float) -> np.ndarray:
