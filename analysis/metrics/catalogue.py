@@ -85,6 +85,9 @@ class Measure:
     is_signed_or_near_zero: bool = False
     # "higher", "lower", "at 0" or "at 1"; "" where more is good for one side and bad for another, or for none
     better: str = "higher"
+    # Sums of absolute gaps, or of the largest: few requests raise it, and intervals must be centred for it
+    # (statistics.bootstrap). Never negative.
+    rises_with_noise: bool = False
 
     @property
     def heading(self) -> str:
@@ -221,6 +224,7 @@ ARM_MEASURES: dict[str, Metric] = by_name(
         better="lower",
         vectors="proxy_bins",
         function=scale.ece_of_bins,
+        rises_with_noise=True,
     ),
     Metric(
         name="proxy_ece_relative",
@@ -232,6 +236,7 @@ ARM_MEASURES: dict[str, Metric] = by_name(
         better="lower",
         vectors="proxy_bins",
         function=scale.relative_ece_of_bins,
+        rises_with_noise=True,
     ),
     Metric(
         name="proxy_pcoc",
@@ -361,11 +366,13 @@ ARM_MEASURES: dict[str, Metric] = by_name(
         label="Payment error",
         unit="percent",
         meaning="Sum over advertisers of how far their payments are from those under an all-knowing cascade, "
-        "as a share of the latter. 0 is perfect.",
+        "as a share of the latter. 0 is perfect. Chance counts as error, so it falls with more requests: compare "
+        "runs of as many.",
         decimals=1,
         better="lower",
         vectors="payments",
         function=_of_payments(money.payment_error),
+        rises_with_noise=True,
     ),
     Metric(
         name="revenue_share_of_top_1pct_advertisers",
@@ -377,6 +384,7 @@ ARM_MEASURES: dict[str, Metric] = by_name(
         better="",
         vectors="payments",
         function=_of_payments(lambda paid, _: money.top_advertisers_share(paid)),
+        rises_with_noise=True,
     ),
     Metric(
         name="welfare",
@@ -492,6 +500,7 @@ MODEL_MEASURES: dict[str, Metric] = by_name(
         meaning="Calibration error against the truth. 0 is perfect.",
         digits=2,
         better="lower",
+        rises_with_noise=True,
     ),
     Metric(
         name="pcoc",

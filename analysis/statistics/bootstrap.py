@@ -5,6 +5,12 @@ from the seed and the number of requests alone, serves every arm and metric; lif
 arms are recomputed inside each resample, so what arms have in common cancels. Intervals are 95 % percentile
 intervals.
 
+A metric that adds up absolute gaps, or picks the largest of many, rises with noise. A resample has the noise
+of the data and its own on top, so its values lie above the data's and their percentiles may lie above the
+value itself. Such a metric is `centred`: the percentiles are moved until their median is the value. What the
+interval is of is then the metric's mean over other traffic of the same length; with more requests the metric
+falls. Covers 95 % and, where nearly all is noise, up to 98 %.
+
     ratio_…      ratios of sums over requests: intervals with lifts, differences, lifts over every rival
     function_…   functions of sums over groups of requests (bins, per-advertiser sums): the same
     quantile_intervals, worth_of_pairing, seed_spread
@@ -93,13 +99,18 @@ def _replicate(
     return {arm: np.concatenate(parts) for arm, parts in rows.items()}
 
 
-def _interval(values: Floats) -> dict[str, Any]:
-    """{"value", "low", "high"} of a metric on the data (first) and on the resamples; None if undefined."""
+def _interval(values: Floats, centred: bool = False, floor: float = -math.inf) -> dict[str, Any]:
+    """{"value", "low", "high"} of a metric on the data (first) and on the resamples; None if undefined.
+
+    `centred`: the percentiles are moved to have their median at the value, but not below the floor.
+    """
     drawn = values[1:]
     defined = drawn[np.isfinite(drawn)]
     low, high = math.nan, math.nan
     if math.isfinite(values[0]) and defined.size and defined.size >= _LEAST_DEFINED * drawn.size:
-        low, high = np.percentile(defined, [2.5, 97.5])
+        low, middle, high = np.percentile(defined, [2.5, 50.0, 97.5])
+        if centred:
+            low, high = max(floor, values[0] - (middle - low)), values[0] + (high - middle)
     return {"value": finite(values[0]), "low": finite(low), "high": finite(high)}
 
 
@@ -227,20 +238,25 @@ def sum_groups(per_request: ArrayLike, n_groups: int) -> Floats:
 
 
 def function_intervals(
-    sums_by_group: ArrayLike, function: Statistic, resamples: int, seed: int
+    sums_by_group: ArrayLike, function: Statistic, resamples: int, seed: int, *, centred: bool = False
 ) -> dict[str, Any]:
     """{"value", "low", "high"} of function(sum over groups), by resampling groups of requests.
 
     sums_by_group [G, ...]: a vector statistic (bins, per-advertiser sums) summed within each group;
     function maps [B, ...] to [B]. Take many groups (a hundred or more): intervals from few are too narrow.
-    A metric that adds up absolute gaps rises with noise, so for a nearly perfect model the interval can lie
-    above the value.
+    `centred`: the function rises with noise and is never negative.
     """
-    return paired_function_intervals({"": sums_by_group}, function, "", resamples, seed)[""]
+    return paired_function_intervals({"": sums_by_group}, function, "", resamples, seed, centred=centred)[""]
 
 
 def paired_function_intervals(
-    sums_by_group: Mapping[str, ArrayLike], function: Statistic, baseline: str, resamples: int, seed: int
+    sums_by_group: Mapping[str, ArrayLike],
+    function: Statistic,
+    baseline: str,
+    resamples: int,
+    seed: int,
+    *,
+    centred: bool = False,
 ) -> dict[str, dict[str, Any]]:
     """function_intervals for every arm on the same resamples, with the lift relative to the baseline arm.
 
@@ -250,15 +266,21 @@ def paired_function_intervals(
     values = _function_replicates(sums_by_group, function, resamples, seed)
     result = {}
     for arm, replicates in values.items():
-        result[arm] = _interval(replicates)
+        result[arm] = _interval(replicates, centred, floor=0.0)
         if arm != baseline:
             base = values.get(baseline, np.full(len(replicates), np.nan))
-            result[arm]["lift"] = _interval(_lift(replicates, base))
+            result[arm]["lift"] = _interval(_lift(replicates, base), centred, floor=-1.0)
     return result
 
 
 def function_differences(
-    sums_by_group: Mapping[str, ArrayLike], function: Statistic, baseline: str, resamples: int, seed: int
+    sums_by_group: Mapping[str, ArrayLike],
+    function: Statistic,
+    baseline: str,
+    resamples: int,
+    seed: int,
+    *,
+    centred: bool = False,
 ) -> dict[str, dict[str, Any]]:
     """function(sums of an arm) - function(sums of the baseline): {arm: {"value", "low", "high"}}.
 
@@ -268,11 +290,16 @@ def function_differences(
         return {}
     values = _function_replicates(sums_by_group, function, resamples, seed)
     base = values[baseline]
-    return {arm: _interval(replicates - base) for arm, replicates in values.items() if arm != baseline}
+    return {arm: _interval(drawn - base, centred) for arm, drawn in values.items() if arm != baseline}
 
 
 def function_gaps(
-    sums_by_group: Mapping[str, ArrayLike], function: Statistic, resamples: int, seed: int
+    sums_by_group: Mapping[str, ArrayLike],
+    function: Statistic,
+    resamples: int,
+    seed: int,
+    *,
+    centred: bool = False,
 ) -> dict[str, dict[str, dict[str, Any]]]:
     """How much greater function(sum over groups) is for an arm than for a later one, on the same resamples.
 
@@ -284,7 +311,7 @@ def function_gaps(
     values = _function_replicates(sums_by_group, function, resamples, seed)
     arms = list(values)
     return {
-        arm: {later: _interval(values[arm] - values[later]) for later in arms[i + 1 :]}
+        arm: {later: _interval(values[arm] - values[later], centred) for later in arms[i + 1 :]}
         for i, arm in enumerate(arms[:-1])
     }
 

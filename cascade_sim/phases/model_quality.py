@@ -10,6 +10,7 @@ import numpy as np
 
 from cascade_sim.analysis import metrics
 from cascade_sim.analysis.metrics import order, scale
+from cascade_sim.analysis.metrics.catalogue import MODEL_MEASURES
 from cascade_sim.analysis.metrics.ratio import divide
 from cascade_sim.analysis.statistics.bootstrap import function_intervals
 from cascade_sim.cascade.seats import Scorer, is_probability
@@ -60,10 +61,10 @@ class ModelQuality:
     def metrics(self, resamples: int, seed: int) -> dict:
         """{metric: {"value", "low", "high"}}; calibration is absent for a score that is no probability."""
 
-        def measure(name: str, function) -> dict:
+        def measure(name: str, function, centred: bool = False) -> dict:
             if name not in self.sums:
                 return {"value": None, "low": None, "high": None}
-            return function_intervals(self.sums[name], function, resamples, seed)
+            return function_intervals(self.sums[name], function, resamples, seed, centred=centred)
 
         values = {
             "auc": measure("auc", lambda s: order.auc_from_histogram(s[:, 0], s[:, 1], s[:, 2])),
@@ -72,7 +73,7 @@ class ModelQuality:
         }
         if self.is_probability:
             values["logloss"] = measure("logloss", lambda s: divide(s[:, 0], s[:, 1]))
-            values["ece"] = measure("bins", scale.ece_of_bins)
+            values["ece"] = measure("bins", scale.ece_of_bins, MODEL_MEASURES["ece"].rises_with_noise)
             values["pcoc"] = measure("bins", scale.pcoc_of_bins)
             values["mean_prediction"] = measure("bins", lambda s: divide(s[:, 1].sum(-1), s[:, 0].sum(-1)))
         return values

@@ -117,7 +117,9 @@ def arm_metrics(
     measured = ratio_intervals(tables, ratio_parts(metrics.values()), baseline, resamples, seed)
     vectors = vector_metrics(tallies)
     for metric, (sums, function) in vectors.items():
-        for name, value in paired_function_intervals(sums, function, baseline, resamples, seed).items():
+        centred = ARM_MEASURES[metric].rises_with_noise
+        intervals = paired_function_intervals(sums, function, baseline, resamples, seed, centred=centred)
+        for name, value in intervals.items():
             measured[name][metric] = value
     looked_at = {name: tally.joined("detail") for name, tally in tallies.items() if tally.detail}
     of_corpus = ratio_parts(metrics.values(), of_corpus=True)

@@ -287,7 +287,8 @@ class WhatIfEvaluation(Evaluation):
         table = arm_metrics(self, today, resamples, seed, metrics)
         differences = ratio_differences(joined, ratio_parts(metrics.values()), today, resamples, seed)
         for metric, (sums, function) in vector_metrics(self.tallies).items():
-            gaps = function_differences(sums, function, today, resamples, seed)
+            centred = ARM_MEASURES[metric].rises_with_noise
+            gaps = function_differences(sums, function, today, resamples, seed, centred=centred)
             for name in differences:
                 differences[name][metric] = gaps.get(name, {"value": None, "low": None, "high": None})
         dropped = {m for m in table[today] if m.endswith("exposed") and not self.has_exposure}
