@@ -366,8 +366,8 @@ ARM_MEASURES: dict[str, Metric] = by_name(
         label="Payment error",
         unit="percent",
         meaning="Sum over advertisers of how far their payments are from those under an all-knowing cascade, "
-        "as a share of the latter. 0 is perfect. Chance counts as error, so it falls with more requests: compare "
-        "runs of as many.",
+        "as a share of the latter. 0 is perfect. Chance counts as error, so it falls with more requests: "
+        "compare runs of as many.",
         decimals=1,
         better="lower",
         vectors="payments",

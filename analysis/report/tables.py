@@ -8,7 +8,7 @@ from __future__ import annotations
 import csv
 import io
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from cascade_sim.analysis.metrics.catalogue import REFERENCE_ARMS, Measure, arm_measure, is_reference
@@ -28,7 +28,7 @@ from cascade_sim.analysis.statistics.estimates import (
 
 @dataclass(frozen=True)
 class Cell:
-    """What a cell shows: the value, its interval, and "up"/"down" when the interval excludes zero."""
+    """What a cell shows: the value, its interval, and the tone of a gain ("up") or a loss ("down")."""
 
     text: str
     interval: str = ""
@@ -83,13 +83,21 @@ def column(measure: Measure, values: Sequence[Estimate], *, signed: bool = False
     return [cell(value, decimals, signed=signed) for value in shown]
 
 
+def toned(cell: Cell, measure: Measure) -> Cell:
+    """A difference in the colour of a gain or a loss; in none where more is neither better nor worse."""
+    if measure.better == "lower":
+        return replace(cell, tone={"up": "down", "down": "up"}.get(cell.tone, ""))
+    return cell if measure.better == "higher" else replace(cell, tone="")
+
+
 CSV_COLUMNS = ("arm", "metric", "value", "low", "high", "lift", "lift_low", "lift_high")
 LIFT = Measure("lift", "percent", "", 1)
 
 
 def lift_column(metrics: Mapping[str, Any], arms: Sequence[str], measure: str) -> list[Cell]:
-    """Lifts of one measure in percent; the baseline shows what it is."""
-    cells = column(LIFT, [arm_lift(metrics, arm, measure) for arm in arms], signed=True)
+    """Lifts of one measure in percent, toned as gain or loss; the baseline shows what it is."""
+    lifts = column(LIFT, [arm_lift(metrics, arm, measure) for arm in arms], signed=True)
+    cells = [toned(lift, arm_measure(measure)) for lift in lifts]
     return [Cell("0") if arm == metrics["baseline"] else made for arm, made in zip(arms, cells, strict=True)]
 
 

@@ -9,7 +9,7 @@ A metric that adds up absolute gaps, or picks the largest of many, rises with no
 of the data and its own on top, so its values lie above the data's and their percentiles may lie above the
 value itself. Such a metric is `centred`: the percentiles are moved until their median is the value. What the
 interval is of is then the metric's mean over other traffic of the same length; with more requests the metric
-falls. Covers 95 % and, where nearly all is noise, up to 98 %.
+falls. Covers 95 % and, where all of the metric is noise, up to 99 %.
 
     ratio_…      ratios of sums over requests: intervals with lifts, differences, lifts over every rival
     function_…   functions of sums over groups of requests (bins, per-advertiser sums): the same

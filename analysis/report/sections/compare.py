@@ -8,9 +8,9 @@ from typing import Any
 from cascade_sim.analysis.metrics.catalogue import PAGE_MEASURES, Measure, is_reference
 from cascade_sim.analysis.report.readings import WHAT_IF_MEASURES
 from cascade_sim.analysis.report.section import Section, Text
-from cascade_sim.analysis.report.sections.whatif import difference_cell, toned
+from cascade_sim.analysis.report.sections.whatif import difference_cell
 from cascade_sim.analysis.report.short_page import short_page, table_section
-from cascade_sim.analysis.report.tables import LIFT, Cell, Row, Table, column, csv_text
+from cascade_sim.analysis.report.tables import LIFT, Cell, Row, Table, column, csv_text, toned
 from cascade_sim.analysis.statistics.estimates import estimate
 
 MEASURES: dict[str, Measure] = {

@@ -18,7 +18,7 @@ from cascade_sim.analysis.report.figures.market import (
 from cascade_sim.analysis.report.market_verdict import market_lift
 from cascade_sim.analysis.report.readings import bidder_kinds, has_budget, market_arms, market_baseline
 from cascade_sim.analysis.report.section import Columns, Figure, Section, Stack, Text, titled
-from cascade_sim.analysis.report.tables import Cell, Row, Table, arm_rows, column
+from cascade_sim.analysis.report.tables import Cell, Row, Table, arm_rows, column, toned
 from cascade_sim.analysis.report.words import clock, listed
 from cascade_sim.analysis.statistics.days import FEWEST_DAYS, HOURS, RATIOS
 from cascade_sim.analysis.statistics.estimates import (
@@ -89,7 +89,8 @@ def _compared(metrics: Mapping[str, Any], arm: str, name: str, text: str, change
     tone = "up" if lift.is_above_zero else "down" if lift.is_below_zero else ""
     percent = scaled(lift, 100.0)
     difference = f"{number_text(percent.value, 1, signed=True)}{NBSP}%"
-    return Cell(text, difference, tone=tone, lift=interval_text(percent, 1, signed=True))  # a line each
+    made = Cell(text, difference, tone=tone, lift=interval_text(percent, 1, signed=True))  # a line each
+    return toned(made, RATIOS[name])
 
 
 def _changes(measure: Measure, values: Sequence[float | None], at: int) -> list[str]:

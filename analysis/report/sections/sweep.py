@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from cascade_sim.analysis.metrics.catalogue import ARM_MEASURES, Measure, arm_measure
-from cascade_sim.analysis.report.tables import LIFT, Cell, Row, Table, column
+from cascade_sim.analysis.report.tables import LIFT, Cell, Row, Table, column, toned
 from cascade_sim.analysis.report.words import listed
 from cascade_sim.analysis.statistics.estimates import NBSP, Estimate, estimate, lift_of
 from cascade_sim.analysis.statistics.moves import frontier as unbeaten
@@ -92,7 +92,7 @@ def cells_table(findings: Mapping[str, Any], x: str, y: str, narrow: bool = Fals
         columns += [column(measure, values)]
         headings += [SHORT.get(name, measure.heading) if narrow else measure.heading]
         if name in (x, y):
-            lifts = column(LIFT, lifts_of(findings, name), signed=True)
+            lifts = [toned(lift, measure) for lift in column(LIFT, lifts_of(findings, name), signed=True)]
             columns += [[Cell("0"), *lifts[1:]]]
             headings += ["lift %"]
     on_it = set(frontier(findings, x, y))

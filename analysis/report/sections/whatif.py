@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import textwrap
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
 from cascade_sim.analysis.metrics.catalogue import Measure
@@ -18,7 +17,7 @@ from cascade_sim.analysis.report.readings import (
     value_text,
 )
 from cascade_sim.analysis.report.section import Columns, Figure, Heading, Part, Section, TablePart, Text
-from cascade_sim.analysis.report.tables import LIFT, Cell, Row, Table, cell, column, csv_text
+from cascade_sim.analysis.report.tables import LIFT, Cell, Row, Table, cell, column, csv_text, toned
 from cascade_sim.analysis.statistics.estimates import (
     NBSP,
     Estimate,
@@ -115,13 +114,6 @@ def difference_cell(measure: Measure, entry: Any) -> Cell:
     decimals = decimals_for([size], 2) if size else measure.decimals or 2
     made = cell(gap, min(max(decimals, 1), 6), signed=True)
     return toned(made, measure)
-
-
-def toned(cell: Cell, measure: Measure) -> Cell:
-    """A difference in the colour of a gain or a loss; in none where more is neither better nor worse."""
-    if measure.better == "lower":
-        return replace(cell, tone={"up": "down", "down": "up"}.get(cell.tone, ""))
-    return cell if measure.better == "higher" else replace(cell, tone="")
 
 
 def points_table(answer: Mapping[str, Any], *, narrow: bool = False) -> Table:

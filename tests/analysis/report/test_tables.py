@@ -10,7 +10,7 @@ from cascade_sim.analysis.report.sections.culprit import culprit_table
 from cascade_sim.analysis.report.sections.funnel import attribution_table
 from cascade_sim.analysis.report.sections.models import models_table
 from cascade_sim.analysis.report.sections.money import money_table
-from cascade_sim.analysis.report.tables import CSV_COLUMNS, metrics_csv
+from cascade_sim.analysis.report.tables import CSV_COLUMNS, lift_column, metrics_csv
 from cascade_sim.analysis.statistics.estimates import MISSING
 
 
@@ -39,6 +39,17 @@ def test_a_lift_is_toned_only_when_its_interval_excludes_zero(metrics):
     low, lift["low"] = lift["low"], -0.001
     assert row_of(arms_table(metrics), "distill-pre").cells[0].tone == ""
     lift["low"] = low
+
+
+@pytest.mark.parametrize("name", ARM_MEASURES)
+def test_a_lift_has_the_colour_of_a_gain_only_where_more_is_better(name):
+    sides = {"higher": ("up", "down"), "lower": ("down", "up")}
+    lifts = {"more": (0.1, 0.2), "less": (-0.2, -0.1)}
+    arms = {
+        arm: {name: {"lift": {"value": low, "low": low, "high": high}}} for arm, (low, high) in lifts.items()
+    }
+    made = lift_column({"baseline": "today", "arms": arms}, list(arms), name)
+    assert tuple(cell.tone for cell in made) == sides.get(ARM_MEASURES[name].better, ("", ""))
 
 
 def test_baseline_and_the_engines_own_arms_are_marked(metrics):

@@ -436,12 +436,12 @@ def absolute_gaps(sums):
     return np.abs(sums[..., 0, :] - sums[..., 1, :]).sum(-1) / sums[..., 1, :].sum(-1)
 
 
-@pytest.mark.parametrize("gap, noise", [(0.0, 0.3), (0.05, 0.3), (0.4, 0.2)])
+@pytest.mark.parametrize("gap, noise", [(0.0, 0.3), (0.3, 0.2), (0.4, 0.1)])
 def test_the_interval_of_absolute_gaps_holds_their_mean_as_often_as_it_says(gap, noise):
     """150 advertisers pay 1 to the oracle, and to the arm 1 + their own gap + the noise of so much traffic.
 
     The truth is known: |N(m, s²)| has the mean s·√(2/π)·exp(−m²/2s²) + m·erf(m/s√2). Without centring none
-    of the first, and few of the second, hold it.
+    of the first hold it.
     """
     groups, n, worlds = 100, 150, 300
     rng = np.random.default_rng(7)
@@ -463,7 +463,7 @@ def test_the_interval_of_absolute_gaps_holds_their_mean_as_often_as_it_says(gap,
     least, most = stats.binom.interval(0.998, worlds, 0.95)
     assert least <= hits
     # Where all is noise a resample has twice the data's, so the interval is wider than it need be.
-    assert hits <= (most if gap == 0.4 else worlds)
+    assert hits <= (most if gap else worlds)
 
 
 def test_centred_lifts_and_differences_hold_their_values():

@@ -34,11 +34,13 @@ def test_totals_show_each_arm_and_its_difference_to_the_baseline(metrics):
 
 def test_differences_with_an_interval_show_it_and_are_toned(metrics):
     lift = {"value": 0.02, "low": 0.01, "high": 0.03}
-    metrics["market"]["lifts"] = {"distill-pre": {"revenue_per_request": lift, "ctr": {**lift, "low": -0.01}}}
+    lifts = {"revenue_per_request": lift, "ctr": {**lift, "low": -0.01}, "cpc": lift}
+    metrics["market"]["lifts"] = {"distill-pre": lifts}
     shown = by_column(totals_table(metrics), "distill-pre")
     revenue = shown["Revenue per request"]
     assert (plain(revenue.interval), revenue.lift, revenue.tone) == ("+2.0 %", "[+1.0, +3.0]", "up")
     assert (shown["CTR %"].lift, shown["CTR %"].tone) == ("[−1.0, +3.0]", "")
+    assert (shown["CPC"].lift, shown["CPC"].tone) == ("[+1.0, +3.0]", "")  # dearer clicks: good for one side
     assert (shown["Surplus"].text, plain(shown["Surplus"].lift)) == (
         "374.4",
         "+2.0 %",

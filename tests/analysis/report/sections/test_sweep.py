@@ -48,6 +48,13 @@ def test_the_table_has_a_row_per_cell_with_lifts_over_the_first():
     assert [row.tag for row in table.rows] == ["first", "", "", ""]
 
 
+@pytest.mark.parametrize("error", ["payment_error", "cpc_error"])
+def test_a_smaller_error_has_the_colour_of_a_gain(error):
+    table = cells_table(findings(FOUR, x=error), error, Y)
+    assert [row.cells[3].text for row in table.rows] == ["0", "−20.0", "−30.0", "0.0"]
+    assert [row.cells[3].tone for row in table.rows] == ["", "up", "up", ""]
+
+
 def test_the_csv_has_every_number_and_empty_cells_for_what_is_undefined():
     rows = list(csv.DictReader(io.StringIO(csv_text(findings([(0.1, 1.0), (None, 1.5)]), X, Y))))
     assert [row["cascade.slots"] for row in rows] == ["1", "2"]
