@@ -4,6 +4,9 @@ import numpy as np
 import pytest
 
 from cascade_sim.analysis.metrics.attribution import STAGES
+from cascade_sim.analysis.metrics.catalogue import ARM_MEASURES, COLUMNS
+from cascade_sim.cascade.fusion import Fusion
+from cascade_sim.cascade.serve import Stage
 from cascade_sim.phases import corpus as detail
 from cascade_sim.phases.evaluate import head_of
 from worlds.tiny_market import part_of
@@ -97,6 +100,22 @@ def test_retrieval_is_consistent_with_itself_only_where_it_returns_the_pre_ranke
     all_ads = replace(arm, retrieval_size=600)
     decision = sim.serve(block, all_ads)
     assert np.all(detail.retrieval_rcs(sim.platform, 600, all_ads, block, decision) == 1.0)
+
+
+def test_retrieval_rcs_is_what_the_glossary_says_the_choice_of_pre_ranking(served):
+    """Another stage in the seat that the words name moves it; in the other seat it changes nothing."""
+    sim, arm, block, decision, _ = served
+    today = detail.retrieval_rcs(sim.platform, 600, arm, block, decision)
+    other = Stage(sim.scorers["truth"], "none", Fusion())
+    moved = {
+        seat: not np.array_equal(
+            detail.retrieval_rcs(sim.platform, 600, replace(arm, **{seat: other}), block, decision), today
+        )
+        for seat in ("pre_ranking", "ranking")
+    }
+    assert moved == {"pre_ranking": True, "ranking": False}
+    for words in (ARM_MEASURES["retrieval_rcs"].meaning, COLUMNS["retrieval_reached"]):
+        assert "pre-ranking" in words and "ranking" not in words.replace("pre-ranking", "")
 
 
 def test_the_detailed_requests_fit_the_budget_of_pairs(served, monkeypatch):
