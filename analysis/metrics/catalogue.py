@@ -535,3 +535,8 @@ def measure_names(metrics: Mapping[str, Any]) -> list[str]:
 def is_reference(arm: str) -> bool:
     """Whether the engine added this arm by itself."""
     return arm in REFERENCE_ARMS
+
+
+def reference_arms(metrics: Mapping[str, Any]) -> dict[str, str]:
+    """The arms that nobody can ship, and what they are: the engine's own, and those that know the truth."""
+    return {**REFERENCE_ARMS, **(metrics.get("references") or {})}

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from cascade_sim.analysis.metrics.catalogue import is_reference
+from cascade_sim.analysis.metrics.catalogue import reference_arms
 from cascade_sim.analysis.statistics.estimates import Estimate, arm_lift, estimate
 
 
@@ -47,10 +47,12 @@ def contrast(metrics: Mapping[str, Any], arm: str, rival: str) -> Estimate:
 def ordered_arms(metrics: Mapping[str, Any]) -> list[str]:
     """Arms by revenue per request, best first, the baseline at its own 0; reference arms after all others."""
 
+    references = reference_arms(metrics)
+
     def place(arm: str) -> tuple[bool, float, str]:
         lift = 0.0 if arm == metrics["baseline"] else revenue_lift(metrics, arm).value
         return (
-            is_reference(arm) and arm != metrics["baseline"],
+            arm in references and arm != metrics["baseline"],
             -lift if lift is not None else float("inf"),
             arm,
         )
@@ -60,10 +62,11 @@ def ordered_arms(metrics: Mapping[str, Any]) -> list[str]:
 
 def candidates(metrics: Mapping[str, Any]) -> list[str]:
     """Arms that could be shipped instead of the baseline and have a revenue lift, best first."""
+    references = reference_arms(metrics)
     return [
         arm
         for arm in ordered_arms(metrics)
         if arm != metrics["baseline"]
-        and not is_reference(arm)
+        and arm not in references
         and revenue_lift(metrics, arm).value is not None
     ]

@@ -1,9 +1,9 @@
 """What the numbers say, in words: which arm to ship, what a simpler change would bring, where money is lost.
 
 Every sentence is computed from metrics.json; where the data do not decide, the sentence says so. An arm is
-shipped only if its 95 % interval of revenue per request lies above the baseline's; arms are told apart by
-their paired contrast, not by whether their intervals against the baseline overlap. Intervals are not
-adjusted for the number of arms compared; a note says what that means.
+shipped only if its 95 % interval of revenue per request lies above the baseline's, and alone only if it is
+told apart from every other such arm (report.ties). Reference arms are never shipped. Intervals are not
+adjusted for the number of arms compared with the baseline; a note says what that means.
 """
 
 from __future__ import annotations
@@ -21,8 +21,9 @@ from cascade_sim.analysis.report.comparisons import (
     revenue_lift,
     rpm_lift,
 )
-from cascade_sim.analysis.report.market_verdict import under_budgets
+from cascade_sim.analysis.report.market_verdict import denied_by_the_market, under_budgets
 from cascade_sim.analysis.report.sections.whatif import what_if_words
+from cascade_sim.analysis.report.ties import more_data, tied_with, what_would_decide
 from cascade_sim.analysis.report.words import listed
 from cascade_sim.analysis.statistics.estimates import (
     NBSP,
@@ -34,6 +35,8 @@ from cascade_sim.analysis.statistics.estimates import (
 )
 
 MOST_RIVALS = 6  # named in a sentence
+MOST_NAMED = 4  # in the headline
+BRACKETS = f"brackets hold 95{NBSP}% intervals"
 STAGE_NAMES = {"retrieval": "retrieval", "pre_ranking": "pre-ranking", "ranking": "ranking"}
 # Reference arms that could be had at once: the change, and what it tells of the baseline when it pays.
 SIMPLER = {
@@ -45,17 +48,22 @@ SIMPLER = {
 
 @dataclass(frozen=True)
 class Recommendation:
-    """The arm to ship (None when no arm is clearly better than the baseline) and why.
+    """The arms to ship, any of them: none where no arm is clearly better than the baseline; and why.
 
     `findings`: reference arms that pay. `notes`: how to read the intervals.
     """
 
-    arm: str | None
+    arms: tuple[str, ...]
     headline: str
     reasons: list[str] = field(default_factory=list)
     findings: list[str] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
+
+    @property
+    def arm(self) -> str | None:
+        """The one arm to ship; None where none is, or several are not told apart."""
+        return self.arms[0] if len(self.arms) == 1 else None
 
 
 def stage_name(stage: str) -> str:
@@ -64,32 +72,73 @@ def stage_name(stage: str) -> str:
 
 
 def decide(metrics: Mapping[str, Any]) -> Recommendation:
-    """Ship the arm with the best revenue per request among those whose 95 % interval lies above 0."""
+    """Ship the arm with the best revenue per request among those whose 95 % interval lies above 0.
+
+    Where others of them are not told apart from it, any of them may be shipped.
+    """
     contenders = candidates(metrics)
     better = [arm for arm in contenders if revenue_lift(metrics, arm).is_above_zero]
     warnings = world_warnings(metrics)
     if not contenders:
         return _nothing_to_compare(metrics, warnings)
     if not better:
-        return _keep_the_baseline(metrics, contenders[0], warnings)
-    best = better[0]
-    revenue, rpm = (percent_text(lift(metrics, best)) for lift in (revenue_lift, rpm_lift))
-    per_mille = "the same" if rpm == revenue else rpm  # as many ads shown
-    reasons = [
-        f"Against {metrics['baseline']} it brings {revenue} revenue per request, {per_mille} per 1,000 "
-        f"impressions (RPM) and {percent_text(ctr_lift(metrics, best))} CTR; brackets hold 95{NBSP}% "
-        "intervals.",
-        *rivals(metrics, best, contenders),
-        *ceiling(metrics, best),
-        *worse_arms(metrics),
-    ]
+        return _keep_the_baseline(metrics, contenders, warnings)
+    tied = tied_with(metrics, better[0], better)
+    if len(tied) > 1:
+        return _ship_any(metrics, tied, contenders, warnings)
+    best = tied[0]
     ahead = [arm for arm in SIMPLER if contrast(metrics, best, arm).is_below_zero]
     return Recommendation(
-        best,
+        (best,),
         f"Ship {best}, but {listed(ahead)} alone earns more." if ahead else f"Ship {best}.",
-        reasons,
+        [
+            f"Against {metrics['baseline']} it brings {_gain(metrics, best)}; {BRACKETS}.",
+            *rivals(metrics, best, contenders),
+            *ceiling(metrics, best),
+            *worse_arms(metrics),
+        ],
         simpler_changes(metrics, best),
         [*trade_offs(metrics, best), *under_budgets(metrics, best), *warnings],
+        comparison_notes(metrics),
+    )
+
+
+def _gain(metrics: Mapping[str, Any], arm: str) -> str:
+    """What an arm brings against the baseline, with intervals."""
+    revenue, rpm = (percent_text(lift(metrics, arm)) for lift in (revenue_lift, rpm_lift))
+    per_mille = "the same" if rpm == revenue else rpm  # as many ads shown
+    return (
+        f"{revenue} revenue per request, {per_mille} per 1,000 impressions (RPM) and "
+        f"{percent_text(ctr_lift(metrics, arm))} CTR"
+    )
+
+
+def _ship_any(
+    metrics: Mapping[str, Any], tied: list[str], contenders: list[str], warnings: list[str]
+) -> Recommendation:
+    """Several arms are clearly better than the baseline, and the best of them is not told from the others."""
+    ahead = [
+        arm for arm in SIMPLER if all(contrast(metrics, own, arm).is_below_zero for own in tied)
+    ]  # of every one of them
+    names = f"{', '.join(tied[:-1])} or {tied[-1]}" if len(tied) <= MOST_NAMED else f"any of {len(tied)} arms"
+    but = f", but {listed(ahead)} alone earns more" if ahead else ""
+    gains = [f"{arm} brings {_gain(metrics, arm)}" for arm in tied[:MOST_RIVALS]]
+    return Recommendation(
+        tuple(tied),
+        f"Ship {names}: nothing separates them{but}.",
+        [
+            f"Against {metrics['baseline']} {listed(gains)}; {BRACKETS}.",
+            *rivals(metrics, tied[0], contenders),
+            *what_would_decide(metrics, tied),
+            *ceiling(metrics, tied[0]),
+            *worse_arms(metrics),
+        ],
+        simpler_changes(metrics, None),
+        [
+            *(line for arm in tied for line in trade_offs(metrics, arm)),
+            *denied_by_the_market(metrics, tied),
+            *warnings,
+        ],
         comparison_notes(metrics),
     )
 
@@ -106,25 +155,34 @@ def _nothing_to_compare(metrics: Mapping[str, Any], warnings: list[str]) -> Reco
     elif metrics.get("what_if"):
         headline = f"What would other settings of {baseline} bring?"
         told = [f"{name}: {what_if_words(answer)}" for name, answer in metrics["what_if"].items()]
-        return Recommendation(None, headline, told, simpler_changes(metrics, None), warnings)
-    return Recommendation(None, headline, [reason], simpler_changes(metrics, None), warnings)
+        return Recommendation((), headline, told, simpler_changes(metrics, None), warnings)
+    return Recommendation((), headline, [reason], simpler_changes(metrics, None), warnings)
 
 
-def _keep_the_baseline(metrics: Mapping[str, Any], best: str, warnings: list[str]) -> Recommendation:
+def _keep_the_baseline(
+    metrics: Mapping[str, Any], contenders: list[str], warnings: list[str]
+) -> Recommendation:
     """No arm of the scenario is clearly better; a reference arm may be."""
+    baseline, best = metrics["baseline"], contenders[0]
+    lift = revenue_lift(metrics, best)
+    worse = [arm for arm in contenders if revenue_lift(metrics, arm).is_below_zero]
     paying = [arm for arm in SIMPLER if revenue_lift(metrics, arm).is_above_zero]
-    headline = f"No arm is clearly better than {metrics['baseline']}"
-    if paying:
-        headline += f", but {listed(paying)} alone {'is' if len(paying) == 1 else 'are'}"
+    why = "no arm is clearly better"
+    if not worse:
+        why = "nothing is told apart from it"
+    elif len(worse) == len(contenders):
+        why = f"{worse[0]} earns less" if len(worse) == 1 else "every other arm earns less"
+    but = f", but {listed(paying)} alone earn{'s' if len(paying) == 1 else ''} more" if paying else ""
     reason = (
-        f"The best of the others, {best}, changes revenue per request by "
-        f"{percent_text(revenue_lift(metrics, best))} and CTR by {percent_text(ctr_lift(metrics, best))}; "
-        "the interval of revenue per request does not lie above zero."
+        f"The best of the others, {best}, changes revenue per request by {percent_text(lift)} and CTR by "
+        f"{percent_text(ctr_lift(metrics, best))}; the interval of revenue per request does not lie above "
+        "zero."
     )
+    is_open = not lift.is_below_zero and (lift.value or 0.0) > 0
     return Recommendation(
-        None,
-        f"{headline}.",
-        [reason, *worse_arms(metrics)],
+        (),
+        f"Keep {baseline}: {why}{but}.",
+        [reason, *(more_data(metrics, [lift]) if is_open else []), *worse_arms(metrics)],
         simpler_changes(metrics, None),
         [*under_budgets(metrics, None), *warnings],
         comparison_notes(metrics),
@@ -140,12 +198,12 @@ def rivals(metrics: Mapping[str, Any], best: str, contenders: list[str]) -> list
     gaps = {arm: contrast(metrics, best, arm) for arm in others}
     gaps = {arm: gap for arm, gap in gaps.items() if gap.value is not None}
     if not gaps:
-        return _overlapping(metrics, best, others)
+        return _without_contrasts(metrics, best, others)
     nearest = sorted(gaps, key=lambda arm: gaps[arm].value or 0.0)[:MOST_RIVALS]
     told = [_gap_words(arm, gap) for arm, gap in gaps.items() if arm in nearest]
     if len(gaps) > len(nearest):
         told.append(f"further ahead of {len(gaps) - len(nearest)} others")
-    return [f"In revenue per request on the same traffic it is {listed(told)}."]
+    return [f"In revenue per request on the same traffic {best} is {listed(told)}."]
 
 
 def _gap_words(arm: str, gap: Estimate) -> str:
@@ -156,14 +214,11 @@ def _gap_words(arm: str, gap: Estimate) -> str:
     return f"not told apart from {arm} ({percent_text(gap)})"
 
 
-def _overlapping(metrics: Mapping[str, Any], best: str, others: list[str]) -> list[str]:
-    """For a run without contrasts: arms whose interval against the baseline reaches into the best one's."""
-    floor = revenue_lift(metrics, best).low
-    close = []
-    for arm in others:
-        lift = revenue_lift(metrics, arm)
-        if lift.high is not None and floor is not None and lift.high >= floor:
-            close.append(f"{arm} ({percent_text(lift)})")
+def _without_contrasts(metrics: Mapping[str, Any], best: str, others: list[str]) -> list[str]:
+    """For a run without contrasts: arms that it cannot tell from the best one."""
+    close = [
+        f"{arm} ({percent_text(revenue_lift(metrics, arm))})" for arm in tied_with(metrics, best, others)
+    ]
     if not close:
         return []
     verb = "is" if len(close) == 1 else "are"

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from cascade_sim.analysis.metrics.catalogue import is_reference
+from cascade_sim.analysis.metrics.catalogue import reference_arms
 from cascade_sim.analysis.report.comparisons import revenue_lift
 from cascade_sim.analysis.statistics.estimates import (
     NBSP,
@@ -32,11 +32,20 @@ def market_lift(metrics: Mapping[str, Any], arm: str, measure: str = "revenue_pe
     return Estimate(None if own is None or not base else own / base - 1.0)
 
 
+def market_contrast(metrics: Mapping[str, Any], arm: str, rival: str) -> Estimate:
+    """An arm's revenue per request in the market relative to the rival's, paired over days or worlds."""
+    if rival == metrics["baseline"]:
+        return market_lift(metrics, arm)
+    rivals = ((metrics.get("market") or {}).get("contrasts") or {}).get(arm) or {}
+    return estimate((rivals.get(rival) or {}).get("revenue_per_request"))
+
+
 def under_budgets(metrics: Mapping[str, Any], best: str | None) -> list[str]:
     """What becomes of the headline in the simulated market, where budgets run out and bidders adapt."""
     arms = [arm for arm in (metrics.get("market") or {}).get("arms") or {} if arm in metrics["arms"]]
+    references = reference_arms(metrics)
     lifts = {
-        arm: market_lift(metrics, arm) for arm in arms if arm != metrics["baseline"] and not is_reference(arm)
+        arm: market_lift(metrics, arm) for arm in arms if arm != metrics["baseline"] and arm not in references
     }
     known = {arm: lift for arm, lift in lifts.items() if lift.value is not None}
     if not known:
@@ -48,9 +57,23 @@ def under_budgets(metrics: Mapping[str, Any], best: str | None) -> list[str]:
     if best not in known:
         return []
     lines = [_verdict(metrics, best, known[best])]
-    if top != best and _is_gain(known[top]) and (known[top].value or 0.0) > (known[best].value or 0.0):
+    # Days are few: an arm that only seems to earn more is no news. A run without contrasts cannot tell.
+    gap = market_contrast(metrics, top, best)
+    seems_more = (known[top].value or 0.0) > (known[best].value or 0.0)
+    is_news = gap.is_above_zero or (gap.low is None and seems_more)
+    if top != best and _is_gain(known[top]) and is_news:
         lines.append(f"In the market not {best} but {top} earns most: {_text(metrics, known[top])}.")
     return lines
+
+
+def denied_by_the_market(metrics: Mapping[str, Any], arms: Sequence[str]) -> list[str]:
+    """For several arms that might be shipped: which of them have no gain in the market."""
+    lifts = {arm: market_lift(metrics, arm) for arm in arms}
+    return [
+        _verdict(metrics, arm, lift)
+        for arm, lift in lifts.items()
+        if lift.value is not None and not _is_gain(lift)
+    ]
 
 
 def _better_in_the_market(metrics: Mapping[str, Any], top: str, lift: Estimate) -> list[str]:

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from cascade_sim.analysis.metrics.catalogue import REFERENCE_ARMS, Measure, arm_measure, is_reference
+from cascade_sim.analysis.metrics.catalogue import Measure, arm_measure, reference_arms
 from cascade_sim.analysis.statistics.estimates import (
     MISSING,
     Estimate,
@@ -108,10 +108,10 @@ def value_column(metrics: Mapping[str, Any], arms: Sequence[str], measure: str) 
 
 def arm_rows(metrics: Mapping[str, Any], arms: Sequence[str], columns: Sequence[Sequence[Cell]]) -> list[Row]:
     """Columns turned into rows, each marked as baseline, reference or neither."""
-    rows = []
+    rows, references = [], reference_arms(metrics)
     for i, arm in enumerate(arms):
-        kind = "baseline" if arm == metrics["baseline"] else "reference" if is_reference(arm) else ""
-        rows.append(Row(arm, [cells[i] for cells in columns], kind, REFERENCE_ARMS.get(arm, "")))
+        kind = "baseline" if arm == metrics["baseline"] else "reference" if arm in references else ""
+        rows.append(Row(arm, [cells[i] for cells in columns], kind, references.get(arm, "")))
     return rows
 
 

@@ -39,6 +39,14 @@ def market_lifts(
     }
 
 
+def market_contrasts(
+    arms: Mapping[str, Mapping[str, Any]], measures: Sequence[str] = ("revenue_per_request",)
+) -> dict[str, dict[str, dict[str, dict[str, float | None]]]]:
+    """{arm: {rival: {measure: {"value", "low", "high"}}}}: market_lifts over each other arm."""
+    against = {rival: market_lifts(arms, rival, measures) for rival in arms}
+    return {arm: {rival: lifts[arm] for rival, lifts in against.items() if arm in lifts} for arm in arms}
+
+
 def _lift(
     own: Mapping[str, Sequence[float]],
     base: Mapping[str, Sequence[float]],

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from cascade_sim.analysis.statistics.days import market_lifts
+from cascade_sim.analysis.statistics.days import market_contrasts, market_lifts
 from cascade_sim.market.panel import learning_sections
 from cascade_sim.market.run import MarketRun
 from cascade_sim.market.server import Settled
@@ -48,6 +48,7 @@ def run_markets(sim: Simulation, out: Path, progress: Progress, workers: int) ->
         "window": spec.window,
         "update": spec.update,
         "lifts": market_lifts(arms, sim.scenario.report.baseline),
+        "contrasts": market_contrasts(arms),
         "arms": arms,
     }
 

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from cascade_sim.analysis.metrics import scale
-from cascade_sim.analysis.metrics.catalogue import ARM_MEASURES, Metric, ratio_parts
+from cascade_sim.analysis.metrics.catalogue import ARM_MEASURES, REFERENCE_ARMS, Metric, ratio_parts
 from cascade_sim.analysis.statistics.bootstrap import (
     Statistic,
     paired_function_intervals,
@@ -45,6 +45,7 @@ def collect(evaluation: Evaluation) -> dict[str, Any]:
         "scenario_hash": scenario_hash(sim.scenario),
         "requests": evaluation.n_requests,
         "baseline": baseline,
+        "references": references(evaluation),
         "arms": {name: measured[name] for name in evaluation.arms},
         "contrasts": _contrasts(evaluation, resamples, seed),
         "culprit": [
@@ -66,6 +67,24 @@ def collect(evaluation: Evaluation) -> dict[str, Any]:
         "curves": evaluation.model_quality.curves(),
         **_objectives(evaluation),
     }
+
+
+def references(evaluation: Evaluation) -> dict[str, str]:
+    """Arms that nobody can ship, and why: the engine's own, and those that know more truth than the baseline.
+
+    Where the baseline itself has the truth in a seat, the arms are held against each other under it.
+    """
+    arms, base = evaluation.specs, evaluation.specs[evaluation.sim.scenario.report.baseline]
+    told = {name: text for name, text in REFERENCE_ARMS.items() if name in arms}
+    for name in evaluation.sim.scenario.arms:
+        seats = {
+            words: (getattr(arms[name], seat).model, getattr(base, seat).model)
+            for seat, words in (("pre_ranking", "pre-ranking"), ("ranking", "ranking"))
+        }
+        knowing = [seat for seat, (own, today) in seats.items() if own == "truth" != today]
+        if knowing:
+            told[name] = f"knows the true CTR in {' and '.join(knowing)}, which no model does"
+    return told
 
 
 def _objectives(evaluation: Evaluation) -> dict[str, Any]:

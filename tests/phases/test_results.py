@@ -1,9 +1,12 @@
 import json
 import math
+from types import SimpleNamespace
 
 import pytest
 
-from cascade_sim.phases.results import combine_seeds
+from cascade_sim.phases.results import combine_seeds, references
+from cascade_sim.scenario.schema import resolved_arms
+from worlds.tiny_market import tiny_scenario
 
 SHARES = ("rcs", "single_objective_rcs", "true_value_recall")
 METRICS = {
@@ -132,3 +135,15 @@ def test_a_world_of_an_older_version_leaves_out_what_it_lacks():
     newer = {**world(2, 0.7, 0.4, 0.5), "contrasts": {}, "detail": {"corpus_requests": 5}}
     for worlds in ([newer, world(1, 0.6, 0.2, 0.3)], [world(1, 0.6, 0.2, 0.3), newer]):
         assert "contrasts" not in combine_seeds(worlds) and "arms" in combine_seeds(worlds)
+
+
+def test_the_engines_own_arms_and_those_that_know_the_truth_are_references(study):
+    assert set(study.metrics["references"]) == {"random", "bid_only", "pctr_only", "ranker"}
+    models = ("models={}", "cascade.ranking.model=random", "cascade.pre_ranking.model=random")
+    arms = "arms={logloss: {}, wide: {pre_ranking: {size: 20}}, sees: {ranking: {model: truth}}}"
+    scenario = tiny_scenario(*models, arms)
+    evaluation = SimpleNamespace(sim=SimpleNamespace(scenario=scenario), specs=resolved_arms(scenario))
+    assert set(references(evaluation)) - set(study.metrics["references"]) == {"sees"}
+    all_see = tiny_scenario(*models, "cascade.ranking.model=truth", arms)
+    evaluation = SimpleNamespace(sim=SimpleNamespace(scenario=all_see), specs=resolved_arms(all_see))
+    assert "sees" not in references(evaluation)

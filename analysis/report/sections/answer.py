@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from cascade_sim.analysis.report.decision import decide, key_figures, money_lost
@@ -14,6 +14,8 @@ from cascade_sim.analysis.statistics.estimates import (
     number_text,
     scaled,
 )
+
+MOST_TILES = 4
 
 
 def answer_section(metrics: Mapping[str, Any]) -> Section:
@@ -37,7 +39,7 @@ def answer_section(metrics: Mapping[str, Any]) -> Section:
         "",
         answer.headline,
         parts=(
-            Tiles(tiles(metrics, answer.arm) if answer.arm else []),
+            Tiles(tiles(metrics, answer.arm) if answer.arm else tied_tiles(metrics, answer.arms)),
             Columns((Stack(reasons), Stack(care)), "sides"),
         ),
         kind="answer",
@@ -56,6 +58,23 @@ def tiles(metrics: Mapping[str, Any], arm: str) -> list[Tile]:
                 name if is_level else f"{name}, lift",
                 f"{number_text(percent.value, 1, signed=not is_level)} %",
                 interval_text(percent, 1, signed=not is_level),
+                _base_text(name, base, metrics["baseline"]),
+            )
+        )
+    return made
+
+
+def tied_tiles(metrics: Mapping[str, Any], arms: Sequence[str]) -> list[Tile]:
+    """For arms that are not told apart, the lift of revenue per request of each of the first few."""
+    made = []
+    for arm in arms[:MOST_TILES]:
+        name, own, base = key_figures(metrics, arm)[0]
+        percent = scaled(own, 100.0)
+        made.append(
+            Tile(
+                f"{arm}: {name}, lift",
+                f"{number_text(percent.value, 1, signed=True)} %",
+                interval_text(percent, 1, signed=True),
                 _base_text(name, base, metrics["baseline"]),
             )
         )

@@ -7,7 +7,7 @@ from typing import Any
 
 from markupsafe import Markup
 
-from cascade_sim.analysis.metrics.catalogue import REFERENCE_ARMS, Measure, arm_measure, measure_names
+from cascade_sim.analysis.metrics.catalogue import Measure, arm_measure, measure_names, reference_arms
 from cascade_sim.analysis.report.comparisons import lift_measure, ordered_arms
 from cascade_sim.analysis.report.figures.arms import lifts, rcs_vs_revenue
 from cascade_sim.analysis.report.section import (
@@ -101,10 +101,10 @@ def arms_section(metrics: Mapping[str, Any]) -> Section:
 
 
 def _reference_words(metrics: Mapping[str, Any]) -> str:
-    """What the arms are that the engine adds; empty without any."""
-    known = [(arm, text) for arm, text in REFERENCE_ARMS.items() if arm in metrics["arms"]]
+    """What the arms are that nobody can ship; empty without any."""
+    known = [(arm, text) for arm, text in reference_arms(metrics).items() if arm in metrics["arms"]]
     told = Markup("; ").join(Markup("<b>{}</b>, {}").format(arm, text) for arm, text in known)
-    return Markup("Reference arms, added to every study: {}.").format(told) if known else ""
+    return Markup("Reference arms, to hold the others against: {}.").format(told) if known else ""
 
 
 def _spread_parts(metrics: Mapping[str, Any]) -> list[Any]:

@@ -1,9 +1,18 @@
+import math
+import re
+
 import pytest
+from scipy import stats
 
 from answers.report import entry, make_metrics, minimal_metrics
 from answers.section_text import says
 from answers.table_text import plain
 from cascade_sim.analysis.report.decision import decide, key_figures, money_lost
+from cascade_sim.analysis.report.section import Tiles, walk
+from cascade_sim.analysis.report.sections.answer import answer_section
+from cascade_sim.analysis.report.sections.arms import arms_table
+from cascade_sim.analysis.report.terminal import terminal_summary
+from cascade_sim.analysis.statistics.estimates import t_quantile
 
 REVENUE = "expected_revenue_per_request"
 
@@ -35,7 +44,7 @@ def test_the_best_arm_whose_interval_excludes_zero_is_shipped():
 
 def test_no_arm_is_shipped_when_every_interval_reaches_zero():
     decision = decide(study(a=(0.03, 0.03), b=(-0.02, 0.01)))
-    assert decision.arm is None and says(decision.headline, "No arm", "better", "base")
+    assert decision.arms == () and says(decision.headline, "Keep base", "no arm", "better")
     assert "but" not in decision.headline
     assert says(words(decision), "b", "clearly less", "base")
 
@@ -114,7 +123,7 @@ def test_dropping_the_bid_is_named_when_it_alone_pays():
 def test_a_reference_arm_that_beats_the_baseline_is_in_the_headline_when_no_other_does(arm, verdict):
     decision = decide(study(own=(0.0, 0.01), **{arm: (0.03, 0.01)}))
     assert decision.arm is None
-    assert says(decision.headline, "No arm", "better", "base", "but", arm)
+    assert says(decision.headline, "Keep base", "but", arm, "more")
     assert says(words(decision), arm, verdict)
 
 
@@ -189,3 +198,111 @@ def test_a_study_of_what_ifs_alone_leads_with_their_answers():
     decision = decide({**metrics, "arms": {base: metrics["arms"][base]}})
     assert decision.arm is None and says(decision.headline, "other settings", f"of {base}")
     assert len(decision.reasons) == len(metrics["what_if"])
+
+
+def worlds(n, sd, lifts, contrasts):
+    """A study over n worlds; contrasts: {(arm, rival): mean}, all with this standard deviation."""
+    half = t_quantile(0.975, n - 1) * sd / math.sqrt(n)
+    made = study({pair: (gap, half) for pair, gap in contrasts.items()}, **lifts)
+    for arm, rival in contrasts:
+        made["contrasts"][arm][rival][REVENUE]["sd"] = sd
+    return {**made, "seeds": {"n": n, "seeds": list(range(n))}}
+
+
+def test_arms_that_are_not_told_apart_are_not_chosen_between():
+    lifts = {"one": (0.05, 0.01), "two": (0.048, 0.01), "behind": (0.02, 0.01)}
+    gaps = {("one", "two"): (0.002, 0.004), ("one", "behind"): (0.03, 0.005)}
+    decision = decide(study(gaps, **lifts))
+    assert decision.arm is None and decision.arms == ("one", "two")
+    assert says(decision.headline, "Ship one or two", "nothing separates them")
+    assert says(words(decision), "one brings", "+5.0 % [+4.0, +6.0]", "two brings", "+4.8 % [+3.8, +5.8]")
+    assert says(words(decision), "not told apart from two", "ahead of behind")
+    apart = decide(study({**gaps, ("one", "two"): (0.002, 0.001)}, **lifts))
+    assert apart.arms == ("one",) and apart.headline == "Ship one."
+
+
+def test_several_tied_arms_are_all_named_and_very_many_counted():
+    lifts = {f"arm{i}": (0.05 - i / 10_000, 0.01) for i in range(6)}
+    gaps = {("arm0", arm): (0.0001, 0.01) for arm in lifts}
+    few = decide(study(gaps, **{arm: lifts[arm] for arm in ("arm0", "arm1", "arm2")}))
+    assert few.arms == ("arm0", "arm1", "arm2") and says(few.headline, "arm0, arm1 or arm2")
+    many = decide(study(gaps, **lifts))
+    assert len(many.arms) == 6 and says(many.headline, "any of 6 arms")
+
+
+def test_without_a_paired_comparison_intervals_that_meet_do_not_choose():
+    assert decide(study(best=(0.05, 0.01), near=(0.04, 0.01))).arms == ("best", "near")
+    assert decide(study(best=(0.05, 0.01), far=(0.02, 0.01))).arms == ("best",)
+
+
+def test_an_arm_that_may_be_no_better_than_the_baseline_is_not_among_those_to_ship():
+    decision = decide(study({("best", "wild"): (-0.02, 0.08)}, best=(0.05, 0.01), wild=(0.07, 0.09)))
+    assert decision.arms == ("best",)
+
+
+def test_where_nothing_is_told_from_the_baseline_the_headline_keeps_it():
+    decision = decide(study(a=(0.01, 0.02), b=(-0.01, 0.02)))
+    assert decision.arms == () and says(decision.headline, "Keep base", "nothing", "told apart")
+    assert says(decide(study(a=(-0.03, 0.02))).headline, "Keep base", "a earns less")
+    assert says(decide(study(a=(-0.03, 0.01), b=(-0.02, 0.01))).headline, "Keep base", "every other arm")
+
+
+def test_an_arm_that_knows_the_truth_is_never_shipped():
+    metrics = study({("own", "perfect"): (-0.2, 0.01)}, own=(0.05, 0.01), perfect=(0.25, 0.01))
+    metrics["references"] = {"perfect": "knows the true CTR in ranking"}
+    decision = decide(metrics)
+    assert decision.arms == ("own",) and "perfect" not in decision.headline
+    kinds = {row.label: (row.kind, row.hint) for row in arms_table(metrics).rows}
+    assert kinds["perfect"] == ("reference", "knows the true CTR in ranking") and kinds["own"][0] == ""
+
+
+def test_how_many_requests_would_decide_follows_from_the_paired_interval():
+    """Half width 0.4 % at 10,000 requests; 0.2 % at 80 % power needs (2.80 · 0.204 / 0.2)² = 8.2 times."""
+    metrics = study({("one", "two"): (0.002, 0.004)}, one=(0.05, 0.01), two=(0.048, 0.01))
+    metrics["requests"] = 10_000
+    assert says(words(decide(metrics)), "82,000 requests", "10,000")
+    metrics["contrasts"]["one"]["two"][REVENUE] = entry(0.00002, 0.004)
+    assert says(words(decide(metrics)), "hardly", "100 times")
+    metrics["contrasts"]["one"]["two"][REVENUE] = entry(0.0, 0.0)  # they do the same
+    assert says(words(decide(metrics)), "hardly", "100 times")
+
+
+def test_how_many_seeds_would_decide_follows_from_the_spread_between_worlds():
+    lifts = {"one": (0.05, 0.01), "two": (0.048, 0.01)}
+    metrics = worlds(5, 0.01, lifts, {("one", "two"): 0.005})
+    n = int(re.search(r"About (\d+) seeds", words(decide(metrics)))[1])
+    quantiles = {k: stats.t.ppf(0.975, k - 1) + stats.t.ppf(0.8, k - 1) for k in (n - 1, n)}
+    assert quantiles[n] * 0.01 / math.sqrt(n) <= 0.005 < quantiles[n - 1] * 0.01 / math.sqrt(n - 1)
+    assert says(words(decide(worlds(5, 0.01, lifts, {("one", "two"): 0.0002}))), "more than 200 seeds")
+    assert decide(worlds(5, 0.001, lifts, {("one", "two"): 0.005})).arms == ("one",)
+
+
+def test_the_cost_of_tied_arms_is_told_where_it_differs():
+    metrics = study({("one", "two"): (0.002, 0.004)}, one=(0.05, 0.01), two=(0.048, 0.01))
+    metrics["funnel"] = {"one": {"competitive_set": 96.0}, "two": {"competitive_set": 64.0}}
+    assert says(words(decide(metrics)), "cost", "64.0 ads per request", "with two", "96.0 with one")
+    metrics["funnel"]["one"] = metrics["funnel"]["two"]
+    assert says(words(decide(metrics)), "cost", "cheaper") and "64.0" not in words(decide(metrics))
+
+
+def test_the_market_may_tell_tied_arms_apart():
+    metrics = study({("one", "two"): (0.002, 0.004)}, one=(0.05, 0.01), two=(0.048, 0.01))
+    lifts = {arm: {"revenue_per_request": entry(v, 0.01)} for arm, v in (("one", 0.02), ("two", 0.03))}
+    metrics["market"] = {"arms": {arm: {} for arm in metrics["arms"]}, "lifts": lifts}
+    assert "does decide" not in words(decide(metrics))  # no paired comparison
+    metrics["market"]["contrasts"] = {"two": {"one": {"revenue_per_request": entry(0.01, 0.004)}}}
+    assert says(words(decide(metrics)), "market", "decide", "two", "ahead of one", "+1.0 % [+0.6, +1.4]")
+    metrics["market"]["contrasts"]["two"]["one"]["revenue_per_request"] = entry(0.01, 0.02)
+    assert says(words(decide(metrics)), "market", "does not decide", "+1.0 % [−1.0, +3.0]")
+    lifts["one"]["revenue_per_request"] = entry(-0.02, 0.01)
+    assert says(" ".join(decide(metrics).warnings), "market says otherwise", "one", "earns less")
+
+
+def test_the_page_and_the_terminal_show_every_tied_arm():
+    metrics = make_metrics()
+    metrics["contrasts"]["distill-pre"]["ltr"][REVENUE] = entry(0.004, 0.01)
+    section = answer_section(metrics)
+    assert says(section.title, "Ship distill-pre or ltr")
+    tiles = [tile for part in walk(section) if isinstance(part, Tiles) for tile in part.tiles]
+    assert [tile.label.split(":")[0] for tile in tiles] == ["distill-pre", "ltr"]
+    assert "Ship distill-pre or ltr" in terminal_summary(metrics)

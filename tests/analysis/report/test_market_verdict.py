@@ -48,6 +48,14 @@ def test_another_arm_that_earns_more_in_the_market_is_named():
     assert says(other, "not distill-pre", "ltr", "most", "+5.0 % [+4.0, +6.0]", "against logloss")
 
 
+def test_an_arm_that_only_seems_to_earn_more_in_the_market_is_no_news():
+    metrics = with_lifts(distill_pre=(0.04, 0.02, 0.06), ltr=(0.05, 0.02, 0.08))
+    for low, lines in ((-0.01, 1), (0.002, 2)):
+        gap = {"value": 0.01, "low": low, "high": 0.03}
+        metrics["market"]["contrasts"] = {"ltr": {"distill-pre": {"revenue_per_request": gap}}}
+        assert len(under_budgets(metrics, "distill-pre")) == lines
+
+
 def test_where_no_arm_is_shipped_a_gain_in_the_market_is_told():
     metrics = with_lifts(ltr=(0.05, 0.04, 0.06))
     assert says(under_budgets(metrics, None)[0], "market says otherwise", "ltr", "+5.0 % [+4.0, +6.0]")

@@ -5,7 +5,7 @@ import pytest
 from scipy.special import stdtrit
 
 from answers.market import make_market
-from cascade_sim.analysis.statistics.days import FEWEST_DAYS, RATIOS, market_lifts
+from cascade_sim.analysis.statistics.days import FEWEST_DAYS, RATIOS, market_contrasts, market_lifts
 
 
 def arms_of(days, seed=0, same=False):
@@ -70,3 +70,13 @@ def test_a_ratio_to_nothing_is_undefined_and_a_missing_baseline_gives_no_lifts()
     found["base"]["hours"]["conversions"] = [0] * 168
     assert market_lifts(found, "base")["other"]["conversions"] == {"value": None, "low": None, "high": None}
     assert market_lifts(found, "nobody") == {}
+
+
+def test_contrasts_hold_every_arm_against_every_other_paired_by_day():
+    arms = {**arms_of(7), "idle": {}}
+    found = market_contrasts(arms)
+    pairs = {(arm, rival) for arm, rivals in found.items() for rival in rivals}
+    assert pairs == {("base", "other"), ("other", "base")}
+    for arm, rival in pairs:
+        name = "revenue_per_request"
+        assert found[arm][rival] == {name: market_lifts(arms, rival)[arm][name]}
