@@ -139,11 +139,10 @@ def test_a_world_of_an_older_version_leaves_out_what_it_lacks():
 
 def test_the_engines_own_arms_and_those_that_know_the_truth_are_references(study):
     assert set(study.metrics["references"]) == {"random", "bid_only", "pctr_only", "ranker"}
-    models = ("models={}", "cascade.ranking.model=random", "cascade.pre_ranking.model=random")
     arms = "arms={logloss: {}, wide: {pre_ranking: {size: 20}}, sees: {ranking: {model: truth}}}"
-    scenario = tiny_scenario(*models, arms)
+    scenario = tiny_scenario(arms)
     evaluation = SimpleNamespace(sim=SimpleNamespace(scenario=scenario), specs=resolved_arms(scenario))
     assert set(references(evaluation)) - set(study.metrics["references"]) == {"sees"}
-    all_see = tiny_scenario(*models, "cascade.ranking.model=truth", arms)
+    all_see = tiny_scenario("cascade.ranking.model=truth", arms)
     evaluation = SimpleNamespace(sim=SimpleNamespace(scenario=all_see), specs=resolved_arms(all_see))
     assert "sees" not in references(evaluation)
