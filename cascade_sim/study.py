@@ -1,9 +1,7 @@
 """A whole study: from a scenario to a run folder with logs, models, metrics and a report."""
 
-import platform as machine
 import time
 from datetime import UTC, datetime
-from importlib import metadata
 from pathlib import Path
 from typing import Any
 
@@ -14,10 +12,10 @@ from cascade_sim.scenario.plugins import named_files_digest, refuse_registered
 from cascade_sim.scenario.schema import Scenario
 from cascade_sim.storage.code_version import source_digest
 from cascade_sim.storage.folder import RunFolder, is_same_run, open_run
+from cascade_sim.storage.stack import stack
 from cascade_sim.version import SEMANTICS, __version__
 from cascade_sim.workers import Job, run_jobs
 
-PACKAGES = ("numpy", "scipy", "torch", "simpy", "numba", "pandas", "pyarrow", "seaborn")
 CRITICAL_BID_REQUESTS = 200  # the first of the evaluation, in every arm
 
 
@@ -183,7 +181,6 @@ def _manifest(
     scenario: Scenario, device: str, workers: int, seeds: int = 1, home: Path = Path(".")
 ) -> dict[str, Any]:
     """What a reader needs to repeat the run; everything that may differ between machines is here."""
-    versions = {name: metadata.version(name) for name in PACKAGES}
     return {
         "name": scenario.name,
         "seed": scenario.seed,
@@ -195,7 +192,7 @@ def _manifest(
         "device": device,
         "workers": workers,
         "seeds": seeds,
-        "packages": {"python": machine.python_version(), **versions},
+        **stack(),
         "started": datetime.now(UTC).isoformat(timespec="seconds"),
         "seconds": {},
         "status": "running",

@@ -8,6 +8,7 @@ from cascade_sim.errors import UserError
 from cascade_sim.scenario.file import load_scenario
 from cascade_sim.storage.code_version import source_digest
 from cascade_sim.storage.folder import RunFolder, read_manifest
+from cascade_sim.storage.stack import processor
 from cascade_sim.storage.tables import tables
 from cascade_sim.study import run_study, run_world
 from cascade_sim.workers import run_jobs
@@ -58,6 +59,7 @@ def test_the_manifest_says_that_the_run_is_complete_and_how_to_repeat_it(run):
     assert manifest["status"] == "complete" and manifest["seed"] == 1
     assert manifest["scenario_hash"] == metrics["scenario_hash"]
     assert {"python", "torch", "numpy"} <= set(manifest["packages"])
+    assert manifest["processor"] == processor() and {"model", "torch", "numba"} <= set(manifest["processor"])
     assert (manifest["device"], manifest["workers"]) == ("cpu", 1)
     assert len(manifest["code"]) == 16 and manifest["code"] == source_digest()
     assert {"bootstrap: serve", "train rank", "evaluate", "total"} <= set(manifest["seconds"])

@@ -122,12 +122,12 @@ def _ship_any(
     ]  # of every one of them
     names = f"{', '.join(tied[:-1])} or {tied[-1]}" if len(tied) <= MOST_NAMED else f"any of {len(tied)} arms"
     but = f", but {listed(ahead)} alone earns more" if ahead else ""
-    gains = [f"{arm} brings {_gain(metrics, arm)}" for arm in tied[:MOST_RIVALS]]
+    gains = [f"{percent_text(revenue_lift(metrics, arm))} with {arm}" for arm in tied[:MOST_RIVALS]]
     return Recommendation(
         tuple(tied),
         f"Ship {names}: nothing separates them{but}.",
         [
-            f"Against {metrics['baseline']} {listed(gains)}; {BRACKETS}.",
+            f"Revenue per request changes against {metrics['baseline']} by {listed(gains)}; {BRACKETS}.",
             *rivals(metrics, tied[0], contenders),
             *what_would_decide(metrics, tied),
             *ceiling(metrics, tied[0]),

@@ -20,6 +20,7 @@ from cascade_sim.scenario.diff import scenario_diff
 from cascade_sim.scenario.file import load_scenario
 from cascade_sim.scenario.schema import Scenario
 from cascade_sim.storage.folder import Run, open_run
+from cascade_sim.storage.stack import stack_notes
 from cascade_sim.storage.tables import tables as table_names
 from cascade_sim.world.truth import Truth
 from cascade_sim.world.world import build_world
@@ -27,7 +28,6 @@ from cascade_sim.world.world import build_world
 SAME_TRAFFIC = ("seed", "world", "traffic")  # sections that decide which requests an evaluation meets
 NORMAL = 1.959963984540054  # 97.5 % quantile
 NOTHING: dict[str, Any] = {"value": None, "low": None, "high": None}
-MADE_WITH = {"code": "another version of the code", "packages": "other versions of Python or its packages"}
 
 
 @dataclass(frozen=True)
@@ -123,9 +123,10 @@ def _compare(first: Side, other: Side, arm: str | None) -> dict[str, Any]:
         )
         if only and arm is None
     ]
-    for key, what in MADE_WITH.items():
-        if first.run.manifest.get(key) != other.run.manifest.get(key):
-            notes.append(f"they were made with {what}: a difference may come from there")
+    made = [side.run.manifest for side in (first, other)]
+    apart_in = ["made with another version of the code"] if made[0].get("code") != made[1].get("code") else []
+    apart_in += stack_notes(*made)
+    notes += [f"they were {what}: a difference may come from there" for what in apart_in]
     tables = {name: _unpaired(own[name], others[name]) for name in common}
     paired = "none"
     if apart:

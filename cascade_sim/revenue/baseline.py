@@ -33,6 +33,7 @@ KIND = "cascade_sim revenue baseline"
 FORMAT = 1
 MOST_SUMS = 6 * 256  # arms * groups; keeps the file below about 200 kB
 SAME = 1e-6  # relative; sums are written with fewer digits than values
+STACK = ("packages", "processor")  # in files since they are told
 SHARED = ("seed", "world", "traffic", "requests")  # what makes the requests the same
 
 
@@ -46,6 +47,7 @@ class Baseline:
     scenario: dict[str, Any]  # resolved, as scenario.yaml of the run has it
     traffic: dict[str, Any]  # SHARED
     blocks: Blocks
+    stack: dict[str, Any]  # packages and processor; empty in a file of an earlier version
 
 
 @dataclass(frozen=True)
@@ -55,6 +57,7 @@ class Measured:
     where: str
     scenario: Scenario
     blocks: Blocks
+    stack: Mapping[str, Any]  # the packages and the processor that made it
     is_fresh: bool = False  # other requests of the same world
     has_held_models: bool = False  # which learned from the log of the baseline's cascade
 
@@ -78,7 +81,13 @@ def traffic_hash(traffic: Mapping[str, Any]) -> str:
 def measured_run(folder: Path) -> Measured:
     """The blocks of a finished run of one world; UserError if the folder holds none."""
     run = open_run(folder)
-    return Measured(str(folder), load_scenario(run.path / "scenario.yaml"), read_blocks(run.path))
+    scenario = load_scenario(run.path / "scenario.yaml")
+    return Measured(str(folder), scenario, read_blocks(run.path), _stack_of(run.manifest))
+
+
+def _stack_of(content: Mapping[str, Any]) -> dict[str, Any]:
+    """What a manifest or a baseline says of the packages and the processor."""
+    return {key: content[key] for key in STACK if key in content}
 
 
 def baseline_text(measured: Measured, arms: Iterable[str] = ()) -> str:
@@ -110,6 +119,7 @@ def baseline_text(measured: Measured, arms: Iterable[str] = ()) -> str:
             "traffic_hash": traffic_hash(traffic),
             "scenario_hash": scenario_hash(scenario),
             **blocks.with_groups(groups).data(),
+            **measured.stack,
             "scenario": data,
         }
     )
@@ -140,7 +150,7 @@ def read_baseline(file: Path) -> Baseline:
                 "(CHANGELOG.md says what has changed); make it anew with `cascade_sim baseline RUN`"
             )
     known = {"kind", "format", "semantics", "version", "name", "seed", "traffic_hash", "scenario_hash"}
-    known |= {"requests", "groups", "arms", "scenario"}
+    known |= {"requests", "groups", "arms", "scenario", *STACK}
     for key in data:
         if key not in known:
             raise UserError(f"{where}: {unknown_name('key', key, sorted(known))}")
@@ -161,7 +171,10 @@ def read_baseline(file: Path) -> Baseline:
             f"and requests have {traffic_hash(traffic)!r}: the file was edited by hand; make it anew"
         )
     name, digest = (expect(data, key, str, where) for key in ("name", "scenario_hash"))
-    return Baseline(where, name, digest, scenario, traffic, blocks)
+    for key in STACK:
+        if key in data:
+            expect(data, key, dict, where)
+    return Baseline(where, name, digest, scenario, traffic, blocks, _stack_of(data))
 
 
 def _refuse_edited_values(blocks: Blocks, where: str) -> None:

@@ -30,6 +30,7 @@ from cascade_sim.revenue.baseline import (
 from cascade_sim.revenue.blocks import MARKET_METRICS, Blocks
 from cascade_sim.scenario.file import scenario_data
 from cascade_sim.scenario.schema import Scenario
+from cascade_sim.storage.stack import stack_notes
 
 ALPHA = 0.05
 
@@ -70,7 +71,8 @@ class Verdict:
     changed_keys: list[str]  # of the scenario, since the baseline was made
     unguarded: list[str]  # arms that the baseline does not have
     is_market_unguarded: bool
-    has_held_models: bool = False  # which learned from the log of the baseline's cascade
+    has_held_models: bool  # which learned from the log of the baseline's cascade
+    other_stack: list[str]  # how packages and processor differ from the baseline's
 
     @property
     def failed(self) -> list[MetricChange]:
@@ -122,6 +124,7 @@ def check_revenue(
         is_market_unguarded=measured.scenario.market is not None
         and not any(metric in MARKET_METRICS for _, metric in plan),
         has_held_models=measured.has_held_models,
+        other_stack=stack_notes(baseline.stack, measured.stack),
     )
 
 

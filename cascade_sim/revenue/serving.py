@@ -19,6 +19,7 @@ from cascade_sim.progress import Progress
 from cascade_sim.revenue.baseline import Measured
 from cascade_sim.revenue.blocks import evaluation_blocks
 from cascade_sim.scenario.schema import Scenario
+from cascade_sim.storage.stack import stack
 
 
 class OtherTraffic(Arrivals):
@@ -68,7 +69,8 @@ def measure_scenario(
 
             market = run_markets(evaluation.sim, Path(folder), progress, workers)
         blocks = evaluation_blocks(evaluation, market)
-        return Measured(where, scenario, blocks, is_fresh=stretch > 0, has_held_models=teacher is not None)
+        held = teacher is not None
+        return Measured(where, scenario, blocks, stack(), is_fresh=stretch > 0, has_held_models=held)
 
 
 def evaluated(

@@ -11,7 +11,6 @@ import hashlib
 import json
 import math
 import os
-import platform
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -101,20 +100,15 @@ RUNS: dict[str, tuple[str, tuple[str, ...], bool]] = {
 
 def stack() -> dict[str, str]:
     """What the last digits depend on: packages, processor and the instructions that are used of it."""
-    import llvmlite.binding
-    import numba
-    import numpy
-    import scipy
-    import torch
+    from cascade_sim.storage.stack import packages, processor
 
-    compiled_for = numba.config.CPU_NAME or llvmlite.binding.get_host_cpu_name()
+    here, versions = processor(), packages()
     return {
-        "python": platform.python_version(),
-        **{module.__name__: module.__version__ for module in (numpy, scipy, torch, numba)},
-        "machine": platform.machine(),
-        "processor": " ".join(filter(None, (compiled_for, numba.config.CPU_FEATURES))),
-        "instructions": torch.backends.cpu.get_cpu_capability(),
-        "numpy_instructions": " ".join(numpy.show_config(mode="dicts")["SIMD Extensions"].get("found", [])),
+        **{name: versions[name] for name in ("python", "numpy", "scipy", "torch", "numba")},
+        "machine": here["machine"],
+        "processor": here["numba"],
+        "instructions": here["torch"],
+        "numpy_instructions": here["numpy"],
     }
 
 

@@ -215,3 +215,15 @@ def test_the_command_prints_and_writes(first, other, tmp_path, capsys):
     assert len(json.loads((tmp_path / "out" / "compare.json").read_text())) == 2
     assert main(["compare", str(first), str(tmp_path / "nowhere")]) == 2
     assert "does not exist" in capsys.readouterr().err
+
+
+def test_another_processor_or_package_is_told_and_no_error(first, tmp_path):
+    here = {"packages": {"numpy": "2.4.6"}, "processor": {"model": "A"}}
+    own = change_manifest(other_run(first, tmp_path / "own"), **here)
+    same = change_manifest(other_run(first, tmp_path / "same"), **here)
+    there = {"packages": {"numpy": "2.1.0"}, "processor": {"model": "B"}}
+    far = change_manifest(other_run(first, tmp_path / "far"), **there)
+    alike, apart = compare_runs([own, same, far])
+    assert alike["notes"] == [] and len(apart["notes"]) == 2
+    assert says(" ".join(apart["notes"]), "packages", "numpy 2.4.6", "2.1.0")
+    assert any("processor" in note and "model A, then B" in note for note in apart["notes"])

@@ -1,5 +1,6 @@
 """Checks: from a market run twice to a verdict."""
 
+import json
 import re
 from dataclasses import replace
 
@@ -10,6 +11,8 @@ from cascade_sim.errors import UserError
 from cascade_sim.revenue.baseline import read_baseline, write_baseline
 from cascade_sim.revenue.blocks import METRICS, Blocks
 from cascade_sim.revenue.check import check_revenue, judge
+from cascade_sim.revenue.text import verdict_text
+from cascade_sim.storage.stack import processor
 from worlds.guarded_market import measure_plain, write_plain
 
 
@@ -130,3 +133,25 @@ def test_the_money_of_a_market_is_guarded_by_day_and_few_days_have_no_interval(t
     assert "the market has 2 days, 1 in" in capsys.readouterr().err
     assert main([*same, "--set", "market.days=0.05"]) == 2  # a shorter part of the same day
     assert "the market lasts 0.05 days, 0.1 in" in capsys.readouterr().err
+
+
+def test_another_processor_or_package_is_told_and_fails_nothing(file, measured, tmp_path):
+    data = json.loads(file.read_text())
+    assert data["processor"] == processor() and check_revenue(read_baseline(file), measured).other_stack == []
+    data["processor"]["torch"], data["packages"]["numpy"] = "SSE2", "1.0"
+    other = tmp_path / "other.json"
+    other.write_text(json.dumps(data))
+    verdict = check_revenue(read_baseline(other), measured)
+    assert verdict.passed
+    text = verdict_text(verdict)
+    assert "numpy 1.0, then" in text and "torch SSE2, then" in text and "identical" in text
+
+
+def test_a_baseline_of_before_says_nothing_of_its_processor(file, measured, tmp_path):
+    data = json.loads(file.read_text())
+    old = tmp_path / "old.json"
+    old.write_text(json.dumps({k: v for k, v in data.items() if k not in ("packages", "processor")}))
+    assert check_revenue(read_baseline(old), measured).other_stack == []
+    old.write_text(json.dumps({**data, "processor": "fast"}))
+    with pytest.raises(UserError, match="processor"):
+        read_baseline(old)

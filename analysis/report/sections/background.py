@@ -66,6 +66,7 @@ def versions(metrics: Mapping[str, Any], manifest: Mapping[str, Any]) -> list[tu
         ("scenario hash", metrics.get("scenario_hash")),
     ]
     rows += sorted((manifest.get("packages") or {}).items())
+    rows += [(f"processor: {name}", which) for name, which in (manifest.get("processor") or {}).items()]
     return [(str(name), "", str(value)) for name, value in rows if value is not None]
 
 

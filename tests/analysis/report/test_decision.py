@@ -215,7 +215,7 @@ def test_arms_that_are_not_told_apart_are_not_chosen_between():
     decision = decide(study(gaps, **lifts))
     assert decision.arm is None and decision.arms == ("one", "two")
     assert says(decision.headline, "Ship one or two", "nothing separates them")
-    assert says(words(decision), "one brings", "+5.0 % [+4.0, +6.0]", "two brings", "+4.8 % [+3.8, +5.8]")
+    assert says(words(decision), "base", "+5.0 % [+4.0, +6.0] with one", "+4.8 % [+3.8, +5.8] with two")
     assert says(words(decision), "not told apart from two", "ahead of behind")
     apart = decide(study({**gaps, ("one", "two"): (0.002, 0.001)}, **lifts))
     assert apart.arms == ("one",) and apart.headline == "Ship one."
