@@ -110,3 +110,13 @@ def test_the_place_of_the_folder_does_not_matter(folder):
         (folder / name / "net.py").write_text(NET)
         digests.add(model_code_digest(load(folder / name / "net.py", f"net_{name}").Net()))
     assert len(digests) == 1
+
+
+def test_modules_without_a_file_do_not_count_in_the_working_folder(folder, monkeypatch):
+    """Torch's pseudo-modules say `__file__ = "_classes.py"`, which resolves into the working folder."""
+    (folder / "net.py").write_text(NET)
+    net = load(folder / "net.py", "my_net").Net()
+    elsewhere = model_code_digest(net)
+    monkeypatch.chdir(folder)
+    assert any(getattr(module, "__file__", None) == "_classes.py" for module in list(sys.modules.values()))
+    assert model_code_digest(net) == elsewhere
