@@ -8,7 +8,7 @@ from typing import Any
 from cascade_sim.phases.report import write_report
 from cascade_sim.progress import Progress, terminal_width
 from cascade_sim.scenario.file import dump_scenario, scenario_hash
-from cascade_sim.scenario.plugins import named_files_digest, refuse_registered
+from cascade_sim.scenario.plugins import named_files_digest, refuse_registered, require_options
 from cascade_sim.scenario.schema import Scenario
 from cascade_sim.storage.code_version import source_digest
 from cascade_sim.storage.folder import RunFolder, is_same_run, open_run
@@ -37,6 +37,7 @@ def run_study(
     """
     if seeds > 1:
         refuse_registered(scenario)
+    require_options(scenario, home)
     manifest = _manifest(scenario, device, workers, seeds, home)
     with RunFolder.resume(out, manifest) if resume else RunFolder.create(out) as folder:
         if resume and folder.is_complete():
@@ -150,6 +151,7 @@ def run_world(
     """
     from cascade_sim.phases.prepare import logging_scenario
 
+    require_options(scenario, home)
     teacher = None if logged_by is None else logging_scenario(scenario, logged_by)
     manifest = _manifest(scenario, device, workers=1, home=home)
     if teacher is not None:

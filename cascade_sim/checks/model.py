@@ -33,7 +33,13 @@ from cascade_sim.models.features import FeatureView, make_view
 from cascade_sim.models.nets.towers import TwoTowers
 from cascade_sim.models.training import Impressions, Lists, chunk_of_rank, predict, train
 from cascade_sim.questions.reopen import load_weights
-from cascade_sim.scenario.plugins import MODEL_KINDS, kind_of, require_reference
+from cascade_sim.scenario.plugins import (
+    MODEL_KINDS,
+    Reference,
+    kind_of,
+    require_reference,
+    written_faults,
+)
 from cascade_sim.scenario.schema import BUILT_IN_FEATURES, ModelSpec
 from cascade_sim.scenario.schema import World as WorldSpec
 from cascade_sim.storage.model_store import ModelStore
@@ -173,6 +179,9 @@ def make_subject(
             raise UserError(f"{option}: {unknown_name('feature', name, known)}")
     if own is None:
         require_reference(spec.kind, home, MODEL_KINDS)
+    if spec.kind in MODEL_KINDS.built_in:  # would not see them; a class of one's own has a check of its own
+        for given, text in written_faults(Reference(MODEL_KINDS, spec.kind, spec.options), home):
+            raise UserError(f"{spec.kind}: option {given}: {text}")
     small = (world_spec or WorldSpec()).model_copy(update=SMALL_WORLD)
     world = build_world(small, SEED)
     features = spec.features or ("user", "context", "quality", "tier", "mismatch", *groups)

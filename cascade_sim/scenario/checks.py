@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Collection, Iterator, Mapping
 from itertools import pairwise
 from pathlib import Path
@@ -16,10 +15,13 @@ from cascade_sim.scenario.market import BUILT_IN_PROFILES, DAY, PREFIX, Market, 
 from cascade_sim.scenario.models import check_objective
 from cascade_sim.scenario.plugins import (
     BIDDER_KINDS,
-    CLICK_MODEL_KINDS,
+    MODEL_KEYS,
     MODEL_KINDS,
-    Kinds,
+    Reference,
     check_reference,
+    references,
+    written_faults,
+    written_signature,
 )
 from cascade_sim.scenario.questions import OffPolicy
 from cascade_sim.scenario.schema import (
@@ -33,6 +35,7 @@ from cascade_sim.scenario.schema import (
     control_arm,
     resolve_arm,
 )
+from cascade_sim.scenario.signatures import Fault
 from cascade_sim.scenario.targets import KNOB_KEYS, Target, parse_target
 from cascade_sim.scenario.yaml import KeyPath, Problem
 
@@ -47,6 +50,7 @@ def check_scenario(scenario: Scenario, given: Collection[KeyPath], folder: Path)
     return [
         *_check_world(scenario),
         *_check_names(scenario),
+        *_check_classes(scenario, folder),
         *_check_models(scenario, given, folder),
         *_check_arms(scenario, given),
         *_check_market(scenario.market, folder),
@@ -114,9 +118,6 @@ def _check_names(scenario: Scenario) -> Iterator[Problem]:
 def _check_models(scenario: Scenario, given: Collection[KeyPath], folder: Path) -> Iterator[Problem]:
     for name, spec in scenario.models.items():
         at = ("models", name)
-        text = check_reference(spec.kind, folder)
-        if text:
-            yield Problem((*at, "kind"), text, uses=((*at, "kind"),))
         yield from _check_features(scenario, at, spec)
         for recipe_key in dict.fromkeys(key for recipe in RECIPES.values() for key in recipe.keys):
             fits = [name for name, recipe in RECIPES.items() if recipe_key in recipe.keys]
@@ -279,26 +280,10 @@ def _conflicts(scenario: Scenario, arm: ArmSpec) -> Iterator[Blame]:
 
 
 def _check_market(market: Market | None, folder: Path) -> Iterator[Problem]:
-    """What is wrong with the bidders, the click model and the traffic profile of a market."""
+    """What is wrong with the users and the traffic profile of a market."""
     if market is None:
         return
-    for name, spec in market.bidders.items():
-        at = ("market", "bidders", name)
-        fault = check_reference(spec.kind, folder, BIDDER_KINDS)
-        if fault:
-            yield Problem((*at, "kind"), fault)
-            continue
-        fault = _options_fault(BIDDER_KINDS, spec.kind, spec.options)
-        if fault:
-            yield Problem((*at, "options"), fault, uses=((*at, "kind"),))
     users = market.users
-    fault = check_reference(users.click_model, folder, CLICK_MODEL_KINDS)
-    if fault:
-        yield Problem(("market", "users", "click_model"), fault)
-    else:
-        fault = _options_fault(CLICK_MODEL_KINDS, users.click_model, users.options)
-        if fault:
-            yield Problem(("market", "users", "options"), fault)
     if market.training is not None and users.click_model != "position":
         yield Problem(
             ("market", "training"),
@@ -311,10 +296,26 @@ def _check_market(market: Market | None, folder: Path) -> Iterator[Problem]:
             yield Problem(("market", "profile"), fault)
 
 
-def _options_fault(kinds: Kinds, kind: str, options: Mapping[str, Any]) -> str:
+def _check_classes(scenario: Scenario, folder: Path) -> Iterator[Problem]:
+    """What is wrong with the models, bidders and click models that are named, and with their options."""
+    for reference in references(scenario):
+        at, kind = reference.section, (*reference.section, reference.key)
+        text = check_reference(reference.kind, folder, reference.kinds)
+        if text:
+            yield Problem(kind, text, uses=(kind,))
+            continue
+        options: KeyPath = (*at, "options")
+        faults = list(written_faults(reference, folder)) or list(_refused_values(reference))
+        for option, text in faults:
+            yield Problem(options if option is None else (*options, option), text, uses=(kind,))
+        yield from _check_ignored(scenario, reference, folder)
+
+
+def _refused_values(reference: Reference) -> Iterator[Fault]:
     """Tries the options of a built-in class on the least there is: a study must not find out at its end."""
-    if not options or kind not in kinds.built_in:
-        return ""
+    kinds, kind, options = reference.kinds, reference.kind, reference.options
+    if not options or kinds is MODEL_KINDS or kind not in kinds.built_in:
+        return
     import numpy as np
 
     from cascade_sim.agents.bidding import Portfolio
@@ -322,16 +323,26 @@ def _options_fault(kinds: Kinds, kind: str, options: Mapping[str, Any]) -> str:
     first: Any = np.ones(1)  # the effect of one slot
     if kinds is BIDDER_KINDS:
         first = Portfolio(np.ones(1), np.zeros(1, np.int64), np.full(1, 0.1), np.full(1, 10**6))
-    built_in = kinds.built_in[kind]
-    known = list(inspect.signature(built_in).parameters)[1:]
-    unknown = [name for name in options if name not in known]
-    if unknown:
-        return unknown_name(f"option of {kind}", unknown[0], known)
     try:
-        built_in(first, **options)
+        kinds.built_in[kind](first, **options)
     except (TypeError, ValueError) as error:
-        return str(error)
-    return ""
+        yield None, str(error)
+
+
+def _check_ignored(scenario: Scenario, reference: Reference, folder: Path) -> Iterator[Problem]:
+    """Keys of the built-in nets beside a class of one's own that has them too, but gets its options alone."""
+    if reference.kinds is not MODEL_KINDS or reference.kind in MODEL_KINDS.built_in:
+        return
+    spec = scenario.models[str(reference.section[-1])]
+    signature = written_signature(reference, folder)
+    takes = signature.parameters if signature is not None else ()
+    for key in MODEL_KEYS:
+        value = getattr(spec, key)
+        # The default is let through: a resolved scenario spells it out.
+        is_set = value != type(spec).model_fields[key].default
+        if is_set and key in takes and key not in spec.options:
+            text = f"is for the kinds towers and coaction; write options: {{{key}: {value}}}"
+            yield Problem((*reference.section, key), text, uses=((*reference.section, "kind"),))
 
 
 def _profile_fault(profile: str, folder: Path) -> str:

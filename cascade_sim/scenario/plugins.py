@@ -17,10 +17,11 @@ import re
 import sys
 import traceback
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from importlib.machinery import PathFinder, SourceFileLoader
+from importlib.machinery import ModuleSpec, PathFinder, SourceFileLoader
+from inspect import Signature
 from pathlib import Path
 from typing import Any
 
@@ -29,9 +30,12 @@ from cascade_sim.errors import UserError, did_you_mean, unknown_name
 from cascade_sim.scenario.market import find_profile
 from cascade_sim.scenario.schema import Scenario
 from cascade_sim.scenario.sections import NAME
+from cascade_sim.scenario.signatures import Fault, faults_in, signature_in, signature_of
+from cascade_sim.scenario.yaml import KeyPath
 from cascade_sim.storage.code_version import class_file, class_source
 from cascade_sim.version import PACKAGE, folder_of
 
+MODEL_KEYS = ("hidden", "dims")  # of a model's section, that are keywords of the built-in nets
 OWN_FORMS = "path/to/file.py:Class or package.module:Class"
 
 
@@ -43,6 +47,7 @@ class Kinds:
     key: str  # as messages call its name
     built_in: Classes
     methods: tuple[str, ...]  # which a class must have
+    first: tuple[str, ...]  # what the engine gives a class, before the options
     registered: dict[str, type] = field(default_factory=dict)
 
     @property
@@ -66,9 +71,18 @@ MODEL_KINDS = Kinds(
         }
     ),
     ("forward",),
+    ("request_width", "ad_width", "pair_width"),
 )
-BIDDER_KINDS = Kinds("bidder", "bidder", BIDDERS, ("bids", "participation", "observe", "state", "restore"))
-CLICK_MODEL_KINDS = Kinds("click model", "click model", CLICK_MODELS, ("expected", "clicks"))
+BIDDER_KINDS = Kinds(
+    "bidder",
+    "bidder",
+    BIDDERS,
+    ("bids", "participation", "observe", "state", "restore"),
+    ("portfolio",),
+)
+CLICK_MODEL_KINDS = Kinds(
+    "click model", "click model", CLICK_MODELS, ("expected", "clicks"), ("slot_effects",)
+)
 
 
 def register_model(name: str, model: type, *, replace: bool = False) -> None:
@@ -215,19 +229,84 @@ def errors_of(place: str, kind: str) -> Iterator[None]:
         raise UserError(f"{place}: {where_and_what(error, kind)}") from error
 
 
-def references(scenario: Scenario) -> Iterator[tuple[Kinds, str, str]]:
-    """Every class that a scenario names: its sort, its kind and the key where it stands."""
+@dataclass(frozen=True)
+class Reference:
+    """A class that a scenario names."""
+
+    kinds: Kinds
+    kind: str
+    options: Mapping[str, Any]
+    section: KeyPath = ()  # where it is named, and its options stand
+    key: str = "kind"  # of its name there
+
+    @property
+    def place(self) -> str:
+        """The key of its name, as messages have it."""
+        return ".".join(map(str, (*self.section, self.key)))
+
+
+def references(scenario: Scenario) -> Iterator[Reference]:
+    """Every class that a scenario names."""
     for name, model in scenario.models.items():
-        yield MODEL_KINDS, model.kind, f"models.{name}.kind"
+        yield Reference(MODEL_KINDS, model.kind, model.options, ("models", name))
     if scenario.market is not None:
         for name, bidder in scenario.market.bidders.items():
-            yield BIDDER_KINDS, bidder.kind, f"market.bidders.{name}.kind"
-        yield CLICK_MODEL_KINDS, scenario.market.users.click_model, "market.users.click_model"
+            at = ("market", "bidders", name)
+            yield Reference(BIDDER_KINDS, bidder.kind, bidder.options, at)
+        users = scenario.market.users
+        section = ("market", "users")
+        yield Reference(CLICK_MODEL_KINDS, users.click_model, users.options, section, "click_model")
+
+
+def written_faults(reference: Reference, folder: Path) -> Iterator[Fault]:
+    """What is wrong with the options of a class, as far as its text tells; nothing is run.
+
+    A built-in model has its keys in its section, and would not see any options.
+    """
+    kinds, kind = reference.kinds, reference.kind
+    if kinds is MODEL_KINDS and kind in kinds.built_in:
+        for option in reference.options:
+            hint = did_you_mean(option, MODEL_KEYS)
+            yield option, f"{kind} takes no options; write {' and '.join(MODEL_KEYS)} beside kind{hint}"
+        return
+    if kind in kinds.built_in and not reference.options:
+        return  # nothing to import it for
+    signature = written_signature(reference, folder)
+    name = kind.rpartition(":")[2]
+    if signature is not None:
+        yield from faults_in(signature, name, kinds.first, reference.options)
+
+
+def written_signature(reference: Reference, folder: Path) -> Signature | None:
+    """What a class takes, as far as its text tells; nothing of one's own is run."""
+    kinds, kind = reference.kinds, reference.kind
+    known = kinds.built_in if kind in kinds.built_in else kinds.registered
+    if kind in known:
+        return signature_of(known[kind])
+    where, _, name = kind.rpartition(":")
+    file = find_file(kind, folder) if is_file_reference(kind) else find_module(where)
+    return signature_in(file, name, find_module) if file is not None else None
+
+
+def require_options(scenario: Scenario, home: Path) -> None:
+    """Ask every class of one's own, loaded, whether it takes its options; a UserError if one does not."""
+    for reference in references(scenario):
+        kinds, kind = reference.kinds, reference.kind
+        if kind in kinds.built_in:
+            continue
+        with errors_of(reference.place, kind):
+            own = find_class(kinds, kind, home)
+        signature = signature_of(own)
+        if signature is None:
+            continue
+        for option, text in faults_in(signature, own.__name__, kinds.first, reference.options):
+            at = (*reference.section, "options", *(() if option is None else (option,)))
+            raise UserError(f"{'.'.join(map(str, at))}: {text}")
 
 
 def named_files(scenario: Scenario, home: Path) -> list[Path | None]:
     """The files that a scenario names, None for one that is not there (or a built-in traffic profile)."""
-    kinds = [kind for _, kind, _ in references(scenario) if is_file_reference(kind)]
+    kinds = [reference.kind for reference in references(scenario) if is_file_reference(reference.kind)]
     profile = [] if scenario.market is None else [find_profile(scenario.market.profile, home)]
     return profile + [find_file(kind, home) for kind in kinds]
 
@@ -235,9 +314,9 @@ def named_files(scenario: Scenario, home: Path) -> list[Path | None]:
 def named_files_digest(scenario: Scenario, home: Path) -> str:
     """Of the files that a scenario names, and of the classes that were registered under names it uses."""
     contents = [b"" if file is None else file.read_bytes() for file in named_files(scenario, home)]
-    for kinds, kind, _ in references(scenario):
-        if kind in kinds.registered:
-            contents.append(class_source(kinds.registered[kind]))
+    for reference in references(scenario):
+        if reference.kind in reference.kinds.registered:
+            contents.append(class_source(reference.kinds.registered[reference.kind]))
     total = hashlib.blake2b(digest_size=8)
     for content in contents:
         total.update(content + b"\0")
@@ -246,11 +325,12 @@ def named_files_digest(scenario: Scenario, home: Path) -> str:
 
 def refuse_registered(scenario: Scenario) -> None:
     """A UserError where a class is known to this process alone; other processes only find what has a path."""
-    for kinds, kind, key in references(scenario):
+    for reference in references(scenario):
+        kinds, kind = reference.kinds, reference.kind
         if kind in kinds.registered:
             raise UserError(
-                f"{key}: '{kind}' is registered in this process alone, and each world runs in a process of "
-                f"its own; put the class into a file and name it as path/to/file.py:Class, "
+                f"{reference.place}: '{kind}' is registered in this process alone, and each world runs in a "
+                f"process of its own; put the class into a file and name it as path/to/file.py:Class, "
                 f"here {kind_of(kinds.registered[kind])}"
             )
 
@@ -340,6 +420,16 @@ def _python_files(where: str, folder: Path) -> list[str]:
 def _module_fault(module: str, name: str, forms: str, syntax: bool) -> str:
     if not all(part.isidentifier() for part in module.split(".")):
         return f"'{module}' is neither a .py file nor a module; expected {forms}"
+    spec, missing = _module_spec(module)
+    if spec is None:
+        return f"no module '{missing}' is installed or in the working folder; expected {forms}"
+    if spec.origin is None or not spec.origin.endswith(".py"):
+        return ""  # compiled or a namespace: only importing it could tell
+    return _class_fault(Path(spec.origin), module, name, syntax)
+
+
+def _module_spec(module: str) -> tuple[ModuleSpec | None, str]:
+    """Where a module lies, or None and the first part of its name that is nowhere. Nothing is imported."""
     locations: list[str] | None = [os.getcwd(), *sys.path]
     spec = None
     parts = module.split(".")
@@ -347,14 +437,17 @@ def _module_fault(module: str, name: str, forms: str, syntax: bool) -> str:
         # PathFinder, unlike importlib.util.find_spec, does not import the parent packages.
         spec = PathFinder.find_spec(".".join(parts[: i + 1]), locations) if locations is not None else None
         if spec is None:
-            missing = ".".join(parts[: i + 1])
-            return f"no module '{missing}' is installed or in the working folder; expected {forms}"
+            return None, ".".join(parts[: i + 1])
         locations = (
             list(spec.submodule_search_locations) if spec.submodule_search_locations is not None else None
         )
-    if spec is None or spec.origin is None or not spec.origin.endswith(".py"):
-        return ""  # compiled or a namespace: only importing it could tell
-    return _class_fault(Path(spec.origin), module, name, syntax)
+    return spec, ""
+
+
+def find_module(module: str) -> Path | None:
+    """The Python file of a module; None if there is none to read."""
+    spec, _ = _module_spec(module)
+    return Path(spec.origin) if spec is not None and spec.origin and spec.origin.endswith(".py") else None
 
 
 def _class_fault(path: Path, where: str, name: str, syntax: bool) -> str:

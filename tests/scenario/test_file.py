@@ -44,7 +44,9 @@ def test_a_dump_keeps_what_is_hard_to_write(tmp_path):
         "bidding: {rule: none}\n"
         "fusions: {'1': {bid: 0.5}, 'null': {}}\n"
     )
-    text = text.replace("logloss: {}", "logloss: {options: {a: [1, 2.5, null, true], b: {c: 'no'}}}")
+    (tmp_path / "net.py").write_text("class Net:\n    def __init__(self, *widths, **options): ...\n")
+    own = "{kind: 'net.py:Net', options: {a: [1, 2.5, null, true], b: {c: 'no'}}}"
+    text = text.replace("logloss: {}", f"logloss: {own}")
     text = text.replace("now: {}", "now: {}, 'true': {pre_ranking: {bid: none, fusion: 'null'}, slots: 3}")
     path, copy = tmp_path / "odd.yaml", tmp_path / "copy.yaml"
     path.write_text(text)

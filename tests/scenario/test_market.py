@@ -72,7 +72,7 @@ def test_the_shipped_market_day_is_sound(monkeypatch):
         ("{kind: 'onw.py:Mine'}", "no file 'onw.py' in the working folder or beside the scenario; did"),
         ("{kind: 'bad.py:Mine'}", "bidders.own.kind: 'bad.py' is not valid Python (line 2)"),
         ("{kind: 'nowhere_at_all:Mine'}", "no module 'nowhere_at_all' is installed"),
-        ("{kind: pid, options: {kp: 1}}", "options: unknown option of pid 'kp'; did you mean 'k_p'?"),
+        ("{kind: pid, options: {kp: 1}}", "options.kp: unknown option of pid 'kp'; did you mean 'k_p'?"),
         ("{kind: pid, options: {k_p: -1}}", "options: option k_p: expected a number in [0, 10], found -1"),
         ("{kind: pid, options: {k_p: fast}}", "option k_p: expected a number in [0, 10], found 'fast'"),
         ("{share: 0}", "bidders.own.share: "),
