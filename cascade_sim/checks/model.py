@@ -52,9 +52,13 @@ SEED = 1
 REQUESTS, CANDIDATES = 6, 5
 LARGE = 1000.0  # features are standard normal, so this is far outside
 DROPOUT_OPS = ("bernoulli", "bernoulli_", "native_dropout", "dropout", "dropout_")
+SHAPE_OPS = ("view", "_unsafe_view", "reshape", "squeeze", "unsqueeze", "expand", "permute", "t", "detach")
 N_LISTS, LIST = 256, 16  # what is trained on
 BATCH = 256
 LEAST_GAIN = 1e-4  # of the loss; less is rounding
+PUSHES, PUSH = 200, 0.05  # steps, and their size, that move weights towards low or high answers
+FAR_OUT = 2.0  # an answer that no probability has
+ENDS = ("sigmoid", "softmax", "log_sigmoid_forward", "clamp", "relu", "exp", "softplus")
 TIMED_FOR = 0.3  # seconds, of which the quickest scoring counts
 Tensors = tuple[torch.Tensor, torch.Tensor, torch.Tensor]
 
@@ -400,6 +404,37 @@ def gradients(subject: Subject) -> str:
     return f"reach all {len(weights)} parameters"
 
 
+def are_logits(subject: Subject) -> str:
+    """The output is a log odds, which may have any value, and not a probability.
+
+    What an untrained net answers says little: a logit may well lie between 0 and 1. So the weights are
+    pushed, once for low and once for high answers: a sigmoid or softmax at the end still holds them in.
+    """
+    if not subject.spec.trained_by.gives_probabilities:
+        return f"any number will do: of recipe {subject.spec.recipe} only the order counts"
+    low, high = _pushed(subject, -1.0), _pushed(subject, 1.0)
+    pushed = f"({low:.3g} and {high:.3g} with the weights pushed down and up)"
+    with _Watch() as watch:
+        logits(subject.build(), subject.inputs(REQUESTS, CANDIDATES))
+    last = watch.last.strip("_")
+    ends = f", and forward ends in {last}" if last in ENDS else ""
+    if low >= 0 and high <= 1:
+        raise CheckFailed(
+            "expected logits (log odds, of any size), found probabilities: outputs stay within [0, 1] "
+            f"{pushed}{ends}; return what comes before the sigmoid or softmax, the engine puts its own on top"
+        )
+    if low >= 0:
+        raise CheckFailed(
+            f"expected logits (log odds, of any size), found outputs that are never below 0 {pushed}{ends}; "
+            "no click rate below 50 % could be predicted"
+        )
+    if high <= 0:
+        raise Remark(
+            f"the output is never above 0 {pushed}: no click rate above 50 %; is it the log of a probability?"
+        )
+    return "outputs leave [0, 1] when the weights are pushed"
+
+
 def training(subject: Subject) -> str:
     """An epoch of the recipe lowers the loss, and the same seed trains the same weights."""
     before = _train(subject, subject.build(), epochs=1, learning_rate=0.0)[0]
@@ -479,15 +514,37 @@ def _same_bits(a: torch.Tensor, b: torch.Tensor) -> bool:
 
 
 class _Watch(TorchDispatchMode):
-    """Notices dropout below whatever name the user's code called it by."""
+    """Notices dropout and the last step that changes values, by whatever name the user's code called them."""
 
     def __init__(self) -> None:
         super().__init__()
         self.dropped = False
+        self.last = ""
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        self.dropped |= func.overloadpacket.__name__ in DROPOUT_OPS
+        name = func.overloadpacket.__name__
+        self.dropped |= name in DROPOUT_OPS
+        self.last = self.last if name in SHAPE_OPS else name
         return func(*args, **(kwargs or {}))
+
+
+def _pushed(subject: Subject, direction: float) -> float:
+    """The furthest answer, down (-1) or up (1), of a net whose weights are moved that way."""
+    module, (request, ads, pair) = subject.build().eval(), subject.inputs(REQUESTS, CANDIDATES)
+    optimiser = torch.optim.Adam([p for p in module.parameters() if p.requires_grad], lr=PUSH)
+    furthest = -float("inf")
+    for _ in range(PUSHES):
+        outputs = direction * predict(module, request.clone(), ads.clone(), pair.clone()).double()
+        finite_ones = outputs.detach()[torch.isfinite(outputs.detach())]
+        if len(finite_ones) == 0:
+            break
+        furthest = max(furthest, float(finite_ones.max()))
+        if furthest > FAR_OUT:
+            break
+        optimiser.zero_grad(set_to_none=True)
+        (-outputs.mean()).backward()  # type: ignore[no-untyped-call]
+        optimiser.step()
+    return direction * furthest
 
 
 def _rate(subject: Subject, scorer: ModelScorer) -> float:
@@ -565,6 +622,7 @@ SERVING_CHECKS: tuple[Check[Subject], ...] = (
 )
 TRAINING_CHECKS: tuple[Check[Subject], ...] = (
     ("gradients", gradients, ("output",)),
+    ("logits", are_logits, ("output", "finite", "gradients")),
     ("training", training, ("output", "gradients")),
     ("save and load", save_and_load, ("output", "repeatable", "gradients")),
     ("speed", speed, ("output", "finite")),

@@ -8,6 +8,7 @@ from cascade_sim.checks import model as check_model_training
 from cascade_sim.checks.model import check_model
 from cascade_sim.cli import main
 from cascade_sim.errors import UserError
+from cascade_sim.models.nets.towers import TwoTowers
 from places import ROOT
 from worlds.checked_files import not_ok, statuses, write_mine
 
@@ -207,6 +208,40 @@ def test_what_training_and_storing_need_is_checked(tmp_path, parts, check, statu
     outcome, said = checked(write_mine(tmp_path, SOURCE, **parts))[check]
     assert outcome == status
     assert text in said
+
+
+@pytest.mark.parametrize(
+    ("after", "status", "text"),
+    [
+        ("logit = torch.sigmoid(logit)", "FAILED", "ends in sigmoid"),
+        ("logit = torch.sigmoid(logit).clamp(1e-6, 1 - 1e-6)", "FAILED", "found probabilities"),
+        ("logit = 1 / (1 + torch.exp(-logit.clamp(-50, 50)))", "FAILED", "found probabilities"),
+        ("logit = torch.softmax(logit, -1)", "FAILED", "ends in softmax"),
+        ("logit = torch.sigmoid(logit).unsqueeze(-1).squeeze(-1)", "FAILED", "ends in sigmoid"),
+        ("logit = torch.relu(logit)", "FAILED", "never below 0"),
+        ("logit = functional.logsigmoid(logit)", "note", "log of a probability"),
+        # Not what an untrained net answers counts: all of these lie within [0, 1] at first.
+        ("logit = 1e-3 * logit + 0.5", "ok", ""),
+        ("logit = (1e-3 * logit + 0.5).clamp(-10, 10)", "ok", ""),
+    ],
+)
+def test_probabilities_are_not_taken_for_logits(tmp_path, after, status, text):
+    outcome, said = checked(write_mine(tmp_path, SOURCE, after=after))["logits"]
+    assert outcome == status and text in said
+
+
+def test_a_class_from_python_that_answers_probabilities_is_caught():
+    class Sigmoid(TwoTowers):
+        def forward(self, *inputs):
+            return super().forward(*inputs).sigmoid()
+
+    assert statuses(check_model(Sigmoid))["logits"][0] == "FAILED"
+    assert statuses(check_model(TwoTowers))["logits"][0] == "ok"
+
+
+def test_scores_of_which_only_the_order_counts_may_have_bounds(tmp_path):
+    kind = write_mine(tmp_path, SOURCE, after="logit = torch.sigmoid(logit)")
+    assert checked(kind, recipe="ltr")["logits"][0] == "ok"
 
 
 def test_a_model_that_cannot_learn_is_caught(tmp_path):
