@@ -476,13 +476,15 @@ def run(
     workers: int | None = None,
     device: str = "auto",
     resume: bool = False,
+    overwrite: bool = False,
     quiet: bool = True,
 ) -> RunResult:
     """Run a study: simulate, train, compare the arms, write the run folder with its report.
 
     `scenario` is the path of a scenario file, the name of a shipped one, or its content as a dict. `set` are
     `path.to.key=value`, as on the command line. `out`: the run folder, by default runs/<name>; a run that
-    lies there is replaced, or with `resume` gone on with. `workers`: threads for one world, processes for
+    lies there is replaced, or with `resume` gone on with; if answers (whatif/) were asked of it and it is
+    another run, that is refused unless told to `overwrite`. `workers`: threads for one world, processes for
     several; results do not depend on it.
 
         run("quick", out="runs/quick", set=["phases.evaluate=4096"]).frame()
@@ -501,6 +503,7 @@ def run(
         device=device,
         quiet=quiet,
         resume=resume,
+        overwrite=overwrite,
         show=False,
     )
     return RunResult(folder, metrics)

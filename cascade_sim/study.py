@@ -29,17 +29,24 @@ def run_study(
     quiet: bool = False,
     home: Path = Path("."),
     resume: bool = False,
+    overwrite: bool = False,
     show: bool = True,
 ) -> dict[str, Any]:
     """Run, write everything into `out`, print the table of arms (unless not `show`); returns the metrics.
 
-    With `resume` a run that was stopped in `out` goes on from what it had finished.
+    With `resume` a run that was stopped in `out` goes on from what it had finished. Answers that were asked
+    of another run in `out` are removed with it only if told to `overwrite`.
     """
     if seeds > 1:
         refuse_registered(scenario)
     require_options(scenario, home)
     manifest = _manifest(scenario, device, workers, seeds, home)
-    with RunFolder.resume(out, manifest) if resume else RunFolder.create(out) as folder:
+    taken = (
+        RunFolder.resume(out, manifest)
+        if resume
+        else RunFolder.create(out, manifest=manifest, remove_answers=overwrite)
+    )
+    with taken as folder:
         if resume and folder.is_complete():
             metrics = open_run(out).metrics
             if show:

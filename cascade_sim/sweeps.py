@@ -30,7 +30,7 @@ from cascade_sim.revenue.blocks import METRICS as IN_BLOCKS
 from cascade_sim.revenue.blocks import read_blocks
 from cascade_sim.scenario.assignments import key_and_value, split_values
 from cascade_sim.scenario.file import load_scenario, scenario_data, scenario_hash
-from cascade_sim.scenario.plugins import refuse_registered
+from cascade_sim.scenario.plugins import refuse_registered, require_options
 from cascade_sim.scenario.schema import Scenario, resolved_arms
 from cascade_sim.workers import Job, run_jobs
 
@@ -180,6 +180,7 @@ def run_worlds(
 
     for cell in cells:
         refuse_registered(cell.scenario)
+        require_options(cell.scenario, Path("."))
     worlds = {
         (cell.name, i): cell.scenario.model_copy(update={"seed": cell.scenario.seed + i})
         for cell in cells

@@ -29,6 +29,9 @@ from cascade_sim.commands.options import (
 @workers_option("Threads for one world, processes for several.")
 @device_option()
 @resume_option
+@click.option(
+    "--overwrite", is_flag=True, help="Remove answers (whatif/) that were asked of another run in the folder."
+)
 @quiet_option
 def command(
     scenario: Path,
@@ -39,6 +42,7 @@ def command(
     workers: int,
     device: str,
     resume: bool,
+    overwrite: bool,
     quiet: bool,
 ) -> None:
     """Run a study: simulate, train, compare the arms, write the report."""
@@ -59,4 +63,5 @@ def command(
             device=device,
             quiet=quiet,
             resume=resume,
+            overwrite=overwrite,
         )

@@ -43,9 +43,9 @@ def command(
     auction, bid rule); its trained models are used as they are, and advertisers do not react.
     """
     from cascade_sim.progress import Progress
-    from cascade_sim.questions.whatif import FOLDER, answer_name, check_out, what_if_study, write_answer
+    from cascade_sim.questions.whatif import answer_name, check_out, what_if_study, write_answer
     from cascade_sim.scenario.changes import Refused, parse_points, refuse
-    from cascade_sim.storage.folder import open_run
+    from cascade_sim.storage.folder import ANSWERS, open_run
 
     metrics = open_run(run).metrics
     asked: list[Point] = []
@@ -62,7 +62,7 @@ def command(
     except Refused as reason:
         raise refuse(reason, changes, "--set ", run / "scenario.yaml") from None
     click.echo(answer_text(answer))
-    for path in write_answer(answer, out or run / FOLDER / answer_name(asked, arm, requests)):
+    for path in write_answer(answer, out or run / ANSWERS / answer_name(asked, arm, requests)):
         click.echo(path)
     return compared_with_run(run, answer, metrics)
 

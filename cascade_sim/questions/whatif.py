@@ -55,7 +55,6 @@ NO_EXPOSURE = "the run's log is gone, so measures split by exposure are left out
 
 PAIRED = {"clicked": "revenue", "expected": "expected_revenue"}  # columns of the tallies
 
-FOLDER = "whatif"  # of a run
 
 LONGEST_NAME = 80
 

@@ -32,16 +32,20 @@ METRICS = "metrics.json"
 
 CHECKPOINTS = "checkpoints"  # marks and states of a run that is under way; gone when it is complete
 
+ANSWERS = "whatif"  # what was asked of a finished run, a folder per question
+
 LOCK = ".lock"
 
 _PROGRAM = "cascade_sim"
 
-# What a run writes, and all that replacing it removes: a reader's own notes in the folder stay.
+# What a run writes, and all that replacing it removes: a reader's own notes in the folder stay, and answers
+# go only where the caller says so.
 RUN_ENTRIES = (
     *(MANIFEST, METRICS, "metrics.csv", "scenario.yaml", "report.html", "blocks.json"),
     *("models", "logs", "figures", CHECKPOINTS),
-    "whatif",  # asked of the run that was here
 )
+
+SHOWN = 3  # answers that a refusal names
 
 # What tells one run from another: a stopped run goes on only as the run it was.
 IDENTITY = {
@@ -64,25 +68,43 @@ class RunFolder:
         self._lock = lock
 
     @classmethod
-    def create(cls, path: str | Path, *, overwrite: bool = True) -> "RunFolder":
+    def create(
+        cls,
+        path: str | Path,
+        *,
+        overwrite: bool = True,
+        manifest: Mapping[str, Any] | None = None,
+        remove_answers: bool = False,
+    ) -> "RunFolder":
         """Make or take over the folder.
 
         A run of cascade_sim that lies there is replaced, or refused without `overwrite`. A folder with other
-        content is always refused, and so is one that another run is writing to.
+        content is always refused, and so is one that another run is writing to. Answers that were asked of
+        the run that lies there stay if it is the one of `manifest`, which will come out the same; with
+        another run it is refused, or they go too with `remove_answers`.
         """
         folder = Path(path)
-        _check_replaceable(folder, overwrite)  # before anything is touched
+
+        def check() -> bool:
+            """Whether the answers stay."""
+            _check_replaceable(folder, overwrite)
+            is_same = manifest is not None and is_same_run(folder, manifest)
+            if not is_same and not remove_answers:
+                _check_unanswered(folder)
+            return is_same
+
+        check()  # before anything is touched
         with storage_errors(folder):
             folder.mkdir(parents=True, exist_ok=True)
             lock = Lock.take(folder)
         try:
-            _check_replaceable(folder, overwrite)  # it may have changed while the lock was taken
+            keeps_answers = check()  # it may have changed while the lock was taken
         except BaseException:
             lock.release()
             raise
         try:
             with storage_errors(folder):
-                _clear(folder)
+                _clear(folder, keeps_answers)
         except BaseException:
             lock.leave()  # half cleared, without its manifest: the file shows that it is ours to clear
             raise
@@ -106,7 +128,7 @@ class RunFolder:
                 if left.get(key) != manifest.get(key):
                     raise UserError(f"{folder} holds a run of {what}: it cannot go on; run without --resume")
             with storage_errors(folder):
-                if left.get("status") != "complete":
+                if left.get("status") != "complete" or not (folder / METRICS).exists():
                     _clear_unfinished(folder)
                 elif (folder / CHECKPOINTS).exists():
                     shutil.rmtree(folder / CHECKPOINTS)  # stopped at its very last step
@@ -296,19 +318,55 @@ def _clear_unfinished(folder: Path) -> None:
             left.unlink()
 
 
-def _clear(folder: Path) -> None:
-    """Remove an earlier run, its manifest first: what a kill leaves then shows as unfinished by its lock."""
-    for name in RUN_ENTRIES:
-        entry = folder / name
-        if entry.is_dir() and not entry.is_symlink():
-            shutil.rmtree(entry)
-        else:
-            entry.unlink(missing_ok=True)
-    for world in folder.glob("seed-*"):  # a study over several worlds keeps a run per seed
-        if world.is_dir() and not world.is_symlink() and _is_run(world):
+def _check_unanswered(folder: Path) -> None:
+    """UserError if the folder, or a world in it, holds what was asked of a run that is to be replaced."""
+    left = [f"{ANSWERS}/{name}" for name in _content(folder / ANSWERS)]
+    for world in _worlds(folder):
+        left += [f"{world.name}/{ANSWERS}/{name}" for name in _content(world / ANSWERS)]
+        # A study's worlds are removed with all that is in them: somebody's notes there are lost as well.
+        left += [f"{world.name}/{name}" for name in _content(world) if name not in (*RUN_ENTRIES, ANSWERS)]
+    if left:
+        more = f" and {len(left) - SHOWN} more" if len(left) > SHOWN else ""
+        raise UserError(
+            f"{folder} holds answers about the run that is there, which another run would replace: "
+            f"{', '.join(left[:SHOWN])}{more}; give another folder, move them away, or run with --overwrite "
+            "to remove them"
+        )
+
+
+def _content(folder: Path) -> list[str]:
+    """Names in a folder, sorted, but for what is hidden."""
+    return sorted(name for name in os.listdir(folder) if name[0] != ".") if folder.is_dir() else []
+
+
+def _worlds(folder: Path) -> list[Path]:
+    """The runs of a study over several worlds, one per seed."""
+    found = sorted(folder.glob("seed-*"))
+    return [world for world in found if world.is_dir() and not world.is_symlink() and _is_run(world)]
+
+
+def _clear(folder: Path, keeps_answers: bool) -> None:
+    """Remove an earlier run, its manifest first: what a kill leaves then shows as unfinished by its lock.
+
+    Beside answers that stay the manifest does too: it says which run they were asked of.
+    """
+    own = RUN_ENTRIES[1:] if keeps_answers else (*RUN_ENTRIES, ANSWERS)
+    for name in own:
+        _remove_entry(folder / name)
+    for world in _worlds(folder):
+        if not keeps_answers:
             _remove(world)
+        for name in own if keeps_answers else ():
+            _remove_entry(world / name)
     for left in folder.glob(".*.[0-9]*.tmp"):
         left.unlink()
+
+
+def _remove_entry(entry: Path) -> None:
+    if entry.is_dir() and not entry.is_symlink():
+        shutil.rmtree(entry)
+    else:
+        entry.unlink(missing_ok=True)
 
 
 def _remove(world: Path) -> None:

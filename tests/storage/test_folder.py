@@ -234,3 +234,63 @@ def test_a_run_of_other_semantics_is_refused_with_both_numbers(tmp_path):
     finished_run(tmp_path, semantics=SEMANTICS + 1)
     with pytest.raises(UserError, match=f"semantics {SEMANTICS + 1}, this version has {SEMANTICS}"):
         open_run(tmp_path)
+
+
+# Answers
+
+
+def answered(folder, name="slots-2"):
+    (folder / "whatif" / name).mkdir(parents=True)
+    (folder / "whatif" / name / "whatif.json").write_text("{}")
+    return folder
+
+
+def test_a_run_that_answers_were_asked_of_is_not_replaced_by_another(tmp_path):
+    answered(finished_run(tmp_path))
+    with pytest.raises(UserError, match=r"whatif/slots-2.*--overwrite"):
+        RunFolder.create(tmp_path, manifest={**FINISHED, "scenario_hash": "another"})
+    with pytest.raises(UserError, match="whatif/slots-2"):
+        RunFolder.create(tmp_path)
+    assert names(tmp_path) == ["manifest.json", "metrics.json", "whatif"]
+    with RunFolder.create(tmp_path, remove_answers=True):
+        assert names(tmp_path) == [".lock"]
+
+
+def test_the_same_run_again_keeps_its_answers(tmp_path):
+    answered(finished_run(tmp_path))
+    for remove in (False, True):
+        with RunFolder.create(tmp_path, manifest=FINISHED, remove_answers=remove):
+            # The manifest says whose answers they are, should this run be killed here.
+            assert names(tmp_path) == [".lock", "manifest.json", "whatif"]
+    assert names(tmp_path / "whatif" / "slots-2") == ["whatif.json"]
+
+
+def test_the_same_run_again_that_was_killed_early_goes_on_from_nothing(tmp_path):
+    answered(finished_run(tmp_path))
+    (tmp_path / "logs" / "log").mkdir(parents=True)
+    (tmp_path / "metrics.json").unlink()
+    with RunFolder.resume(tmp_path, FINISHED) as run:
+        assert not run.is_complete() and names(tmp_path / "logs") == []
+
+
+@pytest.mark.parametrize("left", ["whatif/slots-2", "notes"])
+def test_what_was_asked_of_a_world_of_a_study_is_not_lost_either(tmp_path, left):
+    finished_run(tmp_path)
+    world = finished_run(tmp_path / "seed-1")
+    (world / left).mkdir(parents=True)
+    with pytest.raises(UserError, match=f"seed-1/{left}"):
+        RunFolder.create(tmp_path, manifest={**FINISHED, "seeds": 3})
+    with RunFolder.create(tmp_path, manifest=FINISHED):
+        assert names(world) == sorted(["manifest.json", left.split("/")[0]])
+        with RunFolder.resume(world, FINISHED) as again:
+            assert not again.is_complete()
+    with RunFolder.create(tmp_path, remove_answers=True):
+        assert names(tmp_path) == [".lock"]
+
+
+def test_a_refusal_names_a_few_answers_and_counts_the_others(tmp_path):
+    finished_run(tmp_path)
+    for i in range(5):
+        answered(tmp_path, f"q{i}")
+    with pytest.raises(UserError, match="whatif/q0, whatif/q1, whatif/q2 and 2 more"):
+        RunFolder.create(tmp_path)
