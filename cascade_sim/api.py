@@ -31,6 +31,7 @@ from cascade_sim.workers import usable_cores
 if TYPE_CHECKING:
     import pandas as pd
 
+    from cascade_sim.progress import Progress
     from cascade_sim.questions.landscape import Landscape
     from cascade_sim.revenue.baseline import Baseline, Measured
     from cascade_sim.revenue.check import Verdict
@@ -642,6 +643,7 @@ def off_policy(
     estimator: Texts = (),
     reward: str = "revenue",
     truth: bool = True,
+    quiet: bool = True,
 ) -> OffPolicyResult:
     """What another policy would have earned, from the run's randomised logs alone.
 
@@ -659,11 +661,14 @@ def off_policy(
         asked = [parse_target("the asked policy", changes)] if changes else []
     except UserError as error:
         raise UserError(f"--set {', '.join(changes)}: {error}") from None
-    return OffPolicyResult(*_off_policy(_path(run), asked, _texts(estimator), truth), reward)
+    from cascade_sim.progress import Progress
+
+    with Progress(quiet) as progress:
+        return OffPolicyResult(*_off_policy(_path(run), asked, _texts(estimator), truth, progress), reward)
 
 
 def _off_policy(
-    path: Path, asked: Sequence[Target], estimators: Sequence[str], truth: bool
+    path: Path, asked: Sequence[Target], estimators: Sequence[str], truth: bool, progress: Progress
 ) -> tuple[dict[str, dict[str, Any]], dict[str, dict[str, Any]]]:
     """The answers for what is asked, or for the scenario's targets, and the slopes of the knobs."""
     from cascade_sim.estimation import study
@@ -686,13 +691,15 @@ def _off_policy(
         opened.load_models(spec.model_copy(update={"ranking": section}))
     logs = study.read_logs(sim, path)
     listed = asked or study.with_references(targets, logs)
-    answers = study.answers(sim, arm, logs, listed, estimators)
-    has_knobs = logs.knobs is not None and any(not target.is_slate for target in listed)
-    slopes = study.slope_answers(sim, arm, logs.knobs) if has_knobs and logs.knobs else {}
+    with progress.stage("estimates", len(listed), "targets") as bar:
+        answers = study.answers(sim, arm, logs, listed, estimators, bar.advance)
+        has_knobs = logs.knobs is not None and any(not target.is_slate for target in listed)
+        slopes = study.slope_answers(sim, arm, logs.knobs) if has_knobs and logs.knobs else {}
     if truth:  # only now: nothing above has seen it
-        study.add_truth(answers, sim, arm, logs, listed)
-        if slopes and logs.knobs:
-            study.add_true_slopes(slopes, sim, arm, logs.knobs)
+        with progress.stage("truth", len(listed), "targets") as bar:
+            study.add_truth(answers, sim, arm, logs, listed, bar.advance)
+            if slopes and logs.knobs:
+                study.add_true_slopes(slopes, sim, arm, logs.knobs)
     return answers, slopes
 
 

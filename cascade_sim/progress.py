@@ -1,12 +1,20 @@
-"""Progress bars with stage names and rates on stderr, and the seconds each stage took."""
+"""What is under way, on stderr, and the seconds each stage took.
+
+On a terminal: a bar per stage with its rate. Elsewhere, as in a log: a line when a stage begins, and a line a
+minute while it lasts.
+
+    [0:07] evaluate: 20,000 requests
+    [1:07] evaluate: 8,192 of 20,000 requests (41 %), 137 requests/s, 1:26 left
+"""
 
 from __future__ import annotations
 
 import shutil
 import sys
+import threading
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from types import TracebackType
 from typing import TYPE_CHECKING
 
@@ -20,47 +28,128 @@ def terminal_width(least: int = 0, usual: int = 100) -> int:
     return max(shutil.get_terminal_size((usual, 24)).columns, least)
 
 
-class Stage:
-    """One bar. `advance` may be called as often as one likes: drawing is limited to a few times a second."""
+EVERY = 60.0  # seconds between the lines of a stage that lasts
+_GLANCE = 5.0  # seconds between looks at whether a line is due
 
-    def __init__(self, bars: RichProgress | None, name: str, total: int | None, unit: str) -> None:
+
+class Stage:
+    """One stage. `advance` may be called as often as one likes: showing it is limited."""
+
+    def __init__(
+        self,
+        name: str,
+        total: int | None,
+        unit: str,
+        clock: Callable[[], float],
+        bars: RichProgress | None = None,
+        lines: Lines | None = None,
+    ) -> None:
+        self.name, self.total, self.unit = name, total, unit
         self.done = 0
+        self.clock = clock
+        self.started = clock()
+        self._lines = lines
         self._bars = bars
         self._task = bars.add_task(name, total=total, unit=unit) if bars is not None else None
+        if lines is not None:
+            lines.begin(self)
 
     def advance(self, n: int = 1) -> None:
         """`n` more units are done."""
         self.done += n
         if self._bars is not None and self._task is not None:
             self._bars.advance(self._task, n)
+        elif self._lines is not None:
+            self._lines.tick()
 
     def stop(self) -> None:
         """Freeze the bar and its clock; it stays on the screen."""
         if self._bars is not None and self._task is not None:
             self._bars.stop_task(self._task)
+        if self._lines is not None:
+            self._lines.end(self)
+
+    def text(self) -> str:
+        """How far it is: done, rate and the time that is left, as far as they are known."""
+        seconds = self.clock() - self.started
+        left = None
+        if self.total is None or self.total <= 1:  # one of one says nothing while it lasts
+            done = f"{self.done:,} {self.unit}" if self.done else f"for {clock_text(seconds)}"
+        else:
+            done = f"{self.done:,} of {self.total:,} {self.unit} ({self.done / self.total:.0%})".replace(
+                "%", " %"
+            )
+            left = seconds * (self.total - self.done) / self.done if 0 < self.done <= self.total else None
+        parts = [done, rate_text(self.done, seconds, self.unit)]
+        parts += [f"{clock_text(left)} left"] if left is not None else []
+        return f"{self.name}: {', '.join(part for part in parts if part)}"
+
+
+class Lines:
+    """Plain lines where there is no terminal to draw on, each with the time since the first."""
+
+    def __init__(self, write: Callable[[str], None], clock: Callable[[], float]) -> None:
+        self._write = write
+        self._clock = clock
+        self._started = self._last = clock()
+        self._open: list[Stage] = []
+        self._alone = threading.RLock()  # stages advance in several threads
+
+    def begin(self, stage: Stage) -> None:
+        """A line for a stage that begins."""
+        with self._alone:
+            self._open.append(stage)
+            size = f": {stage.total:,} {stage.unit}" if stage.total is not None and stage.total > 1 else ""
+            self._say(f"{stage.name}{size}")
+
+    def end(self, stage: Stage) -> None:
+        """No more lines for this stage."""
+        with self._alone:
+            self._open.remove(stage)
+
+    def tick(self) -> None:
+        """A line for the stage that is under way, if the last line is a while ago."""
+        if self._clock() - self._last < EVERY:
+            return
+        with self._alone:
+            if self._open and self._clock() - self._last >= EVERY:
+                self._say(self._open[-1].text())
+
+    def _say(self, text: str) -> None:
+        self._last = self._clock()
+        self._write(f"[{clock_text(self._last - self._started)}] {text}")
 
 
 class Progress:
-    """Stages of a run, shown while they last.
+    """Stages of a run, shown while they last: by bars on a terminal, by lines elsewhere, not if `quiet`.
 
-    Silent when `quiet` or when stderr is no terminal, so logs stay clean; the seconds are kept anyway.
     `seconds[name]` adds up if a stage name is used more than once, and is kept if the stage fails.
     """
 
-    def __init__(self, quiet: bool = False) -> None:
+    def __init__(self, quiet: bool = False, *, clock: Callable[[], float] | None = None) -> None:
         self.seconds: dict[str, float] = {}
-        self._shown = not quiet and sys.stderr.isatty()
+        self._clock = clock or time.perf_counter
+        self._quiet = quiet or sys.stderr is None
         self._bars: RichProgress | None = None
+        self._lines: Lines | None = None
+        self._over = threading.Event()
 
     def __enter__(self) -> Progress:
-        if self._shown:
+        if self._quiet:
+            return self
+        if sys.stderr.isatty():
             self._bars = _bars()
             self._bars.start()
+        else:
+            self._lines = Lines(_to_stderr, self._clock)
+            threading.Thread(target=self._watch, args=(self._lines,), daemon=True).start()
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        self._over.set()
+        self._lines = None
         if self._bars is not None:
             self._bars.stop()
             self._bars = None
@@ -68,13 +157,30 @@ class Progress:
     @contextmanager
     def stage(self, name: str, total: int | None = None, unit: str = "requests") -> Iterator[Stage]:
         """A named stage of `total` units (None: unknown, the bar pulses)."""
-        stage = Stage(self._bars, name, total, unit)
-        started = time.perf_counter()
+        stage = Stage(name, total, unit, self._clock, self._bars, self._lines)
         try:
             yield stage
         finally:
-            self.seconds[name] = self.seconds.get(name, 0.0) + time.perf_counter() - started
+            self.seconds[name] = self.seconds.get(name, 0.0) + self._clock() - stage.started
             stage.stop()
+
+    def _watch(self, lines: Lines) -> None:
+        """A stage that does not advance for long, as where a process has a world to do, is told of too."""
+        while not self._over.wait(_GLANCE):
+            lines.tick()
+
+
+def _to_stderr(line: str) -> None:
+    """A line for whoever reads along; if nobody does any more, the work goes on."""
+    with suppress(OSError, ValueError):
+        print(line, file=sys.stderr, flush=True)
+
+
+def clock_text(seconds: float) -> str:
+    """`1:05`, `2:00:07`: minutes and seconds, with hours from one on."""
+    minutes, rest = divmod(int(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
 
 
 def rate_text(done: float, seconds: float | None, unit: str) -> str:

@@ -7,7 +7,7 @@ import sys
 import pytest
 
 from cascade_sim import progress as progress_module
-from cascade_sim.progress import Progress, rate_text
+from cascade_sim.progress import Lines, Progress, Stage, clock_text, rate_text
 from places import HANG, ROOT
 from worlds.clock import Clock
 
@@ -60,15 +60,76 @@ print("rich" in sys.modules)
 """
 
 
-def test_nothing_is_drawn_into_a_log_even_if_colours_are_forced():
+@pytest.mark.parametrize("quiet", [False, True])
+def test_a_log_gets_plain_lines_even_if_colours_are_forced(quiet):
     done = subprocess.run(
-        [sys.executable, "-c", SHOW.format(quiet=False)],
+        [sys.executable, "-c", SHOW.format(quiet=quiet)],
         capture_output=True,
         text=True,
         env={**os.environ, "FORCE_COLOR": "1"},
         cwd=ROOT,
     )
-    assert (done.stdout, done.stderr) == ("False\n", "")
+    assert done.stdout == "False\n"
+    assert [line.split("] ")[1] for line in done.stderr.splitlines()] == ["serve arms: 2 requests"][quiet:]
+    assert "\x1b" not in done.stderr
+
+
+def test_work_goes_on_if_nobody_reads_its_lines_any_more():
+    code = "import os, sys\nos.close(2)\n" + SHOW.format(quiet=False)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT)
+    assert (done.returncode, done.stdout) == (0, "False\n")
+
+
+@pytest.fixture
+def lines(clock):
+    """Lines that are kept, of a clock that stands still."""
+    kept = []
+    return kept, Lines(kept.append, clock.perf_counter)
+
+
+def stage_of(lines, clock, name="serve", total=100, unit="requests"):
+    return Stage(name, total, unit, clock.perf_counter, lines=lines)
+
+
+def test_a_line_tells_that_a_stage_begins_and_another_each_minute_how_far_it_is(lines, clock):
+    kept, shown = lines
+    clock.sleep(7)
+    stage = stage_of(shown, clock)
+    assert kept == ["[0:07] serve: 100 requests"]
+    for _ in range(40):  # two minutes
+        clock.sleep(3)
+        stage.advance(1)
+    assert len(kept) == 1 + 2
+    assert kept[1] == "[1:07] serve: 20 of 100 requests (20 %), 0.3 requests/s, 4:00 left"
+    assert kept[2].startswith("[2:07] serve: 40 of 100 requests (40 %)")
+    stage.stop()
+    clock.sleep(600)
+    shown.tick()
+    assert len(kept) == 3  # nothing is under way
+
+
+def test_a_stage_that_does_not_advance_is_told_of_as_well(lines, clock):
+    kept, shown = lines
+    stage_of(shown, clock, "worlds", 3, "worlds")
+    inner = stage_of(shown, clock, "intervals", 1, "tables")
+    for _ in range(6):
+        clock.sleep(15)
+        shown.tick()
+    assert kept == ["[0:00] worlds: 3 worlds", "[0:00] intervals", "[1:00] intervals: for 1:00"]
+    inner.stop()
+    clock.sleep(3600)
+    shown.tick()
+    assert kept[-1] == "[1:01:30] worlds: 0 of 3 worlds (0 %)"
+
+
+def test_times_are_read_as_on_a_clock():
+    assert [clock_text(seconds) for seconds in (0, 59.9, 65, 3600, 7384)] == [
+        "0:00",
+        "0:59",
+        "1:05",
+        "1:00:00",
+        "2:03:04",
+    ]
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="needs a pseudo-terminal")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from itertools import combinations
 
@@ -138,17 +138,21 @@ def study_bound(
 
 
 def study_bounds(
-    distributions: int = 30, seed: int = 1, k: int = 3, measures: Mapping[str, Gppm] | None = None
+    distributions: int = 30,
+    seed: int = 1,
+    k: int = 3,
+    measures: Mapping[str, Gppm] | None = None,
+    advance: Callable[[int], None] = lambda n: None,
 ) -> dict[str, dict[str, BoundCheck]]:
-    """Every template loss against every measure: {loss: {measure: BoundCheck}}."""
+    """Every template loss against every measure: {loss: {measure: BoundCheck}}; `advance` hears of each."""
     chosen = gppms(k) if measures is None else measures
-    return {
-        name: {
-            measure.name: study_bound(measure, loss, distributions, seed + 1000 * i)
-            for i, measure in enumerate(chosen.values())
-        }
-        for name, loss in LOSSES.items()
-    }
+    checks: dict[str, dict[str, BoundCheck]] = {}
+    for name, loss in LOSSES.items():
+        checks[name] = {}
+        for i, measure in enumerate(chosen.values()):
+            checks[name][measure.name] = study_bound(measure, loss, distributions, seed + 1000 * i)
+            advance(1)
+    return checks
 
 
 def ranknet_misorders(

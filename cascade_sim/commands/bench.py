@@ -1,8 +1,10 @@
 """`cascade_sim bench`: how fast it is here."""
 
+import sys
+
 import click
 
-from cascade_sim.commands.options import json_option
+from cascade_sim.commands.options import json_option, quiet_option
 
 PARTS = ("simulator", "auction", "market", "losses", "metrics")
 
@@ -11,15 +13,24 @@ PARTS = ("simulator", "auction", "market", "losses", "metrics")
 @click.argument("part", type=click.Choice(PARTS), default="simulator")
 @click.option("--requests", type=click.IntRange(min=1024), default=20_000, show_default=True)
 @json_option("Print the figures as JSON.")
-def command(part: str, requests: int, as_json: bool) -> None:
+@quiet_option
+def command(part: str, requests: int, as_json: bool, quiet: bool) -> None:
     """Requests per second on one core, the scoring floor, the share of each stage, training rates.
 
     One part alone: `bench auction` (bids/s, with the log), `bench market` (requests/s with budgets and
     feedback against plain serving), `bench losses` (time and memory of value and gradient), `bench metrics`.
     """
-    if part != "simulator":
-        {"auction": _auction, "market": _market, "losses": _losses, "metrics": _metrics}[part](as_json)
-        return
+    from cascade_sim.progress import Progress
+
+    # Lines only: drawing a bar all the while would take from the time that is measured.
+    with Progress(quiet or sys.stderr.isatty()) as progress, progress.stage(f"bench {part}", 1, "tables"):
+        if part == "simulator":
+            _simulator(requests, as_json)
+        else:
+            {"auction": _auction, "market": _market, "losses": _losses, "metrics": _metrics}[part](as_json)
+
+
+def _simulator(requests: int, as_json: bool) -> None:
     from cascade_sim.bench.serving import run
 
     figures = run(requests)

@@ -27,7 +27,7 @@ PLOT_KINDS = (".png", ".svg")
 
 scenario_argument = click.argument("scenario", type=PATH)
 run_argument = click.argument("run", type=PATH)
-quiet_option = click.option("--quiet", is_flag=True, help="No progress bars.")
+quiet_option = click.option("--quiet", is_flag=True, help="No progress on stderr.")
 seed_option = click.option("--seed", type=click.IntRange(min=0), help="Seed, in place of the scenario's.")
 reward_option = click.option(
     "--reward", type=click.Choice(["revenue", "clicks"]), default="revenue", show_default=True

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from cascade_sim.commands.options import out_option
+from cascade_sim.commands.options import out_option, quiet_option
 
 EXIT_CODES = """\b
 Exit code  0  every bound held
@@ -23,7 +23,8 @@ Exit code  0  every bound held
 @click.option(
     "--k", type=click.IntRange(min=1), default=3, show_default=True, help="Cut of measures like NDCG@k."
 )
-def command(out: Path, distributions: int, seed: int, k: int) -> int:
+@quiet_option
+def command(out: Path, distributions: int, seed: int, k: int, quiet: bool) -> int:
     """Check which losses lead to which orders: regret bounds.
 
     Draws random distributions of labels, minimises each order-preserving loss on them, and compares the
@@ -33,14 +34,20 @@ def command(out: Path, distributions: int, seed: int, k: int) -> int:
     from cascade_sim.analysis.report.figures.parts import png_bytes
     from cascade_sim.analysis.report.figures.style import style, svg_text
     from cascade_sim.analysis.theory import report as theory_report
+    from cascade_sim.analysis.theory.losses import LOSSES
+    from cascade_sim.analysis.theory.measures import gppms
     from cascade_sim.analysis.theory.study import ranknet_misorders, study_bounds
+    from cascade_sim.progress import Progress
     from cascade_sim.storage.files import storage_errors, write_file
     from cascade_sim.storage.folder import json_text
 
     with storage_errors(out):
         out.mkdir(parents=True, exist_ok=True)
-    checks = study_bounds(distributions, seed, k)
-    misorders = ranknet_misorders(4 * distributions, seed, k=k)
+    with Progress(quiet) as progress:
+        with progress.stage("regret bounds", len(LOSSES) * len(gppms(k)), "pairs of loss and measure") as bar:
+            checks = study_bounds(distributions, seed, k, advance=bar.advance)
+        with progress.stage("RankNet's orders", 1, "tables"):
+            misorders = ranknet_misorders(4 * distributions, seed, k=k)
     click.echo(theory_report.text(checks, misorders), nl=False)
     write_file(out / "theory.json", json_text(theory_report.numbers(checks, misorders)).encode())
     with style("regret_bounds"):
