@@ -23,7 +23,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from html import escape
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 from cascade_sim.errors import ScenarioError, UserError, unknown_name
 from cascade_sim.workers import usable_cores
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from cascade_sim.revenue.baseline import Baseline, Measured
     from cascade_sim.revenue.check import Verdict
     from cascade_sim.scenario.schema import Scenario
-    from cascade_sim.scenario.targets import Target
+    from cascade_sim.scenario.targets import Jitter, Target
 
 __all__ = [
     "BaselineResult",
@@ -234,14 +234,18 @@ class SweepResult(Result):
 
 @dataclass(frozen=True)
 class OffPolicyResult(Result):
-    """What logs alone say: `answers` by target, `slopes` by knob."""
+    """What logs alone say: `answers` by target, `slopes` by knob.
+
+    The "jitter" of an answer about knobs tells its question: "drop" a launch, "keep" the log's noise.
+    """
 
     answers: dict[str, dict[str, Any]] = field(repr=False)
     slopes: dict[str, dict[str, Any]] = field(repr=False)
     reward: str = "revenue"
 
     def frame(self) -> pd.DataFrame:
-        """A row per target and estimator: value, low, high, the truth, verdict, ess_share, reason.
+        """A row per target and estimator: value, low, high, the truth, verdict, ess_share, reason; for knobs
+        what became of the jitter, and the lift (over today's values: fixed too, if the jitter is dropped).
 
         Without an interval where the log holds too little of what the target does.
         """
@@ -253,8 +257,11 @@ class OffPolicyResult(Result):
             truth = asked.get("truth", {}).get("value")
             for name, row in asked["estimators"].items():
                 judged = (row[key] for key in ("verdict", "ess_share", "reason"))
-                rows.append([target, name, *(row["estimate"][key] for key in ENDS), truth, *judged])
-        columns = ["target", "estimator", *ENDS, "truth", "verdict", "ess_share", "reason"]
+                lift = [row.get("lift", {}).get(key) for key in ENDS]
+                ends = (row["estimate"][key] for key in ENDS)
+                rows.append([target, name, *ends, truth, *judged, answer.get("jitter"), *lift])
+        columns = ["target", "estimator", *ENDS, "truth", "verdict", "ess_share", "reason", "jitter"]
+        columns += ["lift", "lift_low", "lift_high"]
         return pd.DataFrame(rows, columns=columns)
 
     def title(self) -> str:
@@ -640,6 +647,7 @@ def off_policy(
     run: RunLike,
     changes: Mapping[str, Any] | Sequence[str] = (),
     *,
+    jitter: str | None = None,
     estimator: Texts = (),
     reward: str = "revenue",
     truth: bool = True,
@@ -647,28 +655,35 @@ def off_policy(
 ) -> OffPolicyResult:
     """What another policy would have earned, from the run's randomised logs alone.
 
-    Without `changes` the targets of the scenario are answered for. With `truth`, what the simulator itself
-    says stands beside the estimates, which have not seen it.
+    Without `changes` the targets of the scenario are answered for. Knobs are launched: fixed at their values,
+    the lift being over today's values fixed as well, as `whatif` has it (jitter "drop"); with jitter "keep"
+    the log's own noise stays around the value. By default the scenario's off_policy.jitter. With `truth`,
+    what the simulator itself says stands beside the estimates, which have not seen it.
 
         off_policy("runs/off_policy", {"auction.reserve_cpc": 0.6}).frame()
     """
-    from cascade_sim.scenario.targets import parse_target
+    from cascade_sim.progress import Progress
+    from cascade_sim.scenario.targets import JITTERS
 
+    if not (jitter is None or jitter in JITTERS):
+        raise UserError(f"--jitter: {unknown_name('choice', jitter, JITTERS)}")
     if isinstance(changes, Mapping):
         changes = [f"{key}={value}" for key, value in changes.items()]
     changes = _texts(changes)
-    try:
-        asked = [parse_target("the asked policy", changes)] if changes else []
-    except UserError as error:
-        raise UserError(f"--set {', '.join(changes)}: {error}") from None
-    from cascade_sim.progress import Progress
-
     with Progress(quiet) as progress:
-        return OffPolicyResult(*_off_policy(_path(run), asked, _texts(estimator), truth, progress), reward)
+        answers, slopes = _off_policy(
+            _path(run), changes, cast("Jitter | None", jitter), _texts(estimator), truth, progress
+        )
+    return OffPolicyResult(answers, slopes, reward)
 
 
 def _off_policy(
-    path: Path, asked: Sequence[Target], estimators: Sequence[str], truth: bool, progress: Progress
+    path: Path,
+    changes: Sequence[str],
+    jitter: Jitter | None,
+    estimators: Sequence[str],
+    truth: bool,
+    progress: Progress,
 ) -> tuple[dict[str, dict[str, Any]], dict[str, dict[str, Any]]]:
     """The answers for what is asked, or for the scenario's targets, and the slopes of the knobs."""
     from cascade_sim.estimation import study
@@ -680,17 +695,23 @@ def _off_policy(
     for name in estimators:
         if name not in ESTIMATORS:
             raise UserError(f"--estimator: {unknown_name('estimator', name, ESTIMATORS)}")
+    _asked(changes, "drop")  # a mistake is told before anything is opened
     opened = reopen(path)
     scenario, sim = opened.scenario, opened.sim
+    kind = jitter or (scenario.off_policy.jitter if scenario.off_policy is not None else "drop")
+    asked = _asked(changes, kind)
     _refuse_targets(path, scenario, asked)
     assert scenario.off_policy is not None
-    targets = asked or [parse_target(name, words) for name, words in scenario.off_policy.targets.items()]
+    targets = asked or [
+        parse_target(name, words, kind) for name, words in scenario.off_policy.targets.items()
+    ]
+    _refuse_estimators(estimators, targets)
     arm, spec = opened.arm(), baseline_spec(scenario)
     for model in (target.model for target in targets if target.model is not None):
         section = spec.ranking.model_copy(update={"model": model})
         opened.load_models(spec.model_copy(update={"ranking": section}))
     logs = study.read_logs(sim, path)
-    listed = asked or study.with_references(targets, logs)
+    listed = asked or study.with_references(targets, logs, kind)
     with progress.stage("estimates", len(listed), "targets") as bar:
         answers = study.answers(sim, arm, logs, listed, estimators, bar.advance)
         has_knobs = logs.knobs is not None and any(not target.is_slate for target in listed)
@@ -701,6 +722,28 @@ def _off_policy(
             if slopes and logs.knobs:
                 study.add_true_slopes(slopes, sim, arm, logs.knobs)
     return answers, slopes
+
+
+def _asked(changes: Sequence[str], jitter: Jitter) -> list[Target]:
+    """The policy that a command asks about; nothing if it changes nothing."""
+    from cascade_sim.scenario.targets import parse_target
+
+    try:
+        return [parse_target("the asked policy", changes, jitter)] if changes else []
+    except UserError as error:
+        raise UserError(f"--set {', '.join(changes)}: {error}") from None
+
+
+def _refuse_estimators(names: Sequence[str], targets: Sequence[Target]) -> None:
+    """UserError where none of the named estimators answers any of the questions."""
+    from cascade_sim.estimation.estimates import KNOB_ESTIMATORS, estimators_of
+
+    known = list(dict.fromkeys(name for target in targets for name in estimators_of(target)))
+    if not names or set(names) & set(known):
+        return
+    is_kept = any(target.is_launch for target in targets) and set(names) <= set(KNOB_ESTIMATORS)
+    hint = "; it weighs the log's own noise around another centre: --jitter keep" if is_kept else ""
+    raise UserError(f"--estimator {', '.join(names)}: here {', '.join(known)} answer{hint}")
 
 
 def _refuse_targets(path: Path, scenario: Scenario, asked: Sequence[Target]) -> None:

@@ -83,9 +83,16 @@ def interval_findings(
 def denominator_finding(x: Floats, clusters: ArrayLike | None) -> tuple[Severity, str]:
     """What speaks against a ratio to the mean of x [R]."""
     mean = float(x.mean())
-    if mean == 0:
-        return "refuse", "the mean logged reward is zero"
-    noise = standard_error(x - mean, clusters)[0] / abs(mean)
+    return ratio_finding(mean, x - mean, clusters, "mean logged reward")
+
+
+def ratio_finding(
+    value: float, influence: Floats, clusters: ArrayLike | None, what: str
+) -> tuple[Severity, str]:
+    """What speaks against a ratio to an estimate with these centred influence values [R]."""
+    if value == 0:
+        return "refuse", f"the {what} is zero"
+    noise = standard_error(influence, clusters)[0] / abs(value)
     if noise <= RATIO_NOISE:
         return "ok", ""
-    return "warn", f"the standard error of the mean logged reward is {100 * noise:.3g} % of it"
+    return "warn", f"the standard error of the {what} is {100 * noise:.3g} % of it"

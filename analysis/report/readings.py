@@ -223,6 +223,8 @@ def critical_value(metrics: Mapping[str, Any], arm: str, metric: str) -> Estimat
 
 
 ESTIMATOR_NAMES = {
+    "local_linear": "local linear",
+    "local_dr": "local DR",
     "ips": "IPS",
     "clipped_ips": "clipped IPS",
     "snips": "SNIPS",
@@ -234,6 +236,15 @@ ESTIMATOR_NAMES = {
     "cascade_dr": "cascade DR",
     "direct_method": "direct method",
 }
+
+
+# the estimator of each kind of question whose weights tell how much of the log is left
+ESS_OF = ("local_dr", "ips", "slate_ips")
+
+
+def is_launch(target: Mapping[str, Any]) -> bool:
+    """Whether a target fixes its knobs; files of older versions have none that does."""
+    return target.get("jitter") == "drop"
 
 
 def targets_of(part: Mapping[str, Any], log: str) -> dict[str, Mapping[str, Any]]:

@@ -93,16 +93,16 @@ def command(
 def named_targets(scenario: Scenario, file: Path, names: Sequence[str]) -> list[Target]:
     """The targets of the scenario, or those named; first the policies that wrote the logs."""
     from cascade_sim.errors import unknown_name
-    from cascade_sim.scenario.targets import AS_LOGGED, Target, parse_target
+    from cascade_sim.scenario.targets import AS_LOGGED, Target, logged_knobs, parse_target
 
     section = scenario.off_policy
     if section is None:
         raise UserError(f"{file}: nothing is randomised; add off_policy: {{randomise: {{reserve_cpc: 0.3}}}}")
-    targets = [parse_target(name, changes) for name, changes in section.targets.items()]
+    targets = [parse_target(name, changes, section.jitter) for name, changes in section.targets.items()]
     if section.slates is not None:
         targets.insert(0, Target(f"pages {AS_LOGGED}", is_pages=True))
     if section.randomise is not None:
-        targets.insert(0, Target(AS_LOGGED))
+        targets.insert(0, logged_knobs(section.jitter))
     known = [target.name for target in targets]
     for name in names:
         if name not in known:

@@ -24,6 +24,11 @@ Exit code  0  done
     "--set", "changes", multiple=True, metavar="KEY=VALUE",
     help="What the other policy changes; may be repeated.  [default: the targets of the scenario]",
 )  # fmt: skip
+@click.option(
+    "--jitter", type=click.Choice(["drop", "keep"]), default=None,
+    help="drop: a launch, the knobs fixed at their values. keep: the log's own noise around the value.  "
+    "[default: as the scenario says, drop if it does not]",
+)  # fmt: skip
 @click.option("--estimator", multiple=True, metavar="NAME", help="May be repeated.  [default: all]")
 @reward_option
 @click.option("--truth/--no-truth", default=True, help="Whether the simulator's own answer is printed, too.")
@@ -32,8 +37,9 @@ def command(run: Path, changes: tuple[str, ...], **options: Any) -> int:
     """What another policy would have earned, from randomised logs alone.
 
     Keys: auction.reserve_cpc, auction.squashing (where the knobs were randomised); slates.temperature,
-    ranking.model (where pages were). Estimates see logs and the platform's own models; the truth is served by
-    the simulator afterwards, on the same requests, and marked as such.
+    ranking.model (where pages were). Knobs are asked about as a launch: fixed at their values, the lift being
+    over today's values, fixed as well, as in whatif. Estimates see logs and the platform's own models; the
+    truth is served by the simulator afterwards, on the same requests, and marked as such.
     """
     from cascade_sim.api import off_policy
 
@@ -46,11 +52,12 @@ def echo_answers(result: OffPolicyResult) -> None:
     """A table per target with the reasons of refusals beneath, then that of the slopes."""
     import textwrap
 
-    from cascade_sim.analysis.report.sections.off_policy import answer_table, reasons, slopes_table
+    from cascade_sim.analysis.report.sections.off_policy import answer_table, question, reasons, slopes_table
     from cascade_sim.progress import terminal_width
 
     width = terminal_width(least=110, usual=120)
     for name, answer in result.answers.items():
+        click.echo(textwrap.fill(question(answer), width))
         echo_table(answer_table(name, answer, result.reward), width)
         for line in reasons(answer, result.reward):
             click.echo(textwrap.fill(line, width, subsequent_indent="  "))

@@ -19,12 +19,12 @@ from numpy.typing import NDArray
 from cascade_sim.analysis.off_policy.coverage import Coverage, coverage_of
 from cascade_sim.cascade.serve import Arm, Block
 from cascade_sim.estimation.estimates import (
-    KNOB_ESTIMATORS,
-    SLATE_ESTIMATORS,
     Evidence,
     estimates,
+    estimators_of,
     expected_rewards,
     knob_evidence,
+    launch_evidence,
     page_gain,
     page_odds,
     slate_evidence,
@@ -68,7 +68,7 @@ class Answers:
             self.intervals[name][:, replication] = (
                 (np.nan,) * 3 if estimate.low is None else (estimate.value, estimate.low, estimate.high)  # type: ignore[assignment]
             )
-            if name == "ips" or name == "slate_ips":
+            if name in ("ips", "local_dr", "slate_ips"):
                 self.ess_share.append(estimate.diagnostics.ess_share or 0.0)
 
 
@@ -91,15 +91,12 @@ def coverage_study(
 ) -> CoverageTable:
     """Every estimator on every target. Targets of knobs and of pages have logs of their own."""
     made: list[Answers] = []
-    for phase, estimators, run in (
-        (KNOBS, KNOB_ESTIMATORS, _knob_chunk),
-        (SLATES, SLATE_ESTIMATORS, _slate_chunk),
-    ):
+    for phase, run in ((KNOBS, _knob_chunk), (SLATES, _slate_chunk)):
         asked = [target for target in targets if target.is_slate == (phase == SLATES)]
         if not asked:
             continue
         answers = [
-            Answers(target, {name: np.full((3, replications), np.nan) for name in estimators})
+            Answers(target, {name: np.full((3, replications), np.nan) for name in estimators_of(target)})
             for target in asked
         ]
         at_once = max(1, AT_ONCE // requests)
@@ -132,11 +129,20 @@ def _knob_chunk(
     log = knob_log([knob_tables(sim, block, arm)], arm.slots)
     law = randomiser(sim.scenario)
     noise = {knob: log.noise[knob] for knob in law.sigmas}
+    none = {knob: np.zeros(len(block)) for knob in law.sigmas}
+    today, _ = serve_knobs(sim, block, arm, law, none)
+    today_forecast = decision_forecast(today, sim.platform.slot_effects)[reward]
     for answer in answers:
-        decision, _ = serve_knobs(sim, block, arm, law.moved(answer.target.knobs), noise)
+        target = answer.target
+        moved = law.moved(target.knobs)
+        decision, _ = serve_knobs(sim, block, arm, moved, none if target.is_launch else noise)
         forecast = decision_forecast(decision, sim.platform.slot_effects)[reward]
         answer.truth += float(expected_rewards(sim, block, decision)[reward].sum())
-        evidence = knob_evidence(log, law, answer.target, reward, forecast, sim.scenario.off_policy.clip)
+        evidence = (
+            launch_evidence(log, law, target, reward, forecast, today_forecast)
+            if target.is_launch
+            else knob_evidence(log, law, target, reward, forecast, sim.scenario.off_policy.clip)
+        )
         _answer(answer, evidence, first, len(block), requests)
 
 

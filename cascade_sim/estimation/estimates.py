@@ -3,14 +3,14 @@
 Estimates come from the logs alone: `Evidence` holds rewards, weights and forecasts for the estimators of
 `analysis.off_policy`.
 
-Forecasts ask no truth. A target of the knobs is served at the logged noise around its own centres: a draw
-from the target's law as good as any other. Pages need no serving: the log holds the list they were drawn
-from, and another model's scores for it are one prediction away.
+Forecasts ask no truth. A launch is served at its values; a target that keeps the noise at the logged noise
+around its own centres: a draw from the target's law as good as any other. Pages need no serving: the log
+holds the list they were drawn from, and another model's scores for it are one prediction away.
 
 The truth (`knob_truth`, `slate_truth`, `true_slopes`) is what a target really earns, from the simulator: for
 the table beside the estimates, never for them. Every click is replaced by its probability. A target of the
-knobs is served on the logged requests at the logged noise; the value of a page policy is summed over all its
-pages. So what is left of chance is which requests came.
+knobs is served on the logged requests, at its values or at the logged noise around them; the value of a page
+policy is summed over all its pages. So what is left of chance is which requests came.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ from cascade_sim.analysis.off_policy import OffPolicyEstimate
 from cascade_sim.analysis.off_policy import slates as off_policy_slates
 from cascade_sim.analysis.off_policy.bounds import Bounds, bounds
 from cascade_sim.analysis.off_policy.gradient import Sensitivity, sensitivity
+from cascade_sim.analysis.off_policy.launch import JitteredKnob, LaunchEstimate, launches
 from cascade_sim.auction import MICROS
 from cascade_sim.cascade.knobs import SCALES, Randomiser
 from cascade_sim.cascade.serve import Arm, Block, Decision, Stage, score
@@ -42,7 +43,7 @@ from cascade_sim.estimation.log import (
 )
 from cascade_sim.estimation.slates import log_odds, log_propensities, page_values, slot_marginals
 from cascade_sim.phases.simulation import Simulation
-from cascade_sim.scenario.targets import Target
+from cascade_sim.scenario.targets import Target, logged_knobs
 
 # estimators of pages, and the columns they need beside the reward
 PAGES: dict[str, tuple[Callable[..., OffPolicyEstimate], tuple[str, ...]]] = {
@@ -54,9 +55,19 @@ PAGES: dict[str, tuple[Callable[..., OffPolicyEstimate], tuple[str, ...]]] = {
 
 KNOB_ESTIMATORS = tuple(off_policy.ESTIMATORS)
 
+LAUNCH_ESTIMATORS = ("local_linear", "local_dr", "direct_method")
+
 SLATE_ESTIMATORS = (*PAGES, "direct_method")
 
-ESTIMATORS = tuple(dict.fromkeys((*KNOB_ESTIMATORS, *SLATE_ESTIMATORS)))
+ESTIMATORS = tuple(dict.fromkeys((*LAUNCH_ESTIMATORS, *KNOB_ESTIMATORS, *SLATE_ESTIMATORS)))
+
+
+def estimators_of(target: Target) -> tuple[str, ...]:
+    """Those that answer for a target."""
+    if target.is_slate:
+        return SLATE_ESTIMATORS
+    return LAUNCH_ESTIMATORS if target.is_launch else KNOB_ESTIMATORS
+
 
 STEP = 0.05  # of log reserve or of squashing, for finite differences
 
@@ -66,13 +77,20 @@ class Evidence:
     """What a log says about one target and one reward: the columns of every estimator. Rows are requests."""
 
     columns: dict[str, NDArray[Any]]  # by the estimators' argument names, [R] or [R, K]
-    settings: dict[str, float]  # clip, threshold
+    settings: dict[str, Any]  # clip, threshold; of a launch its knobs
     limit: Floats | None  # [R], for bounds
 
     def rows(self, cut: slice) -> Evidence:
         """The evidence of some of the requests."""
         columns = {name: values[cut] for name, values in self.columns.items()}
         return Evidence(columns, self.settings, None if self.limit is None else self.limit[cut])
+
+    @property
+    def estimators(self) -> tuple[str, ...]:
+        """Those that fit."""
+        if "z" in self.columns:
+            return LAUNCH_ESTIMATORS
+        return SLATE_ESTIMATORS if "conditional" in self.columns else KNOB_ESTIMATORS
 
 
 def knob_evidence(
@@ -86,6 +104,25 @@ def knob_evidence(
         "predicted_target": forecast,
     }
     return Evidence(columns, {"clip": clip, "threshold": clip}, log.limit[reward])
+
+
+def launch_evidence(
+    log: KnobLog, law: Randomiser, target: Target, reward: str, forecast: Floats, today: Floats
+) -> Evidence:
+    """`forecast`, `today` [R]: the platform's, of this reward at the launch and at today's values."""
+    shifts = law.shift(target.knobs)
+    knobs = [
+        JitteredKnob(f"auction.{knob}", f"off_policy.randomise.{knob}", sigma, shifts[knob] / sigma)
+        for knob, sigma in law.sigmas.items()
+    ]
+    columns = {
+        "reward": log.reward[reward],
+        "z": np.column_stack([log.noise[knob] for knob in law.sigmas]),
+        "predicted_logged": log.forecast[reward],
+        "predicted_target": forecast,
+        "predicted_today": today,
+    }
+    return Evidence(columns, {"knobs": knobs}, None)
 
 
 def slate_evidence(log: SlateLog, temperature: float, odds: Floats, reward: str, gain: Floats) -> Evidence:
@@ -106,6 +143,8 @@ def slate_evidence(log: SlateLog, temperature: float, odds: Floats, reward: str,
 def estimate(name: str, evidence: Evidence) -> OffPolicyEstimate:
     """One estimator on the whole evidence, or on the rows of it that were cut out before."""
     given = evidence.columns
+    if "z" in given:
+        return estimates(evidence, (name,))[name]
     if "conditional" not in given:
         return off_policy.evaluate(name, **given, **evidence.settings)
     if name == "direct_method":
@@ -116,8 +155,24 @@ def estimate(name: str, evidence: Evidence) -> OffPolicyEstimate:
 
 def estimates(evidence: Evidence, names: Iterable[str] = ()) -> dict[str, OffPolicyEstimate]:
     """Every estimator that fits the evidence, or those named."""
-    known = SLATE_ESTIMATORS if "conditional" in evidence.columns else KNOB_ESTIMATORS
-    return {name: estimate(name, evidence) for name in known if not names or name in names}
+    asked = [name for name in evidence.estimators if not names or name in names]
+    if "z" not in evidence.columns:
+        return {name: estimate(name, evidence) for name in asked}
+    fits = launches(**evidence.columns, **evidence.settings) if set(asked) - {"direct_method"} else {}
+    model = off_policy.direct_method(evidence.columns["predicted_target"])
+    return {name: fits.get(name, model) for name in asked}
+
+
+def lift_of(name: str, evidence: Evidence, estimate: OffPolicyEstimate) -> OffPolicyEstimate:
+    """Over today's values without noise, if it is a launch; else over what was logged. Knobs only."""
+    if isinstance(estimate, LaunchEstimate):
+        return estimate.lift
+    given = evidence.columns
+    if "z" in given:
+        return off_policy.lift(
+            name, reward=given["predicted_today"], predicted_target=given["predicted_target"]
+        )
+    return off_policy.lift(name, **given, **evidence.settings)
 
 
 def inner_and_outer(evidence: Evidence) -> Bounds | None:
@@ -160,14 +215,13 @@ def replay(
 def knob_forecast(sim: Simulation, arm: Arm, log: KnobLog, target: Target) -> dict[str, Floats]:
     """The click model's forecast of each reward under a target.  {reward: [R]}"""
     law, effects = randomiser(sim.scenario).moved(target.knobs), sim.platform.slot_effects
-    return replay(sim, arm, log, law, lambda _, decision: decision_forecast(decision, effects))
+    measure = lambda _, decision: decision_forecast(decision, effects)  # noqa: E731
+    return replay(sim, arm, log, law, measure, is_noisy=not target.is_launch)
 
 
 def centre_forecast(sim: Simulation, arm: Arm, log: KnobLog) -> dict[str, Floats]:
     """The forecast with the knobs at their centres: it knows nothing of the noise.  {reward: [R]}"""
-    law, effects = randomiser(sim.scenario), sim.platform.slot_effects
-    measure = lambda _, decision: decision_forecast(decision, effects)  # noqa: E731
-    return replay(sim, arm, log, law, measure, is_noisy=False)
+    return knob_forecast(sim, arm, log, logged_knobs("drop"))
 
 
 def page_odds(sim: Simulation, arm: Arm, log: SlateLog, target: Target) -> Floats:
@@ -205,7 +259,8 @@ def knob_truth(sim: Simulation, arm: Arm, log: KnobLog, target: Target) -> dict[
         block = Block(visits.requests[cut], visits.users[cut], visits.context[cut], visits.times[cut])
         return expected_rewards(sim, block, decision)
 
-    return replay(sim, arm, log, randomiser(sim.scenario).moved(target.knobs), measure)
+    law = randomiser(sim.scenario).moved(target.knobs)
+    return replay(sim, arm, log, law, measure, is_noisy=not target.is_launch)
 
 
 def slate_truth(sim: Simulation, arm: Arm, log: SlateLog, target: Target) -> dict[str, Floats]:
@@ -234,7 +289,7 @@ def true_slopes(sim: Simulation, arm: Arm, log: KnobLog) -> dict[str, dict[str, 
         ends = []
         for side in (1.0, -1.0):
             moved = centre * np.exp(side * STEP) if knob == "reserve_cpc" else centre + side * STEP
-            served = knob_truth(sim, arm, log, Target(knob, {knob: float(moved)}))
+            served = knob_truth(sim, arm, log, Target(knob, {knob: float(moved)}, jitter="keep"))
             ends.append({reward: float(values.mean()) for reward, values in served.items()})
         slope[knob] = {reward: (ends[0][reward] - ends[1][reward]) / (2 * STEP) for reward in ends[0]}
     return slope

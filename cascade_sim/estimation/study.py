@@ -9,7 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from cascade_sim.analysis.off_policy import OffPolicyEstimate, lift
+from cascade_sim.analysis.off_policy import OffPolicyEstimate
+from cascade_sim.analysis.off_policy.launch import LaunchEstimate
 from cascade_sim.cascade.serve import Arm
 from cascade_sim.estimation.estimates import (
     Evidence,
@@ -19,6 +20,8 @@ from cascade_sim.estimation.estimates import (
     knob_evidence,
     knob_forecast,
     knob_truth,
+    launch_evidence,
+    lift_of,
     page_gain,
     page_odds,
     slate_evidence,
@@ -38,7 +41,7 @@ from cascade_sim.estimation.log import (
 )
 from cascade_sim.phases.simulation import Simulation
 from cascade_sim.progress import Progress
-from cascade_sim.scenario.targets import AS_LOGGED, Target, parse_target
+from cascade_sim.scenario.targets import AS_LOGGED, Jitter, Target, logged_knobs, parse_target
 
 Answer = dict[str, dict[str, Any]]  # {reward: {estimators: …}}
 
@@ -57,8 +60,8 @@ def run_off_policy(sim: Simulation, arm: Arm, folder: Path, progress: Progress) 
     assert section is not None
     write_logs(sim, arm, folder, progress)
     logs = read_logs(sim, folder)
-    targets = [parse_target(name, changes) for name, changes in section.targets.items()]
-    asked = with_references(targets, logs)
+    targets = [parse_target(name, changes, section.jitter) for name, changes in section.targets.items()]
+    asked = with_references(targets, logs, section.jitter)
     with progress.stage("off-policy estimates", len(asked), "targets") as bar:
         by_target = answers(sim, arm, logs, asked, (), bar.advance)
         slopes = slope_answers(sim, arm, logs.knobs) if logs.knobs is not None else {}
@@ -86,6 +89,7 @@ def about(sim: Simulation, arm: Arm, logs: Logs) -> dict[str, Any]:
     logged: dict[str, Any] = {"arm": arm.name, "clip": section.clip}
     if logs.knobs is not None:
         law = randomiser(sim.scenario)
+        logged["jitter"] = section.jitter
         logged["knobs"] = {
             "requests": len(logs.knobs),
             "centres": dict(law.centres),
@@ -96,11 +100,11 @@ def about(sim: Simulation, arm: Arm, logs: Logs) -> dict[str, Any]:
     return logged
 
 
-def with_references(targets: Sequence[Target], logs: Logs) -> list[Target]:
-    """Knobs first, then pages, each led by the policy that wrote the log."""
+def with_references(targets: Sequence[Target], logs: Logs, jitter: Jitter) -> list[Target]:
+    """Knobs first, then pages, each led by today's policy: for launches without the log's noise."""
     made: list[Target] = []
     if logs.knobs is not None:
-        made += [Target(AS_LOGGED), *(target for target in targets if not target.is_slate)]
+        made += [logged_knobs(jitter), *(target for target in targets if not target.is_slate)]
     if logs.slates is not None:
         pages = [target for target in targets if target.is_slate]
         made += [logged_pages(), *pages]
@@ -120,7 +124,10 @@ def answers(
     names: Sequence[str] = (),
     on_target: Callable[[int], None] = lambda n: None,
 ) -> dict[str, dict[str, Any]]:
-    """From logs alone: {target: {"log", "changes", "rewards": {reward: {"logged", "estimators", …}}}}."""
+    """From logs alone: {target: {"log", "changes", "rewards": {reward: {"logged", "estimators", …}}}}.
+
+    Beside them "jitter", of targets of the knobs only (`scenario.targets`): a launch drops it.
+    """
     by_target = {}
     for target in targets:
         rewards = {}
@@ -128,6 +135,7 @@ def answers(
             rewards[reward] = _answer(evidence, names)
         by_target[target.name] = {
             "log": "slates" if target.is_slate else "knobs",
+            **({} if target.is_slate else {"jitter": target.jitter}),
             "changes": target.words,
             "rewards": rewards,
         }
@@ -147,6 +155,12 @@ def evidence_of(sim: Simulation, arm: Arm, logs: Logs, target: Target) -> dict[s
         return {reward: slate_evidence(log, temperature, odds, reward, gains[reward]) for reward in REWARDS}
     assert logs.knobs is not None
     law, forecast = randomiser(sim.scenario), knob_forecast(sim, arm, logs.knobs, target)
+    if target.is_launch:
+        today = centre_forecast(sim, arm, logs.knobs) if target.knobs else forecast
+        return {
+            reward: launch_evidence(logs.knobs, law, target, reward, forecast[reward], today[reward])
+            for reward in REWARDS
+        }
     return {
         reward: knob_evidence(logs.knobs, law, target, reward, forecast[reward], section.clip)
         for reward in REWARDS
@@ -158,16 +172,38 @@ def _answer(evidence: Evidence, names: Sequence[str]) -> dict[str, Any]:
 
     per_request = evidence.columns["reward"]
     logged = mean_interval(per_request.reshape(len(per_request), -1).sum(axis=1))
+    made = estimates(evidence, names)
     answer: dict[str, Any] = {
         "logged": dict(zip(("value", "low", "high"), logged, strict=True)),
-        "estimators": {name: estimate_row(estimate) for name, estimate in estimates(evidence, names).items()},
+        "estimators": {name: estimate_row(estimate) for name, estimate in made.items()},
     }
     both = inner_and_outer(evidence)
     if both is not None:
         answer["inner"], answer["outer"] = _interval(both.inner), _interval(both.outer)
+    if "conditional" not in evidence.columns:
         for name, row in answer["estimators"].items():
-            row["lift"] = _interval(lift(name, **evidence.columns, **evidence.settings))
+            row["lift"] = _interval(lift_of(name, evidence, made[name]))
+    for name, estimate in made.items():
+        if isinstance(estimate, LaunchEstimate):
+            answer["estimators"][name] |= _launch_row(estimate, evidence)
     return answer
+
+
+def _launch_row(estimate: LaunchEstimate, evidence: Evidence) -> dict[str, Any]:
+    """What the row of a launch has besides: the bias bounds, today's values by the same fit, the kernel."""
+    widths = estimate.bandwidth or (None,) * len(evidence.settings["knobs"])
+    return {
+        "bias": estimate.bias,
+        "today": _interval(estimate.today),
+        "lift_bias": estimate.lift_bias,
+        "lift_verdict": estimate.lift.diagnostics.verdict,
+        "lift_reason": estimate.lift.diagnostics.reason,
+        "inside": estimate.inside,
+        "bandwidth": {
+            knob.name: None if width is None else width * knob.sigma
+            for knob, width in zip(evidence.settings["knobs"], widths, strict=True)
+        },
+    }
 
 
 def estimate_row(estimate: OffPolicyEstimate) -> dict[str, Any]:
@@ -208,8 +244,10 @@ def add_truth(
 ) -> None:
     """Put the simulator's value beside each answer, and whether intervals cover it."""
     means: dict[str, dict[str, float]] = {}
-    if logs.knobs is not None and any(not target.is_slate for target in targets):
-        means[AS_LOGGED] = _means(knob_truth(sim, arm, logs.knobs, Target(AS_LOGGED)))
+    for jitter in sorted({target.jitter for target in targets if not target.is_slate}):
+        assert logs.knobs is not None
+        start = logged_knobs(jitter)
+        means[start.name] = _means(knob_truth(sim, arm, logs.knobs, start))
     for target in targets:
         served: Mapping[str, Floats]
         if target.is_slate:
@@ -224,9 +262,9 @@ def add_truth(
         for reward, answer in by_target[target.name]["rewards"].items():
             truth = means[target.name][reward]
             answer["truth"] = {"value": truth}
-            start = means.get(AS_LOGGED, {}).get(reward)
-            if not target.is_slate and start:
-                answer["true_lift"] = {"value": truth / start - 1.0}
+            today = {} if target.is_slate else means[logged_knobs(target.jitter).name]
+            if today.get(reward):
+                answer["true_lift"] = {"value": truth / today[reward] - 1.0}
             for row in answer["estimators"].values():
                 _hold_against(row, truth)
 

@@ -434,7 +434,7 @@ def _check_off_policy(scenario: Scenario) -> Iterator[Problem]:
     for name, changes in section.targets.items():
         at: KeyPath = ("off_policy", "targets", name)
         try:
-            target = parse_target(name, changes)
+            target = parse_target(name, changes, section.jitter)
         except UserError as error:
             yield Problem(at, str(error))
             continue
@@ -460,6 +460,8 @@ def target_fault(target: Target, section: OffPolicy, arm: ArmSpec, scenario: Sce
         known = [name for name, spec in scenario.models.items() if spec.trained_by.gives_probabilities]
         if target.model not in known:
             return f"ranking.model: {unknown_name('model', target.model, known)}"
+    if target.is_launch:
+        return ""  # its own gate says what the noise reached
     if "squashing" in target.knobs and target.knobs["squashing"] < FURTHEST_BELOW * sigmas["squashing"]:
         asked, least = target.knobs["squashing"], FURTHEST_BELOW * sigmas["squashing"]
         return f"auction.squashing: {asked:g} is too near 0 for this noise; use {least:g} or more"

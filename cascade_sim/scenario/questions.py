@@ -13,6 +13,7 @@ from typing import Annotated, Any
 from pydantic import BeforeValidator, Field
 
 from cascade_sim.scenario.sections import MAX_REQUESTS, Name, Section
+from cascade_sim.scenario.targets import Jitter
 
 MOST_DEPTH = 12  # propensities sum over subsets of the list
 
@@ -63,6 +64,11 @@ class OffPolicy(Section):
         default={},
         description="Policies asked about: NAME: [auction.reserve_cpc=…, auction.squashing=…] for the knobs, "
         "[slates.temperature=…, ranking.model=…] for the pages.",
+    )
+    jitter: Jitter = Field(
+        default="drop",
+        description="drop: targets of the knobs are launches, the knobs fixed at their values. keep: the "
+        "log's own noise around the value.",
     )
     clip: float = Field(
         default=10.0, gt=0, le=1e6, description="Largest weight of clipped estimators and of the bounds."

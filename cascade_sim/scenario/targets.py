@@ -1,8 +1,16 @@
 """Target policies: what a log of randomised decisions is asked about.
 
-A target moves the centre of a knob's noise (`auction.reserve_cpc=0.22`), or draws pages otherwise from the
-same list (`slates.temperature=0.3`, `ranking.model=wide`: the list in another model's order). Knobs and pages
-were randomised in logs of their own, so a target is about one of the two.
+A target sets a knob (`auction.reserve_cpc=0.22`), or draws pages otherwise from the same list
+(`slates.temperature=0.3`, `ranking.model=wide`: the list in another model's order). Knobs and pages were
+randomised in logs of their own, so a target is about one of the two.
+
+What becomes of the knobs' noise is a choice (`Jitter`):
+
+drop    a launch: every request meets the value itself, and the other jittered knobs today's values
+keep    the log's own noise around the value: another centre of the jitter, which nobody launches
+
+A target of pages always draws them, as the log does: at its temperature, from the same list, at the list's
+prices. It is no launch of an order without a draw.
 """
 
 from __future__ import annotations
@@ -10,6 +18,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Literal, get_args
 
 from cascade_sim.errors import UserError, unknown_name
 from cascade_sim.scenario.assignments import key_and_value
@@ -17,7 +26,11 @@ from cascade_sim.scenario.assignments import key_and_value
 KNOB_KEYS = {"auction.reserve_cpc": "reserve_cpc", "auction.squashing": "squashing"}
 SLATE_KEYS = ("slates.temperature", "ranking.model")
 LIMITS = {"reserve_cpc": (0.0, 1e9), "squashing": (0.0, 2.0), "temperature": (0.0, 100.0)}
-AS_LOGGED = "as logged"  # the target that changes nothing
+AS_LOGGED = "as logged"  # the target that changes nothing, not even the noise
+TODAY = "today, fixed"  # the target that changes nothing but that the noise ends
+
+Jitter = Literal["drop", "keep"]
+JITTERS: tuple[Jitter, ...] = get_args(Jitter)
 
 
 @dataclass(frozen=True)
@@ -25,15 +38,21 @@ class Target:
     """What differs from the logging policy; nothing differs in a target without any of these."""
 
     name: str
-    knobs: dict[str, float] = field(default_factory=dict)  # centres, by knob
+    knobs: dict[str, float] = field(default_factory=dict)  # values (centres, if the noise is kept), by knob
     temperature: float | None = None
     model: str | None = None
     is_pages: bool = False  # about pages although nothing differs: the policy that wrote that log
+    jitter: Jitter = "drop"  # what becomes of the knobs' noise
 
     @property
     def is_slate(self) -> bool:
         """About the log of drawn pages, not about that of the knobs."""
         return self.is_pages or self.temperature is not None or self.model is not None
+
+    @property
+    def is_launch(self) -> bool:
+        """About knobs without their noise."""
+        return not self.is_slate and self.jitter == "drop"
 
     @property
     def words(self) -> str:
@@ -46,7 +65,7 @@ class Target:
         return ", ".join(parts)
 
 
-def parse_target(name: str, changes: Sequence[str]) -> Target:
+def parse_target(name: str, changes: Sequence[str], jitter: Jitter = "drop") -> Target:
     """A target from `key=value` texts; UserError for a key or a value that no log can answer for."""
     knobs: dict[str, float] = {}
     temperature, model = None, None
@@ -70,7 +89,12 @@ def parse_target(name: str, changes: Sequence[str]) -> Target:
             f"{', '.join(changes)}: knobs and pages were randomised in logs of their own; "
             "ask about one of the two"
         )
-    return Target(name, knobs, temperature, model)
+    return Target(name, knobs, temperature, model, jitter=jitter)
+
+
+def logged_knobs(jitter: Jitter) -> Target:
+    """What targets of the knobs are held against: today's values, fixed or with the log's noise."""
+    return Target(TODAY if jitter == "drop" else AS_LOGGED, jitter=jitter)
 
 
 def _number(key: str, text: str, what: str) -> float:

@@ -20,7 +20,7 @@ from cascade_sim.analysis.report.readings import ESTIMATOR_NAMES, shown_estimate
 from cascade_sim.analysis.statistics.estimates import estimate, finite
 
 SHOWN = {
-    "knobs": ("ips", "snips", "direct_method", "doubly_robust"),
+    "knobs": ("local_linear", "local_dr", "ips", "snips", "direct_method", "doubly_robust"),
     "slates": ("slate_ips", "independent_ips", "direct_method", "cascade_dr"),
 }
 POINTS = tuple(marker for marker in MARKERS if marker != "X")  # a cross is a refusal
@@ -39,11 +39,17 @@ def off_policy_targets(metrics: Mapping[str, Any]) -> Any | None:
         1.5 + sum(heights), nrows=len(panels), squeeze=False, sharex=True,
         gridspec_kw={"height_ratios": heights},
     )  # fmt: skip
-    names = list(dict.fromkeys(name for log in panels for name in SHOWN[log]))
+    shown = {
+        log: tuple(
+            name for name in SHOWN[log] if any(name in _estimators(target) for target in targets.values())
+        )
+        for log, targets in panels.items()
+    }
+    names = list(dict.fromkeys(name for log in panels for name in shown[log]))
     looks = {name: (COLORS[i % len(COLORS)], POINTS[i % len(POINTS)]) for i, name in enumerate(names)}
     reach = 5.0
     for axes, (log, targets) in zip(grid.flat, panels.items(), strict=True):
-        reach = max(reach, _panel(axes, targets, SHOWN[log], looks))
+        reach = max(reach, _panel(axes, targets, shown[log], looks))
         axes.set_title({"knobs": "Other knobs", "slates": "Other pages"}[log], loc="left", color=INK)
         axes.tick_params(labelbottom=True)
     last = grid.flat[-1]
@@ -52,6 +58,11 @@ def off_policy_targets(metrics: Mapping[str, Any]) -> Any | None:
     last.set_xlabel("estimate of revenue per request, % off the truth")
     _legend(figure, looks)
     return figure
+
+
+def _estimators(target: Mapping[str, Any]) -> Mapping[str, Any]:
+    estimators: Mapping[str, Any] = target["rewards"]["revenue"]["estimators"]
+    return estimators
 
 
 def _is_known(targets: Mapping[str, Any]) -> bool:

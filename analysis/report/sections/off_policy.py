@@ -6,7 +6,14 @@ from collections.abc import Mapping
 from typing import Any
 
 from cascade_sim.analysis.report.figures.off_policy import off_policy_targets
-from cascade_sim.analysis.report.readings import ESTIMATOR_NAMES, ordered_targets, shown_estimate, targets_of
+from cascade_sim.analysis.report.readings import (
+    ESS_OF,
+    ESTIMATOR_NAMES,
+    is_launch,
+    ordered_targets,
+    shown_estimate,
+    targets_of,
+)
 from cascade_sim.analysis.report.section import Columns, Figure, Section, Stack, Text, titled
 from cascade_sim.analysis.report.tables import Cell, Row, Table, cell
 from cascade_sim.analysis.report.words import percent_number
@@ -21,6 +28,7 @@ from cascade_sim.analysis.statistics.estimates import (
 )
 
 KNOBS = {"reserve_cpc": "log reserve", "squashing": "squashing"}
+LAUNCHED_BY = "local_dr"  # whose lift stands for a launch's
 REWARDS = {"revenue": "Revenue per request", "clicks": "Clicks per request"}
 
 
@@ -38,8 +46,9 @@ def off_policy_section(metrics: Mapping[str, Any]) -> Section | None:
         "target. Crosses at the edge: refused.",
     )
     about_slopes = (
-        "Per unit of the logarithm of the reserve (a tenth: about ten percent) and of squashing. The truth "
-        "is a finite difference, served by the simulator."
+        "Per unit of the logarithm of the reserve (a tenth: about ten percent) and of squashing, with the "
+        "log's noise: what is fixed may respond otherwise. The truth is a finite difference, served by the "
+        "simulator."
     )
     told = [] if is_pooled else [Text(line, "small") for line in refusals(part)]
     return Section(
@@ -47,12 +56,35 @@ def off_policy_section(metrics: Mapping[str, Any]) -> Section | None:
         "What would logs alone have said?",
         off_policy_words(part, is_pooled),
         (
-            *titled("Other knobs", targets_table(part, "knobs", "revenue")),
-            *titled("Other pages", targets_table(part, "slates", "revenue")),
+            *titled("Other knobs", targets_table(part, "knobs", "revenue"), *_asked(part, "knobs")),
+            *titled("Other pages", targets_table(part, "slates", "revenue"), *_asked(part, "slates")),
             Columns((figure, Stack((Text(_about(part, is_pooled)), *told)))),
             *titled("How revenue responds to each knob", slopes_table(part), Text(about_slopes, "small")),
         ),
     )
+
+
+def question(target: Mapping[str, Any]) -> str:
+    """What is asked of the log, in a sentence: a launch, or its own noise or draw around another value."""
+    if target["log"] == "slates":
+        return (
+            "Asked: pages drawn as the log draws them, from the same list at the list's prices. Not a launch "
+            "of an order without a draw."
+        )
+    if is_launch(target):
+        return (
+            "Asked: a launch without jitter, every jittered knob fixed at its value. Lifts are over today's "
+            "values, fixed as well, as whatif has them."
+        )
+    return (
+        "Asked: the log's own jitter around another centre, not a launch. Lifts are over the jittered log; "
+        "where the response bends within the noise, a launch without jitter earns otherwise."
+    )
+
+
+def _asked(part: Mapping[str, Any], log: str) -> list[Text]:
+    """The questions of a log's targets."""
+    return [Text(text, "small") for text in dict.fromkeys(map(question, targets_of(part, log).values()))]
 
 
 def estimator_rows(answer: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
@@ -66,16 +98,23 @@ def targets_table(part: Mapping[str, Any], log: str, reward: str) -> Table | Non
     if not targets:
         return None
     first = estimator_rows(next(iter(targets.values()))["rewards"][reward])
+    has_lifts = LAUNCHED_BY in first
     rows = []
     for name, target in targets.items():
         answer = target["rewards"][reward]
         decimals = _decimals(targets, reward)
         truth = estimate(answer.get("truth"))
-        plain = answer["estimators"].get("ips" if log == "knobs" else "slate_ips") or {}
+        plain: Mapping[str, Any] = next(
+            (answer["estimators"][key] for key in ESS_OF if key in answer["estimators"]), {}
+        )
         cells = [cell(Estimate(truth.value), decimals), Cell(percent_number(plain.get("ess_share"), 0))]
         cells += [_answer_cell(answer["estimators"][key], decimals, truth.value) for key in first]
+        if has_lifts:
+            cells += [Cell(_lift(answer.get("true_lift"))), _lift_cell(plain.get("lift"))]
         rows.append(Row(name, cells, hint=target["changes"], tag=target["changes"]))
     columns = ["truth", "ESS %", *(ESTIMATOR_NAMES.get(key, key) for key in first)]
+    if has_lifts:
+        columns += ["lift %, truth", f"lift %, {ESTIMATOR_NAMES[LAUNCHED_BY]}"]
     return Table(
         f"{REWARDS[reward]}, from the log of {'pages' if log == 'slates' else log}", "Target", columns, rows
     )
@@ -117,6 +156,61 @@ def slopes_table(part: Mapping[str, Any]) -> Table | None:
 
 def answer_table(name: str, target: Mapping[str, Any], reward: str) -> Table:
     """One target in full, for a terminal: a row per estimator with the figures of its weights."""
+    return (_launch_table if is_launch(target) else _weights_table)(name, target, reward)
+
+
+def _launch_table(name: str, target: Mapping[str, Any], reward: str) -> Table:
+    """Values, lifts and bias bounds of a launch; today's values fixed, by the estimator LAUNCHED_BY."""
+    answer = target["rewards"][reward]
+    decimals = decimals_for([estimate(answer["logged"]).value], 4)
+    rows = []
+    for key, row in estimator_rows(answer).items():
+        own, lift = estimate(row["estimate"]), _hundredfold(row.get("lift"))
+        is_refused = row["verdict"] == "refuse"
+        cells = [
+            Cell("refused" if is_refused else number_text(own.value, decimals)),
+            Cell("" if is_refused else cell(own, decimals).interval),
+            Cell(number_text(lift.value, 1, signed=True)),
+            Cell(cell(lift, 1, signed=True).interval),
+            Cell(number_text(_percent_of(row.get("lift_bias")), 1)),
+            Cell(number_text(finite(row.get("inside")), 0)),
+            Cell(percent_number(row.get("ess_share"))),
+            Cell(row["verdict"]),
+        ]
+        rows.append(Row(ESTIMATOR_NAMES.get(key, key), cells))
+    blank = [Cell("")] * 6
+    today = answer["estimators"].get(LAUNCHED_BY, {}).get("today")
+    if today:
+        shown = cell(estimate(today), decimals)
+        label = f"today's values ({ESTIMATOR_NAMES[LAUNCHED_BY]})"
+        rows.append(Row(label, [Cell(shown.text), Cell(shown.interval), *blank], "reference"))
+    logged = cell(estimate(answer["logged"]), decimals)
+    rows.append(
+        Row("as logged, with jitter", [Cell(logged.text), Cell(logged.interval), *blank], "reference")
+    )
+    if "truth" in answer:
+        truth = Cell(number_text(estimate(answer["truth"]).value, decimals))
+        true_lift = Cell(_lift(answer.get("true_lift")))
+        rows.append(Row("truth (simulator)", [truth, Cell(""), true_lift, *blank[1:]], "reference"))
+    columns = ["value", "95 % interval", "lift %", "95 % interval", "bias ≤", "inside", "ESS %", "verdict"]
+    return Table(_answer_title(name, target, reward), "estimator", columns, rows)
+
+
+def _hundredfold(entry: Any) -> Estimate:
+    own = estimate(entry)
+    return Estimate(*(_percent_of(end) for end in (own.value, own.low, own.high)))
+
+
+def _percent_of(value: Any) -> float | None:
+    number = finite(value)
+    return None if number is None else 100 * number
+
+
+def _answer_title(name: str, target: Mapping[str, Any], reward: str) -> str:
+    return f"{REWARDS[reward]} under {name}" + (f" ({target['changes']})" if target["changes"] else "")
+
+
+def _weights_table(name: str, target: Mapping[str, Any], reward: str) -> Table:
     answer = target["rewards"][reward]
     decimals = decimals_for([estimate(answer["logged"]).value], 4)
     rows = []
@@ -149,7 +243,7 @@ def answer_table(name: str, target: Mapping[str, Any], reward: str) -> Table:
         true_lift = _lift(answer.get("true_lift"))
         blank = [Cell("")] * 6
         rows.append(Row("truth (simulator)", [Cell(truth), Cell(""), Cell(true_lift), *blank], "reference"))
-    title = f"{REWARDS[reward]} under {name}" + (f" ({target['changes']})" if target["changes"] else "")
+    title = _answer_title(name, target, reward)
     columns = ["value", "95 % interval", "lift %", "n", "ESS %", "mean w", "max %", "clipped %", "verdict"]
     return Table(title, "estimator", columns, rows)
 
@@ -162,6 +256,9 @@ def reasons(target: Mapping[str, Any], reward: str) -> list[str]:
             by_reason.setdefault(f"{row['verdict']}: {row['reason']}", []).append(
                 ESTIMATOR_NAMES.get(key, key)
             )
+        elif row.get("lift_reason"):
+            text = f"{row['lift_verdict']} on the lift: {row['lift_reason']}"
+            by_reason.setdefault(text, []).append(ESTIMATOR_NAMES.get(key, key))
     return [f"{', '.join(names)} {text}" for text, names in by_reason.items()]
 
 
@@ -234,6 +331,10 @@ def _about(part: Mapping[str, Any], is_pooled: bool) -> str:
         + (" Intervals are those of the mean error between worlds." if is_pooled else "")
     )
     return " ".join(texts)
+
+
+def _lift_cell(entry: Any) -> Cell:
+    return cell(_hundredfold(entry), 1, signed=True)
 
 
 def _lift(entry: Any) -> str:
