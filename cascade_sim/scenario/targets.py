@@ -27,7 +27,7 @@ KNOB_KEYS = {"auction.reserve_cpc": "reserve_cpc", "auction.squashing": "squashi
 SLATE_KEYS = ("slates.temperature", "ranking.model")
 LIMITS = {"reserve_cpc": (0.0, 1e9), "squashing": (0.0, 2.0), "temperature": (0.0, 100.0)}
 AS_LOGGED = "as logged"  # the target that changes nothing, not even the noise
-TODAY = "today, fixed"  # the target that changes nothing but that the noise ends
+TODAY = "today without jitter"  # the target that changes nothing but that the noise ends
 
 Jitter = Literal["drop", "keep"]
 JITTERS: tuple[Jitter, ...] = get_args(Jitter)

@@ -5,8 +5,10 @@ import shutil
 import pytest
 
 from answers.section_text import says
-from cascade_sim import SEMANTICS
+from cascade_sim import SEMANTICS, off_policy
 from cascade_sim.cli import main
+from cascade_sim.errors import UserError
+from cascade_sim.estimation.estimates import LAUNCH_ESTIMATORS
 from cascade_sim.scenario.file import dump_scenario
 from cascade_sim.storage.folder import json_text
 from cascade_sim.storage.model_store import ModelStore
@@ -34,8 +36,9 @@ def run(tmp_path_factory):
 
 
 def test_a_question_is_answered_with_the_figures_of_its_weights(run, capsys):
-    assert main(["off-policy", str(run), "--set", "auction.reserve_cpc=0.62"]) == 0
+    assert main(["off-policy", str(run), "--set", "auction.reserve_cpc=0.62", "--jitter", "keep"]) == 0
     text = capsys.readouterr().out
+    assert says(text, "jitter", "another centre", "not a launch")
     assert "auction.reserve_cpc=0.62" in text
     for word in (
         "doubly robust",
@@ -49,6 +52,42 @@ def test_a_question_is_answered_with_the_figures_of_its_weights(run, capsys):
         assert word in text
     assert says(text, "bias", "unknown")
     assert "log reserve" in text and "squashing" in text
+
+
+def test_by_default_a_launch_without_jitter_is_answered_for(run, capsys):
+    assert main(["off-policy", str(run), "--set", "auction.reserve_cpc=0.62"]) == 0
+    text = capsys.readouterr().out
+    assert says(text, "launch without jitter") and "auction.reserve_cpc=0.62" in text
+    for word in ("local linear", "local DR", "bias ≤", "today's values", "as logged, with jitter"):
+        assert word in text
+    assert "SNIPS" not in text and "outer (bounds)" not in text
+
+
+def test_pages_are_said_to_be_drawn_still(run, capsys):
+    assert main(["off-policy", str(run), "--set", "slates.temperature=0.5", "--no-truth"]) == 0
+    text = capsys.readouterr().out
+    assert says(text, "pages drawn as the log") and says(text, "Not a launch")
+
+
+def test_the_jitter_is_the_scenario_s_unless_asked_for(run):
+    asked = {"auction.reserve_cpc": 0.62}
+    kinds = {
+        kind: off_policy(run, asked, jitter=kind, truth=False).answers["the asked policy"]
+        for kind in (None, "drop", "keep")
+    }
+    assert kinds[None] == kinds["drop"] and kinds["keep"]["jitter"] == "keep"
+    frame = off_policy(run, asked, truth=False).frame()
+    assert set(frame["jitter"]) == {"drop"} and set(frame["estimator"]) == set(LAUNCH_ESTIMATORS)
+    assert frame["lift_low"].notna().all()
+    with pytest.raises(UserError, match="did you mean 'keep'"):
+        off_policy(run, asked, jitter="kept")
+
+
+def test_a_launch_beyond_the_jitter_is_refused_with_what_to_log(run, capsys):
+    assert main(["off-policy", str(run), "--set", "auction.reserve_cpc=0.3", "--no-truth"]) == 1
+    text = capsys.readouterr().out
+    assert says(text, "refuse", "auction.reserve_cpc", "of 1500 requests lie beyond")
+    assert says(text, "off_policy.randomise.reserve_cpc = 0.42 or more")
 
 
 def test_the_truth_can_be_left_out_and_estimators_chosen(run, capsys):
@@ -75,9 +114,11 @@ def test_a_question_out_of_reach_is_refused_with_the_reason(run, capsys):
     [
         (["--set", "auction.reserv_cpc=1"], "--set auction.reserv_cpc=1: unknown key of a target"),
         (["--set", "auction.reserv_cpc=1"], "did you mean 'auction.reserve_cpc'"),
-        (["--set", "auction.squashing=0.1"], "too near 0 for this noise"),
+        (["--set", "auction.squashing=0.1", "--jitter", "keep"], "too near 0 for this noise"),
         (["--set", "ranking.model=wide"], "unknown model 'wide'"),
         (["--estimator", "snip"], "did you mean 'snips'"),
+        (["--set", "auction.reserve_cpc=0.6", "--estimator", "snips"], "--jitter keep"),
+        (["--jitter", "kept"], "keep"),
     ],
 )
 def test_mistakes_are_refused(run, options, text, capsys):

@@ -7,13 +7,13 @@ import pytest
 
 from cascade_sim.cli import main
 from cascade_sim.estimation.coverage import coverage_study
-from cascade_sim.scenario.targets import AS_LOGGED, Target
+from cascade_sim.scenario.targets import AS_LOGGED, TODAY, Target
 from worlds.randomised_logs import SCENARIO, SMALL, logged
 
 TARGETS = (
-    Target(AS_LOGGED),
-    Target("near", {"reserve_cpc": 0.63}),
-    Target("far", {"reserve_cpc": 0.25}),
+    Target(AS_LOGGED, jitter="keep"),
+    Target("near", {"reserve_cpc": 0.63}, jitter="keep"),
+    Target("far", {"reserve_cpc": 0.25}, jitter="keep"),
     Target("colder", temperature=0.5),
 )
 REPLICATIONS, REQUESTS = 100, 300
@@ -71,15 +71,15 @@ def test_the_command_prints_a_table_and_writes_csv_and_plot(tmp_path, capsys):
         "--target",
         "colder",
         "--target",
-        AS_LOGGED,
+        TODAY,
         "--quiet",
     ]
     files = ["--out", str(tmp_path / "c.csv"), "--plot", str(tmp_path / "c.png")]
     assert main(["coverage", str(SCENARIO), *sets, *options, *files]) in (0, 1)
     text = capsys.readouterr().out
-    assert "as logged: revenue per request" in text and "cascade DR" in text
+    assert f"{TODAY}: revenue per request" in text and "local DR" in text and "cascade DR" in text
     rows = list(csv.DictReader((tmp_path / "c.csv").open()))
-    assert {row["target"] for row in rows} == {AS_LOGGED, "colder"}
+    assert {row["target"] for row in rows} == {TODAY, "colder"}
     assert (tmp_path / "c.png").read_bytes().startswith(b"\x89PNG")
 
 

@@ -18,7 +18,7 @@ def logs():
 def test_the_logging_policy_s_truth_is_the_mean_of_its_log_but_for_luck(logs):
     world = logged()
     for log, truth in (
-        (logs[0], knob_truth(world.sim, world.arm, logs[0], Target("same"))),
+        (logs[0], knob_truth(world.sim, world.arm, logs[0], Target("same", jitter="keep"))),
         (logs[1], slate_truth(world.sim, world.arm, logs[1], Target("same", is_pages=True))),
     ):
         for reward in ("revenue", "clicks"):
@@ -49,7 +49,12 @@ def test_slopes_are_central_differences(logs):
     world, log = logged(), logs[0]
     slope = true_slopes(world.sim, world.arm, log)["reserve_cpc"]["clicks"]
     ends = [
-        knob_truth(world.sim, world.arm, log, Target("end", {"reserve_cpc": 0.7 * np.exp(side * STEP)}))
+        knob_truth(
+            world.sim,
+            world.arm,
+            log,
+            Target("end", {"reserve_cpc": 0.7 * np.exp(side * STEP)}, jitter="keep"),
+        )
         for side in (1, -1)
     ]
     up, down = (end["clicks"].mean() for end in ends)
