@@ -6,7 +6,7 @@ READY := $(VENV)/.ready
 # Of the many processes of a run or of the tests only the first compiles a file.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: run test drill lint bench clean
+.PHONY: run test drill lint bench docs clean
 .DEFAULT_GOAL := run
 
 $(READY): pyproject.toml setup.py constraints.txt
@@ -28,11 +28,16 @@ drill: $(READY)
 lint: $(READY)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
-	$(BIN)/python tests/house/one_tree.py .mypy_tree
+	$(BIN)/python tests/house/one_tree.py .mypy_tree docs/made
 	cd .mypy_tree && ../$(BIN)/mypy --config-file ../pyproject.toml -p cascade_sim
 
 bench: $(READY)
 	$(BIN)/python -m cascade_sim bench
 
+# The site, in build/docs; warnings are errors.
+docs: $(READY)
+	$(BIN)/python -m sphinx -W --keep-going -q -b html -d build/doctrees docs build/docs
+	$(BIN)/python tests/house/blocks.py
+
 clean:
-	rm -rf $(VENV) build *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis .mypy_tree
+	rm -rf $(VENV) build *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis .mypy_tree docs/made

@@ -1,0 +1,74 @@
+"""How the pages of this folder become a site: `make docs` writes it to build/docs. Nothing is fetched."""
+
+import ast
+import sys
+from pathlib import Path
+from textwrap import dedent
+from typing import Any
+
+HERE = Path(__file__).resolve().parent
+sys.path[:0] = [str(HERE.parent), str(HERE)]
+
+from generate import write_pages  # noqa: E402
+
+from cascade_sim.version import __version__  # noqa: E402
+
+project = "cascade_sim"
+version = release = __version__
+extensions = ["myst_parser", "sphinx.ext.autodoc"]
+exclude_patterns = ["README.md"]
+myst_heading_anchors = 3
+nitpicky = False
+default_role = "code"  # `name` in a docstring is code, as in Markdown
+
+autodoc_member_order = "bysource"
+autodoc_typehints = "signature"
+python_use_unqualified_type_names = True
+
+html_theme = "alabaster"
+html_theme_options = {
+    "description": "A simulator of an ad-ranking cascade with its auction",
+    "fixed_sidebar": False,
+    "page_width": "1100px",
+    "sidebar_width": "230px",
+    "show_powered_by": False,
+    "font_family": "system-ui, sans-serif",
+    "head_font_family": "system-ui, sans-serif",
+}
+html_static_path = ["style"]
+html_css_files = ["pages.css"]
+html_show_sourcelink = False
+html_copy_source = False
+html_show_copyright = False
+
+
+def is_code(paragraph: list[str]) -> bool:
+    """Whether a paragraph of a docstring is an example: Python with a call or an import in it."""
+    try:
+        tree = ast.parse(dedent("\n".join(paragraph)))
+    except SyntaxError:
+        return False
+    return any(isinstance(node, ast.Call | ast.ImportFrom) for node in ast.walk(tree))
+
+
+def mark_examples(app: Any, what: str, name: str, value: Any, options: Any, lines: list[str]) -> None:
+    """Examples in docstrings are plain paragraphs; here they become code blocks."""
+    marked: list[str] = []
+    paragraph: list[str] = []
+    for line in [*lines, ""]:
+        if line.strip():
+            paragraph.append(line)
+            continue
+        if is_code(paragraph):
+            indent = min(len(text) - len(text.lstrip()) for text in paragraph)
+            marked += [".. code-block:: python", "", *("   " + text[indent:] for text in paragraph)]
+        else:
+            marked += paragraph
+        marked.append("")
+        paragraph = []
+    lines[:] = marked
+
+
+def setup(app: Any) -> None:
+    app.connect("builder-inited", lambda _: write_pages(HERE / "made"))
+    app.connect("autodoc-process-docstring", mark_examples)

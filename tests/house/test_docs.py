@@ -1,0 +1,185 @@
+"""What the README and the pages of docs/ show is true: their code blocks run, their links lead somewhere."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cascade_sim.cli import cli, main
+from cascade_sim.scenario.file import load_scenario
+from house.blocks import PAGES, Block, blocks, count_text, made
+from places import ROOT
+from worlds.tiny_market import TINY
+
+NAMES = [str(page.relative_to(ROOT)) for page in PAGES]
+
+
+@pytest.fixture(scope="module")
+def workplace(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """Where a reader stands: the shipped scenarios, of which quick is smaller here, and its run.
+
+    No figure is drawn: that takes longest, and tests of the report see to it.
+    """
+    folder = tmp_path_factory.mktemp("reader")
+    shutil.copytree(ROOT / "scenarios", folder / "scenarios")
+    quick = folder / "scenarios" / "quick.yaml"
+    quick.write_text(smaller(quick.read_text(encoding="utf-8"), TINY))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("CASCADE_SIM_CACHE", str(folder / "cache"))
+        patch.setattr("cascade_sim.analysis.report.page.draw_all", lambda metrics: {})
+        patch.chdir(folder)
+        assert main(["run", "scenarios/quick.yaml", "--quiet"]) == 0
+        yield folder
+
+
+def smaller(text: str, overrides: tuple[str, ...]) -> str:
+    """A scenario's text with these keys changed in place."""
+    from ruamel.yaml import YAML
+
+    data = YAML(typ="safe").load(text)
+    for override in overrides:
+        path, value = override.split("=")
+        *way, key = path.split(".")
+        at = data
+        for step in way:
+            at = at.setdefault(step, {})
+        at[key] = YAML(typ="safe").load(value)
+    return yaml_text(data)
+
+
+def yaml_text(data: Any) -> str:
+    import io
+
+    from ruamel.yaml import YAML
+
+    text = io.StringIO()
+    YAML(typ="safe").dump(data, text)
+    return text.getvalue()
+
+
+def merged(below: Any, above: Any) -> Any:
+    if isinstance(below, Mapping) and isinstance(above, Mapping):
+        return {**below, **{key: merged(below.get(key), value) for key, value in above.items()}}
+    return above
+
+
+@pytest.mark.parametrize("page", PAGES, ids=NAMES)
+def test_every_block_does_what_the_page_says(page, workplace, monkeypatch):
+    monkeypatch.chdir(workplace)
+    monkeypatch.setenv("CASCADE_SIM_CACHE", str(workplace / "cache"))
+    names: dict[str, Any] = {"__name__": "page"}
+    for block in blocks(page):
+        if block.file:
+            Path(block.file).parent.mkdir(parents=True, exist_ok=True)
+            Path(block.file).write_text(block.text, encoding="utf-8")
+        if block.language == "python":
+            code = compile(block.text, block.place, "exec", dont_inherit=True)
+            if block.how == "run" and not block.file:
+                exec(code, names)
+        elif block.language == "yaml":
+            check_scenario(block, workplace)
+        elif block.language == "shell":
+            for words in block.commands():
+                try_command(words, block)
+
+
+def check_scenario(block: Block, workplace: Path) -> None:
+    """By the loader, which also finds the files of classes; beside the scenarios or from the folder."""
+    from ruamel.yaml import YAML
+
+    text = block.text
+    if "part" in block.words:
+        quick = YAML(typ="safe").load((workplace / "scenarios" / "quick.yaml").read_text(encoding="utf-8"))
+        text = yaml_text(merged(quick, YAML(typ="safe").load(block.text)))
+    file = workplace / "scenarios" / "shown.yaml" if not block.file else Path(block.file)
+    if not block.file:
+        file.write_text(text, encoding="utf-8")
+    load_scenario(file)
+
+
+def try_command(words: list[str], block: Block) -> None:
+    """Run one line of a shell block, or only read it; a command that is none of these is a mistake."""
+    if words[0] == "make":
+        makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
+        assert re.search(rf"^{words[1]}:", makefile, re.MULTILINE), block.place
+    elif words[0] == "pytest":
+        if block.how == "run":
+            run_pytest(words[1:], block)
+    elif words[:3] == ["python", "-m", "cascade_sim"]:
+        if block.how == "run":
+            assert main(words[3:]) == 0, f"{block.place}: {' '.join(words)}"
+        else:
+            read_command(words[3:])
+    else:
+        raise AssertionError(f"{block.place}: the tests do not know how to run {' '.join(words)}")
+
+
+def run_pytest(options: list[str], block: Block) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "-pno:cacheprovider", "-pno:xdist", "--rootdir=.", *options],
+        capture_output=True, text=True, env={**os.environ, "PYTHONPATH": str(ROOT)},
+    )  # fmt: skip
+    assert done.returncode == 0, block.place + done.stdout + done.stderr
+
+
+def read_command(words: list[str]) -> None:
+    """The command line as click reads it, and the scenario it names with its overrides; nothing is run."""
+    top = cli.make_context("cascade_sim", list(words))
+    name, command, rest = cli.resolve_command(top, words)
+    assert command is not None
+    given = command.make_context(name, rest, parent=top, resilient_parsing=False).params
+    if "scenario" in given:
+        load_scenario(given["scenario"], given.get("overrides", ()), given.get("seed"))
+    elif "variants" in given:
+        assert given["variants"].is_file()
+
+
+def test_the_blocks_are_many_and_counted():
+    counts = re.findall(r"\d+", count_text())
+    assert len(counts) == 5 and int(counts[0]) == sum(map(int, counts[2:])) > 50
+
+
+@pytest.mark.parametrize("info", [["bash"], [], ["yaml", "parse"], ["python", "file=a", "file=b"]])
+def test_a_block_that_nothing_tries_is_refused(info):
+    with pytest.raises(ValueError, match="README.md:7: no such kind of block"):
+        made(ROOT / "README.md", 7, info, "x")
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "python -m cascade_sim rum quick",
+        "python -m cascade_sim run quick --sets a=1",
+        "python -m cascade_sim run quick --set cascade.slot=1",
+        "make bread",
+        "curl x",
+    ],
+)
+def test_a_command_that_is_none_is_found_without_running_it(line):
+    from click import ClickException
+
+    from cascade_sim.errors import UserError
+
+    block = made(ROOT / "README.md", 1, ["shell", "parse"], line)
+    with pytest.raises((ClickException, UserError, AssertionError)):
+        try_command(block.commands()[0], block)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=NAMES)
+def test_every_link_and_named_file_exists(page):
+    text = page.read_text(encoding="utf-8")
+    links = [link for link in re.findall(r"\]\(([^)#\s]+)", text) if "://" not in link]
+    named = re.findall(
+        r"(?:scenarios|cascade_sim|models|agents|analysis|tests|docs)/[\w./]+\.(?:yaml|py|csv|png)", text
+    )
+    missing = [link for link in links if not (page.parent / link).exists() and "made/" not in link]
+    missing += [name for name in named if not (ROOT / name).exists()]
+    assert missing == []
