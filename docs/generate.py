@@ -56,7 +56,7 @@ def commands() -> str:
 
     about = (
         "What `python -m cascade_sim COMMAND --help` says. Where a command takes a scenario, a shipped one "
-        "may be given by its name: `run quick`. Mistakes are refused before any work starts, with exit code 2."
+        "may be given by its name: `run quick`. Mistakes are refused before any work, with exit code 2."
     )
     return page("Commands", about, parts())
 

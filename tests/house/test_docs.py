@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import os
 import re
 import shutil
-import subprocess
-import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -15,10 +12,11 @@ import pytest
 
 from cascade_sim.cli import cli, main
 from cascade_sim.scenario.file import load_scenario
-from house.blocks import PAGES, Block, blocks, count_text, made
+from house.blocks import FENCE, PAGES, Block, blocks, count_text, made
 from places import ROOT
 from worlds.tiny_market import TINY
 
+pytest_plugins = ["pytester"]
 NAMES = [str(page.relative_to(ROOT)) for page in PAGES]
 
 
@@ -72,7 +70,7 @@ def merged(below: Any, above: Any) -> Any:
 
 
 @pytest.mark.parametrize("page", PAGES, ids=NAMES)
-def test_every_block_does_what_the_page_says(page, workplace, monkeypatch):
+def test_every_block_does_what_the_page_says(page, workplace, pytester, monkeypatch):
     monkeypatch.chdir(workplace)
     monkeypatch.setenv("CASCADE_SIM_CACHE", str(workplace / "cache"))
     names: dict[str, Any] = {"__name__": "page"}
@@ -88,7 +86,7 @@ def test_every_block_does_what_the_page_says(page, workplace, monkeypatch):
             check_scenario(block, workplace)
         elif block.language == "shell":
             for words in block.commands():
-                try_command(words, block)
+                try_command(words, block, pytester)
 
 
 def check_scenario(block: Block, workplace: Path) -> None:
@@ -105,14 +103,15 @@ def check_scenario(block: Block, workplace: Path) -> None:
     load_scenario(file)
 
 
-def try_command(words: list[str], block: Block) -> None:
+def try_command(words: list[str], block: Block, suite: pytest.Pytester | None = None) -> None:
     """Run one line of a shell block, or only read it; a command that is none of these is a mistake."""
     if words[0] == "make":
         makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
         assert re.search(rf"^{words[1]}:", makefile, re.MULTILINE), block.place
     elif words[0] == "pytest":
         if block.how == "run":
-            run_pytest(words[1:], block)
+            assert suite is not None
+            run_pytest(words[1:], suite, block)
     elif words[:3] == ["python", "-m", "cascade_sim"]:
         if block.how == "run":
             assert main(words[3:]) == 0, f"{block.place}: {' '.join(words)}"
@@ -122,12 +121,11 @@ def try_command(words: list[str], block: Block) -> None:
         raise AssertionError(f"{block.place}: the tests do not know how to run {' '.join(words)}")
 
 
-def run_pytest(options: list[str], block: Block) -> None:
-    done = subprocess.run(
-        [sys.executable, "-m", "pytest", "-pno:cacheprovider", "-pno:xdist", "--rootdir=.", *options],
-        capture_output=True, text=True, env={**os.environ, "PYTHONPATH": str(ROOT)},
-    )  # fmt: skip
-    assert done.returncode == 0, block.place + done.stdout + done.stderr
+def run_pytest(options: list[str], suite: pytest.Pytester, block: Block) -> None:
+    """In this process and the reader's folder, without plugins that go through all that torch loads."""
+    left_out = ("unraisableexception", "hypothesispytest", "cacheprovider")
+    result = suite.runpytest_inprocess("--rootdir=.", *(f"-pno:{name}" for name in left_out), *options)
+    assert result.ret == 0, block.place
 
 
 def read_command(words: list[str]) -> None:
@@ -175,7 +173,7 @@ def test_a_command_that_is_none_is_found_without_running_it(line):
 
 @pytest.mark.parametrize("page", PAGES, ids=NAMES)
 def test_every_link_and_named_file_exists(page):
-    text = page.read_text(encoding="utf-8")
+    text = FENCE.sub("", page.read_text(encoding="utf-8"))
     links = [link for link in re.findall(r"\]\(([^)#\s]+)", text) if "://" not in link]
     named = re.findall(
         r"(?:scenarios|cascade_sim|models|agents|analysis|tests|docs)/[\w./]+\.(?:yaml|py|csv|png)", text

@@ -1,6 +1,8 @@
 """Which room may import which; no cycles; no room so full that its listing says nothing."""
 
 from graphlib import CycleError, TopologicalSorter
+from itertools import pairwise
+from xml.etree import ElementTree
 
 import pytest
 
@@ -82,6 +84,14 @@ def test_a_cycle_of_lazy_imports_would_be_found(tmp_path):
 @pytest.mark.parametrize("path", SOURCES, ids=[str(path.relative_to(ROOT)) for path in SOURCES])
 def test_nothing_is_imported_by_a_name_that_a_user_may_have(path):
     assert not {name.split(".")[0] for name in imported(parse(path))} & {*LEAVES, "tests", "scenarios"}
+
+
+def test_the_picture_of_the_docs_shows_each_room_above_all_that_it_may_import():
+    drawing = ElementTree.parse(ROOT / "docs" / "architecture.svg")
+    heights = {text.text: float(text.get("y")) for text in drawing.iter("{http://www.w3.org/2000/svg}text")}
+    assert set(LAYER) <= set(heights)
+    for lower, upper in pairwise(LAYERS):
+        assert min(heights[name] for name in lower) > max(heights[name] for name in upper)
 
 
 def test_a_listing_of_any_folder_is_short_enough_to_read():
