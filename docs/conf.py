@@ -40,6 +40,8 @@ html_css_files = ["pages.css"]
 html_show_sourcelink = False
 html_copy_source = False
 html_show_copyright = False
+html_use_index = False
+smartquotes = False  # texts of messages are code
 
 
 def is_code(paragraph: list[str]) -> bool:
@@ -69,6 +71,12 @@ def mark_examples(app: Any, what: str, name: str, value: Any, options: Any, line
     lines[:] = marked
 
 
+def keep_together(app: Any, name: str, text: list[str]) -> None:
+    """A number and its margin stay on one line."""
+    text[0] = text[0].replace(" ± ", "\u00a0±\u00a0")
+
+
 def setup(app: Any) -> None:
     app.connect("builder-inited", lambda _: write_pages(HERE / "made"))
+    app.connect("source-read", keep_together)
     app.connect("autodoc-process-docstring", mark_examples)

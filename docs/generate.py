@@ -82,16 +82,14 @@ def sections_of(path: tuple[str | int, ...]) -> Iterator[str]:
         assert below is not None
         found = list(mappings_of((*path, key), below))
         inner += found
-        what = f"[see below](#{anchor(found[0])})" if found else cell(expected(below))
-        has_own_keys = found[:1] == [(*path, key)]
-        default = "as below" if has_own_keys and below.get("default") else value_text(below.get("default"))
-        default = "required" if key in needed else cell(default)
-        rows.append((f"`{key}`", what, default, cell(below.get("description", ""))))
+        what = f"[Keys below](#{anchor(found[0])})" if found else sentence(expected(below))
+        given = ["required"] if key in needed else []
+        if below.get("default") is not None and not isinstance(below["default"], Mapping):
+            given = [f"default `{value_text(below['default'])}`"]
+        rows.append((f"`{key}`", f"{cell(below.get('description', ''))} {'; '.join([cell(what), *given])}."))
     title = key_text(path) or "The scenario"
     about = node.get("description", "")
-    yield f"## {title}\n\n{cell(about) if path else ''}\n\n" + table(
-        ("key", "expected", "default", "meaning"), rows
-    )
+    yield f"## {title}\n\n{cell(about) if path else ''}\n\n" + table(("key", "meaning"), rows)
     for deeper in inner:
         yield from sections_of(deeper)
 
@@ -118,16 +116,15 @@ def anchor(path: tuple[str | int, ...]) -> str:
     return "".join(c for c in key_text(path).lower() if c.isalnum() or c in "_-")
 
 
+def sentence(text: str) -> str:
+    return text[:1].upper() + text[1:]
+
+
 def value_text(value: Any) -> str:
-    """How a default looks in a file; long ones are left to the schema."""
-    if value is None:
-        return "–"
+    """How a default looks in a file."""
     if isinstance(value, bool):
-        return f"`{str(value).lower()}`"
-    if isinstance(value, Mapping):
-        return "–" if not value else "see the schema"
-    text = f"[{', '.join(map(str, value))}]" if isinstance(value, list) else str(value)
-    return f"`{text}`" if text else "–"
+        return str(value).lower()
+    return f"[{', '.join(map(str, value))}]" if isinstance(value, list) else f"{value}" or '""'
 
 
 def metrics() -> str:
@@ -146,8 +143,8 @@ def metrics() -> str:
 
     def parts() -> Iterator[str]:
         for title, (measures, about) in groups.items():
-            rows = [metric_row(catalogue, metric) for metric in measures.values()]
-            yield f"## {title}\n\n{about}\n\n" + table(("metric", "meaning", "made of", "better"), rows)
+            yield f"## {title}\n\n{about}"
+            yield from (metric_text(metric) for metric in measures.values())
         arms = [(f"`{name}`", cell(text)) for name, text in catalogue.REFERENCE_ARMS.items()]
         yield "## Reference arms\n\nThey stand in every table.\n\n" + table(("arm", "what it is"), arms)
         used = {
@@ -165,23 +162,23 @@ def metrics() -> str:
     return page("Metrics", about, parts())
 
 
-def metric_row(catalogue: Any, metric: Any) -> tuple[str, str, str, str]:
-    unit = {"percent": "in %", "money": "money"}.get(metric.unit, "")
-    return (
-        f"`{metric.name}`",
-        f"**{cell(metric.label)}**{f' ({unit})' if unit else ''}. {cell(metric.meaning)}",
-        ratio_text(metric),
-        metric.better or "–",
+def metric_text(metric: Any) -> str:
+    """An entry of the glossary: name in files, label, what it means, what it is made of."""
+    unit = {"percent": ", in %", "money": ", money"}.get(metric.unit, "")
+    better = {"": "", "higher": "Higher is better.", "lower": "Lower is better."}.get(
+        metric.better, f"Best {metric.better}."
     )
+    parts = (f"**{cell(metric.label)}**{unit}. {cell(metric.meaning)}", ratio_text(metric), better)
+    return f"### {metric.name}\n\n" + " ".join(part for part in parts if part)
 
 
 def ratio_text(metric: Any) -> str:
     """`1000 × revenue / impressions`; empty where the meaning says it all."""
     if not metric.is_ratio:
-        return f"a function of summed `{metric.vectors}`" if metric.vectors else ""
+        return ""
     top = f"({metric.top} − {metric.less})" if metric.less else metric.top
     factor = "" if metric.factor == 1 else f"{metric.factor:g} × "
-    return f"{factor}`{top}` / `{metric.bottom}`"
+    return f"It is {factor}`{top}` / `{metric.bottom}`."
 
 
 if __name__ == "__main__":

@@ -14,6 +14,7 @@ from cascade_sim.cli import cli, main
 from cascade_sim.scenario.file import load_scenario
 from house.blocks import FENCE, PAGES, Block, blocks, count_text, made
 from places import ROOT
+from worlds.pool_jobs import in_this_process
 from worlds.tiny_market import TINY
 
 pytest_plugins = ["pytester"]
@@ -24,7 +25,7 @@ NAMES = [str(page.relative_to(ROOT)) for page in PAGES]
 def workplace(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """Where a reader stands: the shipped scenarios, of which quick is smaller here, and its run.
 
-    No figure is drawn: that takes longest, and tests of the report see to it.
+    No figure is drawn and no process started: that takes longest, and other tests see to it.
     """
     folder = tmp_path_factory.mktemp("reader")
     shutil.copytree(ROOT / "scenarios", folder / "scenarios")
@@ -33,6 +34,7 @@ def workplace(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("CASCADE_SIM_CACHE", str(folder / "cache"))
         patch.setattr("cascade_sim.analysis.report.page.draw_all", lambda metrics: {})
+        patch.setattr("cascade_sim.sweeps.run_jobs", in_this_process)
         patch.chdir(folder)
         assert main(["run", "scenarios/quick.yaml", "--quiet"]) == 0
         yield folder
