@@ -16,9 +16,7 @@ from cascade_sim.version import __version__  # noqa: E402
 project = "cascade_sim"
 version = release = __version__
 extensions = ["myst_parser", "sphinx.ext.autodoc"]
-exclude_patterns = ["README.md"]
 myst_heading_anchors = 3
-nitpicky = False
 default_role = "code"  # `name` in a docstring is code, as in Markdown
 
 autodoc_member_order = "bysource"
