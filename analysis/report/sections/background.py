@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from cascade_sim.analysis.metrics.catalogue import ARM_MEASURES, MODEL_MEASURES, measure_names
-from cascade_sim.analysis.report.section import Code, Columns, Details, Heading, Section, Stack, Terms
+from cascade_sim.analysis.report.section import Code, Columns, Details, Heading, Section, Stack, Terms, Text
 from cascade_sim.analysis.statistics.estimates import NBSP, finite, number_text
 
 # The columns of the arms table that speak for themselves are not repeated here.
@@ -19,6 +19,11 @@ ABOUT_INTERVALS = (
     "requests as independent, although requests of one user share a retrieval set, so with many requests per "
     "user the intervals are somewhat too narrow. Over several worlds: Student t intervals between worlds, "
     "which do not rest on that. Neither is adjusted for the number of arms or measures looked at."
+)
+
+ABOUT_REPEATING = (
+    "The same scenario and seed give the same bytes on the same kind of processor with the same packages. "
+    "Elsewhere the last digits of sums differ, and a trained net ends with slightly other weights."
 )
 
 
@@ -36,6 +41,7 @@ def background_section(
             Details(
                 summary="Versions and timings",
                 parts=(
+                    Text(ABOUT_REPEATING, "small"),
                     Columns(
                         [
                             Stack((Heading(heading), Terms(terms, "pairs")))
