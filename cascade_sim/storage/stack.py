@@ -37,13 +37,14 @@ def processor() -> dict[str, str]:
     import torch
 
     simd = numpy.show_config(mode="dicts").get("SIMD Extensions") or {}  # type: ignore[call-overload]
-    compiled_for = numba.config.CPU_NAME or llvmlite.binding.get_host_cpu_name()
+    config: Any = numba.config
+    compiled_for = config.CPU_NAME or llvmlite.binding.get_host_cpu_name()
     return {
         "machine": platform.machine(),
         "model": model_name(),
         "torch": torch.backends.cpu.get_cpu_capability(),
         "numpy": " ".join(simd.get("found", [])),
-        "numba": " ".join(filter(None, (compiled_for, numba.config.CPU_FEATURES))),
+        "numba": " ".join(filter(None, (compiled_for, config.CPU_FEATURES))),
     }
 
 
