@@ -75,6 +75,12 @@ class Layers(click.ParamType):
 @click.option("--epochs", type=click.IntRange(min=1), default=30, show_default=True)
 @click.option("--batch", type=click.IntRange(min=1), default=32, show_default=True, help="Lists a step.")
 @click.option("--y0", type=float, help="Label of the virtual item.  [default: each objective's own]")
+@click.option(
+    "--normalisation",
+    type=click.Choice(["sum", "mean"]),
+    help="Of the ranking part of a joint objective: mean is per unit of label, as RCR's paper has it for "
+    "multi_objective too.  [default: each objective's own]",
+)
 @click.option("--beta", type=float, help="Sharpness of approx_ndcg.  [default: 10]")
 @seeds_option("Trainings per cell.", default=1)
 @device_option("cpu")
@@ -144,7 +150,7 @@ def make_plan(options: dict[str, Any], device: str) -> Plan:
             raise UserError("calibrators give probabilities; add --binary")
     if not all(rate > 0 for rate in options["learning_rate"]):
         raise UserError("learning rates must be greater than 0")
-    given = {name: options[name] for name in ("y0", "beta") if options[name] is not None}
+    given = {name: options[name] for name in ("y0", "beta", "normalisation") if options[name] is not None}
     settings = Settings(options["layers"], options["dropout"], options["epochs"], options["batch"], device)
     seeds = tuple(range(1, options["seeds"] + 1))
     plan = Plan(names, task, options["alpha"], options["learning_rate"], seeds, calibrators, given, settings)

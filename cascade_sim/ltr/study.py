@@ -68,7 +68,7 @@ class Plan:
     learning_rates: tuple[float, ...] = (0.003,)
     seeds: tuple[int, ...] = (1,)
     calibrators: tuple[str, ...] | None = None  # None: the usual ones
-    options: Mapping[str, float] = field(default_factory=dict)  # y0, beta: for the objectives that have them
+    options: Mapping[str, Any] = field(default_factory=dict)  # y0, …: for the objectives that have them
     settings: Settings = field(default_factory=Settings)
 
     def cells_of(self, name: str) -> list[tuple[Objective, float | None, float]]:

@@ -35,8 +35,15 @@ def setting_of(spec: ModelSpec) -> dict[str, Any]:
 
 
 def family_of(spec: ModelSpec) -> str:
-    """Rankers of one family differ in their setting only: rcr, or rcr+platt."""
-    return spec.objective + (f"+{spec.calibrator}" if spec.calibrator else "")
+    """Rankers of one family differ in their setting only: rcr, rcr+platt, or multi_objective-mean.
+
+    A normalisation that is not the objective's own makes a family, since alpha then weighs something else.
+    """
+    own = OBJECTIVES[spec.objective].options.get("normalisation")
+    other = spec.normalisation if own and spec.normalisation not in (None, own.default) else None
+    return (
+        spec.objective + (f"-{other}" if other else "") + (f"+{spec.calibrator}" if spec.calibrator else "")
+    )
 
 
 def sweep_section(

@@ -14,7 +14,7 @@ from cascade_sim.scenario.yaml import KeyPath, Problem
 
 Phase = Literal["bootstrap", "log"]
 CalibratorName = Literal["platt", "temperature", "isotonic", "histogram", "beta", "piecewise_linear"]
-OPTIONS = ("alpha", "beta", "y0")
+OPTIONS = ("alpha", "beta", "y0", "normalisation")
 OBJECTIVE_KEYS = ("objective", *OPTIONS, "batching", "calibrator", "held_out", "refit")
 
 
@@ -61,6 +61,12 @@ class ModelSpec(Section):
         le=1e6,
         description="Label of the virtual item: for calibrated_softmax (absent: 1) and, below 1, "
         "calibrated_ranknet (absent: 0.5).",
+    )
+    normalisation: Literal["sum", "mean"] | None = Field(
+        default=None,
+        description=f"For {_takers('normalisation')}: what alpha weighs of a page's ranking part: sum, all "
+        "of it, or mean, per click of the page. Absent: as in the paper of each, sum for multi_objective and "
+        "multi_task, mean for rcr and rcr_regression; equal alphas are alike where this is alike.",
     )
     batching: Literal["samples", "lists"] | None = Field(
         default=None,
@@ -131,7 +137,7 @@ class ModelSpec(Section):
         return RECIPES[self.recipe]
 
     @property
-    def objective_options(self) -> dict[str, float]:
+    def objective_options(self) -> dict[str, float | str]:
         """The options of the objective that are given."""
         known = OBJECTIVES[self.objective].options
         return {key: value for key in known if (value := getattr(self, key)) is not None}

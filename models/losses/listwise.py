@@ -10,7 +10,15 @@ from torch.nn import functional
 from cascade_sim.models.known import check_known
 from cascade_sim.models.losses import engine as loss_engine
 from cascade_sim.models.losses.call import Given, PerList, PerTerm, loss
-from cascade_sim.models.losses.lists import Batch, make_batch, per_term, reduce, reduce_terms, with_anchor
+from cascade_sim.models.losses.lists import (
+    EACH,
+    Batch,
+    make_batch,
+    per_term,
+    reduce,
+    reduce_terms,
+    with_anchor,
+)
 from cascade_sim.models.losses.padded import item_sums
 from cascade_sim.models.losses.pointwise import log_terms
 
@@ -66,11 +74,13 @@ LOG_TRANSFORMS: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
 }
 
 
-def _list_ce(batch: Batch, transform: str, engine: str) -> torch.Tensor:
-    """The lists' values: a softmax loss on log T(s), per unit of label.  [L]"""
+def _list_ce(batch: Batch, transform: str, engine: str, each: str = "mean") -> torch.Tensor:
+    """The lists' values: a softmax loss on log T(s), per unit of label unless each is "sum".  [L]"""
     check_known("transform", transform, LOG_TRANSFORMS)
+    check_known("normalisation", each, EACH)
     logs = Batch(LOG_TRANSFORMS[transform](batch.scores), batch.labels, batch.lists)
-    return per_term(loss_engine.softmax_lists(logs, engine), label_sums(batch))
+    values = loss_engine.softmax_lists(logs, engine)
+    return per_term(values, label_sums(batch)) if each == "mean" else values
 
 
 @loss
@@ -128,28 +138,41 @@ def jrc(given: Given, *, alpha: float = 0.5, engine: str = "auto", **how: Unpack
 
 
 @loss
-def rcr(given: Given, *, alpha: float = 0.5, engine: str = "auto", **how: Unpack[PerList]) -> torch.Tensor:
+def rcr(
+    given: Given,
+    *,
+    alpha: float = 0.5,
+    normalisation: str = "mean",
+    engine: str = "auto",
+    **how: Unpack[PerList],
+) -> torch.Tensor:
     """Regression compatible ranking. Value of a list: (1 - alpha) logistic + alpha list_ce(sigmoid).
 
     Labels in [0, 1]. Both parts are least at sigma(s_i) = E[y_i]. An empty list is 0.
+    With normalisation="sum" the ranking part is not divided by C = sum_i y_i, as `softmax` is not.
     """
     check_alpha(alpha)
     batch = make_batch(*given, low=0, high=1)
     point = item_sums(log_terms(batch.scores, batch.labels), batch)
-    values = (1 - alpha) * point + alpha * _list_ce(batch, "sigmoid", engine)
+    values = (1 - alpha) * point + alpha * _list_ce(batch, "sigmoid", engine, normalisation)
     return reduce(values, batch.scores.dtype, **how)
 
 
 @loss
 def rcr_regression(
-    given: Given, *, alpha: float = 0.5, engine: str = "auto", **how: Unpack[PerList]
+    given: Given,
+    *,
+    alpha: float = 0.5,
+    normalisation: str = "mean",
+    engine: str = "auto",
+    **how: Unpack[PerList],
 ) -> torch.Tensor:
     """The same for labels >= 0: (1 - alpha) sum_i (softplus(s_i) - y_i)^2 + alpha list_ce(softplus).
 
-    Both parts are least at softplus(s_i) = E[y_i]. An empty list is 0.
+    Both parts are least at softplus(s_i) = E[y_i]. An empty list is 0. normalisation as for `rcr`.
     """
     check_alpha(alpha)
     batch = make_batch(*given, low=0)
     point = item_sums((functional.softplus(batch.scores) - batch.labels).square(), batch)
-    values = (1 - alpha) * point + alpha * _list_ce(batch, "softplus", engine)
+    values = (1 - alpha) * point + alpha * _list_ce(batch, "softplus", engine, normalisation)
     return reduce(values, batch.scores.dtype, **how)

@@ -95,7 +95,7 @@ def objective_class(name: str) -> type[Objective]:
     return OBJECTIVES[name]
 
 
-def make_objective(name: str, task: str = "binary", **options: float) -> Objective:
+def make_objective(name: str, task: str = "binary", **options: Any) -> Objective:
     """An objective with its options checked; ValueError says what is wrong."""
     kind = objective_class(name)
     unknown = [option for option in options if option not in kind.options]

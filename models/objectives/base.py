@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from cascade_sim.models.examination import slot_log_odds
 from cascade_sim.models.lazy import losses, np, torch
@@ -39,6 +39,23 @@ class Option:
         return f"must be in {'(' if self.low_is_open else '['}{self.low:g}, {self.high:g}], not {value:g}"
 
 
+@dataclass(frozen=True)
+class Choice:
+    """A name an objective takes: its default and the names allowed."""
+
+    default: str
+    names: tuple[str, ...]
+    weighs: ClassVar[str] = ""
+
+    def fault(self, value: object) -> str:
+        """What is wrong with a value; empty for one of the names."""
+        return "" if value in self.names else f"must be {' or '.join(self.names)}, not {value!r}"
+
+
+# Whether a list's ranking part is divided by the sum of its labels. Papers differ, so with each one's form
+# equal alphas do not weigh alike: they are apart by that sum, list by list.
+NORMALISATIONS = ("sum", "mean")
+UNDIVIDED, DIVIDED = Choice("sum", NORMALISATIONS), Choice("mean", NORMALISATIONS)
 ALPHA_RANKING = Option(0.5, 0.0, 1.0, weighs="ranking")
 ALPHA_REGRESSION = Option(0.5, 0.0, 1.0, weighs="regression")
 
@@ -73,7 +90,7 @@ class Objective:
     can_take_samples: ClassVar[bool] = False  # the loss is a sum over samples, whatever else is in the batch
     is_log_loss: ClassVar[bool] = False  # on single impressions it is the loss of recipe logloss itself
     tasks: ClassVar[tuple[str, ...]] = TASKS
-    options: ClassVar[Mapping[str, Option]] = {}
+    options: ClassVar[Mapping[str, Option | Choice]] = {}
     slot_maps: ClassVar[tuple[Callable[[torch.Tensor, torch.Tensor], torch.Tensor], ...]] = (slot_log_odds,)
 
     def __post_init__(self) -> None:
@@ -85,7 +102,7 @@ class Objective:
                 raise ValueError(f"{option} {fault}")
 
     @classmethod
-    def fault_for_clicks(cls, option: str, value: float) -> str:
+    def fault_for_clicks(cls, option: str, value: Any) -> str:
         """Why an option cannot have this value where the labels are clicks, 0 and 1; empty if it can."""
         return cls.options[option].fault(value)
 

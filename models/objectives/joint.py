@@ -12,6 +12,9 @@ from cascade_sim.models.lazy import losses, np, torch
 from cascade_sim.models.objectives.base import (
     ALPHA_RANKING,
     ALPHA_REGRESSION,
+    DIVIDED,
+    UNDIVIDED,
+    Choice,
     Dumped,
     Objective,
     Option,
@@ -25,17 +28,22 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class MultiObjective(Objective):
-    """alpha · softmax + (1 − alpha) · regression on one score; the regression's link."""
+    """alpha · softmax + (1 − alpha) · regression on one score; the regression's link.
+
+    The softmax is undivided, as where scale calibration comes from; where RCR comes from, its rival in the
+    comparisons is divided by the sum of the labels, as RCR is: normalisation mean.
+    """
 
     alpha: float = 0.5
+    normalisation: str = "sum"
     name = "multi_objective"
-    options: ClassVar[Mapping[str, Option]] = {"alpha": ALPHA_RANKING}
+    options: ClassVar[Mapping[str, Option | Choice]] = {"alpha": ALPHA_RANKING, "normalisation": UNDIVIDED}
 
     def loss(
         self, outputs: torch.Tensor, labels: torch.Tensor, lists: Offsets, *, dumped: Dumped | None = None
     ) -> torch.Tensor:
         scores = outputs[:, 0]
-        ranking = losses.softmax(scores, labels, lists)
+        ranking = losses.softmax(scores, labels, lists, each=self.normalisation)
         return self.alpha * ranking + (1 - self.alpha) * self.regression(scores, labels, lists)
 
 
@@ -44,15 +52,16 @@ class MultiTask(Objective):
     """alpha · softmax on head 1 + (1 − alpha) · regression on head 0, shared layers below. Head 0 serves."""
 
     alpha: float = 0.5
+    normalisation: str = "sum"
     name = "multi_task"
     n_heads = 2
     slot_maps = (slot_log_odds, slot_log_share)
-    options: ClassVar[Mapping[str, Option]] = {"alpha": ALPHA_RANKING}
+    options: ClassVar[Mapping[str, Option | Choice]] = {"alpha": ALPHA_RANKING, "normalisation": UNDIVIDED}
 
     def loss(
         self, outputs: torch.Tensor, labels: torch.Tensor, lists: Offsets, *, dumped: Dumped | None = None
     ) -> torch.Tensor:
-        ranking = losses.softmax(outputs[:, 1], labels, lists)
+        ranking = losses.softmax(outputs[:, 1], labels, lists, each=self.normalisation)
         return self.alpha * ranking + (1 - self.alpha) * self.regression(outputs[:, 0], labels, lists)
 
 
@@ -61,14 +70,16 @@ class RegressionCompatible(Objective):
     """alpha · ListCE(sigmoid) + (1 − alpha) · log loss; both are least at sigmoid(s) = E[y]."""
 
     alpha: float = 0.5
+    normalisation: str = "mean"
     name = "rcr"
     tasks = ("binary",)
-    options: ClassVar[Mapping[str, Option]] = {"alpha": ALPHA_RANKING}
+    options: ClassVar[Mapping[str, Option | Choice]] = {"alpha": ALPHA_RANKING, "normalisation": DIVIDED}
 
     def loss(
         self, outputs: torch.Tensor, labels: torch.Tensor, lists: Offsets, *, dumped: Dumped | None = None
     ) -> torch.Tensor:
-        return losses.rcr(outputs[:, 0], labels, lists, alpha=self.alpha)
+        scores = outputs[:, 0]
+        return losses.rcr(scores, labels, lists, alpha=self.alpha, normalisation=self.normalisation)
 
 
 @dataclass(frozen=True)
@@ -79,15 +90,18 @@ class RegressionCompatibleGraded(Objective):
     """
 
     alpha: float = 0.5
+    normalisation: str = "mean"
     name = "rcr_regression"
     link = "capped_softplus"
     slot_maps = (slot_softplus,)
-    options: ClassVar[Mapping[str, Option]] = {"alpha": ALPHA_RANKING}
+    options: ClassVar[Mapping[str, Option | Choice]] = {"alpha": ALPHA_RANKING, "normalisation": DIVIDED}
 
     def loss(
         self, outputs: torch.Tensor, labels: torch.Tensor, lists: Offsets, *, dumped: Dumped | None = None
     ) -> torch.Tensor:
-        return losses.rcr_regression(outputs[:, 0], labels, lists, alpha=self.alpha)
+        return losses.rcr_regression(
+            outputs[:, 0], labels, lists, alpha=self.alpha, normalisation=self.normalisation
+        )
 
     def predict(self, outputs: torch.Tensor) -> torch.Tensor:
         return unit_interval(self.task, softplus(outputs[:, 0]))
@@ -108,7 +122,7 @@ class JointRankingCalibration(Objective):
     name = "jrc"
     n_heads = 2
     tasks = ("binary",)
-    options: ClassVar[Mapping[str, Option]] = {"alpha": ALPHA_REGRESSION}
+    options: ClassVar[Mapping[str, Option | Choice]] = {"alpha": ALPHA_REGRESSION}
 
     def loss(
         self, outputs: torch.Tensor, labels: torch.Tensor, lists: Offsets, *, dumped: Dumped | None = None
@@ -139,7 +153,7 @@ class SelfBoosted(Objective):
     trains_on = "samples"
     can_take_samples = True
     tasks = ("binary",)
-    options: ClassVar[Mapping[str, Option]] = {"alpha": ALPHA_REGRESSION}
+    options: ClassVar[Mapping[str, Option | Choice]] = {"alpha": ALPHA_REGRESSION}
 
     def loss(
         self, outputs: torch.Tensor, labels: torch.Tensor, lists: Offsets, *, dumped: Dumped | None = None

@@ -39,6 +39,10 @@ def test_a_setting_is_the_one_given_or_the_objectives_own():
     assert setting_of(ModelSpec(objective="calibrated_softmax")) == {"option": "y0", "setting": 1.0}
     assert setting_of(ModelSpec()) == {"option": None, "setting": None}
     assert family_of(ModelSpec(objective="rcr", calibrator="platt")) == "rcr+platt"
+    assert family_of(ModelSpec(objective="rcr", normalisation="mean")) == "rcr"  # its own
+    divided = ModelSpec(objective="multi_objective", normalisation="mean", alpha=0.9, calibrator="platt")
+    assert family_of(divided) == "multi_objective-mean+platt"
+    assert setting_of(divided) == {"option": "alpha", "setting": 0.9}
 
 
 def test_every_ranker_is_a_point_once_but_the_one_whose_pages_are_looked_at(swept):

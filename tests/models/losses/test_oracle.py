@@ -85,6 +85,11 @@ ORACLES = [
     ("calibrated_ranknet", {"y0": 0.5}, lambda s, y: calibrated_ranknet(s, y, 0.5)),
     ("rcr", {"alpha": 0.3}, lambda s, y: 0.7 * log_loss(s, y) + 0.3 * listce(s, y, sigma)),
     (
+        "rcr",
+        {"alpha": 0.3, "normalisation": "sum"},
+        lambda s, y: 0.7 * log_loss(s, y) + 0.3 * sum(y) * listce(s, y, sigma),
+    ),
+    (
         "rcr_regression",
         {"alpha": 0.3},
         lambda s, y: (

@@ -119,6 +119,88 @@ def test_alpha_at_its_ends_leaves_one_part_of_the_loss(name):
     assert float(at_0) != pytest.approx(float(at_1))
 
 
+# Normalisation: lists of 0, 1, 2 and 3 clicks.
+LABELS = torch.tensor([0, 0, 1, 0, 0, 1, 1, 0, 1, 1, 1, 0], dtype=torch.float64)
+LISTS = [0, 2, 5, 8, 12]
+OWNER = torch.repeat_interleave(torch.arange(4), torch.tensor(LISTS).diff())
+SUMS = torch.tensor([0.0, 1.0, 2.0, 3.0], dtype=torch.float64)
+NORMALISED = [name for name, kind in OBJECTIVES.items() if "normalisation" in kind.options]
+
+
+def slopes(name, scores, **options):
+    """Slopes of the sum over lists with respect to one score per item."""
+    scores = scores.clone().requires_grad_()
+    mean = make_objective(name, **options).loss(scores[:, None], LABELS, LISTS)
+    (mean * (len(LISTS) - 1)).backward()
+    return scores.grad
+
+
+def per_list(values):
+    """The sum over an item's list, for every item."""
+    return torch.zeros(4, dtype=values.dtype).index_add(0, OWNER, values)[OWNER]
+
+
+@pytest.mark.parametrize("alpha", [0.1, 0.5, 0.99])
+@pytest.mark.parametrize("normalisation", ["sum", "mean"])
+def test_slopes_of_both_objectives_are_those_of_the_equations(alpha, normalisation):
+    """(1 − α)(σ_i − y_i), and α times softmax_i − y_i/C or (1 − σ_i)(σ_i/Σσ − y_i/C); times C for sum."""
+    scores = torch.from_numpy(np.random.default_rng(3).normal(-1, 1.5, len(LABELS)))
+    sigma, clicks = torch.sigmoid(scores), SUMS[OWNER]
+    share = torch.where(clicks > 0, LABELS / clicks.clamp(min=1), 0.0)
+    times = torch.where(clicks > 0, clicks if normalisation == "sum" else torch.ones_like(clicks), 0.0)
+    softmax = torch.exp(scores) / per_list(torch.exp(scores))
+    regression = (1 - alpha) * (sigma - LABELS)
+    expected = {
+        "multi_objective": regression + alpha * times * (softmax - share),
+        "rcr": regression + alpha * times * (1 - sigma) * (sigma / per_list(sigma) - share),
+    }
+    for name, slope in expected.items():
+        found = slopes(name, scores, alpha=alpha, normalisation=normalisation)
+        assert found.numpy() == pytest.approx(slope.numpy(), abs=1e-12), name
+
+
+@pytest.mark.parametrize("normalisation", ["sum", "mean"])
+def test_with_one_normalisation_equal_alphas_weigh_alike_where_the_sigmoid_is_an_exponential(normalisation):
+    """For rare clicks σ(s) is e^s, and ListCE(σ) the softmax loss: then the two objectives are one."""
+    scores = torch.from_numpy(np.random.default_rng(4).normal(-12, 0.5, len(LABELS)))
+    ranking = {
+        name: slopes(name, scores, alpha=1.0, normalisation=normalisation)
+        for name in ("multi_objective", "rcr")
+    }
+    assert ranking["rcr"].numpy() == pytest.approx(ranking["multi_objective"].numpy(), abs=1e-4)
+    for alpha in (0.1, 0.9):
+        found = [slopes(name, scores, alpha=alpha, normalisation=normalisation).numpy() for name in ranking]
+        assert found[0] == pytest.approx(found[1], abs=1e-4)
+
+
+def test_as_their_papers_have_them_they_are_apart_by_the_clicks_of_each_list():
+    scores = torch.from_numpy(np.random.default_rng(4).normal(-12, 0.5, len(LABELS)))
+    whole, per_click = (slopes(name, scores, alpha=1.0) for name in ("multi_objective", "rcr"))
+    assert whole.numpy() == pytest.approx((SUMS[OWNER] * per_click).numpy(), abs=1e-4)
+    assert (whole - per_click).abs().max() > 0.5
+
+
+@pytest.mark.parametrize("name", NORMALISED)
+def test_a_normalisation_divides_the_ranking_part_of_each_list_alone(name):
+    outputs = torch.from_numpy(np.random.default_rng(5).normal(0, 1, (3, OBJECTIVES[name].n_heads)))
+    lists, own = [0, 3], OBJECTIVES[name].options["normalisation"].default
+    assert (own == "mean") == name.startswith("rcr")
+    for labels, clicks in ((doubles(1, 1, 0), 2.0), (doubles(0, 1, 0), 1.0)):
+        whole, divided = (
+            make_objective(name, alpha=1.0, normalisation=how).loss(outputs, labels, lists)
+            for how in ("sum", "mean")
+        )
+        assert whole.item() == pytest.approx(clicks * divided.item())
+        at_0 = [make_objective(name, alpha=0.0, normalisation=how) for how in ("sum", "mean")]
+        assert len({objective.loss(outputs, labels, lists).item() for objective in at_0}) == 1
+        default = make_objective(name, alpha=1.0).loss(outputs, labels, lists)
+        assert default.item() == (whole if own == "sum" else divided).item()
+
+
+def doubles(*values):
+    return torch.tensor(values, dtype=torch.float64)
+
+
 def test_multi_task_serves_the_regression_head():
     objective = make_objective("multi_task")
     outputs = torch.tensor([[0.0, 9.0], [1.0, -9.0]])
@@ -172,6 +254,10 @@ def test_unknown_names_and_values_out_of_range_are_refused_with_what_is_known():
         make_objective("calibrated_softmax", y0=0.0)
     with pytest.raises(ValueError, match="alpha must be"):
         make_objective("rcr", alpha=math.nan)
+    with pytest.raises(ValueError, match="normalisation must be sum or mean, not 'average'"):
+        make_objective("rcr", normalisation="average")
+    with pytest.raises(ValueError, match="jrc has no option normalisation; known: alpha"):
+        make_objective("jrc", normalisation="sum")
     with pytest.raises(ValueError, match="rcr is for binary labels, not 'graded'"):
         make_objective("rcr", "graded")
 
