@@ -51,7 +51,13 @@ class Layers(click.ParamType):
 @click.option("--valid", type=PATH, help="Lists to choose by.  [default: every fifth of --train]")
 @click.option("--test", type=PATH, required=True, help="Lists to measure on.")
 @click.option(
-    "--objective", "names", multiple=True, default=("all",), show_default=True, help="May be repeated."
+    "--objective",
+    "names",
+    multiple=True,
+    default=("all",),
+    show_default=True,
+    help="May be repeated. A joint objective takes -sum or -mean: its ranking part whole, or per unit of "
+    "label, as in multi_objective-mean, which RCR's paper compares rcr with.",
 )
 @click.option("--binary", is_flag=True, help="Labels to 0 and 1: log loss in place of squared error.")
 @click.option(
@@ -75,12 +81,6 @@ class Layers(click.ParamType):
 @click.option("--epochs", type=click.IntRange(min=1), default=30, show_default=True)
 @click.option("--batch", type=click.IntRange(min=1), default=32, show_default=True, help="Lists a step.")
 @click.option("--y0", type=float, help="Label of the virtual item.  [default: each objective's own]")
-@click.option(
-    "--normalisation",
-    type=click.Choice(["sum", "mean"]),
-    help="Of the ranking part of a joint objective: mean is per unit of label, as RCR's paper has it for "
-    "multi_objective too.  [default: each objective's own]",
-)
 @click.option("--beta", type=float, help="Sharpness of approx_ndcg.  [default: 10]")
 @seeds_option("Trainings per cell.", default=1)
 @device_option("cpu")
@@ -128,17 +128,18 @@ def make_plan(options: dict[str, Any], device: str) -> Plan:
     from cascade_sim.ltr.study import Plan
     from cascade_sim.ltr.training import Settings
     from cascade_sim.models.calibrators import CALIBRATORS
-    from cascade_sim.models.objectives import OBJECTIVES, objectives_for
+    from cascade_sim.models.objectives import OBJECTIVES, family_name, objectives_for, split_family
 
     task = "binary" if options["binary"] else "graded"
     names = tuple(dict.fromkeys(options["names"]))
     for name in names:
-        if name not in OBJECTIVES and name != "all":
+        if split_family(name)[0] not in OBJECTIVES and name != "all":
             raise UserError(unknown_name("objective", name, ["all", *OBJECTIVES]))
     if "all" in names:
         names = tuple(objectives_for(task))
+    names = tuple(dict.fromkeys(family_name(name) for name in names))
     for name in names:
-        if task not in OBJECTIVES[name].tasks:
+        if task not in OBJECTIVES[split_family(name)[0]].tasks:
             raise UserError(f"{name} is for binary labels; add --binary")
     calibrators: tuple[str, ...] | None = tuple(dict.fromkeys(options["calibrators"])) or None
     for name in calibrators or ():
@@ -150,7 +151,7 @@ def make_plan(options: dict[str, Any], device: str) -> Plan:
             raise UserError("calibrators give probabilities; add --binary")
     if not all(rate > 0 for rate in options["learning_rate"]):
         raise UserError("learning rates must be greater than 0")
-    given = {name: options[name] for name in ("y0", "beta", "normalisation") if options[name] is not None}
+    given = {name: options[name] for name in ("y0", "beta") if options[name] is not None}
     settings = Settings(options["layers"], options["dropout"], options["epochs"], options["batch"], device)
     seeds = tuple(range(1, options["seeds"] + 1))
     plan = Plan(names, task, options["alpha"], options["learning_rate"], seeds, calibrators, given, settings)

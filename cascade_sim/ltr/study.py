@@ -30,7 +30,7 @@ from cascade_sim.errors import UserError
 from cascade_sim.ltr.files import RankingFile, read_file
 from cascade_sim.ltr.training import Settings, Table, Trained, list_columns, make_table, outputs_of, train
 from cascade_sim.models.nets.ltr_net import RankingNet
-from cascade_sim.models.objectives import OBJECTIVES, Calibrated, Objective, make_objective
+from cascade_sim.models.objectives import OBJECTIVES, Calibrated, Objective, make_objective, split_family
 from cascade_sim.progress import Progress
 
 DEPTH = 10  # places that NDCG looks at
@@ -62,7 +62,7 @@ class Files:
 class Plan:
     """What is trained: objectives, the grid of each, seeds, and calibrators for the chosen cells."""
 
-    objectives: tuple[str, ...]
+    objectives: tuple[str, ...]  # names, or families such as multi_objective-mean
     task: str = "binary"
     alphas: tuple[float, ...] = (0.1, 0.5, 0.9)
     learning_rates: tuple[float, ...] = (0.003,)
@@ -73,8 +73,9 @@ class Plan:
 
     def cells_of(self, name: str) -> list[tuple[Objective, float | None, float]]:
         """The grid of one objective: itself, its alpha if it has one, the learning rate."""
+        name, own = split_family(name)
         known = OBJECTIVES[name].options
-        fixed = {key: value for key, value in self.options.items() if key in known}
+        fixed = {**{key: value for key, value in self.options.items() if key in known}, **own}
         alphas: Sequence[float | None] = self.alphas if "alpha" in known else (None,)
         return [
             (
@@ -91,7 +92,8 @@ class Plan:
             return ()
         if self.calibrators is not None:
             return self.calibrators
-        return USUAL_CALIBRATORS.get(name, () if OBJECTIVES[name].has_scale else _WITHOUT_SCALE)
+        objective, _ = split_family(name)
+        return USUAL_CALIBRATORS.get(objective, () if OBJECTIVES[objective].has_scale else _WITHOUT_SCALE)
 
     @property
     def n_epochs(self) -> int:
@@ -304,7 +306,7 @@ def choose(cells: Sequence[Cell]) -> Cell:
 
 def _rows(files: Files, plan: Plan, cell: Cell) -> Iterator[Row]:
     """The objective itself, then with each calibrator."""
-    name = cell.objective.name
+    name = cell.objective.family
     yield Row(name, cell, cell.test)
     for calibrator in plan.calibrators_of(name):
         options = {"hidden": (32,)} if calibrator == "piecewise_linear" else {}
@@ -435,7 +437,7 @@ def _per_list(group: list[Row], metric: str) -> np.ndarray:
 def _cell(cell: Cell) -> dict[str, Any]:
     trend = cell.trend
     return {
-        "objective": cell.objective.name,
+        "objective": cell.objective.family,
         "alpha": cell.alpha,
         "learning_rate": cell.learning_rate,
         "seed": cell.seed,

@@ -13,7 +13,7 @@ from cascade_sim.analysis.statistics.bootstrap import function_gaps
 from cascade_sim.analysis.statistics.moves import strict_wins
 from cascade_sim.models.objectives import OBJECTIVES
 from cascade_sim.phases.evaluate import Evaluation
-from cascade_sim.scenario.models import ModelSpec
+from cascade_sim.scenario.models import ModelSpec, objective_of
 
 ORDER, SCALE = "gauc", "logloss"
 # Measure → the sums of model_quality.ModelQuality that it is made of, and how.
@@ -35,15 +35,8 @@ def setting_of(spec: ModelSpec) -> dict[str, Any]:
 
 
 def family_of(spec: ModelSpec) -> str:
-    """Rankers of one family differ in their setting only: rcr, rcr+platt, or multi_objective-mean.
-
-    A normalisation that is not the objective's own makes a family, since alpha then weighs something else.
-    """
-    own = OBJECTIVES[spec.objective].options.get("normalisation")
-    other = spec.normalisation if own and spec.normalisation not in (None, own.default) else None
-    return (
-        spec.objective + (f"-{other}" if other else "") + (f"+{spec.calibrator}" if spec.calibrator else "")
-    )
+    """Rankers of one family differ in their setting only: rcr, rcr+platt, or multi_objective-mean."""
+    return objective_of(spec).family + (f"+{spec.calibrator}" if spec.calibrator else "")
 
 
 def sweep_section(

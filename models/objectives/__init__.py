@@ -37,7 +37,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from cascade_sim.models.known import check_known
-from cascade_sim.models.objectives.base import Dumped, Objective, Option
+from cascade_sim.models.objectives.base import NORMALISATIONS, Dumped, Objective, Option
 from cascade_sim.models.objectives.joint import (
     JointRankingCalibration,
     MultiObjective,
@@ -83,9 +83,11 @@ __all__ = [
     "Dumped",
     "Objective",
     "Option",
+    "family_name",
     "make_objective",
     "objective_class",
     "objectives_for",
+    "split_family",
 ]
 
 
@@ -103,6 +105,25 @@ def make_objective(name: str, task: str = "binary", **options: Any) -> Objective
         known = ", ".join(kind.options) or "none"
         raise ValueError(f"{name} has no option {', '.join(unknown)}; known: {known}")
     return kind(task, **options)
+
+
+def split_family(family: str) -> tuple[str, dict[str, str]]:
+    """The name and the options of a family, as in `multi_objective-mean`; any other name is itself.
+
+    >>> split_family("multi_objective-mean")
+    ('multi_objective', {'normalisation': 'mean'})
+    """
+    name, _, normalisation = family.rpartition("-")
+    if normalisation in NORMALISATIONS and name in OBJECTIVES and "normalisation" in OBJECTIVES[name].options:
+        return name, {"normalisation": normalisation}
+    return family, {}
+
+
+def family_name(family: str) -> str:
+    """The family as it is called: rcr for rcr-mean, since that is its own normalisation."""
+    name, options = split_family(family)
+    own = OBJECTIVES[name].options
+    return name if all(own[option].default == value for option, value in options.items()) else family
 
 
 def objectives_for(task: str) -> list[str]:
@@ -143,7 +164,7 @@ class Calibrated:
 
     @property
     def name(self) -> str:
-        return f"{self.objective.name}+{self.calibrator.name}"
+        return f"{self.objective.family}+{self.calibrator.name}"
 
     @property
     def has_scale(self) -> bool:

@@ -101,6 +101,13 @@ class Objective:
             if fault:
                 raise ValueError(f"{option} {fault}")
 
+    @property
+    def family(self) -> str:
+        """Its name, and its normalisation where that is not its own: alpha then weighs something else."""
+        own = self.options.get("normalisation")
+        given = getattr(self, "normalisation", None)
+        return self.name if own is None or given == own.default else f"{self.name}-{given}"
+
     @classmethod
     def fault_for_clicks(cls, option: str, value: Any) -> str:
         """Why an option cannot have this value where the labels are clicks, 0 and 1; empty if it can."""

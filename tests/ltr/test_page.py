@@ -77,6 +77,8 @@ def test_the_least_positive_grade_can_be_moved(folder, tmp_path):
     ("more", "message"),
     [
         (["--objective", "softmx"], "unknown objective 'softmx'; did you mean 'softmax'?"),
+        (["--objective", "jrc-mean"], "unknown objective 'jrc-mean'"),
+        (["--objective", "rcr-mean"], "rcr is for binary labels; add --binary"),
         (["--objective", "jrc"], "jrc is for binary labels; add --binary"),
         (["--calibrator", "platt"], "calibrators give probabilities; add --binary"),
         (["--binary", "--calibrator", "plat"], "unknown calibrator 'plat'; did you mean 'platt'?"),

@@ -7,7 +7,7 @@ import pytest
 
 from cascade_sim.analysis.metrics import Stability
 from cascade_sim.errors import UserError
-from cascade_sim.ltr.study import Cell, Files, Measured, Plan, choose, measured, run_study
+from cascade_sim.ltr.study import Cell, Files, Measured, Plan, choose, measured, results, run_study
 from cascade_sim.ltr.training import Settings
 from cascade_sim.models.objectives import make_objective
 from worlds.ltr_files import table
@@ -38,6 +38,11 @@ def test_the_grid_is_alphas_by_rates_where_there_is_an_alpha():
 
 
 def test_options_go_to_the_objectives_that_have_them():
+    plan = Plan(("multi_objective", "multi_objective-mean", "rcr-mean"), alphas=(0.5,))
+    made = [plan.cells_of(name)[0][0] for name in plan.objectives]
+    assert [(objective.family, objective.normalisation) for objective in made] == [
+        ("multi_objective", "sum"), ("multi_objective-mean", "mean"), ("rcr", "mean"),
+    ]  # fmt: skip
     plan = Plan(("calibrated_softmax", "softmax"), options={"y0": 0.25, "beta": 3.0})
     assert plan.cells_of("calibrated_softmax")[0][0].y0 == 0.25
     assert plan.cells_of("approx_ndcg")[0][0].beta == 3.0
@@ -119,6 +124,19 @@ def test_a_training_that_diverges_is_left_out_and_one_that_always_does_is_the_us
     ]
     with pytest.raises(UserError, match="no training of calibrated_softmax gave finite scores"):
         run_study(data, replace(plan, learning_rates=(1e30,)))
+
+
+def test_rcr_plays_against_both_forms_of_the_multi_objective_ranker():
+    names = ("multi_objective", "multi_objective-mean", "rcr")
+    data = files()
+    plan = Plan(names, alphas=(0.5, 0.9), settings=SMALL)
+    found = results(run_study(data, plan), data, plan)
+    assert [row["name"] for row in found["rows"]] == list(names)
+    assert set(found["wins"]) == set(names) and found["wins"]["rcr"]["multi_objective-mean"]["games"] == 4
+    losses = {(cell["objective"], cell["alpha"]): cell["loss"] for cell in found["cells"]}
+    assert losses["multi_objective", 0.9] != losses["multi_objective-mean", 0.9]
+    alike = run_study(data, Plan(names[:2], alphas=(0.0,), settings=SMALL)).cells
+    assert np.allclose(alike[0].test_outputs, alike[1].test_outputs, atol=1e-5)
 
 
 def test_rcr_without_its_ranking_part_is_pointwise():
