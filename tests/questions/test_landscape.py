@@ -249,7 +249,7 @@ def test_table_csv_and_json_say_which_bid_bounds_the_price(study, sim, arms, fol
     said = json.loads(capsys.readouterr().out)
     assert said["bid_rule"] == "ocpc" and said["auction_bid_per_init_bid"] == pytest.approx(found.factors)
     assert said["columns"]["is_cpc_above_bid"] == found.is_cpc_above_bid.tolist() and said["note"]
-    assert None in said["columns"]["mean_cpc"] or not np.isnan(found.mean_cpc).any()
+    assert [cpc is None for cpc in said["columns"]["mean_cpc"]] == np.isnan(found.mean_cpc).tolist()
 
 
 def test_a_run_that_logged_something_else_is_noticed(study, folder, capsys, monkeypatch):
