@@ -1,4 +1,4 @@
-"""Short pages of tables: of a what-if, of a sweep, of compared runs."""
+"""Short pages of tables: of a what-if, of a sweep, of compared runs, of objectives on ranking files."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ from cascade_sim.analysis.report.section import (
     TablePart,
     Text,
 )
+from cascade_sim.analysis.report.sections import ltr
 from cascade_sim.analysis.report.sections.sweep import cells_table, measure_of, sweep_words
 from cascade_sim.analysis.report.sections.whatif import (
     measures_table,
@@ -32,6 +33,7 @@ from cascade_sim.analysis.statistics.estimates import finite, number_text
 
 CURVE = "Dashed: today. The band and the bars are paired 95 % intervals."
 LIFTS = "Lifts on the same requests; bars are paired 95 % intervals."
+INTERVALS = "Brackets hold 95 % intervals; a coloured difference has an interval that excludes zero."
 FOOT = (
     "They come from resampling the requests, the same for both sides; over several worlds, from the worlds."
 )
@@ -73,10 +75,10 @@ def short_page(
     sections: Sequence[Section],
     foot: str = "",
     svgs: Mapping[str, str] | None = None,
+    shown: str = INTERVALS,
 ) -> str:
-    """A page of a few sections; the foot says how intervals are shown."""
-    about = f"Brackets hold 95 % intervals; a coloured difference has an interval that excludes zero. {foot}"
-    return page_html(Page(title, eyebrow, title, facts, sections, about), svgs or {})
+    """A page of a few sections; `shown` and the foot say how intervals and differences are shown."""
+    return page_html(Page(title, eyebrow, title, facts, sections, f"{shown} {foot}"), svgs or {})
 
 
 def table_section(heading: str, table: Table) -> Section:
@@ -130,3 +132,21 @@ def facts(findings: Mapping[str, Any]) -> list[str]:
     )
     requests = f"{number_text(findings['requests'], 0)} requests per cell and world"
     return [f"{n} cells" if n > 1 else "1 cell", f"arm {findings['arm']}", worlds, requests]
+
+
+def ltr_page(findings: Mapping[str, Any], svgs: Mapping[str, str]) -> str:
+    """The page of objectives on ranking files. `svgs` are the figures by name; all else is escaped."""
+    pareto, drift = ltr.ltr_figures(findings)
+    cautions = [Text(hint, "caution") for hint in ltr.hints(findings)]
+    sections = [
+        Section("", "", ltr.best_words(findings), (*cautions, pareto)),
+        table_section("Rankers", ltr.rankers_table(findings)),
+        Section("", "While training", ltr.notes(findings), (drift,)),
+    ]
+    for heading, table in (
+        ("Strict wins", ltr.wins_table(findings)),
+        ("Pareto frontier", ltr.frontier_table(findings)),
+    ):
+        sections += [table_section(heading, table)] if table is not None else []
+    title = f"NDCG@10 and {findings['loss']} by objective"
+    return short_page("Learning to rank", title, ltr.facts(findings), sections, "", svgs, shown=ltr.SHOWN)

@@ -76,10 +76,12 @@ class Layers(click.ParamType):
 )
 @click.option("--alpha", type=Numbers(), default="0.1,0.5,0.9", show_default=True, help="Grid of weights.")
 @click.option("--learning-rate", type=Numbers(), default="0.003", show_default=True, help="Grid of rates.")
-@click.option("--layers", type=Layers(), default="1024-512-256", show_default=True)
+@click.option(
+    "--layers", type=Layers(), help="Widths, as 256-128.  [default: by --train, 64-32 to 1024-512-256]"
+)
 @click.option("--dropout", type=click.FloatRange(0, 1, max_open=True), default=0.2, show_default=True)
-@click.option("--epochs", type=click.IntRange(min=1), default=30, show_default=True)
-@click.option("--batch", type=click.IntRange(min=1), default=32, show_default=True, help="Lists a step.")
+@click.option("--epochs", type=click.IntRange(min=1), help="[default: by --train, 5 to 40]")
+@click.option("--batch", type=click.IntRange(min=1), help="Lists a step.  [default: by --train, 4 to 32]")
 @click.option("--y0", type=float, help="Label of the virtual item.  [default: each objective's own]")
 @click.option("--beta", type=float, help="Sharpness of approx_ndcg.  [default: 10]")
 @seeds_option("Trainings per cell.", default=1)
@@ -98,11 +100,11 @@ def command(train: Path, valid: Path | None, test: Path, out: Path, quiet: bool,
 
     Trains a net for every objective on the grid of alphas and learning rates, chooses by the validation
     lists, and measures order and scale on the test lists. Prints the table of rankers with paired tests
-    against pointwise, the strict wins and the Pareto frontier; writes ltr.json and the figures pareto and
-    drift as PNG and SVG.
+    against pointwise, the strict wins and the Pareto frontier; writes ltr.html, ltr.csv, ltr.json and the
+    figures pareto and drift as PNG and SVG.
     """
     from cascade_sim.analysis.report.sections import ltr as ltr_tables
-    from cascade_sim.ltr.study import compare, load_files, write_figures
+    from cascade_sim.ltr.study import compare, load_files, write_study
     from cascade_sim.models.training import pick_device
     from cascade_sim.progress import Progress
     from cascade_sim.storage.files import storage_errors
@@ -117,10 +119,12 @@ def command(train: Path, valid: Path | None, test: Path, out: Path, quiet: bool,
     with Progress(quiet) as progress:
         positive_from = options["positive_from"] if options["binary"] else None
         files = load_files(train, valid, test, positive_from, device, progress)
+        given = {key: options[key] for key in ("layers", "epochs", "batch")}
+        plan = plan.sized(files.train, **given)
         findings = compare(files, plan, progress, options["threads"])
     click.echo(ltr_tables.text(findings), nl=False)
-    write_figures(findings, out)
-    click.echo(f"written to {out}")
+    for path in write_study(findings, out):
+        click.echo(path)
 
 
 def make_plan(options: dict[str, Any], device: str) -> Plan:
@@ -152,7 +156,7 @@ def make_plan(options: dict[str, Any], device: str) -> Plan:
     if not all(rate > 0 for rate in options["learning_rate"]):
         raise UserError("learning rates must be greater than 0")
     given = {name: options[name] for name in ("y0", "beta") if options[name] is not None}
-    settings = Settings(options["layers"], options["dropout"], options["epochs"], options["batch"], device)
+    settings = Settings(dropout=options["dropout"], device=device)
     seeds = tuple(range(1, options["seeds"] + 1))
     plan = Plan(names, task, options["alpha"], options["learning_rate"], seeds, calibrators, given, settings)
     try:

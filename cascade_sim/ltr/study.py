@@ -28,7 +28,18 @@ from cascade_sim.analysis.statistics.bootstrap import seed_spread
 from cascade_sim.analysis.statistics.moves import holm, paired_p, strict_wins
 from cascade_sim.errors import UserError
 from cascade_sim.ltr.files import RankingFile, read_file
-from cascade_sim.ltr.training import Settings, Table, Trained, list_columns, make_table, outputs_of, train
+from cascade_sim.ltr.training import (
+    Settings,
+    Table,
+    Trained,
+    list_columns,
+    make_table,
+    outputs_of,
+    train,
+    usual_batch,
+    usual_epochs,
+    usual_layers,
+)
 from cascade_sim.models.nets.ltr_net import RankingNet
 from cascade_sim.models.objectives import OBJECTIVES, Calibrated, Objective, make_objective, split_family
 from cascade_sim.progress import Progress
@@ -95,6 +106,19 @@ class Plan:
         objective, _ = split_family(name)
         return USUAL_CALIBRATORS.get(objective, () if OBJECTIVES[objective].has_scale else _WITHOUT_SCALE)
 
+    def sized(
+        self, data: Table, *, layers: tuple[int, ...] | None, epochs: int | None, batch: int | None
+    ) -> Plan:
+        """The plan for this training file; what is not given is usual for a file of its size."""
+        batch = batch or usual_batch(data.n_lists)
+        settings = replace(
+            self.settings,
+            layers=layers or usual_layers(len(data.labels)),
+            epochs=epochs or usual_epochs(data.n_lists, batch),
+            batch=batch,
+        )
+        return replace(self, settings=settings)
+
     @property
     def n_epochs(self) -> int:
         """Epochs of all trainings together."""
@@ -117,6 +141,7 @@ class Cell:
     test: Measured
     valid_outputs: torch.Tensor
     test_outputs: torch.Tensor
+    is_learning: bool | None = None  # whether more epochs would have helped
 
     def without_outputs(self) -> Cell:
         """A cell that was not chosen: what it said of every item is no longer needed."""
@@ -291,6 +316,7 @@ def _train_cell(
         measured(objective, test_outputs, files.test),
         valid_outputs,
         test_outputs,
+        done.is_learning,
     )
 
 
@@ -349,6 +375,13 @@ def measure(
     )
 
 
+def constant_loss(files: Files, task: str) -> float:
+    """The loss on the test lists of who predicts the mean label of the training lists for every item."""
+    labels = files.test.labels.double().cpu().numpy()
+    always = np.full(len(labels), float(files.train.labels.double().mean()))
+    return measure(always, always, labels, files.test.lists, task).means["loss"]
+
+
 def _mean(values: np.ndarray) -> float:
     counted = values[~np.isnan(values)]
     return float(counted.mean()) if len(counted) else float("nan")
@@ -374,6 +407,11 @@ def results(findings: StudyResult, files: Files, plan: Plan) -> dict[str, Any]:
         "lists": {part: getattr(files, part).n_lists for part in ("train", "valid", "test")},
         "features": int(files.train.features.shape[1]),
         "skipped": float(np.isnan(ndcg).mean()),
+        "constant_loss": constant_loss(files, plan.task),
+        "layers": list(plan.settings.layers),
+        "epochs": plan.settings.epochs,
+        "batch": plan.settings.batch,
+        "steps": plan.settings.epochs * -(-files.train.n_lists // plan.settings.batch),
         "baseline": BASELINE,
         "comparisons": compared,
         "rows": rows,
@@ -400,6 +438,7 @@ def _row(name: str, group: list[Row]) -> dict[str, Any]:
         **{metric: seed_spread([seed_means[metric] for seed_means in means]) for metric in means[0]},
         "n_stable": sum(bool(mark) for mark in judged),
         "n_judged": len(judged),
+        "n_learning": sum(bool(row.cell.is_learning) for row in group),
         "chosen": [
             {
                 "seed": row.cell.seed,
@@ -444,6 +483,7 @@ def _cell(cell: Cell) -> dict[str, Any]:
         "epoch": cell.epoch,
         **{name: _number(value) for name, value in cell.test.means.items()},
         "valid": {name: _number(value) for name, value in cell.valid.means.items()},
+        "learning": cell.is_learning,
         "stable": _mark(cell),
         "change": None if trend is None else _number(trend.change),
         "residual": None if trend is None else _number(trend.residual),
@@ -462,21 +502,26 @@ def _number(value: float) -> float | None:
     return float(value) if math.isfinite(value) else None
 
 
-def write_figures(findings: dict[str, Any], out: Path) -> None:
-    """Write the figures `pareto` and `drift` as PNG and SVG, and the numbers as ltr.json."""
-    from cascade_sim.analysis.report.figures import ltr as plots_ltr
+def write_study(findings: dict[str, Any], out: Path) -> list[Path]:
+    """Write the page, the rows as CSV, the figures as PNG and SVG, and all numbers as JSON."""
     from cascade_sim.analysis.report.figures.parts import png_bytes
     from cascade_sim.analysis.report.figures.style import style, svg_text
+    from cascade_sim.analysis.report.sections.ltr import ltr_csv, ltr_figures
+    from cascade_sim.analysis.report.short_page import ltr_page
     from cascade_sim.storage.files import write_file
     from cascade_sim.storage.folder import json_text
 
-    figures = {
-        "pareto": (plots_ltr.pareto_figure, f"NDCG@10 against {findings['loss']}, by objective"),
-        "drift": (plots_ltr.drift_figure, "Mean score while training, by objective"),
-    }
-    for name, (make, title) in figures.items():
-        with style(name):
-            figure = make(findings)
-            write_file(out / f"{name}.png", png_bytes(figure, dpi=160))
-            write_file(out / f"{name}.svg", svg_text(figure, name, title).encode())
-    write_file(out / "ltr.json", json_text(findings).encode())
+    contents: dict[str, bytes] = {}
+    svgs = {}
+    for figure in ltr_figures(findings):
+        with style(figure.name):
+            drawn = figure.draw(findings)
+            contents[f"{figure.name}.png"] = png_bytes(drawn, dpi=160)
+            svgs[figure.name] = svg_text(drawn, figure.name, figure.title)
+    contents |= {f"{name}.svg": svg.encode() for name, svg in svgs.items()}
+    contents["ltr.csv"] = ltr_csv(findings).encode()
+    contents["ltr.html"] = ltr_page(findings, svgs).encode()
+    contents["ltr.json"] = json_text(findings).encode()
+    for name, content in contents.items():
+        write_file(out / name, content)
+    return [out / "ltr.html", out / "ltr.csv", out / "ltr.json"]

@@ -24,6 +24,12 @@ from cascade_sim.models.page_training import PageRows
 _ROWS = 65536  # scored at a time
 DUMPS = 4  # times per epoch that the net goes into service, where samples are dumped
 POINTS = 200  # of the curve of mean scores
+STEPS = 32  # least of an epoch, where there are lists enough
+MOST_LISTS, FEWEST_LISTS = 32, 4  # in a step; of fewer, batch norm sees too few items
+ALL_STEPS = 2000  # of a training, about
+MOST_EPOCHS, FEWEST_EPOCHS = 40, 5
+LAYERS = ((100_000, (1024, 512, 256)), (10_000, (256, 128, 64)), (0, (64, 32)))  # from so many items on
+STILL = 0.05  # of all that a training gained: more than that in its last quarter, and it was not at its end
 
 
 @dataclass(frozen=True)
@@ -51,6 +57,22 @@ class Settings:
     device: str = "cpu"
 
 
+def usual_layers(n_items: int) -> tuple[int, ...]:
+    """Widths of the net for a file of this size: a small file neither needs nor can fill a large one."""
+    return next(layers for least, layers in LAYERS if n_items >= least)
+
+
+def usual_batch(n_lists: int) -> int:
+    """Lists a step for a file of this size: fewer of a small file, so that an epoch has steps enough."""
+    return max(min(FEWEST_LISTS, n_lists), min(MOST_LISTS, n_lists // STEPS))
+
+
+def usual_epochs(n_lists: int, batch: int) -> int:
+    """Passes over a file of this size: more over a small one, so that a training has steps enough."""
+    steps = -(-n_lists // batch)
+    return max(FEWEST_EPOCHS, min(MOST_EPOCHS, -(-ALL_STEPS // steps)))
+
+
 @dataclass(frozen=True)
 class Trained:
     """A net at its best epoch, and how the level of its scores went while it was trained."""
@@ -59,6 +81,7 @@ class Trained:
     epoch: int  # of the kept weights, from 1; 0 if the training diverged at once
     curve: np.ndarray  # [at most POINTS] mean score of the training batches
     is_finite: bool
+    is_learning: bool | None = None  # whether more epochs would have helped; None: too few to tell
 
 
 def list_columns(data: RankingFile) -> np.ndarray:
@@ -112,6 +135,7 @@ def train(
         shuffle = np.random.Generator(np.random.PCG64(seed))
         best, kept, epoch_kept = -math.inf, copy.deepcopy(net.state_dict()), 0
         curve: list[float] = []
+        worths: list[float] = []
         is_finite = True
         for epoch in range(1, settings.epochs + 1):
             batches = _sample_batches if objective.trains_on == "samples" else _list_batches
@@ -119,10 +143,25 @@ def train(
             is_finite = is_finite and _epoch(objective, net, optimiser, data, prepared, curve)
             on_epoch()
             worth = judge(net) if is_finite else math.nan
+            worths.append(worth)
             if worth > best:
                 best, kept, epoch_kept = worth, copy.deepcopy(net.state_dict()), epoch
     net.load_state_dict(kept)
-    return Trained(net.eval(), epoch_kept, thinned(curve), is_finite)
+    return Trained(net.eval(), epoch_kept, thinned(curve), is_finite, still_learning(worths))
+
+
+def still_learning(worths: Sequence[float]) -> bool | None:
+    """Whether the worth on the validation lists still rose in the last quarter of the epochs.
+
+    What counts is the best so far, and a rise of more than the share STILL of all that was gained: the noise
+    of a net that has come to its end goes up as often as down. None for less than two epochs that count.
+    """
+    best = np.fmax.accumulate(np.asarray(worths, np.float64))
+    best = best[np.isfinite(best)]
+    if len(best) < 2:
+        return None
+    before = best[-1 - -(-len(best) // 4)]
+    return bool(best[-1] - before > STILL * (best[-1] - best[0]))
 
 
 def _epoch(

@@ -7,13 +7,14 @@ def figure(value, gap=None, p=None):
 
 
 def made_findings():
-    def row(name, *, stable=3, gap=None, p=None, alpha=None):
+    def row(name, *, stable=3, learning=0, gap=None, p=None, alpha=None):
         chosen = [
             {"seed": s, "alpha": a, "learning_rate": 0.003, "epoch": 4}
             for s, a in zip((1, 2, 3), alpha or [None] * 3, strict=True)
         ]
         return {
-            "name": name, "n_stable": stable, "n_judged": 3, "chosen": chosen,
+            "name": name, "n_stable": stable, "n_judged": 3, "n_learning": learning, "chosen": chosen,
+            "objective": name.split(" ")[0], "calibrator": None, "has_scale": "*" not in name,
             **{metric: figure(0.5, gap, p) for metric in ("ndcg", "loss", "ece", "pcoc")},
         }  # fmt: skip
 
@@ -28,6 +29,11 @@ def made_findings():
         "lists": {"train": 1000, "valid": 40, "test": 50},
         "seeds": [1, 2, 3],
         "skipped": 0.1,
+        "constant_loss": 0.6,
+        "layers": [64, 32],
+        "epochs": 4,
+        "batch": 32,
+        "steps": 128,
         "baseline": "pointwise",
         "comparisons": 6,
         "diverged": [],

@@ -39,6 +39,8 @@ def test_all_objectives_on_clicks(folder, tmp_path, capsys):
     assert sorted(path.name for path in out.iterdir()) == [
         "drift.png",
         "drift.svg",
+        "ltr.csv",
+        "ltr.html",
         "ltr.json",
         "pareto.png",
         "pareto.svg",
@@ -61,6 +63,22 @@ def test_without_a_validation_file_every_fifth_list_is_kept_aside(folder, tmp_pa
     more = ["--binary", "--objective", "pointwise", *QUICK, "--out", str(tmp_path)]
     assert main(arguments(folder, *more, valid=False)) == 0
     assert "64 lists to train on, 16 to choose by, 40 to test on" in capsys.readouterr().out
+
+
+def test_the_defaults_fit_a_small_file(folder, tmp_path, capsys):
+    """Two steps an epoch, as of a batch for large files, would leave nets at their beginning."""
+    more = ["--binary", "--objective", "pointwise", "--quiet", "--out", str(tmp_path)]
+    assert main(arguments(folder, *more)) == 0
+    found = json.loads((tmp_path / "ltr.json").read_text())
+    assert found["steps"] / found["epochs"] == 20 and found["layers"] == [64, 32]
+    (row,) = found["rows"]
+    assert row["loss"]["value"] < found["constant_loss"]
+    capsys.readouterr()
+    assert main(arguments(folder, *more, "--epochs", "2", "--batch", "40", "--layers", "4")) == 0
+    found = json.loads((tmp_path / "ltr.json").read_text())
+    assert (found["steps"], found["layers"]) == (4, [4])
+    assert "Still learning: pointwise" in capsys.readouterr().out
+    assert "Still learning: pointwise" in (tmp_path / "ltr.html").read_text()
 
 
 def test_the_least_positive_grade_can_be_moved(folder, tmp_path):

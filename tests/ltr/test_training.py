@@ -9,7 +9,17 @@ import torch
 from cascade_sim.analysis.metrics import stability
 from cascade_sim.ltr import training as ltr_training
 from cascade_sim.ltr.files import RankingFile
-from cascade_sim.ltr.training import Settings, list_columns, outputs_of, thinned, train
+from cascade_sim.ltr.training import (
+    Settings,
+    list_columns,
+    outputs_of,
+    still_learning,
+    thinned,
+    train,
+    usual_batch,
+    usual_epochs,
+    usual_layers,
+)
 from cascade_sim.models.objectives import make_objective
 from worlds.ltr_files import table
 
@@ -135,3 +145,36 @@ def test_pointwise_finds_its_level_and_pairs_alone_never_do():
         mean[name] = float(objective.predict(outputs_of(net, data.features)).mean() / data.labels.mean())
     assert mean["pointwise"] == pytest.approx(1, abs=0.15)
     assert abs(mean["ranknet"] - 1) > 0.5
+
+
+@pytest.mark.parametrize("n_lists", [1, 3, 20, 64, 161, 500, 1_000, 20_000, 200_000])
+def test_a_file_of_any_size_gets_steps_enough(n_lists):
+    batch = usual_batch(n_lists)
+    epochs = usual_epochs(n_lists, batch)
+    steps = -(-n_lists // batch)
+    assert 1 <= batch <= min(n_lists, 32) and 5 <= epochs <= 40
+    assert steps >= min(n_lists / 4, 32)  # by lists in fours, where they are too few for more
+    assert steps * epochs >= min(1280, 10 * n_lists)
+
+
+def test_a_small_file_gets_a_small_net():
+    weights = [np.prod(usual_layers(n)) for n in (500, 50_000, 500_000)]
+    assert weights == sorted(set(weights))
+
+
+@pytest.mark.parametrize(
+    ("worths", "expected"),
+    [
+        ([-0.9, -0.8, -0.7, -0.6, -0.5, -0.4, -0.3, -0.2], True),
+        ([-0.9, -0.4, -0.3, -0.3, -0.31, -0.29, -0.3, -0.289], False),  # within the noise of its end
+        ([-0.9, -0.3, -0.2, -0.25, -0.3, -0.4, -0.5, -0.6], False),  # past its best
+        ([0.5, 0.4, 0.3, 0.2], False),
+        ([-0.9, float("nan"), -0.8, -0.2], True),
+        ([-0.9, -0.5], True),
+        ([-0.9], None),
+        ([float("nan")] * 3, None),
+        ([], None),
+    ],
+)
+def test_a_net_is_still_learning_if_its_last_quarter_brought_a_share_of_its_gain(worths, expected):
+    assert still_learning(worths) is expected

@@ -1,4 +1,4 @@
-"""The findings of a learning-to-rank study as text."""
+"""The findings of a learning-to-rank study as text, tables, CSV and figures."""
 
 from __future__ import annotations
 
@@ -6,15 +6,26 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from cascade_sim.analysis.report.figures.ltr import drift_figure, pareto_figure
+from cascade_sim.analysis.report.section import Figure
+from cascade_sim.analysis.report.tables import Cell, Row, Table, csv_text
+from cascade_sim.analysis.report.words import listed
 from cascade_sim.analysis.statistics.moves import frontier, over_seeds
 
 LEVEL = 0.05  # of the adjusted p below which a mark is set
+SHOWN = (
+    "Brackets hold 95 % t intervals between seeds; coloured: better or worse than the baseline beyond chance."
+)
+CSV_COLUMNS = (
+    *("objective", "calibrator", "metric", "value", "low", "high", "gap", "p"),
+    *("has_scale", "n_stable", "n_judged", "n_learning"),
+)
 _COLUMNS = ("ndcg", "loss", "ece", "pcoc")
 
 
 def text(findings: Mapping[str, Any]) -> str:
-    """Everything that is printed: the table of rankers, the strict wins, the frontier."""
-    parts = [_table(findings), _wins(findings), _frontier(findings)]
+    """Everything that is printed: the table of rankers, what to beware of, the strict wins, the frontier."""
+    parts = [_table(findings), "\n".join(hints(findings)), _wins(findings), _frontier(findings)]
     return "\n\n".join(part for part in parts if part) + "\n"
 
 
@@ -48,27 +59,158 @@ def _table(findings: Mapping[str, Any]) -> str:
         [row["name"], *(_entry(row, column) for column in _COLUMNS), _stable(row), *_chosen(row)]
         for row in findings["rows"]
     ]
+    return "\n".join([facts_text(findings), "", *grid([titles, *lines]), "", *notes(findings)])
+
+
+def facts(findings: Mapping[str, Any]) -> list[str]:
+    """How much there was to learn from, how long it was learned, how often."""
     lists, n_seeds = findings["lists"], len(findings["seeds"])
-    head = (
+    return [
         f"{lists['train']:,} lists to train on, {lists['valid']:,} to choose by, {lists['test']:,} to test on"
-        f" ({findings['skipped']:.0%} of these without positives do not count for NDCG);"
-        f" {n_seeds} seed{'s' if n_seeds > 1 else ''}"
-    )
-    notes = [
+        f" ({findings['skipped']:.0%} of these without positives do not count for NDCG)",
+        f"layers {'-'.join(map(str, findings['layers']))}, {findings['epochs']} epochs of "
+        f"{findings['batch']} lists a step, {findings['steps']:,} steps",
+        f"{n_seeds} seed{'s' if n_seeds > 1 else ''}",
+    ]
+
+
+def facts_text(findings: Mapping[str, Any]) -> str:
+    """The facts in a line."""
+    return "; ".join(facts(findings))
+
+
+def notes(findings: Mapping[str, Any]) -> list[str]:
+    """How the table is read."""
+    n_seeds = len(findings["seeds"])
+    lines = [
         "PCOC: predicted over observed. Without scale (*): predictions are not meant as such.",
         "stable: the mean score of the second half of training is level up to its noise"
         + (", in how many of the seeds." if n_seeds > 1 else "."),
     ]
     if n_seeds > 1:
-        notes.append("±: half of the 95 % t interval between seeds.")
+        lines.append("±: half of the 95 % t interval between seeds.")
     if findings["comparisons"]:
-        notes.append(
+        lines.append(
             f"+ better, - worse than {findings['baseline']}: paired t test over the test lists, "
             f"adjusted p < {LEVEL:g} (Holm, all {findings['comparisons']} comparisons of the table)."
         )
     if findings["diverged"]:
-        notes.append(f"Left out: {len(findings['diverged'])} trainings that never had finite scores.")
-    return "\n".join([head, "", *grid([titles, *lines]), "", *notes])
+        lines.append(f"Left out: {len(findings['diverged'])} trainings that never had finite scores.")
+    return lines
+
+
+def hints(findings: Mapping[str, Any]) -> list[str]:
+    """What speaks against trusting the table: nets that were not at their end, predictions worth nothing."""
+    lines = []
+    own = [row for row in findings["rows"] if not row["calibrator"]]
+    learning = [row["objective"] for row in own if row["n_learning"]]
+    if learning:
+        lines.append(
+            f"Still learning: {listed(learning)}. Their validation metric rose to the end of the "
+            f"{findings['epochs']} epochs; give more --epochs, or a higher --learning-rate."
+        )
+    constant = findings["constant_loss"]
+    worse = [
+        f"{row['name']} ({number(row['loss']['value'])})"
+        for row in findings["rows"]
+        if row["has_scale"] and (row["loss"]["value"] is None or row["loss"]["value"] > constant)
+    ]
+    if worse:
+        lines.append(
+            f"No use as predictions: {listed(worse)}. Predicting the mean label of the training lists for "
+            f"every item has a {findings['loss']} of {number(constant)}."
+        )
+    return lines
+
+
+def best_words(findings: Mapping[str, Any]) -> list[str]:
+    """Which ranker has the best order, and which the best scale, by the test lists."""
+    rows = [row for row in findings["rows"] if row["ndcg"]["value"] is not None]
+    scaled = [row for row in findings["rows"] if row["has_scale"] and row["loss"]["value"] is not None]
+    lines = []
+    if rows:
+        best = max(rows, key=lambda row: row["ndcg"]["value"])
+        lines.append(f"The greatest NDCG@10 has {best['name']}, {number(best['ndcg']['value'])}.")
+    if scaled:
+        best = min(scaled, key=lambda row: row["loss"]["value"])
+        constant = number(findings["constant_loss"])
+        lines.append(
+            f"The least {findings['loss']} has {best['name']}, {number(best['loss']['value'])}; a constant "
+            f"has {constant}."
+        )
+    return lines
+
+
+def rankers_table(findings: Mapping[str, Any]) -> Table:
+    """A row per ranker with its metrics; coloured where it differs from the baseline beyond chance."""
+    columns = ["NDCG@10", str(findings["loss"]), "ECE", "PCOC", "stable", "alpha", "rate"]
+    rows = []
+    for row in findings["rows"]:
+        cells = [_cell(row[column], column == "ndcg") for column in _COLUMNS]
+        cells += [Cell(word) for word in (_stable(row), *_chosen(row))]
+        kind = "baseline" if row["name"] == findings["baseline"] else ""
+        rows.append(Row(row["name"], cells, kind))
+    return Table("Rankers", "Ranker", columns, rows)
+
+
+def _cell(measure: Mapping[str, Any], better_is_more: bool) -> Cell:
+    interval = ""
+    if measure.get("low") is not None:
+        interval = f"[{number(measure['low'])}, {number(measure['high'])}]"
+    tone = {"+": "up", "-": "down"}.get(mark(measure, better_is_more), "")
+    return Cell(number(measure["value"]), interval, tone=tone)
+
+
+def wins_table(findings: Mapping[str, Any]) -> Table | None:
+    """Who wins how often against whom; None with fewer than two objectives."""
+    return _as_table("Strict wins", "Objective", _wins_lines(findings))
+
+
+def frontier_table(findings: Mapping[str, Any]) -> Table | None:
+    """The cells that no other beats; None with fewer than two."""
+    return _as_table("Pareto frontier", "Objective", _frontier_lines(findings))
+
+
+def _as_table(title: str, corner: str, lines: Sequence[Sequence[str]]) -> Table | None:
+    if not lines:
+        return None
+    rows = [Row(line[0].strip(), [Cell(word) for word in line[1:]]) for line in lines[1:]]
+    return Table(title, corner, list(lines[0][1:]), rows)
+
+
+def ltr_figures(findings: Mapping[str, Any]) -> tuple[Figure, Figure]:
+    """The figures of the study, of the page and as files."""
+    loss = findings["loss"]
+    return (
+        Figure(
+            "pareto",
+            pareto_figure,
+            f"NDCG@10 against {loss}, by objective",
+            "A point per cell, seeds averaged; lines join each objective's own frontier, the dashed one that "
+            "of all. Left and up is better.",
+        ),
+        Figure(
+            "drift",
+            drift_figure,
+            "Mean score while training, by objective",
+            "The mean score of the training batches, a line per seed.",
+        ),
+    )
+
+
+def ltr_csv(findings: Mapping[str, Any]) -> str:
+    """Every metric of every ranker, one a line, unrounded; what is not defined is empty."""
+    rows = [
+        {
+            **{key: row[key] for key in ("objective", "calibrator", "has_scale")},
+            **{key: row[key] for key in ("n_stable", "n_judged", "n_learning")},
+            "metric": metric,
+            **{key: row[metric].get(key) for key in ("value", "low", "high", "gap", "p")},
+        }
+        for row in findings["rows"]
+        for metric in _COLUMNS
+    ]
+    return csv_text(CSV_COLUMNS, rows)
 
 
 def _stable(row: Mapping[str, Any]) -> str:
@@ -91,10 +233,19 @@ def _chosen(row: Mapping[str, Any]) -> tuple[str, str]:
 
 
 def _wins(findings: Mapping[str, Any]) -> str:
+    lines = _wins_lines(findings)
+    head = [
+        f"Strict wins on the test lists: no worse in NDCG@10 nor in {findings['loss']}, and not equal.",
+        "A game is a pair of cells of one learning rate and seed. Columns 1…: share won against that rival.",
+    ]
+    return "\n".join([*head, "", *grid(lines)]) if lines else ""
+
+
+def _wins_lines(findings: Mapping[str, Any]) -> list[list[str]]:
     """Per objective: games won and lost, and a square of the shares won against each rival."""
     wins = findings["wins"]
     if len(wins) < 2:
-        return ""
+        return []
     names = list(wins)
     lines = [["", "games", "won", "lost", *(str(i + 1) for i in range(len(names)))]]
     for i, name in enumerate(names):
@@ -103,11 +254,7 @@ def _wins(findings: Mapping[str, Any]) -> str:
         lines.append(
             [f"{i + 1:>2} {name}", str(total["games"]), _share(total, "won"), _share(total, "lost"), *against]
         )
-    head = [
-        f"Strict wins on the test lists: no worse in NDCG@10 nor in {findings['loss']}, and not equal.",
-        "A game is a pair of cells of one learning rate and seed. Columns 1…: share won against that rival.",
-    ]
-    return "\n".join([*head, "", *grid(lines)])
+    return lines
 
 
 def _share(tally: Mapping[str, int], key: str) -> str:
@@ -115,17 +262,23 @@ def _share(tally: Mapping[str, int], key: str) -> str:
 
 
 def _frontier(findings: Mapping[str, Any]) -> str:
+    lines = _frontier_lines(findings)
+    head = f"Pareto frontier of the {len(over_seeds(findings['cells']))} cells (mean over seeds):"
+    return "\n".join([head, "", *grid(lines)]) if lines else ""
+
+
+def _frontier_lines(findings: Mapping[str, Any]) -> list[list[str]]:
     """The cells that no other cell beats, seeds averaged."""
     cells = over_seeds(findings["cells"])
     if len(cells) < 2:
-        return ""
+        return []
     lines = [["", "alpha", "rate", "NDCG@10", findings["loss"]]]
     for i in frontier(cells):
         cell = cells[i]
         alpha = "" if cell["alpha"] is None else f"{cell['alpha']:g}"
         rate, ndcg, loss = f"{cell['learning_rate']:g}", number(cell["ndcg"]), number(cell["loss"])
         lines.append([cell["objective"], alpha, rate, ndcg, loss])
-    return "\n".join([f"Pareto frontier of the {len(cells)} cells (mean over seeds):", "", *grid(lines)])
+    return lines
 
 
 def grid(lines: Sequence[Sequence[str]]) -> list[str]:

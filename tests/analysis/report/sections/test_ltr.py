@@ -1,9 +1,21 @@
-"""The printed tables."""
+"""The printed tables, the page and the CSV."""
 
 import copy
+import csv
+import io
 
 from answers.ltr import made_findings
-from cascade_sim.analysis.report.sections.ltr import grid, mark, number, text
+from cascade_sim.analysis.report.sections.ltr import (
+    grid,
+    hints,
+    ltr_csv,
+    ltr_figures,
+    mark,
+    number,
+    rankers_table,
+    text,
+)
+from cascade_sim.analysis.report.short_page import ltr_page
 
 
 def line_of(printed, name):
@@ -68,3 +80,51 @@ def test_printing_changes_nothing():
 def test_numbers_and_columns():
     assert [number(x) for x in (0.12345, 12345.6, None, float("nan"))] == ["0.1235", "1.235e+04", "–", "–"]
     assert grid([["a", "b"], ["long", "1"]]) == ["a     b", "long  1"]
+
+
+def test_nets_that_were_not_at_their_end_are_named_once():
+    found = made_findings()
+    assert hints(found) == []
+    found["rows"][2]["n_learning"] = 1
+    (hint,) = hints(found)
+    assert "rcr" in hint and "--epochs" in hint and "softmax" not in hint
+    assert hint in text(found)
+
+
+def test_predictions_that_a_constant_beats_are_named():
+    found = made_findings()
+    for row in found["rows"]:
+        row["loss"]["value"] = 7.15
+    (hint,) = hints(found)
+    assert "pointwise (7.1500)" in hint and "rcr" in hint and "0.6" in hint
+    assert "softmax" not in hint  # is not meant to have a scale
+
+
+def test_a_page_holds_tables_hints_and_figures_with_names_escaped():
+    found = made_findings()
+    found["rows"][0]["n_learning"] = 1
+    found["rows"][1]["name"] = "<b>softmax"
+    svgs = {figure.name: f"<svg id='{figure.name}'></svg>" for figure in ltr_figures(found)}
+    page = ltr_page(found, svgs)
+    for part in (
+        "<svg id='pareto'>",
+        "<svg id='drift'>",
+        "&lt;b&gt;softmax",
+        "Strict wins",
+        "Still learning",
+    ):
+        assert part in page
+    assert "<b>softmax" not in page
+
+
+def test_the_table_of_a_page_is_coloured_where_a_ranker_differs_beyond_chance():
+    table = rankers_table(made_findings())
+    tones = {row.label: [cell.tone for cell in row.cells[:2]] for row in table.rows}
+    assert tones == {"pointwise": ["", ""], "softmax *": ["up", "down"], "rcr": ["", ""]}
+    assert [row.kind for row in table.rows] == ["baseline", "", ""]
+
+
+def test_the_csv_has_a_line_per_ranker_and_metric():
+    lines = list(csv.DictReader(io.StringIO(ltr_csv(made_findings()))))
+    assert len(lines) == 3 * 4
+    assert lines[4]["objective"] == "softmax" and float(lines[4]["gap"]) == 0.2
