@@ -20,8 +20,8 @@ where a normal variable of mean b / se and variance 1 lies within ± c in 95 % (
 model's bend takes the place of their bound on curvature).
 
 Bandwidth h, one per knob: of a fixed ladder the one with the shortest interval of the lift that is to be
-expected, noise and twice the bound together: a bias is worse than noise, as more requests do not cure it. The
-choice looks at forecasts and draws; of rewards only their spread enters.
+expected, were the bias three times its bound: so that the noise, which the log shows, outweighs what the
+model must be trusted for. The choice looks at forecasts and draws; of rewards only their spread enters.
 
 Lift: over today's values, fixed and estimated in the same way with the same h from the same requests, whose
 noise both share: ψ = (ψ* − (V* / V⁰) ψ⁰) / V⁰. Serving the requests again at both settings finds the same.
@@ -31,7 +31,7 @@ When a log cannot say (verdict "refuse"):
     support     fewer than 1 % of its requests, or 30, lie beyond the launch as seen from today's value
     ESS         1 / Σ l² < 100: so many requests served at the launch itself would say as much
     bias        the bound exceeds two standard errors; above one: warns
-    bend        twice the bandwidth gives another answer, by more than noise (99.9 %) and bounds allow: the
+    bend        half the bandwidth gives another answer, by more than noise (99.9 %) and bounds allow: the
                 log contradicts the model's bend; warns at 95 %
 
 Rewards that are highest at z = 0 and fall to either side; the model is 20 % too high. The jittered log earns
@@ -69,7 +69,7 @@ from cascade_sim.analysis.off_policy.noise import Floats, margins, standard_erro
 LADDER = (0.15, 0.25, 0.4, 0.6, 1.0, 1.5, 2.5, 4.0)  # bandwidths, in standard deviations of the noise
 MODEL_OFF = 0.25
 WARN_BIAS, REFUSE_BIAS = 1.0, 2.0  # bounds, in standard errors
-CAUTION = 2.0  # times the bound, where a bandwidth is chosen
+CAUTION = 3.0  # times the bound, where a bandwidth is chosen
 LEAST_ESS = 100.0
 LEAST_BEYOND, LEAST_SHARE_BEYOND = 30, 0.01
 LEAST_INSIDE = 10  # requests per coefficient of the line: fewer are no fit
@@ -407,25 +407,31 @@ def _bend_finding(
     psi: Floats,
     clusters: ArrayLike | None,
 ) -> tuple[Severity, str]:
-    """Whether the next kernels' answer differs by more than noise and bounds allow."""
-    wider = [
-        other
-        for other in rungs
-        if all(b >= min(2 * a, LADDER[-1]) for a, b in zip(rung.bandwidth, other.bandwidth, strict=True))
-        and other.bandwidth != rung.bandwidth
-    ]
-    if not wider:
-        return "ok", ""
-    other = min(wider, key=lambda rung: rung.bandwidth)
-    far, far_psi, _ = _value(name, log, log.at, log.target, other.bandwidth)
-    allowed = LAUNCH_ESTIMATORS[name] * (rung.miss + other.miss)
-    apart = far - value
-    for alpha, verdict in ((0.001, "refuse"), (0.05, "warn")):
-        below, above = margins(far_psi - psi, clusters, alpha)
-        if apart - below > allowed or apart + above < -allowed:
-            text = (
-                f"twice the bandwidth gives {far:.3g} instead of {value:.3g}, more apart than noise and a "
-                f"bias up to {allowed:.3g} allow: the log contradicts the model's bend"
+    """Whether half a knob's bandwidth gives an answer that differs by more than noise and bounds allow.
+
+    A model that knows nothing of the bend has no miss of its own either, so that only the log can tell.
+    """
+    known = {other.bandwidth: other for other in rungs}
+    warning: tuple[Severity, str] = ("ok", "")
+    for knob, width in enumerate(rung.bandwidth):
+        half = max((h for h in LADDER if h <= width / 2), default=None)
+        other = known.get((*rung.bandwidth[:knob], half, *rung.bandwidth[knob + 1 :])) if half else None
+        if other is None:
+            continue
+        near, near_psi, _ = _value(name, log, log.at, log.target, other.bandwidth)
+        allowed = LAUNCH_ESTIMATORS[name] * (rung.miss + other.miss)
+        text = (
+            f"half the bandwidth gives {near:.3g} instead of {value:.3g}, more apart than noise and a bias "
+            f"up to {allowed:.3g} allow: the log contradicts the model's bend"
+        )
+        is_apart = [
+            abs(near - value) - (above if near < value else below) > allowed
+            for below, above in (
+                margins(near_psi - psi, clusters, alpha / len(rung.bandwidth)) for alpha in (0.001, 0.05)
             )
-            return ("refuse", text) if verdict == "refuse" else ("warn", f"{text}, or chance (one in twenty)")
-    return "ok", ""
+        ]
+        if is_apart[0]:
+            return "refuse", f"{text}; log more requests, so that a narrower kernel holds enough"
+        if is_apart[1]:
+            warning = ("warn", f"{text}, or chance (one log in twenty)")
+    return warning

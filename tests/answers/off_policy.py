@@ -35,6 +35,41 @@ def target(log, truth, rows, changes):
     return {"log": log, "changes": changes, "rewards": {"revenue": answer, "clicks": answer}}
 
 
+def launch_row(value, low, high, truth, **more):
+    """Of an estimator of launches: no weights, but a bias bound, a kernel, and today's values."""
+    return {
+        **row(value, low, high, truth, **more),
+        "mean_weight": None,
+        "clipped_mass": None,
+        "bias": 0.002,
+        "today": {"value": 0.30, "low": 0.29, "high": 0.31},
+        "lift": {"value": -0.02, "low": -0.05, "high": 0.01},
+        "lift_bias": 0.006,
+        "lift_verdict": "ok",
+        "lift_reason": "",
+        "inside": 12486,
+        "bandwidth": {"auction.reserve_cpc": 0.3},
+    }
+
+
+def make_launches():
+    """The same log asked about launches: one good, one refused."""
+    part = make_off_policy()
+    direct = row(0.33, 0.32, 0.34, 0.29, "warn", "bias unknown", None)
+    near = {name: launch_row(0.292, 0.28, 0.30, 0.29) for name in ("local_linear", "local_dr")}
+    refused = {"verdict": "refuse", "reason": "exploration is missing: too far", "ess": None}
+    far = {name: launch_row(9, 9, 9, 0.3, **refused) for name in near}
+    targets = {
+        "near": target("knobs", 0.29, {**near, "direct_method": direct}, "auction.reserve_cpc=0.63"),
+        "far": target("knobs", 0.30, {**far, "direct_method": direct}, "auction.reserve_cpc=0.28"),
+    }
+    for one in targets.values():
+        one["jitter"] = "drop"
+        for answer in one["rewards"].values():
+            answer.pop("inner", None), answer.pop("outer", None)
+    return {**part, "jitter": "drop", "targets": {**part["targets"], **targets}}
+
+
 def make_off_policy():
     direct = row(0.33, 0.32, 0.34, 0.29, "warn", "bias unknown", None)
     near = {

@@ -2,6 +2,7 @@
 
 import copy
 
+from answers.off_policy import make_launches
 from answers.off_policy_metrics import metrics
 from cascade_sim.analysis.report.figures.off_policy import off_policy_targets
 from cascade_sim.analysis.report.figures.style import style, svg_text
@@ -27,6 +28,11 @@ def test_both_logs_all_targets_and_refusals_are_drawn_and_bytes_repeat():
     ):
         assert text in svg
     assert svg == drawn(metrics())
+
+
+def test_launches_are_drawn_by_their_own_estimators():
+    svg = drawn({"off_policy": make_launches()})
+    assert "local DR" in svg and "cascade DR" in svg and "SNIPS" not in svg
 
 
 def test_without_a_log_or_without_the_truth_nothing_is_drawn():

@@ -2,7 +2,7 @@
 
 import pytest
 
-from answers.off_policy import row
+from answers.off_policy import make_launches, row
 from answers.off_policy_metrics import metrics
 from answers.section_text import said, says, tables
 from cascade_sim.analysis.report.sections.off_policy import (
@@ -29,6 +29,43 @@ def test_each_target_stands_beside_its_truth_and_refusals_show_no_number():
     assert [cell.text for cell in near.cells] == ["0.2900", "90", "0.2910", "0.2930", "0.3300"]
     assert [cell.text for cell in far.cells][2:] == ["refused", "refused", "0.3300"]
     assert near.tag == "auction.reserve_cpc=0.63"
+
+
+def test_launches_stand_with_their_lifts_and_the_page_says_that_they_are_launches():
+    part = make_launches()
+    table = targets_table(part, "knobs", "revenue")
+    names = ["local linear", "local DR", "direct method"]
+    assert table.columns == ["truth", "ESS %", *names, "lift %, truth", "lift %, local DR"]
+    near, far = table.rows
+    assert [cell.text for cell in near.cells][-2:] == ["+4.0", "−2.0"]
+    assert [cell.text for cell in far.cells][2:4] == ["refused", "refused"]
+    text = said(off_policy_section({"off_policy": part}))
+    assert says(text, "launch without jitter") and says(text, "pages drawn") and "not a launch." not in text
+
+
+def test_a_file_of_an_older_version_is_said_to_keep_the_jitter():
+    text = said(off_policy_section(metrics()))
+    assert says(
+        text, "jitter around another centre", "not a launch"
+    ) and "launch without" not in text.replace("a launch without jitter earns otherwise", "")
+
+
+def test_a_launch_in_full_has_its_bias_bound_and_today_s_values():
+    table = answer_table("near", make_launches()["targets"]["near"], "revenue")
+    labels = [row.label for row in table.rows]
+    assert labels[-3:] == ["today's values (local DR)", "as logged, with jitter", "truth (simulator)"]
+    first = dict(zip(table.columns, table.rows[1].cells, strict=False))
+    assert (first["bias ≤"].text, first["inside"].text, first["lift %"].text) == ("0.6", "12,486", "−2.0")
+    assert {len(row.cells) for row in table.rows} == {len(table.columns)}
+
+
+def test_a_lift_s_own_reason_is_told():
+    near = make_launches()["targets"]["near"]
+    near["rewards"]["revenue"]["estimators"]["local_dr"] |= {
+        "lift_verdict": "warn",
+        "lift_reason": "it bends",
+    }
+    assert any(says(line, "local DR", "warn on the lift", "it bends") for line in reasons(near, "revenue"))
 
 
 def test_sorted_keys_of_a_file_do_not_change_the_order():
