@@ -158,7 +158,8 @@ def estimates(evidence: Evidence, names: Iterable[str] = ()) -> dict[str, OffPol
     asked = [name for name in evidence.estimators if not names or name in names]
     if "z" not in evidence.columns:
         return {name: estimate(name, evidence) for name in asked}
-    fits = launches(**evidence.columns, **evidence.settings) if set(asked) - {"direct_method"} else {}
+    arguments: dict[str, Any] = {**evidence.columns, **evidence.settings}
+    fits = launches(**arguments) if set(asked) - {"direct_method"} else {}
     model = off_policy.direct_method(evidence.columns["predicted_target"])
     return {name: fits.get(name, model) for name in asked}
 

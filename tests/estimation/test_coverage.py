@@ -15,6 +15,8 @@ TARGETS = (
     Target("near", {"reserve_cpc": 0.63}, jitter="keep"),
     Target("far", {"reserve_cpc": 0.25}, jitter="keep"),
     Target("colder", temperature=0.5),
+    Target("launch", {"reserve_cpc": 0.63}),
+    Target("far launch", {"reserve_cpc": 0.25}),
 )
 REPLICATIONS, REQUESTS = 100, 300
 
@@ -38,6 +40,14 @@ def test_a_target_out_of_reach_is_always_refused(table):
     for name, one in table.rows["far"].items():
         assert one.refused == (0.0 if name == "direct_method" else 1.0)
     assert table.ess_share["far"] < 0.1 < table.ess_share["near"] < table.ess_share[AS_LOGGED] == 1.0
+
+
+def test_launches_are_covered_or_refused(table):
+    for name in ("local_linear", "local_dr"):
+        launch = table.rows["launch"][name]
+        assert launch.verdict in ("holds", "wider than needed") and launch.refused < 0.1
+        assert table.rows["far launch"][name].refused == 1
+    assert 0.1 < table.ess_share["launch"] < 1 and table.ess_share["far launch"] == 0
 
 
 def test_two_logs_of_one_policy_seldom_seem_to_differ(table):

@@ -80,6 +80,20 @@ RUNS: dict[str, tuple[str, tuple[str, ...], bool]] = {
         ),
         False,
     ),
+    "off_policy_kept": (
+        "off_policy.yaml",
+        (
+            *NO_TRAINING,
+            *(
+                "phases.evaluate=64",
+                "off_policy.requests=512",
+                "off_policy.slates=null",
+                "off_policy.jitter=keep",
+            ),
+            "off_policy.targets={cheaper: [auction.reserve_cpc=0.63]}",
+        ),
+        False,
+    ),
     "designs": (
         "interference.yaml",
         (
