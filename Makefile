@@ -21,14 +21,14 @@ run: $(READY)
 test: $(READY)
 	$(BIN)/python -m pytest -n 2 --dist loadfile -m "not drill"
 
-# Bugs planted in a copy of the source; runs that are killed, raced and out of disk.
+# Bugs planted in a copy of the source; runs that are killed, raced and out of disk; the blocks of every page of docs.
 drill: $(READY)
-	$(BIN)/python -m pytest -n 2 --dist loadfile -m drill tests/drills
+	$(BIN)/python -m pytest -n 2 --dist loadfile -m drill tests/drills tests/house/test_docs.py
 
 lint: $(READY)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
-	$(BIN)/python tests/house/one_tree.py .mypy_tree docs/made
+	$(BIN)/python tests/house/one_tree.py .mypy_tree
 	cd .mypy_tree && ../$(BIN)/mypy --config-file ../pyproject.toml -p cascade_sim
 
 bench: $(READY)
