@@ -19,7 +19,7 @@ from worlds.tiny_market import TINY
 
 pytest_plugins = ["pytester"]
 NAMES = [str(page.relative_to(ROOT)) for page in PAGES]
-# The README is read first and tried always; the other pages' blocks take a minute, and `make drill` runs them.
+# The README is read first and tried always; the blocks of other pages take a minute: `make drill` runs them.
 RUN = [
     pytest.param(page, id=name, marks=[] if name == "README.md" else [pytest.mark.drill])
     for page, name in zip(PAGES, NAMES, strict=True)
