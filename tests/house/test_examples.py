@@ -12,6 +12,7 @@ MODULES = (
     "cascade_sim.models.objectives",
     "cascade_sim.analysis.metrics",
     "cascade_sim.analysis.off_policy",
+    "cascade_sim.analysis.off_policy.launch",
 )
 
 
