@@ -50,7 +50,7 @@ def under_budgets(metrics: Mapping[str, Any], best: str | None) -> list[str]:
     known = {arm: lift for arm, lift in lifts.items() if lift.value is not None}
     if not known:
         return []
-    gains = [arm for arm in known if _is_gain(known[arm])]
+    gains = [arm for arm in known if is_gain(known[arm])]
     top = max(gains or known, key=lambda arm: (known[arm].value or 0.0, arm))
     if best is None:
         return _better_in_the_market(metrics, top, known[top])
@@ -61,8 +61,8 @@ def under_budgets(metrics: Mapping[str, Any], best: str | None) -> list[str]:
     gap = market_contrast(metrics, top, best)
     seems_more = (known[top].value or 0.0) > (known[best].value or 0.0)
     is_news = gap.is_above_zero or (gap.low is None and seems_more)
-    if top != best and _is_gain(known[top]) and is_news:
-        lines.append(f"In the market not {best} but {top} earns most: {_text(metrics, known[top])}.")
+    if top != best and is_gain(known[top]) and is_news:
+        lines.append(f"In the market not {best} but {top} earns most: {lift_text(metrics, known[top])}.")
     return lines
 
 
@@ -72,29 +72,29 @@ def denied_by_the_market(metrics: Mapping[str, Any], arms: Sequence[str]) -> lis
     return [
         _verdict(metrics, arm, lift)
         for arm, lift in lifts.items()
-        if lift.value is not None and not _is_gain(lift)
+        if lift.value is not None and not is_gain(lift)
     ]
 
 
 def _better_in_the_market(metrics: Mapping[str, Any], top: str, lift: Estimate) -> list[str]:
     """The headline says that no arm is clearly better; the market may see it otherwise."""
-    if not _is_gain(lift):
+    if not is_gain(lift):
         return []
     own = revenue_lift(metrics, top)
     return [
-        f"The market says otherwise: with budgets and bidders that adapt {top} earns {_text(metrics, lift)}; "
-        "the headline rests on the evaluation, with fixed bids and endless money, where it brings "
+        f"The market says otherwise: with budgets and bidders that adapt {top} earns "
+        f"{lift_text(metrics, lift)}; the headline rests on the evaluation, with fixed bids and endless money, where it brings "
         f"{percent_text(own)}."
     ]
 
 
 def _verdict(metrics: Mapping[str, Any], best: str, lift: Estimate) -> str:
-    if not _is_gain(lift):
+    if not is_gain(lift):
         is_loss = lift.is_below_zero or (lift.low is None and (lift.value or 0.0) < -TOLD)
         return (
             f"The market says otherwise: with budgets and bidders that adapt {best} "
-            f"{'earns less' if is_loss else 'has no clear gain'}, {_text(metrics, lift)}. The headline rests "
-            "on the evaluation, with fixed bids and endless money."
+            f"{'earns less' if is_loss else 'has no clear gain'}, {lift_text(metrics, lift)}. The headline "
+            "rests on the evaluation, with fixed bids and endless money."
         )
     own = revenue_lift(metrics, best).value
     reason = "what advertisers cannot pay for is no revenue"
@@ -104,15 +104,15 @@ def _verdict(metrics: Mapping[str, Any], best: str, lift: Estimate) -> str:
             reason = f"more than the {promised}"
         elif lift.value < FADED * own:
             reason = f"little is left of the {promised}, on which the headline rests"
-    return f"In the market with budgets it earns {_text(metrics, lift)}: {reason}."
+    return f"In the market with budgets it earns {lift_text(metrics, lift)}: {reason}."
 
 
-def _is_gain(lift: Estimate) -> bool:
+def is_gain(lift: Estimate) -> bool:
     """Above zero with its interval; without one, by more than a trifle."""
     return lift.is_above_zero if lift.low is not None else (lift.value or 0.0) > TOLD
 
 
-def _text(metrics: Mapping[str, Any], lift: Estimate) -> str:
+def lift_text(metrics: Mapping[str, Any], lift: Estimate) -> str:
     if lift.low is not None:
         return f"{percent_text(lift)} against {metrics['baseline']}"
     percent = None if lift.value is None else 100 * lift.value

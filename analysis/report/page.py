@@ -6,12 +6,14 @@ A section is on the page if its function stands in SECTIONS; its figures are dra
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any
 
 from cascade_sim.analysis.report.figures.style import drawn
 from cascade_sim.analysis.report.section import Figure, Section
 from cascade_sim.analysis.report.sections.answer import answer_section
 from cascade_sim.analysis.report.sections.arms import arms_section
+from cascade_sim.analysis.report.sections.asked import asked_kinds, asked_section
 from cascade_sim.analysis.report.sections.background import background_section
 from cascade_sim.analysis.report.sections.compute import compute_section
 from cascade_sim.analysis.report.sections.critical_bids import critical_bids_section
@@ -30,8 +32,10 @@ from cascade_sim.analysis.report.sections.whatif import what_if_section
 from cascade_sim.analysis.report.template import Page, page_html
 from cascade_sim.analysis.statistics.estimates import finite, number_text
 
+Builder = Callable[[Mapping[str, Any]], Section | None]
 # In the order of the page; each gives None for a study that lacks its data.
-SECTIONS: list[Callable[[Mapping[str, Any]], Section | None]] = [
+SECTIONS: list[Builder] = [
+    asked_section,
     answer_section,
     arms_section,
     culprit_section,
@@ -50,10 +54,24 @@ SECTIONS: list[Callable[[Mapping[str, Any]], Section | None]] = [
     learning_section,
 ]
 
+# What a scenario asks → the sections that answer it in full. They come before those on the arms.
+ASKED: dict[str, list[Builder]] = {
+    "what_if": [what_if_section],
+    "off_policy": [off_policy_section],
+    "market": [market_section, design_section, compute_section, drift_section, learning_section],
+}
+
 
 def sections_of(metrics: Mapping[str, Any]) -> list[Section]:
-    """The sections that a study has data for."""
-    return [section for build in SECTIONS if (section := build(metrics)) is not None]
+    """The sections that a study has data for: what was asked, then the arms, then the rest, folded."""
+    asked = [build for kind in asked_kinds(metrics) for build in ASKED[kind] if build in SECTIONS]
+    order = [asked_section, *asked, *(build for build in SECTIONS if build not in (asked_section, *asked))]
+    unfolded = {asked_section, answer_section, asked[0] if asked else arms_section}
+    return [
+        section if build in unfolded else replace(section, is_folded=True)
+        for build in order
+        if build in SECTIONS and (section := build(metrics)) is not None
+    ]
 
 
 def figures_of(metrics: Mapping[str, Any]) -> dict[str, Figure]:

@@ -302,6 +302,23 @@ def settings_text(settings: Mapping[str, Any]) -> str:
     return ", ".join(f"{path} = {value_text(value)}" for path, value in settings.items())
 
 
+# Knobs that people call by a name of their own.
+KNOB_NAMES = {
+    "auction.reserve_cpc": "Reserve",
+    "auction.squashing": "Squashing",
+    "auction.score_floor": "Score floor",
+    "cascade.slots": "Slots",
+}
+
+
+def knob_text(settings: Mapping[str, Any]) -> str:
+    """Settings as a headline names them: `Reserve 0.6`; a knob without a name stands with its path."""
+    return ", ".join(
+        f"{KNOB_NAMES[path]} {value_text(value)}" if path in KNOB_NAMES else settings_text({path: value})
+        for path, value in settings.items()
+    )
+
+
 def point_label(answer: Mapping[str, Any], point: Mapping[str, Any]) -> str:
     """A point among its like: the value of the knob that varies, or all its settings."""
     knob = answer.get("knob")

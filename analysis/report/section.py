@@ -92,10 +92,11 @@ class Tile:
 
 @dataclass(frozen=True)
 class Tiles:
-    """The main numbers of a run, side by side."""
+    """The main numbers of a run, side by side; `about` says once what they have in common."""
 
     shape: ClassVar[str] = "tiles"
     tiles: Sequence[Tile]
+    about: str = ""
 
 
 @dataclass(frozen=True)
@@ -139,7 +140,8 @@ class Section:
     """A question of the page with its answer in words (`finding`, a line each) and then what it rests on.
 
     `rests_on_data`: left out where neither a table nor a drawn figure remains. `kind` and `label` are for a
-    section that looks unlike the others.
+    section that looks unlike the others. `short`: its name in the contents, where the title is too long.
+    `is_folded`: what the answer rests on is folded away.
     """
 
     id: str
@@ -149,6 +151,8 @@ class Section:
     rests_on_data: bool = False
     kind: str = ""
     label: str = ""
+    short: str = ""
+    is_folded: bool = False
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "finding", tuple(line for line in self.finding if line))
@@ -160,6 +164,15 @@ class Section:
         return not self.rests_on_data or any(
             part.shape == "table" or (isinstance(part, Figure) and part.name in names) for part in walk(self)
         )
+
+    def holds(self, drawn: Iterable[str]) -> str:
+        """How much is folded away: "2 tables, 1 figure"; empty without any."""
+        names, parts = set(drawn), list(walk(self))
+        counts = {
+            "table": sum(part.shape == "table" for part in parts),
+            "figure": sum(isinstance(part, Figure) and part.name in names for part in parts),
+        }
+        return ", ".join(f"{n} {what}{'s' if n > 1 else ''}" for what, n in counts.items() if n)
 
     @property
     def figures(self) -> list[Figure]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -19,6 +19,11 @@ class Page:
     facts: Sequence[str]
     sections: Sequence[Section]
     foot: str = ""
+
+    def contents(self, drawn: Iterable[str]) -> list[tuple[str, str]]:
+        """(anchor, name) of every section that can be jumped to; empty where there is little to choose."""
+        shown = [section for section in self.sections if section.id and section.is_shown(drawn)]
+        return [(s.id, s.short or s.title) for s in shown] if len(shown) > 2 else []
 
 
 def page_html(page: Page, svgs: Mapping[str, str]) -> str:

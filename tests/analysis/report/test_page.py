@@ -17,6 +17,7 @@ from answers.section_text import says, section_text, text_of
 from cascade_sim import SEMANTICS
 from cascade_sim.analysis.report import page as page_module
 from cascade_sim.analysis.report.page import draw_all, figures_of, render
+from cascade_sim.analysis.report.sections.answer import tiles
 from cascade_sim.commands.report import command
 from cascade_sim.errors import UserError
 
@@ -216,8 +217,17 @@ def test_the_glossary_says_what_the_intervals_leave_out(page):
 
 
 def test_the_first_tile_is_revenue_per_request(page):
-    labels = re.findall(r'<span class="label">([^<]+)</span>', page)
-    assert labels[:2] == ["Revenue per request, lift", "RPM, lift"]
+    (ship,) = re.findall(r'<section id="ship".*?</section>', page, re.DOTALL)
+    labels = re.findall(r'<span class="label">([^<]+)</span>', ship)
+    assert labels == ["Revenue per request, lift", "CTR, lift", "RCS"]  # RPM moves as revenue does
+
+
+def test_rpm_has_its_tile_where_it_moves_otherwise_than_revenue():
+    metrics = make_metrics()
+    lift = {"value": 0.011, "low": 0.01, "high": 0.012}
+    metrics["arms"]["distill-pre"]["expected_rpm"]["lift"] = lift
+    labels = [tile.label for tile in tiles(metrics, "distill-pre").tiles]
+    assert labels[:2] == ["Revenue per request, lift", "RPM, lift"] and len(labels) == 4
 
 
 def test_the_market_has_its_section_with_both_tables_and_all_figures(page):

@@ -1,0 +1,224 @@
+"""What a page begins with: the answer to what its scenario asks (what-ifs, questions to the log, a market).
+
+A scenario that asks nothing of its own is about its arms, and begins with which of them to ship.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from cascade_sim.analysis.metrics.catalogue import ARM_MEASURES, PAGE_MEASURES, Measure, reference_arms
+from cascade_sim.analysis.report.market_verdict import is_gain, lift_text, market_contrast, market_lift
+from cascade_sim.analysis.report.readings import (
+    ESS_OF,
+    WHAT_IF_REVENUE,
+    knob_text,
+    market_arms,
+    market_baseline,
+    targets_of,
+)
+from cascade_sim.analysis.report.section import Heading, Part, Section, Text, Tile, Tiles
+from cascade_sim.analysis.report.sections.market import market_words
+from cascade_sim.analysis.report.sections.off_policy import off_policy_words
+from cascade_sim.analysis.report.sections.whatif import best_point, what_if_words
+from cascade_sim.analysis.report.tables import column
+from cascade_sim.analysis.statistics.estimates import (
+    NBSP,
+    Estimate,
+    estimate,
+    finite,
+    interval_text,
+    lift_of,
+    number_text,
+    percent_text,
+    scaled,
+)
+
+MOST_TILES = 4
+REVENUE = "revenue per request"
+# What stands beside the headline's revenue where a study asks a single question.
+BESIDE = {
+    **{name: ARM_MEASURES[name] for name in ("expected_rpm", "expected_ctr", "cpc")},
+    "slots_filled": PAGE_MEASURES["slots_filled"],
+}
+
+
+@dataclass(frozen=True)
+class Answer:
+    """A question's answer: a headline, the numbers beside it, and what else is to be known."""
+
+    headline: str
+    tiles: Tiles = field(default_factory=lambda: Tiles(()))
+    lines: Sequence[str] = ()
+
+
+def asked_section(metrics: Mapping[str, Any]) -> Section | None:
+    """The answers of a study that asks something of its own, the first as the headline; None without any."""
+    answers = [answer for kind in asked_kinds(metrics) if (answer := QUESTIONS[kind](metrics)) is not None]
+    if not answers:
+        return None
+    first, *others = answers
+    parts: list[Part] = [first.tiles, *(Text(line) for line in first.lines if line)]
+    for other in others:
+        parts += [Heading(other.headline), *(Text(line) for line in other.lines if line)]
+    return Section("asked", first.headline, parts=parts, kind="answer", label="Answer", short="Answer")
+
+
+def asked_kinds(metrics: Mapping[str, Any]) -> list[str]:
+    """What a scenario asks beyond its arms, by the names of its sections."""
+    return [kind for kind in QUESTIONS if metrics.get(kind)]
+
+
+def what_if_answer(metrics: Mapping[str, Any]) -> Answer | None:
+    """The best of the settings asked about; of several questions the one with most settings leads."""
+    answers: Mapping[str, Any] = metrics["what_if"]
+    first = max(answers, key=lambda name: len(answers[name]["points"]))  # of as many, the first
+    lead, best = answers[first], best_point(answers[first])
+    others = [name for name in answers if best_point(answers[name])["settings"] != best["settings"]]
+    tiles = [_what_if_tile(name, answers[name]) for name in others[:MOST_TILES]]
+    about = f"Lift of {REVENUE}, the other questions"
+    if not others and best["settings"] != lead["today"]["settings"]:
+        about = f"Lifts over today, {knob_text(best['settings'])}"
+        tiles = [
+            _lift_tile(
+                measure.label,
+                lift_of(best["metrics"].get(name)),
+                _level_text("today", measure, lead["today"]["metrics"].get(name)),
+            )
+            for name, measure in BESIDE.items()
+            if lift_of(best["metrics"].get(name)).value is not None
+        ]
+    return Answer(what_if_headline(lead), Tiles(tiles, about), [what_if_words(lead)])
+
+
+def what_if_headline(answer: Mapping[str, Any]) -> str:
+    """The best setting and what it brings: `Reserve 0.6: +9.7 % [+9.1, +10.2] revenue per request.`"""
+    best, knob = best_point(answer), answer.get("knob")
+    lift, what = lift_of(best["metrics"].get(WHAT_IF_REVENUE)), knob_text(best["settings"])
+    today = answer["today"]["settings"]
+    if knob and (today.get(knob) == best["settings"][knob] or (lift.value or 0.0) <= 0.0):
+        return f"{knob_text({knob: today.get(knob)})} stays best: none of the values asked about brings more."
+    if lift.is_above_zero or lift.is_below_zero:
+        return f"{what}: {percent_text(lift)} {REVENUE}."
+    return f"{what}: no clear change in {REVENUE}, {percent_text(lift)}."
+
+
+def _what_if_tile(name: str, answer: Mapping[str, Any]) -> Tile:
+    best = best_point(answer)
+    lift = lift_of(best["metrics"].get(WHAT_IF_REVENUE))
+    return _lift_tile(name, lift, knob_text(best["settings"]))
+
+
+def _level_text(whose: str, measure: Measure, entry: Any) -> str:
+    unit = f"{NBSP}%" if measure.unit == "percent" else ""
+    return f"{whose}: {column(measure, [estimate(entry)])[0].text}{unit}"
+
+
+def _lift_tile(label: str, lift: Estimate, base: str) -> Tile:
+    percent = scaled(lift, 100.0)
+    return Tile(
+        label,
+        f"{number_text(percent.value, 1, signed=True)}{NBSP}%",
+        interval_text(percent, 1, signed=True),
+        base,
+    )
+
+
+def off_policy_answer(metrics: Mapping[str, Any]) -> Answer | None:
+    """The best change that the log can vouch for, beside every other one asked about and its truth."""
+    part = metrics["off_policy"]
+    if not part.get("targets"):
+        return None
+    asked = {name: target for name, target in targets_of(part, "knobs").items() if target["changes"]}
+    lifts = {name: _logged_lift(target) for name, target in asked.items()}
+    clear = [name for name, lift in lifts.items() if lift.is_above_zero]
+    n_refused = sum(lift.value is None for lift in lifts.values())
+    refused = f"; {n_refused} of {len(lifts)} questions refused" if n_refused else ""
+    best = max(clear, key=lambda name: lifts[name].value or 0.0, default=None)
+    if not asked:
+        headline = "What the logged pages alone say of other pages."
+    elif best is None:
+        headline = f"From the log alone, no change asked about is clearly better{refused}."
+    else:
+        change = asked[best]["changes"].replace("=", " = ")
+        headline = f"From the log alone, {change}: {percent_text(lifts[best])} {REVENUE}{refused}."
+    tiles = [
+        Tile(target["changes"], "refused", "", _truth_text(target))
+        if lifts[name].value is None
+        else _lift_tile(target["changes"], lifts[name], _truth_text(target))
+        for name, target in asked.items()
+        if name != best
+    ]
+    told = "" if best is None else f"The simulator's own answer to it: {_truth_text(asked[best])}."
+    about = f"Lift of {REVENUE} from the log{', the other questions' if best else ''}"
+    return Answer(
+        headline,
+        Tiles(tiles[:MOST_TILES], about),
+        [told, *off_policy_words(part, bool(metrics.get("seeds")))],
+    )
+
+
+def _logged_lift(target: Mapping[str, Any]) -> Estimate:
+    """A target's lift of revenue by the estimator that stands for its kind; empty where it refuses."""
+    estimators = target["rewards"]["revenue"]["estimators"]
+    row: Mapping[str, Any] = next((estimators[key] for key in ESS_OF if key in estimators), {})
+    is_refused = (finite(row.get("refused")) or 0.0) >= 1 or row.get("verdict") == "refuse"
+    return Estimate() if is_refused or row.get("lift_verdict") == "refuse" else estimate(row.get("lift"))
+
+
+def _truth_text(target: Mapping[str, Any]) -> str:
+    lift = estimate(target["rewards"]["revenue"].get("true_lift")).value
+    return "" if lift is None else f"truth {number_text(100 * lift, 1, signed=True)}{NBSP}%"
+
+
+def market_answer(metrics: Mapping[str, Any]) -> Answer | None:
+    """What the arms earn where budgets run out and bidders adapt."""
+    base, references = market_baseline(metrics), reference_arms(metrics)
+    if base is None:
+        return None
+    others = [arm for arm in market_arms(metrics) if arm != base and arm not in references]
+    lifts = {arm: market_lift(metrics, arm) for arm in others}
+    known = sorted(
+        (arm for arm in others if lifts[arm].value is not None), key=lambda arm: -(lifts[arm].value or 0.0)
+    )
+    words = [market_words(metrics)]
+    if not known:
+        return Answer(f"In the market with budgets: {base}, no other arm to hold it against.", lines=words)
+    top = known[0]
+    tiles = [_lift_tile(arm, lifts[arm], "") for arm in known[1:]]
+    about = f"Lift of {REVENUE} over {base} in the market, the other arms"
+    if not tiles:
+        about = f"Lifts over {base} in the market"
+        beside = {"rpm": "RPM", "ctr": "CTR", "cpc": "CPC"}
+        levels = {name: market_lift(metrics, top, name) for name in beside}
+        tiles = [
+            _lift_tile(beside[name], lift, "") for name, lift in levels.items() if lift.value is not None
+        ]
+    return Answer(_market_headline(metrics, base, known, lifts), Tiles(tiles[:MOST_TILES], about), words)
+
+
+def _market_headline(
+    metrics: Mapping[str, Any], base: str, known: Sequence[str], lifts: Mapping[str, Estimate]
+) -> str:
+    top = known[0]
+    text = lift_text(metrics, lifts[top])
+    if is_gain(lifts[top]):
+        close = [
+            arm
+            for arm in known[1:]
+            if is_gain(lifts[arm]) and not market_contrast(metrics, top, arm).is_above_zero
+        ]
+        tied = f", not told apart from {' or '.join(close)}" if close and len(close) <= 2 else ""
+        return f"In the market with budgets {top} earns {text}{tied}."
+    if all(lift.is_below_zero for lift in lifts.values()):
+        return f"In the market with budgets {base} earns most; next is {top}, {text}."
+    return f"In the market with budgets no arm clearly earns more: {top} has {text}."
+
+
+QUESTIONS: dict[str, Callable[[Mapping[str, Any]], Answer | None]] = {
+    "what_if": what_if_answer,
+    "off_policy": off_policy_answer,
+    "market": market_answer,
+}

@@ -1,0 +1,112 @@
+"""A page begins with the answer to what its scenario asks; the sections on it come before the arms."""
+
+import re
+
+import pytest
+
+from answers.report import SCENARIO_TEXT, make_manifest, make_metrics
+from answers.section_text import says, text_of
+from answers.table_text import plain
+from answers.whatif import answer
+from cascade_sim.analysis.report.page import render, sections_of
+from cascade_sim.analysis.report.sections.asked import QUESTIONS, asked_section, what_if_headline
+
+
+def asking(*kinds, seeds=1):
+    """A study that asks only these."""
+    metrics = make_metrics(seeds)
+    return {key: value for key, value in metrics.items() if key not in QUESTIONS or key in kinds}
+
+
+def html(metrics):
+    return render(metrics, make_manifest(), SCENARIO_TEXT, {})
+
+
+def ids(metrics):
+    return [section.id for section in sections_of(metrics)]
+
+
+@pytest.mark.parametrize(
+    ("kind", "own"), [("what_if", "what-if"), ("off_policy", "off-policy"), ("market", "market")]
+)
+def test_a_study_leads_with_the_answer_to_what_it_asks(kind, own):
+    metrics = asking(kind)
+    order = ids(metrics)
+    assert order[:2] == ["asked", own] and order.index(own) < order.index("ship") < order.index("arms")
+    page = html(metrics)
+    first = re.search(r"<h2>(.*?)</h2>", page).group(1)
+    assert first == asked_section(metrics).title.replace("'", "&#39;")
+    assert f"{metrics['name']}: {first}</title>" in page
+
+
+def test_a_study_of_arms_alone_leads_with_the_arm_to_ship():
+    assert ids(asking())[:2] == ["ship", "arms"] and asked_section(asking()) is None
+
+
+def test_several_questions_are_all_answered_at_the_top_the_first_as_headline():
+    section = asked_section(make_metrics())
+    headings = [part.text for part in section.parts if part.shape == "heading"]
+    own = {kind: QUESTIONS[kind](make_metrics()).headline for kind in QUESTIONS}
+    assert section.title == own["what_if"] and headings == [own["off_policy"], own["market"]]
+
+
+def test_the_headline_of_a_what_if_names_the_knob_its_value_and_the_lift_with_its_interval():
+    text = what_if_headline(answer((0.3, 0.9), (0.6, 1.1)))
+    assert plain(text) == "Reserve 0.6: +10.0 % [+9.0, +11.0] revenue per request."
+
+
+def test_a_what_if_that_brings_nothing_says_to_leave_the_knob_alone():
+    text = what_if_headline(answer((0.3, 0.9), (0.6, 0.8)))
+    assert "stays best" in text and "0.6" not in text and "0.3" not in text
+
+
+def test_a_market_without_another_arm_and_one_without_a_gain():
+    metrics = asking("market")
+    base = metrics["baseline"]
+    lone = {**metrics, "market": {**metrics["market"], "arms": {base: metrics["market"]["arms"][base]}}}
+    assert "no other arm" in asked_section(lone).title and base in asked_section(lone).title
+    lift = {"value": 0.0, "low": -0.1, "high": 0.1}
+    level = {arm: {"revenue_per_request": lift} for arm in metrics["market"]["arms"] if arm != base}
+    same = {**metrics, "market": {**metrics["market"], "lifts": level}}
+    assert "no arm clearly earns more" in asked_section(same).title
+
+
+def test_a_refused_question_to_the_log_is_counted_and_shown_as_refused():
+    metrics = asking("off_policy")
+    for target in metrics["off_policy"]["targets"].values():
+        for row in target["rewards"]["revenue"]["estimators"].values():
+            row.update(verdict="refuse", refused=1.0)
+    section = asked_section(metrics)
+    tiles = next(part for part in section.parts if part.shape == "tiles").tiles
+    assert {tile.value for tile in tiles} == {"refused"} and "questions refused" in section.title
+
+
+@pytest.mark.parametrize("kind", QUESTIONS)
+def test_no_tile_repeats_the_headline_or_another_tile(kind):
+    section = asked_section(asking(kind))
+    (tiles,) = [part for part in section.parts if part.shape == "tiles"]
+    labels = [tile.label for tile in tiles.tiles]
+    assert labels and len(set(labels)) == len(labels) and tiles.about
+    assert not [tile for tile in tiles.tiles if tile.label in section.title.replace(" = ", "=")]
+    if kind == "what_if":  # both of its questions have the same best setting
+        assert not [tile for tile in tiles.tiles if tile.base in section.title]
+
+
+def test_contents_lead_to_every_section_and_long_ones_are_folded():
+    page = html(asking("what_if"))
+    nav = re.search(r"<nav.*?</nav>", page, re.DOTALL).group()
+    anchors = re.findall(r'href="#([^"]+)"', nav)
+    assert anchors == re.findall(r'<section id="([^"]+)"', page)
+    folded = {
+        name: '<details class="more">' in part
+        for name, part in re.findall(r'<section id="([^"]+)"(.*?)</section>', page, re.DOTALL)
+    }
+    assert not folded["asked"] and not folded["what-if"] and not folded["ship"]
+    assert folded["arms"] and folded["models"]
+    assert says(text_of(page), "1 table")
+
+
+def test_a_page_of_one_arm_that_asks_a_what_if_has_no_second_headline():
+    metrics = asking("what_if")
+    metrics["arms"] = {metrics["baseline"]: metrics["arms"][metrics["baseline"]]}
+    assert "No other arm" not in text_of(html(metrics)) and ids(metrics)[0] == "asked"
