@@ -83,8 +83,8 @@ def _better_in_the_market(metrics: Mapping[str, Any], top: str, lift: Estimate) 
     own = revenue_lift(metrics, top)
     return [
         f"The market says otherwise: with budgets and bidders that adapt {top} earns "
-        f"{lift_text(metrics, lift)}; the headline rests on the evaluation, with fixed bids and endless money, where it brings "
-        f"{percent_text(own)}."
+        f"{lift_text(metrics, lift)}; the headline rests on the evaluation, with fixed bids and endless "
+        f"money, where it brings {percent_text(own)}."
     ]
 
 
