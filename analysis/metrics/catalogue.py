@@ -540,3 +540,15 @@ def is_reference(arm: str) -> bool:
 def reference_arms(metrics: Mapping[str, Any]) -> dict[str, str]:
     """The arms that nobody can ship, and what they are: the engine's own, and those that know the truth."""
     return {**REFERENCE_ARMS, **(metrics.get("references") or {})}
+
+
+# Words of the cascade that a page explains where they first appear.
+TERMS: dict[str, str] = {
+    "RCS": _RCS,
+    "PCOC": "Mean prediction divided by the mean of what it predicts (the ranker's prediction, or the true "
+    "CTR). 1 is perfect.",
+    "win set": "The ads that win the auction and are shown, in slot order.",
+    "opt-bid": "The platform's adjusted bid, which ranking and the auction use; the init-bid is the "
+    "advertiser's own.",
+    "seat": "A place in a stage to put something into: pre-ranking has one for a model and one for a bid.",
+}

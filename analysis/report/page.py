@@ -5,10 +5,11 @@ A section is on the page if its function stands in SECTIONS; its figures are dra
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from cascade_sim.analysis.report.comparisons import ordered_arms
 from cascade_sim.analysis.report.figures.style import drawn
 from cascade_sim.analysis.report.section import Figure, Section
 from cascade_sim.analysis.report.sections.answer import answer_section
@@ -87,14 +88,30 @@ def draw_all(metrics: Mapping[str, Any]) -> dict[str, str]:
 
 
 def render(
-    metrics: Mapping[str, Any], manifest: Mapping[str, Any], scenario_yaml_text: str, svgs: Mapping[str, str]
+    metrics: Mapping[str, Any],
+    manifest: Mapping[str, Any],
+    scenario_yaml_text: str,
+    svgs: Mapping[str, str],
+    arm_changes: Mapping[str, Sequence[str]] | None = None,
 ) -> str:
-    """The page for a study. `svgs` come from `draw_all`; all else is escaped."""
+    """The page for a study. `svgs` come from `draw_all`; all else is escaped.
+
+    `arm_changes`: what each arm does otherwise than the baseline, a line per key.
+    """
+    metrics = {**metrics, "arm_changes": arm_changes or {}}
     sections = [*sections_of(metrics), background_section(metrics, manifest, scenario_yaml_text)]
     name = str(metrics.get("name", "study"))
     headline = next(section.title for section in sections)
     return page_html(
-        Page(f"{name}: {headline}", "Cascade study", name, facts(metrics, manifest), sections), svgs
+        Page(
+            f"{name}: {headline}",
+            "Cascade study",
+            name,
+            facts(metrics, manifest),
+            sections,
+            arms=ordered_arms(metrics),
+        ),
+        svgs,
     )
 
 

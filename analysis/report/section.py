@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import takewhile
 from typing import Any, ClassVar
 
 from cascade_sim.analysis.report.tables import Table
@@ -175,6 +176,11 @@ class Section:
         return ", ".join(f"{n} {what}{'s' if n > 1 else ''}" for what, n in counts.items() if n)
 
     @property
+    def leading(self) -> list[Text]:
+        """The paragraphs it begins with: they are read even where the rest is folded away."""
+        return list(takewhile(lambda part: isinstance(part, Text), self.parts))  # type: ignore[arg-type]
+
+    @property
     def figures(self) -> list[Figure]:
         """Its figures in the order of the page."""
         return [part for part in walk(self) if isinstance(part, Figure)]
@@ -195,6 +201,32 @@ def walk(group: Section | Stack | Columns | Details) -> Iterator[Part]:
             yield part
         if isinstance(part, Stack | Columns | Details):
             yield from walk(part)
+
+
+def headline_text(section: Section) -> str:
+    """Title and answer as one text."""
+    return "\n".join([section.title, *section.finding])
+
+
+def body_text(section: Section) -> str:
+    """All that is read of its parts but code, as one text."""
+    lines: list[str] = []
+    for part in walk(section):
+        if isinstance(part, Text | Heading):
+            lines.append(part.text)
+        elif isinstance(part, Figure):
+            lines += [part.title, part.caption]
+        elif isinstance(part, Bullets):
+            lines += part.lines
+        elif isinstance(part, Details):
+            lines.append(part.summary)
+        elif isinstance(part, Tiles):
+            lines += [part.about, *(tile.label for tile in part.tiles)]
+        elif isinstance(part, TablePart) and part.table is not None:
+            table = part.table
+            lines += [table.corner, *table.columns, *(heading for heading, _ in table.groups)]
+            lines += [row.label for row in table.rows]
+    return "\n".join(lines)
 
 
 def titled(heading: str, table: Table | None, *after: Part, margins: bool = False) -> list[Part]:

@@ -46,6 +46,8 @@ class Row:
     kind: str = ""
     hint: str = ""
     tag: str = ""  # a word under the label; the kind, where there is none
+    arm: str = ""  # whose row it is: a page can switch it off
+    about: str = ""  # a line under the label, e.g. what an arm does otherwise than the baseline
 
 
 @dataclass(frozen=True)
@@ -57,6 +59,7 @@ class Table:
     columns: list[str]
     rows: list[Row]
     groups: list[tuple[str, int]] = field(default_factory=list)
+    columns_are_arms: bool = False
 
 
 def cell(what: Estimate, decimals: int, *, signed: bool = False) -> Cell:
@@ -106,12 +109,24 @@ def value_column(metrics: Mapping[str, Any], arms: Sequence[str], measure: str) 
     return column(arm_measure(measure), [arm_value(metrics, arm, measure) for arm in arms])
 
 
-def arm_rows(metrics: Mapping[str, Any], arms: Sequence[str], columns: Sequence[Sequence[Cell]]) -> list[Row]:
-    """Columns turned into rows, each marked as baseline, reference or neither."""
+def arm_rows(
+    metrics: Mapping[str, Any],
+    arms: Sequence[str],
+    columns: Sequence[Sequence[Cell]],
+    *,
+    with_changes: bool = False,
+) -> list[Row]:
+    """Columns turned into rows, each marked as baseline, reference or neither.
+
+    `with_changes`: under each name stands what the arm does otherwise than the baseline, where that is known.
+    """
     rows, references = [], reference_arms(metrics)
+    changes = (metrics.get("arm_changes") or {}) if with_changes else {}
     for i, arm in enumerate(arms):
         kind = "baseline" if arm == metrics["baseline"] else "reference" if arm in references else ""
-        rows.append(Row(arm, [cells[i] for cells in columns], kind, references.get(arm, "")))
+        own = [cells[i] for cells in columns]
+        about = "; ".join(changes.get(arm) or [])
+        rows.append(Row(arm, own, kind, references.get(arm, ""), arm=arm, about=about))
     return rows
 
 

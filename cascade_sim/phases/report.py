@@ -17,6 +17,7 @@ def write_report(
 ) -> Path:
     """Draw the figures; write report.html and figures/*.svg into the folder, or the page alone to `out`."""
     from cascade_sim.analysis.report.page import draw_all, render
+    from cascade_sim.scenario.diff import arm_changes
     from cascade_sim.storage.files import storage_errors, write_file
 
     figures = draw_all(metrics)
@@ -28,5 +29,6 @@ def write_report(
             (folder / "figures").mkdir(exist_ok=True)
         for name, svg in figures.items():
             write_file(folder / "figures" / f"{name}.svg", svg.encode())
-    write_file(page, render(metrics, manifest, scenario_text, figures).encode())
+    changes = arm_changes(scenario_text, str(metrics["baseline"]))
+    write_file(page, render(metrics, manifest, scenario_text, figures, changes).encode())
     return page

@@ -7,6 +7,7 @@ from typing import Any
 
 from cascade_sim.scenario.data import scenario_data
 from cascade_sim.scenario.schema import Scenario
+from cascade_sim.scenario.yaml import parse
 
 ABSENT = "absent"
 
@@ -32,6 +33,38 @@ def scenario_diff(old: Scenario, new: Scenario) -> list[KeyChange]:
         for path in paths
         if before.get(path, ABSENT) != after.get(path, ABSENT)
     ]
+
+
+def arm_changes(scenario_text: str, baseline: str) -> dict[str, list[str]]:
+    """Arm → a line per key in which it differs from the baseline arm: `pre_ranking.model: logloss → ltr`.
+
+    Read from the text as it stands, so that a run of an older version has its lines, too. What cannot be
+    read has none.
+    """
+    data = parse(scenario_text).data
+    arms = data.get("arms") if isinstance(data, dict) else None
+    if not isinstance(arms, dict) or not isinstance(data, dict):
+        return {}
+    common = _leaves({key: value for key, value in data.items() if key != "arms"})
+    own = _overrides(arms.get(baseline))
+    changes: dict[str, list[str]] = {}
+    for arm, overrides in arms.items():
+        leaves = _overrides(overrides)
+        lines = []
+        for path in dict.fromkeys((*leaves, *own)):
+            shared = common.get(path, common.get(f"cascade.{path}", ABSENT))
+            old, new = own.get(path, shared), leaves.get(path, shared)
+            if old == new:
+                continue
+            known = KeyChange(path, old, new).line()
+            lines.append(f"{path}: {value_text(new)}" if old == ABSENT else known)
+        if lines:
+            changes[str(arm)] = lines
+    return changes
+
+
+def _overrides(arm: Any) -> dict[str, Any]:
+    return _leaves(arm) if isinstance(arm, dict) and arm else {}
 
 
 def value_text(value: Any) -> str:

@@ -128,7 +128,11 @@ def arms_table(metrics: Mapping[str, Any]) -> Table:
     ]
     groups = [(group, len(columns)) for group, columns in ARM_COLUMNS]
     return Table(
-        "Arms", "Arm", [heading for heading, _, _ in shown], arm_rows(metrics, arms, columns), groups
+        "Arms",
+        "Arm",
+        [heading for heading, _, _ in shown],
+        arm_rows(metrics, arms, columns, with_changes=True),
+        groups,
     )
 
 
@@ -163,4 +167,4 @@ def all_measures_table(metrics: Mapping[str, Any]) -> Table:
         ]
         measure = arm_measure(name)
         rows.append(Row(measure.heading, cells, hint=measure.meaning))
-    return Table("All measures", "Measure", arms, rows)
+    return Table("All measures", "Measure", arms, rows, columns_are_arms=True)

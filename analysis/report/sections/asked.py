@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from cascade_sim.analysis.metrics.catalogue import ARM_MEASURES, PAGE_MEASURES, Measure, reference_arms
+from cascade_sim.analysis.report.comparisons import revenue_lift
 from cascade_sim.analysis.report.market_verdict import is_gain, lift_text, market_contrast, market_lift
 from cascade_sim.analysis.report.readings import (
     ESS_OF,
@@ -20,9 +21,7 @@ from cascade_sim.analysis.report.readings import (
     targets_of,
 )
 from cascade_sim.analysis.report.section import Heading, Part, Section, Text, Tile, Tiles
-from cascade_sim.analysis.report.sections.market import market_words
-from cascade_sim.analysis.report.sections.off_policy import off_policy_words
-from cascade_sim.analysis.report.sections.whatif import best_point, what_if_words
+from cascade_sim.analysis.report.sections.whatif import best_point
 from cascade_sim.analysis.report.tables import column
 from cascade_sim.analysis.statistics.estimates import (
     NBSP,
@@ -90,7 +89,15 @@ def what_if_answer(metrics: Mapping[str, Any]) -> Answer | None:
             for name, measure in BESIDE.items()
             if lift_of(best["metrics"].get(name)).value is not None
         ]
-    return Answer(what_if_headline(lead), Tiles(tiles, about), [what_if_words(lead)])
+    return Answer(what_if_headline(lead), Tiles(tiles, about), [_held_against(lead)])
+
+
+def _held_against(answer: Mapping[str, Any]) -> str:
+    """What the settings are compared with, in a sentence."""
+    knob = answer.get("knob")
+    today = f" ({knob_text({knob: answer['today']['settings'].get(knob)})})" if knob else ""
+    held = "on the same requests; nobody reacts, and budgets are endless"
+    return f"Against {answer['arm']} as it is{today}, {held}."
 
 
 def what_if_headline(answer: Mapping[str, Any]) -> str:
@@ -156,7 +163,9 @@ def off_policy_answer(metrics: Mapping[str, Any]) -> Answer | None:
     return Answer(
         headline,
         Tiles(tiles[:MOST_TILES], about),
-        [told, *off_policy_words(part, bool(metrics.get("seeds")))],
+        [
+            told,
+        ],
     )
 
 
@@ -183,9 +192,8 @@ def market_answer(metrics: Mapping[str, Any]) -> Answer | None:
     known = sorted(
         (arm for arm in others if lifts[arm].value is not None), key=lambda arm: -(lifts[arm].value or 0.0)
     )
-    words = [market_words(metrics)]
     if not known:
-        return Answer(f"In the market with budgets: {base}, no other arm to hold it against.", lines=words)
+        return Answer(f"In the market with budgets: {base}, no other arm to hold it against.")
     top = known[0]
     tiles = [_lift_tile(arm, lifts[arm], "") for arm in known[1:]]
     about = f"Lift of {REVENUE} over {base} in the market, the other arms"
@@ -196,7 +204,8 @@ def market_answer(metrics: Mapping[str, Any]) -> Answer | None:
         tiles = [
             _lift_tile(beside[name], lift, "") for name, lift in levels.items() if lift.value is not None
         ]
-    return Answer(_market_headline(metrics, base, known, lifts), Tiles(tiles[:MOST_TILES], about), words)
+    told = f"With fixed bids and endless money it brings {percent_text(revenue_lift(metrics, top))}."
+    return Answer(_market_headline(metrics, base, known, lifts), Tiles(tiles[:MOST_TILES], about), [told])
 
 
 def _market_headline(

@@ -77,7 +77,7 @@ def totals_table(metrics: Mapping[str, Any]) -> Table:
         "Totals of the market",
         "Arm",
         [measure.heading for measure in TOTALS.values()],
-        arm_rows(metrics, arms, columns),
+        arm_rows(metrics, arms, columns, with_changes=True),
     )
 
 

@@ -1,3 +1,6 @@
+import base64
+import hashlib
+import html
 import json
 import re
 from html.parser import HTMLParser
@@ -15,9 +18,11 @@ from answers.report import (
 )
 from answers.section_text import says, section_text, text_of
 from cascade_sim import SEMANTICS
+from cascade_sim.analysis.metrics.catalogue import TERMS
 from cascade_sim.analysis.report import page as page_module
 from cascade_sim.analysis.report.page import draw_all, figures_of, render
 from cascade_sim.analysis.report.sections.answer import tiles
+from cascade_sim.analysis.report.template import SCRIPT
 from cascade_sim.commands.report import command
 from cascade_sim.errors import UserError
 
@@ -39,14 +44,15 @@ class Checker(HTMLParser):
 
     def __init__(self):
         super().__init__()
-        self.open, self.fetched, self.scripts = [], [], 0
+        self.open, self.fetched, self.scripts, self.handlers = [], [], [], 0
 
     def handle_starttag(self, tag, attrs):
         if tag not in VOID:
             self.open.append(tag)
-        self.scripts += tag == "script"
+        if tag == "script":
+            self.scripts.append("" if attrs == [] else str(attrs))
         for name, value in attrs:
-            self.scripts += name.startswith("on")
+            self.handlers += name.startswith("on")
             if name in ("src", "href", "xlink:href", "data", "poster") and not (value or "").startswith(
                 ("#", "data:")
             ):
@@ -56,6 +62,10 @@ class Checker(HTMLParser):
         self.handle_starttag(tag, attrs)
         if tag not in VOID:
             self.open.pop()
+
+    def handle_data(self, data):
+        if self.open and self.open[-1] == "script":
+            self.scripts[-1] += data
 
     def handle_endtag(self, tag):
         assert self.open.pop() == tag
@@ -68,11 +78,73 @@ def checked(page):
     return checker
 
 
-def test_the_page_needs_no_network_and_runs_no_script(page):
+def test_the_page_needs_no_network_and_runs_the_one_known_script(page):
     checker = checked(page)
-    assert checker.fetched == [] and checker.scripts == 0
+    assert checker.fetched == [] and checker.handlers == 0 and checker.scripts == [SCRIPT]
+    assert "javascript:" not in page
     assert not re.search(r"@import|url\((?!#)", page)
     assert not re.search(r"https?://", re.sub(r'xmlns(:\w+)?="[^"]*"', "", page))
+
+
+def test_the_script_asks_for_nothing_and_the_browser_is_told_to_run_no_other(page):
+    words = ("fetch(", "XMLHttpRequest", "import", "eval", "innerHTML", "document.write", "src", "cookie")
+    assert not [word for word in words if word in SCRIPT]
+    digest = base64.b64encode(hashlib.sha256(SCRIPT.encode()).digest()).decode()
+    (allowed,) = re.findall(r'http-equiv="Content-Security-Policy" content="([^"]+)"', page)
+    rules = dict(rule.strip().split(" ", 1) for rule in html.unescape(allowed).split(";"))
+    assert rules["default-src"] == "'none'" and rules["script-src"] == f"'sha256-{digest}'"
+
+
+def test_without_the_script_nothing_is_hidden_but_the_switches_that_need_it(page):
+    hidden = re.findall(r"<(\w+)[^>]*\shidden[\s>]", page)
+    assert hidden == ["div"] and re.search(r'<div class="switches"[^>]* hidden>', page)
+
+
+def test_every_arm_has_a_switch_and_its_rows_are_marked(metrics, page):
+    switches = re.findall(r'<button type="button" aria-pressed="true" data-arm="([^"]+)">', page)
+    assert sorted(switches) == sorted(metrics["arms"])
+    (arms,) = re.findall(r'aria-label="Arms">.*?</table>', page, re.DOTALL)
+    assert sorted(re.findall(r'<tr[^>]* data-arm="([^"]+)"', arms)) == sorted(metrics["arms"])
+    (measures,) = re.findall(r'aria-label="All measures">.*?</table>', page, re.DOTALL)
+    assert sorted(re.findall(r'<th scope="col" data-arm="([^"]+)"', measures)) == sorted(metrics["arms"])
+
+
+def test_every_table_scrolls_in_a_box_of_its_own_that_says_so(page):
+    boxes = re.findall(
+        r'<div class="table">\s*<div class="scroll" tabindex="0".*?</table>\s*</div>\s*<p class="hint">',
+        page,
+        re.DOTALL,
+    )
+    assert len(boxes) == page.count("<table>") > 5
+
+
+def test_an_arm_says_under_its_name_what_it_does_otherwise(metrics, figures):
+    changes = {"distill-pre": ["pre_ranking.model: logloss → <b>"]}
+    page = render(metrics, make_manifest(), SCENARIO_TEXT, figures, changes)
+    (arms,) = re.findall(r'aria-label="Arms">.*?</table>', page, re.DOTALL)
+    (row,) = re.findall(r'<tr[^>]* data-arm="distill-pre">.*?</th>', arms, re.DOTALL)
+    assert "logloss → &lt;b&gt;" in row and arms.count("logloss →") == 1
+    (totals,) = re.findall(r'aria-label="Totals of the market">.*?</table>', page, re.DOTALL)
+    assert "logloss → &lt;b&gt;" in totals
+
+
+def test_terms_are_explained_once_where_they_first_appear(page):
+    defined = re.findall(r"<dfn>([^<]+)</dfn>: ([^<]+)</p>", page)
+    assert len({term for term, _ in defined}) == len(defined)
+    assert {term: html.unescape(text) for term, text in defined}.items() <= TERMS.items()
+    assert {"RCS", "PCOC", "win set", "seat"} <= {term for term, _ in defined}
+    read = re.sub(r"<head>.*?</head>|<nav.*?</nav>", "", page, flags=re.DOTALL)
+    for term, _ in defined:
+        own = read.index(f"<dfn>{term}</dfn>")
+        sections = [match.start() for match in re.finditer("<section", read)]
+        first = re.search(
+            rf"(?<![\w-]){term}(?![\w-])", re.sub(r'="[^"]*"', lambda m: " " * len(m.group()), read)
+        )
+        assert max(s for s in sections if s < own) == max(s for s in sections if s < first.start()), term
+
+
+def test_a_heading_that_is_a_term_says_what_it_means(page):
+    assert f'<abbr title="{html.escape(TERMS["RCS"])}">RCS</abbr>' in page
 
 
 def test_the_same_input_gives_the_same_page(metrics, figures, page):
@@ -106,7 +178,8 @@ def test_no_id_occurs_twice(page):
 def test_whatever_comes_from_data_is_escaped(hostile_figures):
     manifest = {**make_manifest(), "packages": {EVIL: EVIL}, "seconds": {EVIL: 1.0}, "started": EVIL}
     page = render(hostile_metrics(), manifest, f"name: {EVIL}", hostile_figures)
-    assert checked(page).scripts == 0 and "<script" not in page
+    checker = checked(page)
+    assert checker.scripts == [SCRIPT] and checker.handlers == 0 and page.count("<script") == 1
     assert f"Ship {EVIL}." in text_of(page)
 
 
@@ -218,7 +291,7 @@ def test_the_glossary_says_what_the_intervals_leave_out(page):
 
 def test_the_first_tile_is_revenue_per_request(page):
     (ship,) = re.findall(r'<section id="ship".*?</section>', page, re.DOTALL)
-    labels = re.findall(r'<span class="label">([^<]+)</span>', ship)
+    labels = [text_of(label).strip() for label in re.findall(r'<span class="label">(.*?)</span>', ship)]
     assert labels == ["Revenue per request, lift", "CTR, lift", "RCS"]  # RPM moves as revenue does
 
 

@@ -5,6 +5,7 @@ import re
 from answers.section_text import says, text_of
 from answers.whatif import answer
 from cascade_sim.analysis.report.short_page import what_if_page
+from cascade_sim.analysis.report.template import SCRIPT
 
 SVG = '<svg role="img"></svg>'
 
@@ -27,4 +28,5 @@ def test_a_single_change_over_several_worlds():
 def test_names_from_outside_are_escaped():
     asked = {**answer((0.5, 1.1)), "run": "<script>", "arm": "<b>", "notes": ["<i>gone</i>"]}
     page = what_if_page(asked, SVG)
-    assert "<script>" not in page and "&lt;script&gt;" in page and "&lt;i&gt;gone" in page
+    assert page.count("<script") == 1 and f"<script>{SCRIPT}</script>" in page
+    assert "&lt;script&gt;" in page and "&lt;i&gt;gone" in page
