@@ -12,6 +12,7 @@ from pathlib import Path
 from markupsafe import Markup, escape
 
 from cascade_sim.analysis.metrics.catalogue import TERMS
+from cascade_sim.analysis.report.figures.style import color_rules, themed
 from cascade_sim.analysis.report.section import Section, body_text, headline_text
 
 TERM = re.compile(rf"(?<![\w-])(?:{'|'.join(map(re.escape, TERMS))})(?![\w-])")
@@ -86,7 +87,7 @@ def page_html(page: Page, svgs: Mapping[str, str]) -> str:
         lstrip_blocks=True,
     )
     environment.filters["with_terms"] = with_terms
-    figures = {name: Markup(svg) for name, svg in svgs.items()}
+    figures = {name: Markup(themed(svg)) for name, svg in svgs.items()}
     return (
         environment.get_template("page_template.html")
         .render(
@@ -95,6 +96,7 @@ def page_html(page: Page, svgs: Mapping[str, str]) -> str:
             terms=TERMS,
             definitions=definitions(page.sections, figures),
             script=Markup(SCRIPT),
+            figure_colors=Markup(color_rules()),
             policy=policy(),
         )
         .rstrip()

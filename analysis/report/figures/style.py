@@ -20,6 +20,17 @@ COLORS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#6A
 REFERENCE_COLORS = {"ranker": "#222222", "pctr_only": "#6B7280", "bid_only": "#8D96A3", "random": "#ADB5BF"}
 MARKERS = ("o", "s", "^", "D", "v", "P", "X", "p")
 INK, QUIET, GRID = "#1F2933", "#667080", "#E4E7EB"
+# Every colour of a figure on paper → on a dark page. A file of its own keeps the first; a page has both.
+DARK = {
+    "#ffffff": "#1b2027", "#1f2933": "#e6e9ed", "#667080": "#9aa5b1", "#e4e7eb": "#2b323b",
+    "#0072b2": "#4fa9e2", "#d55e00": "#f58a4b", "#009e73": "#33c79a", "#cc79a7": "#e39cc4",
+    "#e69f00": "#f2b632", "#56b4e9": "#8ad0f5", "#6a4c93": "#a98bd6", "#8c6d31": "#c4a25c",
+    "#222222": "#e6e9ed", "#6b7280": "#9ba4b2", "#8d96a3": "#7f8998", "#adb5bf": "#737d8a",
+    "#b8c0ca": "#4a5460", "#c3cad3": "#4a5460", "#eef0f3": "#262d36", "#dce8f2": "#24384a",
+    "#c9cfd6": "#3a434e", "#9aa5b1": "#6b7683", "#e3e7ec": "#2b333d", "#d5dae1": "#353e49",
+    "#3c6e91": "#6fa8ce", "#f2d0a4": "#80612f", "#e07a3f": "#b4592a", "#a9b4c2": "#5a6573",
+}  # fmt: skip
+TAG, COLOR = re.compile(r"<[a-zA-Z][^>]*>"), re.compile(r"(?<=[ \":])#[0-9a-f]{6}(?=[;\"])", re.IGNORECASE)
 WIDTH = 4.25  # inches: narrow enough that a phone shrinks the lettering only a little
 
 RC: dict[str, Any] = {
@@ -98,6 +109,29 @@ def svg_text(figure: Any, name: str, title: str) -> str:
     label = html.escape(title, quote=True)
     text = text.replace("<svg ", f'<svg role="img" aria-label="{label}" ', 1)
     return re.sub(r"[ \t]+\n", "\n", text)
+
+
+def themed(svg: str) -> str:
+    """A figure for a page: its colours are the page's, which knows them for light and dark."""
+
+    def named(match: re.Match[str]) -> str:
+        color = match.group().lower()
+        return f"var(--fig-{color[1:]}, {color})" if color in DARK else match.group()
+
+    # A plain attribute knows no variables, so only what stands in a style is named.
+    def tag(match: re.Match[str]) -> str:
+        return re.sub(r'style="[^"]*"', lambda style: COLOR.sub(named, style.group()), match.group())
+
+    return TAG.sub(tag, svg)
+
+
+def color_rules() -> str:
+    """The page's colours of figures as CSS."""
+    light, dark = (
+        " ".join(f"--fig-{color[1:]}: {shown};" for color, shown in zip(DARK, shades, strict=True))
+        for shades in (DARK, DARK.values())
+    )
+    return f":root {{ {light} }}\n@media screen and (prefers-color-scheme: dark) {{ :root {{ {dark} }} }}\n"
 
 
 def drawn(

@@ -43,7 +43,7 @@ def answer_section(metrics: Mapping[str, Any]) -> Section | None:
     if not is_first and not candidates(metrics):
         title, *rest = [lost[0], *care[1:]] if lost else ["Before you rely on it", *care]
         findings = [Text(finding, "finding") for finding in answer.findings]
-        return Section("ship", title, parts=[*findings, *rest]) if rest else None
+        return Section("ship", title, parts=[*findings, *rest], short="Lost today") if rest else None
     return Section(
         "ship",
         answer.headline,

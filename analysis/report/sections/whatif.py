@@ -40,17 +40,16 @@ CSV_COLUMNS = (
 
 
 def what_if_section(metrics: Mapping[str, Any]) -> Section | None:
-    """The questions of a study in the scenario's order, then their figures; None without any."""
+    """The questions of a study: their figures, then words and tables of each; None without any."""
     answers = metrics.get("what_if") or {}
     if not answers:
         return None
-    parts: list[Part] = [
-        Text(
-            f"The same requests served once more by {metrics['baseline']} with knobs turned. World, models, "
-            "traffic, luck and the advertisers' bids are held fixed: nobody reacts, and budgets are endless. "
-            "Differences are paired by request."
-        )
-    ]
+    about = Text(
+        f"The same requests served once more by {metrics['baseline']} with knobs turned. World, models, "
+        "traffic, luck and the advertisers' bids are held fixed: nobody reacts, and budgets are endless. "
+        "Differences are paired by request."
+    )
+    parts: list[Part] = []
     for name, answer in answers.items():
         table = points_table(answer) if answer.get("knob") else measures_table(answer, MAIN)
         words = (what_if_words(answer), pairing_words(answer))
@@ -74,7 +73,9 @@ def what_if_section(metrics: Mapping[str, Any]) -> Section | None:
             "Lift of revenue per request of single changes, with paired 95 % intervals.",
         ),
     )
-    return Section("what-if", "What if?", parts=(*parts, Columns(figures), Text(about_pairing, "small")))
+    return Section(
+        "what-if", "What if?", parts=(about, Columns(figures), *parts, Text(about_pairing, "small"))
+    )
 
 
 def what_if_lines(metrics: Mapping[str, Any], width: int) -> list[str]:
