@@ -67,7 +67,7 @@ def compare_text(comparisons: list[dict[str, Any]], arm: str | None = None) -> s
 
 def write_comparison(comparisons: list[dict[str, Any]], out: Path) -> list[Path]:
     """compare.json, compare.csv and compare.html in a folder."""
-    from cascade_sim.analysis.report.sections.compare import compare_csv, compare_page
+    from cascade_sim.analysis.report.sections.compare import compare_csv, compare_figures, compare_page
     from cascade_sim.questions.whatif import check_out
     from cascade_sim.storage.files import write_file
     from cascade_sim.storage.folder import json_text
@@ -76,7 +76,7 @@ def write_comparison(comparisons: list[dict[str, Any]], out: Path) -> list[Path]
     contents = {
         "compare.json": json_text(comparisons),
         "compare.csv": compare_csv(comparisons),
-        "compare.html": compare_page(comparisons),
+        "compare.html": compare_page(comparisons, compare_figures(comparisons)),
     }
     for name, content in contents.items():
         write_file(out / name, content.encode())

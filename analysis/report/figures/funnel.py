@@ -17,7 +17,7 @@ SETS = {
     "competitive_set": "competitive set",
     "win_set": "win set",
 }
-SHOWN = "#3C6E91"
+SHOWN, ON_BAR = "#3C6E91", "#FEFEFE"  # lettering on a bar stays light on a dark page
 LOST = {
     "ranking": "#F2D0A4",
     "pre_ranking": "#E07A3F",
@@ -70,7 +70,7 @@ def _sizes(axes: Any, known: list[tuple[str, float]], baseline: str) -> None:
             number_text(size, decimals),
             ha="center",
             va="center",
-            color="white" if i else INK,
+            color=ON_BAR if i else INK,
             fontsize=8.0,
             fontweight="bold",
         )
@@ -109,7 +109,7 @@ def _shares(figure: Any, axes: Any, metrics: Mapping[str, Any], arms: list[str])
                     ha="center",
                     va="center",
                     fontsize=7.5,
-                    color="white" if color == SHOWN else INK,
+                    color=ON_BAR if color == SHOWN else INK,
                 )
             seen.setdefault(name, color)
             start += width

@@ -28,7 +28,8 @@ DARK = {
     "#222222": "#e6e9ed", "#6b7280": "#9ba4b2", "#8d96a3": "#7f8998", "#adb5bf": "#737d8a",
     "#b8c0ca": "#4a5460", "#c3cad3": "#4a5460", "#eef0f3": "#262d36", "#dce8f2": "#24384a",
     "#c9cfd6": "#3a434e", "#9aa5b1": "#6b7683", "#e3e7ec": "#2b333d", "#d5dae1": "#353e49",
-    "#3c6e91": "#6fa8ce", "#f2d0a4": "#80612f", "#e07a3f": "#b4592a", "#a9b4c2": "#5a6573",
+    "#fefefe": "#f4f6f8", "#3c6e91": "#3f7399", "#f2d0a4": "#80612f", "#e07a3f": "#b4592a",
+    "#a9b4c2": "#5a6573",
 }  # fmt: skip
 TAG, COLOR = re.compile(r"<[a-zA-Z][^>]*>"), re.compile(r"(?<=[ \":])#[0-9a-f]{6}(?=[;\"])", re.IGNORECASE)
 WIDTH = 4.25  # inches: narrow enough that a phone shrinks the lettering only a little

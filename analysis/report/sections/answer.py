@@ -41,7 +41,7 @@ def answer_section(metrics: Mapping[str, Any]) -> Section | None:
     care += [Text(warning, "caution") for warning in answer.warnings]
     care += [Text(note, "small") for note in answer.notes]
     if not is_first and not candidates(metrics):
-        title, *rest = [lost[0], *care[1:]] if lost else ["Before you rely on it", *care]
+        title, rest = (lost[0], care[1:]) if lost else ("Before you rely on it", care)
         findings = [Text(finding, "finding") for finding in answer.findings]
         return Section("ship", title, parts=[*findings, *rest], short="Lost today") if rest else None
     return Section(
@@ -62,7 +62,7 @@ def tiles(metrics: Mapping[str, Any], arm: str) -> Tiles:
 
     Where as many ads are shown, RPM moves as revenue per request does and is left out.
     """
-    made = []
+    made: list[Tile] = []
     for name, own, base in key_figures(metrics, arm):
         percent = scaled(own, 100.0)
         is_level = name == "RCS"

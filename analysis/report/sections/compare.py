@@ -6,8 +6,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from cascade_sim.analysis.metrics.catalogue import PAGE_MEASURES, Measure, is_reference
+from cascade_sim.analysis.report.figures.compare import TITLE, compare_figure
+from cascade_sim.analysis.report.figures.style import drawn
 from cascade_sim.analysis.report.readings import WHAT_IF_MEASURES
-from cascade_sim.analysis.report.section import Section, Text
+from cascade_sim.analysis.report.section import Columns, Figure, Section, Text
 from cascade_sim.analysis.report.sections.whatif import difference_cell
 from cascade_sim.analysis.report.short_page import short_page, table_section
 from cascade_sim.analysis.report.tables import LIFT, Cell, Row, Table, column, csv_text, toned
@@ -106,8 +108,28 @@ def compare_csv(comparisons: list[dict[str, Any]]) -> str:
     return csv_text(CSV_COLUMNS, compare_rows(comparisons))
 
 
-def compare_page(comparisons: list[dict[str, Any]]) -> str:
-    """One HTML page of all comparisons."""
+def compare_figures(comparisons: list[dict[str, Any]]) -> dict[str, str]:
+    """Name → SVG, a figure per comparison that has a lift to show."""
+    svgs = {
+        name: drawn(figure.draw, comparison, name, figure.title)
+        for comparison, (name, figure) in zip(comparisons, _figures(comparisons).items(), strict=True)
+    }
+    return {name: svg for name, svg in svgs.items() if svg is not None}
+
+
+def _figures(comparisons: list[dict[str, Any]]) -> dict[str, Figure]:
+    figures = {}
+    for i, comparison in enumerate(comparisons, 1):
+        caption = (
+            f"Lifts of {comparison['other']} over {comparison['first']}, with 95 % intervals, by arm. "
+            "Measures that are perfect at 0 or 1 have differences, in the tables below."
+        )
+        figures[f"compare_{i}"] = Figure(f"compare_{i}", compare_figure, TITLE, caption)
+    return figures
+
+
+def compare_page(comparisons: list[dict[str, Any]], svgs: Mapping[str, str] | None = None) -> str:
+    """One HTML page of all comparisons. `svgs` come from compare_figures; all else is escaped."""
     tables: list[Section] = []
     words: list[str] = []
     cautions: list[Text] = []
@@ -126,5 +148,6 @@ def compare_page(comparisons: list[dict[str, Any]]) -> str:
         "Compared runs",
         " and ".join([comparisons[0]["first"], *(comparison["other"] for comparison in comparisons)]),
         [],
-        [Section("", "", words, cautions), *tables],
+        [Section("", "", words, (*cautions, Columns(list(_figures(comparisons).values())))), *tables],
+        svgs=svgs,
     )

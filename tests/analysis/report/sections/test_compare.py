@@ -3,7 +3,14 @@
 import csv
 import io
 
-from cascade_sim.analysis.report.sections.compare import arm_table, compare_csv, compare_page, scenario_table
+from cascade_sim.analysis.report.figures.compare import compared_lifts
+from cascade_sim.analysis.report.sections.compare import (
+    arm_table,
+    compare_csv,
+    compare_figures,
+    compare_page,
+    scenario_table,
+)
 
 
 def node(value, half=0.5):
@@ -68,3 +75,20 @@ def test_csv_and_page():
     page = compare_page([COMPARISON, {**COMPARISON, "scenario": []}])
     assert "runs/&lt;b&gt;" in page and "<b>" not in page and "be careful" in page
     assert "the scenarios are the same" in page and page.count("<table>") == 3
+
+
+def test_the_page_has_a_figure_of_the_lifts_of_each_comparison():
+    unknown = {**COMPARISON, "arms": {"plain": {}}}
+    svgs = compare_figures([COMPARISON, unknown])
+    assert list(svgs) == ["compare_1"] and "RPM" in svgs["compare_1"]
+    page = compare_page([COMPARISON, unknown], svgs)
+    assert 'id="figure-compare_1"' in page and 'id="figure-compare_2"' not in page
+    assert page.index('id="figure-compare_1"') < page.index("<table>")
+    assert "runs/&lt;b&gt; over runs/a" in page and "runs/<b>" not in page
+
+
+def test_the_figure_shows_lifts_of_the_scenarios_arms_alone():
+    table = {"rpm": entry(10.0, 12.0), "cpc_error": entry(0.2, 0.1)}
+    lifts = compared_lifts({**COMPARISON, "arms": {"plain": table, "random": table}})
+    assert list(lifts) == ["rpm"] and list(lifts["rpm"]) == ["plain"]
+    assert round(lifts["rpm"]["plain"].value, 6) == 20.0
