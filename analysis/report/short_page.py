@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -20,6 +21,7 @@ from cascade_sim.analysis.report.section import (
     Text,
 )
 from cascade_sim.analysis.report.sections import ltr
+from cascade_sim.analysis.report.sections.asked import what_if_headline
 from cascade_sim.analysis.report.sections.sweep import cells_table, measure_of, sweep_words
 from cascade_sim.analysis.report.sections.whatif import (
     measures_table,
@@ -44,7 +46,15 @@ def what_if_page(answer: Mapping[str, Any], svg: str) -> str:
     figure = Figure("whatif", answer_figure, TITLE, CURVE if is_curve(answer) else LIFTS)
     cautions = [Text(note, "caution") for note in answer.get("notes") or []]
     words = (what_if_words(answer), pairing_words(answer))
-    sections = [Section("", "", words, (*cautions, _beside(figure, "Held fixed", answer["held_fixed"])))]
+    sections = [
+        Section(
+            "",
+            what_if_headline(answer),
+            words,
+            (*cautions, _beside(figure, "Held fixed", answer["held_fixed"])),
+            short="Answer",
+        )
+    ]
     if len(answer["points"]) > 1:
         sections.append(table_section("Side by side", points_table(answer)))
     for point in answer["points"]:
@@ -78,7 +88,11 @@ def short_page(
     shown: str = INTERVALS,
 ) -> str:
     """A page of a few sections; `shown` and the foot say how intervals and differences are shown."""
-    return page_html(Page(title, eyebrow, title, facts, sections, f"{shown} {foot}"), svgs or {})
+    named = [
+        replace(section, id=f"part-{i}") if section.title and not section.id else section
+        for i, section in enumerate(sections)
+    ]
+    return page_html(Page(title, eyebrow, title, facts, named, f"{shown} {foot}"), svgs or {})
 
 
 def table_section(heading: str, table: Table) -> Section:

@@ -24,13 +24,20 @@ TITLE = "Lifts of the other run over the first by measure, with 95 % intervals"
 
 
 def compared_lifts(comparison: Mapping[str, Any]) -> dict[str, dict[str, Estimate]]:
-    """Measure → arm → its lift in percent, of the main measures that have one and the scenario's own arms."""
+    """Measure → arm → its lift in percent, of the main measures that have one and the scenario's own arms.
+
+    Where runs are paired, what is not is left out: its intervals are so much wider that they hide the others.
+    """
     own = [arm for arm in comparison["arms"] if not is_reference(arm)] or list(comparison["arms"])
     ratios = [name for name, measure in WHAT_IF_MEASURES.items() if not measure.is_signed_or_near_zero]
     rows: dict[str, dict[str, Estimate]] = {}
     for name in ratios:
         entries = {arm: comparison["arms"][arm].get(name) for arm in own[:MOST_ARMS]}
-        lifts = {arm: scaled(estimate(entry["lift"]), 100.0) for arm, entry in entries.items() if entry}
+        lifts = {
+            arm: scaled(estimate(entry["lift"]), 100.0)
+            for arm, entry in entries.items()
+            if entry and (entry["is_paired"] or comparison["paired_by"] == "none")
+        }
         known = {arm: lift for arm, lift in lifts.items() if lift.value is not None}
         if known and len(rows) < MOST_MEASURES:
             rows[name] = known
@@ -43,7 +50,7 @@ def compare_figure(comparison: Mapping[str, Any]) -> Any | None:
     if not rows:
         return None
     arms = list(dict.fromkeys(arm for lifts in rows.values() for arm in lifts))
-    figure, axes = blank(0.9 + len(rows) * max(0.3, 0.16 * len(arms) + 0.1) + 0.2 * (len(arms) > 1))
+    figure, axes = blank(0.9 + len(rows) * max(0.3, 0.12 * len(arms) + 0.1) + 0.2 * (len(arms) > 1))
     bare(axes, grid="x", left=False)
     axes.axvline(0, color=QUIET, linewidth=0.9, linestyle=(0, (4, 3)), zorder=2)
     step = 0.8 / len(arms)

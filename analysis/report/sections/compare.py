@@ -122,7 +122,7 @@ def _figures(comparisons: list[dict[str, Any]]) -> dict[str, Figure]:
     for i, comparison in enumerate(comparisons, 1):
         caption = (
             f"Lifts of {comparison['other']} over {comparison['first']}, with 95 % intervals, by arm. "
-            "Measures that are perfect at 0 or 1 have differences, in the tables below."
+            "Measures that are unpaired or perfect at 0 or 1 are in the tables below."
         )
         figures[f"compare_{i}"] = Figure(f"compare_{i}", compare_figure, TITLE, caption)
     return figures

@@ -60,6 +60,7 @@ def critical_bids_section(metrics: Mapping[str, Any]) -> Section | None:
             TablePart(critical_table(metrics), margins=True),
             Columns((figure, Stack((Text(_about(metrics)), Text(intervals, "small"))))),
         ),
+        short="Critical bids",
     )
 
 

@@ -50,6 +50,7 @@ def culprit_section(metrics: Mapping[str, Any]) -> Section | None:
                 "figures even",
             ),
         ),
+        short="Culprit",
     )
 
 

@@ -79,6 +79,7 @@ def design_section(metrics: Mapping[str, Any]) -> Section | None:
             ),
             *titled("Other measures", measures_table(metrics), Text(_about(metrics), "small")),
         ),
+        short="Experiments",
     )
 
 

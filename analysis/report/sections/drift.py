@@ -65,6 +65,7 @@ def drift_section(metrics: Mapping[str, Any]) -> Section | None:
         "Does a ranker's level hold while it learns?",
         (drift_words(metrics),),
         (TablePart(drift_table(metrics), margins=True), Columns(figures), Text(_about(metrics), "small")),
+        short="Drift",
     )
 
 

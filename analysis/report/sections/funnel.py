@@ -44,6 +44,7 @@ def funnel_section(metrics: Mapping[str, Any]) -> Section:
             ),
         ),
         rests_on_data=True,
+        short="Money lost",
     )
 
 

@@ -64,6 +64,7 @@ def learning_section(metrics: Mapping[str, Any]) -> Section | None:
             ),
             Text(_about(metrics), "small"),
         ),
+        short="Learning",
     )
 
 

@@ -53,6 +53,7 @@ def models_section(metrics: Mapping[str, Any]) -> Section:
             Text(about, "small") if table else None,
         ),
         rests_on_data=True,
+        short="Predictions",
     )
 
 

@@ -32,7 +32,12 @@ def money_section(metrics: Mapping[str, Any]) -> Section | None:
         "Charges are computed from predicted CTRs. The oracle is the same cascade with the true CTRs in "
         "every seat. The floor of the CPC error is what would be left if every feature were used perfectly."
     )
-    return Section("money", "Are advertisers charged rightly?", parts=(Text(about), TablePart(table)))
+    return Section(
+        "money",
+        "Are advertisers charged rightly?",
+        parts=(Text(about), TablePart(table)),
+        short="Prices",
+    )
 
 
 def money_table(metrics: Mapping[str, Any]) -> Table | None:

@@ -62,6 +62,7 @@ def objectives_section(metrics: Mapping[str, Any]) -> Section | None:
                 )
             ),
         ),
+        short="Objectives",
     )
 
 

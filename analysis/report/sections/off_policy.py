@@ -61,6 +61,7 @@ def off_policy_section(metrics: Mapping[str, Any]) -> Section | None:
             Columns((figure, Stack((Text(_about(part, is_pooled)), *told)))),
             *titled("How revenue responds to each knob", slopes_table(part), Text(about_slopes, "small")),
         ),
+        short="Logs alone",
     )
 
 

@@ -74,6 +74,7 @@ def pareto_section(metrics: Mapping[str, Any]) -> Section | None:
             ),
             *titled("Strict wins", wins_table(metrics), Text(rule, "small")),
         ),
+        short="Order and scale",
     )
 
 

@@ -15,8 +15,10 @@ def test_the_page_has_the_answer_the_figure_what_was_held_fixed_and_a_table_per_
     page = what_if_page(asked, SVG)
     assert "auction.reserve_cpc = 0.3, 0.5" in page and SVG in page and "<li>the luck</li>" in page
     assert says(text_of(page), "tiny", "arm plain", "seed 3", "500 requests")
+    assert re.search(r"<h2>([^<]*)</h2>", page).group(1).startswith("Reserve 0.5: +10.0")
+    assert 'href="#part-0">Answer</a>' in page and page.count('<section id="part-') == 4
     assert page.count("<table>") == 3 and "auction.reserve_cpc = 0.5</h2>" in page
-    assert not re.search(r'(src|href)="(?!data:)', page)
+    assert not re.search(r'(src|href)="(?!data:|#part-)', page)
 
 
 def test_a_single_change_over_several_worlds():

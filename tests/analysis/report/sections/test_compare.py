@@ -87,8 +87,8 @@ def test_the_page_has_a_figure_of_the_lifts_of_each_comparison():
     assert "runs/&lt;b&gt; over runs/a" in page and "runs/<b>" not in page
 
 
-def test_the_figure_shows_lifts_of_the_scenarios_arms_alone():
-    table = {"rpm": entry(10.0, 12.0), "cpc_error": entry(0.2, 0.1)}
+def test_the_figure_shows_paired_lifts_of_the_scenarios_arms_alone():
+    table = {"rpm": entry(10.0, 12.0), "cpc_error": entry(0.2, 0.1), "rcs": entry(0.5, 0.6, False)}
     lifts = compared_lifts({**COMPARISON, "arms": {"plain": table, "random": table}})
     assert list(lifts) == ["rpm"] and list(lifts["rpm"]) == ["plain"]
     assert round(lifts["rpm"]["plain"].value, 6) == 20.0
