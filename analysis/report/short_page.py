@@ -95,9 +95,9 @@ def short_page(
     return page_html(Page(title, eyebrow, title, facts, named, f"{shown} {foot}"), svgs or {})
 
 
-def table_section(heading: str, table: Table) -> Section:
-    """A table under a heading of its own."""
-    return Section("", heading, parts=(TablePart(table),))
+def table_section(heading: str, table: Table, short: str = "") -> Section:
+    """A table under a heading of its own; `short` is its name in the contents."""
+    return Section("", heading, parts=(TablePart(table),), short=short)
 
 
 def _beside(figure: Figure, heading: str, lines: Sequence[str]) -> Columns:

@@ -97,7 +97,11 @@ def _held_against(answer: Mapping[str, Any]) -> str:
     knob = answer.get("knob")
     today = f" ({knob_text({knob: answer['today']['settings'].get(knob)})})" if knob else ""
     held = "on the same requests; nobody reacts, and budgets are endless"
-    return f"Against {answer['arm']} as it is{today}, {held}."
+    n = len(answer["points"])
+    chosen = (
+        f" The best of {n} values asked about; its interval does not know of the choice." if n > 1 else ""
+    )
+    return f"Against {answer['arm']} as it is{today}, {held}.{chosen}"
 
 
 def what_if_headline(answer: Mapping[str, Any]) -> str:

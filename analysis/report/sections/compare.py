@@ -130,6 +130,7 @@ def _figures(comparisons: list[dict[str, Any]]) -> dict[str, Figure]:
 
 def compare_page(comparisons: list[dict[str, Any]], svgs: Mapping[str, str] | None = None) -> str:
     """One HTML page of all comparisons. `svgs` come from compare_figures; all else is escaped."""
+    is_only = len(comparisons) == 1
     tables: list[Section] = []
     words: list[str] = []
     cautions: list[Text] = []
@@ -139,11 +140,14 @@ def compare_page(comparisons: list[dict[str, Any]], svgs: Mapping[str, str] | No
         if changed is None:
             words.append(f"{pair}: the scenarios are the same.")
         else:
-            tables.append(table_section(f"Scenario, {pair}", changed))
+            tables.append(table_section(f"Scenario, {pair}", changed, "Scenario" if is_only else ""))
         words.append(f"{pair}: {PAIRED_BY[comparison['paired_by']]}")
         cautions += [Text(note, "caution") for note in comparison["notes"]]
         arms = sorted(comparison["arms"], key=is_reference)  # those of the scenario first
-        tables += [table_section(f"{arm}, {pair}", arm_table(comparison, arm)) for arm in arms]
+        tables += [
+            table_section(f"{arm}, {pair}", arm_table(comparison, arm), arm if is_only else "")
+            for arm in arms
+        ]
     return short_page(
         "Compared runs",
         " and ".join([comparisons[0]["first"], *(comparison["other"] for comparison in comparisons)]),

@@ -111,3 +111,12 @@ def test_a_page_of_one_arm_that_asks_a_what_if_has_no_second_headline():
     metrics = asking("what_if")
     metrics["arms"] = {metrics["baseline"]: metrics["arms"][metrics["baseline"]]}
     assert "No other arm" not in text_of(html(metrics)) and ids(metrics)[0] == "asked"
+
+
+def test_the_best_of_several_values_is_told_as_a_choice():
+    metrics = asking("what_if")
+    metrics["what_if"] = {"reserve": answer((0.3, 0.9), (0.6, 1.1))}
+    told = [part.text for part in asked_section(metrics).parts if part.shape == "text"]
+    assert says(" ".join(told), "best of 2 values")
+    metrics["what_if"] = {"reserve": answer((0.6, 1.1))}
+    assert "best of" not in " ".join(p.text for p in asked_section(metrics).parts if p.shape == "text")
