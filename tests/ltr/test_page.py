@@ -10,7 +10,7 @@ from places import SHARED_DATA
 from worlds.ltr_files import made_file
 
 SHARED = SHARED_DATA / "lightgbm_rank"
-QUICK = ["--layers", "8", "--epochs", "2", "--alpha", "0.5", "--quiet"]
+QUICK = ["--layers", "8", "--epochs", "2", "--batch", "32", "--alpha", "0.5", "--quiet"]
 
 
 @pytest.fixture(scope="module")

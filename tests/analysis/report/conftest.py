@@ -1,4 +1,8 @@
-"""Drawing all figures takes seconds: once a session for the made-up study, and once with hostile names."""
+"""Drawing all figures takes seconds: once for all test processes, of the made-up study and with hostile names."""
+
+import json
+import os
+from pathlib import Path
 
 import pytest
 
@@ -7,12 +11,23 @@ from cascade_sim.analysis.report.page import draw_all
 
 
 @pytest.fixture(scope="session")
-def figures():
+def figures(tmp_path_factory):
     """The figures of make_metrics(), name → SVG."""
-    return draw_all(make_metrics())
+    return drawn_once("figures", make_metrics(), tmp_path_factory)
 
 
 @pytest.fixture(scope="session")
-def hostile_figures():
+def hostile_figures(tmp_path_factory):
     """The figures of hostile_metrics(), name → SVG."""
-    return draw_all(hostile_metrics())
+    return drawn_once("hostile", hostile_metrics(), tmp_path_factory)
+
+
+def drawn_once(name: str, metrics: dict, tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """Drawn by the first process that asks; the others of the same pytest run read them."""
+    own = tmp_path_factory.getbasetemp()
+    shared = (own.parent if "PYTEST_XDIST_WORKER" in os.environ else own) / f"{name}.json"
+    if not shared.is_file():
+        whole = Path(own / f"{name}.whole")
+        whole.write_text(json.dumps(draw_all(metrics)))
+        whole.replace(shared)
+    return json.loads(shared.read_text())
