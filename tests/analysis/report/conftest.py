@@ -1,4 +1,4 @@
-"""Drawing all figures takes seconds: once for all test processes, of the made-up study and with hostile names."""
+"""Drawing all figures takes seconds: once for all test processes, as they are and with hostile names."""
 
 import json
 import os
