@@ -6,6 +6,7 @@ import gc
 import os
 import random
 import sys
+from collections.abc import Iterator
 from typing import Any
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # before numpy and torch: tests share the machine
@@ -47,10 +48,12 @@ def pytest_runtest_call() -> None:
     _rewind()
 
 
-@pytest.fixture(autouse=True)
-def no_shared_cache(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
-    """No test reads or leaves trained models in the home of whoever runs it."""
-    monkeypatch.setenv("CASCADE_SIM_CACHE", str(tmp_path_factory.getbasetemp() / "models"))
+@pytest.fixture(autouse=True, scope="session")
+def no_shared_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """No test, and no fixture of a module, reads or leaves trained models in the home of whoever runs it."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("CASCADE_SIM_CACHE", str(tmp_path_factory.getbasetemp() / "models"))
+        yield
 
 
 @pytest.fixture(scope="session")

@@ -33,6 +33,7 @@ from cascade_sim.storage.code_version import model_code_digest
 from cascade_sim.storage.files import storage_errors, write_file
 from cascade_sim.storage.folder import is_done, keep
 from cascade_sim.storage.model_store import ModelStore, content_key
+from cascade_sim.storage.stack import processor
 from cascade_sim.storage.tables import TableWriter
 from cascade_sim.training.data import impressions, join_lists, lists_for, pages, split_pages
 from cascade_sim.training.modules import build_module, served_scorer
@@ -176,6 +177,7 @@ class Preparation:
     def train_model(self, name: str, data: Samples, *, is_first: bool = False) -> None:
         """Train a model, or take it from the cache when recipe and data are the same to the byte.
 
+        And the processor of the same kind: on another the weights would differ in their last digits.
         `is_first`: as its first deployment, beside the model itself.
         """
         sim, own = self.sim, self.sim.scenario.models[name]
@@ -189,7 +191,7 @@ class Preparation:
             own.model_dump(mode="json", exclude={"calibrator", "held_out", "refit"}),
             {**data.arrays(), **view.arrays()},
             recipe=spec.recipe, seed=seed, semantics=SEMANTICS, torch=torch.__version__,
-            device=self.device.type, code=model_code_digest(module),
+            device=self.device.type, code=model_code_digest(module), processor=processor(),
         )  # fmt: skip
         samples = spec.epochs * data.arrays()["ads"].size
         with self.progress.stage(f"train {alias}", samples, "samples") as bar:

@@ -70,6 +70,14 @@ def test_a_changed_recipe_or_changed_data_is_trained_again(tmp_path, trained):
     assert trained == ALL
 
 
+def test_weights_of_another_kind_of_processor_are_not_taken(tmp_path, trained, monkeypatch):
+    learn(tmp_path / "a", tmp_path / "cache")
+    trained.clear()
+    monkeypatch.setattr("cascade_sim.phases.prepare.processor", lambda: {"torch": "of long ago"})
+    learn(tmp_path / "b", tmp_path / "cache")
+    assert trained != []
+
+
 def test_a_pair_feature_with_another_threshold_is_another_feature(tmp_path, trained):
     """Without a weight in the truth the threshold leaves the bootstrap log as it is, but not the ranker."""
     learn(tmp_path / "a", tmp_path / "cache", "world.mismatch.weight=0")
