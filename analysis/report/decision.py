@@ -90,7 +90,7 @@ def decide(metrics: Mapping[str, Any]) -> Recommendation:
     ahead = [arm for arm in SIMPLER if contrast(metrics, best, arm).is_below_zero]
     return Recommendation(
         (best,),
-        f"Ship {best}, but {listed(ahead)} alone earns more." if ahead else f"Ship {best}.",
+        f"Ship {best}{_but(ahead)}.",
         [
             f"Against {metrics['baseline']} it brings {_gain(metrics, best)}; {BRACKETS}.",
             *rivals(metrics, best, contenders),
@@ -100,6 +100,13 @@ def decide(metrics: Mapping[str, Any]) -> Recommendation:
         simpler_changes(metrics, best),
         [*trade_offs(metrics, best), *under_budgets(metrics, best), *warnings],
         comparison_notes(metrics),
+    )
+
+
+def _but(simpler: list[str]) -> str:
+    """The end of a headline where simpler changes than the scenario's earn more."""
+    return (
+        f", but the simpler {listed(simpler)} earn{'s' if len(simpler) == 1 else ''} more" if simpler else ""
     )
 
 
@@ -121,11 +128,10 @@ def _ship_any(
         arm for arm in SIMPLER if all(contrast(metrics, own, arm).is_below_zero for own in tied)
     ]  # of every one of them
     names = f"{', '.join(tied[:-1])} or {tied[-1]}" if len(tied) <= MOST_NAMED else f"any of {len(tied)} arms"
-    but = f", but {listed(ahead)} alone earns more" if ahead else ""
     gains = [f"{percent_text(revenue_lift(metrics, arm))} with {arm}" for arm in tied[:MOST_RIVALS]]
     return Recommendation(
         tuple(tied),
-        f"Ship {names}: nothing separates them{but}.",
+        f"Ship {names}: nothing separates them{_but(ahead)}.",
         [
             f"Revenue per request changes against {metrics['baseline']} by {listed(gains)}; {BRACKETS}.",
             *rivals(metrics, tied[0], contenders),
@@ -172,7 +178,6 @@ def _keep_the_baseline(
         why = "nothing is told apart from it"
     elif len(worse) == len(contenders):
         why = f"{worse[0]} earns less" if len(worse) == 1 else "every other arm earns less"
-    but = f", but {listed(paying)} alone earn{'s' if len(paying) == 1 else ''} more" if paying else ""
     reason = (
         f"The best of the others, {best}, changes revenue per request by {percent_text(lift)} and CTR by "
         f"{percent_text(ctr_lift(metrics, best))}; the interval of revenue per request does not lie above "
@@ -181,7 +186,7 @@ def _keep_the_baseline(
     is_open = not lift.is_below_zero and (lift.value or 0.0) > 0
     return Recommendation(
         (),
-        f"Keep {baseline}: {why}{but}.",
+        f"Keep {baseline}: {why}{_but(paying)}.",
         [reason, *(more_data(metrics, [lift]) if is_open else []), *worse_arms(metrics)],
         simpler_changes(metrics, None),
         [*under_budgets(metrics, None), *warnings],

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import itertools
 import textwrap
 from collections.abc import Mapping
 from typing import Any
@@ -48,7 +49,28 @@ def _models_by_set(metrics: Mapping[str, Any]) -> list[Table]:
 
 
 def table_text(table: Table, *, color: bool = False, width: int = 100, margins: bool = True) -> str:
-    """The table as text for a terminal; colour codes only if asked for (a terminal that can show them)."""
+    """The table as text for a terminal; colour codes only if asked for (a terminal that can show them).
+
+    A number is never cut off: where the table is too wide, its columns move closer, and then some move below.
+    """
+    width = max(width, 80)
+    n = len(table.columns)
+    for parts, gap in [(1, 2), *((parts, 1) for parts in range(1, n + 1))]:
+        cuts = [n * part // parts for part in range(parts + 1)]
+        spans = [slice(*ends) for ends in itertools.pairwise(cuts)]
+        plain = [_span_text(table, span, gap, False, ENDLESS, margins) for span in spans]
+        if max(len(line) for text in plain for line in text.splitlines()) <= width:
+            break
+    texts = [_span_text(table, span, gap, color, width, margins) for span in spans]
+    lines = ("\n".join(line.rstrip() for line in text.splitlines()) for text in texts)
+    return "\n".join(text.strip("\n") + "\n" for text in lines)
+
+
+ENDLESS = 100_000  # columns: every table has its natural width
+
+
+def _span_text(table: Table, span: slice, gap: int, color: bool, width: int, margins: bool) -> str:
+    """Some columns of a table, with the labels of its rows; the title stands over the first of them."""
     from rich import box
     from rich.console import Console
     from rich.table import Table as RichTable
@@ -56,13 +78,13 @@ def table_text(table: Table, *, color: bool = False, width: int = 100, margins: 
 
     made = RichTable(
         box=box.SIMPLE_HEAD,
-        title=table.title or None,
+        title=(table.title or None) if not span.start else None,
         title_justify="left",
         pad_edge=False,
-        padding=(0, 1, 0, 0),
+        padding=(0, gap - 1, 0, 0),
     )
     made.add_column(table.corner, no_wrap=True)
-    for heading in table.columns:
+    for heading in table.columns[span]:
         made.add_column(heading, justify="right", no_wrap=True)
     marks = {"baseline": " (baseline)", "reference": ""}
     tones = {"up": "green", "down": "red"}
@@ -73,20 +95,20 @@ def table_text(table: Table, *, color: bool = False, width: int = 100, margins: 
                 f"{cell.text} {cell.margin}".rstrip() if margins else cell.text,
                 style=tones.get(cell.tone, style),
             )
-            for cell in row.cells
+            for cell in row.cells[span]
         ]
         mark = f" ({row.tag})" if row.tag else marks.get(row.kind, "")
         made.add_row(Text(row.label + mark, style=style), *texts)
     out = io.StringIO()
     Console(
         file=out,
-        width=max(width, 80),
+        width=width,
         force_terminal=color,
         color_system="standard" if color else None,
         force_interactive=False,
         legacy_windows=False,
     ).print(made)
-    return "\n".join(line.rstrip() for line in out.getvalue().splitlines()).strip("\n") + "\n"
+    return out.getvalue()
 
 
 def terminal_summary(metrics: Mapping[str, Any], *, color: bool = False, width: int = 100) -> str:

@@ -52,7 +52,7 @@ def compare_text(comparisons: list[dict[str, Any]], arm: str | None = None) -> s
     parts = []
     for pair in comparisons:
         parts.append(f"{pair['first']} → {pair['other']}\n")
-        changed = scenario_table(pair)
+        changed = scenario_table(pair, width)
         parts.append(
             "The scenarios are the same.\n"
             if changed is None

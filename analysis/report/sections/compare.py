@@ -66,22 +66,27 @@ def _is_known(entry: Mapping[str, Any]) -> bool:
     return any(estimate(entry[part]).value is not None for part in ("before", "after"))
 
 
-def scenario_table(comparison: Mapping[str, Any]) -> Table | None:
-    """The keys whose values differ; None if there are none."""
+def scenario_table(comparison: Mapping[str, Any], width: int | None = None) -> Table | None:
+    """The keys whose values differ; None if there are none. In a terminal's width keys stay whole."""
     if not comparison["scenario"]:
         return None
+    most = 60
+    if width is not None:
+        most = min(
+            most, max(10, (width - max(len(change["key"]) for change in comparison["scenario"]) - 6) // 2)
+        )
     rows = [
-        Row(change["key"], [Cell(_text(change["old"])), Cell(_text(change["new"]))])
+        Row(change["key"], [Cell(_text(change["old"], most)), Cell(_text(change["new"], most))])
         for change in comparison["scenario"]
     ]
     return Table("Scenario", "key", ["first", "other"], rows)
 
 
-def _text(value: Any) -> str:
+def _text(value: Any, most: int) -> str:
     if value is None or isinstance(value, bool):
         return {None: "null", True: "true", False: "false"}[value]
     text = str(value)
-    return text if len(text) <= 60 else text[:59] + "…"
+    return text if len(text) <= most else text[: most - 1] + "…"
 
 
 def compare_rows(comparisons: list[dict[str, Any]]) -> list[dict[str, Any]]:

@@ -124,6 +124,7 @@ def test_a_reference_arm_that_beats_the_baseline_is_in_the_headline_when_no_othe
     decision = decide(study(own=(0.0, 0.01), **{arm: (0.03, 0.01)}))
     assert decision.arm is None
     assert says(decision.headline, "Keep base", "but", arm, "more")
+    assert "alone" not in decision.headline  # other reference arms may earn more as well
     assert says(words(decision), arm, verdict)
 
 

@@ -1,8 +1,11 @@
+import re
+
 import pytest
 
 from answers.report import make_metrics, minimal_metrics
 from answers.section_text import says
-from cascade_sim.analysis.report.terminal import terminal_summary
+from cascade_sim.analysis.report.tables import Cell, Row, Table
+from cascade_sim.analysis.report.terminal import table_text, terminal_summary
 
 
 @pytest.fixture(scope="module")
@@ -46,3 +49,20 @@ def test_a_reference_arm_that_pays_is_told(metrics):
 
 def test_the_summary_says_that_intervals_are_not_adjusted(metrics):
     assert says(terminal_summary(metrics), "not adjusted", "arms")
+
+
+@pytest.mark.parametrize("width", [80, 100])
+@pytest.mark.parametrize("columns", [3, 5, 9])
+@pytest.mark.parametrize("color", [False, True])
+def test_numbers_of_a_wide_table_are_never_cut(width, columns, color):
+    cells = [Cell(f"+{i}2.34", margin="±12.56") for i in range(columns)]
+    rows = [Row(f"reserve_cpc=0.{i}, squashing=0.8", cells) for i in range(2)]
+    table = Table("Lifts", "cell", [f"revenue per request {i}" for i in range(columns)], rows)
+    text = re.sub(r"\x1b\[\d*m", "", table_text(table, color=color, width=width))
+    assert max(len(line) for line in text.splitlines()) <= width
+    assert "…" not in text and text.count("Lifts") == 1
+    for row in rows:
+        said = " ".join(line for line in text.splitlines() if line.strip().startswith(row.label))
+        assert all(f"{cell.text} {cell.margin}" in said for cell in cells)
+    for heading in table.columns:
+        assert heading in text

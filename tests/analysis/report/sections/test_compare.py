@@ -11,6 +11,7 @@ from cascade_sim.analysis.report.sections.compare import (
     compare_page,
     scenario_table,
 )
+from cascade_sim.analysis.report.terminal import table_text
 
 
 def node(value, half=0.5):
@@ -67,6 +68,15 @@ def test_scenario_keys_are_shown_old_and_new():
     (row,) = scenario_table(COMPARISON).rows
     assert row.label == "auction.reserve_cpc" and [cell.text for cell in row.cells] == ["0.0", "null"]
     assert scenario_table({**COMPARISON, "scenario": []}) is None
+
+
+def test_keys_stay_whole_beside_long_values_in_a_narrow_terminal():
+    key = "models.distill-pre.sample.per_request"
+    changes = [{"key": key, "old": ["user", "context", "quality"] * 3, "new": "absent"}]
+    table = scenario_table({**COMPARISON, "scenario": changes}, 80)
+    text = table_text(table, width=80)
+    (line,) = [line for line in text.splitlines() if key in line]
+    assert "['user'" in line and "absent" in line and len(line) <= 80
 
 
 def test_csv_and_page():
