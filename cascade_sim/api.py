@@ -893,9 +893,11 @@ def _measured(
     """The scenario run for its sums; UserError first where it cannot be held against the baseline."""
     from cascade_sim.revenue.baseline import refuse_other_traffic_of
     from cascade_sim.revenue.blocks import MARKET_METRICS
-    from cascade_sim.revenue.check import refuse_other_days
+    from cascade_sim.revenue.check import refuse_missing_arms, refuse_other_days
+    from cascade_sim.scenario.schema import AUTOMATIC_ARMS
 
     refuse_other_traffic_of(kept, scenario, where, bool(fresh))
+    refuse_missing_arms(kept, (*scenario.arms, *AUTOMATIC_ARMS), where, plan)
     if not fresh:
         refuse_other_days(kept, scenario, where, dict.fromkeys(plan, 0.0))
 

@@ -24,12 +24,12 @@ from typing import Any
 from cascade_sim.analysis.report.sections.sweep import NEITHER, known_measures
 from cascade_sim.analysis.statistics.bootstrap import seed_spread
 from cascade_sim.analysis.statistics.moves import paired_move
-from cascade_sim.errors import ScenarioError, UserError, unknown_name
+from cascade_sim.errors import ScenarioError, UserError, did_you_mean, unknown_name
 from cascade_sim.progress import Progress
 from cascade_sim.revenue.blocks import METRICS as IN_BLOCKS
 from cascade_sim.revenue.blocks import read_blocks
 from cascade_sim.scenario.assignments import key_and_value, split_values
-from cascade_sim.scenario.file import load_scenario, scenario_data, scenario_hash
+from cascade_sim.scenario.file import load_scenario, scenario_data, scenario_hash, shipped_variants
 from cascade_sim.scenario.plugins import refuse_registered, require_options
 from cascade_sim.scenario.schema import Scenario, resolved_arms
 from cascade_sim.workers import Job, run_jobs
@@ -133,9 +133,18 @@ def load_variants(path: Path, overrides: Sequence[str] = ()) -> list[Cell]:
     from ruamel.yaml import YAML
     from ruamel.yaml.error import YAMLError
 
+    shipped = shipped_variants()
+    if not path.exists():
+        path = shipped.get(str(path), path)
     try:
         content = YAML(typ="safe").load(path.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError, YAMLError) as error:
+    except FileNotFoundError:
+        beside = sorted(str(file) for file in path.parent.glob("*.y*ml"))
+        hint = did_you_mean(str(path), [*beside, *shipped]) or "; give the path of a variants file (.yaml)"
+        raise UserError(f"{path}: no such file{hint}") from None
+    except OSError as error:
+        raise UserError(f"{path}: cannot be read: {error.strerror}") from error
+    except (UnicodeDecodeError, YAMLError) as error:
         raise UserError(f"{path}: {error}") from error
     allowed = {"scenario", "common", "variants"}
     if not isinstance(content, dict) or not {"scenario", "variants"} <= set(content) <= allowed:

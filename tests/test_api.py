@@ -150,5 +150,7 @@ def test_a_shipped_scenario_has_a_name_and_a_scenario_can_be_given_itself(tmp_pa
     assert (quick.name, quick.cascade.slots) == ("quick", 2)
     assert cascade_sim.load_scenario(quick) is quick
     assert cascade_sim.load_scenario(quick, seed=7).seed == 7
+    with pytest.raises(UserError, match="scenarios/quick.yaml: no such file; did you mean 'quick'"):
+        cascade_sim.load_scenario("elsewhere/scenarios/quick.yaml")
     with pytest.raises(UserError, match="quik: no such file; did you mean 'quick'"):
         cascade_sim.load_scenario("quik")

@@ -55,8 +55,16 @@ def test_a_variants_file_with_a_mistake_is_refused_before_any_work(tmp_path, tex
 
 
 def test_a_missing_variants_file_is_named(tmp_path):
-    with pytest.raises(UserError, match="nowhere.yaml"):
+    with pytest.raises(UserError, match="nowhere.yaml: no such file; give the path"):
         variants.load_variants(tmp_path / "nowhere.yaml")
+    write(tmp_path, "variants: {}")
+    with pytest.raises(UserError, match=r"stuyd.yaml: no such file; did you mean '.*study.yaml'"):
+        variants.load_variants(tmp_path / "stuyd.yaml")
+
+
+def test_a_shipped_variants_file_goes_by_its_name(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert variants.load_variants(Path("consistency_robustness"))[0].settings == {}
 
 
 def test_names_that_would_share_a_folder_are_refused(tmp_path):

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from cascade_sim.commands.options import PATH, device_option, out_option, quiet_option, seeds_option
-from cascade_sim.errors import UserError, unknown_name
+from cascade_sim.errors import UserError, did_you_mean, unknown_name
 
 if TYPE_CHECKING:
     from cascade_sim.ltr.study import Plan
@@ -114,6 +114,10 @@ def command(train: Path, valid: Path | None, test: Path, out: Path, quiet: bool,
     except ValueError as error:
         raise UserError(str(error)) from error
     plan = make_plan(options, device)
+    for option, file in (("--train", train), ("--valid", valid), ("--test", test)):
+        if file is not None and not file.exists():  # now, not after a large file was read
+            beside = sorted(str(path) for path in file.parent.glob("*"))
+            raise UserError(f"{option}: {file}: no such file{did_you_mean(str(file), beside)}")
     with storage_errors(out):
         out.mkdir(parents=True, exist_ok=True)
     with Progress(quiet) as progress:

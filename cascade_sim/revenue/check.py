@@ -6,7 +6,7 @@ unit is a day; with fewer than five there is no telling what moves by chance, an
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from cascade_sim.analysis.statistics.moves import (
@@ -100,13 +100,7 @@ def check_revenue(
     plan = guarded(baseline, metrics, arms, tolerances)
     if measured.is_fresh:  # a market has no other stretch of its days
         plan = {key: share for key, share in plan.items() if key[1] not in MARKET_METRICS}
-    missing = [name for name in dict.fromkeys(arm for arm, _ in plan) if name not in measured.blocks.arms]
-    if missing:
-        unknown = unknown_name("arm", missing[0], measured.blocks.arms)
-        raise UserError(
-            f"{measured.where}: {unknown}; {baseline.file} guards it: leave it out with --arm, or make a "
-            "new baseline"
-        )
+    refuse_missing_arms(baseline, measured.blocks.arms, measured.where, plan)
     refuse_other_days(baseline, measured.scenario, measured.where, plan)
     findings = judge(baseline.blocks, measured.blocks, plan, is_paired=not measured.is_fresh)
     now = scenario_data(measured.scenario)
@@ -184,6 +178,18 @@ def parse_share(text: str, where: str) -> float:
             f"{where}: {text!r} is not a share; expected a number from 0 to 1, or a percentage as 0.5%"
         )
     return share
+
+
+def refuse_missing_arms(
+    baseline: Baseline, known: Collection[str], where: str, plan: Collection[tuple[str, str]]
+) -> None:
+    """UserError if an arm is guarded that is not among the known ones."""
+    missing = [name for name in dict.fromkeys(arm for arm, _ in plan) if name not in known]
+    if missing:
+        raise UserError(
+            f"{where}: {unknown_name('arm', missing[0], known)}; {baseline.file} guards it: leave it out "
+            "with --arm, or make a new baseline"
+        )
 
 
 def refuse_other_days(

@@ -182,8 +182,19 @@ def _market_from_working_folder(market: Market, folder: Path) -> Market:
 
 def shipped_scenarios() -> dict[str, Path]:
     """The scenarios that come with this package, by name; files of variants are not among them."""
-    files = sorted(folder_of("scenarios").glob("*.yaml"))
-    return {file.stem: file for file in files if not file.stem.startswith("consistency_")}
+    return {name: file for name, file in _shipped().items() if not name.startswith(VARIANTS)}
+
+
+def shipped_variants() -> dict[str, Path]:
+    """The files of variants that come with this package, by name."""
+    return {name: file for name, file in _shipped().items() if name.startswith(VARIANTS)}
+
+
+VARIANTS = "consistency_"  # how the names of shipped files of variants begin
+
+
+def _shipped() -> dict[str, Path]:
+    return {file.stem: file for file in sorted(folder_of("scenarios").glob("*.yaml"))}
 
 
 def find_scenario(path: Path) -> Path:
@@ -197,7 +208,9 @@ def _read(path: Path) -> str:
         raw = path.read_bytes()
     except FileNotFoundError:
         beside = [str(p) for p in path.parent.glob("*.y*ml")] if path.parent.is_dir() else []
-        hint = did_you_mean(str(path), [*beside, *shipped_scenarios()])
+        shipped = shipped_scenarios()
+        near = did_you_mean(str(path), [*beside, *shipped])
+        hint = near or did_you_mean(path.stem, shipped)  # scenarios/quick.yaml, where there is no checkout
         raise ScenarioError([f"{path}: no such file{hint or HOW_TO_NAME}"]) from None
     except IsADirectoryError:
         raise ScenarioError([f"{path}: is a folder; give the path of a scenario file (.yaml)"]) from None

@@ -22,7 +22,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from cascade_sim.errors import UserError
+from cascade_sim.errors import UserError, did_you_mean
 from cascade_sim.storage.files import storage_errors, write_file
 from cascade_sim.version import SEMANTICS
 
@@ -215,10 +215,19 @@ def read_manifest(path: str | Path) -> dict[str, Any]:
     """manifest.json of a run folder, finished or not."""
     folder = Path(path)
     if not folder.is_dir():
-        raise UserError(f"{folder} is not a folder" if folder.exists() else f"{folder} does not exist")
+        raise UserError(
+            f"{folder} is not a folder" if folder.exists() else f"{folder} does not exist{_run_meant(folder)}"
+        )
     if not (folder / MANIFEST).exists():
         raise UserError(f"{folder} is not a run folder: it has no {MANIFEST}")
     return read_object(folder / MANIFEST)
+
+
+def _run_meant(folder: Path) -> str:
+    """A suggestion where a run of nearly that path is there, or of that name in runs/."""
+    near = {str(file.parent) for home in (folder.parent, Path("runs")) for file in home.glob(f"*/{MANIFEST}")}
+    named = str(Path("runs") / folder.name)
+    return f"; did you mean '{named}'?" if named in near else did_you_mean(str(folder), sorted(near))
 
 
 def is_same_run(path: str | Path, manifest: Mapping[str, Any]) -> bool:

@@ -170,3 +170,14 @@ def test_real_files_with_list_sizes_beside_them(tmp_path, capsys, more):
     assert all(row["ndcg"]["value"] > limit for row in rows.values())
     assert abs(rows["pointwise"]["pcoc"]["value"] - 1) < 0.2 < abs(rows["softmax *"]["pcoc"]["value"] - 1)
     assert rows["pointwise"]["loss"]["value"] < rows["softmax *"]["loss"]["value"]
+
+
+def test_a_missing_file_is_told_before_another_is_read(tmp_path, capsys):
+    there = tmp_path / "train.txt"
+    there.write_text("no list at all\n")
+    files = {"--train": there, "--test": tmp_path / "trian.txt"}
+    parts = [str(part) for pair in files.items() for part in pair]
+    assert main(["ltr", *parts, "--quiet", "--out", str(tmp_path / "out")]) == 2
+    told = capsys.readouterr().err
+    assert all(part in told for part in ("--test", "trian.txt: no such file", "train.txt'?"))
+    assert not (tmp_path / "out").exists()

@@ -108,6 +108,21 @@ def test_an_arm_that_the_scenario_no_longer_has_is_refused_with_a_suggestion(fil
         check_revenue(read_baseline(file), replace(measured, blocks=blocks))
 
 
+def test_an_arm_that_the_scenario_no_longer_has_is_refused_before_any_work(file, home, capsys, monkeypatch):
+    def work(*_, **__):
+        raise AssertionError("it was run")
+
+    monkeypatch.setattr("cascade_sim.revenue.serving.measure_scenario", work)
+    text = write_plain(home).read_text()
+    renamed = home / "renamed.yaml"
+    renamed.write_text(text.replace("today", "todays"))
+    assert main(["check", str(renamed), "--against", str(file), "--quiet"]) == 2
+    told = capsys.readouterr().err
+    assert all(
+        part in told for part in ("renamed.yaml", "unknown arm 'today'; did you mean 'todays'", "guards")
+    )
+
+
 MARKET = (
     "market={days: 0.1, requests_per_second: 0.05, profile: constant, window: 900, "
     "budgets: {share: 1.0, median: 2.0}}"

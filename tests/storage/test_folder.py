@@ -200,7 +200,7 @@ def test_a_finished_run_is_read_back(tmp_path):
 
 
 def test_what_is_not_a_run_is_named_with_the_reason(tmp_path):
-    with pytest.raises(UserError, match="nowhere does not exist"):
+    with pytest.raises(UserError, match="nowhere does not exist$"):
         open_run(tmp_path / "nowhere")
     (tmp_path / "file").write_text("")
     with pytest.raises(UserError, match="file is not a folder"):
@@ -294,3 +294,12 @@ def test_a_refusal_names_a_few_answers_and_counts_the_others(tmp_path):
         answered(tmp_path, f"q{i}")
     with pytest.raises(UserError, match="whatif/q0, whatif/q1, whatif/q2 and 2 more"):
         RunFolder.create(tmp_path)
+
+
+@pytest.mark.parametrize("asked", ["runs/quik", "quick", "rums/quick"])
+def test_a_run_of_nearly_that_path_is_suggested(tmp_path, monkeypatch, asked):
+    monkeypatch.chdir(tmp_path)
+    for name in ("quick", "unlike"):
+        finished_run(tmp_path / "runs" / name)
+    with pytest.raises(UserError, match=f"^{asked} does not exist; did you mean 'runs/quick'?"):
+        open_run(asked)
