@@ -8,6 +8,7 @@ them, however it ends.
 
 import os
 import signal
+import sys
 import threading
 import traceback
 from collections import deque
@@ -17,7 +18,7 @@ from dataclasses import dataclass, field
 from multiprocessing import get_context, parent_process, resource_tracker
 from multiprocessing.connection import Connection, wait
 from multiprocessing.context import SpawnProcess
-from types import FrameType
+from types import FrameType, ModuleType
 from typing import Any
 
 from cascade_sim.errors import ScenarioError, UserError
@@ -112,7 +113,7 @@ class _Pool:
         context = get_context("spawn")
         ours, theirs = context.Pipe()
         process = context.Process(target=_work, args=(theirs,), daemon=True)
-        with _no_interrupts():  # Ctrl-C reaches all processes of a terminal; only we act on it
+        with _no_interrupts(), _no_main():  # Ctrl-C reaches all processes of a terminal; only we act on it
             process.start()
         theirs.close()  # so that its death shows as the end of the pipe
         worker = _Worker(process, ours, job)
@@ -173,6 +174,21 @@ class _Pool:
         for pipe in self.busy:
             pipe.close()
         self.busy.clear()
+
+
+@contextmanager
+def _no_main() -> Iterator[None]:
+    """A process that is started here does not run the script again that called us.
+
+    It would import it as its own main module, and a script without `if __name__ == "__main__"` would repeat
+    all its work there, only to fail at this very place. Jobs are functions of modules: they do not need it.
+    """
+    main = sys.modules["__main__"]
+    sys.modules["__main__"] = ModuleType("__main__")
+    try:
+        yield
+    finally:
+        sys.modules["__main__"] = main
 
 
 @contextmanager

@@ -153,3 +153,26 @@ def test_what_cannot_be_meant_is_refused():
     with pytest.raises(ValueError, match="0 workers"):
         run_jobs([Job("a", square)], 0)
     assert run_jobs([], 3) == {}
+
+
+SCRIPT = """
+from pathlib import Path
+
+from cascade_sim.workers import Job, run_jobs
+from worlds.pool_jobs import square
+
+with Path("visits").open("a") as file:
+    file.write("here ")
+print(run_jobs([Job("a", square, (3,))], 1)["a"][0])
+"""
+
+
+def test_a_script_without_a_main_guard_is_not_run_again_by_its_workers(tmp_path):
+    script = tmp_path / "script.py"
+    script.write_text(SCRIPT)
+    paths = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), str(ROOT / "tests")])}
+    done = subprocess.run(
+        [sys.executable, script.name], cwd=tmp_path, env=paths, capture_output=True, text=True, timeout=HANG
+    )
+    assert (done.returncode, done.stdout.strip(), done.stderr) == (0, "9", "")
+    assert (tmp_path / "visits").read_text().split() == ["here"]
