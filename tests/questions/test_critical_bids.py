@@ -240,7 +240,8 @@ def test_the_command_prints_a_table_and_writes_every_impression(folder, tmp_path
     assert any(float(row["gap"]) > 0 for row in rows)
 
 
-def test_the_command_asks_about_every_arm_unless_told(folder, capsys):
+def test_the_command_asks_about_every_arm_unless_told(folder, capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "120")  # wide enough for tables of one block
     assert main(["critical-bids", str(folder), "--impressions", "30", "--quiet"]) == 0
     text = capsys.readouterr().out
     arms = (*tiny_scenario().arms, "random", "bid_only", "pctr_only", "ranker")
