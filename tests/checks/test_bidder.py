@@ -213,6 +213,7 @@ def test_a_state_that_goes_on_changing_is_caught(tmp_path):
 
 
 def test_what_a_fault_makes_meaningless_is_skipped_and_not_blamed(tmp_path):
+    # The bidder's fault is that nobody can repeat it; ours would be to seed it.
     by_check = checked(
         write_mine(tmp_path, SOURCE, more_bids="bids = bids * np.random.default_rng().random()")
     )

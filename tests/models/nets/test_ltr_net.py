@@ -12,6 +12,7 @@ def test_inputs_are_tamed_by_a_symmetric_log():
 
 
 def test_the_net_has_the_layers_and_heads_asked_for():
+    torch.manual_seed(1)
     net = RankingNet(7, 2, (5, 3), 0.1)
     shapes = [tuple(p.weight.shape) for p in net.modules() if isinstance(p, torch.nn.Linear)]
     assert shapes == [(5, 7), (3, 5), (2, 3)]
@@ -20,6 +21,7 @@ def test_the_net_has_the_layers_and_heads_asked_for():
 
 
 def test_without_training_items_do_not_see_each_other():
+    torch.manual_seed(1)
     net = RankingNet(3, 1, (8,), 0.5)
     net(torch.randn(50, 3))  # moves the running means
     net.eval()
@@ -28,6 +30,7 @@ def test_without_training_items_do_not_see_each_other():
 
 
 def test_a_net_without_layers_is_a_line():
+    torch.manual_seed(1)
     net = RankingNet(2, 1, ()).eval()
     net.requires_grad_(False)
     a, b = torch.randn(1, 2), torch.randn(1, 2)
