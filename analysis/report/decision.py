@@ -178,10 +178,10 @@ def _keep_the_baseline(
         why = "nothing is told apart from it"
     elif len(worse) == len(contenders):
         why = f"{worse[0]} earns less" if len(worse) == 1 else "every other arm earns less"
+    chance = "revenue falls by more than chance" if lift.is_below_zero else "for revenue that could be chance"
     reason = (
         f"The best of the others, {best}, changes revenue per request by {percent_text(lift)} and CTR by "
-        f"{percent_text(ctr_lift(metrics, best))}; the interval of revenue per request does not lie above "
-        "zero."
+        f"{percent_text(ctr_lift(metrics, best))}; {chance}."
     )
     is_open = not lift.is_below_zero and (lift.value or 0.0) > 0
     return Recommendation(
