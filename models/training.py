@@ -3,6 +3,7 @@
 Repeatable: one torch thread, shuffles and initial weights from a seed, fixed batches.
 """
 
+import itertools
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
@@ -11,6 +12,7 @@ import numpy as np
 import torch
 from torch import nn
 
+from cascade_sim.models.adam import Adam
 from cascade_sim.models.features import FeatureView
 from cascade_sim.models.recipes import recipe_named
 
@@ -147,17 +149,16 @@ def run_epochs(
     if not parameters:
         raise ValueError(f"{type(model).__name__} has no trainable parameters")
     model.train()
-    optimiser = torch.optim.AdamW(parameters, lr=learning_rate, weight_decay=weight_decay)
+    optimiser = Adam(parameters, learning_rate, weight_decay)
     steps = epochs * math.ceil(n / rows)
-    schedule = torch.optim.lr_scheduler.LambdaLR(optimiser, lambda step: 1.0 - step / max(steps, 1))
+    numbers = itertools.count()
 
     def step(part: torch.Tensor) -> torch.Tensor:
-        """The loss of the batch before the step, detached."""
+        """The loss of the batch before the step, detached. The learning rate falls to 0 along a line."""
         value = loss(part)
-        optimiser.zero_grad(set_to_none=True)
+        optimiser.zero_grad()
         value.backward()
-        optimiser.step()
-        schedule.step()
+        optimiser.step(1.0 - next(numbers) / steps)
         return value.detach()
 
     shuffle = torch.Generator().manual_seed(seed)

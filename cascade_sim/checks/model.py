@@ -29,6 +29,7 @@ from cascade_sim.cascade.seats import ModelScorer
 from cascade_sim.cascade.serve import Block
 from cascade_sim.checks.contract import Check, CheckFailed, Findings, Listener, Remark, run_checks
 from cascade_sim.errors import UserError, unknown_name
+from cascade_sim.models.adam import Adam
 from cascade_sim.models.features import FeatureView, make_view
 from cascade_sim.models.nets.towers import TwoTowers
 from cascade_sim.models.training import Impressions, Lists, chunk_of_rank, predict, train
@@ -531,7 +532,7 @@ class _Watch(TorchDispatchMode):
 def _pushed(subject: Subject, direction: float) -> float:
     """The furthest answer, down (-1) or up (1), of a net whose weights are moved that way."""
     module, (request, ads, pair) = subject.build().eval(), subject.inputs(REQUESTS, CANDIDATES)
-    optimiser = torch.optim.Adam([p for p in module.parameters() if p.requires_grad], lr=PUSH)
+    optimiser = Adam([p for p in module.parameters() if p.requires_grad], PUSH)
     furthest = -float("inf")
     for _ in range(PUSHES):
         outputs = direction * predict(module, request.clone(), ads.clone(), pair.clone()).double()
@@ -541,7 +542,7 @@ def _pushed(subject: Subject, direction: float) -> float:
         furthest = max(furthest, float(finite_ones.max()))
         if furthest > FAR_OUT:
             break
-        optimiser.zero_grad(set_to_none=True)
+        optimiser.zero_grad()
         (-outputs.mean()).backward()  # type: ignore[no-untyped-call]
         optimiser.step()
     return direction * furthest

@@ -17,6 +17,7 @@ import numpy as np
 import torch
 
 from cascade_sim.ltr.files import RankingFile
+from cascade_sim.models.adam import Adam
 from cascade_sim.models.nets.ltr_net import RankingNet, symmetric_log
 from cascade_sim.models.objectives import Dumped, Objective
 from cascade_sim.models.page_training import PageRows
@@ -131,7 +132,7 @@ def train(
         torch.manual_seed(seed)  # first weights and dropout
         net = RankingNet(data.features.shape[1], objective.n_heads, settings.layers, settings.dropout)
         net.to(data.features.device)
-        optimiser = torch.optim.Adam(net.parameters(), lr=learning_rate)
+        optimiser = Adam(net.parameters(), learning_rate)
         shuffle = np.random.Generator(np.random.PCG64(seed))
         best, kept, epoch_kept = -math.inf, copy.deepcopy(net.state_dict()), 0
         curve: list[float] = []
@@ -167,7 +168,7 @@ def still_learning(worths: Sequence[float]) -> bool | None:
 def _epoch(
     objective: Objective,
     net: RankingNet,
-    optimiser: torch.optim.Optimizer,
+    optimiser: Adam,
     data: Table,
     batches: Iterator[tuple[np.ndarray, np.ndarray, Dumped | None]],
     curve: list[float],
@@ -182,7 +183,7 @@ def _epoch(
         if not math.isfinite(float(loss.detach())):
             curve[-1] = math.nan
             return False
-        optimiser.zero_grad(set_to_none=True)
+        optimiser.zero_grad()
         if loss.requires_grad:
             loss.backward()
             optimiser.step()

@@ -6,6 +6,7 @@ request go through one rising curve and keep their order.
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -17,6 +18,7 @@ from numpy.typing import ArrayLike, NDArray
 from torch import nn
 from torch.nn import functional
 
+from cascade_sim.models.adam import Adam
 from cascade_sim.models.calibrators.base import Calibrator, fit_inputs, wide
 from cascade_sim.models.calibrators.logistic import Platt
 
@@ -198,14 +200,13 @@ def _train(
     seed: int,
 ) -> None:
     """Adam over shuffled batches; the learning rate falls to 0 along a line."""
-    optimiser = torch.optim.Adam(net.parameters(), lr=learning_rate)
+    optimiser = Adam(net.parameters(), learning_rate)
     steps = epochs * -(-len(scores) // batch)
-    schedule = torch.optim.lr_scheduler.LambdaLR(optimiser, lambda step: 1.0 - step / max(steps, 1))
+    numbers = itertools.count()
     shuffle = torch.Generator().manual_seed(seed)
     for _ in range(epochs):
         for rows in torch.randperm(len(scores), generator=shuffle).split(batch):
-            optimiser.zero_grad(set_to_none=True)
+            optimiser.zero_grad()
             features = request[rows] if net.request_width else None
             net.loss(scores[rows], labels[rows], features).backward()
-            optimiser.step()
-            schedule.step()
+            optimiser.step(1.0 - next(numbers) / steps)
