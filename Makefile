@@ -21,9 +21,10 @@ run: $(READY)
 test: $(READY)
 	$(BIN)/python -m pytest -n 2 --dist loadfile -m "not drill"
 
-# Bugs planted in a copy of the source; runs that are killed, raced and out of disk; the blocks of every page of docs.
+# Bugs planted in a copy of the source; runs that are killed, raced and out of disk; the wheel in an environment
+# of its own; the site and the blocks of every page of docs.
 drill: $(READY)
-	$(BIN)/python -m pytest -n 2 --dist loadfile -m drill tests/drills tests/house/test_docs.py
+	$(BIN)/python -m pytest -n 2 --dist loadfile -m drill tests/drills tests/house
 
 lint: $(READY)
 	$(BIN)/ruff check .

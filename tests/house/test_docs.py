@@ -19,11 +19,6 @@ from worlds.tiny_market import TINY
 
 pytest_plugins = ["pytester"]
 NAMES = [str(page.relative_to(ROOT)) for page in PAGES]
-# The README is read first and tried always; the blocks of other pages take a minute: `make drill` runs them.
-RUN = [
-    pytest.param(page, id=name, marks=[] if name == "README.md" else [pytest.mark.drill])
-    for page, name in zip(PAGES, NAMES, strict=True)
-]
 
 
 @pytest.fixture(scope="module")
@@ -76,7 +71,8 @@ def merged(below: Any, above: Any) -> Any:
     return above
 
 
-@pytest.mark.parametrize("page", RUN)
+@pytest.mark.drill
+@pytest.mark.parametrize("page", PAGES, ids=NAMES)
 def test_every_block_does_what_the_page_says(page, workplace, pytester, monkeypatch):
     monkeypatch.chdir(workplace)
     monkeypatch.setenv("CASCADE_SIM_CACHE", str(workplace / "cache"))

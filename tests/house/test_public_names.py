@@ -79,6 +79,7 @@ follow_imports = skip
 """
 
 
+@pytest.mark.drill
 def test_a_strict_type_checker_sees_types_and_refuses_misuse(tmp_path):
     subprocess.run([sys.executable, ROOT / "tests" / "house" / "one_tree.py", tmp_path], check=True)
     (tmp_path / "mine.py").write_text(USER_FILE)

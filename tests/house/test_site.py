@@ -16,6 +16,7 @@ from cascade_sim.cli import COMMANDS
 from cascade_sim.scenario.messages import json_schema
 from places import ROOT
 
+pytestmark = pytest.mark.drill
 # What a page loads by itself; a link that a reader may follow is none.
 LOADED = re.compile(
     r'<(?:script|link|img|iframe|source)\b[^>]*\b(?:src|href)="(?:https?:)?//|@import|url\((?!data)'

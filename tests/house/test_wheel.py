@@ -71,6 +71,9 @@ print(cascade_sim.__file__)
 """
 
 
+LIBS = ("purelib", "platlib")
+
+
 @pytest.fixture(scope="module")
 def installed(tmp_path_factory):
     """The python of a fresh environment with the wheel, and this environment's other packages behind it."""
@@ -94,14 +97,12 @@ def installed(tmp_path_factory):
     return python
 
 
-LIBS = ("purelib", "platlib")
-
-
 def clean() -> dict[str, str]:
     """The environment without what leads back to the checkout."""
     return {key: value for key, value in os.environ.items() if not key.startswith(("PYTHON", "PYTEST"))}
 
 
+@pytest.mark.drill
 @pytest.mark.parametrize("has_init", [True, False])
 def test_a_project_with_folders_of_the_same_names_uses_the_wheel(installed, tmp_path, has_init):
     for name in ("models", "agents", "analysis"):

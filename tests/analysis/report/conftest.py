@@ -2,9 +2,9 @@
 
 import json
 import os
-from pathlib import Path
 
 import pytest
+from filelock import FileLock
 
 from answers.report import hostile_metrics, make_metrics
 from cascade_sim.analysis.report.page import draw_all
@@ -26,8 +26,7 @@ def drawn_once(name: str, metrics: dict, tmp_path_factory: pytest.TempPathFactor
     """Drawn by the first process that asks; the others of the same pytest run read them."""
     own = tmp_path_factory.getbasetemp()
     shared = (own.parent if "PYTEST_XDIST_WORKER" in os.environ else own) / f"{name}.json"
-    if not shared.is_file():
-        whole = Path(own / f"{name}.whole")
-        whole.write_text(json.dumps(draw_all(metrics)))
-        whole.replace(shared)
+    with FileLock(f"{shared}.lock"):
+        if not shared.is_file():
+            shared.write_text(json.dumps(draw_all(metrics)))
     return json.loads(shared.read_text())
