@@ -2,14 +2,16 @@
 
 numba, without fastmath and without BLAS: the value of a pair depends on that pair alone, so results
 are the same for every block size and number of threads. All kernels release the GIL. Sums run in
-eight fixed lanes, which the compiler may vectorise because the order is written down.
+eight fixed lanes (`lanes`), the same on every processor.
 Id -1 is padding: scores of padding are 0 and it is never selected.
 """
 
 import numpy as np
 from numba import njit
 
-LANES = 8
+from cascade_sim.lanes import LANES, lane8, load8, prefetch_row, relu8, splat8, spread8, sum8
+
+AHEAD = 8  # candidates ahead whose row is asked for, where a row is a cache line or two
 SELECT_BINS = 512
 ZERO, ONE, TWO, THREE, FOUR, FIVE, SIX, SEVEN = (np.uint64(i) for i in range(8))
 
@@ -26,21 +28,14 @@ def pad_lanes(matrix: np.ndarray) -> np.ndarray:
 def dot(a, row, b, column, width):
     """<a[row], b[column]> over `width` (a multiple of 8) in eight lanes, added pairwise at the end.
 
-    Unsigned indices: numba then leaves out the wrap-around of negative ones, which halves the time.
+    Unsigned indices: numba then leaves out the wrap-around of negative ones.
     """
-    s0 = s1 = s2 = s3 = s4 = s5 = s6 = s7 = np.float32(0.0)
     i, j = np.uint64(row), np.uint64(column)
-    for d in range(0, width, 8):
+    total = splat8(np.float32(0.0))
+    for d in range(0, width, LANES):
         e = np.uint64(d)
-        s0 += a[i, e] * b[j, e]
-        s1 += a[i, e + ONE] * b[j, e + ONE]
-        s2 += a[i, e + TWO] * b[j, e + TWO]
-        s3 += a[i, e + THREE] * b[j, e + THREE]
-        s4 += a[i, e + FOUR] * b[j, e + FOUR]
-        s5 += a[i, e + FIVE] * b[j, e + FIVE]
-        s6 += a[i, e + SIX] * b[j, e + SIX]
-        s7 += a[i, e + SEVEN] * b[j, e + SEVEN]
-    return ((s0 + s4) + (s1 + s5)) + ((s2 + s6) + (s3 + s7))
+        total += load8(a, (i, e)) * load8(b, (j, e))
+    return sum8(total)
 
 
 @njit(cache=True, nogil=True)
@@ -51,6 +46,7 @@ def dot_scores(request_code, ad_code, ids):
     out = np.zeros((n_requests, n), np.float32)
     for r in range(n_requests):
         for j in range(n):
+            prefetch_row(ad_code, max(ids[r, min(j + AHEAD, n - 1)], 0))
             if ids[r, j] >= 0:
                 out[r, j] = dot(request_code, r, ad_code, ids[r, j], width)
     return out
@@ -82,36 +78,39 @@ def coaction_scores(
     n_requests, n = ids.shape
     n_in, width, n_hidden = ad_matrix.shape[1], mix.shape[1], out_weight.shape[1]
     out = np.zeros((n_requests, n), np.float32)
-    h = np.zeros((1, width), np.float32)
-    zero = np.float32(0.0)
-    for r in range(n_requests):
+    for row in range(n_requests):
+        r = np.uint64(row)
         for j in range(n):
             if ids[r, j] < 0:
                 continue
             a = np.uint64(ids[r, j])
-            m0 = m1 = m2 = m3 = m4 = m5 = m6 = m7 = zero
+            following = max(ids[r, min(j + 1, n - 1)], 0)
+            prefetch_row(ad_matrix, following)
+            prefetch_row(ad_hidden, following)
+            m = splat8(np.float32(0.0))
             for i in range(n_in):
                 k = np.uint64(i)
-                x = request_in[r, k]
-                m0 += x * ad_matrix[a, k, ZERO]
-                m1 += x * ad_matrix[a, k, ONE]
-                m2 += x * ad_matrix[a, k, TWO]
-                m3 += x * ad_matrix[a, k, THREE]
-                m4 += x * ad_matrix[a, k, FOUR]
-                m5 += x * ad_matrix[a, k, FIVE]
-                m6 += x * ad_matrix[a, k, SIX]
-                m7 += x * ad_matrix[a, k, SEVEN]
-            p = pair[r, j]
-            for q in range(width):
+                m += splat8(request_in[r, k]) * load8(ad_matrix, (a, k, ZERO))
+            m0, m1, m2, m3 = spread8(m, 0), spread8(m, 1), spread8(m, 2), spread8(m, 3)
+            m4, m5, m6, m7 = spread8(m, 4), spread8(m, 5), spread8(m, 6), spread8(m, 7)
+            p = splat8(pair[r, np.uint64(j)])
+            total = splat8(np.float32(0.0))
+            linear = np.float32(0.0)
+            for q in range(0, width, LANES):
                 k = np.uint64(q)
-                own = request_hidden[r, k] + ad_hidden[a, k] + p * pair_weight[k]
-                left = (m0 * mix[0, k] + m1 * mix[1, k]) + (m2 * mix[2, k] + m3 * mix[3, k])
-                right = (m4 * mix[4, k] + m5 * mix[5, k]) + (m6 * mix[6, k] + m7 * mix[7, k])
-                h[0, k] = own + left + right
-            linear = h[0, n_hidden]
-            for q in range(n_hidden):
-                h[0, q] = max(h[0, q], zero)
-            out[r, j] = dot(h, 0, out_weight, 0, n_hidden) + linear
+                own = load8(request_hidden, (r, k)) + load8(ad_hidden, (a, k)) + p * load8(pair_weight, (k,))
+                left = (m0 * load8(mix, (ZERO, k)) + m1 * load8(mix, (ONE, k))) + (
+                    m2 * load8(mix, (TWO, k)) + m3 * load8(mix, (THREE, k))
+                )
+                right = (m4 * load8(mix, (FOUR, k)) + m5 * load8(mix, (FIVE, k))) + (
+                    m6 * load8(mix, (SIX, k)) + m7 * load8(mix, (SEVEN, k))
+                )
+                h = own + left + right
+                if q < n_hidden:
+                    total += relu8(h) * load8(out_weight, (ZERO, k))
+                elif q == n_hidden:
+                    linear = lane8(h, 0)
+            out[r, j] = sum8(total) + linear
     return out
 
 

@@ -12,7 +12,7 @@ from places import ROOT
 # From the ground up. A room imports rooms of lower layers and itself, be it inside a function or for a type
 # checker; rooms of one layer do not know each other.
 LAYERS = (
-    {"version"},
+    {"version", "lanes"},
     {"errors", "draws", "kernels"},
     {"progress", "workers", "auction", "storage", *LEAVES},
     {"scenario"},
