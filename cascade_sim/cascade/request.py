@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 
 from cascade_sim.cascade.bids import BidRules
 from cascade_sim.cascade.fusion import Fusion
+from cascade_sim.cascade.memo import Memo
 from cascade_sim.cascade.page import Page, Rules
 from cascade_sim.cascade.retrieval import Retrieval
 from cascade_sim.cascade.seats import Scorer
@@ -43,6 +44,7 @@ class Block:
     context: np.ndarray  # float32
     times: np.ndarray  # float64, seconds of simulated time
     knobs: RequestKnobs | None = None  # the auction's, request by request; None: those of the arm
+    memo: Memo | None = None  # what is known of its candidates already
 
     def __len__(self) -> int:
         return len(self.requests)

@@ -10,6 +10,7 @@ from typing import Protocol
 import numpy as np
 
 from cascade_sim import draws
+from cascade_sim.cascade.memo import remembered
 from cascade_sim.errors import UserError
 from cascade_sim.kernels import coaction_scores, dot_scores, hinge_scores, pad_lanes, sigmoid_inplace
 
@@ -18,7 +19,10 @@ ORDERS = ("exp", "none")  # links whose predictions are no probabilities
 
 
 class Scorer(Protocol):
-    """`link` says what a prediction is: a probability, or one of ORDERS, only an order."""
+    """`link` says what a prediction is: a probability, or one of ORDERS, only an order.
+
+    One whose predictions depend, to the last bit, on their request and ad alone, may say so by `by_pair`.
+    """
 
     name: str
     link: str
@@ -32,7 +36,7 @@ def is_probability(scorer: Scorer) -> bool:
 
 
 class RandomScorer:
-    name, link = "random", "none"
+    name, link, by_pair = "random", "none", True
 
     def __init__(self, seed: int):
         self._seed = seed
@@ -42,24 +46,26 @@ class RandomScorer:
 
 
 class ConstantScorer:
-    name, link = "constant", "none"
+    name, link, by_pair = "constant", "none", True
 
     def predict(self, block, ids):
         return np.ones(ids.shape, np.float32)
 
 
 class TruthScorer:
-    name, link = "truth", "sigmoid"
+    name, link, by_pair = "truth", "sigmoid", True
 
     def __init__(self, truth):
         self._truth = truth
 
     def predict(self, block, ids):
-        return self._truth.ctr(block, ids)
+        return remembered(block.memo, self._truth, ids, lambda: self._truth.ctr(block, ids))
 
 
 class ModelScorer:
     """Shared by all trained models: applies the link and refuses what is not a number."""
+
+    by_pair = False
 
     def __init__(self, name: str, view, link: str):
         self.name, self.link, self.view = name, link, view
@@ -102,6 +108,8 @@ class ModelScorer:
 class TowersScorer(ModelScorer):
     """TwoTowers in a fused kernel: one dot product a pair."""
 
+    by_pair = True
+
     def __init__(self, name, view, link, module):
         import torch
 
@@ -123,6 +131,8 @@ class TowersScorer(ModelScorer):
 
 class CoActionScorer(ModelScorer):
     """CoAction in a fused kernel: the ad's matrix and hidden terms are kept per ad."""
+
+    by_pair = True
 
     def __init__(self, name, view, link, module):
         import torch

@@ -11,6 +11,7 @@ import numpy as np
 from cascade_sim.cascade.fusion import Fusion, fused_quality
 from cascade_sim.cascade.knobs import reserve_of, rules_of
 from cascade_sim.cascade.late import BY_PRE_RANKING, by_pre_ranking, by_retrieval
+from cascade_sim.cascade.memo import remembered
 from cascade_sim.cascade.page import auctioned
 from cascade_sim.cascade.request import Arm, Block, Decision, Platform, PreRanked, Scores, Stage
 from cascade_sim.cascade.seats import is_probability
@@ -50,15 +51,27 @@ def serve(block: Block, arm: Arm, platform: Platform, answered_by: np.ndarray | 
 
 def pre_rank(block: Block, arm: Arm, platform: Platform) -> PreRanked:
     """Retrieval and pre-ranking: the first half of `serve`."""
-    pre_ranking_set = platform.retrieval(block.users, arm.retrieval_size)
+    pre_ranking_set = retrieve(block, arm, platform)
     scores = score(block, pre_ranking_set, arm.pre_ranking, arm, platform)
     pre_score = admitted(scores, arm.pre_ranking, arm, reserve_of(block, arm)).astype(np.float32)
-    if arm.size_rule is None:
+    n = pre_ranking_set.shape[1]
+    if arm.size_rule is None and arm.pre_ranking_size == n and (pre_ranking_set >= 0).all():
+        competitive_set = pre_ranking_set  # nothing to choose
+        columns = np.broadcast_to(np.arange(n, dtype=np.int32), competitive_set.shape)
+    elif arm.size_rule is None:
         competitive_set, columns = select_top(pre_ranking_set, pre_score, arm.pre_ranking_size)
     else:
         sizes = arm.size_rule.sizes(block.requests, pre_score)
         competitive_set, columns = select_sizes(pre_ranking_set, pre_score, sizes, arm.pre_ranking_size)
     return PreRanked(pre_ranking_set, scores, pre_score, competitive_set, columns)
+
+
+def retrieve(block: Block, arm: Arm, platform: Platform) -> np.ndarray:
+    """The pre-ranking set.  [R, n] ad ids, ascending"""
+    if block.memo is None:
+        return platform.retrieval(block.users, arm.retrieval_size)
+    key = (platform.retrieval, arm.retrieval_size)
+    return block.memo.candidates(key, lambda: platform.retrieval(block.users, arm.retrieval_size))
 
 
 def rank(
@@ -77,7 +90,10 @@ def rank(
 def score(block: Block, ids: np.ndarray, stage: Stage, arm: Arm, platform: Platform) -> Scores:
     """Predict, bid and fuse for the candidates of one stage."""
     try:
-        prediction = stage.scorer.predict(block, ids)
+        by_pair = getattr(stage.scorer, "by_pair", False)
+        prediction = remembered(
+            block.memo, stage.scorer, ids, lambda: stage.scorer.predict(block, ids), by_pair
+        )
     except UserError as error:
         seat = "pre-ranking" if stage is arm.pre_ranking else "ranking"
         raise UserError(f"arm {arm.name!r}, {seat} stage: {error}") from error
@@ -87,8 +103,16 @@ def score(block: Block, ids: np.ndarray, stage: Stage, arm: Arm, platform: Platf
         fusion = block.knobs.squashed(fusion)
     return Scores(
         prediction=prediction,
-        bid=platform.bids.bid(stage.bid, block, ids, arm.bid_rule, arm.bid_range),
+        bid=bids(block, ids, stage.bid, arm, platform),
         quality=fused_quality(fusion, prediction, lambda: platform.bids.pcvr(block, ids)),
+    )
+
+
+def bids(block: Block, ids: np.ndarray, kind: str, arm: Arm, platform: Platform) -> np.ndarray:
+    """What the candidates bid for a click, by the arm's bid rule.  [R, m]"""
+    key = (platform.bids, kind, arm.bid_rule, arm.bid_range)
+    return remembered(
+        block.memo, key, ids, lambda: platform.bids.bid(kind, block, ids, arm.bid_rule, arm.bid_range)
     )
 
 

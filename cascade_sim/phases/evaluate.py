@@ -9,6 +9,7 @@ import numpy as np
 from cascade_sim.analysis.metrics.attribution import SlotList
 from cascade_sim.cascade.columns import impression_columns
 from cascade_sim.cascade.exploration import as_decided
+from cascade_sim.cascade.memo import Memo
 from cascade_sim.cascade.outcome import Outcome, outcome
 from cascade_sim.cascade.seats import BUILT_IN
 from cascade_sim.cascade.serve import Arm, Block, Decision, Stage, admitted, score
@@ -120,6 +121,7 @@ class Evaluation:
 
     def measure_block(self, block: Block) -> dict[str, ArmBlock]:
         """Serve and measure a block with every arm. Pure."""
+        block = replace(block, memo=Memo())
         yards: dict[Arm, measure.Yardstick] = {}
         best: dict[Arm, SlotList] = {}
         oracle = self.ruler.oracle(block)

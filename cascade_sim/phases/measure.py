@@ -17,7 +17,7 @@ from cascade_sim.cascade.fusion import fused_quality
 from cascade_sim.cascade.outcome import Outcome, outcome
 from cascade_sim.cascade.page import cpc_in_order
 from cascade_sim.cascade.seats import TruthScorer, is_probability
-from cascade_sim.cascade.serve import Arm, Block, Decision, Platform, Stage, serve, shadow
+from cascade_sim.cascade.serve import Arm, Block, Decision, Platform, Stage, bids, serve, shadow
 from cascade_sim.world.truth import Truth
 
 
@@ -165,8 +165,8 @@ class Ruler:
 
 def true_value(block: Block, ids: np.ndarray, arm: Arm, platform: Platform, truth: Truth) -> np.ndarray:
     """True CTR * bid of the ranking stage; -inf for what the auction would not admit.  [R, m]"""
-    true_ctr = truth.ctr(block, ids)
-    bid = platform.bids.bid(arm.ranking.bid, block, ids, arm.bid_rule, arm.bid_range)
+    true_ctr = TruthScorer(truth).predict(block, ids)
+    bid = bids(block, ids, arm.ranking.bid, arm, platform)
     worth = bid * _ranking_quality(block, ids, arm, platform, true_ctr)
     is_admitted = (ids >= 0) & (worth > 0) & (bid >= arm.reserve_cpc) & (worth >= arm.score_floor)
     return np.where(is_admitted, true_ctr * bid, -np.inf)

@@ -1,0 +1,71 @@
+"""What was computed for the candidates of a block once, for all arms that ask again.
+
+Many arms look at the same candidates: the shadow, the oracle and the search for the culprit score the same
+pre-ranking sets, and a competitive set is a part of one. A block that carries a memo is answered from it.
+"""
+
+from collections.abc import Callable, Hashable
+
+import numpy as np
+from numba import njit
+
+
+class Memo:
+    """Of one block. The arrays that it hands out are shared: nobody may write into them."""
+
+    def __init__(self) -> None:
+        self._sets: dict[Hashable, np.ndarray] = {}
+        self._known: dict[Hashable, list[tuple[np.ndarray, np.ndarray]]] = {}
+
+    def candidates(self, key: Hashable, find: Callable[[], np.ndarray]) -> np.ndarray:
+        """The pre-ranking set of this key, always the same array."""
+        if key not in self._sets:
+            self._sets[key] = find()
+        return self._sets[key]
+
+    def values(
+        self, key: Hashable, ids: np.ndarray, compute: Callable[[], np.ndarray], by_pair: bool
+    ) -> np.ndarray:
+        """compute() for the candidates `ids` [R, m], or what is known of them; kept for pre-ranking sets.
+
+        `by_pair`: a value depends, to the last bit, on its request and ad alone, so a part of a set may be
+        answered from the whole.
+        """
+        for whole, values in self._known.get(key, ()):
+            if whole is ids:
+                return values
+            if by_pair:
+                columns, is_part = _places(whole, ids)
+                if is_part:
+                    return np.take_along_axis(values, columns, 1)
+        values = compute()
+        if any(ids is whole for whole in self._sets.values()):
+            self._known.setdefault(key, []).append((ids, values))
+        return values
+
+
+def remembered(
+    memo: Memo | None,
+    key: Hashable,
+    ids: np.ndarray,
+    compute: Callable[[], np.ndarray],
+    by_pair: bool = True,
+) -> np.ndarray:
+    """compute(), unless there is a memo that knows it."""
+    return compute() if memo is None else memo.values(key, ids, compute, by_pair)
+
+
+@njit(cache=True, nogil=True)
+def _places(whole, ids):
+    """Columns of `ids` in `whole`, rows of both ascending, and whether all are there; padding never is."""
+    n_rows, n = whole.shape
+    columns = np.zeros(ids.shape, np.int64)
+    for r in range(n_rows):
+        at = 0
+        for j in range(ids.shape[1]):
+            while at < n and whole[r, at] < ids[r, j]:
+                at += 1
+            if at == n or whole[r, at] != ids[r, j] or ids[r, j] < 0:
+                return columns, False
+            columns[r, j] = at
+    return columns, True

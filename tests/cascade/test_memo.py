@@ -1,0 +1,85 @@
+"""A block with a memo is served to the same bits, and asks each model once for the same candidates."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from cascade_sim.cascade.memo import Memo
+from cascade_sim.cascade.serve import Stage, serve, shadow
+from cascade_sim.scenario.schema import resolved_arms
+
+
+class Counted:
+    """A seat that writes down the candidates it was asked for."""
+
+    def __init__(self, scorer, by_pair):
+        self.name, self.link, self._scorer, self.by_pair = scorer.name, scorer.link, scorer, by_pair
+        self.asked = []
+
+    def predict(self, block, ids):
+        self.asked.append(ids.shape)
+        return self._scorer.predict(block, ids)
+
+
+@pytest.fixture(scope="module")
+def arms(study):
+    specs = resolved_arms(study.sim.scenario)
+    return {name: study.sim.arm(name, spec) for name, spec in specs.items()}
+
+
+def test_every_arm_its_shadow_and_the_next_decide_the_same_from_one_memo(study, arms, block):
+    kept = replace(block, memo=Memo())
+    for arm in (*arms.values(), *map(shadow, arms.values())):
+        plain = serve(block, arm, study.sim.platform).arrays()
+        answered = serve(kept, arm, study.sim.platform).arrays()
+        assert {name: array.tobytes() for name, array in plain.items()} == {
+            name: array.tobytes() for name, array in answered.items()
+        }, arm.name
+
+
+@pytest.mark.parametrize("by_pair", [True, False])
+def test_a_part_is_answered_from_the_whole_only_where_bits_allow(study, arms, block, by_pair):
+    arm = next(iter(arms.values()))
+    seat = Counted(arm.ranking.scorer, by_pair)
+    arm = replace(arm, ranking=replace(arm.ranking, scorer=seat))
+    kept = replace(block, memo=Memo())
+    whole = serve(kept, shadow(arm), study.sim.platform).pre_ranking_set.shape
+    serve(kept, arm, study.sim.platform)
+    part = (len(block), arm.pre_ranking_size)
+    assert seat.asked == ([whole] if by_pair else [whole, part])
+
+
+def test_some_requests_of_a_block_do_not_take_its_memo_along(block):
+    assert replace(block, memo=Memo()).take(slice(3)).memo is None
+
+
+def test_padding_and_strangers_are_computed():
+    memo, whole = Memo(), np.array([[1, 4, 9], [0, 2, 5]], np.int32)
+    assert memo.candidates("n", lambda: whole) is memo.candidates("n", lambda: whole.copy()) is whole
+    memo.values("k", whole, lambda: whole * 10, True)
+    for ids in ([[1, 9], [2, -1]], [[1, 8], [0, 2]], [[9, 1], [0, 2]]):
+        asked = np.array(ids, np.int32)
+        assert (memo.values("k", asked, lambda: np.full((2, 2), -7), True) == -7).all(), ids
+    part = np.array([[4, 9], [0, 5]], np.int32)
+    assert memo.values("k", part, lambda: None, True).tolist() == [[40, 90], [0, 50]]
+    assert memo.values("other", part, lambda: part, True) is part
+
+
+def test_other_bids_are_not_taken_for_these(study, arms, block):
+    """A what-if with another bid shares the traffic, not the answer."""
+    arm = next(iter(arms.values()))
+    platform = study.sim.platform
+    other = replace(platform, bids=platform.bids.with_bid(0, 1000.0))
+    kept = replace(block, memo=Memo())
+    serve(kept, arm, platform)
+    assert serve(kept, arm, other).page.bid.tobytes() == serve(block, arm, other).page.bid.tobytes()
+
+
+def test_a_stage_of_another_model_is_asked(study, arms, block):
+    first, *_ = arms.values()
+    seat = Counted(first.ranking.scorer, True)
+    kept = replace(block, memo=Memo())
+    serve(kept, first, study.sim.platform)
+    serve(kept, first.with_pre_ranking(Stage(seat, "init", first.pre_ranking.fusion)), study.sim.platform)
+    assert len(seat.asked) == 1
