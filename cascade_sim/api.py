@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
     from cascade_sim.progress import Progress
     from cascade_sim.questions.landscape import Landscape
-    from cascade_sim.revenue.baseline import Baseline, Measured
+    from cascade_sim.revenue.baseline import Baseline
     from cascade_sim.revenue.check import Verdict
     from cascade_sim.scenario.schema import Scenario
     from cascade_sim.scenario.targets import Jitter, Target
@@ -860,7 +860,7 @@ def check(
         assert check("quick", "revenue.json", tolerance="0.5%").passed
     """
     from cascade_sim.revenue.baseline import measured_run, read_baseline
-    from cascade_sim.revenue.check import check_revenue, guarded
+    from cascade_sim.revenue.check import check_revenue, guarded, refuse_incomparable
 
     _from_one(fresh=fresh, workers=workers)
     tolerances, metrics, arms = _texts(tolerance), _texts(metric), _texts(arm)
@@ -875,33 +875,20 @@ def check(
     else:
         where = str(what) if isinstance(what, str | Path) else NOT_A_PATH
         scenario = load_scenario(what, set=set)
-        serving = {"workers": workers or usable_cores(), "device": device, "quiet": quiet}
-        serving["logged_by"] = None if retrain else kept.scenario
-        measured = _measured(kept, scenario, where, list(plan), fresh or 0, serving)
+        refuse_incomparable(kept, scenario, where, plan, is_fresh=bool(fresh))
+
+        from cascade_sim.revenue.blocks import MARKET_METRICS
+        from cascade_sim.revenue.serving import measure_scenario
+
+        measured = measure_scenario(
+            scenario,
+            where,
+            workers=workers or usable_cores(),
+            device=device,
+            stretch=fresh or 0,
+            with_market=any(metric in MARKET_METRICS for _, metric in plan),
+            quiet=quiet,
+            logged_by=None if retrain else kept.scenario,
+        )
     verdict = check_revenue(kept, measured, tolerances=tolerances, metrics=metrics, arms=arms)
     return CheckResult(verdict)
-
-
-def _measured(
-    kept: Baseline,
-    scenario: Scenario,
-    where: str,
-    plan: Sequence[tuple[str, str]],
-    fresh: int,
-    serving: Mapping[str, Any],
-) -> Measured:
-    """The scenario run for its sums; UserError first where it cannot be held against the baseline."""
-    from cascade_sim.revenue.baseline import refuse_other_traffic_of
-    from cascade_sim.revenue.blocks import MARKET_METRICS
-    from cascade_sim.revenue.check import refuse_missing_arms, refuse_other_days
-    from cascade_sim.scenario.schema import AUTOMATIC_ARMS
-
-    refuse_other_traffic_of(kept, scenario, where, bool(fresh))
-    refuse_missing_arms(kept, (*scenario.arms, *AUTOMATIC_ARMS), where, plan)
-    if not fresh:
-        refuse_other_days(kept, scenario, where, dict.fromkeys(plan, 0.0))
-
-    from cascade_sim.revenue.serving import measure_scenario
-
-    has_market = any(metric in MARKET_METRICS for _, metric in plan)
-    return measure_scenario(scenario, where, stretch=fresh, with_market=has_market, **serving)

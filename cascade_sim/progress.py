@@ -1,10 +1,11 @@
 """What is under way, on stderr, and the seconds each stage took.
 
-On a terminal: a bar per stage with its rate. Elsewhere, as in a log: a line when a stage begins, and a line a
-minute while it lasts.
+On a terminal: a bar per stage with its rate. Elsewhere, as in a log: a line when a stage begins, a line a
+minute while it lasts, and a line for each of the large parts (a world, a cell) that some stages have.
 
     [0:07] evaluate: 20,000 requests
     [1:07] evaluate: 8,192 of 20,000 requests (41 %), 137 requests/s, 1:26 left
+    [1:09] cells: slots=3, seed 1 finished, 2 of 6 worlds (33 %), 2:18 left
 """
 
 from __future__ import annotations
@@ -69,7 +70,16 @@ class Stage:
         if self._lines is not None:
             self._lines.end(self)
 
+    def tell(self, text: str) -> None:
+        """A line of its own where there is no terminal; the bar of a terminal says enough."""
+        if self._lines is not None:
+            self._lines.tell(self, text)
+
     def text(self) -> str:
+        """The stage and how far it is."""
+        return f"{self.name}: {self.state()}"
+
+    def state(self) -> str:
         """How far it is: done, rate and the time that is left, as far as they are known."""
         seconds = self.clock() - self.started
         left = None
@@ -82,7 +92,7 @@ class Stage:
             left = seconds * (self.total - self.done) / self.done if 0 < self.done <= self.total else None
         parts = [done, rate_text(self.done, seconds, self.unit)]
         parts += [f"{clock_text(left)} left"] if left is not None else []
-        return f"{self.name}: {', '.join(part for part in parts if part)}"
+        return ", ".join(part for part in parts if part)
 
 
 class Lines:
@@ -106,6 +116,11 @@ class Lines:
         """No more lines for this stage."""
         with self._alone:
             self._open.remove(stage)
+
+    def tell(self, stage: Stage, text: str) -> None:
+        """A line about a stage, at once."""
+        with self._alone:
+            self._say(f"{stage.name}: {text}")
 
     def tick(self) -> None:
         """A line for the stage that is under way, if the last line is a while ago."""
@@ -184,8 +199,8 @@ def clock_text(seconds: float) -> str:
 
 
 def rate_text(done: float, seconds: float | None, unit: str) -> str:
-    """`12,345 requests/s`; empty before anything is known."""
-    if not done or not seconds:
+    """`12,345 requests/s`; empty before anything is known, and where it would be 0.0."""
+    if not done or not seconds or done / seconds < 0.05:
         return ""
     rate = done / seconds
     return f"{rate:,.0f} {unit}/s" if rate >= 10 else f"{rate:.1f} {unit}/s"

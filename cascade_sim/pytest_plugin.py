@@ -20,6 +20,7 @@ import pytest
 if TYPE_CHECKING:
     from cascade_sim.revenue.baseline import Baseline, Measured
     from cascade_sim.revenue.check import Verdict
+    from cascade_sim.scenario.schema import Scenario
 
 NAME = "auction_revenue"
 UPDATE = "--update-revenue-baseline"
@@ -118,44 +119,57 @@ class RevenueGuard:
     def _check(self, chosen: Mapping[str, Any]) -> Verdict:
         from cascade_sim.errors import UserError
         from cascade_sim.revenue.baseline import read_baseline
-        from cascade_sim.revenue.check import check_revenue, guarded
+        from cascade_sim.revenue.check import check_revenue, guarded, refuse_incomparable
 
         file = self._path(chosen["against"])
         if not file.exists():
             raise UserError(f"{file} does not exist; run pytest {UPDATE} once, and keep the file")
         baseline = read_baseline(file)
-        guarded(baseline, chosen["metrics"], chosen["arms"], chosen["tolerance"])
+        plan = guarded(baseline, chosen["metrics"], chosen["arms"], chosen["tolerance"])
+        scenario, where = self._scenario(chosen)
+        refuse_incomparable(baseline, scenario, where, plan, is_fresh=bool(chosen["fresh"]))
         return check_revenue(
             baseline,
-            self._measured(chosen, None if chosen["retrain"] else baseline),
+            self._measured(chosen, scenario, where, None if chosen["retrain"] else baseline),
             tolerances=chosen["tolerance"],
             metrics=chosen["metrics"],
             arms=chosen["arms"],
         )
 
     def _write(self, chosen: Mapping[str, Any]) -> None:
-        from cascade_sim.revenue.baseline import write_baseline
+        from cascade_sim.revenue.baseline import refuse_other_file, refuse_unknown_arms, write_baseline
+        from cascade_sim.scenario.schema import AUTOMATIC_ARMS
 
         file = self._path(chosen["against"])
-        write_baseline(self._measured({**chosen, "fresh": 0}), file, chosen["arms"])
+        scenario, where = self._scenario(chosen)
+        refuse_other_file(file)
+        refuse_unknown_arms(chosen["arms"], (*scenario.arms, *AUTOMATIC_ARMS))
+        write_baseline(self._measured({**chosen, "fresh": 0}, scenario, where), file, chosen["arms"])
         self._config.stash.setdefault(_WRITTEN, []).append(str(file))
 
-    def _measured(self, chosen: Mapping[str, Any], logged_by: Baseline | None = None) -> Measured:
-        from cascade_sim.revenue.serving import measure_scenario
+    def _scenario(self, chosen: Mapping[str, Any]) -> tuple[Scenario, str]:
+        """The scenario that is meant, checked, and its file."""
         from cascade_sim.scenario.file import find_scenario, load_scenario
 
         file = self._path(chosen["scenario"])
         if not file.exists():  # a shipped one's name, perhaps
             file = self._path(find_scenario(Path(chosen["scenario"])))
+        return load_scenario(file, chosen["overrides"]), str(file)
+
+    def _measured(
+        self, chosen: Mapping[str, Any], scenario: Scenario, where: str, logged_by: Baseline | None = None
+    ) -> Measured:
+        """The scenario run for its sums, once for all tests that ask for the same."""
+        from cascade_sim.revenue.serving import measure_scenario
+        from cascade_sim.scenario.file import scenario_hash
+
         known = self._config.stash.setdefault(_MEASURED, {})
-        # With the content: a test may write the scenario that the next one runs.
-        content = file.read_bytes() if file.is_file() else b""
         earlier = None if logged_by is None else logged_by.scenario
-        key = (str(file), content, chosen["overrides"], chosen["fresh"], dumps(earlier, sort_keys=True))
+        # By content: a test may write the scenario that the next one runs.
+        key = (where, scenario_hash(scenario), chosen["fresh"], dumps(earlier, sort_keys=True))
         if key not in known:
-            scenario = load_scenario(file, chosen["overrides"])
             known[key] = measure_scenario(
-                scenario, str(file), device="cpu", stretch=chosen["fresh"], logged_by=earlier
+                scenario, where, device="cpu", stretch=chosen["fresh"], logged_by=earlier
             )
         return known[key]
 

@@ -1,6 +1,7 @@
 """A whole study: from a scenario to a run folder with logs, models, metrics and a report."""
 
 import time
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,14 @@ from cascade_sim.scenario.file import dump_scenario, scenario_hash
 from cascade_sim.scenario.plugins import named_files_digest, refuse_registered, require_options
 from cascade_sim.scenario.schema import Scenario
 from cascade_sim.storage.code_version import source_digest
-from cascade_sim.storage.folder import RunFolder, is_same_run, open_run
+from cascade_sim.storage.folder import (
+    CHECKPOINTS,
+    METRICS,
+    RunFolder,
+    is_same_run,
+    open_run,
+    read_manifest,
+)
 from cascade_sim.storage.stack import stack
 from cascade_sim.version import SEMANTICS, __version__
 from cascade_sim.workers import Job, run_jobs
@@ -138,9 +146,38 @@ def _run_seeds(
         Job(f"world seed-{world.seed}", run_world, (world, out / f"seed-{world.seed}", device, home))
         for world in worlds
     ]
-    with progress.stage("worlds", seeds, "worlds") as bar:
-        done = run_jobs(jobs, workers, on_done=lambda name: bar.advance(1), go_on="go on with --resume")
-    return combine_seeds(list(done.values()))
+    done = taken_or_run([jobs], "worlds", workers, progress, go_on="go on with --resume")
+    return combine_seeds([done[job.name] for job in jobs])
+
+
+def taken_or_run(
+    batches: Sequence[Sequence[Job]], what: str, workers: int, progress: Progress, *, go_on: str
+) -> dict[str, dict[str, Any]]:
+    """The metrics of jobs of `run_world`, by name, one batch after the other.
+
+    Worlds that are finished are read here: a process that only reads a file takes seconds to start.
+    """
+    done: dict[str, dict[str, Any]] = {}
+    for job in (job for batch in batches for job in batch):
+        metrics = finished_world(*job.arguments, **job.options)
+        if metrics is not None:
+            done[job.name] = metrics
+    total, n_taken = sum(len(batch) for batch in batches), len(done)
+    if n_taken == total:
+        return done
+    with progress.stage(what, total - n_taken, "worlds") as bar:
+        if n_taken:
+            bar.tell(f"{n_taken:,} of {total:,} worlds are finished already, and taken as they are")
+
+        def finished(name: str) -> None:
+            bar.advance(1)
+            bar.tell(f"{name} finished" + (f", {bar.state()}" if total - n_taken > 1 else ""))
+
+        for batch in batches:
+            left = [job for job in batch if job.name not in done]
+            if left:
+                done |= run_jobs(left, workers, on_done=finished, go_on=go_on)
+    return done
 
 
 def run_world(
@@ -156,13 +193,8 @@ def run_world(
     The same run that lies there complete is taken as it is, one that was stopped goes on; any other run is
     replaced. `logged_by`: a scenario, resolved, whose cascade writes the log that the models learn from.
     """
-    from cascade_sim.phases.prepare import logging_scenario
-
     require_options(scenario, home)
-    teacher = None if logged_by is None else logging_scenario(scenario, logged_by)
-    manifest = _manifest(scenario, device, workers=1, home=home)
-    if teacher is not None:
-        manifest["learned_from"] = scenario_hash(teacher)
+    manifest, teacher = _world_manifest(scenario, device, home, logged_by)
     with RunFolder.resume(out, manifest) if is_same_run(out, manifest) else RunFolder.create(out) as folder:
         if folder.is_complete():
             return open_run(out).metrics
@@ -178,6 +210,38 @@ def run_world(
         folder.remove_checkpoints()
     # As they are read from the disk: a world that was finished before a run was stopped comes from there.
     return open_run(out).metrics
+
+
+def finished_world(
+    scenario: Scenario,
+    out: Path,
+    device: str,
+    home: Path = Path("."),
+    keep_logs: bool = True,
+    logged_by: dict[str, Any] | None = None,
+) -> dict[str, Any] | None:
+    """What `run_world` returns where it has nothing to do: the metrics of a complete run; None otherwise."""
+    if not (out / METRICS).exists() or (out / CHECKPOINTS).exists():
+        return None
+    manifest, _ = _world_manifest(scenario, device, home, logged_by)
+    if not is_same_run(out, manifest) or read_manifest(out).get("status") != "complete":
+        return None
+    return open_run(out).metrics
+
+
+def _world_manifest(
+    scenario: Scenario, device: str, home: Path, logged_by: dict[str, Any] | None
+) -> tuple[dict[str, Any], Scenario | None]:
+    """The manifest of one world of several, and the scenario whose log its models learn from, if another."""
+    manifest = _manifest(scenario, device, workers=1, home=home)
+    if logged_by is None:
+        return manifest, None
+    from cascade_sim.phases.prepare import logging_scenario
+
+    teacher = logging_scenario(scenario, logged_by)
+    if teacher is not None:
+        manifest["learned_from"] = scenario_hash(teacher)
+    return manifest, teacher
 
 
 def _write_tables(folder: RunFolder, metrics: dict[str, Any]) -> None:

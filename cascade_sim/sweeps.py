@@ -32,7 +32,7 @@ from cascade_sim.scenario.assignments import key_and_value, split_values
 from cascade_sim.scenario.file import load_scenario, scenario_data, scenario_hash, shipped_variants
 from cascade_sim.scenario.plugins import refuse_registered, require_options
 from cascade_sim.scenario.schema import Scenario, resolved_arms
-from cascade_sim.workers import Job, run_jobs
+from cascade_sim.workers import Job
 
 MOST_CELLS = 1000
 MARKET = "market."
@@ -185,7 +185,7 @@ def run_worlds(
     Each world leaves a run folder, FOLDER/seed-N. `logged_by`: the cell whose cascade writes the log that the
     models of all cells learn from; its worlds come first, and what is trained there is not trained again.
     """
-    from cascade_sim.study import run_world
+    from cascade_sim.study import run_world, taken_or_run
 
     for cell in cells:
         refuse_registered(cell.scenario)
@@ -206,15 +206,10 @@ def run_worlds(
     }
     teachers = [job for key, job in jobs.items() if logged_by is None or key[0] == logged_by.name]
     others = [job for job in jobs.values() if job not in teachers]
-    done: dict[str, Metrics] = {}
-    with Progress(quiet) as progress, progress.stage(what, len(jobs), "worlds") as bar:
-        for batch in (teachers, others):
-            done |= run_jobs(
-                batch,
-                workers,
-                on_done=lambda name: bar.advance(1),
-                go_on="the same command goes on from there",
-            )
+    with Progress(quiet) as progress:
+        done = taken_or_run(
+            (teachers, others), what, workers, progress, go_on="the same command goes on from there"
+        )
     return {cell.name: [done[jobs[cell.name, i].name] for i in range(seeds)] for cell in cells}
 
 

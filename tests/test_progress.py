@@ -49,6 +49,7 @@ def test_the_rate_is_work_over_time():
     assert rate_text(3, 2.0, "epochs") == "1.5 epochs/s"
     assert rate_text(0, 2.0, "requests") == ""
     assert rate_text(5, None, "requests") == ""
+    assert rate_text(1, 100.0, "worlds") == ""  # not 0.0 worlds/s
 
 
 SHOW = """
@@ -106,6 +107,15 @@ def test_a_line_tells_that_a_stage_begins_and_another_each_minute_how_far_it_is(
     clock.sleep(600)
     shown.tick()
     assert len(kept) == 3  # nothing is under way
+
+
+def test_what_a_stage_tells_is_a_line_at_once(lines, clock):
+    kept, shown = lines
+    stage = stage_of(shown, clock, "cells", 4, "worlds")
+    clock.sleep(30)
+    stage.advance(1)
+    stage.tell(f"slots=3 finished, {stage.state()}")
+    assert kept[1:] == ["[0:30] cells: slots=3 finished, 1 of 4 worlds (25 %), 1:30 left"]
 
 
 def test_a_stage_that_does_not_advance_is_told_of_as_well(lines, clock):

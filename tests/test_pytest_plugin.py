@@ -49,6 +49,39 @@ def test_the_example_writes_its_baseline_passes_and_fails_once_the_auction_earns
     moved.stdout.fnmatch_lines(["*today*cpc*FAILED", "*FAILED: * metrics moved; the most: *"])
 
 
+def no_run(*given, **options):
+    raise AssertionError("the scenario was run")
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "words"),
+    [
+        ("today:", "todya:", "unknown arm 'today'; did you mean 'todya'? *leave it out with --arm*"),
+        ("users: 150", "users: 151", "world.users*"),
+    ],
+)
+def test_what_cannot_be_compared_is_refused_before_anything_is_run(suite, monkeypatch, old, new, words):
+    run(suite, "--update-revenue-baseline").stdout.fnmatch_lines(["revenue baseline written: *"])
+    scenario = suite.path / "scenario.yaml"
+    text = scenario.read_text()
+    assert old in text
+    scenario.write_text(text.replace(old, new))
+    monkeypatch.setattr("cascade_sim.revenue.serving.measure_scenario", no_run)
+    refused = run(suite)
+    refused.assert_outcomes(failed=1)
+    refused.stdout.fnmatch_lines([f"*auction_revenue: *{words}*"])
+    refused.stdout.no_fnmatch_line("*was run*")
+
+
+def test_a_baseline_of_an_arm_that_there_is_not_is_refused_before_anything_is_run(suite, monkeypatch):
+    test = suite.path / "test_revenue.py"
+    test.write_text(test.read_text().replace("auction_revenue()", 'auction_revenue(arms="todya")'))
+    monkeypatch.setattr("cascade_sim.revenue.serving.measure_scenario", no_run)
+    refused = run(suite, "--update-revenue-baseline")
+    refused.assert_outcomes(failed=1)
+    refused.stdout.fnmatch_lines(["*--arm: unknown arm 'todya'; did you mean 'today'?*"])
+
+
 def test_a_mark_without_the_fixture_is_refused_because_it_would_guard_nothing(pytester):
     pytester.makepyfile(
         """

@@ -40,7 +40,7 @@ def rows(out):
 def out(tmp_path_factory):
     folder = tmp_path_factory.mktemp("sweep") / "out"
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("cascade_sim.sweeps.run_jobs", in_this_process)
+        patch.setattr("cascade_sim.study.run_jobs", in_this_process)
         assert sweep(folder, "--seeds", "2") == 0
     return folder
 
@@ -72,7 +72,7 @@ def test_lifts_are_taken_world_by_world_against_the_first_cell(out):
 
 
 def test_a_grid_that_grows_keeps_what_is_finished(out, capsys, monkeypatch):
-    monkeypatch.setattr("cascade_sim.sweeps.run_jobs", in_this_process)
+    monkeypatch.setattr("cascade_sim.study.run_jobs", in_this_process)
 
     def stamps():
         return {f: f.stat().st_mtime_ns for f in (out / "cells").rglob("metrics.json")}
@@ -91,6 +91,42 @@ def test_a_grid_that_grows_keeps_what_is_finished(out, capsys, monkeypatch):
     assert last["proxy_ece lift low"] == ""
 
 
+def no_processes(jobs, workers, *, on_done=None, go_on=""):
+    raise AssertionError(f"processes for {[job.name for job in jobs]}")
+
+
+def test_finished_cells_are_read_without_starting_processes(out, capsys, monkeypatch):
+    before = (out / "sweep.csv").read_bytes()
+    monkeypatch.setattr("cascade_sim.study.run_jobs", in_this_process)
+    assert sweep(out, "--seeds", "2") == 0
+    monkeypatch.setattr("cascade_sim.study.run_jobs", no_processes)
+    again = (out / "sweep.csv").read_bytes()
+    assert sweep(out, "--seeds", "2") == 0
+    assert (out / "sweep.csv").read_bytes() == again
+    assert before.splitlines()[0] == again.splitlines()[0]
+    with pytest.raises(AssertionError, match="slots=2, seed 3"):  # and for a new world of theirs, one
+        sweep(out, "--seeds", "3", over=("--over", "auction.reserve_cpc=0", "--over", "cascade.slots=2"))
+
+
+def test_a_log_gets_a_line_for_every_world_that_is_finished(tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr("cascade_sim.study.run_jobs", in_this_process)
+    options = ["--seeds", "1", "--workers", "1", "--out", str(tmp_path / "out")]
+    options += [part for change in PLAIN for part in ("--set", change)]
+
+    def lines(values):
+        assert main(["sweep", str(QUICK), *options, "--over", f"cascade.slots={values}"]) == 0
+        return [line.split("] ", 1)[1] for line in capsys.readouterr().err.splitlines()]
+
+    first = lines("1,2")
+    assert first[0] == "cells: 2 worlds"
+    assert first[1].startswith("cells: slots=1, seed 1 finished, 1 of 2 worlds (50 %)")
+    assert first[2].startswith("cells: slots=2, seed 1 finished, 2 of 2 worlds (100 %)")
+    grown = lines("1,2,3")
+    assert "cells: 2 of 3 worlds are finished already, and taken as they are" in grown
+    assert grown[-1] == "cells: slots=3, seed 1 finished"
+    assert lines("1,2,3") == []
+
+
 LEARNING = (
     *("phases.bootstrap=150", "phases.log=150", "models={mine: {kind: towers, data: [log], epochs: 1}}"),
     *("cascade.pre_ranking.model=mine", "arms={now: {}}"),
@@ -101,7 +137,7 @@ LEARNING = (
 def test_cells_share_the_models_of_the_first_unless_each_is_to_learn_from_its_own_log(
     tmp_path, monkeypatch, retrain
 ):
-    monkeypatch.setattr("cascade_sim.sweeps.run_jobs", in_this_process)
+    monkeypatch.setattr("cascade_sim.study.run_jobs", in_this_process)
     monkeypatch.setenv("CASCADE_SIM_CACHE", str(tmp_path / "cache"))
     trained, real = [], recipes.train
     monkeypatch.setattr(recipes, "train", lambda *a, **k: trained.append(1) or real(*a, **k))

@@ -5,7 +5,7 @@ requests. Everything else may differ: that is what a check is for.
 """
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from hashlib import sha256
 from json import dumps
@@ -93,9 +93,7 @@ def _stack_of(content: Mapping[str, Any]) -> dict[str, Any]:
 def baseline_text(measured: Measured, arms: Iterable[str] = ()) -> str:
     """The content of a baseline file; default: the scenario's arms, without those added to every study."""
     blocks, scenario = measured.blocks, measured.scenario
-    for name in arms:
-        if name not in blocks.arms:
-            raise UserError(f"--arm: {unknown_name('arm', name, blocks.arms)}")
+    refuse_unknown_arms(arms, blocks.arms)
     if blocks.groups < FEWEST_GROUPS:
         raise UserError(
             f"{measured.where}: phases.evaluate is {blocks.requests}; a baseline needs at least "
@@ -125,10 +123,22 @@ def baseline_text(measured: Measured, arms: Iterable[str] = ()) -> str:
     )
 
 
-def write_baseline(measured: Measured, file: Path, arms: Iterable[str] = ()) -> None:
-    """Write it whole. A file that is no baseline, a scenario perhaps, is not replaced."""
+def refuse_unknown_arms(arms: Iterable[str], known: Collection[str]) -> None:
+    """UserError if a baseline is to keep an arm that there is not."""
+    for name in arms:
+        if name not in known:
+            raise UserError(f"--arm: {unknown_name('arm', name, known)}")
+
+
+def refuse_other_file(file: Path) -> None:
+    """UserError if a baseline would replace a file that is none."""
     if file.is_file() and KIND.encode() not in file.read_bytes()[:200]:
         raise UserError(f"{file} is there and is no baseline; give another name, or remove it first")
+
+
+def write_baseline(measured: Measured, file: Path, arms: Iterable[str] = ()) -> None:
+    """Write it whole. A file that is no baseline, a scenario perhaps, is not replaced."""
+    refuse_other_file(file)
     text = baseline_text(measured, arms)
     with storage_errors(file):
         file.parent.mkdir(parents=True, exist_ok=True)

@@ -29,7 +29,7 @@ from cascade_sim.revenue.baseline import (
 )
 from cascade_sim.revenue.blocks import MARKET_METRICS, Blocks
 from cascade_sim.scenario.file import scenario_data
-from cascade_sim.scenario.schema import Scenario
+from cascade_sim.scenario.schema import AUTOMATIC_ARMS, Scenario
 from cascade_sim.storage.stack import stack_notes
 
 ALPHA = 0.05
@@ -120,6 +120,19 @@ def check_revenue(
         has_held_models=measured.has_held_models,
         other_stack=stack_notes(baseline.stack, measured.stack),
     )
+
+
+def refuse_incomparable(
+    baseline: Baseline, scenario: Scenario, where: str, plan: Collection[tuple[str, str]], *, is_fresh: bool
+) -> None:
+    """UserError where a run of the scenario could not be held against the baseline: before it is run.
+
+    `plan`: what is guarded, (arm, metric).
+    """
+    refuse_other_traffic_of(baseline, scenario, where, is_fresh)
+    refuse_missing_arms(baseline, (*scenario.arms, *AUTOMATIC_ARMS), where, plan)
+    if not is_fresh:
+        refuse_other_days(baseline, scenario, where, dict.fromkeys(plan, 0.0))
 
 
 def guarded(
