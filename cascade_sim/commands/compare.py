@@ -22,7 +22,7 @@ from cascade_sim.commands.options import PATH, arm_option, out_option
 def command(runs: tuple[Path, ...], arm: str | None, unpaired: bool, out: Path | None) -> None:
     """How finished runs differ: every other run is held against the first.
 
-    Prints which keys of their scenarios differ, and what each arm brought. Runs of the same world, traffic
+    Prints what it comes to, which keys of their scenarios differ, and what each arm brought. Runs of the same world, traffic
     and seed met the same requests, so their differences are paired, from the evaluation's logs.
     """
     from cascade_sim.questions.compare import compare_runs
@@ -38,29 +38,44 @@ def command(runs: tuple[Path, ...], arm: str | None, unpaired: bool, out: Path |
 
 
 def compare_text(comparisons: list[dict[str, Any]], arm: str | None = None) -> str:
-    """Scenario, arms and notes for a terminal; reference arms only if asked for."""
+    """The verdict, then scenario, arms and notes for a terminal; reference arms only if asked for."""
     import sys
     import textwrap
 
     from cascade_sim.analysis.metrics.catalogue import is_reference
+    from cascade_sim.analysis.report.compare_verdict import (
+        compare_verdict,
+        folded_keys,
+        is_identical,
+        only_in_one,
+        shared_measures,
+    )
     from cascade_sim.analysis.report.sections.compare import MAIN, PAIRED_BY, arm_table, scenario_table
     from cascade_sim.analysis.report.terminal import table_text
+    from cascade_sim.analysis.report.words import listed
     from cascade_sim.progress import terminal_width
 
     width = terminal_width(least=80)
     color = sys.stdout.isatty()
     parts = []
     for pair in comparisons:
-        parts.append(f"{pair['first']} → {pair['other']}\n")
-        changed = scenario_table(pair, width)
+        shown = [name for name in pair["arms"] if arm or not is_reference(name)] or list(pair["arms"])
+        parts.append(f"{pair['first']} → {pair['other']}")
+        parts.append(textwrap.fill(compare_verdict(pair, shown), width) + "\n")
+        changed = scenario_table(folded_keys(pair), width)
         parts.append(
             "The scenarios are the same.\n"
             if changed is None
             else table_text(changed, color=color, width=width)
         )
-        shown = [name for name in pair["arms"] if arm or not is_reference(name)] or list(pair["arms"])
-        parts += [table_text(arm_table(pair, name, MAIN), color=color, width=width + 20) for name in shown]
-        lines = [PAIRED_BY[pair["paired_by"]], *(f"Note: {note}." for note in pair["notes"])]
+        same = [name for name in shown if is_identical(pair["arms"][name])]
+        lines = [f"No measure differs in {listed(same)}."] if 0 < len(same) < len(shown) else []
+        lines += only_in_one(pair, shown)
+        for name in shown:
+            if name not in same:
+                table = arm_table(shared_measures(pair), name, MAIN)
+                parts.append(table_text(table, color=color, width=width + 20))
+        lines += [PAIRED_BY[pair["paired_by"]], *(f"Note: {note}." for note in pair["notes"])]
         parts += [textwrap.fill(line, width) + "\n" for line in lines]
     return "\n".join(parts)
 

@@ -16,7 +16,7 @@ from typing import Any
 from cascade_sim.analysis.statistics.bootstrap import ratio_differences, ratio_intervals, seed_spread
 from cascade_sim.errors import UserError, unknown_name
 from cascade_sim.questions.reopen import RATIOS, page_columns
-from cascade_sim.scenario.diff import scenario_diff
+from cascade_sim.scenario.diff import scenario_diff, sections_of_one
 from cascade_sim.scenario.file import load_scenario
 from cascade_sim.scenario.schema import Scenario
 from cascade_sim.storage.folder import Run, open_run
@@ -127,6 +127,10 @@ def _compare(first: Side, other: Side, arm: str | None) -> dict[str, Any]:
     apart_in = ["made with another version of the code"] if made[0].get("code") != made[1].get("code") else []
     apart_in += stack_notes(*made)
     notes += [f"they were {what}: a difference may come from there" for what in apart_in]
+    markets = [str(side.path) for side in (first, other) if side.run.metrics.get("market")]
+    if markets:
+        whose = f"{markets[0]} alone has a market" if len(markets) == 1 else "both runs have a market"
+        notes.append(f"{whose}: its days are not compared, only the evaluation with fixed bids")
     tables = {name: _unpaired(own[name], others[name]) for name in common}
     paired = "none"
     if apart:
@@ -143,22 +147,24 @@ def _compare(first: Side, other: Side, arm: str | None) -> dict[str, Any]:
         "other": str(other.path),
         "names": [first.scenario.name, other.scenario.name],
         "paired_by": paired,
+        "apart": apart,
         "scenario": [
             {"key": change.path, "old": change.old, "new": change.new}
             for change in scenario_diff(first.scenario, other.scenario)
         ],
+        "sections": dict(
+            zip(("first", "other"), sections_of_one(first.scenario, other.scenario), strict=True)
+        ),
         "arms": tables,
         "notes": notes,
     }
 
 
 def _unpaired(before: dict[str, Any], after: dict[str, Any]) -> dict[str, dict[str, Any]]:
-    """The difference of two numbers, their intervals taken as independent."""
+    """The difference of two numbers, their intervals taken as independent; none where one is missing."""
     table = {}
-    for metric, earlier in before.items():
-        later = after.get(metric)
-        if later is None:
-            continue
+    for metric in dict.fromkeys((*before, *after)):
+        earlier, later = before.get(metric, NOTHING), after.get(metric, NOTHING)
         gap = dict(NOTHING)
         if earlier["value"] is not None and later["value"] is not None:
             gap["value"] = later["value"] - earlier["value"]
@@ -246,8 +252,9 @@ def _pair_worlds(first: Side, other: Side, tables: dict[str, dict], notes: list[
     own, others = ([open_run(folder).metrics["arms"] for folder in side] for side in folders)
     for arm, table in tables.items():
         for metric in table:
-            a = [world[arm][metric]["value"] for world in own]
-            b = [world[arm][metric]["value"] for world in others]
+            a, b = (
+                [world[arm].get(metric, NOTHING)["value"] for world in worlds] for worlds in (own, others)
+            )
             pairs = [(x, y) for x, y in zip(a, b, strict=True) if x is not None and y is not None]
             gaps = seed_spread([y - x for x, y in pairs])
             lifts = seed_spread([y / x - 1.0 for x, y in pairs if x])

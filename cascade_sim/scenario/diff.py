@@ -35,6 +35,24 @@ def scenario_diff(old: Scenario, new: Scenario) -> list[KeyChange]:
     ]
 
 
+def sections_of_one(old: Scenario, new: Scenario) -> tuple[list[str], list[str]]:
+    """Sections that only the old scenario has, and that only the new one has: `market`, `models.mine`.
+
+    A section is a mapping with keys; where the other scenario has none of that name, or null.
+    """
+    return _alone(scenario_data(old), scenario_data(new)), _alone(scenario_data(new), scenario_data(old))
+
+
+def _alone(own: dict[str, Any], other: dict[str, Any], path: str = "") -> list[str]:
+    sections: list[str] = []
+    for key, value in own.items():
+        if not isinstance(value, dict) or not value:
+            continue
+        inside, counterpart = f"{path}.{key}" if path else str(key), other.get(key)
+        sections += _alone(value, counterpart, inside) if isinstance(counterpart, dict) else [inside]
+    return sections
+
+
 def arm_changes(scenario_text: str, baseline: str) -> dict[str, list[str]]:
     """Arm → a line per key in which it differs from the baseline arm: `pre_ranking.model: logloss → ltr`.
 

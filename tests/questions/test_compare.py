@@ -227,3 +227,64 @@ def test_another_processor_or_package_is_told_and_no_error(first, tmp_path):
     assert alike["notes"] == [] and len(apart["notes"]) == 2
     assert says(" ".join(apart["notes"]), "packages", "numpy 2.4.6", "2.1.0")
     assert any("processor" in note and "model A, then B" in note for note in apart["notes"])
+
+
+def shown(capsys, *words):
+    assert main(["compare", *(str(word) for word in words)]) == 0
+    return capsys.readouterr().out
+
+
+def test_the_verdict_comes_first_identical_moved_or_not_comparable(first, other, tmp_path, capsys):
+    same = shown(capsys, first, first).splitlines()
+    assert says(same[1], "Identical") and len(same) < 12
+    moved = shown(capsys, first, other, "--arm", "logloss").replace("\n", " ")
+    (comparison,) = compare_runs([first, other], "logloss")
+    lift = 100 * comparison["arms"]["logloss"]["expected_revenue_per_request"]["lift"]["value"]
+    verdict = moved[: moved.index("Scenario")]
+    assert says(verdict, "moved", "arm logloss", f"−{abs(lift):.1f} %", "told apart")
+    far = other_run(first, tmp_path / "far", "seed=2", "world.users=151")
+    apart = shown(capsys, first, far, "--unpaired").replace("\n", " ")
+    assert says(apart[: apart.index("Scenario")], "Not comparable", "seed and world differ")
+
+
+def test_what_one_run_alone_has_is_a_line_in_the_terminal_and_complete_in_the_files(
+    study, first, tmp_path, capsys
+):
+    metrics = copy.deepcopy(study.metrics)
+    for arm in metrics["arms"].values():
+        arm["novel"] = {"value": 0.5, "low": 0.4, "high": 0.6}
+        del arm["rcs"]
+    wide = other_run(
+        first, tmp_path / "wide", "market={days: 1}", metrics={**metrics, "market": {"arms": {}}}
+    )
+    text = shown(capsys, first, wide, "--out", tmp_path / "out")
+    assert "market.bidders" not in text and "market.days" not in text
+    table = [line.split() for line in text.splitlines() if line.strip().startswith("market ")]
+    assert len(table) == 1 and table[0][:2] == ["market", "absent"] and table[0][-1] == "keys"
+    lines = " ".join(text.split())
+    assert f"Only in {first}, arms" in lines and f"Only in {wide}, arms" in lines
+    assert "rcs" in lines and "novel" in lines and says(lines, "Identical", "both runs have")
+    assert says(lines, "alone has a market", "not compared")
+    (comparison,) = json.loads((tmp_path / "out" / "compare.json").read_text())
+    keys = [change["key"] for change in comparison["scenario"]]
+    assert "market.days" in keys and len([key for key in keys if key.startswith("market.")]) > 20
+    assert comparison["arms"]["ltr"]["novel"]["after"]["value"] == 0.5
+    assert comparison["arms"]["ltr"]["novel"]["before"]["value"] is None
+    assert comparison["arms"]["ltr"]["rcs"]["after"]["value"] is None
+    assert "novel" in (tmp_path / "out" / "compare.csv").read_text()
+
+
+def test_a_measure_that_the_worlds_of_one_study_lack_is_no_error(study, first, tmp_path):
+    combined = {**copy.deepcopy(study.metrics), "seeds": {"n": 3, "seeds": [1, 2, 3]}}
+    before = several_worlds(study, other_run(first, tmp_path / "before", metrics=combined), 0.0)
+    combined["arms"]["logloss"]["novel"] = {"value": 0.5, "low": 0.4, "high": 0.6}
+    after = several_worlds(study, other_run(first, tmp_path / "after", metrics=combined), 0.01)
+    (comparison,) = compare_runs([before, after], "logloss")
+    assert comparison["arms"]["logloss"]["novel"]["difference"]["value"] is None
+
+
+def test_runs_without_an_arm_in_common_are_not_comparable(study, first, tmp_path, capsys):
+    metrics = copy.deepcopy(study.metrics)
+    metrics["arms"] = {"new": metrics["arms"]["ltr"]}
+    changed = other_run(first, tmp_path / "changed", metrics=metrics)
+    assert says(shown(capsys, first, changed), "Not comparable", "no arm in common")
