@@ -564,7 +564,7 @@ def whatif(
             )
     except Refused as reason:
         words = [f"{key}={value}" for key, value in asked.items()]
-        raise refuse(reason, words, "", path / "scenario.yaml") from None
+        raise refuse(reason, words) from None
     return WhatIfResult(answer, tuple(write_answer(answer, Path(out))) if out is not None else ())
 
 
@@ -731,7 +731,7 @@ def _asked(changes: Sequence[str], jitter: Jitter) -> list[Target]:
     try:
         return [parse_target("the asked policy", changes, jitter)] if changes else []
     except UserError as error:
-        raise UserError(f"--set {', '.join(changes)}: {error}") from None
+        raise UserError(f"--set {error}") from None
 
 
 def _refuse_estimators(names: Sequence[str], targets: Sequence[Target]) -> None:

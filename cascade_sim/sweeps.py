@@ -16,7 +16,7 @@ the same scenario and made by the same code is taken as it is, so that a stopped
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -32,6 +32,7 @@ from cascade_sim.scenario.assignments import key_and_value, split_values
 from cascade_sim.scenario.file import load_scenario, scenario_data, scenario_hash, shipped_variants
 from cascade_sim.scenario.plugins import refuse_registered, require_options
 from cascade_sim.scenario.schema import Scenario, resolved_arms
+from cascade_sim.scenario.yaml import Document, KeyPath, Mark, Problem, parse
 from cascade_sim.workers import Job
 
 MOST_CELLS = 1000
@@ -121,51 +122,104 @@ def _short_names(paths: Sequence[str]) -> dict[str, str]:
     return short
 
 
-def _in_cells(names: list[str], n: int) -> str:
+def _in_cells(names: list[str], n: int, what: str = "cell") -> str:
     if len(names) == n:
         return ""  # it is the scenario's, or the path's: no cell is to blame
     more = f" and {len(names) - 1} more" if len(names) > 1 else ""
-    return f" (in the cell {names[0]}{more})"
+    return f" (in the {what} {names[0]}{more})"
 
 
 def load_variants(path: Path, overrides: Sequence[str] = ()) -> list[Cell]:
-    """The variants of a file in its order, all checked. UserError naming the variant that is not valid."""
-    from ruamel.yaml import YAML
-    from ruamel.yaml.error import YAMLError
+    """The variants of a file in its order, all checked.
 
+    ScenarioError with all problems, `file:line:column variants.NAME: key=value: what is wrong`.
+    """
     shipped = shipped_variants()
     if not path.exists():
         path = shipped.get(str(path), path)
     try:
-        content = YAML(typ="safe").load(path.read_text(encoding="utf-8"))
+        document = parse(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         beside = sorted(str(file) for file in path.parent.glob("*.y*ml"))
         hint = did_you_mean(str(path), [*beside, *shipped]) or "; give the path of a variants file (.yaml)"
         raise UserError(f"{path}: no such file{hint}") from None
     except OSError as error:
         raise UserError(f"{path}: cannot be read: {error.strerror}") from error
-    except (UnicodeDecodeError, YAMLError) as error:
+    except UnicodeDecodeError as error:
         raise UserError(f"{path}: {error}") from error
-    allowed = {"scenario", "common", "variants"}
-    if not isinstance(content, dict) or not {"scenario", "variants"} <= set(content) <= allowed:
-        raise UserError(f"{path}: expected the keys scenario, variants and optionally common")
-    if not isinstance(content["variants"], dict) or not content["variants"]:
-        raise UserError(f"{path} variants: expected NAME: [key=value, …], at least one")
-    common = tuple(content.get("common") or ())
-    scenario = path.parent / str(content["scenario"])
+    if not document.problems:
+        document.problems += _variants_faults(document.data)
+    if document.problems:
+        raise ScenarioError(
+            [_at(path, document, fault.path, fault.text, fault.mark) for fault in document.problems]
+        )
+    content = document.data
+    common = content.get("common") or []
+    scenario = path.parent / content["scenario"]
     cells: list[Cell] = []
+    problems: dict[str, list[str]] = {}  # problem -> the variants that have it
     for name, changes in content["variants"].items():
-        if not isinstance(changes, list) or not all(isinstance(change, str) for change in changes):
-            raise UserError(f"{path} variants.{name}: expected a list of key=value, not {changes!r}")
-        loaded = load_scenario(scenario, (*common, *changes, *overrides))
-        cells.append(Cell(str(name), dict(key_and_value(change) for change in changes), loaded))
+        # Where the text of each override stands; of the same text in two places the later one counts.
+        places: dict[str, KeyPath] = {change: ("common", i) for i, change in enumerate(common)}
+        places |= {change: ("variants", name, i) for i, change in enumerate(changes)}
+        places = {change: place for change, place in places.items() if change not in overrides}
+        try:
+            loaded = load_scenario(scenario, (*common, *changes, *overrides))
+            cells.append(Cell(str(name), dict(key_and_value(change) for change in changes), loaded))
+        except ScenarioError as error:
+            for problem in error.problems:
+                place = next((p for text, p in places.items() if problem.startswith(f"--set {text}: ")), None)
+                if place is not None:
+                    problem = _at(path, document, place, problem.removeprefix("--set "))
+                named = problems.setdefault(problem, [])
+                if place is None or place[0] == "common":  # the place of others names the variant
+                    named.append(str(name))
+    if problems:
+        n = len(content["variants"])
+        raise ScenarioError(
+            [text + (_in_cells(names, n, "variant") if names else "") for text, names in problems.items()]
+        )
     folders = {folder_name(cell.name): cell.name for cell in cells}
     for cell in cells:
         if folders[folder_name(cell.name)] != cell.name:
-            raise UserError(
-                f"{path} variants.{cell.name}: differs from another name only in punctuation; rename it"
-            )
+            fault = "differs from another name only in punctuation; rename it"
+            raise ScenarioError([_at(path, document, ("variants", cell.name), fault)])
     return cells
+
+
+def _variants_faults(content: Any) -> Iterator[Problem]:
+    """What is wrong with the form of a file of variants."""
+    keys = ("scenario", "variants", "common")
+    expected = "expected the keys scenario, variants and optionally common"
+    if not isinstance(content, dict):
+        yield Problem((), f"{expected}, found {content!r}")
+        return
+    for key in (key for key in content if key not in keys):
+        yield Problem((key,), f"{expected}{did_you_mean(str(key), keys)}")
+    for key in (key for key in keys[:2] if key not in content):
+        yield Problem((), f"{expected}; {key} is missing")
+    if not isinstance(content.get("scenario", ""), str):
+        yield Problem(("scenario",), f"expected the path of a scenario, found {content['scenario']!r}")
+    lists: list[tuple[KeyPath, Any]] = [(("common",), content.get("common") or [])]
+    variants = content.get("variants", {"": []})
+    if not isinstance(variants, dict) or not variants:
+        yield Problem(("variants",), "expected NAME: [key=value, …], at least one")
+    else:
+        lists += [(("variants", name), changes) for name, changes in variants.items()]
+    for at, changes in lists:
+        if not isinstance(changes, list):
+            yield Problem(at, f"expected a list of key=value, not {changes!r}")
+            continue
+        for i, change in enumerate(changes):
+            if not isinstance(change, str):
+                yield Problem((*at, i), f"expected key=value, not {change!r}")
+
+
+def _at(path: Path, document: Document, place: KeyPath, text: str, mark: Mark | None = None) -> str:
+    """`file:line:column variants.NAME: what is wrong`; positions in lists are told by line and column."""
+    line, column = mark or document.mark(place)
+    name = ".".join(str(step) for step in place if not isinstance(step, int))
+    return f"{path}:{line}:{column} {name + ': ' if name else ''}{text}"
 
 
 def run_worlds(

@@ -7,7 +7,7 @@ from click.testing import CliRunner
 
 from cascade_sim import sweeps as variants
 from cascade_sim.commands.variants import command
-from cascade_sim.errors import UserError
+from cascade_sim.errors import ScenarioError, UserError
 from worlds.pool_jobs import in_this_process
 from worlds.tiny_market import QUICK, TINY
 
@@ -52,6 +52,51 @@ def test_each_variant_is_the_scenario_with_its_overrides(tmp_path):
 def test_a_variants_file_with_a_mistake_is_refused_before_any_work(tmp_path, text, said):
     with pytest.raises(UserError, match=said):
         variants.load_variants(write(tmp_path, text))
+
+
+def test_a_mistake_is_told_with_file_line_variant_and_key(tmp_path):
+    text = f"""scenario: {QUICK}
+common:
+  - phases.evaluate=400
+  - report.resample=20
+variants:
+  as it is: []
+  wide:
+    - world.bids.sigma=0.9
+    - cascade.slots=4
+  odd: [world.bidz.sigma=1, auction.reserve_cpc=abc]
+"""
+    file = write(tmp_path, text)
+    with pytest.raises(ScenarioError) as refused:
+        variants.load_variants(file)
+    places = [problem.split(": ")[:2] for problem in refused.value.problems]
+    assert sorted(place[0] for place in places) == sorted(
+        [
+            f"{file}:4:5 common",
+            f"{file}:9:7 variants.wide",
+            f"{file}:10:9 variants.odd",
+            f"{file}:10:29 variants.odd",
+        ]
+    )
+    said = "\n".join(refused.value.problems)
+    assert "report.resample=20: unknown key 'resample' in report; did you mean 'resamples'?" in said
+    assert "cascade.slots=4: 4 slots but 3 slot effects" in said
+    assert "auction.reserve_cpc=abc: expected a number" in said and "--set" not in said
+
+
+def test_an_override_of_the_command_line_is_told_as_one_and_a_broken_file_with_its_line(tmp_path):
+    file = write(tmp_path, f"scenario: {QUICK}\nvariants: {{a: [], b: [cascade.slots=2]}}")
+    with pytest.raises(ScenarioError, match=r"^--set cascade.slots=9: 9 slots but") as refused:
+        variants.load_variants(file, ("cascade.slots=9",))
+    assert len(refused.value.problems) == 1
+    with pytest.raises(ScenarioError, match=r"study.yaml:3:1 "):
+        variants.load_variants(write(tmp_path, f"scenario: {QUICK}\nvariants: {{a: []\n"))
+    with pytest.raises(
+        ScenarioError, match=r"study.yaml:2:1 common: expected a list of key=value, not 'x=1'"
+    ):
+        variants.load_variants(write(tmp_path, f"scenario: {QUICK}\ncommon: x=1\nvariants: {{a: []}}"))
+    with pytest.raises(ScenarioError, match=r"study.yaml:2:1 .*did you mean 'common'"):
+        variants.load_variants(write(tmp_path, f"scenario: {QUICK}\ncomon: []\nvariants: {{a: []}}"))
 
 
 def test_a_missing_variants_file_is_named(tmp_path):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from cascade_sim.analysis.metrics.catalogue import Measure, is_reference
+from cascade_sim.analysis.metrics.catalogue import Measure
 from cascade_sim.analysis.report.sections.compare import MEASURES
 from cascade_sim.analysis.report.words import listed
 from cascade_sim.analysis.statistics.estimates import Estimate, estimate, percent_text

@@ -22,8 +22,9 @@ from cascade_sim.commands.options import PATH, arm_option, out_option
 def command(runs: tuple[Path, ...], arm: str | None, unpaired: bool, out: Path | None) -> None:
     """How finished runs differ: every other run is held against the first.
 
-    Prints what it comes to, which keys of their scenarios differ, and what each arm brought. Runs of the same world, traffic
-    and seed met the same requests, so their differences are paired, from the evaluation's logs.
+    Prints what it comes to, which keys of their scenarios differ, and what each arm brought. Runs of the same
+    world, traffic and seed met the same requests, so their differences are paired, from the evaluation's
+    logs.
     """
     from cascade_sim.questions.compare import compare_runs
     from cascade_sim.questions.whatif import check_out

@@ -60,7 +60,7 @@ def command(
         with Progress(quiet) as progress:
             answer = what_if_study(run, read, arm, requests or 0, progress)
     except Refused as reason:
-        raise refuse(reason, changes, "--set ", run / "scenario.yaml") from None
+        raise refuse(reason, changes, "--set ") from None
     click.echo(answer_text(answer))
     for path in write_answer(answer, out or run / ANSWERS / answer_name(asked, arm, requests)):
         click.echo(path)

@@ -272,7 +272,6 @@ def overrides_of(spec: ArmSpec) -> dict[str, Any]:
     return {"retrieval": {"size": data.pop("retrieval_size")}, **data}
 
 
-def refuse(reason: Refused, words: Sequence[str], source: str, file: Path) -> UserError:
-    """The error for people: the words that are to blame, the file they are about, and why."""
-    said = f"{source}{words[reason.at]}: " if words else ""
-    return UserError(f"{said}{file}: {reason}" if said else str(reason))
+def refuse(reason: Refused, words: Sequence[str], source: str = "") -> UserError:
+    """The error for people: the words that are to blame, and why."""
+    return UserError(f"{source}{words[reason.at]}: {reason}" if words else str(reason))

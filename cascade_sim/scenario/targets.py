@@ -66,7 +66,8 @@ class Target:
 
 
 def parse_target(name: str, changes: Sequence[str], jitter: Jitter = "drop") -> Target:
-    """A target from `key=value` texts; UserError for a key or a value that no log can answer for."""
+    """A target from `key=value` texts; UserError, which begins with the text that is to blame, for a key or a
+    value that no log can answer for."""
     knobs: dict[str, float] = {}
     temperature, model = None, None
     for text in changes:
@@ -75,15 +76,15 @@ def parse_target(name: str, changes: Sequence[str], jitter: Jitter = "drop") -> 
             if not value:
                 raise ValueError("no value")
         except ValueError as reason:
-            raise UserError(f"{text!r}: {reason}; write key=value, as in auction.reserve_cpc=0.22") from None
+            raise UserError(f"{text}: {reason}; write key=value, as in auction.reserve_cpc=0.22") from None
         if key in KNOB_KEYS:
-            knobs[KNOB_KEYS[key]] = _number(key, value, KNOB_KEYS[key])
+            knobs[KNOB_KEYS[key]] = _number(text, value, KNOB_KEYS[key])
         elif key == "slates.temperature":
-            temperature = _number(key, value, "temperature")
+            temperature = _number(text, value, "temperature")
         elif key == "ranking.model":
             model = value
         else:
-            raise UserError(unknown_name("key of a target", key, (*KNOB_KEYS, *SLATE_KEYS)))
+            raise UserError(f"{text}: {_no_answer(key, value)}")
     if knobs and (temperature is not None or model is not None):
         raise UserError(
             f"{', '.join(changes)}: knobs and pages were randomised in logs of their own; "
@@ -97,12 +98,30 @@ def logged_knobs(jitter: Jitter) -> Target:
     return Target(TODAY if jitter == "drop" else AS_LOGGED, jitter=jitter)
 
 
-def _number(key: str, text: str, what: str) -> float:
+def _no_answer(key: str, value: str) -> str:
+    """Why no log answers for a key, and for one that decides how pages are served, what does."""
+    from cascade_sim.scenario.changes import arm_knobs, scenario_path
+
+    known = (*KNOB_KEYS, *SLATE_KEYS)
+    meant = [
+        scenario_path(knob)
+        for knob in arm_knobs()
+        if key in (".".join(knob), scenario_path(knob), f"cascade.{'.'.join(knob)}") or key == knob[-1]
+    ]
+    if len(meant) != 1 or meant[0] in known:
+        return unknown_name("key of a target", key, known)
+    return (
+        f"was not randomised, so no log can tell; off-policy answers for {', '.join(known)}. What-ifs serve the "
+        f"requests again and answer for this one: `whatif RUN --set {meant[0]}={value}`"
+    )
+
+
+def _number(change: str, text: str, what: str) -> float:
     low, high = LIMITS[what]
     try:
         value = float(text)
     except ValueError:
-        raise UserError(f"{key}: expected a number, not {text!r}") from None
+        raise UserError(f"{change}: expected a number, not {text!r}") from None
     if not (math.isfinite(value) and low < value <= high):
-        raise UserError(f"{key}: {text} should be above {low:g} and at most {high:g}")
+        raise UserError(f"{change}: should be above {low:g} and at most {high:g}")
     return value
