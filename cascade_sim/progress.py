@@ -175,6 +175,8 @@ class Progress:
         stage = Stage(name, total, unit, self._clock, self._bars, self._lines)
         try:
             yield stage
+            if total == 1 and not stage.done:  # one piece of work is done when it ends
+                stage.advance()
         finally:
             self.seconds[name] = self.seconds.get(name, 0.0) + self._clock() - stage.started
             stage.stop()

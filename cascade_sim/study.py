@@ -107,8 +107,7 @@ def run_seed(
     evaluation.run()
     with progress.stage("intervals", 1, "tables"):
         metrics = collect(evaluation)
-    with progress.stage("critical bids", 1, "tables"):
-        metrics["critical_bids"] = critical_bid_section(sim, evaluation.arms, CRITICAL_BID_REQUESTS)
+    metrics["critical_bids"] = critical_bid_section(sim, evaluation.arms, CRITICAL_BID_REQUESTS, progress)
     if scenario.what_if:
         from cascade_sim.questions.whatif import what_if_section
 

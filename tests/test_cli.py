@@ -14,6 +14,7 @@ import pytest
 from cascade_sim import __version__
 from cascade_sim.cli import COMMANDS, main
 from cascade_sim.errors import UserError
+from cascade_sim.scenario.file import load_scenario
 from places import HANG, ROOT
 
 ADS = str(ROOT / "scenarios" / "ads.yaml")
@@ -135,6 +136,20 @@ def test_validate_says_ok_and_sums_up_in_six_lines(capsys):
     assert "30,000 -> 500 -> 64 -> 3 slots" in lines[2]
     assert "(baseline)" in lines[4]
     assert lines[4].endswith("automatic: random, bid_only, pctr_only, ranker")
+
+
+def test_validate_has_a_line_for_the_market_of_a_scenario_that_has_one(capsys):
+    bidders = "{fixed: {share: 1}, paced: {kind: pid, share: 3}}"
+    market = f"market={{days: 2, requests_per_second: 0.5, profile: constant, bidders: {bidders}}}"
+    assert main(["validate", ADS, "--set", market, "--set", "market.budgets.share=0.6"]) == 0
+    title, text = capsys.readouterr().out.splitlines()[-1].split(maxsplit=1)
+    assert title == "market"
+    n_arms = len(load_scenario(ADS).arms)
+    for part in ("2 days", "43,200 requests", f"{n_arms} arms", "fixed 25 %", "paced 75 %", "60 %"):
+        assert part in text, part
+    assert "experiments" not in text
+    assert main(["validate", "interference"]) == 0
+    assert "experiments" in capsys.readouterr().out.splitlines()[-1]
 
 
 def test_schema_is_json_that_describes_every_key(capsys):

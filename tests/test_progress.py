@@ -29,6 +29,15 @@ def test_a_stage_records_how_long_it_took(clock):
     assert progress.seconds == {"serve": 2.5}
 
 
+def test_one_piece_of_work_is_done_when_it_ends_and_not_if_it_fails():
+    with Progress(quiet=True) as progress, progress.stage("report", 1, "pages") as stage:
+        assert stage.done == 0
+    assert stage.done == 1
+    with pytest.raises(ValueError), Progress(quiet=True) as progress, progress.stage("report", 1) as failed:
+        raise ValueError
+    assert failed.done == 0
+
+
 def test_the_seconds_of_a_repeated_stage_add_up(clock):
     with Progress(quiet=True) as progress:
         for _ in range(2):

@@ -91,9 +91,7 @@ def test_an_override_of_the_command_line_is_told_as_one_and_a_broken_file_with_i
     assert len(refused.value.problems) == 1
     with pytest.raises(ScenarioError, match=r"study.yaml:3:1 "):
         variants.load_variants(write(tmp_path, f"scenario: {QUICK}\nvariants: {{a: []\n"))
-    with pytest.raises(
-        ScenarioError, match=r"study.yaml:2:1 common: expected a list of key=value, not 'x=1'"
-    ):
+    with pytest.raises(ScenarioError, match=r"study.yaml:2:1 common: expected a list .* not 'x=1'"):
         variants.load_variants(write(tmp_path, f"scenario: {QUICK}\ncommon: x=1\nvariants: {{a: []}}"))
     with pytest.raises(ScenarioError, match=r"study.yaml:2:1 .*did you mean 'common'"):
         variants.load_variants(write(tmp_path, f"scenario: {QUICK}\ncomon: []\nvariants: {{a: []}}"))

@@ -58,7 +58,7 @@ def command(
         raise UserError(f"--change: {change} is not above 0 and at most 50%")
     loaded = load_scenario(scenario, overrides)
 
-    from cascade_sim.revenue.power import measure_power, promises
+    from cascade_sim.revenue.power import measure_power, promises, runs_needed
 
     n = requests or max(4096, loaded.phases.evaluate)
     rates = measure_power(loaded, change=size, runs=runs, requests=n, device=device, quiet=quiet)
@@ -70,6 +70,9 @@ def command(
     both = promises(rates)
     for promise in both:
         click.echo(verdict_text(promise, change))
+    hint = runs_hint(runs, both, runs_needed(rates))
+    if hint:
+        click.echo(hint)
     return 0 if all(promise.is_kept for promise in both) else 1
 
 
@@ -100,4 +103,17 @@ def verdict_text(promise: Promise, change: str) -> str:
         f"{title}: {'as promised' if promise.is_kept else 'NOT as promised'}: {rate.alarms} of {rate.runs}, "
         f"{rate.share:.1%} ({rate.name}), is {'inside' if promise.is_kept else 'outside'} the band "
         f"[{low:.1%}, {high:.1%}] of {rate.runs} runs; {wanted}"
+    )
+
+
+def runs_hint(runs: int, both: Sequence[Promise], needed: int) -> str:
+    """Where a promise is kept only because its band is wide: how many runs make it useful; empty otherwise."""
+    from cascade_sim.revenue.power import USEFUL
+
+    if runs >= needed or not any(promise.is_kept for promise in both):
+        return ""
+    power, false = (promise.band for promise in both)
+    return (
+        f"{runs} runs leave wide bands: a power of {power[0]:.0%}, or {false[1]:.0%} of false alarms, would "
+        f"count as promised. With --runs {needed} they end at {1 - USEFUL:.0%} and {USEFUL:.0%}"
     )

@@ -49,7 +49,7 @@ def command(run: Path, arms: tuple[str, ...], impressions: int, out: Path | None
 
     from cascade_sim.analysis.report.sections.critical_bids import critical_words, narrow_tables
     from cascade_sim.progress import Progress, terminal_width
-    from cascade_sim.questions.critical_bids import critical_bids, section
+    from cascade_sim.questions.critical_bids import critical_bids_by_arm, section
     from cascade_sim.questions.reopen import reopen
     from cascade_sim.scenario.schema import resolved_arms
 
@@ -57,10 +57,8 @@ def command(run: Path, arms: tuple[str, ...], impressions: int, out: Path | None
     seats = {name: opened.arm(name) for name in arms or resolved_arms(opened.scenario)}
     total = opened.scenario.phases.evaluate
     n = min(total, -(-impressions // max(arm.slots for arm in seats.values())))
-    by_arm = {}
-    with Progress(quiet) as progress, progress.stage("critical bids", n * len(seats)) as bar:
-        for name, arm in seats.items():
-            by_arm[name] = critical_bids(opened.sim, arm, n, bar.advance)
+    with Progress(quiet) as progress:
+        by_arm = critical_bids_by_arm(opened.sim, seats, n, progress)
     metrics = {
         "baseline": opened.scenario.report.baseline,
         "arms": {name: {} for name in seats},

@@ -27,7 +27,7 @@ def command(scenario: Path, overrides: tuple[str, ...]) -> None:
 
 
 def summary(scenario: Scenario) -> list[tuple[str, str]]:
-    """Six lines: world, traffic, stages, models, arms, phases."""
+    """A line each for world, traffic, stages, models, arms and phases; and for the market, if there is one."""
     from cascade_sim.scenario.schema import AUTOMATIC_ARMS
 
     world, cascade, phases = scenario.world, scenario.cascade, scenario.phases
@@ -35,6 +35,7 @@ def summary(scenario: Scenario) -> list[tuple[str, str]]:
     arms = [f"{name} (baseline)" if name == scenario.report.baseline else name for name in scenario.arms]
     models = [f"{name} ({spec.kind}, {spec.recipe})" for name, spec in scenario.models.items()]
     requests = [f"{name} {getattr(phases, name):,}" for name in ("bootstrap", "log", "shadow", "evaluate")]
+    market = [("market", market_text(scenario))] if scenario.market is not None else []
     return [
         ("world", f"{world.users:,} users, {world.ads:,} ads of {world.advertisers:,} advertisers"),
         (
@@ -45,4 +46,29 @@ def summary(scenario: Scenario) -> list[tuple[str, str]]:
         ("models", ", ".join(models) or "none"),
         ("arms", ", ".join(arms) + "; automatic: " + ", ".join(AUTOMATIC_ARMS)),
         ("phases", ", ".join(requests) + f" requests; exploration {phases.exploration:g}"),
+        *market,
     ]
+
+
+def market_text(scenario: Scenario) -> str:
+    """How long the market lasts, who bids in it, in how many arms, and what else happens there."""
+    from cascade_sim.scenario.market import DAY
+
+    market = scenario.market
+    assert market is not None
+    shares = sum(spec.share for spec in market.bidders.values())
+    bidders = [
+        f"{name} {spec.share / shares:.0%}".replace("%", " %") for name, spec in market.bidders.items()
+    ]
+    requests = round(market.days * DAY * market.requests_per_second)
+    arms = scenario.arms  # those that every study adds stay outside
+    parts = [
+        f"{market.days:g} {'day' if market.days == 1 else 'days'} of about {requests / market.days:,.0f} "
+        f"requests ({market.profile}) in each of {len(arms)} {'arm' if len(arms) == 1 else 'arms'}",
+        f"bidders {', '.join(bidders)}",
+        f"budgets for {market.budgets.share:.0%} of the advertisers".replace("%", " %"),
+    ]
+    parts += ["stages take time on servers"] if market.compute is not None else []
+    parts += ["models go on learning"] if market.training is not None else []
+    parts += [f"experiments: {', '.join(market.designs.kinds)}"] if market.designs is not None else []
+    return "; ".join(parts)

@@ -25,6 +25,7 @@ from numpy.typing import NDArray
 from cascade_sim.auction import MICROS
 from cascade_sim.cascade.serve import Arm, Block, Decision, Platform, serve
 from cascade_sim.phases.simulation import Simulation
+from cascade_sim.progress import Progress
 from cascade_sim.questions.bid_response import own_bids
 from cascade_sim.questions.reopen import PHASE, evaluation_blocks
 from cascade_sim.questions.trace import MOST
@@ -101,11 +102,20 @@ def least_passing_all(
     return high
 
 
-def critical_bid_section(sim: Simulation, arms: Mapping[str, Arm], n_requests: int) -> dict:
+def critical_bid_section(
+    sim: Simulation, arms: Mapping[str, Arm], n_requests: int, progress: Progress | None = None
+) -> dict:
     """The `critical_bids` section of metrics.json: every arm on the first n requests of the evaluation."""
     n = min(n_requests, sim.scenario.phases.evaluate)
-    by_arm = {name: critical_bids(sim, arm, n) for name, arm in arms.items()}
-    return section(sim, arms, by_arm, n)
+    return section(sim, arms, critical_bids_by_arm(sim, arms, n, progress or Progress(quiet=True)), n)
+
+
+def critical_bids_by_arm(
+    sim: Simulation, arms: Mapping[str, Arm], n_requests: int, progress: Progress
+) -> dict[str, CriticalBids]:
+    """Every arm on the first n requests of the evaluation; a page is one request in one arm."""
+    with progress.stage("critical bids", n_requests * len(arms), "pages") as bar:
+        return {name: critical_bids(sim, arm, n_requests, bar.advance) for name, arm in arms.items()}
 
 
 def section(

@@ -5,6 +5,7 @@ very comparison of `check` is made between what was served and the same with a c
 what is earned (power), or one that alters prices, luck or visitors and nothing on average (false alarms).
 """
 
+import itertools
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -31,6 +32,7 @@ WATCHED = tuple(name for name in METRICS if name not in ("rcs", "welfare"))
 REVENUE = ("revenue_per_request", "expected_revenue_per_request")
 LEAST_POWER, MOST_FALSE = 0.95, 0.05  # what a check promises
 LEVEL = 0.05  # how often a check that keeps the promise may be found wanting, for each of the two
+USEFUL = 0.10  # errors that a band of useful width allows: twice those promised
 JITTER = 0.10  # of each price, either way
 
 
@@ -109,6 +111,26 @@ def _promise(rates: Sequence[Rate], is_change: bool) -> Promise:
     band = (1.0 - most / worst.runs, 1.0) if is_change else (0.0, most / worst.runs)
     promised = LEAST_POWER if is_change else MOST_FALSE
     return Promise(is_change, promised, worst, band, is_kept=errors(worst) <= most)
+
+
+def runs_needed(rates: Sequence[Rate]) -> int:
+    """So many runs leave chance no more than USEFUL errors in every rate that counts; a multiple of ten."""
+    most = max(rate.runs for rate in rates)
+    kinds = {
+        is_change: [rate for rate in rates if rate.is_counted and rate.is_change == is_change]
+        for is_change in (True, False)
+    }
+
+    def is_enough(runs: int) -> bool:
+        for is_change, counted in kinds.items():
+            error = 1.0 - LEAST_POWER if is_change else MOST_FALSE
+            for rate in counted:
+                own = runs * rate.runs // most  # unpaired comparisons take two stretches each
+                if most_hits(error, own, LEVEL / len(counted)) > USEFUL * own:
+                    return False
+        return True
+
+    return next(runs for runs in itertools.count(10, 10) if is_enough(runs))
 
 
 def _as_served(served_block: ServedBlock, size: float) -> np.ndarray:

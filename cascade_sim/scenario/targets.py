@@ -111,8 +111,8 @@ def _no_answer(key: str, value: str) -> str:
     if len(meant) != 1 or meant[0] in known:
         return unknown_name("key of a target", key, known)
     return (
-        f"was not randomised, so no log can tell; off-policy answers for {', '.join(known)}. What-ifs serve the "
-        f"requests again and answer for this one: `whatif RUN --set {meant[0]}={value}`"
+        f"was not randomised, so no log can tell; off-policy answers for {', '.join(known)}. What-ifs serve "
+        f"the requests again and answer for this one: `whatif RUN --set {meant[0]}={value}`"
     )
 
 

@@ -2,6 +2,7 @@
 
 import csv
 import json
+from contextlib import contextmanager
 from dataclasses import replace
 
 import numpy as np
@@ -11,6 +12,7 @@ from cascade_sim.auction import MICROS
 from cascade_sim.cascade.serve import serve
 from cascade_sim.cli import main
 from cascade_sim.phases.results import combine_seeds
+from cascade_sim.progress import Progress
 from cascade_sim.questions.critical_bids import (
     critical_bid_section,
     critical_bids,
@@ -196,6 +198,29 @@ def test_the_section_says_what_the_impressions_say(study, arms):
     assert made["arms"]["ranker"]["with_gap"]["value"] == 0.0
     assert critical_bid_section(study.sim, {"logloss": arms["logloss"]}, 150)["arms"]["logloss"] == row
     json.dumps(made, allow_nan=False)
+
+
+class Counted(Progress):
+    """Keeps its stages."""
+
+    def __init__(self):
+        super().__init__(quiet=True)
+        self.stages = []
+
+    @contextmanager
+    def stage(self, *given):
+        with super().stage(*given) as stage:
+            self.stages.append(stage)
+            yield stage
+
+
+def test_every_page_is_counted_once_in_the_progress(study, arms):
+    """150 requests are a block and a part of the next, in two arms."""
+    progress = Counted()
+    critical_bid_section(study.sim, {name: arms[name] for name in ("logloss", "ranker")}, 150, progress)
+    (stage,) = progress.stages
+    assert (stage.name, stage.unit) == ("critical bids", "pages")
+    assert stage.done == stage.total == 2 * 150
 
 
 def test_more_requests_than_there_are_means_all(study, arms):

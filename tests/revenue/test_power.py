@@ -6,7 +6,7 @@ from scipy.stats import binom
 
 from cascade_sim.analysis.statistics.moves import most_hits
 from cascade_sim.cli import main
-from cascade_sim.commands.check_power import verdict_text
+from cascade_sim.commands.check_power import runs_hint, verdict_text
 from cascade_sim.revenue import power
 from cascade_sim.revenue.power import (
     ARM,
@@ -16,6 +16,7 @@ from cascade_sim.revenue.power import (
     Rate,
     has_alarm,
     promises,
+    runs_needed,
     served,
     stretch_blocks,
     summed,
@@ -154,3 +155,20 @@ def test_a_change_far_below_the_noise_is_not_found_and_the_command_says_so(tmp_p
     assert main(["check-power", str(file), *options]) == 1
     assert main(["check-power", str(file), "--change", "60%"]) == 2
     assert "--change: 60% is not above 0 and at most 50%" in capsys.readouterr().err
+
+
+def test_few_runs_are_told_how_many_make_a_band_of_useful_width():
+    few = rates(runs=20)
+    needed = runs_needed(few)
+    assert needed % 10 == 0 and needed > 20
+
+    def ends_at_a_tenth(runs):
+        """The bands of four rates each, one of them over half of the runs."""
+        return all(most_hits(0.05, n, 0.05 / 4) <= 0.10 * n for n in (runs, runs // 2))
+
+    assert ends_at_a_tenth(needed) and not ends_at_a_tenth(needed - 10)
+    hint = runs_hint(20, promises(few), needed)
+    assert f"--runs {needed}" in hint and "90%" in hint and "10%" in hint
+    assert runs_hint(needed, promises(rates(found=(needed,) * 4, runs=needed)), needed) == ""
+    failed = rates(false=(20, 0, 0, 0), found=(0, 20, 20, 20))
+    assert runs_hint(20, promises(failed), needed) == ""  # a verdict that more runs would not change
