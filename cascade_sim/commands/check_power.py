@@ -107,7 +107,7 @@ def verdict_text(promise: Promise, change: str) -> str:
 
 
 def runs_hint(runs: int, both: Sequence[Promise], needed: int) -> str:
-    """Where a promise is kept only because its band is wide: how many runs make it useful; empty otherwise."""
+    """Where a promise may be kept only because its band is wide: how many runs make it useful; else empty."""
     from cascade_sim.revenue.power import USEFUL
 
     if runs >= needed or not any(promise.is_kept for promise in both):

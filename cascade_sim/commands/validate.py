@@ -27,7 +27,7 @@ def command(scenario: Path, overrides: tuple[str, ...]) -> None:
 
 
 def summary(scenario: Scenario) -> list[tuple[str, str]]:
-    """A line each for world, traffic, stages, models, arms and phases; and for the market, if there is one."""
+    """A line each for world, traffic, stages, models, arms and phases, and for a market if there is one."""
     from cascade_sim.scenario.schema import AUTOMATIC_ARMS
 
     world, cascade, phases = scenario.world, scenario.cascade, scenario.phases

@@ -144,7 +144,8 @@ def test_the_exit_code_follows_the_band_and_not_the_bare_rate(tmp_path, capsys, 
     for false, code in (((0, 0, 0, 1), 0), ((0, 0, 0, 6), 1)):
         monkeypatch.setattr(power, "measure_power", lambda *words, false=false, **more: rates(false))
         assert main(["check-power", str(file), "--runs", "20", "--quiet"]) == code
-        *_, found, alarms = capsys.readouterr().out.splitlines()
+        *_, found, alarms, hint = capsys.readouterr().out.splitlines()
+        assert "--runs" in hint
         assert found.startswith("power for 0.5%: as promised") and alarms.startswith("false alarms: ")
         assert ("other requests" in alarms) and ("outside" in alarms) == bool(code)
 
