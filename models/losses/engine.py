@@ -44,7 +44,7 @@ class _Fused(torch.autograd.Function):
 
 def as_float64(values: torch.Tensor) -> np.ndarray:
     """A contiguous float64 array of a CPU tensor, without a copy where it already is one."""
-    return np.ascontiguousarray(values.detach().numpy(), dtype=np.float64)
+    return np.ascontiguousarray(values.detach().to(torch.float64).numpy())  # numpy knows no bfloat16
 
 
 def is_fused(scores: torch.Tensor, engine: str) -> bool:

@@ -127,8 +127,8 @@ def _owner(request: torch.Tensor | None, n_samples: int, dump: Batch) -> torch.T
 
 def _dumped_pair_counts(labels: torch.Tensor, owner: torch.Tensor, dump: Batch) -> np.ndarray:
     """Dumped labels that differ from the sample's.  [S] float64"""
-    offsets, theirs = dump.lists, dump.labels.cpu().numpy()
-    own, of = labels.cpu().numpy(), owner.cpu().numpy()
+    offsets, theirs = dump.lists, loss_engine.as_float64(dump.labels.cpu())
+    own, of = loss_engine.as_float64(labels.cpu()), owner.cpu().numpy()
     sizes = np.diff(offsets)[of]
     starts = np.repeat(offsets[of] - np.concatenate([[0], np.cumsum(sizes)[:-1]]), sizes)
     differs = theirs[np.arange(sizes.sum()) + starts] != np.repeat(own, sizes)

@@ -284,6 +284,26 @@ def test_float32_is_float64_rounded(case, engine):
     assert slope.numpy() == pytest.approx(exact[1].numpy(), rel=3e-5, abs=3e-6)
 
 
+PRECISION = {torch.float32: 1e-5, torch.float64: 1e-12, torch.bfloat16: 2e-2, torch.float16: 3e-3}
+
+
+@pytest.mark.parametrize("dtype", PRECISION, ids=lambda dtype: str(dtype).removeprefix("torch."))
+@pytest.mark.parametrize("case", CASES, ids=str)
+def test_every_type_of_scores_gives_the_value_and_the_slopes_of_float64_rounded(case, dtype):
+    """However the terms of a list are put together; with labels of that type, and with plain ones."""
+    scores, labels, lists = sample(case, scale=1.0, dtype=dtype)
+    kinds = ("sum", "mean") if "each" in inspect.signature(case.function).parameters else (None,)
+    plain = [labels.float()] if case.name != "self_boosted_pair" else []  # its dump is made of the labels
+    for each, given in [(each, given) for each in kinds for given in (labels, *plain)]:
+        how = {} if each is None else {"each": each}
+        value, slope = slopes(case, scores, given, lists, **how)
+        exact = slopes(case, scores.double(), given.double(), lists, **how)
+        assert value.dtype == slope.dtype == dtype
+        near = {"rel": PRECISION[dtype], "abs": PRECISION[dtype]}
+        assert value.double().numpy() == pytest.approx(exact[0].numpy(), **near), each
+        assert slope.double().numpy() == pytest.approx(exact[1].numpy(), **near), each
+
+
 def huber(d):
     """(1 - d)^2 where d is within 2 of 1, then a straight line; nothing from d = 1 on."""
     gap = torch.relu(1 - d)
