@@ -50,3 +50,17 @@ def test_the_template_goes_through_a_whole_study_and_its_pages_can_be_traced(tmp
     capsys.readouterr()
     assert main(["trace", out, "--request", "130", "--ad", "1", "--arm", "mine", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["same_as_log"] is True
+
+
+# The template as it is laid down, but for what does not touch the pre-rankers.
+AS_LAID_DOWN = ("market=null", "phases.evaluate=512", "report.resamples=20", "report.detail_requests=8")
+
+
+def test_the_distilled_model_of_the_template_is_far_from_chance(tmp_path, monkeypatch):
+    monkeypatch.setattr("cascade_sim.study.write_report", lambda *_: None)
+    words = [word for change in AS_LAID_DOWN for word in ("--set", change)]
+    assert main(["run", SCENARIO, "--out", str(tmp_path / "run"), "--workers", "1", "--quiet", *words]) == 0
+    arms = json.loads((tmp_path / "run" / "metrics.json").read_text())["arms"]
+    rcs = {name: arms[name]["rcs"]["value"] for name in ("random", "mine", "mine-distilled")}
+    assert rcs["mine-distilled"] > rcs["mine"] > 1.5 * rcs["random"]
+    assert rcs["mine-distilled"] > 2.5 * rcs["random"]
