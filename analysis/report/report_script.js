@@ -56,20 +56,22 @@
     });
   });
 
-  // Arms are switched off and on in every table.
+  // Arms are switched off and on in every table and figure.
+  var off = {};
+  function show(part) {
+    var one = part.getAttribute("data-arm"), arms = one === null ? JSON.parse(part.getAttribute("data-arms")) : [one];
+    var isOff = arms.some(function (arm) { return off["=" + arm]; });
+    if (part.tagName === "BUTTON") part.setAttribute("aria-pressed", String(!isOff));
+    else if (part.tagName !== "TH") part.toggleAttribute("hidden", isOff);
+    else all("tr", part.closest("table")).forEach(function (row) { row.cells[part.cellIndex].hidden = isOff; });
+  }
   all(".switches").forEach(function (bar) {
     bar.hidden = false;
     all("button", bar).forEach(function (button) {
       button.addEventListener("click", function () {
-        var isShown = button.getAttribute("aria-pressed") !== "true", arm = button.getAttribute("data-arm");
-        button.setAttribute("aria-pressed", String(isShown));
-        all("[data-arm]").forEach(function (part) {
-          if (part.tagName === "BUTTON" || part.getAttribute("data-arm") !== arm) return;
-          if (part.tagName === "TR") part.hidden = !isShown;
-          else all("tr", part.closest("table")).forEach(function (row) {
-            row.cells[part.cellIndex].hidden = !isShown;
-          });
-        });
+        var arm = "=" + button.getAttribute("data-arm");
+        off[arm] = !off[arm];
+        all("[data-arm], [data-arms]").forEach(show);
       });
     });
   });

@@ -86,13 +86,19 @@ def short_page(
     foot: str = "",
     svgs: Mapping[str, str] | None = None,
     shown: str = INTERVALS,
+    arms: Sequence[str] = (),
+    switches: str = "Arms",
 ) -> str:
-    """A page of a few sections; `shown` and the foot say how intervals and differences are shown."""
+    """A page of a few sections; `shown` and the foot say how intervals and differences are shown.
+
+    `arms` can be switched off; `switches` says what they are.
+    """
     named = [
         replace(section, id=f"part-{i}") if section.title and not section.id else section
         for i, section in enumerate(sections)
     ]
-    return page_html(Page(title, eyebrow, title, facts, named, f"{shown} {foot}"), svgs or {})
+    words = f"{shown} {foot}".strip()
+    return page_html(Page(title, eyebrow, title, facts, named, words, arms, switches), svgs or {})
 
 
 def table_section(heading: str, table: Table, short: str = "") -> Section:
@@ -152,15 +158,23 @@ def ltr_page(findings: Mapping[str, Any], svgs: Mapping[str, str]) -> str:
     """The page of objectives on ranking files. `svgs` are the figures by name; all else is escaped."""
     pareto, drift = ltr.ltr_figures(findings)
     cautions = [Text(hint, "caution") for hint in ltr.hints(findings)]
+    notes = [Text(" ".join(ltr.notes(findings)), "small")]
+    words = [Text(line) for line in ltr.best_words(findings)]
     sections = [
-        Section("", "", ltr.best_words(findings), (*cautions, pareto)),
-        table_section("Rankers", ltr.rankers_table(findings)),
-        Section("", "While training", ltr.notes(findings), (drift,)),
-    ]
-    for heading, table in (
-        ("Strict wins", ltr.wins_table(findings)),
-        ("Pareto frontier", ltr.frontier_table(findings)),
+        Section("", ltr.headline(findings), (), (*words, *cautions), kind="answer", short="Answer"),
+        Section("", "Rankers", (), (TablePart(ltr.rankers_table(findings)), *notes)),
+        Section("", "Order against scale, and the mean score while training", (), (Columns((pareto, drift)),),
+                short="Figures"),
+    ]  # fmt: skip
+    for heading, table, about in (
+        ("Strict wins", ltr.wins_table(findings), " ".join(ltr.about_wins(findings))),
+        ("Pareto frontier", ltr.frontier_table(findings), f"{ltr.about_frontier(findings)}."),
     ):
-        sections += [table_section(heading, table)] if table is not None else []
+        if table is not None:
+            sections.append(Section("", heading, (), (TablePart(table), Text(about, "small"))))
     title = f"NDCG@10 and {findings['loss']} by objective"
-    return short_page("Learning to rank", title, ltr.facts(findings), sections, "", svgs, shown=ltr.SHOWN)
+    objectives = list(dict.fromkeys(row["objective"] for row in findings["rows"]))
+    return short_page(
+        "Learning to rank", title, ltr.facts(findings), sections, "", svgs, shown="", arms=objectives,
+        switches="Objectives",
+    )  # fmt: skip

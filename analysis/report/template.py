@@ -29,6 +29,7 @@ class Page:
     sections: Sequence[Section]
     foot: str = ""
     arms: Sequence[str] = ()  # those that can be switched off
+    switches: str = "Arms"  # what they are
 
     def contents(self, drawn: Iterable[str]) -> list[tuple[str, str]]:
         """(anchor, name) of every section that can be jumped to; empty where there is little to choose."""

@@ -398,6 +398,7 @@ def results(findings: StudyResult, files: Files, plan: Plan) -> dict[str, Any]:
         grouped.setdefault(row.name, []).append(row)
     rows = [_row(name, group) for name, group in grouped.items()]
     compared = _compare(rows, grouped)
+    best = {metric: _best(rows, grouped, metric) for metric in ("ndcg", "loss")}
     cells = [_cell(cell) for cell in findings.cells]
     ndcg = findings.rows[0].test.ndcg
     return {
@@ -414,6 +415,7 @@ def results(findings: StudyResult, files: Files, plan: Plan) -> dict[str, Any]:
         "steps": plan.settings.epochs * -(-files.train.n_lists // plan.settings.batch),
         "baseline": BASELINE,
         "comparisons": compared,
+        "best": best,
         "rows": rows,
         "cells": cells,
         "diverged": findings.diverged,
@@ -466,6 +468,30 @@ def _compare(rows: list[dict[str, Any]], grouped: dict[str, list[Row]]) -> int:
     for place, p in zip(places, holm(ps), strict=True):
         place["p"] = _number(p)
     return sum(not math.isnan(p) for p in ps)
+
+
+def _best(rows: list[dict[str, Any]], grouped: dict[str, list[Row]], metric: str) -> dict[str, Any] | None:
+    """The best ranker of a metric, and which others are not told apart from it, list by list.
+
+    For order a calibrator changes nothing and is left out; for scale, whatever has none.
+    """
+    from cascade_sim.analysis.report.sections.ltr import LEVEL
+
+    names = {row["name"]: name for row, name in zip(rows, grouped, strict=True)}
+    able = [
+        row
+        for row in rows
+        if row[metric]["value"] is not None
+        and (row["has_scale"] if metric == "loss" else row["calibrator"] is None)
+    ]
+    if not able:
+        return None
+    best = (max if metric == "ndcg" else min)(able, key=lambda row: row[metric]["value"])
+    others = [row["name"] for row in able if row is not best]
+    own = _per_list(grouped[names[best["name"]]], metric)
+    ps = holm([paired_p(_per_list(grouped[names[name]], metric), own) for name in others])
+    near = [name for name, p in zip(others, ps, strict=True) if not p < LEVEL]
+    return {"name": best["name"], "near": near, "others": len(others)}
 
 
 def _per_list(group: list[Row], metric: str) -> np.ndarray:

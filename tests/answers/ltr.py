@@ -36,6 +36,10 @@ def made_findings():
         "steps": 128,
         "baseline": "pointwise",
         "comparisons": 6,
+        "best": {
+            "ndcg": {"name": "rcr", "near": ["pointwise"], "others": 2},
+            "loss": {"name": "pointwise", "near": [], "others": 1},
+        },
         "diverged": [],
         "rows": [
             row("pointwise"),

@@ -10,11 +10,14 @@ from cascade_sim.analysis.report.comparisons import lift_measure, ordered_arms
 from cascade_sim.analysis.report.figures.parts import error_bar
 from cascade_sim.analysis.report.figures.style import (
     INK,
+    LEAST,
     QUIET,
     arm_colors,
     arm_markers,
     bare,
     blank,
+    mark,
+    of_arms,
     place_labels,
     short,
     signed_tick,
@@ -46,19 +49,20 @@ def rcs_vs_revenue(metrics: Mapping[str, Any]) -> Any | None:
     for arm, (x, y) in inside.items():
         x_bar, y_bar = error_bar(x), error_bar(y)
         is_base = arm == metrics["baseline"]
-        axes.errorbar(
-            [x.value],
-            [y.value],
-            xerr=x_bar,
-            yerr=y_bar,
-            fmt=markers[arm],
-            color=colors[arm],
-            markersize=6.5,
-            elinewidth=1.3,
-            markerfacecolor="white" if is_base else colors[arm],
-            markeredgewidth=1.6,
-            zorder=3,
-        )
+        with of_arms(axes, arm):
+            axes.errorbar(
+                [x.value],
+                [y.value],
+                xerr=x_bar,
+                yerr=y_bar,
+                fmt=markers[arm],
+                color=colors[arm],
+                markersize=6.5,
+                elinewidth=1.3,
+                markerfacecolor="white" if is_base else colors[arm],
+                markeredgewidth=1.6,
+                zorder=3,
+            )
         bars += [_extent(x, y.value, y.value), _extent(y, x.value, x.value, upright=True)]
     axes.set(
         xlim=x_limits,
@@ -67,25 +71,20 @@ def rcs_vs_revenue(metrics: Mapping[str, Any]) -> Any | None:
         ylabel=f"{_revenue_title(metrics)},\nlift over {short(metrics['baseline'])}, %",
     )
     axes.yaxis.set_major_formatter(signed_tick)
-    listed = [
-        f"{arm} (RCS {number_text(x.value, 0)}, revenue {number_text(y.value, 0, signed=True)})"
-        for arm, (x, y) in points.items()
-        if arm not in inside
-    ]
-    if listed:
-        axes.text(
-            0.0,
-            -0.19,
-            _lines("Off the chart: ", listed),
-            transform=axes.transAxes,
-            va="top",
-            color=QUIET,
-            fontsize=7.5,
-        )
+    _list_the_rest(axes, {arm: at for arm, at in points.items() if arm not in inside})
     names = [f"{arm} (baseline)" if arm == metrics["baseline"] else arm for arm in inside]
     spots = [(x.value or 0.0, y.value or 0.0) for x, y in inside.values()]
-    place_labels(axes, spots, names, [colors[arm] for arm in inside], bars)
+    place_labels(axes, spots, names, [colors[arm] for arm in inside], bars, list(inside))
     return figure
+
+
+def _list_the_rest(axes: Any, outside: Mapping[str, tuple[Estimate, Estimate]]) -> None:
+    """Arms off the chart under it, a line each."""
+    look = {"xycoords": "axes fraction", "textcoords": "offset points", "va": "top", "color": QUIET}
+    for i, (arm, (x, y)) in enumerate(outside.items()):
+        at = f"RCS {number_text(x.value, 0)}, revenue {number_text(y.value, 0, signed=True)} %"
+        with of_arms(axes, arm):
+            axes.annotate(f"Off the chart: {short(arm)} ({at})", (0, 0), (0, -32 - 11 * i), **look)
 
 
 def _revenue_title(metrics: Mapping[str, Any]) -> str:
@@ -138,17 +137,6 @@ def _extent(
     return (low, high, start, end) if upright else (start, end, low, high)  # type: ignore[return-value]
 
 
-def _lines(opening: str, parts: Sequence[str], width: int = 62) -> str:
-    """Parts joined by commas, broken between parts so that no line is longer than the figure is wide."""
-    lines = [opening]
-    for i, part in enumerate(parts):
-        piece = part + (", " if i + 1 < len(parts) else "")
-        if len(lines[-1]) + len(piece) > width and lines[-1] != opening:
-            lines.append("")
-        lines[-1] += piece
-    return "\n".join(line.rstrip() for line in lines)
-
-
 FOREST = {"revenue_per_request": "Revenue per request, lift, %", "ctr": "CTR lift, %"}
 
 
@@ -170,6 +158,7 @@ def lifts(metrics: Mapping[str, Any]) -> Any | None:
     panels[0].set_yticks(range(len(arms)), [short(arm) for arm in arms])
     for tick, arm in zip(panels[0].get_yticklabels(), arms, strict=True):
         tick.set_color(QUIET if is_reference(arm) else INK)
+        mark([tick], arm)
     panels[0].set_ylim(len(arms) - 0.4, -0.6)
     figure.get_layout_engine().set(w_pad=0.1)
     return figure
@@ -202,37 +191,44 @@ def _forest(
     left, right = min(ends) - 0.25 * span, max(ends) + 0.25 * span
     for i, arm in enumerate(arms):
         expected, clicked = rows[arm]
-        main = expected if expected.value is not None else clicked
-        if main.value is None:
-            continue
-        if not left <= main.value <= right:
-            _clipped(axes, i, main.value, (left, right), colors[arm])
-            continue
-        if expected.value is not None and clicked.value is not None:
-            axes.errorbar(
-                [clicked.value],
-                [i + 0.2],
-                xerr=error_bar(clicked),
-                fmt="o",
-                color=colors[arm],
-                markersize=3.2,
-                markerfacecolor="white",
-                elinewidth=0.8,
-                alpha=0.75,
-                zorder=2,
-            )
-        axes.errorbar(
-            [main.value],
-            [i - 0.08],
-            xerr=error_bar(main),
-            fmt="o",
-            color=colors[arm],
-            markersize=4.2,
-            elinewidth=1.8,
-            zorder=3,
-        )
+        with of_arms(axes, arm):
+            _forest_row(axes, i, expected, clicked, (left, right), colors[arm])
     axes.set_xlim(left, right)
     axes.xaxis.set_major_formatter(signed_tick)
+
+
+def _forest_row(
+    axes: Any, row: int, expected: Estimate, clicked: Estimate, limits: tuple[float, float], color: str
+) -> None:
+    main = expected if expected.value is not None else clicked
+    if main.value is None:
+        return
+    if not limits[0] <= main.value <= limits[1]:
+        _clipped(axes, row, main.value, limits, color)
+        return
+    if expected.value is not None and clicked.value is not None:
+        axes.errorbar(
+            [clicked.value],
+            [row + 0.2],
+            xerr=error_bar(clicked),
+            fmt="o",
+            color=color,
+            markersize=3.2,
+            markerfacecolor="white",
+            elinewidth=0.8,
+            alpha=0.75,
+            zorder=2,
+        )
+    axes.errorbar(
+        [main.value],
+        [row - 0.08],
+        xerr=error_bar(main),
+        fmt="o",
+        color=color,
+        markersize=4.2,
+        elinewidth=1.8,
+        zorder=3,
+    )
 
 
 def _clipped(axes: Any, row: int, value: float, limits: tuple[float, float], color: str) -> None:
@@ -248,7 +244,7 @@ def _clipped(axes: Any, row: int, value: float, limits: tuple[float, float], col
         textcoords="offset points",
         ha="left" if at_left else "right",
         va="center",
-        fontsize=7.5,
+        fontsize=LEAST,
         color=QUIET,
     )
 

@@ -13,6 +13,7 @@ from cascade_sim.analysis.report.figures.style import (
     arm_markers,
     bare,
     blank,
+    of_arms,
     place_labels,
     short,
 )
@@ -34,7 +35,8 @@ def compute_latency(metrics: Mapping[str, Any]) -> Any | None:
     bare(axes)
     for i, (arm, points) in enumerate(lines.items()):
         looks[arm] = {"color": colors[arm], "linestyle": LINES[i % len(LINES)], "linewidth": 1.7}
-        axes.plot(*zip(*points, strict=True), zorder=3, **looks[arm])
+        with of_arms(axes, arm):
+            axes.plot(*zip(*points, strict=True), zorder=3, **looks[arm])
     deadlines = {market_value(metrics, arm, ("compute", "deadline")) for arm in lines} - {None}
     for deadline in sorted(deadlines):  # type: ignore[type-var]
         axes.axvline(deadline, **REFERENCE)
@@ -42,7 +44,7 @@ def compute_latency(metrics: Mapping[str, Any]) -> Any | None:
     axes.set_xlim(0, 1.04 * max(points[-1][0] for points in lines.values()))
     if deadlines:
         looks["deadline"] = REFERENCE
-    legend(figure, looks)
+    legend(figure, looks, list(lines))
     return figure
 
 
@@ -82,7 +84,8 @@ def compute_hours(metrics: Mapping[str, Any]) -> Any | None:
         looks[arm] = {"color": colors[arm], "linestyle": LINES[i % len(LINES)], "linewidth": 1.7}
         for axes, values in zip(panels, series, strict=True):
             edges = [float(h) for h in range(len(values) + 1)]
-            axes.stairs(values, edges, baseline=None, zorder=3, **looks[arm])
+            with of_arms(axes, arm):
+                axes.stairs(values, edges, baseline=None, zorder=3, **looks[arm])
     panels[0].axhline(100, **REFERENCE)
     titles = (f"Load of the {STAGE_HEADINGS[stage].lower()} servers, %", "Late, % of requests")
     for axes, title in zip(panels, titles, strict=True):
@@ -91,7 +94,7 @@ def compute_hours(metrics: Mapping[str, Any]) -> Any | None:
         axes.set_ylim(bottom=0)
     time_axis(panels, float(max(len(load) for load, _ in by_arm.values())))
     panels[-1].set_xlabel("hour")
-    legend(figure, looks)
+    legend(figure, looks, list(looks))
     return figure
 
 
@@ -123,7 +126,9 @@ def compute_value(metrics: Mapping[str, Any]) -> Any | None:
     figure, axes = blank(3.0)
     bare(axes)
     for arm, (x, y) in points.items():
-        axes.plot([x], [y], marker=markers[arm], color=colors[arm], markersize=6, linestyle="none", zorder=3)
+        look = {"marker": markers[arm], "color": colors[arm], "markersize": 6, "linestyle": "none"}
+        with of_arms(axes, arm):
+            axes.plot([x], [y], zorder=3, **look)
     axes.margins(0.16)
     axes.set(xlabel="server milliseconds per request", ylabel="revenue per 1000 requests")
     names = []
@@ -131,6 +136,6 @@ def compute_value(metrics: Mapping[str, Any]) -> Any | None:
         late = market_value(metrics, arm, ("compute", "late"))
         share = "" if late is None else f" ({number_text(100 * late, 1)} % late)"
         names.append(short(arm) + share)
-    place_labels(axes, list(points.values()), names, [colors[arm] for arm in points], [])
+    place_labels(axes, list(points.values()), names, [colors[arm] for arm in points], [], list(points))
     axes.tick_params(colors=QUIET, labelcolor=INK)
     return figure

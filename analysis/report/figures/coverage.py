@@ -7,7 +7,7 @@ from typing import Any
 
 from cascade_sim.analysis.off_policy.coverage import LEAST_ANSWERS, NOMINAL, Coverage, expected_band
 from cascade_sim.analysis.report.figures.parts import image_bytes
-from cascade_sim.analysis.report.figures.style import COLORS, INK, QUIET, bare, blank, short
+from cascade_sim.analysis.report.figures.style import COLORS, INK, LEAST, QUIET, bare, blank, short
 from cascade_sim.analysis.report.readings import ESTIMATOR_NAMES
 
 TITLE = "Coverage of 95 % intervals by estimator and target"
@@ -59,7 +59,7 @@ def _panel(axes: Any, cells: Sequence[Coverage | None]) -> None:
             axes.axhspan(
                 at - 0.4, at + 0.4, facecolor="#EEF0F3", edgecolor="#C3CAD3", hatch="////", linewidth=0
             )
-            axes.text(93, at, "refused", ha="center", va="center", fontsize=7.0, color=QUIET)
+            axes.text(93, at, "refused", ha="center", va="center", fontsize=LEAST, color=QUIET)
             continue
         low, high = expected_band(cell.coverage.n)
         axes.fill_betweenx(
@@ -72,10 +72,10 @@ def _panel(axes: Any, cells: Sequence[Coverage | None]) -> None:
         axes.plot([max(value, LOWEST)], [at], marker="o" if value >= LOWEST else "<", markersize=4.0,
                   color=color, zorder=3)  # fmt: skip
         if value < LOWEST:
-            axes.text(LOWEST + 1.2, at, f"{value:.0f}", va="center", fontsize=7.0, color=color)
+            axes.text(LOWEST + 1.2, at, f"{value:.0f}", va="center", fontsize=LEAST, color=color)
         if cell.refused > 0.005:
             axes.text(100.8, at + 0.36, f"{100 * cell.refused:.0f} % refused", ha="right", va="bottom",
-                      fontsize=6.0, color=QUIET)  # fmt: skip
+                      fontsize=LEAST, color=QUIET)  # fmt: skip
 
 
 def _legend(figure: Any) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from cascade_sim.analysis.report.figures.parts import small_multiples
-from cascade_sim.analysis.report.figures.style import INK, QUIET, arm_colors, label, short
+from cascade_sim.analysis.report.figures.style import INK, LEAST, QUIET, arm_colors, label, mark, short
 from cascade_sim.analysis.report.readings import critical_arms, critical_value
 from cascade_sim.analysis.statistics.estimates import finite, number_text
 
@@ -26,6 +26,7 @@ def critical_bids(metrics: Mapping[str, Any]) -> Any | None:
     figure, grid = small_multiples(len(panels), PER_ROW, lambda rows: 1.0 + 1.15 * rows)
     start = min(_first_needed(points) for points in panels.values())
     for axes, (arm, points) in zip(grid, panels.items(), strict=True):
+        mark([axes], arm)
         at, local, cascade = (list(values) for values in zip(*points, strict=True))
         axes.fill_between(at, cascade, local, color=colors[arm], zorder=2, **GAP)
         axes.plot(at, local, zorder=3, **LOCAL)
@@ -35,7 +36,7 @@ def critical_bids(metrics: Mapping[str, Any]) -> Any | None:
         if share is not None:
             axes.text(
                 0.05, 0.94, f"gap {number_text(100 * share, 1)} %" if share else "no gap",
-                transform=axes.transAxes, ha="left", va="top", color=QUIET, fontsize=7.5,
+                transform=axes.transAxes, ha="left", va="top", color=QUIET, fontsize=LEAST,
             )  # fmt: skip
     grid[0].set_xlim(start, 100)
     grid[0].set_ylim(0, 103)

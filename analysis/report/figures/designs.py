@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from cascade_sim.analysis.report.figures.style import COLORS, INK, QUIET, bare, blank, signed_tick
+from cascade_sim.analysis.report.figures.style import COLORS, INK, LEAST, QUIET, bare, blank, signed_tick
 from cascade_sim.analysis.report.readings import (
     DESIGN_NAMES,
     design_effect,
@@ -60,7 +60,7 @@ def _name(axes: Any, effect: Estimate, y: float, color: str) -> None:
     end = effect.value if effect.high is None else effect.high
     axes.annotate(
         number_text(effect.value, 1, signed=True), (end, y), (7, 0),
-        textcoords="offset points", ha="left", va="center", color=color, fontsize=7.5,
+        textcoords="offset points", ha="left", va="center", color=color, fontsize=LEAST,
     )  # fmt: skip
 
 

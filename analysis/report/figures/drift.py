@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from cascade_sim.analysis.report.figures.market import LINES, REFERENCE, legend
-from cascade_sim.analysis.report.figures.style import INK, QUIET, arm_colors, bare, blank
+from cascade_sim.analysis.report.figures.style import INK, QUIET, arm_colors, bare, blank, of_arms
 from cascade_sim.analysis.report.readings import arms_of, drift_arms, learning_of
 from cascade_sim.analysis.statistics.estimates import Estimate, estimate, finite
 
@@ -53,12 +53,13 @@ def _figure(metrics: Mapping[str, Any], group: str) -> Any | None:
             axes.axhline(1.0, **REFERENCE)
         for arm, look in looks.items():
             curve = points(metrics, arm, measure)
-            axes.plot([day for day, _ in curve], [value.value for _, value in curve], **look)
-            _band(axes, curve, look["color"])
+            with of_arms(axes, arm):
+                axes.plot([day for day, _ in curve], [value.value for _, value in curve], **look)
+                _band(axes, curve, look["color"])
         _limits(axes, metrics, measure)
     end = max(day for arm in looks for day, _ in points(metrics, arm, "mean_score"))
     panels[-1].set(xlim=(0, end), xlabel="day")
-    legend(figure, looks)
+    legend(figure, looks, list(looks))
     return figure
 
 

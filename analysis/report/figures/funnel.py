@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from cascade_sim.analysis.report.comparisons import ordered_arms
 from cascade_sim.analysis.report.decision import losses, stage_name
-from cascade_sim.analysis.report.figures.style import INK, QUIET, bare, blank, short
+from cascade_sim.analysis.report.figures.style import INK, LEAST, QUIET, bare, blank, mark, of_arms, short
 from cascade_sim.analysis.statistics.estimates import estimate, finite, number_text
 
 SETS = {
@@ -95,27 +95,14 @@ def _shares(figure: Any, axes: Any, metrics: Mapping[str, Any], arms: list[str])
         parts = [("shown", shown / best, SHOWN)]
         for stage, _, share in reversed(losses(metrics, arm)):
             parts.append((f"lost at {stage_name(stage)}", share or 0.0, LOST.get(stage, QUIET)))
-        start = 0.0
-        for name, share, color in parts:
-            width = max(
-                100 * share, 0.0
-            )  # a stage that happens to gain has nothing to show here; the table has its number
-            axes.barh(i, width, left=start, height=0.7, color=color, edgecolor="white", linewidth=0.6)
-            if width >= 4.5:
-                axes.text(
-                    start + width / 2,
-                    i,
-                    number_text(width, 0),
-                    ha="center",
-                    va="center",
-                    fontsize=7.5,
-                    color=ON_BAR if color == SHOWN else INK,
-                )
-            seen.setdefault(name, color)
-            start += width
+        with of_arms(axes, arm):
+            _bar(axes, i, parts)
+        seen |= {name: color for name, _, color in parts if name not in seen}
     axes.set_yticks(
         range(len(arms)), [short(arm) + (" (baseline)" if arm == metrics["baseline"] else "") for arm in arms]
     )
+    for tick, arm in zip(axes.get_yticklabels(), arms, strict=True):
+        mark([tick], arm)
     axes.set(xlim=(0, 100), ylim=(len(arms) - 0.5, -0.5), xlabel="% of the best possible true eCPM")
     axes.set_title("Where the value goes", loc="left", color=INK)
     figure.legend(
@@ -126,3 +113,22 @@ def _shares(figure: Any, axes: Any, metrics: Mapping[str, Any], arms: list[str])
         handlelength=1.2,
         columnspacing=1.6,
     )
+
+
+def _bar(axes: Any, row: int, parts: Sequence[tuple[str, float, str]]) -> None:
+    """Parts (name, share, colour) from left to right, with their percent where there is room."""
+    start = 0.0
+    for _, share, color in parts:
+        width = max(100 * share, 0.0)  # a stage that happens to gain: the table has its number
+        axes.barh(row, width, left=start, height=0.7, color=color, edgecolor="white", linewidth=0.6)
+        if width >= 4.5:
+            axes.text(
+                start + width / 2,
+                row,
+                number_text(width, 0),
+                ha="center",
+                va="center",
+                fontsize=LEAST,
+                color=ON_BAR if color == SHOWN else INK,
+            )
+        start += width

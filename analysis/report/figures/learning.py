@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from cascade_sim.analysis.report.figures.market import LINES, REFERENCE, legend, time_axis
-from cascade_sim.analysis.report.figures.style import INK, arm_colors, bare, blank, short
+from cascade_sim.analysis.report.figures.style import INK, arm_colors, bare, blank, of_arms, short
 from cascade_sim.analysis.report.readings import learning_arms, learning_of
 from cascade_sim.analysis.statistics.estimates import Estimate, estimate, finite
 
@@ -33,15 +33,16 @@ def learning_recall(metrics: Mapping[str, Any]) -> Any | None:
         axes.set_title(PANELS[name].format(base=short(metrics["baseline"])), loc="left", color=INK)
         for arm, curve in curves.items():
             hours, values = [hour for hour, _ in curve], [100 * (point.value or 0.0) for _, point in curve]
-            axes.plot(hours, values, zorder=3, **looks[arm])
-            _band(axes, curve, looks[arm]["color"])
+            with of_arms(axes, arm):
+                axes.plot(hours, values, zorder=3, **looks[arm])
+                _band(axes, curve, looks[arm]["color"])
         if name == "recall_difference":
             axes.axhline(0.0, **REFERENCE)
         else:
             axes.set_ylim(bottom=0)
     time_axis(panels, max(curve[-1][0] for curves in lines.values() for curve in curves.values()))
     panels[-1].set_xlabel("hour")
-    legend(figure, looks)
+    legend(figure, looks, list(looks))
     return figure
 
 
@@ -67,21 +68,22 @@ def learning_revenue(metrics: Mapping[str, Any]) -> Any | None:
         known = [
             (day + 1 + offset, revenue) for day, revenue in enumerate(revenues) if revenue.value is not None
         ]
-        axes.plot(
-            [x for x, _ in known],
-            [revenue.value for _, revenue in known],
-            marker="o",
-            markersize=4,
-            **looks[arm],
-        )
-        for x, revenue in known:
-            if revenue.low is not None and revenue.high is not None:
-                axes.plot([x, x], [revenue.low, revenue.high], color=looks[arm]["color"], linewidth=1.2)
+        with of_arms(axes, arm):
+            axes.plot(
+                [x for x, _ in known],
+                [revenue.value for _, revenue in known],
+                marker="o",
+                markersize=4,
+                **looks[arm],
+            )
+            for x, revenue in known:
+                if revenue.low is not None and revenue.high is not None:
+                    axes.plot([x, x], [revenue.low, revenue.high], color=looks[arm]["color"], linewidth=1.2)
     n_days = max(len(revenues) for revenues in days.values())
     axes.set_xticks(range(1, n_days + 1, max(1, n_days // 10)))
     axes.set(xlim=(0.5, n_days + 0.5), xlabel="day", ylabel="revenue per request")
     axes.set_ylim(bottom=0)
-    legend(figure, looks)
+    legend(figure, looks, list(looks))
     return figure
 
 

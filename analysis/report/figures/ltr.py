@@ -7,7 +7,19 @@ from typing import Any
 
 import numpy as np
 
-from cascade_sim.analysis.report.figures.style import COLORS, INK, MARKERS, bare
+from cascade_sim.analysis.report.figures.parts import joined
+from cascade_sim.analysis.report.figures.style import (
+    COLORS,
+    INK,
+    LEAST,
+    MARKERS,
+    bare,
+    blank,
+    mark,
+    mark_legend,
+    of_arms,
+    short,
+)
 from cascade_sim.analysis.statistics.moves import frontier, over_seeds
 
 
@@ -28,29 +40,30 @@ def pareto_figure(findings: Mapping[str, Any]) -> Any:
     The dashed line is the frontier of all. Left and up is better; the loss is on a logarithmic axis, for what
     has no scale lies far off.
     """
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(7.2, 4.4), layout="constrained")
-    FigureCanvasAgg(figure)
-    axes = figure.subplots()
-    bare(axes)
     cells = over_seeds(findings["cells"])
     names = list(dict.fromkeys(cell["objective"] for cell in cells))
+    rows = -(-(len(names) + 1) // 2)
+    figure, axes = blank(3.3 + 0.17 * rows)
+    bare(axes)
     look = look_of(names)
     for name in names:
         own = [cell for cell in cells if cell["objective"] == name]
-        loss, ndcg = _columns(own)
-        axes.plot(loss, ndcg, linestyle="", markersize=5, markeredgewidth=0, alpha=0.85, **look[name])
-        loss, ndcg = _columns([own[i] for i in frontier(own)])
-        axes.plot(loss, ndcg, linewidth=1.0, label=name, markersize=5, markeredgewidth=0, **look[name])
-    loss, ndcg = _columns([cells[i] for i in frontier(cells)])
-    axes.plot(loss, ndcg, linestyle="--", linewidth=1.0, color=INK, label="frontier", zorder=1)
+        with of_arms(axes, name):
+            loss, ndcg = _columns(own)
+            axes.plot(loss, ndcg, linestyle="", markersize=5, markeredgewidth=0, alpha=0.85, **look[name])
+            loss, ndcg = _columns([own[i] for i in frontier(own)])
+            axes.plot(loss, ndcg, linewidth=1.0, label=name, markersize=5, markeredgewidth=0, **look[name])
+    front = [cells[i] for i in frontier(cells)]
+    line: dict[str, Any] = {"linestyle": "--", "linewidth": 1.0, "color": INK, "zorder": 1}
+    spots = list(zip(*_columns(front), strict=True))
+    joined(axes, [cell["objective"] for cell in front], spots, line)
+    axes.plot([], [], label="frontier", **line)
     axes.set_xscale("log")
     plain_ticks(axes.xaxis, [cell["loss"] for cell in cells])
     axes.set_xlabel(f"{findings['loss']} (less is better)")
     axes.set_ylabel("NDCG@10 (more is better)")
-    figure.legend(loc="outside right upper")
+    legend = figure.legend(loc="outside lower center", ncols=2, handlelength=1.8, columnspacing=1.4)
+    mark_legend(legend, [*names, ""], names)
     return figure
 
 
@@ -73,23 +86,20 @@ def plain_ticks(axis: Any, values: list[float]) -> None:
 
 def drift_figure(findings: Mapping[str, Any]) -> Any:
     """The mean score of the training batches along the training, a panel per objective, a line per seed."""
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
-
     curves = findings["curves"]
-    rows = -(-len(curves) // 3)
-    figure = Figure(figsize=(7.2, 0.5 + 1.5 * rows), layout="constrained")
-    FigureCanvasAgg(figure)
-    grid = figure.subplots(rows, 3, sharex=True, squeeze=False).ravel()
-    for axes, (name, by_seed) in zip(grid, curves.items(), strict=False):
+    rows = -(-len(curves) // 2)
+    figure, grid = blank(0.5 + 1.35 * rows, nrows=rows, ncols=2, sharex=True, squeeze=False)
+    panels = list(grid.flat)
+    for axes, (name, by_seed) in zip(panels, curves.items(), strict=False):
         bare(axes)
+        mark([axes], name)
         for i, curve in enumerate(by_seed.values()):
             points = np.array(curve["points"], float)
             axes.plot(np.linspace(0, 1, len(points)), points, linewidth=0.9, color=COLORS[i % len(COLORS)])
         marks = [curve["stable"] for curve in by_seed.values() if curve["stable"] is not None]
         note = f"stable {sum(marks)} of {len(marks)}" if marks else "too short to judge"
-        axes.set_title(f"{name}: {note}", loc="left", color=INK, fontsize=7.5)
-    for axes in grid[len(curves) :]:
+        axes.set_title(f"{short(name, 24)}\n{note}", loc="left", color=INK, fontsize=LEAST)
+    for axes in panels[len(curves) :]:
         axes.set_axis_off()
     figure.supxlabel("share of the training", fontsize=8.5)
     figure.supylabel("mean score", fontsize=8.5)

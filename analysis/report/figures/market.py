@@ -13,11 +13,14 @@ from cascade_sim.analysis.report.figures.parts import small_multiples
 from cascade_sim.analysis.report.figures.style import (
     COLORS,
     INK,
+    LEAST,
     QUIET,
     arm_colors,
     bare,
     blank,
     label,
+    mark_legend,
+    of_arms,
     short,
 )
 from cascade_sim.analysis.report.readings import bidder_kinds, has_budget, market_arms
@@ -108,7 +111,7 @@ def _note(axes: Any, kind: Mapping[str, Any]) -> None:
     if hour is not None:
         lines.append(f"dry {clock(hour)}")
     at = {"transform": axes.transAxes, "ha": "right", "va": "bottom"}
-    axes.text(0.97, 0.05, "\n".join(lines), color=QUIET, fontsize=7.5, **at)
+    axes.text(0.97, 0.05, "\n".join(lines), color=QUIET, fontsize=LEAST, **at)
 
 
 def market_multipliers(metrics: Mapping[str, Any]) -> Any | None:
@@ -137,7 +140,8 @@ def market_multipliers(metrics: Mapping[str, Any]) -> Any | None:
         axes.axhline(1.0, **REFERENCE)
         for i, (arm, points) in enumerate(curves.items()):
             look = {"color": colors[arm], "linestyle": styles[arm], "linewidth": 1.1 if i else 1.8}
-            axes.plot(*zip(*points, strict=True), zorder=2.9 if i else 3, **look)
+            with of_arms(axes, arm):
+                axes.plot(*zip(*points, strict=True), zorder=2.9 if i else 3, **look)
             looks.setdefault(arm, look)
             top, low = max(top, *(y for _, y in points)), min(low, *(y for _, y in points))
         share = _thinned(_points(_curve(metrics, arms[0], name), "participation"))
@@ -150,7 +154,7 @@ def market_multipliers(metrics: Mapping[str, Any]) -> Any | None:
     grid[0].set_ylim(bottom, top + 0.08 * (top - bottom))
     figure.supylabel("mean bid relative to the start", fontsize=8.5, color=INK)
     if len(looks) > 1:
-        legend(figure, looks)
+        legend(figure, looks, arms)
     return figure
 
 
@@ -215,13 +219,13 @@ def time_axis(panels: Sequence[Any], end: float) -> None:
     panels[0].set_xticks([step * i for i in range(int(end / step + 1e-9) + 1)])
 
 
-def legend(figure: Any, looks: Mapping[str, Mapping[str, Any]]) -> None:
-    """Names under the plot, in rows that fit the width."""
+def legend(figure: Any, looks: Mapping[str, Mapping[str, Any]], arms: Sequence[str] = ()) -> None:
+    """Names under the plot, in rows that fit the width; `arms`: those that are names of arms."""
     from matplotlib.lines import Line2D
 
     shown = {name: {k: v for k, v in look.items() if k != "zorder"} for name, look in looks.items()}
     longest = max((len(name) for name in shown), default=1)
-    figure.legend(
+    made = figure.legend(
         [Line2D([], [], **look) for look in shown.values()],
         [label(name) for name in shown],
         loc="outside lower center",
@@ -229,6 +233,7 @@ def legend(figure: Any, looks: Mapping[str, Mapping[str, Any]]) -> None:
         handlelength=2.4,
         columnspacing=1.4,
     )
+    mark_legend(made, list(shown), arms)
 
 
 HOURLY_DAYS = 14  # a longer market is drawn day by day
@@ -253,9 +258,11 @@ def market_hours(metrics: Mapping[str, Any]) -> Any | None:
     for axes in panels:
         bare(axes, grid="y")
     for arm in arms:
-        _steps(panels[0], _summed(_hours(metrics, arm, "revenue"), step), step, n_hours, looks[arm])
+        with of_arms(panels[0], arm):
+            _steps(panels[0], _summed(_hours(metrics, arm, "revenue"), step), step, n_hours, looks[arm])
         if has_prices:
-            _steps(panels[1], _prices(metrics, arm, step), step, n_hours, looks[arm])
+            with of_arms(panels[1], arm):
+                _steps(panels[1], _prices(metrics, arm, step), step, n_hours, looks[arm])
     panels[0].set_title(f"Revenue per {per}", loc="left", color=INK)
     if has_prices:
         panels[1].set_title(f"CPC: revenue per click, by {per}", loc="left", color=INK)
@@ -265,7 +272,7 @@ def market_hours(metrics: Mapping[str, Any]) -> Any | None:
         axes.yaxis.set_major_formatter(lambda value, _: f"{value:,.10g}")
     time_axis(panels, float(n_hours))
     panels[-1].set_xlabel("hour")
-    legend(figure, looks)
+    legend(figure, looks, arms)
     return figure
 
 
@@ -339,6 +346,7 @@ def _requests(
         _steps(axes, sums, step, end, {"color": QUIET, "linestyle": "-", "linewidth": 1.4})
     else:
         for arm, values in requests.items():
-            _steps(axes, _summed(values, step), step, end, looks[arm])
+            with of_arms(axes, arm):
+                _steps(axes, _summed(values, step), step, end, looks[arm])
     shared = ", the same in every arm" if is_shared and len(arms) > 1 else ""
     axes.set_title(f"Requests per {per}{shared}", loc="left", color=INK)

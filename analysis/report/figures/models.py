@@ -8,12 +8,15 @@ from typing import Any
 
 from cascade_sim.analysis.report.figures.style import (
     INK,
+    LEAST,
     QUIET,
     arm_colors,
     arm_markers,
     bare,
     blank,
     label,
+    mark_legend,
+    of_arms,
     percent_tick,
     ranker_model,
     score_models,
@@ -47,16 +50,17 @@ def score_distributions(metrics: Mapping[str, Any]) -> Any | None:
             if density is None or any(finite(height) is None for height in density):
                 continue
             is_ranker = model == ranker
-            if is_ranker:
-                axes.stairs(density, panel["edges"], fill=True, color="#D5DAE1", zorder=1)
-            handles[model] = axes.stairs(
-                density,
-                panel["edges"],
-                color=colors[model],
-                linewidth=1.0 if is_ranker else 1.5,
-                linestyle="-" if is_ranker else lines[model],
-                zorder=2,
-            )
+            with of_arms(axes, model):  # a model that is called like an arm goes with it, as its colour does
+                if is_ranker:
+                    axes.stairs(density, panel["edges"], fill=True, color="#D5DAE1", zorder=1)
+                handles[model] = axes.stairs(
+                    density,
+                    panel["edges"],
+                    color=colors[model],
+                    linewidth=1.0 if is_ranker else 1.5,
+                    linestyle="-" if is_ranker else lines[model],
+                    zorder=2,
+                )
         axes.set_title(title, loc="left", color=INK)
         axes.set_ylim(bottom=0)
         axes.set_yticks([])
@@ -67,10 +71,7 @@ def score_distributions(metrics: Mapping[str, Any]) -> Any | None:
     last.set_xlim(low, high)
     last.set_xticks(range(math.ceil(low), math.floor(high) + 1))
     last.xaxis.set_major_formatter(percent_tick)
-    _legend(
-        figure,
-        {f"{name} (ranking stage)" if name == ranker else name: line for name, line in handles.items()},
-    )
+    _legend(figure, handles, ranker)
     return figure
 
 
@@ -108,16 +109,17 @@ def reliability(metrics: Mapping[str, Any]) -> Any | None:
     handles = {}
     for model, pairs in curves.items():
         x, y = ([math.log10(pair[i]) for pair in pairs] for i in (0, 1))
-        handles[model] = axes.plot(
-            x,
-            y,
-            color=colors[model],
-            marker=markers[model],
-            markersize=3.6,
-            linewidth=1.3,
-            markeredgewidth=0,
-            zorder=2,
-        )[0]
+        with of_arms(axes, model):
+            handles[model] = axes.plot(
+                x,
+                y,
+                color=colors[model],
+                marker=markers[model],
+                markersize=3.6,
+                linewidth=1.3,
+                markeredgewidth=0,
+                zorder=2,
+            )[0]
     step = max(1, math.ceil((high - low) / 6))
     ticks = range(math.ceil(low), math.floor(high) + 1, step)
     axes.set(
@@ -132,24 +134,26 @@ def reliability(metrics: Mapping[str, Any]) -> Any | None:
     axes.xaxis.set_major_formatter(percent_tick)
     axes.yaxis.set_major_formatter(percent_tick)
     axes.text(
-        0.04, 0.96, "pre-ranking too low", transform=axes.transAxes, va="top", color=QUIET, fontsize=7.5
+        0.04, 0.96, "pre-ranking too low", transform=axes.transAxes, va="top", color=QUIET, fontsize=LEAST
     )
     axes.text(
-        0.96, 0.04, "pre-ranking too high", transform=axes.transAxes, ha="right", color=QUIET, fontsize=7.5
+        0.96, 0.04, "pre-ranking too high", transform=axes.transAxes, ha="right", color=QUIET, fontsize=LEAST
     )
     _legend(figure, handles)
     return figure
 
 
-def _legend(figure: Any, handles: Mapping[str, Any]) -> None:
+def _legend(figure: Any, handles: Mapping[str, Any], ranker: str | None = None) -> None:
     """Names under the plot, in rows that fit the width."""
-    longest = max((len(name) for name in handles), default=1)
+    names = [f"{name} (ranking stage)" if name == ranker else name for name in handles]
+    longest = max(map(len, names), default=1)
     columns = max(1, min(len(handles), 62 // (longest + 7)))
-    figure.legend(
+    made = figure.legend(
         list(handles.values()),
-        [label(name) for name in handles],
+        [label(name) for name in names],
         loc="outside lower center",
         ncols=columns,
         handlelength=2.0,
         columnspacing=1.4,
     )
+    mark_legend(made, list(handles), handles)

@@ -9,18 +9,21 @@ from cascade_sim.analysis.metrics.pareto import best_of, families, sweep_points
 from cascade_sim.analysis.report.figures.ltr import look_of, plain_ticks
 from cascade_sim.analysis.report.figures.style import (
     INK,
+    LEAST,
     QUIET,
     arm_colors,
     arm_markers,
     bare,
     blank,
+    mark,
+    of_arms,
     place_labels,
     short,
 )
 from cascade_sim.analysis.report.readings import model_value, objective_arms
 from cascade_sim.analysis.statistics.estimates import arm_value, finite
 
-COLUMNS = 4
+COLUMNS = 3
 LEAST_SHARE = 0.02  # of the impressions behind a point: with fewer it is noise
 NAMED = 20  # rankers at most that are all named; in a larger sweep each family's best is
 
@@ -42,12 +45,12 @@ def objective_reliability(metrics: Mapping[str, Any]) -> Any | None:
         axes.set_axis_off()
     for axes, (arm, points) in zip(grid.flat, curves.items(), strict=False):
         bare(axes)
+        mark([axes], arm)
         axes.plot([0, 100], [0, 100], color=QUIET, linewidth=0.8, linestyle=(0, (4, 3)), zorder=1)
         x, y = ([100 * point[i] for point in points] for i in (0, 1))
         axes.plot(x, y, color=arm_colors(metrics)[arm], linewidth=1.4, marker=".", markersize=3, zorder=2)
         axes.set(xlim=(0, 100), ylim=(0, 100), xticks=(0, 50, 100), yticks=(0, 50, 100))
-        axes.set_title(short(arm, 16), loc="left", fontsize=6.8, color=INK)
-        axes.tick_params(labelsize=6.5)
+        axes.set_title(short(arm, 16), loc="left", fontsize=LEAST, color=INK)
     figure.supxlabel("predicted CTR, %", fontsize=8.0)
     figure.supylabel("true CTR, %", fontsize=8.0)
     return figure
@@ -100,7 +103,8 @@ def miscalibration(metrics: Mapping[str, Any]) -> Any | None:
             scale = [1.0, 100.0, 1.0]
             point = (float(measured[i] or 0.0) * scale[i], float(measured[j] or 0.0) * scale[j])
             points.append(point)
-            axes.plot(*([value] for value in point), marker=markers[arm], color=colors[arm], markersize=5)
+            with of_arms(axes, arm):
+                axes.plot(*([value] for value in point), marker=markers[arm], color=colors[arm], markersize=5)
         axes.set_xscale("log")  # most rankers are close to each other, and some far away
         plain_ticks(axes.xaxis, [x for x, _ in points])
         axes.margins(0.14)
@@ -108,9 +112,7 @@ def miscalibration(metrics: Mapping[str, Any]) -> Any | None:
         names = [short(rows[k][0], 24) for k in named]
         shades = [colors[rows[k][0]] for k in named]
         boxes = [(x, x, y, y) for x, y in points]
-        place_labels(axes, [points[k] for k in named], names, shades, boxes)
-        for text in axes.texts:
-            text.set_fontsize(6.2)
+        place_labels(axes, [points[k] for k in named], names, shades, boxes, [rows[k][0] for k in named])
     panels[0].set(xlabel="ECE on the win set (log scale)", ylabel="CPC error, %")
     panels[1].set(xlabel="CPC error, % (log scale)", ylabel="RPM, expected")
     return figure

@@ -7,8 +7,17 @@ from typing import Any
 
 from cascade_sim.analysis.metrics.pareto import ORDER, Point, families, sweep_points
 from cascade_sim.analysis.report.figures.ltr import look_of
-from cascade_sim.analysis.report.figures.parts import error_bar
-from cascade_sim.analysis.report.figures.style import INK, QUIET, bare, blank, place_labels
+from cascade_sim.analysis.report.figures.parts import error_bar, joined
+from cascade_sim.analysis.report.figures.style import (
+    INK,
+    LEAST,
+    QUIET,
+    bare,
+    blank,
+    mark_legend,
+    of_arms,
+    place_labels,
+)
 from cascade_sim.analysis.statistics.moves import frontier
 
 PANELS = {"logloss": "LogLoss", "ece": "ECE"}
@@ -41,9 +50,9 @@ def pareto(metrics: Mapping[str, Any]) -> Any | None:
         _name_the_rest(axes, [point for point in known if point not in inside], scale)
     handles = {line.get_label(): line for axes in panels for line in axes.lines}
     shown = {name: line for name, line in handles.items() if not name.startswith("_")}
-    figure.legend(
-        shown.values(), shown.keys(), loc="outside lower center", ncols=2, fontsize=7.5, handlelength=1.8
-    )
+    made = figure.legend(shown.values(), shown.keys(), loc="outside lower center", ncols=2, handlelength=1.8)
+    alone = {family: own[0].arm for family, own in by_family.items() if len(own) == 1}
+    mark_legend(made, [alone.get(name, "") for name in shown], alone.values())
     return figure
 
 
@@ -57,32 +66,30 @@ def _limit(values: Sequence[float]) -> float:
 
 
 def _draw_family(axes: Any, own: Sequence[Point], scale: str, look: Mapping[str, Any]) -> None:
-    x, y = [_value(p, scale) for p in own], [_value(p, ORDER) for p in own]
-    axes.plot(x, y, linewidth=1.2, markersize=5, markeredgewidth=0, label=own[0].family, zorder=3, **look)
-    for point, a, b in zip(own, x, y, strict=True):
+    spots = [(_value(p, scale), _value(p, ORDER)) for p in own]
+    joined(axes, [p.arm for p in own], spots, {"color": look["color"], "linewidth": 1.2, "zorder": 3})
+    for point, (a, b) in zip(own, spots, strict=True):
         x_bar, y_bar = error_bar(point.measures[scale]), error_bar(point.measures[ORDER])
-        axes.errorbar(
-            [a], [b], xerr=x_bar, yerr=y_bar, fmt="none", ecolor=look["color"], elinewidth=0.6, alpha=0.3
-        )
+        with of_arms(axes, point.arm):
+            axes.plot([a], [b], linestyle="none", markersize=5, markeredgewidth=0, zorder=3, **look)
+            axes.errorbar(
+                [a], [b], xerr=x_bar, yerr=y_bar, fmt="none", ecolor=look["color"], elinewidth=0.6, alpha=0.3
+            )
+    axes.plot([], [], linewidth=1.2, markersize=5, markeredgewidth=0, label=own[0].family, **look)
 
 
 def _draw_frontier(axes: Any, known: Sequence[Point], limit: float, scale: str) -> None:
     """The points that no other beats in this panel's measures, ringed and joined."""
     cells = [{ORDER: _value(p, ORDER), scale: _value(p, scale)} for p in known]
-    front = [cells[i] for i in frontier(cells, ORDER, scale) if cells[i][scale] <= limit]
-    axes.plot(
-        [cell[scale] for cell in front],
-        [cell[ORDER] for cell in front],
-        linestyle=(0, (3, 2)),
-        linewidth=0.9,
-        color=INK,
-        marker="o",
-        markersize=9,
-        markerfacecolor="none",
-        markeredgewidth=0.9,
-        label="frontier",
-        zorder=2,
-    )
+    front = [i for i in frontier(cells, ORDER, scale) if cells[i][scale] <= limit]
+    spots = [(cells[i][scale], cells[i][ORDER]) for i in front]
+    line: dict[str, Any] = {"linestyle": (0, (3, 2)), "linewidth": 0.9, "color": INK, "zorder": 2}
+    ring = {"marker": "o", "markersize": 9, "markerfacecolor": "none", "markeredgewidth": 0.9}
+    joined(axes, [known[i].arm for i in front], spots, line)
+    for i, (x, y) in zip(front, spots, strict=True):
+        with of_arms(axes, known[i].arm):
+            axes.plot([x], [y], **{**line, **ring, "linestyle": "none"})
+    axes.plot([], [], label="frontier", **line, **ring)
 
 
 def _label_ends(axes: Any, inside: Sequence[Point], scale: str, look: Mapping[str, Any]) -> None:
@@ -91,23 +98,17 @@ def _label_ends(axes: Any, inside: Sequence[Point], scale: str, look: Mapping[st
     spots = [(_value(p, scale), _value(p, ORDER)) for p in ends]
     names = [p.setting_text for p in ends]
     others = [(_value(p, scale), _value(p, scale), _value(p, ORDER), _value(p, ORDER)) for p in inside]
-    place_labels(axes, spots, names, [look[p.family]["color"] for p in ends], others)
-    for text in axes.texts:
-        text.set_fontsize(6.2)
+    place_labels(
+        axes, spots, names, [look[p.family]["color"] for p in ends], others, [p.arm for p in ends]
+    )
 
 
 def _name_the_rest(axes: Any, outside: Sequence[Point], scale: str) -> None:
     if not outside:
         return
-    listed = [f"{p.name} {_value(p, scale):.3g}, GAUC {_value(p, ORDER):.3f}" for p in outside]
-    lines = [f"Off the chart, {PANELS[scale]}:", *listed]
-    axes.text(
-        0.99,
-        0.02,
-        "\n".join(lines),
-        transform=axes.transAxes,
-        ha="right",
-        va="bottom",
-        color=QUIET,
-        fontsize=6.5,
-    )
+    look = {"xycoords": "axes fraction", "textcoords": "offset points", "ha": "right", "va": "bottom"}
+    for i, point in enumerate(reversed(outside)):
+        at = f"{PANELS[scale]} {_value(point, scale):.3g}, GAUC {_value(point, ORDER):.3f}"
+        with of_arms(axes, point.arm):
+            axes.annotate(f"{point.name}: {at}", (1, 0), (-2, 3 + 11 * i), color=QUIET, fontsize=LEAST, **look)
+    axes.annotate("Off the chart:", (1, 0), (-2, 3 + 11 * len(outside)), color=QUIET, fontsize=LEAST, **look)

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import io
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
+from itertools import pairwise
 from typing import Any
 
-from cascade_sim.analysis.report.figures.style import bare, blank, style, svg_text
+from cascade_sim.analysis.report.figures.style import bare, blank, of_arms, style, svg_text
 from cascade_sim.analysis.statistics.estimates import Estimate
 
 DPI = 200
@@ -18,6 +19,16 @@ def error_bar(what: Estimate) -> list[list[float]] | None:
     if what.value is None or what.low is None or what.high is None:
         return None
     return [[max(what.value - what.low, 0.0)], [max(what.high - what.value, 0.0)]]
+
+
+def joined(
+    axes: Any, arms: Sequence[str], spots: Sequence[tuple[float, float]], look: Mapping[str, Any]
+) -> None:
+    """Neighbours joined by lines, each of which belongs to both arms: with either switched off it goes."""
+    ends = list(zip(arms, spots, strict=True))
+    for (arm, (x0, y0)), (other, (x1, y1)) in pairwise(ends):
+        with of_arms(axes, *dict.fromkeys((arm, other))):
+            axes.plot([x0, x1], [y0, y1], **look)
 
 
 def small_multiples(n: int, per_row: int, height: Callable[[int], float]) -> tuple[Any, list[Any]]:

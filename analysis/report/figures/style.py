@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import html
 import io
+import json
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -32,7 +33,10 @@ DARK = {
     "#a9b4c2": "#5a6573",
 }  # fmt: skip
 TAG, COLOR = re.compile(r"<[a-zA-Z][^>]*>"), re.compile(r"(?<=[ \":])#[0-9a-f]{6}(?=[;\"])", re.IGNORECASE)
+ARMS = "arms:"  # how the id of a group begins that belongs to arms
+OF_ARMS = re.compile(rf'<g id="{ARMS}([0-9a-f]*)">')
 WIDTH = 4.25  # inches: narrow enough that a phone shrinks the lettering only a little
+LEAST = 8.0  # points: the smallest lettering; on a phone some 10 pixels
 
 RC: dict[str, Any] = {
     "figure.facecolor": "white",
@@ -106,10 +110,43 @@ def svg_text(figure: Any, name: str, title: str) -> str:
     text = out.getvalue()
     text = text[text.index("<svg") :]
     text = re.sub(r"\s*<metadata>.*?</metadata>", "", text, flags=re.DOTALL)
+    text = OF_ARMS.sub(_arms_named, text)
     text = re.sub(r'(\bid="|xlink:href="#|url\(#)', lambda match: f"{match.group(1)}{name}-", text)
     label = html.escape(title, quote=True)
     text = text.replace("<svg ", f'<svg role="img" aria-label="{label}" ', 1)
     return re.sub(r"[ \t]+\n", "\n", text)
+
+
+def mark(artists: Iterable[Any], *arms: str) -> None:
+    """What is drawn by these artists belongs to the arms: a page that switches one of them off hides it."""
+    for artist in artists:
+        artist.set_gid(ARMS + json.dumps(arms).encode().hex())  # names may hold whatever ids may not
+        line = getattr(artist, "arrow_patch", None)  # from a label to its point
+        if line is not None:
+            line.set_gid(artist.get_gid())
+
+
+@contextmanager
+def of_arms(axes: Any, *arms: str) -> Iterator[None]:
+    """What is added to the axes meanwhile belongs to the arms."""
+    before = set(axes.get_children())
+    yield
+    mark((artist for artist in axes.get_children() if artist not in before), *arms)
+
+
+def mark_legend(legend: Any, names: Sequence[str], arms: Iterable[str]) -> None:
+    """Handles and names of a legend's arms belong to them; `names` are its entries in order."""
+    own = set(arms)
+    for name, handle, text in zip(names, legend.legend_handles, legend.get_texts(), strict=True):
+        if name in own:
+            mark((handle, text), name)
+
+
+def _arms_named(match: re.Match[str]) -> str:
+    """A group's id that lists arms → an attribute, of which the same may be on a page more than once."""
+    arms = json.loads(bytes.fromhex(match.group(1)))
+    name, value = ("data-arm", arms[0]) if len(arms) == 1 else ("data-arms", json.dumps(arms))
+    return f'<g {name}="{html.escape(value, quote=True)}">'
 
 
 def themed(svg: str) -> str:
@@ -246,18 +283,22 @@ def place_labels(
     names: Sequence[str],
     colors: Sequence[str],
     bars: Sequence[tuple[float, float, float, float]],
+    arms: Sequence[str] = (),
 ) -> None:
     """Write each name near its point, greedily choosing the spot that covers least of what is already there.
 
-    `bars` are data boxes (x0, x1, y0, y1), one per interval bar, that labels avoid.
+    `bars` are data boxes (x0, x1, y0, y1), one per interval bar, that labels avoid. `arms`: whose each name
+    is, where names are of arms.
     """
     axes.figure.canvas.draw()  # settles the layout, so that positions in pixels are final
     taken = _drawn_boxes(axes, points, bars)
-    for point, name, color in zip(points, names, colors, strict=True):
+    for i, (point, name, color) in enumerate(zip(points, names, colors, strict=True)):
         spot, box = _freest_spot(axes, point, name, taken)
         is_far = abs(spot[0]) + abs(spot[1]) > 14
         line = {"arrowstyle": "-", "color": color, "linewidth": 0.6, "shrinkA": 0, "shrinkB": 3}
-        _write_label(axes, point, name, spot, color=color, arrowprops=line if is_far else None)
+        written = _write_label(axes, point, name, spot, color=color, arrowprops=line if is_far else None)
+        if arms:
+            mark([written], arms[i])
         taken.append(box)
 
 

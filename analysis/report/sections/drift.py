@@ -104,6 +104,7 @@ def drift_table(metrics: Mapping[str, Any]) -> Table:
             "baseline" if arm == metrics["baseline"] else "",
             hint=how(ranker),
             tag=RANKER_GROUPS[group_of(ranker)],
+            arm=arm,
         )
         for i, (arm, ranker) in enumerate(rankers.items())
     ]

@@ -13,9 +13,6 @@ from cascade_sim.analysis.report.words import listed
 from cascade_sim.analysis.statistics.moves import frontier, over_seeds
 
 LEVEL = 0.05  # of the adjusted p below which a mark is set
-SHOWN = (
-    "Brackets hold 95 % t intervals between seeds; coloured: better or worse than the baseline beyond chance."
-)
 CSV_COLUMNS = (
     *("objective", "calibrator", "metric", "value", "low", "high", "gap", "p"),
     *("has_scale", "n_stable", "n_judged", "n_learning"),
@@ -59,7 +56,7 @@ def _table(findings: Mapping[str, Any]) -> str:
         [row["name"], *(_entry(row, column) for column in _COLUMNS), _stable(row), *_chosen(row)]
         for row in findings["rows"]
     ]
-    return "\n".join([facts_text(findings), "", *grid([titles, *lines]), "", *notes(findings)])
+    return "\n".join([facts_text(findings), "", *grid([titles, *lines]), "", *notes(findings, MARKS)])
 
 
 def facts(findings: Mapping[str, Any]) -> list[str]:
@@ -79,8 +76,12 @@ def facts_text(findings: Mapping[str, Any]) -> str:
     return "; ".join(facts(findings))
 
 
-def notes(findings: Mapping[str, Any]) -> list[str]:
-    """How the table is read."""
+MARKS = ("±: half of the 95 % t interval between seeds.", "+ better, - worse than {base}")
+COLOURS = ("Brackets: 95 % t intervals between seeds.", "Coloured: better or worse than {base}")
+
+
+def notes(findings: Mapping[str, Any], words: tuple[str, str] = COLOURS) -> list[str]:
+    """How the table of rankers is read; `words` for intervals and differences, of a page or a terminal."""
     n_seeds = len(findings["seeds"])
     lines = [
         "PCOC: predicted over observed. Without scale (*): predictions are not meant as such.",
@@ -88,10 +89,10 @@ def notes(findings: Mapping[str, Any]) -> list[str]:
         + (", in how many of the seeds." if n_seeds > 1 else "."),
     ]
     if n_seeds > 1:
-        lines.append("±: half of the 95 % t interval between seeds.")
+        lines.append(words[0])
     if findings["comparisons"]:
         lines.append(
-            f"+ better, - worse than {findings['baseline']}: paired t test over the test lists, "
+            f"{words[1].format(base=findings['baseline'])}: paired t test over the test lists, "
             f"adjusted p < {LEVEL:g} (Holm, all {findings['comparisons']} comparisons of the table)."
         )
     if findings["diverged"]:
@@ -123,20 +124,45 @@ def hints(findings: Mapping[str, Any]) -> list[str]:
     return lines
 
 
+def headline(findings: Mapping[str, Any]) -> str:
+    """Who orders best and who predicts best, and from how many others each is not told apart."""
+    parts = []
+    for metric, does in (("ndcg", "orders"), ("loss", "predicts")):
+        best = (findings.get("best") or {}).get(metric)
+        if best is not None:
+            parts.append(f"{best['name']} {does} best{_told(best, 3)}")
+    return f"{'; '.join(parts)}." if parts else "No ranker has a finite score."
+
+
+def _told(best: Mapping[str, Any], most: int) -> str:
+    """Of the others: "; not told apart from a and b", or that it is ahead of all."""
+    near, n = best["near"], best["others"]
+    if not n:
+        return ""
+    if not near:
+        return ", ahead of all others beyond chance" if n > 1 else ", ahead of the other beyond chance"
+    return f", not told apart from {listed(near) if len(near) <= most else f'{len(near)} of {n} others'}"
+
+
 def best_words(findings: Mapping[str, Any]) -> list[str]:
-    """Which ranker has the best order, and which the best scale, by the test lists."""
-    rows = [row for row in findings["rows"] if row["ndcg"]["value"] is not None]
-    scaled = [row for row in findings["rows"] if row["has_scale"] and row["loss"]["value"] is not None]
+    """Which ranker has the best order, and which the best scale, by the test lists, with their values."""
     lines = []
-    if rows:
-        best = max(rows, key=lambda row: row["ndcg"]["value"])
-        lines.append(f"The greatest NDCG@10 has {best['name']}, {number(best['ndcg']['value'])}.")
-    if scaled:
-        best = min(scaled, key=lambda row: row["loss"]["value"])
+    names = {"ndcg": "NDCG@10", "loss": str(findings["loss"])}
+    for metric, best in (findings.get("best") or {}).items():
+        if best is None:
+            continue
+        value = next(row[metric]["value"] for row in findings["rows"] if row["name"] == best["name"])
+        line = f"{'Greatest' if metric == 'ndcg' else 'Least'} {names[metric]}: {best['name']}, {number(value)}"
+        lines.append(f"{line}{_told(best, best['others'])}.")
+    if (findings.get("best") or {}).get("loss"):
         constant = number(findings["constant_loss"])
         lines.append(
-            f"The least {findings['loss']} has {best['name']}, {number(best['loss']['value'])}; a constant "
-            f"has {constant}."
+            f"Predicting the mean label of the training lists for every item has {names['loss']} {constant}."
+        )
+    if any(best and best["others"] for best in (findings.get("best") or {}).values()):
+        lines.append(
+            f"Not told apart: paired t test over the test lists against the best, adjusted p of {LEVEL:g} or "
+            "more (Holm, within a measure)."
         )
     return lines
 
@@ -149,7 +175,7 @@ def rankers_table(findings: Mapping[str, Any]) -> Table:
         cells = [_cell(row[column], column == "ndcg") for column in _COLUMNS]
         cells += [Cell(word) for word in (_stable(row), *_chosen(row))]
         kind = "baseline" if row["name"] == findings["baseline"] else ""
-        rows.append(Row(row["name"], cells, kind))
+        rows.append(Row(row["name"], cells, kind, arm=row["objective"]))
     return Table("Rankers", "Ranker", columns, rows)
 
 
@@ -234,11 +260,15 @@ def _chosen(row: Mapping[str, Any]) -> tuple[str, str]:
 
 def _wins(findings: Mapping[str, Any]) -> str:
     lines = _wins_lines(findings)
-    head = [
+    return "\n".join([*about_wins(findings), "", *grid(lines)]) if lines else ""
+
+
+def about_wins(findings: Mapping[str, Any]) -> list[str]:
+    """What a strict win is and how its table is read."""
+    return [
         f"Strict wins on the test lists: no worse in NDCG@10 nor in {findings['loss']}, and not equal.",
         "A game is a pair of cells of one learning rate and seed. Columns 1…: share won against that rival.",
     ]
-    return "\n".join([*head, "", *grid(lines)]) if lines else ""
 
 
 def _wins_lines(findings: Mapping[str, Any]) -> list[list[str]]:
@@ -263,8 +293,12 @@ def _share(tally: Mapping[str, int], key: str) -> str:
 
 def _frontier(findings: Mapping[str, Any]) -> str:
     lines = _frontier_lines(findings)
-    head = f"Pareto frontier of the {len(over_seeds(findings['cells']))} cells (mean over seeds):"
-    return "\n".join([head, "", *grid(lines)]) if lines else ""
+    return "\n".join([about_frontier(findings) + ":", "", *grid(lines)]) if lines else ""
+
+
+def about_frontier(findings: Mapping[str, Any]) -> str:
+    """What its table lists."""
+    return f"Pareto frontier of the {len(over_seeds(findings['cells']))} cells (mean over seeds)"
 
 
 def _frontier_lines(findings: Mapping[str, Any]) -> list[list[str]]:

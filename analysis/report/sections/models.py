@@ -81,7 +81,8 @@ def models_table(metrics: Mapping[str, Any]) -> Table | None:
                 column(measure, [estimate(((of or {}).get(part) or {}).get(name)) for of in models.values()])
             )
         groups.append((heading, len(MODEL_MEASURES)))
-    rows = [Row(model, [made[i] for made in columns]) for i, model in enumerate(models)]
+    # A model that is called like an arm goes with it where the page switches arms off, as in the figures.
+    rows = [Row(model, [made[i] for made in columns], arm=model) for i, model in enumerate(models)]
     return Table(
         "Models", "Model", [m.heading for m in MODEL_MEASURES.values()] * len(MODEL_SETS), rows, groups
     )

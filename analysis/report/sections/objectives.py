@@ -98,7 +98,7 @@ def _rows(metrics: Mapping[str, Any], columns: Sequence[Sequence[Cell]]) -> list
     for i, (arm, model) in enumerate(objective_arms(metrics).items()):
         kind = "baseline" if arm == metrics["baseline"] else ""
         how = model["objective"] + (f", then {model['calibrator']}" if model.get("calibrator") else "")
-        rows.append(Row(arm, [made[i] for made in columns], kind, hint=how))
+        rows.append(Row(arm, [made[i] for made in columns], kind, hint=how, arm=arm))
     return rows
 
 

@@ -170,7 +170,11 @@ def best_table(metrics: Mapping[str, Any], points: Sequence[Point]) -> Table:
     headings += ["RPM", "RPM lift %", *(ARM_MEASURES[name].heading for name in EARNED)]
     rows = [
         Row(
-            point.family, [made[i] for made in columns], hint=point.arm, tag="frontier" * (point.arm in front)
+            point.family,
+            [made[i] for made in columns],
+            hint=point.arm,
+            tag="frontier" * (point.arm in front),
+            arm=point.arm,
         )
         for i, point in enumerate(best)
     ]

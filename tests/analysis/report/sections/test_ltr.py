@@ -3,10 +3,14 @@
 import copy
 import csv
 import io
+import re
 
 from answers.ltr import made_findings
+from answers.section_text import says, section_text
 from cascade_sim.analysis.report.sections.ltr import (
+    best_words,
     grid,
+    headline,
     hints,
     ltr_csv,
     ltr_figures,
@@ -128,3 +132,34 @@ def test_the_csv_has_a_line_per_ranker_and_metric():
     lines = list(csv.DictReader(io.StringIO(ltr_csv(made_findings()))))
     assert len(lines) == 3 * 4
     assert lines[4]["objective"] == "softmax" and float(lines[4]["gap"]) == 0.2
+
+
+def test_the_headline_says_who_is_best_and_who_is_not_told_apart():
+    found = made_findings()
+    assert says(headline(found), "rcr", "not told apart", "pointwise")
+    assert says(headline(found), "pointwise", "ahead of")
+    assert any(says(line, "rcr", "0.5000") for line in best_words(found))
+    many = [f"o{i}" for i in range(7)]
+    found["best"]["ndcg"] |= {"near": many, "others": 9}
+    assert says(headline(found), "7 of 9") and "o6" not in headline(found)
+    assert any("o6" in line for line in best_words(found))
+    found["best"] = {"ndcg": None, "loss": None}
+    assert best_words(found) == [] and headline(found)
+
+
+def test_the_page_leads_with_the_answer_and_notes_stand_beside_their_table():
+    found = made_findings()
+    page = ltr_page(found, {figure.name: "<svg></svg>" for figure in ltr_figures(found)})
+    assert headline(found) in section_text(page, "part-0")
+    rankers = section_text(page, "part-1")
+    assert "Holm" in rankers and "stable" in rankers and "softmax *" in rankers
+    wins = next(section_text(page, f"part-{i}") for i in (2, 3) if "games" in section_text(page, f"part-{i}"))
+    assert says(wins, "A game", "seed")
+
+
+def test_objectives_can_be_switched_off():
+    found = made_findings()
+    page = ltr_page(found, {})
+    switches = re.findall(r'<button type="button" aria-pressed="true" data-arm="([^"]+)">', page)
+    assert switches == ["pointwise", "softmax", "rcr"]
+    assert re.findall(r'<tr[^>]* data-arm="([^"]+)"', page)[:3] == switches
