@@ -14,7 +14,7 @@ from cascade_sim.analysis.report.figures.style import drawn
 from cascade_sim.analysis.report.section import Figure, Section
 from cascade_sim.analysis.report.sections.answer import answer_section
 from cascade_sim.analysis.report.sections.arms import arms_section
-from cascade_sim.analysis.report.sections.asked import asked_kinds, asked_section
+from cascade_sim.analysis.report.sections.asked import asked_kinds, asked_section, market_question
 from cascade_sim.analysis.report.sections.background import background_section
 from cascade_sim.analysis.report.sections.compute import compute_section
 from cascade_sim.analysis.report.sections.critical_bids import critical_bids_section
@@ -65,7 +65,7 @@ ASKED: dict[str, list[Builder]] = {
 
 def sections_of(metrics: Mapping[str, Any]) -> list[Section]:
     """The sections that a study has data for: what was asked, then the arms, then the rest, folded."""
-    asked = [build for kind in asked_kinds(metrics) for build in ASKED[kind] if build in SECTIONS]
+    asked = [build for kind in asked_kinds(metrics) for build in _asked(metrics, kind) if build in SECTIONS]
     order = [asked_section, *asked, *(build for build in SECTIONS if build not in (asked_section, *asked))]
     unfolded = {asked_section, answer_section, asked[0] if asked else arms_section}
     return [
@@ -73,6 +73,18 @@ def sections_of(metrics: Mapping[str, Any]) -> list[Section]:
         for build in order
         if build in SECTIONS and (section := build(metrics)) is not None
     ]
+
+
+def _asked(metrics: Mapping[str, Any], kind: str) -> list[Builder]:
+    """The sections on what a study asks; of a market, that on what it is there for comes first."""
+    own = {
+        "designs": design_section,
+        "compute": compute_section,
+        "drift": drift_section,
+        "learning": learning_section,
+    }
+    first = own.get(market_question(metrics)) if kind == "market" else None
+    return sorted(ASKED[kind], key=lambda build: build is not first)
 
 
 def figures_of(metrics: Mapping[str, Any]) -> dict[str, Figure]:

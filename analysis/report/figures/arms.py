@@ -11,6 +11,7 @@ from cascade_sim.analysis.report.figures.parts import error_bar
 from cascade_sim.analysis.report.figures.style import (
     INK,
     LEAST,
+    ON_PAPER,
     QUIET,
     arm_colors,
     arm_markers,
@@ -74,6 +75,7 @@ def rcs_vs_revenue(metrics: Mapping[str, Any]) -> Any | None:
     _list_the_rest(axes, {arm: at for arm, at in points.items() if arm not in inside})
     names = [f"{arm} (baseline)" if arm == metrics["baseline"] else arm for arm in inside]
     spots = [(x.value or 0.0, y.value or 0.0) for x, y in inside.values()]
+    bars.append((*x_limits, 0.0, 0.0))  # the dashed line
     place_labels(axes, spots, names, [colors[arm] for arm in inside], bars, list(inside))
     return figure
 
@@ -246,6 +248,7 @@ def _clipped(axes: Any, row: int, value: float, limits: tuple[float, float], col
         va="center",
         fontsize=LEAST,
         color=QUIET,
+        bbox=ON_PAPER,
     )
 
 

@@ -129,7 +129,7 @@ def compute_value(metrics: Mapping[str, Any]) -> Any | None:
         look = {"marker": markers[arm], "color": colors[arm], "markersize": 6, "linestyle": "none"}
         with of_arms(axes, arm):
             axes.plot([x], [y], zorder=3, **look)
-    axes.margins(0.16)
+    axes.margins(0.2)
     axes.set(xlabel="server milliseconds per request", ylabel="revenue per 1000 requests")
     names = []
     for arm in points:

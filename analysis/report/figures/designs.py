@@ -5,7 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from cascade_sim.analysis.report.figures.style import COLORS, INK, LEAST, QUIET, bare, blank, signed_tick
+from cascade_sim.analysis.report.figures.style import (
+    COLORS,
+    INK,
+    LEAST,
+    ON_PAPER,
+    QUIET,
+    bare,
+    blank,
+    signed_tick,
+)
 from cascade_sim.analysis.report.readings import (
     DESIGN_NAMES,
     design_effect,
@@ -61,6 +70,7 @@ def _name(axes: Any, effect: Estimate, y: float, color: str) -> None:
     axes.annotate(
         number_text(effect.value, 1, signed=True), (end, y), (7, 0),
         textcoords="offset points", ha="left", va="center", color=color, fontsize=LEAST,
+        bbox=ON_PAPER,
     )  # fmt: skip
 
 

@@ -45,7 +45,9 @@ def landscape_figure(columns: Mapping[str, Sequence[float]], own_bid: float) -> 
             axes.plot(bids, bids, color=QUIET, linewidth=0.9, zorder=1.5)
             inside = [bid for bid in bids if bid <= 0.9 * top]
             if inside and not is_optimised:
-                axes.text(inside[-1], inside[-1], "bid  ", ha="right", va="bottom", color=QUIET, fontsize=LEAST)
+                axes.text(
+                    inside[-1], inside[-1], "bid  ", ha="right", va="bottom", color=QUIET, fontsize=LEAST
+                )
             if is_optimised:
                 axes.plot(bids, entered, **IN_AUCTION, zorder=1.6)
             if any(is_above):

@@ -97,7 +97,7 @@ def _panel(axes: Any, targets: Mapping[str, Any], names: tuple[str, ...], looks:
                 reach = max(reach, abs(low), abs(high))
             axes.plot([value], [y], marker=marker, markersize=3.8, color=color, linestyle="none", zorder=3)
             reach = max(reach, abs(value or 0.0))
-    axes.set_yticks(range(len(targets)), [short(name, 16) for name in targets])
+    axes.set_yticks(range(len(targets)), [short(name) for name in targets])
     axes.set_ylim(len(targets) - 0.5, -0.5)
     return reach
 

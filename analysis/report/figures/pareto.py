@@ -98,9 +98,7 @@ def _label_ends(axes: Any, inside: Sequence[Point], scale: str, look: Mapping[st
     spots = [(_value(p, scale), _value(p, ORDER)) for p in ends]
     names = [p.setting_text for p in ends]
     others = [(_value(p, scale), _value(p, scale), _value(p, ORDER), _value(p, ORDER)) for p in inside]
-    place_labels(
-        axes, spots, names, [look[p.family]["color"] for p in ends], others, [p.arm for p in ends]
-    )
+    place_labels(axes, spots, names, [look[p.family]["color"] for p in ends], others, [p.arm for p in ends])
 
 
 def _name_the_rest(axes: Any, outside: Sequence[Point], scale: str) -> None:
@@ -110,5 +108,7 @@ def _name_the_rest(axes: Any, outside: Sequence[Point], scale: str) -> None:
     for i, point in enumerate(reversed(outside)):
         at = f"{PANELS[scale]} {_value(point, scale):.3g}, GAUC {_value(point, ORDER):.3f}"
         with of_arms(axes, point.arm):
-            axes.annotate(f"{point.name}: {at}", (1, 0), (-2, 3 + 11 * i), color=QUIET, fontsize=LEAST, **look)
+            axes.annotate(
+                f"{point.name}: {at}", (1, 0), (-2, 3 + 11 * i), color=QUIET, fontsize=LEAST, **look
+            )
     axes.annotate("Off the chart:", (1, 0), (-2, 3 + 11 * len(outside)), color=QUIET, fontsize=LEAST, **look)

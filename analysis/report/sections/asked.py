@@ -13,14 +13,27 @@ from cascade_sim.analysis.metrics.catalogue import ARM_MEASURES, PAGE_MEASURES, 
 from cascade_sim.analysis.report.comparisons import revenue_lift
 from cascade_sim.analysis.report.market_verdict import is_gain, lift_text, market_contrast, market_lift
 from cascade_sim.analysis.report.readings import (
+    DESIGN_NAMES,
     ESS_OF,
     WHAT_IF_REVENUE,
+    bidder_kinds,
+    compute_arms,
+    design_effect,
+    design_kinds,
+    designs_of,
+    drift_arms,
+    has_budget,
     knob_text,
+    learning_arms,
     market_arms,
     market_baseline,
     targets_of,
 )
 from cascade_sim.analysis.report.section import Heading, Part, Section, Text, Tile, Tiles
+from cascade_sim.analysis.report.sections.compute import earned_most_words
+from cascade_sim.analysis.report.sections.designs import design_headline
+from cascade_sim.analysis.report.sections.drift import level_words
+from cascade_sim.analysis.report.sections.learning import recall_words
 from cascade_sim.analysis.report.sections.whatif import best_point
 from cascade_sim.analysis.report.tables import column
 from cascade_sim.analysis.statistics.estimates import (
@@ -37,6 +50,7 @@ from cascade_sim.analysis.statistics.estimates import (
 
 MOST_TILES = 4
 REVENUE = "revenue per request"
+SAME = 5e-4  # lifts so close read alike; a tile would repeat the headline
 # What stands beside the headline's revenue where a study asks a single question.
 BESIDE = {
     **{name: ARM_MEASURES[name] for name in ("expected_rpm", "expected_ctr", "cpc")},
@@ -197,19 +211,59 @@ def market_answer(metrics: Mapping[str, Any]) -> Answer | None:
         (arm for arm in others if lifts[arm].value is not None), key=lambda arm: -(lifts[arm].value or 0.0)
     )
     if not known:
-        return Answer(f"In the market with budgets: {base}, no other arm to hold it against.")
+        return Answer(f"In {_market_name(metrics)}: {base}, no other arm to hold it against.")
     top = known[0]
-    tiles = [_lift_tile(arm, lifts[arm], "") for arm in known[1:]]
-    about = f"Lift of {REVENUE} over {base} in the market, the other arms"
+    headline = _market_headline(metrics, base, known, lifts)
+    where = "With fixed bids and endless money" if has_budgets(metrics) else "In the evaluation"
+    told = f"{where} {top} brings {percent_text(revenue_lift(metrics, top))}."
+    if designs_of(metrics):
+        return Answer(design_headline(metrics), _design_tiles(metrics), [headline, told])
+    leading = LEADING.get(market_question(metrics), lambda _: "")(metrics)
+    tiles = [_lift_tile(arm, lifts[arm], "") for arm in (known if leading else known[1:])]
+    about = f"Lift of {REVENUE} over {base} in the market{'' if leading else ', the other arms'}"
     if not tiles:
         about = f"Lifts over {base} in the market"
         beside = {"rpm": "RPM", "ctr": "CTR", "cpc": "CPC"}
         levels = {name: market_lift(metrics, top, name) for name in beside}
         tiles = [
-            _lift_tile(beside[name], lift, "") for name, lift in levels.items() if lift.value is not None
+            _lift_tile(beside[name], lift, "")
+            for name, lift in levels.items()
+            if lift.value is not None and abs(lift.value - (lifts[top].value or 0.0)) > SAME
         ]
-    told = f"With fixed bids and endless money it brings {percent_text(revenue_lift(metrics, top))}."
-    return Answer(_market_headline(metrics, base, known, lifts), Tiles(tiles[:MOST_TILES], about), [told])
+    lines = [headline, told] if leading else [told]
+    return Answer(leading or headline, Tiles(tiles[:MOST_TILES], about), lines)
+
+
+def has_budgets(metrics: Mapping[str, Any]) -> bool:
+    """Whether money can run out in the market."""
+    return any(has_budget(kind) for kind in bidder_kinds(metrics).values())
+
+
+def market_question(metrics: Mapping[str, Any]) -> str:
+    """What a market is there for: designs, compute, drift or learning of its models, or else its arms."""
+    if designs_of(metrics):
+        return "designs"
+    if compute_arms(metrics):
+        return "compute"
+    return "drift" if drift_arms(metrics) else "learning" if learning_arms(metrics) else "market"
+
+
+# What leads the page of a market that asks more than what the arms earn.
+LEADING: dict[str, Callable[[Mapping[str, Any]], str]] = {
+    "compute": earned_most_words,
+    "drift": level_words,
+    "learning": recall_words,
+}
+
+
+def _design_tiles(metrics: Mapping[str, Any]) -> Tiles:
+    """What each trial says, beside its bias."""
+    tiles = []
+    for kind in design_kinds(metrics):
+        bias = scaled(design_effect(metrics, kind, "lift_bias"), 100.0).value
+        off = "" if bias is None else f"bias {number_text(bias, 1, signed=True)} points"
+        tiles.append(_lift_tile(DESIGN_NAMES[kind], design_effect(metrics, kind, "lift"), off))
+    return Tiles(tiles[:MOST_TILES], f"Lift of {REVENUE} by the trials")
 
 
 def _market_headline(
@@ -217,6 +271,7 @@ def _market_headline(
 ) -> str:
     top = known[0]
     text = lift_text(metrics, lifts[top])
+    where = _market_name(metrics)
     if is_gain(lifts[top]):
         close = [
             arm
@@ -224,10 +279,14 @@ def _market_headline(
             if is_gain(lifts[arm]) and not market_contrast(metrics, top, arm).is_above_zero
         ]
         tied = f", not told apart from {' or '.join(close)}" if close and len(close) <= 2 else ""
-        return f"In the market with budgets {top} earns {text}{tied}."
+        return f"In {where} {top} earns {text}{tied}."
     if all(lift.is_below_zero for lift in lifts.values()):
-        return f"In the market with budgets {base} earns most; next is {top}, {text}."
-    return f"In the market with budgets no arm clearly earns more: {top} has {text}."
+        return f"In {where} {base} earns most; next is {top}, {text}."
+    return f"In {where} no arm clearly earns more: {top} has {text}."
+
+
+def _market_name(metrics: Mapping[str, Any]) -> str:
+    return "the market with budgets" if has_budgets(metrics) else "the market"
 
 
 QUESTIONS: dict[str, Callable[[Mapping[str, Any]], Answer | None]] = {

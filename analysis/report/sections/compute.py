@@ -130,11 +130,17 @@ def compute_words(metrics: Mapping[str, Any]) -> str:
         f"With {base}, {percent(late)} of requests missed the deadline of {_ms(deadline)}; "
         f"half were answered within {_ms(half)}, 99{NBSP}% within {_ms(most)}."
     )
-    return text + _best_words(metrics, arms, base)
+    return f"{text} {_best_words(metrics, arms, base)}".rstrip()
+
+
+def earned_most_words(metrics: Mapping[str, Any]) -> str:
+    """Which arm earned most, at which cost; empty where there is nothing to compare."""
+    arms, base = compute_arms(metrics), market_baseline(metrics)
+    return _best_words(metrics, arms, base) if base in arms else ""
 
 
 def _best_words(metrics: Mapping[str, Any], arms: list[str], base: str) -> str:
-    """ " Revenue per request was highest with …"; empty where there is nothing to compare."""
+    """ "… earned most per request, …"; empty where there is nothing to compare."""
     earned = {arm: market_value(metrics, arm, ("revenue_per_request",)) for arm in arms}
     known = {arm: value for arm, value in earned.items() if value is not None}
     if len(known) < 2 or base not in known or known[base] <= 0:
@@ -142,9 +148,9 @@ def _best_words(metrics: Mapping[str, Any], arms: list[str], base: str) -> str:
     best = max(known, key=lambda arm: known[arm])
     gain = known[best] / known[base] - 1
     if best == base or gain < LEVEL:
-        return f" No arm earned clearly more per request than {base}."
+        return f"No arm earned clearly more per request than {base}."
     cost, own = (market_value(metrics, arm, ("compute", "server_ms_per_request")) for arm in (best, base))
-    text = f" {best} earned most per request, {number_text(100 * gain, 1)}{NBSP}% more than {base}"
+    text = f"{best} earned most per request, {number_text(100 * gain, 1)}{NBSP}% more than {base}"
     if cost is None or own is None or own <= 0:
         return text + "."
     change = cost / own - 1

@@ -160,6 +160,18 @@ def _saved(ratio: Any) -> Estimate:
     return Estimate(*flipped)
 
 
+def design_headline(metrics: Mapping[str, Any]) -> str:
+    """What a launch brings, and which trials tell it."""
+    real, names = design_truth(metrics), {}
+    for word in ("right", "wrong"):
+        names[word] = [DESIGN_NAMES[kind] for kind in _with_verdict(metrics, word)]
+    parts = [f"trials to trust: {listed(names['right'])}"] if names["right"] else []
+    parts += [f"misleading: {listed(names['wrong'])}"] if names["wrong"] else []
+    told = "; ".join(parts) or "no trial is sure enough to tell"
+    earns = f"{designs_of(metrics)['treatment']} earns {percent_text(Estimate(real.value))} per request"
+    return f"Launched for everybody, {earns}; {told}."
+
+
 def design_words(metrics: Mapping[str, Any]) -> str:
     """What a launch brings, what the designs make of it, and whether splitting budgets mends it."""
     designs, real, wrong = designs_of(metrics), design_truth(metrics), _with_verdict(metrics, "wrong")

@@ -157,6 +157,18 @@ def n_worlds(metrics: Mapping[str, Any]) -> int:
     return int((metrics.get("seeds") or {}).get("n") or 1)
 
 
+def level_words(metrics: Mapping[str, Any]) -> str:
+    """Of how many rankers of each group the level held; empty where none can be judged."""
+    worlds, parts = n_worlds(metrics), []
+    for group, text in RANKER_GROUPS.items():
+        stable = [drift_of(metrics, arm, "stable").value for arm in arms_of(metrics, group)]
+        marks = [share for share in stable if share is not None]
+        if marks:
+            parts.append(f"{text} {round(sum(marks) * worlds)} of {len(marks) * worlds}")
+    what = "rankers" if worlds == 1 else f"rankers times {worlds} worlds"
+    return f"The level of scores held, of {what} {', '.join(parts)}." if parts else ""
+
+
 def drift_words(metrics: Mapping[str, Any]) -> str:
     """Two sentences: who keeps the level and the scale, by group; and who orders best at the end."""
     if not drift_arms(metrics):

@@ -127,23 +127,31 @@ def learning_words(metrics: Mapping[str, Any]) -> str:
     base = market_baseline(metrics)
     if not arms or base not in arms:
         return ""
-    level = percent(final(metrics, base, "recall").value)
     others = [arm for arm in arms if arm != base]
-    gaps = {arm: difference(metrics, arm, "recall") for arm in others}
     lifts = {arm: lift_of(learning_of(metrics, arm).get("revenue_per_request")) for arm in others}
-    told, rest = _worth_telling(gaps)
-    text = (
-        f"At the end, {base} lets {level} of the truly most valuable ads through to ranking"
-        + "".join(f"; {arm} {_gap_text(gaps[arm])}" for arm in told)
-        + (f"; {rest} others about as many" if rest else "")
-        + "."
-    )
+    text = recall_words(metrics)
     if others:
         told, rest = _worth_telling(lifts)
         earned = [f"{arm} {_earned_text(lifts[arm])}" for arm in told]
         earned += [f"{rest} others not told apart from it"] if rest else []
         text += f" Revenue per request over all days, against {base}: {'; '.join(earned)}."
     return text
+
+
+def recall_words(metrics: Mapping[str, Any]) -> str:
+    """What share of the best ads each arm's last models let through; empty without the baseline."""
+    arms, base = learning_arms(metrics), market_baseline(metrics)
+    if base not in arms:
+        return ""
+    gaps = {arm: difference(metrics, arm, "recall") for arm in arms if arm != base}
+    told, rest = _worth_telling(gaps)
+    level = percent(final(metrics, base, "recall").value)
+    return (
+        f"At the end, {base} lets {level} of the truly most valuable ads through to ranking"
+        + "".join(f"; {arm} {_gap_text(gaps[arm])}" for arm in told)
+        + (f"; {rest} others about as many" if rest else "")
+        + "."
+    )
 
 
 def _worth_telling(gaps: Mapping[str, Estimate]) -> tuple[list[str], int]:

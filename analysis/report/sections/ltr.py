@@ -76,23 +76,28 @@ def facts_text(findings: Mapping[str, Any]) -> str:
     return "; ".join(facts(findings))
 
 
-MARKS = ("±: half of the 95 % t interval between seeds.", "+ better, - worse than {base}")
-COLOURS = ("Brackets: 95 % t intervals between seeds.", "Coloured: better or worse than {base}")
+# Of a terminal and of a page, which defines its terms itself.
+MARKS = (
+    "PCOC: predicted over observed. ",
+    "±: half of the 95 % t interval between seeds.",
+    "+ better, - worse than {base}",
+)
+COLOURS = ("", "Brackets: 95 % t intervals between seeds.", "Coloured: better or worse than {base}")
 
 
-def notes(findings: Mapping[str, Any], words: tuple[str, str] = COLOURS) -> list[str]:
-    """How the table of rankers is read; `words` for intervals and differences, of a page or a terminal."""
+def notes(findings: Mapping[str, Any], words: tuple[str, str, str] = COLOURS) -> list[str]:
+    """How the table of rankers is read; `words` for what a page and a terminal show in their own ways."""
     n_seeds = len(findings["seeds"])
     lines = [
-        "PCOC: predicted over observed. Without scale (*): predictions are not meant as such.",
+        f"{words[0]}Without scale (*): predictions are not meant as such.",
         "stable: the mean score of the second half of training is level up to its noise"
         + (", in how many of the seeds." if n_seeds > 1 else "."),
     ]
     if n_seeds > 1:
-        lines.append(words[0])
+        lines.append(words[1])
     if findings["comparisons"]:
         lines.append(
-            f"{words[1].format(base=findings['baseline'])}: paired t test over the test lists, "
+            f"{words[2].format(base=findings['baseline'])}: paired t test over the test lists, "
             f"adjusted p < {LEVEL:g} (Holm, all {findings['comparisons']} comparisons of the table)."
         )
     if findings["diverged"]:
@@ -130,7 +135,7 @@ def headline(findings: Mapping[str, Any]) -> str:
     for metric, does in (("ndcg", "orders"), ("loss", "predicts")):
         best = (findings.get("best") or {}).get(metric)
         if best is not None:
-            parts.append(f"{best['name']} {does} best{_told(best, 3)}")
+            parts.append(f"{_plain(best['name'])} {does} best{_told(best, 3)}")
     return f"{'; '.join(parts)}." if parts else "No ranker has a finite score."
 
 
@@ -141,7 +146,13 @@ def _told(best: Mapping[str, Any], most: int) -> str:
         return ""
     if not near:
         return ", ahead of all others beyond chance" if n > 1 else ", ahead of the other beyond chance"
-    return f", not told apart from {listed(near) if len(near) <= most else f'{len(near)} of {n} others'}"
+    names = listed([_plain(name) for name in near])
+    return f", not told apart from {names if len(near) <= most else f'{len(near)} of {n} others'}"
+
+
+def _plain(name: str) -> str:
+    """A ranker's name without the mark of the table."""
+    return name.removesuffix(" *")
 
 
 def best_words(findings: Mapping[str, Any]) -> list[str]:
@@ -152,8 +163,9 @@ def best_words(findings: Mapping[str, Any]) -> list[str]:
         if best is None:
             continue
         value = next(row[metric]["value"] for row in findings["rows"] if row["name"] == best["name"])
-        line = f"{'Greatest' if metric == 'ndcg' else 'Least'} {names[metric]}: {best['name']}, {number(value)}"
-        lines.append(f"{line}{_told(best, best['others'])}.")
+        most = "Greatest" if metric == "ndcg" else "Least"
+        who = f"{_plain(best['name'])}, {number(value)}"
+        lines.append(f"{most} {names[metric]}: {who}{_told(best, best['others'])}.")
     if (findings.get("best") or {}).get("loss"):
         constant = number(findings["constant_loss"])
         lines.append(

@@ -17,7 +17,7 @@ from cascade_sim.analysis.report.figures.market import (
 )
 from cascade_sim.analysis.report.market_verdict import market_lift
 from cascade_sim.analysis.report.readings import bidder_kinds, has_budget, market_arms, market_baseline
-from cascade_sim.analysis.report.section import Columns, Figure, Section, Stack, Text, titled
+from cascade_sim.analysis.report.section import Columns, Figure, Part, Section, Text, titled
 from cascade_sim.analysis.report.tables import Cell, Row, Table, arm_rows, column, toned
 from cascade_sim.analysis.report.words import clock, listed
 from cascade_sim.analysis.statistics.days import FEWEST_DAYS, HOURS, RATIOS
@@ -265,21 +265,27 @@ def market_section(metrics: Mapping[str, Any]) -> Section | None:
         "The market day" if days <= 1 else "The market days",
         (market_words(metrics),),
         (
-            *titled("What each arm earned", totals_table(metrics)),
-            Columns(
-                (
-                    HOURS_FIGURE,
-                    Stack((Text(_about(metrics, days)), Text(ABOUT_TOTALS.format(arm=arm), "small"))),
-                )
+            *titled(
+                "What each arm earned",
+                totals_table(metrics),
+                Text(ABOUT_TOTALS.format(arm=arm), "small"),
+                Text(_about(metrics, days)),
             ),
             *titled("Day by day", days_table(metrics)),
-            *titled("Who won, and what it was worth", kinds_table(metrics)),
-            Columns((_wins_figure(arm), Stack((Text(ABOUT_KINDS, "small"),)))),
+            *titled("Who won, and what it was worth", kinds_table(metrics), Text(ABOUT_KINDS, "small")),
+            Columns((HOURS_FIGURE, _wins_figure(arm))),
             *titled("Late clicks", delayed_table(metrics), Text(ABOUT_DELAYED, "small")),
-            *titled(f"How budgets were spent, {arm}", bidders_table(metrics), Text(ABOUT_BUDGETS, "small")),
+            *_budgets(metrics, arm),
             Columns(BUDGET_FIGURES),
         ),
     )
+
+
+def _budgets(metrics: Mapping[str, Any], arm: str) -> list[Part]:
+    """How budgets were spent, where anybody has one."""
+    if not any(has_budget(kind) for kind in bidder_kinds(metrics).values()):
+        return []
+    return titled(f"How budgets were spent, {arm}", bidders_table(metrics), Text(ABOUT_BUDGETS, "small"))
 
 
 def _wins_figure(arm: str) -> Figure:

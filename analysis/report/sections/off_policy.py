@@ -14,7 +14,7 @@ from cascade_sim.analysis.report.readings import (
     shown_estimate,
     targets_of,
 )
-from cascade_sim.analysis.report.section import Columns, Figure, Section, Stack, Text, titled
+from cascade_sim.analysis.report.section import Columns, Figure, Section, Text, titled
 from cascade_sim.analysis.report.tables import Cell, Row, Table, cell
 from cascade_sim.analysis.report.words import percent_number
 from cascade_sim.analysis.statistics.estimates import (
@@ -58,7 +58,9 @@ def off_policy_section(metrics: Mapping[str, Any]) -> Section | None:
         (
             *titled("Other knobs", targets_table(part, "knobs", "revenue"), *_asked(part, "knobs")),
             *titled("Other pages", targets_table(part, "slates", "revenue"), *_asked(part, "slates")),
-            Columns((figure, Stack((Text(_about(part, is_pooled)), *told)))),
+            *told,
+            Text(_about(part, is_pooled)),
+            Columns((figure,)),
             *titled("How revenue responds to each knob", slopes_table(part), Text(about_slopes, "small")),
         ),
         short="Logs alone",

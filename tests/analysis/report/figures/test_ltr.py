@@ -79,5 +79,5 @@ def test_a_phone_can_read_the_lettering(make):
     curve = {"points": [0.0, 1.0], "stable": False}
     findings = {**made_findings(), "curves": {f"o{i}": {"1": curve} for i in range(5)}}
     figure, svg = drawn(make, findings)
-    sizes = [float(size) for size in re.findall(r"font-size: ([\d.]+)px|font: ([\d.]+)px", svg) for size in size if size]
+    sizes = [float(size) for size in re.findall(r"font(?:-size)?: ([\d.]+)px", svg)]
     assert figure.get_size_inches()[0] < 4.5 and min(sizes) >= LEAST

@@ -18,6 +18,17 @@ def asking(*kinds, seeds=1):
     return {key: value for key, value in metrics.items() if key not in QUESTIONS or key in kinds}
 
 
+def market_with(*parts):
+    """A study that asks only about a market, which holds these parts beside what the arms earn."""
+    metrics = asking("market")
+    kept = {key: value for key, value in metrics["market"].items() if key in parts or key != "designs"}
+    kept["arms"] = {
+        arm: {key: value for key, value in own.items() if key in parts or key not in ("compute", "learning")}
+        for arm, own in kept["arms"].items()
+    }
+    return {**metrics, "market": kept}
+
+
 def html(metrics):
     return render(metrics, make_manifest(), SCENARIO_TEXT, {})
 
@@ -27,7 +38,7 @@ def ids(metrics):
 
 
 @pytest.mark.parametrize(
-    ("kind", "own"), [("what_if", "what-if"), ("off_policy", "off-policy"), ("market", "market")]
+    ("kind", "own"), [("what_if", "what-if"), ("off_policy", "off-policy"), ("market", "designs")]
 )
 def test_a_study_leads_with_the_answer_to_what_it_asks(kind, own):
     metrics = asking(kind)
@@ -61,7 +72,7 @@ def test_a_what_if_that_brings_nothing_says_to_leave_the_knob_alone():
 
 
 def test_a_market_without_another_arm_and_one_without_a_gain():
-    metrics = asking("market")
+    metrics = market_with()
     base = metrics["baseline"]
     lone = {**metrics, "market": {**metrics["market"], "arms": {base: metrics["market"]["arms"][base]}}}
     assert "no other arm" in asked_section(lone).title and base in asked_section(lone).title
@@ -120,3 +131,48 @@ def test_the_best_of_several_values_is_told_as_a_choice():
     assert says(" ".join(told), "best of 2 values")
     metrics["what_if"] = {"reserve": answer((0.6, 1.1))}
     assert "best of" not in " ".join(p.text for p in asked_section(metrics).parts if p.shape == "text")
+
+
+@pytest.mark.parametrize(
+    ("parts", "own"),
+    [((), "market"), (("designs",), "designs"), (("compute",), "compute"), (("learning",), "drift")],
+)
+def test_a_market_leads_with_what_it_is_there_for(parts, own):
+    metrics = market_with(*parts)
+    assert ids(metrics)[:2] == ["asked", own]
+    page = html(metrics)
+    assert re.search(rf'<section id="{own}".*?</section>', page, re.DOTALL).group().count("<table") > 0
+    headlines = {asked_section(market_with(*more)).title for more in ((), ("designs",), ("compute",))}
+    assert len(headlines) == 3
+
+
+def test_the_headline_of_trials_names_the_launch_and_whom_to_trust():
+    title = asked_section(market_with("designs")).title
+    assert says(title, "new", "+4.0 %") and says(title, "trust", "split budgets")
+    assert says(title, "misleading", "by request")
+
+
+def test_a_market_without_budgets_does_not_speak_of_them():
+    metrics = market_with()
+    assert "budgets" in asked_section(metrics).title
+    for arm in metrics["market"]["arms"].values():
+        arm["bidders"] = {name: {**kind, "with_budget": 0} for name, kind in arm["bidders"].items()}
+    section = asked_section(metrics)
+    assert "budget" not in section.title and "endless money" not in text_of(
+        html(metrics).split("</section>")[0]
+    )
+    assert not re.search(r"How budgets were spent", html(metrics))
+
+
+def test_a_lift_that_reads_like_the_headlines_has_no_tile():
+    metrics = market_with()
+    base = metrics["baseline"]
+    others = [arm for arm in metrics["market"]["arms"] if arm in metrics["arms"] and arm != base]
+    same = {"value": 0.05, "low": 0.04, "high": 0.06}
+    lifts = {
+        arm: {"revenue_per_request": same, "rpm": same, "ctr": {**same, "value": 0.02}} for arm in others
+    }
+    metrics["market"]["arms"] = {arm: metrics["market"]["arms"][arm] for arm in (base, others[0])}
+    metrics["market"]["lifts"] = lifts
+    (tiles,) = [part for part in asked_section(metrics).parts if part.shape == "tiles"]
+    assert "RPM" not in [tile.label for tile in tiles.tiles] and "CTR" in [tile.label for tile in tiles.tiles]
