@@ -43,7 +43,7 @@ def rcs_vs_revenue(metrics: Mapping[str, Any]) -> Any | None:
     x_limits, y_limits = _focus(metrics, points)
     inside = {arm: at for arm, at in points.items() if _within(at, x_limits, y_limits)}
     colors, markers = arm_colors(metrics), arm_markers(metrics)
-    figure, axes = blank(3.7)
+    figure, axes = blank(3.4 + 0.16 * (len(points) - len(inside)))
     bare(axes)
     axes.axhline(0, color=QUIET, linewidth=0.9, linestyle=(0, (4, 3)), zorder=1)
     bars = []

@@ -34,6 +34,7 @@ DARK = {
 }  # fmt: skip
 TAG, COLOR = re.compile(r"<[a-zA-Z][^>]*>"), re.compile(r"(?<=[ \":])#[0-9a-f]{6}(?=[;\"])", re.IGNORECASE)
 ON_PAPER = {"facecolor": "white", "edgecolor": "none", "pad": 0.8}  # lettering that covers lines behind it
+CROWD = 20  # names beside points beyond which they give way to each other
 ARMS = "arms:"  # how the id of a group begins that belongs to arms
 OF_ARMS = re.compile(rf'<g id="{ARMS}([0-9a-f]*)">')
 WIDTH = 4.25  # inches: narrow enough that a phone shrinks the lettering only a little
@@ -289,12 +290,16 @@ def place_labels(
     """Write each name near its point, greedily choosing the spot that covers least of what is already there.
 
     `bars` are data boxes (x0, x1, y0, y1), one per interval bar, that labels avoid. `arms`: whose each name
-    is, where names are of arms.
+    is, where names are of arms. Of more than CROWD names, one that would cover another is left out.
     """
     axes.figure.canvas.draw()  # settles the layout, so that positions in pixels are final
     taken = _drawn_boxes(axes, points, bars)
+    written_boxes: list[Any] = []
     for i, (point, name, color) in enumerate(zip(points, names, colors, strict=True)):
         spot, box = _freest_spot(axes, point, name, taken)
+        if len(names) > CROWD and any(_overlap(box, other) > 0 for other in written_boxes):
+            continue
+        written_boxes.append(box)
         is_far = abs(spot[0]) + abs(spot[1]) > 14
         line = {"arrowstyle": "-", "color": color, "linewidth": 0.6, "shrinkA": 0, "shrinkB": 3}
         written = _write_label(axes, point, name, spot, color=color, arrowprops=line if is_far else None)

@@ -3,6 +3,7 @@
 import html
 import json
 import re
+import warnings
 from xml.etree import ElementTree
 
 import pytest
@@ -10,6 +11,7 @@ import pytest
 from answers.alpha_sweep import with_sweep
 from answers.report import EVIL, make_metrics
 from cascade_sim.analysis.report.comparisons import ordered_arms
+from cascade_sim.analysis.report.figures.models import reliability, score_distributions
 from cascade_sim.analysis.report.figures.pareto import pareto
 from cascade_sim.analysis.report.figures.style import (
     LEAST,
@@ -108,3 +110,19 @@ def test_no_lettering_is_too_small_for_a_phone(figures):
         for size in re.findall(r"font(?:-size)?:[^;]*?([\d.]+)px", style)
     }
     assert len(sizes) > 10 and {pair for pair in sizes if pair[1] < LEAST} == set()
+
+
+def test_the_plot_keeps_its_room_under_the_names_of_many_models():
+    metrics = make_metrics()
+    curves = metrics["curves"]
+    for part in curves["score_distribution"].values():
+        some = next(iter(part["density"].values()))
+        part["density"] |= {f"a-rather-long-model-name-{i}": some for i in range(40)}
+    some = next(curve for curve in curves["proxy_reliability"].values() if curve)
+    curves["proxy_reliability"] |= {f"a-rather-long-model-name-{i}": some for i in range(40)}
+    with style("many"), warnings.catch_warnings():
+        warnings.simplefilter("error")  # matplotlib warns where a plot collapses
+        for draw in (score_distributions, reliability):
+            figure = draw(metrics)
+            svg_text(figure, "many", "t")
+            assert all(axes.get_window_extent().height > 80 for axes in figure.axes)

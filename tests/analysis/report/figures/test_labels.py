@@ -1,6 +1,6 @@
 from itertools import combinations
 
-from cascade_sim.analysis.report.figures.style import _overlap, blank, place_labels, style
+from cascade_sim.analysis.report.figures.style import CROWD, _overlap, blank, place_labels, style
 
 
 def boxes(points):
@@ -24,3 +24,9 @@ def test_a_label_at_the_edge_stays_inside_the_axes():
     labels, frame = boxes([(9.9, 9.9), (0.1, 0.1)])
     for box in labels:
         assert frame.x0 <= box.x0 and box.x1 <= frame.x1 and frame.y0 <= box.y0 and box.y1 <= frame.y1
+
+
+def test_in_a_crowd_a_name_without_room_is_left_out_and_none_covers_another():
+    labels, _ = boxes([(4 + 0.01 * i, 5 + 0.03 * i) for i in range(CROWD + 20)])
+    assert 3 < len(labels) < CROWD + 20
+    assert all(_overlap(a, b) == 0 for a, b in combinations(labels, 2))
