@@ -5,11 +5,13 @@ from __future__ import annotations
 import importlib
 import os
 import sys
+import warnings
 from collections.abc import Sequence
+from typing import Any
 
 import click
 
-from cascade_sim.errors import UserError, unknown_name
+from cascade_sim.errors import Notice, UserError, unknown_name
 from cascade_sim.version import __version__
 
 # Name -> module with an attribute `command`, and the line that --help shows without importing it.
@@ -93,11 +95,22 @@ def cli() -> None:
     """Simulate a multi-stage ad-ranking cascade with its auction, and compare what to change in it."""
 
 
+def _words(message: Warning | str, category: type[Warning], *place: Any, **more: Any) -> str:
+    """A notice as a sentence, any other warning as Python has it."""
+    return (
+        f"note: {message}\n" if issubclass(category, Notice) else _FORMAT(message, category, *place, **more)
+    )
+
+
+_FORMAT = warnings.formatwarning
+
+
 def main(argv: Sequence[str] | None = None) -> int:
     """Run a command and return the exit code.
 
     0 done; 2 a mistake in the input, explained on stderr; 130 interrupted. A traceback is a defect.
     """
+    warnings.formatwarning = _words
     try:
         code = cli.main(
             args=None if argv is None else list(argv), prog_name="cascade_sim", standalone_mode=False

@@ -8,6 +8,10 @@ class UserError(Exception):
     """A message for people. The command line prints `error: …` and exits with code 2."""
 
 
+class Notice(UserWarning):
+    """What a reader should know and need not mend. The command line prints `note: …`."""
+
+
 class ScenarioError(UserError):
     """Everything that is wrong with a scenario, one problem per line of the message."""
 

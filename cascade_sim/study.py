@@ -6,15 +6,25 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from cascade_sim.errors import UserError
 from cascade_sim.phases.report import write_report
 from cascade_sim.progress import Progress, terminal_width
 from cascade_sim.scenario.file import dump_scenario, scenario_hash
-from cascade_sim.scenario.plugins import named_files_digest, refuse_registered, require_options
+from cascade_sim.scenario.plugins import (
+    code_changed_since,
+    named_files_digest,
+    own_code_of,
+    refuse_registered,
+    require_options,
+)
 from cascade_sim.scenario.schema import Scenario
+from cascade_sim.storage import own_code
 from cascade_sim.storage.code_version import source_digest
 from cascade_sim.storage.folder import (
     CHECKPOINTS,
+    LATE_CODE,
     METRICS,
+    OWN_CODE,
     RunFolder,
     is_same_run,
     open_run,
@@ -60,7 +70,7 @@ def run_study(
             if show:
                 _print_summary(metrics, out, 0.0)
             return metrics
-        folder.write_json("manifest.json", manifest)  # first: it marks the folder as a run
+        folder.write_manifest(manifest)  # first: it marks the folder as a run
         folder.write_text("scenario.yaml", dump_scenario(scenario))
         started = time.perf_counter()
         with Progress(quiet) as progress:
@@ -71,11 +81,10 @@ def run_study(
             folder.write_json("metrics.json", metrics)
             with progress.stage("report", 1, "pages"):
                 manifest["seconds"] = {**progress.seconds, "total": time.perf_counter() - started}
-                manifest["status"] = "complete"
                 _write_tables(folder, metrics)
-                write_report(out, metrics, manifest, dump_scenario(scenario))
-        folder.write_json("manifest.json", manifest)
-        folder.remove_checkpoints()
+                write_report(out, metrics, {**manifest, "status": "complete"}, dump_scenario(scenario))
+        worlds = [out] if seeds == 1 else [out / f"seed-{scenario.seed + i}" for i in range(seeds)]
+        folder.finish(_with_late_code(manifest, scenario, home, worlds))
     if show:
         _print_summary(metrics, out, time.perf_counter() - started)
     return metrics
@@ -197,7 +206,7 @@ def run_world(
     with RunFolder.resume(out, manifest) if is_same_run(out, manifest) else RunFolder.create(out) as folder:
         if folder.is_complete():
             return open_run(out).metrics
-        folder.write_json("manifest.json", manifest)  # first: it marks the folder as a run
+        folder.write_manifest(manifest)  # first: it marks the folder as a run
         folder.write_text("scenario.yaml", dump_scenario(scenario))
         with Progress(quiet=True) as progress:
             metrics = run_seed(scenario, out, 1, device, progress, home, teacher)
@@ -205,8 +214,8 @@ def run_world(
         _write_tables(folder, metrics)
         if not keep_logs:
             folder.remove_logs()
-        folder.write_json("manifest.json", {**manifest, "seconds": progress.seconds, "status": "complete"})
-        folder.remove_checkpoints()
+        manifest["seconds"] = progress.seconds
+        folder.finish(_with_late_code(manifest, scenario, home, [out]))
     # As they are read from the disk: a world that was finished before a run was stopped comes from there.
     return open_run(out).metrics
 
@@ -253,6 +262,7 @@ def _manifest(
     scenario: Scenario, device: str, workers: int, seeds: int = 1, home: Path = Path(".")
 ) -> dict[str, Any]:
     """What a reader needs to repeat the run; everything that may differ between machines is here."""
+    code = own_code_of(scenario, home)
     return {
         "name": scenario.name,
         "seed": scenario.seed,
@@ -261,6 +271,7 @@ def _manifest(
         "scenario_hash": scenario_hash(scenario),
         "code": source_digest(),
         "files": named_files_digest(scenario, home),
+        **({OWN_CODE: code} if code else {}),
         "device": device,
         "workers": workers,
         "seeds": seeds,
@@ -269,6 +280,30 @@ def _manifest(
         "seconds": {},
         "status": "running",
     }
+
+
+def _with_late_code(
+    manifest: dict[str, Any], scenario: Scenario, home: Path, worlds: Sequence[Path]
+) -> dict[str, Any]:
+    """The manifest with the modules that came in while the run was under way.
+
+    UserError if a class or what it imports was edited meanwhile: nobody could say which of it made what.
+    """
+    known = manifest.get(OWN_CODE) or {}
+    left = [read_manifest(world) for world in worlds]
+    changed = code_changed_since(known, scenario, home)
+    for world in left:
+        code = world.get(OWN_CODE) or {}
+        changed += [name for name in {**known, **code} if known.get(name) != code.get(name)]
+    if changed:
+        raise UserError(
+            f"{', '.join(dict.fromkeys(changed))}: edited while the run was under way, so it is not of one "
+            "piece; run again, without --resume"
+        )
+    late = own_code.late(known)
+    for world in left:
+        late |= world.get(LATE_CODE) or {}
+    return {**manifest, LATE_CODE: late} if late else manifest
 
 
 def _print_summary(metrics: dict[str, Any], out: Path, seconds: float) -> None:

@@ -72,22 +72,22 @@ def calibrator_file(model: Path) -> Path:
     return model.with_name(f"{model.stem}.calibrator.safetensors")
 
 
-def export_calibrator(calibrator: Calibrator, path: Path) -> None:
-    """Write a calibrator to a file of its own."""
+def export_calibrator(calibrator: Calibrator, path: Path, key: str = "") -> None:
+    """Write a calibrator to a file of its own, with the key under which it is kept, if there is one."""
     temp = temporary(path)
     with discarded_on_error(temp), storage_errors(path):
         path.parent.mkdir(parents=True, exist_ok=True)
-        calibrators.save(calibrator, temp)
+        calibrators.save(calibrator, temp, key)
         seal(temp, path)
 
 
-def load_calibrator(path: Path) -> Calibrator:
-    """The calibrator in a file; UserError if there is none."""
+def load_calibrator(path: Path, key: str | None = None) -> Calibrator:
+    """The calibrator in a file; UserError if there is none, it is damaged, or kept under another key."""
     from safetensors import SafetensorError
 
     if not path.is_file():
         raise UserError(f"{path} is missing, so a model has no calibrator; run the scenario again")
     try:
-        return calibrators.load(path)
+        return calibrators.load(path, key)
     except (OSError, ValueError, KeyError, SafetensorError) as error:
         raise UserError(f"{path} holds no calibrator: {error}; run the scenario again") from error

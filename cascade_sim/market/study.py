@@ -5,7 +5,6 @@ checkpoints/ARM.npz of the run folder, and the figures of an arm that is done in
 that was stopped takes up from there and writes the same bytes as one that was not.
 """
 
-import json
 from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
@@ -21,8 +20,7 @@ from cascade_sim.phases.simulation import Simulation
 from cascade_sim.progress import Progress
 from cascade_sim.scenario.market import DAY, Market
 from cascade_sim.scenario.schema import ArmSpec, resolved_arms
-from cascade_sim.storage.checkpoints import load_state, save_state
-from cascade_sim.storage.files import write_file
+from cascade_sim.storage.checkpoints import load_figures, load_state, save_figures, save_state
 from cascade_sim.storage.folder import CHECKPOINTS, keep
 from cascade_sim.storage.tables import ROW_GROUP, TableWriter
 
@@ -37,8 +35,8 @@ def run_markets(sim: Simulation, out: Path, progress: Progress, workers: int) ->
         if not done.is_file():
             result = run_market(sim, name, out, progress, workers)
             keep(out, f"market-{name}", market_tables(sim, name))
-            write_file(done, json.dumps(result, allow_nan=False).encode())
-        arms[name] = json.loads(done.read_text())
+            save_figures(done, result)
+        arms[name] = load_figures(done)
     if spec.training is not None:
         report = sim.scenario.report
         learning = learning_sections(arms, report.baseline, report.resamples, sim.seed)
@@ -99,7 +97,7 @@ def run_recorded(
             bar.advance(len(settled.block))
 
         def on_checkpoint(now: dict[str, Any]) -> None:
-            keep(out, f"market-{name}", names)
+            keep(out, f"market-{name}", names, is_finished=False)
             save_state(file, {**now, "tables": {table: tables[table].state() for table in names}})
 
         run.on_block, run.on_checkpoint = on_block, on_checkpoint

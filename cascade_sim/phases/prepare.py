@@ -4,7 +4,7 @@ made = prepare(scenario, Path("runs/mine"), progress)
 made.sim.scorers, made.modules, made.calibrators   # trained seats, and what they were trained to
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +29,7 @@ from cascade_sim.scenario.file import scenario_data
 from cascade_sim.scenario.models import ModelSpec, objective_of
 from cascade_sim.scenario.plugins import find_file
 from cascade_sim.scenario.schema import ArmOverrides, Scenario, resolve_arm, resolved_arms
+from cascade_sim.storage import own_code
 from cascade_sim.storage.code_version import model_code_digest
 from cascade_sim.storage.files import storage_errors, write_file
 from cascade_sim.storage.folder import is_done, keep
@@ -127,7 +128,7 @@ class Preparation:
         for name, spec in specs.items():
             if name not in students:
                 read = impressions if spec.is_plain else pages
-                self.train_model(name, read(self.logs, spec.data))
+                self.train_model(name, read(self.logs, self._logged(spec.data)))
         if students:
             for name, lists in self._shadow_phase(students).items():
                 self.train_model(name, lists)
@@ -196,14 +197,20 @@ class Preparation:
         samples = spec.epochs * data.arrays()["ads"].size
         with self.progress.stage(f"train {alias}", samples, "samples") as bar:
             if not self.store.load(key, module):
+                before = own_code.loaded()
                 self._fit(alias, spec, module, data, lambda: bar.advance(samples // spec.epochs))
-                self.store.save(key, module, {"model": name, "recipe": spec.recipe})
+                if not own_code.note_late(type(module), before):  # code that the key knows nothing of
+                    self.store.save(key, module, {"model": name, "recipe": spec.recipe})
             if apart is not None:
                 self.calibrators[alias] = stored_calibrator(
                     self.store, key, alias, spec, view, module, apart, seed % 2**31
                 )
         self.modules[alias] = module
         sim.scorers[alias] = served_scorer(name, spec, view, module, self.calibrators.get(alias))
+
+    def _logged(self, phases: Iterable[str]) -> list[str]:
+        """Those of these phases that have requests, and so a table."""
+        return [phase for phase in phases if getattr(self.sim.scenario.phases, phase)]
 
     def _fit(
         self,
@@ -235,7 +242,7 @@ class Preparation:
 
     def _train_first_deployment(self) -> None:
         """The models that write the log have seen random traffic only; always by log loss."""
-        random_traffic = impressions(self.logs, ["bootstrap"])
+        random_traffic = impressions(self.logs, self._logged(["bootstrap"]))
         cascade = self.sim.scenario.cascade
         for name in dict.fromkeys([cascade.ranking.model, cascade.pre_ranking.model]):
             if name not in BUILT_IN:

@@ -20,7 +20,6 @@ import zlib
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from importlib.machinery import ModuleSpec, PathFinder, SourceFileLoader
 from inspect import Signature
 from pathlib import Path
 from typing import Any
@@ -32,7 +31,8 @@ from cascade_sim.scenario.schema import Scenario
 from cascade_sim.scenario.sections import NAME
 from cascade_sim.scenario.signatures import Fault, faults_in, signature_in, signature_of
 from cascade_sim.scenario.yaml import KeyPath
-from cascade_sim.storage.code_version import class_file, class_source
+from cascade_sim.storage import own_code
+from cascade_sim.storage.code_version import class_file, class_source, code_digest
 from cascade_sim.version import PACKAGE, folder_of
 
 MODEL_KEYS = ("hidden", "dims")  # of a model's section, that are keywords of the built-in nets
@@ -146,6 +146,7 @@ def find_class(kinds: Kinds, kind: str, home: Path = Path(".")) -> type[Any]:
     file = find_file(kind, home)
     if file is None and is_file_reference(kind):
         raise UserError(f"no file '{where}' in the working folder or beside the scenario")
+    own_code.begin_loading()
     try:
         module = _load_module(where) if file is None else _load_file(file)
     except Exception as error:  # the user's code may raise anything
@@ -158,27 +159,20 @@ def find_class(kinds: Kinds, kind: str, home: Path = Path(".")) -> type[Any]:
     return own
 
 
-def _load_file(file: Path) -> Any:
+def _module_name(file: Path) -> str:
     # The path is part of the name: two files of one name must not be taken for each other.
-    name = f"cascade_sim_user_{file.stem}_{zlib.crc32(str(file.resolve()).encode()):08x}"
-    loader = _AsWritten(name, str(file))
+    return f"{own_code.PREFIX}{file.stem}_{zlib.crc32(str(file.resolve()).encode()):08x}"
+
+
+def _load_file(file: Path) -> Any:
+    name = _module_name(file)
+    loader = own_code.AsWritten(name, str(file))
     spec = importlib.util.spec_from_loader(name, loader)
     assert spec is not None
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module
     loader.exec_module(module)
     return module
-
-
-class _AsWritten(SourceFileLoader):
-    """Compiles the file as it is now.
-
-    A kept bytecode file is told apart by the second of the last change and the size alone: of two edits
-    within a second the first would be run.
-    """
-
-    def get_code(self, fullname: str) -> Any:
-        return self.source_to_code(self.get_data(self.path), self.path)
 
 
 def _load_module(where: str) -> Any:
@@ -311,15 +305,50 @@ def named_files(scenario: Scenario, home: Path) -> list[Path | None]:
     return profile + [find_file(kind, home) for kind in kinds]
 
 
-def named_files_digest(scenario: Scenario, home: Path) -> str:
-    """Of the files that a scenario names, and of the classes that were registered under names it uses."""
-    contents = [b"" if file is None else file.read_bytes() for file in named_files(scenario, home)]
+def own_code_of(scenario: Scenario, home: Path) -> dict[str, str]:
+    """{label: digest} of the code of every class that a scenario names and that is none of this project's.
+
+    Also of modules that such a class imports. Once the classes are loaded, what they hold in memory counts.
+    """
+    code: dict[str, str] = {}
     for reference in references(scenario):
-        if reference.kind in reference.kinds.registered:
-            contents.append(class_source(reference.kinds.registered[reference.kind]))
+        kinds, kind = reference.kinds, reference.kind
+        if kind in kinds.built_in:
+            continue
+        if kind in kinds.registered:
+            own = _registered_code(kinds.registered[kind])
+            code |= {f"{kind}: {label}": value for label, value in own.items()}
+            continue
+        where, file = kind.rpartition(":")[0], find_file(kind, home)
+        if file is None:
+            code |= own_code.code_from(where)
+        else:
+            own = own_code.code_from((_module_name(file), file.resolve()))
+            # As the scenario writes it: there may be files of that name in several folders.
+            code |= {where if label == file.name else label: value for label, value in own.items()}
+    return code
+
+
+def code_changed_since(before: Mapping[str, str], scenario: Scenario, home: Path) -> list[str]:
+    """Labels of `own_code_of` whose file on the disk is no longer what it was.
+
+    Registered classes are as this process has them, whatever becomes of their files.
+    """
+    own_code.begin_loading()
+    now = own_code_of(scenario, home)
+    return [label for label, was in before.items() if ": " not in label and now.get(label, was) != was]
+
+
+def _registered_code(own: type) -> dict[str, str]:
+    return own_code.code_of(own) or {own.__qualname__: class_source(own).hex()}
+
+
+def named_files_digest(scenario: Scenario, home: Path) -> str:
+    """Of the files that a scenario names and of all code of its classes (`own_code_of`)."""
     total = hashlib.blake2b(digest_size=8)
-    for content in contents:
-        total.update(content + b"\0")
+    for file in named_files(scenario, home):
+        total.update((b"" if file is None else file.read_bytes()) + b"\0")
+    total.update(code_digest(own_code_of(scenario, home)).encode())
     return total.hexdigest()
 
 
@@ -420,7 +449,7 @@ def _python_files(where: str, folder: Path) -> list[str]:
 def _module_fault(module: str, name: str, forms: str, syntax: bool) -> str:
     if not all(part.isidentifier() for part in module.split(".")):
         return f"'{module}' is neither a .py file nor a module; expected {forms}"
-    spec, missing = _module_spec(module)
+    spec, missing = own_code.module_spec(module)
     if spec is None:
         return f"no module '{missing}' is installed or in the working folder; expected {forms}"
     if spec.origin is None or not spec.origin.endswith(".py"):
@@ -428,25 +457,9 @@ def _module_fault(module: str, name: str, forms: str, syntax: bool) -> str:
     return _class_fault(Path(spec.origin), module, name, syntax)
 
 
-def _module_spec(module: str) -> tuple[ModuleSpec | None, str]:
-    """Where a module lies, or None and the first part of its name that is nowhere. Nothing is imported."""
-    locations: list[str] | None = [os.getcwd(), *sys.path]
-    spec = None
-    parts = module.split(".")
-    for i in range(len(parts)):
-        # PathFinder, unlike importlib.util.find_spec, does not import the parent packages.
-        spec = PathFinder.find_spec(".".join(parts[: i + 1]), locations) if locations is not None else None
-        if spec is None:
-            return None, ".".join(parts[: i + 1])
-        locations = (
-            list(spec.submodule_search_locations) if spec.submodule_search_locations is not None else None
-        )
-    return spec, ""
-
-
 def find_module(module: str) -> Path | None:
     """The Python file of a module; None if there is none to read."""
-    spec, _ = _module_spec(module)
+    spec, _ = own_code.module_spec(module)
     return Path(spec.origin) if spec is not None and spec.origin and spec.origin.endswith(".py") else None
 
 

@@ -8,27 +8,57 @@ from typing import Any
 import numpy as np
 
 from cascade_sim.errors import UserError
+from cascade_sim.storage import seals
 from cascade_sim.storage.files import write_file
 
 SEPARATOR = "/"
+HEAD = b"cascade_sim state "  # then the digest of what follows, and a new line
+DIGITS = 32
 
 
 def save_state(path: Path, state: Mapping[str, Any]) -> None:
     """Write a nested dict of arrays and numbers. The file is there whole or not at all."""
     buffer = io.BytesIO()
     np.savez(buffer, **flat(state))  # type: ignore[arg-type]  # names never clash with its own
+    data = buffer.getvalue()
     path.parent.mkdir(parents=True, exist_ok=True)
-    write_file(path, buffer.getvalue())
+    # Before the archive, which is found from its end: it can still be opened by other programs.
+    write_file(path, HEAD + seals.digest(data).encode() + b"\n" + data)
 
 
 def load_state(path: Path) -> dict[str, Any]:
     """What `save_state` wrote. A damaged file is a UserError."""
     try:
-        with np.load(path) as file:
+        data = path.read_bytes()
+        start = len(HEAD) + DIGITS + 1
+        if not data.startswith(HEAD):
+            raise ValueError("it does not begin as one")
+        if data[len(HEAD) : start] != seals.digest(data[start:]).encode() + b"\n":
+            raise ValueError("its content does not match its digest")
+        with np.load(io.BytesIO(data[start:])) as file:
             return nested({name: file[name] for name in file.files})
     except Exception as error:  # zipfile, numpy and the file system each have their own
         raise UserError(
             f"{path}: not a readable state of a run ({error}); run again without --resume"
+        ) from error
+
+
+def save_figures(path: Path, figures: Mapping[str, Any]) -> None:
+    """Write the figures of a part of a run that is done, as JSON with their digest."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write_file(path, seals.wrapped(figures))
+
+
+def load_figures(path: Path) -> dict[str, Any]:
+    """What `save_figures` wrote. A damaged or edited file is a UserError."""
+    try:
+        content = seals.unwrapped(path)
+        if not isinstance(content, dict):
+            raise ValueError("no object in it")
+        return content
+    except (OSError, ValueError, RecursionError) as error:
+        raise UserError(
+            f"{path}: not the figures that the run left there ({error}); run again without --resume"
         ) from error
 
 

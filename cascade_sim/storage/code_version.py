@@ -1,13 +1,14 @@
 """Digests of source code: a stored result must not outlive the code that made it."""
 
 import hashlib
-import inspect
+import json
 import os
-import sys
+from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
 from typing import Any
 
+from cascade_sim.storage.own_code import class_file, code_of
 from cascade_sim.version import BESIDE, PACKAGE, folder_of
 
 PACKAGES = ("cascade_sim", "agents", "models", "analysis")
@@ -27,37 +28,24 @@ def source_digest(packages: tuple[str, ...] = PACKAGES) -> str:
 
 
 def model_code_digest(module: Any) -> str:
-    """The digest of what decides how a model trains: our nets, losses and loop, the user's own modules."""
+    """The digest of what decides how a model trains: our nets, losses and loop, and the user's own code."""
     own = source_digest(("models",))
-    file = class_file(type(module))
-    if file is None:
-        return hashlib.blake2b(class_source(type(module)), digest_size=8).hexdigest() + own
-    if _FOLDERS["models"] in file.parents:
-        return own
-    folder = file.parent
-    loaded = {
-        Path(path).resolve()
-        for path in (getattr(m, "__file__", None) for m in list(sys.modules.values()))
-        if path
-    }
-    beside = [path for path in sorted(loaded) if path.suffix == ".py" and path.parent == folder]
-    files = {path.name: path for path in beside if path.is_file()}  # torch has modules without a file
-    return _digest({**files, file.name: file}) + own
+    cls = type(module)
+    if class_file(cls) is None:
+        return hashlib.blake2b(class_source(cls), digest_size=8).hexdigest() + own
+    code = code_of(cls)
+    return code_digest(code) + own if code else own
 
 
-def class_file(cls: type) -> Path | None:
-    """The file in which a class is defined; None for one that was typed into a shell or a notebook."""
-    try:
-        file = inspect.getsourcefile(cls)
-    except (OSError, TypeError):
-        return None
-    return Path(file).resolve() if file is not None and Path(file).is_file() else None
+def code_digest(code: Mapping[str, str]) -> str:
+    """One digest of the labels and digests that `code_of` gives.  16 hex digits"""
+    text = json.dumps(code, sort_keys=True)
+    return hashlib.blake2b(text.encode(), digest_size=8).hexdigest()
 
 
 def class_source(cls: type) -> bytes:
-    """The file of a class. Code that cannot be read may be new each time, and so is what stands for it."""
-    file = class_file(cls)
-    return os.urandom(16) if file is None else file.read_bytes()
+    """All code of a class. Code that cannot be read may be new each time, and so is what stands for it."""
+    return os.urandom(16) if class_file(cls) is None else code_digest(code_of(cls)).encode()
 
 
 def _digest(files: dict[str, Path]) -> str:

@@ -1,7 +1,8 @@
 """The folder of a run: one writer at a time, whole files only, and clear words when it cannot be read.
 
-Writing: `RunFolder.create` locks the folder, clears what an earlier run left and hands out atomic writes. The
-first thing to write is manifest.json (status "running"), the last its final form (status "complete").
+Writing: `RunFolder.create` locks the folder, sets an earlier run aside and hands out atomic writes. The first
+thing to write is manifest.json (status "running"), the last its final form with the seals of what was written
+(`finish`). A finished run that lay there is kept whole in the folder `previous` until then.
 Reading: `open_run` and `read_manifest` check before they return.
 
 The one writer holds a `Lock`: a file that names its owner and dies with it. It is locked by the operating
@@ -14,6 +15,7 @@ import json
 import os
 import shutil
 import socket
+import warnings
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
@@ -22,19 +24,28 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from cascade_sim.errors import UserError, did_you_mean
+from cascade_sim.errors import Notice, UserError, did_you_mean
+from cascade_sim.storage import own_code, seals
 from cascade_sim.storage.files import storage_errors, write_file
+from cascade_sim.storage.seals import MANIFEST
+from cascade_sim.storage.tables import table_digest
 from cascade_sim.version import SEMANTICS
 
-MANIFEST = "manifest.json"
-
 METRICS = "metrics.json"
+
+MARKET = "market-"  # how the steps and tables of a market are called, before its arm
 
 CHECKPOINTS = "checkpoints"  # marks and states of a run that is under way; gone when it is complete
 
 ANSWERS = "whatif"  # what was asked of a finished run, a folder per question
 
 LOCK = ".lock"
+
+# A finished run that is to be replaced, whole, until the one that replaces it is finished. It gets this name
+# when all of it is there, and loses it before any of it is removed.
+PREVIOUS = "previous"
+_MOVING = ".previous.moving"
+_GONE = ".previous.gone"
 
 _PROGRAM = "cascade_sim"
 
@@ -47,12 +58,16 @@ RUN_ENTRIES = (
 
 SHOWN = 3  # answers that a refusal names
 
+OWN_CODE = "own_code"  # of a manifest: {module or file of the user's own: digest}
+
+LATE_CODE = "late_code"  # the same, of modules that came in while the run was under way
+
 # What tells one run from another: a stopped run goes on only as the run it was.
 IDENTITY = {
     "semantics": "another version's semantics",
     "scenario_hash": "another scenario (or other --set values)",
     "code": "another version of the code",
-    "files": "other content of a file the scenario names",
+    "files": "other content of a file the scenario names, or of a module that its classes import",
     "packages": "other versions of Python or its packages",
     "device": "another --device",
     "seeds": "another number of --seeds",
@@ -63,9 +78,10 @@ IDENTITY = {
 class RunFolder:
     """A locked run folder to write into. Use as a context manager; the lock goes when it ends."""
 
-    def __init__(self, path: Path, lock: "Lock") -> None:
+    def __init__(self, path: Path, lock: "Lock", has_begun: bool = False) -> None:
         self.path = path
         self._lock = lock
+        self._has_begun = has_begun  # whether a run that may go on lies here
 
     @classmethod
     def create(
@@ -78,7 +94,8 @@ class RunFolder:
     ) -> "RunFolder":
         """Make or take over the folder.
 
-        A run of cascade_sim that lies there is replaced, or refused without `overwrite`. A folder with other
+        A run of cascade_sim that lies there is replaced (a finished one when the new one is finished: until
+        then it is in the folder `previous`), or refused without `overwrite`. A folder with other
         content is always refused, and so is one that another run is writing to. Answers that were asked of
         the run that lies there stay if it is the one of `manifest`, which will come out the same; with
         another run it is refused, or they go too with `remove_answers`.
@@ -104,6 +121,9 @@ class RunFolder:
             raise
         try:
             with storage_errors(folder):
+                _settle(folder)
+                if _is_finished(folder):
+                    _set_aside(folder, keeps_answers)
                 _clear(folder, keeps_answers)
         except BaseException:
             lock.leave()  # half cleared, without its manifest: the file shows that it is ours to clear
@@ -118,15 +138,17 @@ class RunFolder:
         that another process is writing, is a UserError.
         """
         folder = Path(path)
-        if not (folder / MANIFEST).exists():
+        if not (folder / MANIFEST).exists() and not (folder / _MOVING).is_dir():
             return cls.create(folder)
         with storage_errors(folder):
             lock = Lock.take(folder)
         try:
+            with storage_errors(folder):
+                _settle(folder)
             left = read_manifest(folder)
-            for key, what in IDENTITY.items():
-                if left.get(key) != manifest.get(key):
-                    raise UserError(f"{folder} holds a run of {what}: it cannot go on; run without --resume")
+            what = difference(left, manifest)
+            if what:
+                raise UserError(f"{folder} holds a run of {what}: it cannot go on; run without --resume")
             with storage_errors(folder):
                 if left.get("status") != "complete" or not (folder / METRICS).exists():
                     _clear_unfinished(folder)
@@ -135,7 +157,7 @@ class RunFolder:
         except BaseException:
             lock.release()
             raise
-        return cls(folder, lock)
+        return cls(folder, lock, has_begun=True)
 
     def write_bytes(self, name: str, data: bytes) -> Path:
         """Write a file whole; `name` may lead into sub-folders. Returns its path."""
@@ -143,6 +165,7 @@ class RunFolder:
         with storage_errors(path):
             path.parent.mkdir(parents=True, exist_ok=True)
         write_file(path, data)
+        self._has_begun |= name == MANIFEST
         return path
 
     def write_text(self, name: str, text: str) -> Path:
@@ -152,6 +175,19 @@ class RunFolder:
     def write_json(self, name: str, content: Any) -> Path:
         """Write JSON, the same bytes for the same content: sorted keys, indent 1. NaN is a ValueError."""
         return self.write_text(name, json_text(content))
+
+    def write_manifest(self, manifest: Mapping[str, Any]) -> None:
+        """Write manifest.json with its own seal."""
+        self.write_json(MANIFEST, seals.with_seal(manifest))
+
+    def finish(self, manifest: Mapping[str, Any]) -> None:
+        """All is written: the final manifest, with the seals of what is read back. What came before goes."""
+        with storage_errors(self.path):
+            sealed = seals.seals_of(self.path)
+        self.write_manifest({**manifest, seals.SEALS: sealed, "status": "complete"})
+        self.remove_checkpoints()
+        with suppress(OSError):  # the run is complete; a rest of an older one does no harm
+            _remove_previous(self.path)
 
     def is_complete(self) -> bool:
         """Whether the run that lies here had come to its end."""
@@ -169,7 +205,13 @@ class RunFolder:
         shutil.rmtree(self.path / CHECKPOINTS, ignore_errors=True)
 
     def release(self) -> None:
-        """Give the folder up. Releasing twice is harmless."""
+        """Give the folder up. Releasing twice is harmless.
+
+        Where nothing at all came of the new run, the one it was to replace is put back.
+        """
+        if self._lock.is_held and not self._has_begun and (self.path / PREVIOUS).is_dir():
+            with suppress(OSError):
+                _put_back(self.path, self.path / PREVIOUS)
         self._lock.release()
 
     def __enter__(self) -> "RunFolder":
@@ -197,7 +239,10 @@ class Run:
 
 
 def open_run(path: str | Path) -> Run:
-    """A finished run. UserError if it is none, unfinished, damaged, or of another version's semantics."""
+    """A finished run. UserError if it is none, unfinished, damaged, or of another version's semantics.
+
+    Nothing of it is run: what it says is read, and held against its seals.
+    """
     folder = Path(path)
     manifest = read_manifest(folder)
     if manifest.get("semantics") != SEMANTICS:
@@ -207,7 +252,21 @@ def open_run(path: str | Path) -> Run:
         )
     if not (folder / METRICS).exists():
         status = manifest.get("status", "unknown")
-        raise UserError(f"{folder} has no {METRICS} (status: {status}): the run did not finish")
+        raise UserError(
+            f"{folder} has no {METRICS} (status: {status}): the run did not finish{_kept(folder)}"
+        )
+    known = manifest.get(seals.SEALS)
+    if not isinstance(known, dict):
+        warnings.warn(
+            f"{folder} is not sealed, as it is of an older version or not finished: whether its files were "
+            "changed cannot be told",
+            Notice,
+            stacklevel=2,
+        )
+        known = {}
+    small = [name for name in known if name in seals.SMALL or name.endswith(f"/{MANIFEST}")]
+    for name in small:
+        seals.check_file(folder, name, known)
     return Run(folder, manifest, read_object(folder / METRICS))
 
 
@@ -218,9 +277,19 @@ def read_manifest(path: str | Path) -> dict[str, Any]:
         raise UserError(
             f"{folder} is not a folder" if folder.exists() else f"{folder} does not exist{_run_meant(folder)}"
         )
+    if (folder / _MOVING).is_dir():
+        _recover(folder)
     if not (folder / MANIFEST).exists():
-        raise UserError(f"{folder} is not a run folder: it has no {MANIFEST}")
-    return read_object(folder / MANIFEST)
+        raise UserError(f"{folder} is not a run folder: it has no {MANIFEST}{_kept(folder)}")
+    manifest = read_object(folder / MANIFEST)
+    seals.check_manifest(folder / MANIFEST, manifest)
+    return manifest
+
+
+def _kept(folder: Path) -> str:
+    """Where the run is that an unfinished one was to replace."""
+    is_there = (folder / PREVIOUS / MANIFEST).is_file()
+    return f"; the run that it was to replace is whole in {folder / PREVIOUS}" if is_there else ""
 
 
 def _run_meant(folder: Path) -> str:
@@ -236,7 +305,20 @@ def is_same_run(path: str | Path, manifest: Mapping[str, Any]) -> bool:
         left = read_manifest(path)
     except UserError:
         return False
-    return all(left.get(key) == manifest.get(key) for key in IDENTITY)
+    return not difference(left, manifest)
+
+
+def difference(left: Mapping[str, Any], manifest: Mapping[str, Any]) -> str:
+    """What tells the run that was left apart from the one that is wanted; "" if nothing does."""
+    for key, what in IDENTITY.items():
+        if left.get(key) != manifest.get(key):
+            before, now = ({**(run.get(OWN_CODE) or {})} for run in (left, manifest))
+            changed = [name for name in {**before, **now} if before.get(name) != now.get(name)]
+            return f"{what} ({', '.join(changed)})" if key == "files" and changed else what
+    # What classes import while they are at work is known only of the run that was left.
+    late = left.get(LATE_CODE) or {}
+    changed = [name for name, was in late.items() if own_code.digest_now(name) != was]
+    return f"{IDENTITY['files']} ({', '.join(changed)})" if changed else ""
 
 
 def default_folder(name: str) -> Path:
@@ -249,11 +331,15 @@ def is_done(folder: Path, step: str) -> bool:
     return (folder / CHECKPOINTS / f"{step}.keep").is_file()
 
 
-def keep(folder: Path, step: str, tables: Iterable[str]) -> None:
-    """Mark the tables of a step as worth keeping, should the run be stopped from here on."""
+def keep(folder: Path, step: str, tables: Iterable[str], *, is_finished: bool = True) -> None:
+    """Mark the tables of a step as worth keeping, should the run be stopped from here on.
+
+    Of a finished step the mark says what they hold. One that is under way has a state that says it.
+    """
     with storage_errors(folder / CHECKPOINTS):
         (folder / CHECKPOINTS).mkdir(parents=True, exist_ok=True)
-    write_file(folder / CHECKPOINTS / f"{step}.keep", "\n".join(tables).encode())
+    mark = {table: table_digest(folder, table) if is_finished else None for table in tables}
+    write_file(folder / CHECKPOINTS / f"{step}.keep", seals.wrapped(mark))
 
 
 def json_text(content: Any) -> str:
@@ -307,8 +393,8 @@ def _check_replaceable(folder: Path, overwrite: bool) -> None:
 
 
 def _is_run(folder: Path) -> bool:
-    """A run shows by its manifest or, if it was killed early, by the lock it left."""
-    if Lock.is_ours(folder):
+    """A run shows by its manifest or, if it was killed early, by the lock or the earlier run it left."""
+    if Lock.is_ours(folder) or any((folder / name / MANIFEST).is_file() for name in (PREVIOUS, _MOVING)):
         return True
     with suppress(UserError):
         manifest = read_manifest(folder)
@@ -317,14 +403,45 @@ def _is_run(folder: Path) -> bool:
 
 
 def _clear_unfinished(folder: Path) -> None:
-    """Remove what a stopped run left half done: tables that no mark in checkpoints/ keeps, unnamed files."""
-    kept = {name for mark in (folder / CHECKPOINTS).glob("*.keep") for name in mark.read_text().split()}
+    """Remove what a stopped run left half done: tables that no mark in checkpoints/ keeps, unnamed files.
+
+    A step whose tables are not what its mark says is not finished: it is forgotten and will be done again.
+    """
+    kept: set[str] = set()
+    for mark in (folder / CHECKPOINTS).glob("*.keep"):
+        fault, names = _marked(folder, mark)
+        if not fault:
+            kept |= names
+            continue
+        warnings.warn(f"{fault}: {mark.stem} is done again", Notice, stacklevel=3)
+        mark.unlink()
+    for left in [*(folder / CHECKPOINTS).glob("*.npz"), *(folder / CHECKPOINTS).glob("*.json")]:
+        if not (folder / CHECKPOINTS / f"{MARKET}{left.stem}.keep").is_file():
+            left.unlink()  # the state or the figures of tables that are no more
     for table in (folder / "logs").glob("*"):
         if table.name not in kept:
-            shutil.rmtree(table)
+            _remove_entry(table)
     for place in (folder, *(folder / name for name in RUN_ENTRIES)):  # not in a world's folder: it has a lock
         for left in place.glob("**/.*.[0-9]*.tmp" if place != folder else ".*.[0-9]*.tmp"):
             left.unlink()
+
+
+def _marked(folder: Path, mark: Path) -> tuple[str, set[str]]:
+    """What is wrong with a step that a stopped run had marked ("": nothing), and the names of its tables."""
+    try:
+        content = seals.unwrapped(mark)
+        digests = {str(table): digest for table, digest in content.items()}
+    except (OSError, ValueError, AttributeError, RecursionError):
+        return f"{mark} is damaged", set()
+    for table, digest in digests.items():
+        try:
+            is_same = digest is None or table_digest(folder, table) == digest
+        except UserError as error:
+            return str(error), set()
+        if not is_same:
+            what = "has changed" if (folder / "logs" / table).is_dir() else "is gone"
+            return f"{folder / 'logs' / table} {what} since the run was stopped", set()
+    return "", set(digests)
 
 
 def _check_unanswered(folder: Path) -> None:
@@ -333,7 +450,11 @@ def _check_unanswered(folder: Path) -> None:
     for world in _worlds(folder):
         left += [f"{world.name}/{ANSWERS}/{name}" for name in _content(world / ANSWERS)]
         # A study's worlds are removed with all that is in them: somebody's notes there are lost as well.
-        left += [f"{world.name}/{name}" for name in _content(world) if name not in (*RUN_ENTRIES, ANSWERS)]
+        left += [
+            f"{world.name}/{name}"
+            for name in _content(world)
+            if name not in (*RUN_ENTRIES, ANSWERS, PREVIOUS)
+        ]
     if left:
         more = f" and {len(left) - SHOWN} more" if len(left) > SHOWN else ""
         raise UserError(
@@ -369,6 +490,82 @@ def _clear(folder: Path, keeps_answers: bool) -> None:
             _remove_entry(world / name)
     for left in folder.glob(".*.[0-9]*.tmp"):
         left.unlink()
+
+
+def _is_finished(folder: Path) -> bool:
+    """Whether a run that had come to its end lies here."""
+    try:
+        manifest = read_object(folder / MANIFEST)
+    except UserError:
+        return False
+    return manifest.get("status") == "complete" and (folder / METRICS).is_file()
+
+
+def _set_aside(folder: Path, keeps_answers: bool) -> None:
+    """Move a finished run into `previous`: after a kill at any step all of it is in one of two places."""
+    _remove_previous(folder)  # of a run that was finished in its place
+    aside = folder / _MOVING
+    aside.mkdir()
+    names = (*RUN_ENTRIES, ANSWERS)
+    worlds = [world.name for world in _worlds(folder)]
+    if keeps_answers:
+        # They stay, and with them the manifest, which says which run they were asked of.
+        for world in (".", *worlds):
+            (aside / world).mkdir(exist_ok=True)
+            for name in RUN_ENTRIES:
+                if name != MANIFEST:
+                    _move(folder / world / name, aside / world / name)
+            write_file(aside / world / MANIFEST, (folder / world / MANIFEST).read_bytes())
+    else:
+        for name in (*(name for name in names if name != MANIFEST), *worlds, MANIFEST):  # the manifest last
+            _move(folder / name, aside / name)
+    os.rename(aside, folder / PREVIOUS)
+
+
+def _move(entry: Path, to: Path) -> None:
+    if entry.exists() or entry.is_symlink():
+        os.rename(entry, to)
+
+
+def _put_back(folder: Path, aside: Path) -> None:
+    """Undo `_set_aside`, whole or half done: what is in both places (a manifest) is the same."""
+    for entry in sorted(aside.iterdir(), key=lambda entry: entry.name == MANIFEST):
+        there = folder / entry.name
+        if entry.is_dir() and there.is_dir() and not there.is_symlink():
+            _put_back(there, entry)
+        else:
+            os.replace(entry, there)
+    aside.rmdir()
+
+
+def _settle(folder: Path) -> None:
+    """Under the lock: end what a kill interrupted between two steps."""
+    if (folder / _MOVING).is_dir():
+        _put_back(folder, folder / _MOVING)
+    if (folder / _GONE).is_dir():
+        shutil.rmtree(folder / _GONE)
+
+
+def _recover(folder: Path) -> None:
+    """The same for a reader, who finds a run half set aside; unless somebody is just doing it."""
+    try:
+        lock = Lock.take(folder)
+    except (UserError, OSError):
+        return
+    try:
+        with storage_errors(folder):
+            _settle(folder)
+    finally:
+        lock.release()
+
+
+def _remove_previous(folder: Path) -> None:
+    """Remove the run in `previous`; its name goes first, so a half removed one is not taken for it."""
+    if (folder / _GONE).is_dir():
+        shutil.rmtree(folder / _GONE)
+    if (folder / PREVIOUS).is_dir():
+        os.rename(folder / PREVIOUS, folder / _GONE)
+        shutil.rmtree(folder / _GONE)
 
 
 def _remove_entry(entry: Path) -> None:
@@ -419,6 +616,10 @@ class Lock:
                 os.close(handle)
                 raise
             return cls(path, handle)
+
+    @property
+    def is_held(self) -> bool:
+        return self._handle is not None
 
     def leave(self) -> None:
         """Unlock, and let the file stay as after a kill."""

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 FOLDER_VARIABLE = "CASCADE_SIM_CACHE"
 _HOME_FOLDER = "~/.cache/cascade_sim/models"
+_KEY = "key"  # of a stored model's meta
 _METADATA = "cascade_sim"  # one entry only: safetensors writes several in changing order
 
 
@@ -66,7 +67,7 @@ class ModelStore:
         if not self._is_usable or not path.is_file():
             return False
         try:
-            load_file(path, module)
+            load_file(path, module, key)
         except (OSError, ValueError) as error:
             warnings.warn(f"stored model {path} is not usable and is dropped: {error}", stacklevel=2)
             with suppress(OSError):
@@ -80,7 +81,7 @@ class ModelStore:
         if not self._is_usable:
             return
         try:
-            data = _safetensors(module, meta)
+            data = _safetensors(module, {**meta, _KEY: key})
         except UserError as error:
             warnings.warn(f"this model is not kept for the next run: {error}", stacklevel=2)
             return
@@ -114,9 +115,12 @@ class ModelStore:
         warnings.warn(f"trained models are not kept for the next run: {reason}", stacklevel=3)
 
 
-def load_file(path: Path, module: "torch.nn.Module") -> None:
-    """Put a file's weights into the module; ValueError, and the module untouched, if they do not fit."""
-    tensors = _read(path)
+def load_file(path: Path, module: "torch.nn.Module", key: str | None = None) -> None:
+    """Put a file's weights into the module; ValueError, and the module untouched, if they do not fit.
+
+    With a `key` they must have been stored under it: a file that lies under another's name is not it.
+    """
+    tensors = _read(path, key)
     _check_fit(tensors, module)
     module.load_state_dict(tensors, strict=True)
 
@@ -136,8 +140,8 @@ def _safetensors(module: "torch.nn.Module", meta: Mapping[str, Any]) -> bytes:
     return save(tensors, {_METADATA: json.dumps(note, sort_keys=True, allow_nan=False)})
 
 
-def _read(path: Path) -> "dict[str, torch.Tensor]":
-    """Tensors of a file, on the CPU; ValueError if the file is damaged."""
+def _read(path: Path, key: str | None = None) -> "dict[str, torch.Tensor]":
+    """Tensors of a file, on the CPU; ValueError if the file is damaged, or stored under another key."""
     from safetensors import SafetensorError, safe_open
 
     try:
@@ -148,6 +152,8 @@ def _read(path: Path) -> "dict[str, torch.Tensor]":
         raise ValueError(str(error)) from error
     if note.get("digest") != _digest(tensors):
         raise ValueError("the weights do not match their digest")
+    if key is not None and (note.get("meta") or {}).get(_KEY) != key:
+        raise ValueError("it was stored under another key")
     return tensors
 
 

@@ -23,6 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cascade_sim.errors import UserError
+from cascade_sim.storage import seals
 from cascade_sim.storage.files import discarded_on_error, seal, storage_errors, temporary, write_file
 
 if TYPE_CHECKING:
@@ -80,6 +81,8 @@ class TableWriter:
         kept, where = int(state["parts"]), _table_folder(folder, table)
         sealed = PartList.read(where).first(kept)
         try:
+            if sealed.digest() != str(state["sealed"]):
+                raise UserError(f"{where / PARTS} is not the list that the run left there")
             for path in sealed.paths([_part_name(number) for number in range(kept)]):
                 sealed.check_content(path)
         except UserError as error:
@@ -109,7 +112,7 @@ class TableWriter:
             )
         buffer = {name: values[: self._buffered].copy() for name, values in self._buffers.items()}
         sealed = {"rows_per_part": self._rows_per_part, "parts": len(self._parts)}
-        return {**sealed, "rows": self.rows, "buffer": buffer}
+        return {**sealed, "sealed": self._parts.digest(), "rows": self.rows, "buffer": buffer}
 
     def append(self, columns: Mapping[str, NDArray[Any]]) -> None:
         """Add rows: one array [rows] per column. Nothing is added if they do not fit together."""
@@ -220,6 +223,14 @@ def iterate_table(
                 yield _numpy(batch)
 
 
+def table_digest(folder: str | Path, table: str) -> str:
+    """The digest of a table, all parts of which are read; "" if there is none. UserError if it is damaged."""
+    sealed = PartList.read(_table_folder(folder, table))
+    for path in sealed.paths(sealed.names):
+        sealed.check_content(path)
+    return sealed.digest() if len(sealed) else ""
+
+
 def tables(folder: str | Path) -> list[str]:
     """Names of the tables of a run folder."""
     logs = Path(folder) / "logs"
@@ -268,8 +279,15 @@ class PartList:
         self.write()
 
     def write(self) -> None:
+        write_file(self.folder / PARTS, self._text())
+
+    def digest(self) -> str:
+        """Of the whole list, and so of the content of all parts."""
+        return seals.digest(self._text())
+
+    def _text(self) -> bytes:
         parts = [{"name": name, **part} for name, part in self._parts.items()]
-        write_file(self.folder / PARTS, (json.dumps({"parts": parts}, indent=1) + "\n").encode())
+        return (json.dumps({"parts": parts}, indent=1) + "\n").encode()
 
     def remove(self) -> None:
         (self.folder / PARTS).unlink(missing_ok=True)
@@ -295,6 +313,8 @@ class PartList:
 def _parts(folder: str | Path, table: str) -> tuple[list[Path], PartList]:
     """The parts of a table in row order, and the list of what is sealed; a gap in them is an error."""
     place = _table_folder(folder, table)
+    if place.is_dir():  # logs may be removed to save space; what is there must be whole
+        seals.require_file(Path(folder), f"logs/{table}/{PARTS}")
     sealed = PartList.read(place)
     names = sorted(path.name for path in place.glob("part-*.parquet"))
     if not names and not len(sealed):

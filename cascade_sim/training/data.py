@@ -23,7 +23,7 @@ from cascade_sim.cascade.serve import Arm, Block, Decision, Platform, score
 from cascade_sim.models.page_training import ClickedPages, log_odds, make_pages, page_offsets
 from cascade_sim.models.training import Impressions, Lists, chunk_of_rank
 from cascade_sim.scenario.models import ModelSpec
-from cascade_sim.storage.tables import read_table, tables
+from cascade_sim.storage.tables import read_table
 
 COLUMNS = ["user", "context", "ad", "examination", "click"]
 PAGE_COLUMNS = ["request", "pctr"]
@@ -32,9 +32,11 @@ DUMPED = ("request", "prediction", "click", "click_time", "model_version", "is_e
 
 
 def impressions(logs: Path, phases: Iterable[str]) -> Impressions:
-    """All logged impressions of these phases, in the order of the log. A phase without requests has none."""
-    logged = tables(logs)
-    parts = [read_table(logs, phase, COLUMNS) for phase in phases if phase in logged]
+    """All logged impressions of these phases, in the order of the log.
+
+    For phases that had requests: one whose table is not there is a UserError, not a phase without clicks.
+    """
+    parts = [read_table(logs, phase, COLUMNS) for phase in phases]
     if not parts:
         nothing = np.zeros(0, np.float32)
         return Impressions(nothing.astype(np.int32), nothing, nothing.astype(np.int32), nothing, nothing)
@@ -44,8 +46,9 @@ def impressions(logs: Path, phases: Iterable[str]) -> Impressions:
 
 def pages(logs: Path, phases: Iterable[str]) -> ClickedPages:
     """The logged impressions of these phases by request, with what the deployed ranker had said of them."""
-    shown, logged = impressions(logs, phases), tables(logs)
-    parts = [read_table(logs, phase, PAGE_COLUMNS) for phase in phases if phase in logged]
+    phases = list(phases)
+    shown = impressions(logs, phases)
+    parts = [read_table(logs, phase, PAGE_COLUMNS) for phase in phases]
     if not parts:
         return make_pages(shown, np.zeros(0, np.int64), np.zeros(0, np.float32))
     return make_pages(shown, *(np.concatenate([part[c] for part in parts]) for c in PAGE_COLUMNS))

@@ -70,13 +70,13 @@ def stored_calibrator(
     path = store.beside(key)
     if path is not None and path.is_file():
         try:
-            return load_calibrator(path)
+            return load_calibrator(path, key)
         except UserError as error:
             warnings.warn(f"a stored calibrator is not usable and is made anew: {error}", stacklevel=2)
     calibrator = fit_calibrator(name, spec, view, module, apart, seed)
     if path is not None:
         try:
-            export_calibrator(calibrator, path)
+            export_calibrator(calibrator, path, key)
         except UserError as error:
             warnings.warn(f"this calibrator is not kept for the next run: {error}", stacklevel=2)
     return calibrator

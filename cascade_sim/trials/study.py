@@ -8,7 +8,6 @@ Checkpoints and tables are those of a market called design-KIND (split budgets: 
 design-budget-treatment); the table has a column `is_treated`.
 """
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +19,7 @@ from cascade_sim.phases.simulation import Simulation
 from cascade_sim.progress import Progress
 from cascade_sim.scenario.market import PREFIX, Designs, Market
 from cascade_sim.scenario.schema import control_arm, resolved_arms
-from cascade_sim.storage.files import write_file
+from cascade_sim.storage.checkpoints import load_figures, save_figures
 from cascade_sim.storage.folder import CHECKPOINTS, keep
 from cascade_sim.trials.assignment import make_assignment
 from cascade_sim.trials.effects import (
@@ -142,11 +141,11 @@ class DesignStudy:
                 lambda settled: {"is_treated": assignment.is_treated(settled.block)},
             )
             keep(self.out, f"market-{name}", market_tables(self.sim, name))
-            write_file(done, json.dumps(read(run, figures), allow_nan=False).encode())
-        return json.loads(done.read_text())
+            save_figures(done, read(run, figures))
+        return load_figures(done)
 
     def _finished(self, arm: str) -> dict[str, Any]:
-        return json.loads((self.out / CHECKPOINTS / f"{arm}.json").read_text())
+        return load_figures(self.out / CHECKPOINTS / f"{arm}.json")
 
 
 def _shares(days: dict[str, dict[str, list[float]]]) -> dict[str, Any]:

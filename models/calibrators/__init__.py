@@ -27,7 +27,13 @@ are not finite and labels outside [0, 1] are refused when fitting.
 
 from __future__ import annotations
 
+import hashlib
+import json
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
+
+import numpy as np
 
 from cascade_sim.models.calibrators.base import Calibrator
 from cascade_sim.models.calibrators.logistic import Beta, Platt, Temperature
@@ -66,19 +72,39 @@ def calibrator_class(name: str) -> type[Calibrator]:
     return CALIBRATORS[name]
 
 
-def save(calibrator: Calibrator, path: str | Path) -> None:
-    """Write what was learnt as plain arrays, with the calibrator's name, to a safetensors file."""
+def save(calibrator: Calibrator, path: str | Path, key: str = "") -> None:
+    """Write what was learnt as plain arrays to a safetensors file, with the calibrator's name, a digest and
+    the `key` under which it is kept."""
     from safetensors.numpy import save_file
 
-    save_file(calibrator.arrays(), str(path), metadata={"calibrator": calibrator.name})
+    arrays = calibrator.arrays()
+    note = {"name": calibrator.name, "key": key, "digest": _digest(calibrator.name, arrays)}
+    # One entry only: safetensors writes several in changing order.
+    save_file(arrays, str(path), metadata={"calibrator": json.dumps(note, sort_keys=True)})
 
 
-def load(path: str | Path) -> Calibrator:
-    """The calibrator in a file that `save` wrote."""
+def load(path: str | Path, key: str | None = None) -> Calibrator:
+    """The calibrator in a file that `save` wrote; ValueError unless it is whole, and kept under this key."""
     from safetensors import safe_open
 
     with safe_open(str(path), framework="numpy") as file:
-        name = (file.metadata() or {}).get("calibrator")
-        if name is None:
+        text = (file.metadata() or {}).get("calibrator")
+        if text is None:
             raise ValueError(f"{path} does not hold a calibrator")
-        return calibrator_class(name).from_arrays({key: file.get_tensor(key) for key in file.keys()})  # noqa: SIM118
+        note = (
+            json.loads(text) if text.startswith("{") else {"name": text}
+        )  # a name alone: an older version's
+        arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (not a dict)
+    if "digest" in note and note["digest"] != _digest(note.get("name"), arrays):
+        raise ValueError("its content does not match its digest")
+    if key is not None and note.get("key") != key:
+        raise ValueError("it was kept under another key")
+    return calibrator_class(note["name"]).from_arrays(arrays)
+
+
+def _digest(name: Any, arrays: Mapping[str, np.ndarray]) -> str:
+    total = hashlib.blake2b(str(name).encode(), digest_size=16)
+    for key in sorted(arrays):
+        array = np.ascontiguousarray(arrays[key])
+        total.update(json.dumps([key, array.dtype.str, list(array.shape)]).encode() + array.tobytes())
+    return total.hexdigest()

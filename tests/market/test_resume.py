@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from cascade_sim.cli import main
+from cascade_sim.storage.checkpoints import load_figures
 from worlds.timed_market import MARKET, SCARCE, WORLD
 from worlds.tiny_market import ROOT
 
@@ -100,7 +101,7 @@ def stopped_at(monkeypatch, module, name, n):
         ("market.study", "market_columns", 21),  # after several
         ("market.study", "save_state", 1),  # parts are sealed, but there is no state yet
         ("market.study", "save_state", 3),
-        ("market.study", "write_file", 1),  # an arm is done, and its figures are not written yet
+        ("market.study", "save_figures", 1),  # an arm is done, and its figures are not written yet
         ("market.study", "save_state", 11),  # in the second arm
         ("study", "write_report", 1),
     ],
@@ -130,7 +131,7 @@ def test_what_was_finished_is_not_done_again(scenario, tmp_path, monkeypatch):
     with monkeypatch.context() as patch:
         stopped_at(patch, market_study, "save_state", 11)
         assert run(scenario, out) == 130
-    done = json.loads((out / "checkpoints" / "now.json").read_text())
+    done = load_figures(out / "checkpoints" / "now.json")
     assert done["requests"] > 500
 
     def refuse(*arguments, **options):

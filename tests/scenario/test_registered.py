@@ -137,6 +137,9 @@ def test_the_source_of_a_registered_class_is_part_of_the_runs_identity(tmp_path,
     before = plugins.named_files_digest(scenario, tmp_path)
     assert plugins.named_files_digest(scenario, tmp_path) == before
     file.write_text(file.read_text() + "# changed\n")
+    assert plugins.named_files_digest(scenario, tmp_path) == before  # the class is still the one that was run
+    again = plugins.find_class(plugins.BIDDER_KINDS, f"{file}:Mine")
+    plugins.register_bidder("mine", again, replace=True)
     assert plugins.named_files_digest(scenario, tmp_path) != before
 
 

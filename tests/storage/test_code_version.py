@@ -85,22 +85,24 @@ def test_a_built_in_net_trains_by_our_own_code_alone():
     assert model_code_digest(torch.nn.Linear(1, 1)) != source_digest(("models",))
 
 
-def test_a_model_of_ones_own_trains_by_its_file_its_loaded_neighbours_and_our_code(folder):
-    (folder / "net.py").write_text(NET)
-    (folder / "helper.py").write_text("a = 1\n")
+def test_a_model_of_ones_own_trains_by_its_file_what_that_imports_and_our_code(folder, monkeypatch):
+    monkeypatch.syspath_prepend(folder)
+    (folder / "net.py").write_text("import deep.helper\n" + NET)
+    (folder / "deep").mkdir()
+    (folder / "deep" / "__init__.py").write_text("")
+    (folder / "deep" / "helper.py").write_text("a = 1\n")
+    (folder / "beside.py").write_text("a = 1\n")
     net = load(folder / "net.py", "my_net").Net()
-    alone = model_code_digest(net)
-    assert alone.endswith(source_digest(("models",)))
-    (folder / "helper.py").write_text("a = 2\n")
-    assert model_code_digest(net) == alone  # nobody has imported it
-    load(folder / "helper.py", "my_helper")
-    with_helper = model_code_digest(net)
-    assert with_helper != alone
-    (folder / "helper.py").write_text("a = 3\n")
-    assert model_code_digest(net) not in (alone, with_helper)
-    (folder / "helper.py").write_text("a = 2\n")
-    (folder / "net.py").write_text(NET + "# a change\n")
-    assert model_code_digest(net) not in (alone, with_helper)
+    before = model_code_digest(net)
+    assert before.endswith(source_digest(("models",)))
+    (folder / "beside.py").write_text("a = 2\n")
+    load(folder / "beside.py", "beside")
+    assert model_code_digest(net) == before  # the net does not import it
+    seen = {before}
+    for name in ("deep/helper.py", "deep/__init__.py", "net.py"):
+        (folder / name).write_text((folder / name).read_text() + "# a change\n")
+        assert model_code_digest(net) not in seen
+        seen.add(model_code_digest(net))
 
 
 def test_the_place_of_the_folder_does_not_matter(folder):
@@ -108,7 +110,7 @@ def test_the_place_of_the_folder_does_not_matter(folder):
     for name in ("a", "b"):
         (folder / name).mkdir()
         (folder / name / "net.py").write_text(NET)
-        digests.add(model_code_digest(load(folder / name / "net.py", f"net_{name}").Net()))
+        digests.add(model_code_digest(load(folder / name / "net.py", "net").Net()))
     assert len(digests) == 1
 
 

@@ -12,7 +12,15 @@ import pytest
 from cascade_sim import SEMANTICS
 from cascade_sim.errors import UserError
 from cascade_sim.storage import files as atomic_files
-from cascade_sim.storage.folder import IDENTITY, RunFolder, is_same_run, keep, open_run, read_manifest
+from cascade_sim.storage.folder import (
+    IDENTITY,
+    Lock,
+    RunFolder,
+    is_same_run,
+    keep,
+    open_run,
+    read_manifest,
+)
 
 FINISHED = {"name": "ads", "semantics": SEMANTICS, "scenario_hash": "abc", "status": "complete"}
 
@@ -22,6 +30,11 @@ def finished_run(path, **manifest):
         run.write_json("manifest.json", {**FINISHED, **manifest})
         run.write_json("metrics.json", {"arms": {}})
     return path
+
+
+def finish(run):
+    run.write_json("metrics.json", {"arms": {}})
+    run.finish({**FINISHED, "scenario_hash": "new"})
 
 
 def names(folder):
@@ -73,16 +86,20 @@ def test_a_previous_run_is_replaced_and_foreign_notes_in_it_stay(tmp_path):
     ):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text("old")
-    with RunFolder.create(tmp_path):
-        assert names(tmp_path) == [".lock", "notes.txt"]
+    with RunFolder.create(tmp_path) as run:
+        assert names(tmp_path) == [".lock", "notes.txt", "previous"]
+        finish(run)
+    assert names(tmp_path) == ["manifest.json", "metrics.json", "notes.txt"]
 
 
 def test_the_worlds_of_a_previous_study_are_replaced_with_it(tmp_path):
     finished_run(tmp_path)
     finished_run(tmp_path / "seed-1")
     (tmp_path / "seed-corn").mkdir()
-    with RunFolder.create(tmp_path):
-        assert names(tmp_path) == [".lock", "seed-corn"]
+    with RunFolder.create(tmp_path) as run:
+        assert names(tmp_path) == [".lock", "previous", "seed-corn"]
+        finish(run)
+    assert names(tmp_path) == ["manifest.json", "metrics.json", "seed-corn"]
 
 
 def test_a_previous_run_is_refused_without_overwrite_and_kept(tmp_path):
@@ -114,27 +131,111 @@ def test_a_file_in_place_of_the_folder_is_refused(tmp_path):
         RunFolder.create(tmp_path / "run")
 
 
-def test_a_world_whose_removal_is_stopped_still_shows_as_a_run(tmp_path, monkeypatch):
-    """Otherwise the study's folder could never be used again."""
-    finished_run(tmp_path)
-    world = finished_run(tmp_path / "seed-1")
-    (world / "logs").mkdir()
-    (world / "models").mkdir()
-    real, calls = shutil.rmtree, []
+# A finished run stays until another has taken its place
 
-    def killed(path, *arguments, **options):
-        calls.append(path)
-        if len(calls) == 2:
-            raise KeyboardInterrupt
-        real(path, *arguments, **options)
 
+def content(folder):
+    return {str(p.relative_to(folder)): p.read_bytes() for p in sorted(folder.rglob("*")) if p.is_file()}
+
+
+def old_study(path):
+    """A run over two worlds, which somebody has asked something of, and whose notes lie beside it."""
+    finished_run(path)
+    answered(finished_run(path / "seed-1"))
+    finished_run(path / "seed-2")
+    answered(path)
+    (path / "logs" / "log").mkdir(parents=True)
+    (path / "logs" / "log" / "part-00000.parquet").write_text("rows")
+    return path
+
+
+def test_a_run_that_failed_leaves_the_one_it_was_to_replace(tmp_path):
+    before = content(old_study(tmp_path))
+    (tmp_path / "notes.txt").write_text("mine")
+
+    with pytest.raises(ZeroDivisionError), RunFolder.create(tmp_path, remove_answers=True) as run:
+        run.write_json("manifest.json", {**FINISHED, "status": "running"})
+        run.write_text("blocks.json", "half")
+        raise ZeroDivisionError
+    assert content(tmp_path / "previous") == before and open_run(tmp_path / "previous").metrics == {
+        "arms": {}
+    }
+    with pytest.raises(
+        UserError, match="did not finish; the run that it was to replace is whole in .*previous"
+    ):
+        open_run(tmp_path)
+    for _ in range(2):  # nor does a second and a third that fails
+        with pytest.raises(ZeroDivisionError), RunFolder.create(tmp_path, remove_answers=True) as run:
+            run.write_json("manifest.json", {**FINISHED, "status": "running"})
+            raise ZeroDivisionError
+        assert content(tmp_path / "previous") == before
+    with RunFolder.resume(tmp_path, FINISHED) as run:
+        finish(run)
+    assert names(tmp_path) == ["manifest.json", "metrics.json", "notes.txt"]
+
+
+def test_a_run_that_never_began_leaves_everything_as_it_was(tmp_path):
+    before = content(old_study(tmp_path))
+    for same in (None, FINISHED):
+        with pytest.raises(ZeroDivisionError), RunFolder.create(tmp_path, manifest=same, remove_answers=True):
+            raise ZeroDivisionError
+        assert content(tmp_path) == before
+
+
+class Killed(BaseException):
+    """As a kill: nothing is tidied up after it."""
+
+
+@pytest.mark.parametrize("same", [False, True])
+@pytest.mark.parametrize("step", range(1, 35))
+def test_a_kill_at_any_step_of_setting_aside_and_of_removing_loses_nothing(tmp_path, monkeypatch, step, same):
+    """A new run in a folder with an old one, killed at its n-th rename or removal: one of them is whole."""
+    before = content(old_study(tmp_path))
+    count = {"steps": 0}
+
+    def killing(patch, place, name):
+        real = getattr(place, name)
+
+        def counted(*arguments, **options):
+            count["steps"] += 1
+            if count["steps"] == step:
+                raise Killed
+            return real(*arguments, **options)
+
+        patch.setattr(place, name, counted)
+
+    manifest = FINISHED if same else {**FINISHED, "scenario_hash": "new"}
     with monkeypatch.context() as patch:
-        patch.setattr(shutil, "rmtree", killed)
-        with pytest.raises(KeyboardInterrupt):
-            RunFolder.create(tmp_path)
-    assert "manifest.json" in names(world)
-    with RunFolder.create(tmp_path):
-        assert names(tmp_path) == [".lock"]
+        for name in ("rename", "replace", "unlink", "rmdir", "mkdir"):
+            killing(patch, os, name)
+        killing(patch, shutil, "rmtree")
+        patch.setattr(Lock, "release", Lock.leave)  # who is killed removes no lock
+        try:
+            with RunFolder.create(tmp_path, manifest=manifest, remove_answers=True) as run:
+                run.write_manifest({**manifest, "status": "running"})
+                run.write_json("metrics.json", {"arms": {"new": {}}})
+                run.finish(manifest)
+        except Killed:
+            pass
+    if not same:
+        read = [folder for folder in (tmp_path, tmp_path / "previous") if is_whole(folder)]
+        assert read, names(tmp_path)
+        if open_run(read[0]).metrics == {"arms": {}}:
+            kept = content(read[0])
+            kept.pop(".lock", None)
+            assert {name: kept.get(name) for name in before} == before
+    with RunFolder.create(tmp_path, manifest=manifest, remove_answers=True) as run:
+        finish(run)
+    left = names(tmp_path)
+    assert [name for name in left if "previous" in name] == [] and open_run(tmp_path).metrics == {"arms": {}}
+
+
+def is_whole(folder):
+    try:
+        open_run(folder)
+    except UserError:
+        return False
+    return True
 
 
 # Going on
@@ -252,8 +353,10 @@ def test_a_run_that_answers_were_asked_of_is_not_replaced_by_another(tmp_path):
     with pytest.raises(UserError, match="whatif/slots-2"):
         RunFolder.create(tmp_path)
     assert names(tmp_path) == ["manifest.json", "metrics.json", "whatif"]
-    with RunFolder.create(tmp_path, remove_answers=True):
-        assert names(tmp_path) == [".lock"]
+    with RunFolder.create(tmp_path, remove_answers=True) as run:
+        assert names(tmp_path) == [".lock", "previous"]
+        finish(run)
+    assert names(tmp_path) == ["manifest.json", "metrics.json"]
 
 
 def test_the_same_run_again_keeps_its_answers(tmp_path):
@@ -261,7 +364,7 @@ def test_the_same_run_again_keeps_its_answers(tmp_path):
     for remove in (False, True):
         with RunFolder.create(tmp_path, manifest=FINISHED, remove_answers=remove):
             # The manifest says whose answers they are, should this run be killed here.
-            assert names(tmp_path) == [".lock", "manifest.json", "whatif"]
+            assert names(tmp_path) == [".lock", "manifest.json", "previous", "whatif"]
     assert names(tmp_path / "whatif" / "slots-2") == ["whatif.json"]
 
 
@@ -280,12 +383,13 @@ def test_what_was_asked_of_a_world_of_a_study_is_not_lost_either(tmp_path, left)
     (world / left).mkdir(parents=True)
     with pytest.raises(UserError, match=f"seed-1/{left}"):
         RunFolder.create(tmp_path, manifest={**FINISHED, "seeds": 3})
-    with RunFolder.create(tmp_path, manifest=FINISHED):
+    with RunFolder.create(tmp_path, manifest=FINISHED) as run:
         assert names(world) == sorted(["manifest.json", left.split("/")[0]])
         with RunFolder.resume(world, FINISHED) as again:
             assert not again.is_complete()
+        finish(run)
     with RunFolder.create(tmp_path, remove_answers=True):
-        assert names(tmp_path) == [".lock"]
+        assert names(tmp_path) == [".lock", "previous"]
 
 
 def test_a_refusal_names_a_few_answers_and_counts_the_others(tmp_path):

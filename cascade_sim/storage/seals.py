@@ -1,0 +1,119 @@
+"""Seals: digests of what a run wrote, kept in its manifest and checked when it is read.
+
+A digit that changed in a result, by hand or by a failing disk, must not pass for the result. The manifest
+of a finished run names the digest of each file that is read back: metrics, scenario, sums, weights, the code
+of users' classes, and the list of each table's parts, which in turn has the digests of the parts. It holds a
+digest of itself as well. None of this keeps out somebody who means harm: he can seal what he wrote.
+
+Files that stand for themselves, such as checkpoints, are `wrapped` with their digest inside.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from cascade_sim.errors import UserError
+
+MANIFEST = "manifest.json"
+SEALS = "seals"  # of a manifest: {file: digest}
+SEAL = "seal"  # of a manifest: its own digest, without this key
+# Small files, checked whenever a run is opened. The others are when they are read.
+SMALL = ("metrics.json", "metrics.csv", "scenario.yaml", "blocks.json")
+_SEALED = (*SMALL, "models/*.safetensors", "models/*.py", "logs/*/_parts.json", f"seed-*/{MANIFEST}")
+_HINTS = {
+    "scenario.yaml": "to try other settings, copy it to another place, change the copy and run that",
+    MANIFEST: "put it back as it was, or run the scenario again",
+}
+_HINT = "put the file back as it was, or run the scenario again"
+
+
+def digest(data: bytes) -> str:
+    """32 hexadecimal digits."""
+    return hashlib.blake2b(data, digest_size=16).hexdigest()
+
+
+def file_digest(path: Path) -> str:
+    """The same of a file, which need not fit into memory."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, lambda: hashlib.blake2b(digest_size=16)).hexdigest()
+
+
+def with_seal(manifest: Mapping[str, Any]) -> dict[str, Any]:
+    """The manifest with its own digest."""
+    content = {key: value for key, value in manifest.items() if key != SEAL}
+    return {**content, SEAL: _content_digest(content)}
+
+
+def seals_of(folder: Path) -> dict[str, str]:
+    """{file: digest} of all that a finished run has written and that is read back."""
+    files = sorted(file for pattern in _SEALED for file in folder.glob(pattern) if file.is_file())
+    return {file.relative_to(folder).as_posix(): file_digest(file) for file in files}
+
+
+def check_manifest(path: Path, manifest: Mapping[str, Any]) -> None:
+    """UserError if a manifest is not what the run wrote; one of an older version has no seal."""
+    content = {key: value for key, value in manifest.items() if key != SEAL}
+    if SEAL in manifest and manifest[SEAL] != _content_digest(content):
+        raise UserError(_changed(path))
+
+
+def known(folder: Path) -> dict[str, str] | None:
+    """The seals that the manifest in a folder has; None if there is none, or it has none."""
+    try:
+        manifest = json.loads((folder / MANIFEST).read_bytes())
+    except (OSError, ValueError):
+        return None
+    seals = manifest.get(SEALS) if isinstance(manifest, dict) else None
+    return seals if isinstance(seals, dict) else None
+
+
+def check_file(folder: Path, name: str, seals: Mapping[str, str] | None = None) -> None:
+    """UserError if a file of a run is there and not what the run wrote."""
+    seals = known(folder) if seals is None else seals
+    path = folder / name
+    if seals is None or name not in seals or not path.is_file():
+        return
+    try:
+        found = file_digest(path)
+    except OSError as error:
+        raise UserError(f"cannot read {path}: {error.strerror}") from error
+    if found != seals[name]:
+        raise UserError(_changed(path))
+
+
+def require_file(folder: Path, name: str) -> None:
+    """The same, and UserError if the run wrote the file and it is gone."""
+    seals = known(folder)
+    if seals is not None and name in seals and not (folder / name).is_file():
+        raise UserError(f"{folder / name} is missing, which the run wrote; {_HINT}")
+    check_file(folder, name, seals)
+
+
+def wrapped(content: Any) -> bytes:
+    """JSON with a digest of its content beside it."""
+    return json.dumps({"digest": _content_digest(content), "content": content}, allow_nan=False).encode()
+
+
+def unwrapped(path: Path) -> Any:
+    """What `wrapped` was given; ValueError if the file is not whole."""
+    whole = json.loads(path.read_bytes())
+    if not isinstance(whole, dict) or whole.keys() != {"digest", "content"}:
+        raise ValueError("not a file of this program")
+    if whole["digest"] != _content_digest(whole["content"]):
+        raise ValueError("its content does not match its digest")
+    return whole["content"]
+
+
+def _content_digest(content: Any) -> str:
+    """Of the values, not of their layout."""
+    text = json.dumps(content, sort_keys=True, ensure_ascii=False, separators=(",", ":"))
+    return digest(text.encode("utf-8", "surrogatepass"))
+
+
+def _changed(path: Path) -> str:
+    hint = _HINTS.get(path.name, _HINT)
+    return f"{path} is not what the run wrote: it was changed or damaged since; {hint}"
