@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 
     from cascade_sim.progress import Progress
     from cascade_sim.questions.landscape import Landscape
+    from cascade_sim.questions.reopen import Trust
     from cascade_sim.revenue.baseline import Baseline
     from cascade_sim.revenue.check import Verdict
     from cascade_sim.scenario.schema import Scenario
@@ -97,10 +98,14 @@ class Result(ABC):
 
 @dataclass(frozen=True)
 class RunResult(Result):
-    """A finished run: `path` is its folder, `metrics` the content of its metrics.json."""
+    """A finished run: `path` is its folder, `metrics` the content of its metrics.json.
+
+    `trust`: what `run` returns is trusted, since it ran that code itself; what `open_run` opens, if told so.
+    """
 
     path: Path
     metrics: dict[str, Any] = field(repr=False)  # a hundred thousand characters in a notebook
+    trust: bool = False  # whether code of model classes that lies in the folder may be run
 
     def frame(self) -> pd.DataFrame:
         """A row per arm and metric: arm, metric, value, low, high, lift, lift_low, lift_high.
@@ -514,18 +519,25 @@ def run(
         overwrite=overwrite,
         show=False,
     )
-    return RunResult(folder, metrics)
+    return RunResult(folder, metrics, trust=True)
 
 
-def open_run(run: RunLike) -> RunResult:
+def open_run(run: RunLike, *, trust: bool = False) -> RunResult:
     """A finished run, read from its folder; UserError if it is none, unfinished or damaged.
 
-    open_run("runs/quick").frame()
+    Nothing of it is run. With `trust` later questions to it may run the code of model classes of one's own
+    that came with it.
+
+        open_run("runs/quick").frame()
     """
     from cascade_sim.storage import folder
 
     opened = folder.open_run(_path(run))
-    return RunResult(opened.path, opened.metrics)
+    return RunResult(opened.path, opened.metrics, trust=_trusted(run, trust) is True)
+
+
+def _trusted(run: RunLike, trust: Trust) -> Trust:
+    return True if isinstance(run, RunResult) and run.trust else trust
 
 
 def whatif(
@@ -535,6 +547,7 @@ def whatif(
     arm: str | None = None,
     requests: int | None = None,
     out: str | Path | None = None,
+    trust: Trust = False,
     quiet: bool = True,
     **knobs: Any,
 ) -> WhatIfResult:
@@ -543,6 +556,7 @@ def whatif(
     Knobs are paths of the scenario or their unambiguous ends: `{"auction.reserve_cpc": 0.2}` or
     `reserve_cpc=0.2`. One of them may have a list of values: each is asked about by itself. `arm` is by
     default the baseline, `requests` all of the evaluation. With `out`, files are written into that folder.
+    `trust`: run the code of model classes of one's own that came with the run (what `run` returns has it).
 
         whatif("runs/quick", {"auction.reserve_cpc": [0.1, 0.2]}, arm="ltr").frame()
     """
@@ -560,7 +574,12 @@ def whatif(
     try:
         with Progress(quiet) as progress:
             answer = what_if_study(
-                path, lambda scenario, name: given_points(asked, scenario, name), arm, requests or 0, progress
+                path,
+                lambda scenario, name: given_points(asked, scenario, name),
+                arm,
+                requests or 0,
+                progress,
+                _trusted(run, trust),
             )
     except Refused as reason:
         words = [f"{key}={value}" for key, value in asked.items()]
@@ -651,6 +670,7 @@ def off_policy(
     estimator: Texts = (),
     reward: str = "revenue",
     truth: bool = True,
+    trust: Trust = False,
     quiet: bool = True,
 ) -> OffPolicyResult:
     """What another policy would have earned, from the run's randomised logs alone.
@@ -658,7 +678,8 @@ def off_policy(
     Without `changes` the targets of the scenario are answered for. Knobs are launched: fixed at their values,
     the lift being over today's values fixed as well, as `whatif` has it (jitter "drop"); with jitter "keep"
     the log's own noise stays around the value. By default the scenario's off_policy.jitter. With `truth`,
-    what the simulator itself says stands beside the estimates, which have not seen it.
+    what the simulator itself says stands beside the estimates, which have not seen it. `trust`: as in
+    `whatif`.
 
         off_policy("runs/off_policy", {"auction.reserve_cpc": 0.6}).frame()
     """
@@ -672,13 +693,20 @@ def off_policy(
     changes = _texts(changes)
     with Progress(quiet) as progress:
         answers, slopes = _off_policy(
-            _path(run), changes, cast("Jitter | None", jitter), _texts(estimator), truth, progress
+            _path(run),
+            _trusted(run, trust),
+            changes,
+            cast("Jitter | None", jitter),
+            _texts(estimator),
+            truth,
+            progress,
         )
     return OffPolicyResult(answers, slopes, reward)
 
 
 def _off_policy(
     path: Path,
+    trust: Trust,
     changes: Sequence[str],
     jitter: Jitter | None,
     estimators: Sequence[str],
@@ -696,7 +724,7 @@ def _off_policy(
         if name not in ESTIMATORS:
             raise UserError(f"--estimator: {unknown_name('estimator', name, ESTIMATORS)}")
     _asked(changes, "drop")  # a mistake is told before anything is opened
-    opened = reopen(path)
+    opened = reopen(path, trust)
     scenario, sim = opened.scenario, opened.sim
     kind = jitter or (scenario.off_policy.jitter if scenario.off_policy is not None else "drop")
     asked = _asked(changes, kind)
@@ -766,17 +794,19 @@ def _refuse_targets(path: Path, scenario: Scenario, asked: Sequence[Target]) -> 
         )
 
 
-def trace(run: RunLike, request: int, *, ad: int | None = None, arm: str | None = None) -> TraceResult:
+def trace(
+    run: RunLike, request: int, *, ad: int | None = None, arm: str | None = None, trust: Trust = False
+) -> TraceResult:
     """Explain one request: its page, and with `ad` why that ad won or lost at each stage.
 
-    `request` is its id in the evaluate logs, or its number from 0.
+    `request` is its id in the evaluate logs, or its number from 0. `trust`: as in `whatif`.
 
         print(trace("runs/quick", 0, ad=40))
     """
     from cascade_sim.questions import trace as explained
     from cascade_sim.questions.reopen import reopen
 
-    return TraceResult(explained.trace(reopen(_path(run)), request, ad, arm))
+    return TraceResult(explained.trace(reopen(_path(run), _trusted(run, trust)), request, ad, arm))
 
 
 def landscape(
@@ -787,11 +817,13 @@ def landscape(
     bids: Sequence[float] | None = None,
     points: int | None = None,
     requests: int | None = None,
+    trust: Trust = False,
     quiet: bool = True,
 ) -> LandscapeResult:
     """Impressions, clicks and cost of one ad as a function of its bid, over the run's evaluation.
 
-    At `bids`, or at so many `points` from a quarter of the ad's own bid to four times as much.
+    At `bids`, or at so many `points` from a quarter of the ad's own bid to four times as much. `trust`: as in
+    `whatif`.
 
         landscape("runs/quick", ad=40, bids=[0.2, 0.4, 0.8]).frame()
     """
@@ -806,7 +838,7 @@ def landscape(
     from cascade_sim.questions import landscape as questions
     from cascade_sim.questions.reopen import reopen
 
-    opened = reopen(_path(run))
+    opened = reopen(_path(run), _trusted(run, trust))
     n_ads = opened.sim.world.n_ads
     if not 0 <= ad < n_ads:
         raise UserError(f"--ad: no ad {ad}; the run has ads 0 to {n_ads - 1}")

@@ -14,6 +14,7 @@ from cascade_sim.commands.options import (
     out_option,
     quiet_option,
     run_argument,
+    trust_option,
     write_files,
 )
 
@@ -38,8 +39,11 @@ CSV_COLUMNS = (
     help="About so many per arm: all those of the first requests of the evaluation.",
 )  # fmt: skip
 @out_option("Write every impression here.", "CSV")
+@trust_option
 @quiet_option
-def command(run: Path, arms: tuple[str, ...], impressions: int, out: Path | None, quiet: bool) -> int:
+def command(
+    run: Path, arms: tuple[str, ...], impressions: int, out: Path | None, trust: bool, quiet: bool
+) -> int:
     """The least bids that would have kept each slot, and what the cascade adds.
 
     For each impression: the least init-bid that keeps the slot among the ads that reached the auction, the
@@ -53,7 +57,7 @@ def command(run: Path, arms: tuple[str, ...], impressions: int, out: Path | None
     from cascade_sim.questions.reopen import reopen
     from cascade_sim.scenario.schema import resolved_arms
 
-    opened = reopen(run)
+    opened = reopen(run, trust)
     seats = {name: opened.arm(name) for name in arms or resolved_arms(opened.scenario)}
     total = opened.scenario.phases.evaluate
     n = min(total, -(-impressions // max(arm.slots for arm in seats.values())))

@@ -16,6 +16,7 @@ from cascade_sim.commands.options import (
     plot_option,
     quiet_option,
     run_argument,
+    trust_option,
     write_files,
 )
 from cascade_sim.errors import UserError
@@ -44,6 +45,7 @@ Exit code  0  done
 @out_option("Write the table here as well.", "CSV")
 @plot_option
 @json_option("Print JSON.")
+@trust_option
 @quiet_option
 def command(
     run: Path,

@@ -7,7 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from cascade_sim.commands.options import echo_table, quiet_option, reward_option, run_argument
+from cascade_sim.commands.options import (
+    echo_table,
+    quiet_option,
+    reward_option,
+    run_argument,
+    trust_option,
+)
 
 if TYPE_CHECKING:
     from cascade_sim.api import OffPolicyResult
@@ -32,6 +38,7 @@ Exit code  0  done
 @click.option("--estimator", multiple=True, metavar="NAME", help="May be repeated.  [default: all]")
 @reward_option
 @click.option("--truth/--no-truth", default=True, help="Whether the simulator's own answer is printed, too.")
+@trust_option
 @quiet_option
 def command(run: Path, changes: tuple[str, ...], **options: Any) -> int:
     """What another policy would have earned, from randomised logs alone.

@@ -88,6 +88,27 @@ plot_option = click.option(
 )
 
 
+def _trust(context: click.Context, parameter: click.Parameter, given: bool) -> bool | Callable[[str], bool]:
+    """True if it was given; on a terminal whoever sits there is asked, once for all the command loads."""
+    if given or not (sys.stdin.isatty() and sys.stderr.isatty()):
+        return given
+    answers: list[bool] = []
+
+    def ask(words: str) -> bool:
+        if not answers:
+            answers.append(click.confirm(f"{words}\nRun it?", default=False, err=True))
+        return answers[0]
+
+    return ask
+
+
+trust_option = click.option(
+    "--trust", is_flag=True, callback=_trust,
+    help="Run the code of model classes of one's own that came with the run.  [default: ask on a terminal, "
+    "else refuse]",
+)  # fmt: skip
+
+
 def keywords(options: Sequence[str]) -> dict[str, Any]:
     """Keywords of a class from `--option KEY=VALUE`, with values as a scenario has them."""
     from cascade_sim.scenario.assignments import key_and_value, yaml_value

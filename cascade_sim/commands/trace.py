@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import click
 
-from cascade_sim.commands.options import arm_option, json_option, run_argument
+from cascade_sim.commands.options import arm_option, json_option, run_argument, trust_option
 
 EXIT_CODES = """\b
 Exit code  0  explained
@@ -21,8 +22,9 @@ Exit code  0  explained
 )
 @click.option("--ad", type=int, metavar="ID", help="Also explain this ad: its way, and the bid it needed.")
 @arm_option("Arm that serves the request.  [default: the baseline]")
+@trust_option
 @json_option("Print JSON; money in *_micros is in millionths.")
-def command(run: Path, request: int, ad: int | None, arm: str | None, as_json: bool) -> int:
+def command(run: Path, request: int, ad: int | None, arm: str | None, as_json: bool, **options: Any) -> int:
     """Explain one request: why an ad won or lost at each stage.
 
     Serves the request again as the run did and prints its page. With --ad also the ad's rank, score and
@@ -31,7 +33,7 @@ def command(run: Path, request: int, ad: int | None, arm: str | None, as_json: b
     from cascade_sim.api import trace
     from cascade_sim.storage.folder import json_text
 
-    result = trace(run, request, ad=ad, arm=arm)
+    result = trace(run, request, ad=ad, arm=arm, **options)
     click.echo(json_text(result.trace) if as_json else str(result), nl=False)
     if result.trace["same_as_log"] is False:
         click.echo(

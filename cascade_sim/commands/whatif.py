@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from cascade_sim.commands.options import arm_option, out_option, quiet_option, run_argument
+from cascade_sim.commands.options import arm_option, out_option, quiet_option, run_argument, trust_option
 
 if TYPE_CHECKING:
     from cascade_sim.scenario.changes import Point
@@ -33,9 +33,16 @@ Exit code  0  done
     help="Only the first so many, rounded up to whole blocks.  [default: all]",
 )  # fmt: skip
 @out_option("[default: RUN/whatif/WHAT-WAS-ASKED]", "FOLDER")
+@trust_option
 @quiet_option
 def command(
-    run: Path, changes: tuple[str, ...], arm: str | None, requests: int | None, out: Path | None, quiet: bool
+    run: Path,
+    changes: tuple[str, ...],
+    arm: str | None,
+    requests: int | None,
+    out: Path | None,
+    trust: bool,
+    quiet: bool,
 ) -> int:
     """What another setting would have brought, on the same requests with the same luck.
 
@@ -58,7 +65,7 @@ def command(
 
     try:
         with Progress(quiet) as progress:
-            answer = what_if_study(run, read, arm, requests or 0, progress)
+            answer = what_if_study(run, read, arm, requests or 0, progress, trust)
     except Refused as reason:
         raise refuse(reason, changes, "--set ") from None
     click.echo(answer_text(answer))

@@ -3,13 +3,17 @@
 `reopen` gives the run; `evaluation_blocks` its requests in the blocks they came in, and `logged` and
 `page_columns` what an arm showed them. Blocks are whole, because what a net predicts may differ in the last
 bit with the requests beside it. Times are not the logged ones; serving does not look at them.
+
+This is the one place where code that came with a run may be run, and only for who trusts it
+(docs/security.md).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeAlias
 
 import numpy as np
 from torch import nn
@@ -27,13 +31,18 @@ from cascade_sim.errors import UserError, unknown_name
 from cascade_sim.phases.simulation import Simulation
 from cascade_sim.phases.traffic import Arrivals
 from cascade_sim.scenario.file import load_scenario
+from cascade_sim.scenario.plugins import MODEL_KINDS, code_of_file, is_file_reference
 from cascade_sim.scenario.schema import ArmSpec, Scenario, resolved_arms
-from cascade_sim.storage.folder import open_run
+from cascade_sim.storage import own_code, seals
+from cascade_sim.storage.folder import LATE_CODE, OWN_CODE, Run, open_run
 from cascade_sim.storage.model_store import load_file
 from cascade_sim.storage.tables import iterate_table, read_table, tables
 from cascade_sim.training.modules import build_module, served_scorer
 from cascade_sim.world.truth import Truth
 from cascade_sim.world.world import World
+
+# Whether code of a run's folder may be run, or who is asked: gets a question, gives an answer.
+Trust: TypeAlias = bool | Callable[[str], bool]
 
 PHASE = "evaluate"
 
@@ -58,11 +67,19 @@ RATIOS = ratio_parts(PAGE_METRICS)
 
 @dataclass(frozen=True)
 class ReopenedRun:
-    """A run of one world. Models are loaded when an arm asks for them."""
+    """A run of one world. Models are loaded when an arm asks for them.
 
-    path: Path
+    Classes of one's own among them are run only for who trusts the folder.
+    """
+
+    run: Run
     scenario: Scenario
     sim: Simulation
+    trust: Trust = False
+
+    @property
+    def path(self) -> Path:
+        return self.run.path
 
     def arm(self, name: str | None = None) -> Arm:
         """An arm as it served the evaluation; default: the baseline. UserError if unknown."""
@@ -82,18 +99,73 @@ class ReopenedRun:
     def _seat(self, name: str) -> None:
         """Put a trained model into the simulation's scorers."""
         spec, view = self.scenario.models[name], self.sim.view(self.scenario.models[name].features)
-        kept = self.path / "models" / f"{name}.py"
-        if kept.is_file():  # the user's own class, as it was when the run was made
-            spec = spec.model_copy(update={"kind": f"{kept}:{spec.kind.rpartition(':')[2]}"})
+        if spec.kind not in MODEL_KINDS.known:  # else the class is this project's, or of this process
+            spec = spec.model_copy(update={"kind": self._trusted_kind(name, spec.kind)})
         module = build_module(name, spec, view, seed=0, home=self.path)
         file = self.path / "models" / f"{name}.safetensors"
+        seals.check_file(self.path, f"models/{file.name}")
         load_weights(file, module)
-        calibrator = load_calibrator(calibrator_file(file)) if spec.calibrator is not None else None
+        calibrator = None
+        if spec.calibrator is not None:
+            seals.check_file(self.path, f"models/{calibrator_file(file).name}")
+            calibrator = load_calibrator(calibrator_file(file))
         self.sim.scorers[name] = served_scorer(name, spec, view, module, calibrator)
 
+    def _trusted_kind(self, name: str, kind: str) -> str:
+        """The kind of a model of the user's own, for its code as it was in the run; UserError if not trusted.
 
-def reopen(path: Path) -> ReopenedRun:
-    """Open a finished run of one world. UserError if it is none, or holds several worlds."""
+        The file that was kept with the run, else what the scenario names.
+        """
+        kept = self.path / "models" / f"{name}.py"
+        is_kept = is_file_reference(kind) and kept.is_file()
+        where = str(kept) if is_kept else kind.rpartition(":")[0]
+        self._require_trust(name, kind, where)
+        if is_kept:
+            sealed = self.run.manifest.get(seals.SEALS)
+            if isinstance(sealed, dict) and f"models/{kept.name}" not in sealed:
+                raise UserError(f"{kept} was not written by the run, so it is not its model's code")
+            seals.check_file(self.path, f"models/{kept.name}")
+            kind = f"{kept}:{kind.rpartition(':')[2]}"
+        self._require_code(kind, where, is_kept)
+        return kind
+
+    def _require_trust(self, name: str, kind: str, where: str) -> None:
+        words = f"{self.path}: model {name!r} is of the class {kind}, and its code would be run: {where}"
+        if self.trust is True or (callable(self.trust) and self.trust(words)):
+            return
+        raise UserError(
+            f"{words}. A run's folder may come from anybody, so that is not done unasked: look at the code, "
+            "then give --trust (in Python trust=True)"
+        )
+
+    def _require_code(self, kind: str, where: str, is_kept: bool) -> None:
+        """UserError if a module that the class brings in is not what it was in the run. Nothing is run.
+
+        A file may have another path now, from another working folder: then what it holds decides.
+        """
+        manifest = self.run.manifest
+        then = {**(manifest.get(OWN_CODE) or {}), **(manifest.get(LATE_CODE) or {})}
+        if not then:
+            return  # of an older version
+        now = code_of_file(kind, self.path) if is_file_reference(kind) else own_code.code_from(where)
+        if is_kept:
+            now.pop(where, None)  # sealed
+        known = set(then.values())
+        changed = [
+            label for label, digest in now.items() if digest != then.get(label, digest) or digest not in known
+        ]
+        if changed:
+            raise UserError(
+                f"{self.path}: {', '.join(changed)}, which {kind} needs, is not what it was in the run; "
+                "put it back as it was, or run the scenario again"
+            )
+
+
+def reopen(path: Path, trust: Trust = False) -> ReopenedRun:
+    """Open a finished run of one world. UserError if it is none, or holds several worlds.
+
+    `trust`: whether the code of model classes that came with the run may be run.
+    """
     run = open_run(path)
     worlds = sorted(run.path.glob("seed-*"), key=lambda folder: (len(folder.name), folder.name))
     if worlds:
@@ -102,7 +174,7 @@ def reopen(path: Path) -> ReopenedRun:
             f"{path} is a study over {len(worlds)} worlds; give the folder of one of them: {listed}"
         )
     scenario = load_scenario(run.path / "scenario.yaml")
-    return ReopenedRun(run.path, scenario, Simulation(scenario, scenario.seed, home=run.path))
+    return ReopenedRun(run, scenario, Simulation(scenario, scenario.seed, home=run.path), trust)
 
 
 def load_weights(path: Path, module: nn.Module) -> None:

@@ -32,7 +32,7 @@ from cascade_sim.phases.evaluate import MAX_ROWS, ArmBlock, Evaluation
 from cascade_sim.phases.results import arm_metrics, combine_sections, vector_metrics
 from cascade_sim.phases.simulation import Simulation
 from cascade_sim.progress import Progress
-from cascade_sim.questions.reopen import reopen
+from cascade_sim.questions.reopen import Trust, reopen
 from cascade_sim.scenario.changes import Point, arm_knobs, parse_points, turn
 from cascade_sim.scenario.file import load_scenario
 from cascade_sim.scenario.schema import ArmSpec, Scenario, resolved_arms
@@ -93,6 +93,7 @@ def what_if_study(
     arm: str | None = None,
     n_requests: int = 0,
     progress: Progress | None = None,
+    trust: Trust = False,
 ) -> dict[str, Any]:
     """One question to a finished run, or to every world of a study over several.
 
@@ -103,7 +104,7 @@ def what_if_study(
     folders = worlds_of(run)
     _check(folders[0], read_points, arm)  # before a world is built
     for folder in folders:
-        opened = reopen(folder)
+        opened = reopen(folder, trust)
         scenario = opened.scenario
         name = arm or scenario.report.baseline
         specs = resolved_arms(scenario)

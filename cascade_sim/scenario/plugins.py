@@ -147,6 +147,7 @@ def find_class(kinds: Kinds, kind: str, home: Path = Path(".")) -> type[Any]:
     if file is None and is_file_reference(kind):
         raise UserError(f"no file '{where}' in the working folder or beside the scenario")
     own_code.begin_loading()
+    before = own_code.loaded()
     try:
         module = _load_module(where) if file is None else _load_file(file)
     except Exception as error:  # the user's code may raise anything
@@ -156,6 +157,7 @@ def find_class(kinds: Kinds, kind: str, home: Path = Path(".")) -> type[Any]:
         classes = [key for key, value in vars(module).items() if isinstance(value, type)]
         hint = did_you_mean(name, classes)
         raise UserError(f"{where} has no class '{name}'{hint}; it has: {', '.join(classes) or 'none'}")
+    own_code.note_late(own, before)
     return own
 
 
@@ -319,14 +321,23 @@ def own_code_of(scenario: Scenario, home: Path) -> dict[str, str]:
             own = _registered_code(kinds.registered[kind])
             code |= {f"{kind}: {label}": value for label, value in own.items()}
             continue
-        where, file = kind.rpartition(":")[0], find_file(kind, home)
-        if file is None:
-            code |= own_code.code_from(where)
+        if is_file_reference(kind):
+            code |= code_of_file(kind, home)
         else:
-            own = own_code.code_from((_module_name(file), file.resolve()))
-            # As the scenario writes it: there may be files of that name in several folders.
-            code |= {where if label == file.name else label: value for label, value in own.items()}
+            code |= own_code.code_from(kind.rpartition(":")[0])
     return code
+
+
+def code_of_file(kind: str, home: Path) -> dict[str, str]:
+    """{label: digest} of a `path/to/file.py:Class` and what it imports; the file is called as written here.
+
+    There may be files of that name in several folders.
+    """
+    where, file = kind.rpartition(":")[0], find_file(kind, home)
+    if file is None:
+        return {}
+    own = own_code.code_from((_module_name(file), file.resolve()))
+    return {where if label == file.name else label: value for label, value in own.items()}
 
 
 def code_changed_since(before: Mapping[str, str], scenario: Scenario, home: Path) -> list[str]:
