@@ -12,6 +12,7 @@ from typing import Any
 import click
 
 from cascade_sim.errors import Notice, UserError, unknown_name
+from cascade_sim.signals import STOPPED, Terminated, stoppable
 from cascade_sim.version import __version__
 
 # Name -> module with an attribute `command`, and the line that --help shows without importing it.
@@ -82,6 +83,12 @@ class LazyGroup(click.Group):
             raise UserError(unknown_name("command", args[0], COMMANDS))
         return super().resolve_command(ctx, args)
 
+    def invoke(self, ctx: click.Context) -> Any:
+        try:
+            return super().invoke(ctx)
+        except SystemExit as error:  # commands return their code: somebody's class, in a place of no name
+            raise UserError(f"a class of your own ends the program, by sys.exit({error.code!r})") from error
+
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):
             formatter.write_dl([(name, text) for name, (_, text) in COMMANDS.items()])
@@ -108,9 +115,15 @@ _FORMAT = warnings.formatwarning
 def main(argv: Sequence[str] | None = None) -> int:
     """Run a command and return the exit code.
 
-    0 done; 2 a mistake in the input, explained on stderr; 130 interrupted. A traceback is a defect.
+    0 done; 2 a mistake in the input, explained on stderr; 130 interrupted, 143 by SIGTERM. A traceback is a
+    defect.
     """
     warnings.formatwarning = _words
+    with stoppable():
+        return _answered(argv)
+
+
+def _answered(argv: Sequence[str] | None) -> int:
     try:
         code = cli.main(
             args=None if argv is None else list(argv), prog_name="cascade_sim", standalone_mode=False
@@ -133,9 +146,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     except (KeyboardInterrupt, click.Abort) as error:
         # click puts an Abort in place of the interrupt; a command may have said in it how to go on
         interrupts = (cause for cause in (error.__cause__, error) if isinstance(cause, KeyboardInterrupt))
-        how = next((str(cause) for cause in interrupts), "")
-        click.echo(f"interrupted; {how}" if how else "interrupted", err=True)
-        return 130
-    except BrokenPipeError:  # `cascade_sim schema | head`
+        interrupt = next(interrupts, KeyboardInterrupt())
+        is_end = isinstance(interrupt, Terminated)
+        what, how = "terminated" if is_end else "interrupted", str(interrupt)
+        click.echo(f"{what}; {how}" if how else what, err=True)
+        return STOPPED if is_end else 130
+    except (BrokenPipeError, SystemExit):  # `cascade_sim schema | head`; click answers by an exit of its own
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 141

@@ -19,6 +19,8 @@ from contextlib import contextmanager, suppress
 from types import TracebackType
 from typing import TYPE_CHECKING
 
+from cascade_sim.signals import heed
+
 if TYPE_CHECKING:
     from rich.progress import Progress as RichProgress
     from rich.progress import Task
@@ -57,6 +59,7 @@ class Stage:
 
     def advance(self, n: int = 1) -> None:
         """`n` more units are done."""
+        heed()  # between two pieces of work
         self.done += n
         if self._bars is not None and self._task is not None:
             self._bars.advance(self._task, n)

@@ -18,14 +18,14 @@ from dataclasses import dataclass, field
 from multiprocessing import get_context, parent_process, resource_tracker
 from multiprocessing.connection import Connection, wait
 from multiprocessing.context import SpawnProcess
-from types import FrameType, ModuleType
+from types import ModuleType
 from typing import Any
 
 from cascade_sim.errors import ScenarioError, UserError
+from cascade_sim.signals import STOPPED, Terminated, stoppable
 
 TRIES = 3
 PATIENCE = 5.0  # seconds for a worker to put its files in order when it is told to stop
-STOPPED = 128 + signal.SIGTERM
 
 
 def usable_cores() -> int:
@@ -204,32 +204,38 @@ def _no_interrupts() -> Iterator[None]:
 
 def _work(pipe: Connection) -> None:
     """What a worker process does: take a job and answer, again and again, until the pipe ends."""
-    signal.signal(signal.SIGTERM, _leave)
     threading.Thread(target=_die_with_parent, daemon=True).start()
-    while True:
+    with stoppable():  # told to stop: unwind, so that locks are released and half-written files dropped
         try:
-            function, arguments, options = pipe.recv()
-        except EOFError:
-            return
-        try:
-            answer: tuple[str, Any] = ("done", function(*arguments, **options))
-        except ScenarioError as error:
-            answer = ("problems", error.problems)
-        except UserError as error:
-            answer = ("refused", str(error))
-        except Exception as error:  # as text: an exception of somebody's own need not survive the pipe
-            answer = ("failed", (f"{type(error).__name__}: {error}", traceback.format_exc()))
-        try:
-            pipe.send(answer)
-        except OSError:  # nobody listens any more
-            raise
-        except Exception as error:  # it is pickled before anything is sent, so the pipe is still whole
-            pipe.send(("failed", (f"its answer cannot be sent: {error}", traceback.format_exc())))
+            while _job(pipe):
+                pass
+        except Terminated:
+            sys.exit(STOPPED)
 
 
-def _leave(number: int, frame: FrameType | None) -> None:
-    """Told to stop: unwind, so that locks are released and half-written files dropped."""
-    raise SystemExit(STOPPED)
+def _job(pipe: Connection) -> bool:
+    """Take a job and answer; False when there is none any more."""
+    try:
+        function, arguments, options = pipe.recv()
+    except EOFError:
+        return False
+    try:
+        answer: tuple[str, Any] = ("done", function(*arguments, **options))
+    except ScenarioError as error:
+        answer = ("problems", error.problems)
+    except UserError as error:
+        answer = ("refused", str(error))
+    except Terminated:
+        raise
+    except BaseException as error:  # as text: an exception of somebody's own need not survive the pipe
+        answer = ("failed", (f"{type(error).__name__}: {error}", traceback.format_exc()))
+    try:
+        pipe.send(answer)
+    except OSError:  # nobody listens any more
+        raise
+    except Exception as error:  # it is pickled before anything is sent, so the pipe is still whole
+        pipe.send(("failed", (f"its answer cannot be sent: {error}", traceback.format_exc())))
+    return True
 
 
 def _die_with_parent() -> None:

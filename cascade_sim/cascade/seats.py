@@ -13,6 +13,7 @@ from cascade_sim import draws
 from cascade_sim.cascade.memo import remembered
 from cascade_sim.errors import UserError
 from cascade_sim.kernels import coaction_scores, dot_scores, hinge_scores, pad_lanes, sigmoid_inplace
+from cascade_sim.scenario.plugins import errors_of
 
 BUILT_IN = ("random", "constant", "truth")
 ORDERS = ("exp", "none")  # links whose predictions are no probabilities
@@ -191,11 +192,12 @@ class TorchScorer(ModelScorer):
         import torch
 
         super().__init__(name, view, link)
-        self.module = module.eval()
         self._ads = torch.from_numpy(view.ad_table)
-        if hasattr(module, "encode_ads"):
-            with torch.inference_mode():
-                self._ads = module.encode_ads(self._ads).contiguous()
+        with errors_of(f"model {name!r}", type(module).__name__):
+            self.module = module.eval()
+            if hasattr(module, "encode_ads"):
+                with torch.inference_mode():
+                    self._ads = module.encode_ads(self._ads).contiguous()
 
     def logit(self, block, ids):
         import torch
@@ -208,13 +210,9 @@ class TorchScorer(ModelScorer):
             pair = torch.from_numpy(self.view.pair_features(block.users[cut], safe))
             with torch.inference_mode():
                 ads = torch.nn.functional.embedding(torch.from_numpy(safe), self._ads)
-                try:
+                place = f"model {self.name!r} failed at request {block.requests[start]}"
+                with errors_of(place, type(self.module).__name__):
                     logit = self.module(request[cut], ads, pair)
-                except Exception as error:  # a class of the user's own may raise anything
-                    raise UserError(
-                        f"model {self.name!r} failed at request {block.requests[start]}: "
-                        f"{type(error).__name__}: {error}"
-                    ) from error
             if not isinstance(logit, torch.Tensor):
                 raise UserError(f"model {self.name!r} returned {type(logit).__name__}, expected a tensor")
             if logit.shape != safe.shape:

@@ -24,6 +24,7 @@ from cascade_sim.agents.bidding import Feedback, Moment, Portfolio
 from cascade_sim.checks.contract import Check, CheckFailed, Findings, Listener, Remark, run_checks
 from cascade_sim.errors import UserError
 from cascade_sim.scenario.plugins import BIDDER_KINDS, find_class, kind_of, require_reference
+from cascade_sim.signals import is_interrupt
 from cascade_sim.storage.code_version import class_file
 
 DAY = 86400.0
@@ -141,7 +142,8 @@ def sees(subject: Subject) -> str:
         )
     for record in (_Portfolio, _Moment, _Feedback):
         record.asked.clear()
-    portfolio, failure = make_portfolio(), None
+    portfolio = make_portfolio()
+    failure: BaseException | None = None
     try:
         bidder = subject.build(_Portfolio(**vars(portfolio)))
         for update in range(1, 4):
@@ -149,7 +151,9 @@ def sees(subject: Subject) -> str:
             bidder.observe(_Feedback(**vars(make_feedback(portfolio, update))), now)
             bidder.bids(now)
             bidder.participation(now)
-    except Exception as error:  # most likely for want of what it asked for
+    except BaseException as error:  # most likely for want of what it asked for
+        if is_interrupt(error):
+            raise
         failure = error
     names = [
         f"{what}.{name}"

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from cascade_sim.errors import UserError
 from cascade_sim.scenario.plugins import where_and_what
+from cascade_sim.signals import heed, is_interrupt
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -96,6 +97,7 @@ def run_checks(checks: Iterable[Check[S]], subject: S, on_finding: Listener | No
     for name, check, needs in checks:
         text = _missing(findings, needs)
         finding = Finding(name, "skipped", text) if text else _answer(name, check, subject)
+        heed()
         findings.append(finding)
         if on_finding is not None:
             on_finding(finding)
@@ -118,7 +120,11 @@ def _answer(name: str, check: Callable[[S], str], subject: S) -> Finding:
     except CheckFailed as failure:
         return Finding(name, "FAILED", str(failure))
     except UserError as error:
-        cause = error.__cause__
+        cause: BaseException | None = error
+        while isinstance(cause, UserError):  # places are added on the way; here the class is known
+            cause = cause.__cause__
         return Finding(name, "FAILED", str(error) if cause is None else where_and_what(cause, subject.kind))
-    except Exception as error:  # the user's code may raise anything
+    except BaseException as error:  # the user's code may raise anything, SystemExit too
+        if is_interrupt(error):
+            raise
         return Finding(name, "FAILED", where_and_what(error, subject.kind))

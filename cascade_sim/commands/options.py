@@ -148,10 +148,10 @@ def says_how_to_go_on(*more: str) -> Iterator[None]:
     """An interrupt inside carries the words of the command that is running, with `more` after them."""
     try:
         yield
-    except KeyboardInterrupt:
+    except KeyboardInterrupt as interrupt:
         words = command_words(click.get_current_context())
         words += [word for word in more if word not in words]
-        raise KeyboardInterrupt(f"go on with: {shlex.join(words)}") from None
+        raise type(interrupt)(f"go on with: {shlex.join(words)}") from None
 
 
 def command_words(context: click.Context) -> list[str]:

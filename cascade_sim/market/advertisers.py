@@ -104,6 +104,7 @@ class Crowd:
         self.names = names
         self._kinds = [specs[name].kind for name in names]
         self.bidders: list[Bidder] = []
+        self._at_first: list[dict[str, Any]] = []
         self._members: list[np.ndarray] = []
         self._ads: list[np.ndarray] = []
         for i, name in enumerate(names):
@@ -119,8 +120,7 @@ class Crowd:
             self._ads.append(ads)
             with errors_of(f"market.bidders.{name}", specs[name].kind):
                 self.bidders.append(build_bidder(specs[name].kind, portfolio, specs[name].options, home))
-
-        self._at_first = [_fingerprints(bidder) for bidder in self.bidders]
+                self._at_first.append(_fingerprints(self.bidders[-1]))
 
     def bids(self, moment: Moment, n_ads: int) -> np.ndarray:
         """Bid per click of every ad.  [A]"""

@@ -31,6 +31,7 @@ from cascade_sim.scenario.schema import Scenario
 from cascade_sim.scenario.sections import NAME
 from cascade_sim.scenario.signatures import Fault, faults_in, signature_in, signature_of
 from cascade_sim.scenario.yaml import KeyPath
+from cascade_sim.signals import heed, is_interrupt
 from cascade_sim.storage import own_code
 from cascade_sim.storage.code_version import class_file, class_source, code_digest
 from cascade_sim.version import PACKAGE, folder_of
@@ -148,10 +149,8 @@ def find_class(kinds: Kinds, kind: str, home: Path = Path(".")) -> type[Any]:
         raise UserError(f"no file '{where}' in the working folder or beside the scenario")
     own_code.begin_loading()
     before = own_code.loaded()
-    try:
+    with errors_of(f"{kinds.what} {kind!r} cannot be imported", kind):
         module = _load_module(where) if file is None else _load_file(file)
-    except Exception as error:  # the user's code may raise anything
-        raise UserError(f"{kinds.what} {kind!r} cannot be imported: {where_and_what(error, kind)}") from error
     own = getattr(module, name, None)
     if not isinstance(own, type):
         classes = [key for key, value in vars(module).items() if isinstance(value, type)]
@@ -186,7 +185,7 @@ def _load_module(where: str) -> Any:
 
 def where_and_what(error: BaseException, kind: str) -> str:
     """`file:line: Type: message`, at the last line of the user's own file that was under way."""
-    what = f"{type(error).__name__}: {error}"
+    what = f"{type(error).__name__}: {_own_words(error)}"
     if isinstance(error, SyntaxError) and error.filename:
         return f"{_short(error.filename)}:{error.lineno}: {type(error).__name__}: {error.msg}"
     frames = traceback.extract_tb(error.__traceback__)
@@ -195,6 +194,15 @@ def where_and_what(error: BaseException, kind: str) -> str:
     if not mine:
         mine = [frame for frame in frames if not _is_ours(frame.filename)]
     return f"{_short(mine[-1].filename)}:{mine[-1].lineno}: {what}" if mine else what
+
+
+def _own_words(error: BaseException) -> str:
+    if isinstance(error, SystemExit):
+        return f"it ends the program, by sys.exit({'' if error.code is None else repr(error.code)})"
+    try:
+        return str(error)
+    except BaseException:  # an exception of the user's own, whose text fails as well
+        return "(without a readable message)"
 
 
 def _is_ours(filename: str) -> bool:
@@ -216,13 +224,22 @@ def _short(filename: str) -> str:
 
 @contextmanager
 def errors_of(place: str, kind: str) -> Iterator[None]:
-    """Whatever a user's class raises inside becomes an error that says which class it is, and the line."""
+    """Whatever a user's class raises inside becomes an error that says which class it is, and the line.
+
+    Anything: `sys.exit()` is no way to end a study well. A real interrupt alone passes, even if the class
+    swallows it.
+    """
     try:
         yield
     except UserError as error:
         raise UserError(f"{place}: {error}") from error
-    except Exception as error:  # the user's code may raise anything
-        raise UserError(f"{place}: {where_and_what(error, kind)}") from error
+    except BaseException as error:
+        if is_interrupt(error):
+            raise
+        name = kind.rpartition(":")[2]
+        named = place if name in place else f"{place}: {name}"
+        raise UserError(f"{named}: {where_and_what(error, kind)}") from error
+    heed()
 
 
 @dataclass(frozen=True)
@@ -292,7 +309,7 @@ def require_options(scenario: Scenario, home: Path) -> None:
             continue
         with errors_of(reference.place, kind):
             own = find_class(kinds, kind, home)
-        signature = signature_of(own)
+            signature = signature_of(own)
         if signature is None:
             continue
         for option, text in faults_in(signature, own.__name__, kinds.first, reference.options):

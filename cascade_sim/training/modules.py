@@ -18,7 +18,7 @@ from cascade_sim.models.nets.towers import TwoTowers
 from cascade_sim.models.recipes import recipe_named
 from cascade_sim.scenario import plugins
 from cascade_sim.scenario.models import ModelSpec, objective_of
-from cascade_sim.scenario.plugins import BIDDER_KINDS, MODEL_KINDS, where_and_what
+from cascade_sim.scenario.plugins import BIDDER_KINDS, MODEL_KINDS, errors_of
 
 KINDS = MODEL_KINDS.built_in
 SCORERS = {TwoTowers: TowersScorer, CoAction: CoActionScorer}
@@ -57,13 +57,9 @@ def build_module(
         options["heads"] = heads
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
-        try:
+        call = f"{spec.kind}(request_width, ad_width, pair_width, {', '.join(options) or 'no options'})"
+        with errors_of(f"model {name!r}: {call} failed", spec.kind):
             return cls(*widths, **options)
-        except Exception as error:  # the user's code may raise anything
-            raise UserError(
-                f"model {name!r}: {spec.kind}(request_width, ad_width, pair_width, "
-                f"{', '.join(options) or 'no options'}) failed: {where_and_what(error, spec.kind)}"
-            ) from error
 
 
 def module_options(spec: ModelSpec) -> dict[str, Any]:
@@ -91,9 +87,10 @@ def build_bidder(
 ) -> Any:
     """A bidder for the advertisers of a portfolio; `options` are keywords of its class."""
     bidder = find_bidder(kind, home)
-    try:
-        return bidder(portfolio, **(options or {}))
-    except Exception as error:  # the user's code may raise anything
-        is_ours = kind in BIDDER_KINDS.built_in and isinstance(error, (ValueError, TypeError))
-        what = str(error) if is_ours else where_and_what(error, kind)
-        raise UserError(f"bidder {kind!r}: {what}") from error
+    with errors_of(f"bidder {kind!r}", kind):
+        try:
+            return bidder(portfolio, **(options or {}))
+        except (ValueError, TypeError) as error:
+            if kind in BIDDER_KINDS.built_in:  # its own words are meant for people
+                raise UserError(str(error)) from error
+            raise

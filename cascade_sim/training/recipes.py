@@ -1,6 +1,7 @@
 """From a model's section and its data to weights and calibrator, for the study and for markets that learn."""
 
 import warnings
+from contextlib import nullcontext
 from typing import Any
 
 import numpy as np
@@ -14,8 +15,9 @@ from cascade_sim.models.features import FeatureView
 from cascade_sim.models.page_training import ClickedPages, scores, train_pages
 from cascade_sim.models.training import Impressions, Lists, train
 from cascade_sim.scenario.models import ModelSpec, objective_of
+from cascade_sim.scenario.plugins import errors_of
 from cascade_sim.storage.model_store import ModelStore, content_key
-from cascade_sim.training.modules import KINDS, where_and_what
+from cascade_sim.training.modules import KINDS
 
 # Of a calibrator with a net of its own: the part held out is small, and soon learnt by heart.
 REQUEST_EPOCHS = 2
@@ -42,17 +44,15 @@ def fit(
     `settings`: of `settings_of`, and more of `training.train`. UserError, which begins with `what`, if a loss
     is not finite or the user's own class fails.
     """
-    try:
-        if isinstance(data, ClickedPages):
-            train_pages(module, view, data, objective_of(spec), batching=spec.batching, **settings)
-        else:
-            train(module, view, data, spec.recipe, **settings)
-    except ValueError as error:
-        raise UserError(f"{what}: {error}") from error
-    except Exception as error:  # a class of the user's own may raise anything
-        if spec.kind in KINDS:
-            raise
-        raise UserError(f"{what}: {where_and_what(error, spec.kind)}") from error
+    is_own = spec.kind not in KINDS  # a defect of a built-in net is ours, and shows as one
+    with errors_of(what, spec.kind) if is_own else nullcontext():
+        try:
+            if isinstance(data, ClickedPages):
+                train_pages(module, view, data, objective_of(spec), batching=spec.batching, **settings)
+            else:
+                train(module, view, data, spec.recipe, **settings)
+        except ValueError as error:
+            raise UserError(str(error) if is_own else f"{what}: {error}") from error
 
 
 def stored_calibrator(
@@ -95,9 +95,11 @@ def fit_calibrator(
         )
     has_net = calibrator_class(spec.calibrator).uses_request
     options = {"seed": seed, "epochs": REQUEST_EPOCHS} if has_net else {}
+    with errors_of(f"model {name!r}", spec.kind):
+        given = scores(module, view, shown)
     return fit_examined(
         spec.calibrator,
-        scores(module, view, shown),
+        given,
         shown.click.astype(np.float64),
         shown.examination.astype(np.float64),
         request=view.request_features(shown.users, shown.context),

@@ -13,7 +13,7 @@ from places import ROOT
 # checker; rooms of one layer do not know each other.
 LAYERS = (
     {"version", "lanes"},
-    {"errors", "draws", "kernels"},
+    {"errors", "draws", "kernels", "signals"},
     {"progress", "workers", "auction", "storage", *LEAVES},
     {"scenario"},
     {"world"},

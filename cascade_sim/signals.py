@@ -1,0 +1,63 @@
+"""Ctrl-C and SIGTERM: work is unwound, locks are released, temporary files go, and nobody swallows them.
+
+Slurm, Kubernetes and `timeout` send SIGTERM; it is an interrupt like Ctrl-C with an exit code of its own. An
+interrupt that falls into code which swallows it (a bare `except`, a callback that runs inside a library)
+would be lost: `heed`, asked between two pieces of work, raises it again.
+"""
+
+from __future__ import annotations
+
+import signal
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import FrameType
+
+STOPPED = 128 + signal.SIGTERM  # the exit code that a shell shows for it
+
+
+class Terminated(KeyboardInterrupt):
+    """SIGTERM. Whoever cleans up after Ctrl-C cleans up after it as well."""
+
+
+class _Signals:
+    """What came in since `stoppable` began to listen."""
+
+    is_heard = False  # whether somebody listens: an interrupt that no signal brought is then a forged one
+    came: type[KeyboardInterrupt] | None = None
+
+
+def _interrupt(number: int, frame: FrameType | None) -> None:
+    _Signals.came = Terminated if number == signal.SIGTERM else KeyboardInterrupt
+    raise _Signals.came
+
+
+@contextmanager
+def stoppable() -> Iterator[None]:
+    """Inside, SIGINT and SIGTERM raise KeyboardInterrupt and Terminated; a handler of one's own stays."""
+    ours = {signal.SIGINT: signal.default_int_handler, signal.SIGTERM: signal.SIG_DFL}
+    if threading.current_thread() is not threading.main_thread():
+        yield  # Python gives signals to the main thread alone
+        return
+    before = {number: signal.getsignal(number) for number in ours}
+    taken = [number for number, usual in ours.items() if before[number] == usual]
+    for number in taken:
+        signal.signal(number, _interrupt)
+    _Signals.is_heard, _Signals.came = signal.SIGINT in taken, None
+    try:
+        yield
+    finally:
+        _Signals.is_heard, _Signals.came = False, None
+        for number in taken:
+            signal.signal(number, before[number])
+
+
+def heed() -> None:
+    """Raise an interrupt that came in and was swallowed."""
+    if _Signals.came is not None and threading.current_thread() is threading.main_thread():
+        raise _Signals.came
+
+
+def is_interrupt(error: BaseException) -> bool:
+    """Whether somebody wants the work to stop, rather than code that raises what an interrupt would."""
+    return isinstance(error, KeyboardInterrupt) and (_Signals.came is not None or not _Signals.is_heard)

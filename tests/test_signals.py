@@ -1,0 +1,126 @@
+"""Ctrl-C and SIGTERM: a word, an exit code, nothing left behind; and nobody swallows them."""
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+
+import pytest
+
+from cascade_sim.progress import Progress
+from cascade_sim.scenario.plugins import errors_of
+from cascade_sim.signals import Terminated, heed, stoppable
+from places import HANG, ROOT
+
+pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="signals differ")
+
+
+@pytest.fixture(autouse=True)
+def usual_handlers():
+    """As a shell leaves them; they may have been ignored on entry."""
+    before = [signal.signal(signal.SIGINT, signal.default_int_handler)]
+    before.append(signal.signal(signal.SIGTERM, signal.SIG_DFL))
+    yield
+    signal.signal(signal.SIGINT, before[0])
+    signal.signal(signal.SIGTERM, before[1])
+
+
+STOPPABLE = """
+import signal, sys, tempfile, time, types
+from places import HANG
+signal.signal(signal.SIGINT, signal.default_int_handler)
+study = types.ModuleType("cascade_sim.study")
+def run_study(scenario, **options):
+    with tempfile.TemporaryDirectory() as folder:
+        print(folder, flush=True)
+        time.sleep(HANG)
+study.run_study = run_study
+sys.modules["cascade_sim.study"] = study
+from cascade_sim.cli import main
+sys.exit(main(["run", "scenarios/ads.yaml"]))
+"""
+
+
+@pytest.mark.parametrize(
+    ("number", "word", "code"), [(signal.SIGINT, "interrupted", 130), (signal.SIGTERM, "terminated", 143)]
+)
+def test_a_stopped_command_says_so_and_leaves_no_temporary_folder(number, word, code):
+    child = subprocess.Popen(
+        [sys.executable, "-c", STOPPABLE],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        cwd=ROOT,
+        env={**os.environ, "PYTHONPATH": f"{ROOT}{os.pathsep}{ROOT / 'tests'}"},
+    )
+    folder = child.stdout.readline().strip()
+    assert os.path.isdir(folder)
+    child.send_signal(number)
+    _, shown = child.communicate(timeout=HANG)
+    how = f"{word}; go on with: python -m cascade_sim run scenarios/ads.yaml --resume"
+    assert (child.returncode, shown.strip()) == (code, how)
+    assert not os.path.exists(folder)
+
+
+def swallow(number):
+    try:
+        os.kill(os.getpid(), number)
+        while True:
+            pass
+    except BaseException:
+        return
+
+
+def test_an_interrupt_that_a_callback_swallows_is_raised_at_the_next_step():
+    with stoppable(), Progress(quiet=True) as progress, progress.stage("work", 3) as stage:
+        stage.advance()
+        swallow(signal.SIGINT)
+        with pytest.raises(KeyboardInterrupt):
+            stage.advance()
+
+
+@pytest.mark.parametrize(
+    ("number", "kind"), [(signal.SIGINT, KeyboardInterrupt), (signal.SIGTERM, Terminated)]
+)
+def test_a_class_of_ones_own_cannot_swallow_it(number, kind):
+    with stoppable(), pytest.raises(kind) as raised, errors_of("market.bidders.mine", "mine.py:Mine"):
+        swallow(number)
+    assert raised.type is kind
+
+
+def test_a_real_interrupt_passes_through_a_class_of_ones_own():
+    with stoppable(), pytest.raises(KeyboardInterrupt), errors_of("market.bidders.mine", "mine.py:Mine"):
+        os.kill(os.getpid(), signal.SIGINT)
+        while True:
+            pass
+
+
+def test_handlers_are_put_back_and_nothing_is_remembered():
+    with pytest.raises(Terminated), stoppable():
+        os.kill(os.getpid(), signal.SIGTERM)
+        while True:
+            pass
+    assert signal.getsignal(signal.SIGTERM) == signal.SIG_DFL
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    heed()
+
+
+def test_a_handler_of_ones_own_and_an_ignored_signal_stay():
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # as under nohup
+    with stoppable():
+        assert signal.getsignal(signal.SIGINT) == signal.SIG_IGN
+
+
+def test_another_thread_may_run_a_command():
+    seen = []
+
+    def work():
+        with stoppable():
+            heed()
+            seen.append(True)
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    thread.join()
+    assert seen == [True]
