@@ -74,11 +74,12 @@ def calibrator_file(model: Path) -> Path:
 
 def export_calibrator(calibrator: Calibrator, path: Path, key: str = "") -> None:
     """Write a calibrator to a file of its own, with the key under which it is kept, if there is one."""
-    temp = temporary(path)
-    with discarded_on_error(temp), storage_errors(path):
+    with storage_errors(path):
         path.parent.mkdir(parents=True, exist_ok=True)
-        calibrators.save(calibrator, temp, key)
-        seal(temp, path)
+        temp = temporary(path)
+        with discarded_on_error(temp):
+            calibrators.save(calibrator, temp, key)
+            seal(temp, path)
 
 
 def load_calibrator(path: Path, key: str | None = None) -> Calibrator:

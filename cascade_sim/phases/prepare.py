@@ -31,7 +31,7 @@ from cascade_sim.scenario.plugins import find_file
 from cascade_sim.scenario.schema import ArmOverrides, Scenario, resolve_arm, resolved_arms
 from cascade_sim.storage import own_code
 from cascade_sim.storage.code_version import model_code_digest
-from cascade_sim.storage.files import storage_errors, write_file
+from cascade_sim.storage.files import folder_inside, write_file
 from cascade_sim.storage.folder import is_done, keep
 from cascade_sim.storage.model_store import ModelStore, content_key
 from cascade_sim.storage.stack import processor
@@ -138,11 +138,10 @@ class Preparation:
 
         With those files the run can be looked into after they have changed or moved.
         """
+        folder_inside(folder.parent, folder.name)
         for name, spec in self.sim.scenario.models.items():
             file = find_file(spec.kind, self.sim.home)
             if file is not None:
-                with storage_errors(folder):
-                    folder.mkdir(exist_ok=True)
                 write_file(folder / f"{name}.py", file.read_bytes())
         for name, module in self.modules.items():
             file = folder / f"{name}.safetensors"

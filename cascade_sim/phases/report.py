@@ -18,17 +18,17 @@ def write_report(
     """Draw the figures; write report.html and figures/*.svg into the folder, or the page alone to `out`."""
     from cascade_sim.analysis.report.page import draw_all, render
     from cascade_sim.scenario.diff import arm_changes
-    from cascade_sim.storage.files import storage_errors, write_file
+    from cascade_sim.storage.files import folder_inside, storage_errors, write_file
 
+    if out is None:
+        folder_inside(folder, "figures")  # before anything is drawn
     figures = draw_all(metrics)
     page = out or folder / "report.html"
     with storage_errors(page):
         page.parent.mkdir(parents=True, exist_ok=True)
     if out is None:
-        with storage_errors(folder / "figures"):
-            (folder / "figures").mkdir(exist_ok=True)
         for name, svg in figures.items():
-            write_file(folder / "figures" / f"{name}.svg", svg.encode())
+            write_file(folder_inside(folder, "figures") / f"{name}.svg", svg.encode())
     changes = arm_changes(scenario_text, str(metrics["baseline"]))
     write_file(page, render(metrics, manifest, scenario_text, figures, changes).encode())
     return page

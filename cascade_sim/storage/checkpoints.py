@@ -9,7 +9,7 @@ import numpy as np
 
 from cascade_sim.errors import UserError
 from cascade_sim.storage import seals
-from cascade_sim.storage.files import write_file
+from cascade_sim.storage.files import folder_inside, write_file
 
 SEPARATOR = "/"
 HEAD = b"cascade_sim state "  # then the digest of what follows, and a new line
@@ -21,7 +21,7 @@ def save_state(path: Path, state: Mapping[str, Any]) -> None:
     buffer = io.BytesIO()
     np.savez(buffer, **flat(state))  # type: ignore[arg-type]  # names never clash with its own
     data = buffer.getvalue()
-    path.parent.mkdir(parents=True, exist_ok=True)
+    folder_inside(path.parent.parent, path.parent.name)
     # Before the archive, which is found from its end: it can still be opened by other programs.
     write_file(path, HEAD + seals.digest(data).encode() + b"\n" + data)
 

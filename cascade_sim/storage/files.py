@@ -1,19 +1,26 @@
-"""Files that appear whole or not at all: written beside their place, flushed to the disk, renamed."""
+"""Files that appear whole or not at all: written beside their place, flushed to the disk, renamed.
+
+No link is followed on the way: a folder that others may write to cannot lead a write elsewhere.
+"""
 
 import os
+import secrets
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from cascade_sim.errors import UserError
 
+NO_LINKS = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0)  # for os.open
+
 
 def write_file(path: Path, data: bytes) -> None:
     """Put `data` at `path`, whose folder exists. After an error the old file, if any, is still whole."""
-    temp = temporary(path)
-    with discarded_on_error(temp), storage_errors(path):
-        temp.write_bytes(data)
-        seal(temp, path)
+    with storage_errors(path):
+        temp = temporary(path)
+        with discarded_on_error(temp):
+            temp.write_bytes(data)
+            seal(temp, path)
 
 
 def seal(temp: Path, path: Path) -> None:
@@ -24,8 +31,21 @@ def seal(temp: Path, path: Path) -> None:
 
 
 def temporary(path: Path) -> Path:
-    """Where to write before `seal`: hidden, in the same folder, one per process."""
-    return path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    """A new empty file to write before `seal`: hidden, in the same folder, with a name nobody can guess."""
+    temp = path.with_name(f".{path.name}.{os.getpid()}.{secrets.token_hex(8)}.tmp")
+    os.close(os.open(temp, os.O_WRONLY | os.O_CREAT | os.O_EXCL | NO_LINKS, 0o666))
+    return temp
+
+
+def folder_inside(folder: Path, *names: str) -> Path:
+    """The folder below a run's, made where it is missing; UserError where a step is a link to elsewhere."""
+    for name in names:
+        folder = folder / name
+        if folder.is_symlink():
+            raise UserError(f"{folder} is a link, through which nothing is written; remove it")
+        with storage_errors(folder):
+            folder.mkdir(parents=True, exist_ok=True)
+    return folder
 
 
 @contextmanager

@@ -15,6 +15,7 @@ import json
 import os
 import shutil
 import socket
+import stat
 import warnings
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
@@ -26,7 +27,7 @@ from typing import Any
 
 from cascade_sim.errors import Notice, UserError, did_you_mean
 from cascade_sim.storage import own_code, seals
-from cascade_sim.storage.files import storage_errors, write_file
+from cascade_sim.storage.files import NO_LINKS, folder_inside, storage_errors, write_file
 from cascade_sim.storage.seals import MANIFEST
 from cascade_sim.storage.tables import table_digest
 from cascade_sim.version import SEMANTICS
@@ -48,6 +49,10 @@ _MOVING = ".previous.moving"
 _GONE = ".previous.gone"
 
 _PROGRAM = "cascade_sim"
+
+LOCK_BEGINS = json.dumps({"program": _PROGRAM}).encode()[:-1]  # as `_write_owner` writes it
+
+MOST_OF_LOCK = 4096  # bytes of it that are read
 
 # What a run writes, and all that replacing it removes: a reader's own notes in the folder stay, and answers
 # go only where the caller says so.
@@ -142,6 +147,9 @@ class RunFolder:
             return cls.create(folder)
         with storage_errors(folder):
             lock = Lock.take(folder)
+        if not (folder / MANIFEST).exists():  # another run took the folder just before, and was stopped
+            lock.leave()
+            return cls.create(folder)
         try:
             with storage_errors(folder):
                 _settle(folder)
@@ -162,8 +170,7 @@ class RunFolder:
     def write_bytes(self, name: str, data: bytes) -> Path:
         """Write a file whole; `name` may lead into sub-folders. Returns its path."""
         path = self._inside(name)
-        with storage_errors(path):
-            path.parent.mkdir(parents=True, exist_ok=True)
+        folder_inside(self.path, *Path(name).parts[:-1])
         write_file(path, data)
         self._has_begun |= name == MANIFEST
         return path
@@ -280,6 +287,10 @@ def read_manifest(path: str | Path) -> dict[str, Any]:
     if (folder / _MOVING).is_dir():
         _recover(folder)
     if not (folder / MANIFEST).exists():
+        if Lock.is_ours(folder) and not (folder / PREVIOUS / MANIFEST).is_file():
+            raise UserError(
+                f"{folder} has no {MANIFEST} yet: a run began there and is at work, or was stopped"
+            )
         raise UserError(f"{folder} is not a run folder: it has no {MANIFEST}{_kept(folder)}")
     manifest = read_object(folder / MANIFEST)
     seals.check_manifest(folder / MANIFEST, manifest)
@@ -336,10 +347,9 @@ def keep(folder: Path, step: str, tables: Iterable[str], *, is_finished: bool = 
 
     Of a finished step the mark says what they hold. One that is under way has a state that says it.
     """
-    with storage_errors(folder / CHECKPOINTS):
-        (folder / CHECKPOINTS).mkdir(parents=True, exist_ok=True)
+    marks = folder_inside(folder, CHECKPOINTS)
     mark = {table: table_digest(folder, table) if is_finished else None for table in tables}
-    write_file(folder / CHECKPOINTS / f"{step}.keep", seals.wrapped(mark))
+    write_file(marks / f"{step}.keep", seals.wrapped(mark))
 
 
 def json_text(content: Any) -> str:
@@ -383,7 +393,7 @@ def _check_replaceable(folder: Path, overwrite: bool) -> None:
         raise UserError(f"{folder} is a file; give a folder for the run")
     try:
         entries = [name for name in os.listdir(folder) if name != LOCK]
-        is_run = _is_run(folder)
+        is_run = _is_run(folder) or _is_run(folder)  # twice: another may be taking it just now
     except OSError as error:
         raise UserError(f"cannot read {folder}: {error.strerror}") from error
     if entries and not is_run:
@@ -419,7 +429,7 @@ def _clear_unfinished(folder: Path) -> None:
         if not (folder / CHECKPOINTS / f"{MARKET}{left.stem}.keep").is_file():
             left.unlink()  # the state or the figures of tables that are no more
     for table in (folder / "logs").glob("*"):
-        if table.name not in kept:
+        if table.name not in kept and not table.name.startswith("."):  # a desktop's own files are no tables
             _remove_entry(table)
     for place in (folder, *(folder / name for name in RUN_ENTRIES)):  # not in a world's folder: it has a lock
         for left in place.glob("**/.*.[0-9]*.tmp" if place != folder else ".*.[0-9]*.tmp"):
@@ -599,18 +609,21 @@ class Lock:
 
         path = folder / LOCK
         while True:
-            handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+            if path.is_symlink():
+                raise UserError(f"{path} is a link, which a lock never is; remove it")
+            handle = os.open(path, os.O_RDWR | os.O_CREAT | NO_LINKS, 0o644)
             try:
                 try:
                     fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 except BlockingIOError:
-                    raise UserError(_refusal(folder, _owner(path))) from None
+                    raise UserError(_refusal(folder, _written_owner(handle))) from None
                 if not _is_same_file(handle, path):
                     os.close(handle)  # its owner removed it between our two steps: begin again
                     continue
-                owner = _owner(path)
+                owner = _written_owner(handle)
                 if owner.get("host", socket.gethostname()) != socket.gethostname():
                     raise UserError(_refusal(folder, owner) + f"; if it is gone, delete {path}")
+                _check_lock(path, handle)
                 _write_owner(handle)
             except BaseException:
                 os.close(handle)
@@ -648,8 +661,19 @@ class Lock:
 def _owner(path: Path) -> dict[str, Any]:
     """Who wrote the lock; empty if there is none, or it is just being written."""
     try:
-        content = json.loads(path.read_bytes())
-    except (OSError, ValueError):
+        handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | NO_LINKS)  # a pipe would wait for its other end
+    except OSError:
+        return {}
+    try:
+        return _written_owner(handle)
+    finally:
+        os.close(handle)
+
+
+def _written_owner(handle: int) -> dict[str, Any]:
+    try:
+        content = json.loads(os.pread(handle, MOST_OF_LOCK, 0))
+    except (OSError, ValueError, RecursionError):
         return {}
     return content if isinstance(content, dict) else {}
 
@@ -657,8 +681,17 @@ def _owner(path: Path) -> dict[str, Any]:
 def _write_owner(handle: int) -> None:
     started = datetime.now(UTC).isoformat(timespec="seconds")
     owner = {"program": _PROGRAM, "pid": os.getpid(), "host": socket.gethostname(), "started": started}
-    os.ftruncate(handle, 0)
-    os.pwrite(handle, json.dumps(owner).encode(), 0)
+    text = json.dumps(owner).encode()
+    os.pwrite(handle, text, 0)
+    os.ftruncate(handle, len(text))  # after: whoever looks never finds it empty
+
+
+def _check_lock(path: Path, handle: int) -> None:
+    """UserError if the file is somebody's who is not a run: taking the lock would empty it."""
+    status = os.fstat(handle)
+    text = os.pread(handle, len(LOCK_BEGINS), 0) if stat.S_ISREG(status.st_mode) else b"?"
+    if status.st_nlink > 1 or not LOCK_BEGINS.startswith(text):  # a killed run leaves it empty at worst
+        raise UserError(f"{path} is not a lock of {_PROGRAM}; move it away")
 
 
 def _is_same_file(handle: int, path: Path) -> bool:

@@ -24,7 +24,14 @@ from numpy.typing import NDArray
 
 from cascade_sim.errors import UserError
 from cascade_sim.storage import seals
-from cascade_sim.storage.files import discarded_on_error, seal, storage_errors, temporary, write_file
+from cascade_sim.storage.files import (
+    discarded_on_error,
+    folder_inside,
+    seal,
+    storage_errors,
+    temporary,
+    write_file,
+)
 
 if TYPE_CHECKING:
     import pyarrow.parquet as pq
@@ -63,6 +70,7 @@ class TableWriter:
         self._rows_in_part = 0  # written, without the buffered ones
         self._parts = PartList(folder)
         self._writer: pq.ParquetWriter | None = None
+        self._temp: Path | None = None  # the file of the part that is being written
         self._is_closed = False
 
     @classmethod
@@ -170,8 +178,10 @@ class TableWriter:
         try:
             with storage_errors(self._part):
                 if self._writer is None:
-                    self.folder.mkdir(parents=True, exist_ok=True)
-                    self._writer = _open_part(temporary(self._part), schema)
+                    table, logs = self.folder, self.folder.parent
+                    folder_inside(logs.parent, logs.name, table.name)
+                    self._temp = temporary(self._part)
+                    self._writer = _open_part(self._temp, schema)
                 self._writer.write_table(rows, row_group_size=ROW_GROUP)
         except BaseException:
             self._is_closed = True
@@ -181,23 +191,23 @@ class TableWriter:
         self._buffered = 0
 
     def _seal_part(self) -> None:
-        assert self._writer is not None
-        part, temp = self._part, temporary(self._part)
+        assert self._writer is not None and self._temp is not None
+        part, temp = self._part, self._temp
         with discarded_on_error(temp), storage_errors(part):
             self._writer.close()
             seal(temp, part)
-        self._writer = None
+        self._writer = self._temp = None
         self._rows_in_part = 0
         self._parts.add(part)
 
     def _drop_part(self) -> None:
-        if self._writer is None:
-            return
         writer, self._writer = self._writer, None
         with suppress(OSError):  # a full disk is why it is dropped
-            writer.close()
+            if writer is not None:
+                writer.close()
         with suppress(OSError):
-            temporary(self._part).unlink(missing_ok=True)
+            if self._temp is not None:
+                self._temp.unlink(missing_ok=True)
 
 
 def read_table(folder: str | Path, table: str, columns: Sequence[str] | None = None) -> Columns:

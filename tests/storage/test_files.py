@@ -6,7 +6,7 @@ import pytest
 
 from cascade_sim.errors import UserError
 from cascade_sim.storage import files as atomic_files
-from cascade_sim.storage.files import storage_errors, temporary, write_file
+from cascade_sim.storage.files import folder_inside, storage_errors, temporary, write_file
 
 
 def test_a_file_is_written_or_replaced(tmp_path):
@@ -23,7 +23,48 @@ def test_content_reaches_the_disk_before_the_name_and_the_name_before_the_return
     monkeypatch.setattr(os, "replace", lambda old, new: steps.append(f"rename {new.name}"))
     path = tmp_path / "a.txt"
     write_file(path, b"x")
-    assert steps == [f"flush {temporary(path).name}", "rename a.txt", f"flush {tmp_path.name}"]
+    (temp,) = os.listdir(tmp_path)
+    assert steps == [f"flush {temp}", "rename a.txt", f"flush {tmp_path.name}"]
+
+
+def test_a_temporary_file_is_new_and_of_a_name_that_cannot_be_planted(tmp_path):
+    path, victim = tmp_path / "a.txt", tmp_path / "victim"
+    victim.write_text("precious")
+    for name in (f".a.txt.{os.getpid()}.tmp", ".a.txt.tmp"):  # what could be guessed
+        (tmp_path / name).symlink_to(victim)
+    write_file(path, b"new")
+    assert (victim.read_text(), path.read_text()) == ("precious", "new")
+    first, second = temporary(path), temporary(path)
+    assert first != second and first.read_bytes() == second.read_bytes() == b""
+    assert first.stat().st_mode == path.stat().st_mode  # as any file of whoever writes it
+
+
+def test_a_temporary_name_that_is_taken_is_not_written_to(tmp_path, monkeypatch):
+    path, victim = tmp_path / "a.txt", tmp_path / "victim"
+    victim.write_text("precious")
+    monkeypatch.setattr(atomic_files.secrets, "token_hex", lambda n: "guessed")
+    (tmp_path / f".a.txt.{os.getpid()}.guessed.tmp").symlink_to(victim)
+    with pytest.raises(UserError, match="cannot write"):
+        write_file(path, b"new")
+    assert victim.read_text() == "precious" and not path.exists()
+
+
+def test_a_link_in_place_of_a_file_is_replaced_and_not_followed(tmp_path):
+    path, victim = tmp_path / "a.txt", tmp_path / "victim"
+    victim.write_text("precious")
+    path.symlink_to(victim)
+    write_file(path, b"new")
+    assert victim.read_text() == "precious" and not path.is_symlink()
+
+
+def test_a_link_in_place_of_a_folder_is_refused(tmp_path):
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / "figures").symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(UserError, match="figures is a link"):
+        folder_inside(tmp_path / "run", "figures", "more")
+    assert os.listdir(tmp_path / "elsewhere") == []
+    assert folder_inside(tmp_path / "run", "logs", "table").is_dir()
 
 
 def test_an_interruption_leaves_the_old_file_and_no_rest(tmp_path, monkeypatch):

@@ -407,3 +407,14 @@ def test_a_run_of_nearly_that_path_is_suggested(tmp_path, monkeypatch, asked):
         finished_run(tmp_path / "runs" / name)
     with pytest.raises(UserError, match=f"^{asked} does not exist; did you mean 'runs/quick'?"):
         open_run(asked)
+
+
+def test_what_a_desktop_leaves_among_the_tables_of_a_stopped_run_is_no_table(tmp_path):
+    manifest = {"semantics": SEMANTICS, "status": "running"}
+    with RunFolder.create(tmp_path) as run:
+        run.write_json("manifest.json", manifest)
+        run.write_text("logs/half/part-00000.parquet", "")
+        run.write_text("logs/.DS_Store", "desktop")
+        run.write_text("logs/stray.txt", "no table")
+    with RunFolder.resume(tmp_path, manifest):
+        assert os.listdir(tmp_path / "logs") == [".DS_Store"]

@@ -10,7 +10,8 @@ import sys
 import pytest
 
 from cascade_sim.errors import UserError
-from cascade_sim.storage.folder import LOCK, Lock, RunFolder
+from cascade_sim.storage import folder as run_folder
+from cascade_sim.storage.folder import LOCK, Lock, RunFolder, read_manifest
 
 HOLD = """
 import sys
@@ -85,10 +86,46 @@ def test_a_lock_of_another_host_is_respected(tmp_path):
 
 
 def test_an_empty_or_damaged_lock_file_is_taken_over(tmp_path):
-    for content in ("", "{", "[]"):
+    for content in ("", "{", '{"program": "casc', '{"program": "cascade_sim", "pid": ?'):
         (tmp_path / LOCK).write_text(content)
         with RunFolder.create(tmp_path):
             assert Lock.is_ours(tmp_path)
+
+
+@pytest.mark.parametrize("link", [os.symlink, os.link])
+def test_a_link_in_place_of_the_lock_does_not_empty_what_it_leads_to(link, tmp_path):
+    victim, folder = tmp_path / "victim.txt", tmp_path / "run"
+    victim.write_text("precious")
+    folder.mkdir()
+    link(victim, folder / LOCK)
+    with pytest.raises(UserError, match=r"\.lock is "):
+        RunFolder.create(folder)
+    assert victim.read_text() == "precious"
+
+
+def test_a_link_to_another_lock_is_no_lock_either(tmp_path):
+    other, folder = tmp_path / "other", tmp_path / "run"
+    other.mkdir()
+    folder.mkdir()
+    lock_file(other)
+    os.link(other / LOCK, folder / LOCK)
+    before = (other / LOCK).read_text()
+    with pytest.raises(UserError, match="not a lock"):
+        RunFolder.create(folder)
+    assert (other / LOCK).read_text() == before
+
+
+def test_a_pipe_in_place_of_the_lock_is_refused_and_not_waited_for(tmp_path):
+    os.mkfifo(tmp_path / LOCK)
+    with pytest.raises(UserError, match="not a lock"):
+        RunFolder.create(tmp_path)
+
+
+def test_a_file_of_somebody_else_in_place_of_the_lock_stays(tmp_path):
+    (tmp_path / LOCK).write_text("my notes")
+    with pytest.raises(UserError, match="not a lock"):
+        RunFolder.create(tmp_path)
+    assert (tmp_path / LOCK).read_text() == "my notes"
 
 
 def test_a_run_that_fails_gives_its_lock_back(tmp_path):
@@ -117,3 +154,40 @@ def test_a_lock_removed_between_opening_and_locking_is_not_mistaken_for_one(tmp_
     with pytest.raises(UserError, match="in use"):
         Lock.take(tmp_path)
     lock.release()
+
+
+def test_who_comes_second_in_a_race_is_told_that_the_folder_is_in_use(tmp_path, monkeypatch):
+    """The winner takes the folder of a finished run just between two looks of the other."""
+    manifest = tmp_path / "manifest.json"
+    manifest.write_text('{"semantics": 1, "scenario_hash": "abc"}')
+    real, winners = run_folder.read_manifest, []
+
+    def read_after_the_winner(folder):
+        if not winners:
+            winners.append(Lock.take(tmp_path))
+            manifest.unlink()
+        return real(folder)
+
+    monkeypatch.setattr(run_folder, "read_manifest", read_after_the_winner)
+    (tmp_path / "logs").mkdir()
+    with pytest.raises(UserError, match=f"in use: process {os.getpid()}"):
+        RunFolder.create(tmp_path)
+    winners[0].release()
+
+
+def test_a_reader_of_a_folder_that_is_being_written_is_told_so(tmp_path):
+    with RunFolder.create(tmp_path), pytest.raises(UserError, match="a run began there"):
+        read_manifest(tmp_path)
+
+
+def test_a_lock_that_is_taken_over_is_never_seen_empty(tmp_path, monkeypatch):
+    lock_file(tmp_path, more="x" * 100)
+    real, seen = os.ftruncate, []
+
+    def look_first(handle, size):
+        seen.append((size, Lock.is_ours(tmp_path)))
+        real(handle, size)
+
+    monkeypatch.setattr(os, "ftruncate", look_first)
+    Lock.take(tmp_path).release()
+    assert [size > 0 for size, _ in seen] == [True]
