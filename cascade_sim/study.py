@@ -10,6 +10,7 @@ from cascade_sim.errors import UserError
 from cascade_sim.phases.report import write_report
 from cascade_sim.progress import Progress, terminal_width
 from cascade_sim.scenario.file import dump_scenario, scenario_hash
+from cascade_sim.scenario.memory import require_memory
 from cascade_sim.scenario.plugins import (
     code_changed_since,
     named_files_digest,
@@ -57,6 +58,7 @@ def run_study(
     """
     if seeds > 1:
         refuse_registered(scenario)
+    require_memory(scenario, *((workers, 1) if seeds == 1 else (1, min(seeds, workers))))
     require_options(scenario, home)
     manifest = _manifest(scenario, device, workers, seeds, home)
     taken = (
@@ -201,6 +203,7 @@ def run_world(
     The same run that lies there complete is taken as it is, one that was stopped goes on; any other run is
     replaced. `logged_by`: a scenario, resolved, whose cascade writes the log that the models learn from.
     """
+    require_memory(scenario)
     require_options(scenario, home)
     manifest, teacher = _world_manifest(scenario, device, home, logged_by)
     with RunFolder.resume(out, manifest) if is_same_run(out, manifest) else RunFolder.create(out) as folder:

@@ -27,7 +27,8 @@ def command(scenario: Path, overrides: tuple[str, ...]) -> None:
 
 
 def summary(scenario: Scenario) -> list[tuple[str, str]]:
-    """A line each for world, traffic, stages, models, arms and phases, and for a market if there is one."""
+    """A line each for world, traffic, stages, models, arms, phases, a market if there is one, and memory."""
+    from cascade_sim.scenario.memory import available_bytes, bytes_text, peak_bytes, sizes_of
     from cascade_sim.scenario.schema import AUTOMATIC_ARMS
 
     world, cascade, phases = scenario.world, scenario.cascade, scenario.phases
@@ -36,6 +37,10 @@ def summary(scenario: Scenario) -> list[tuple[str, str]]:
     models = [f"{name} ({spec.kind}, {spec.recipe})" for name, spec in scenario.models.items()]
     requests = [f"{name} {getattr(phases, name):,}" for name in ("bootstrap", "log", "shadow", "evaluate")]
     market = [("market", market_text(scenario))] if scenario.market is not None else []
+    need, room = peak_bytes(sizes_of(scenario)), available_bytes()
+    memory = f"about {bytes_text(need)} at the peak, with one worker"
+    if room is not None and need > room:
+        memory += f": more than the {bytes_text(room)} that are available here, where a run would be refused"
     return [
         ("world", f"{world.users:,} users, {world.ads:,} ads of {world.advertisers:,} advertisers"),
         (
@@ -47,6 +52,7 @@ def summary(scenario: Scenario) -> list[tuple[str, str]]:
         ("arms", ", ".join(arms) + "; automatic: " + ", ".join(AUTOMATIC_ARMS)),
         ("phases", ", ".join(requests) + f" requests; exploration {phases.exploration:g}"),
         *market,
+        ("memory", memory),
     ]
 
 

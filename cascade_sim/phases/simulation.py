@@ -12,6 +12,7 @@ from cascade_sim.cascade.serve import Arm, Block, Decision, Platform, Stage, ser
 from cascade_sim.models.features import FeatureView, make_view
 from cascade_sim.phases.size_fit import with_size_rule
 from cascade_sim.phases.traffic import Arrivals
+from cascade_sim.scenario.memory import require_memory
 from cascade_sim.scenario.schema import ArmSpec, Scenario
 from cascade_sim.world.truth import Truth
 from cascade_sim.world.world import build_world
@@ -21,6 +22,7 @@ class Simulation:
     """Everything a phase needs. Scorers of trained models are added as training goes on."""
 
     def __init__(self, scenario: Scenario, seed: int, workers: int = 1, home: Path = Path(".")):
+        require_memory(scenario, workers)  # every command that makes a world comes through here
         # One thread: sums of floats would otherwise depend on how many cores there are.
         torch.set_num_threads(1)
         self.scenario, self.seed, self.home = scenario, seed, home

@@ -1,0 +1,237 @@
+"""How much memory a study takes at its peak, from the sizes in its scenario: told before any work is done.
+
+The large arrays, counted in bytes as the engine makes them: features of users and ads, what retrieval keeps
+and scans, what models keep per ad, the blocks that are under way with all arms, payments by advertiser, and
+what is learned from. It is an estimate: right to a factor of two where one of them is large.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from cascade_sim.errors import UserError
+from cascade_sim.scenario.schema import AUTOMATIC_ARMS, Scenario, resolved_arms
+
+BASE = 600 * 10**6  # the interpreter and its libraries
+LANES = 8  # rows of the compiled loops are filled up to a multiple
+CULPRITS = 4  # arms that the search for the culprit adds
+GROUPS = 128  # of requests, by which payments are kept
+ROWS, COLUMNS = 32_768, 60  # kept of every arm at most
+USERS_AT_ONCE, KEPT_IDS = 64, 100_000_000  # of retrieval
+UNITS = 8  # of a co-action matrix, per dimension
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """The sizes of a scenario that memory depends on."""
+
+    users: int
+    ads: int
+    advertisers: int
+    block: int
+    retrieved: int
+    log: int
+    shadow: int
+    evaluate: int
+    dims: int  # of all vectors of a user or an ad
+    retrieval_dims: int
+    ranked: int
+    slots: int
+    arms: int
+    retrievals: int  # different sizes that arms ask for
+    seen_of_user: int  # features, over all models
+    seen_of_ad: int
+    kept_of_ad: int  # numbers that models keep per ad
+    sampled: int  # candidates per shadowed request, over all students
+    workers: int = 1  # threads
+    worlds: int = 1  # processes
+
+
+KEYS = {
+    "users": "world.users",
+    "ads": "world.ads",
+    "advertisers": "world.advertisers",
+    "block": "traffic.block",
+    "retrieved": "cascade.retrieval.size",
+    "log": "phases.log",
+    "shadow": "phases.shadow",
+    "evaluate": "phases.evaluate",
+    "worlds": "--workers",
+    "workers": "--workers",
+}
+LEAST = {"ads": 2, "retrieved": 2, "log": 0, "shadow": 0}
+
+
+def sizes_of(scenario: Scenario, workers: int = 1, worlds: int = 1) -> Sizes:
+    """The sizes of a scenario, run by so many threads in so many processes."""
+    world, arms = scenario.world, resolved_arms(scenario)
+    own = {"mismatch": world.mismatch.dims, "conversion": world.conversion.dims}
+    widths = {**{name: group.dims for name, group in world.groups.items()}, **own}
+    seen = [feature for spec in scenario.models.values() for feature in spec.features]
+    kept = 0
+    for spec in scenario.models.values():
+        kept += _padded(spec.dims + 1)
+        if spec.kind == "coaction":
+            kept += UNITS * spec.dims + _padded(spec.hidden + 1)
+    retrieved = {min(arm.retrieval_size, world.ads) for arm in arms.values()}
+    return Sizes(
+        users=world.users,
+        ads=world.ads,
+        advertisers=world.advertisers,
+        block=scenario.traffic.block,
+        retrieved=max(retrieved),
+        log=scenario.phases.log + scenario.phases.bootstrap,
+        shadow=scenario.phases.shadow,
+        evaluate=scenario.phases.evaluate,
+        dims=sum(widths.values()),
+        retrieval_dims=widths.get(scenario.cascade.retrieval.group, 0),
+        ranked=max(arm.pre_ranking.size for arm in arms.values()),
+        slots=max(arm.slots for arm in arms.values()),
+        arms=len(scenario.arms) + len(AUTOMATIC_ARMS) + CULPRITS,
+        retrievals=len(retrieved),
+        seen_of_user=sum(widths.get(name, 1) for name in seen),
+        seen_of_ad=sum(widths.get(name, 1) for name in seen),
+        kept_of_ad=kept,
+        sampled=sum(
+            spec.sample.per_request for spec in scenario.models.values() if spec.trained_by.has_teacher
+        ),
+        workers=workers,
+        worlds=worlds,
+    )
+
+
+def peak_bytes(sizes: Sizes) -> int:
+    """Bytes at the peak: what stays, and the largest of what comes and goes."""
+    one = sum(staying(sizes).values()) + max(passing(sizes).values())
+    return (BASE + one) * sizes.worlds
+
+
+def staying(sizes: Sizes) -> dict[str, int]:
+    """Bytes of what a study keeps to its end, by what it is."""
+    n = sizes
+    rows, columns = n.users + n.ads, n.dims + 2
+    kept_ids = n.users * n.retrieved * n.retrievals
+    return {
+        "features": rows * (4 * columns + 24),
+        "truth": rows * 4 * (_padded(n.dims + 2) + 2 * LANES),
+        "retrieval": rows * 4 * (_padded(2 * n.retrieval_dims + 1) + 1),
+        "retrieved": 4 * kept_ids if kept_ids <= KEPT_IDS else 0,
+        "seen": 4 * (n.users * n.seen_of_user + n.ads * n.seen_of_ad),
+        "codes": 4 * n.ads * n.kept_of_ad,
+        "tallies": n.arms * 8 * (min(n.evaluate, ROWS) * COLUMNS + 2 * GROUPS * n.advertisers),
+    }
+
+
+def passing(sizes: Sizes) -> dict[str, int]:
+    """Bytes of what comes and goes, by when."""
+    n = sizes
+    under_way = 1 if n.workers == 1 else 2 * n.workers
+    decided = n.block * (n.retrieved * 16 + n.ranked * 48 + n.slots * 80)
+    scored = n.block * n.retrieved * 64 * n.workers
+    paid = 8 * 3 * GROUPS * n.advertisers
+    searched = USERS_AT_ONCE * n.ads * 8 * n.workers
+    impressions = n.log * n.slots
+    return {
+        "building the world": 8 * (n.users + n.ads) * (n.dims + 2 + 4 * n.retrieval_dims),
+        "serving": under_way * n.arms * (decided + paid) + scored + searched,
+        "learning": impressions * 96 + n.shadow * n.sampled * 32,
+    }
+
+
+def _padded(width: int) -> int:
+    return -(-width // LANES) * LANES
+
+
+def available_bytes(root: Path = Path("/")) -> int | None:
+    """Memory that a new process could take: what the machine has left, within the limits of its group."""
+    found = [*_left_on_machine(root), *_left_in_group(root)]
+    return max(0, min(found)) if found else None
+
+
+def _left_on_machine(root: Path) -> Iterator[int]:
+    for line in _lines(root / "proc/meminfo"):
+        if line.startswith("MemAvailable:"):
+            yield int(line.split()[1]) * 1024
+            return
+    if hasattr(os, "sysconf") and "SC_PHYS_PAGES" in os.sysconf_names:
+        yield os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+
+
+def _left_in_group(root: Path) -> Iterator[int]:
+    """Of a container or a job: its limit without what is in use, files that can be dropped not counted."""
+    for line in _lines(root / "proc/self/cgroup"):
+        _, kinds, path = (*line.split(":", 2), "", "")[:3]
+        base = root / "sys/fs/cgroup"
+        names = ("memory.max", "memory.current")
+        if "memory" in kinds.split(","):
+            base, names = base / "memory", ("memory.limit_in_bytes", "memory.usage_in_bytes")
+        elif kinds:
+            continue
+        place = Path(path.strip().lstrip("/"))
+        for folder in (base / place, *(base / above for above in place.parents)):
+            limit, used = (next(_lines(folder / name), "") for name in names)
+            if limit.strip().isdecimal() and used.strip().isdecimal():
+                files = [text.split()[1] for text in _lines(folder / "memory.stat") if _is_dropped(text)]
+                yield int(limit) - int(used) + sum(map(int, files[:1]))
+
+
+def _is_dropped(line: str) -> bool:
+    return line.split()[:1] in (["inactive_file"], ["total_inactive_file"])
+
+
+def _lines(path: Path) -> Iterator[str]:
+    try:
+        with path.open(encoding="ascii", errors="replace") as file:
+            yield from file
+    except OSError:
+        return
+
+
+def dominating(sizes: Sizes) -> str:
+    """The size whose halving saves most."""
+    whole = peak_bytes(sizes)
+    return max(KEYS, key=lambda name: whole - peak_bytes(_with(sizes, name, getattr(sizes, name) // 2)))
+
+
+def largest_that_fits(sizes: Sizes, name: str, room: int) -> int | None:
+    """The largest value of one size with which a study takes no more than `room`; None if there is none."""
+    low, high = LEAST.get(name, 1), getattr(sizes, name)
+    if peak_bytes(_with(sizes, name, low)) > room:
+        return None
+    while low < high:
+        middle = (low + high + 1) // 2
+        low, high = (middle, high) if peak_bytes(_with(sizes, name, middle)) <= room else (low, middle - 1)
+    return low
+
+
+def _with(sizes: Sizes, name: str, value: int) -> Sizes:
+    return replace(sizes, **{name: max(value, LEAST.get(name, 1))})
+
+
+def require_memory(
+    scenario: Scenario, workers: int = 1, worlds: int = 1, available: int | None = None
+) -> None:
+    """UserError if a study needs more memory than there is, with the key to change."""
+    sizes = sizes_of(scenario, workers, worlds)
+    need, room = peak_bytes(sizes), available_bytes() if available is None else available
+    if room is None or need <= room:
+        return
+    name = dominating(sizes)
+    fits = largest_that_fits(sizes, name, room)
+    value = f"{getattr(sizes, name):,}"
+    advice = f"{fits:,} would fit" if fits is not None else "no value of it alone would make it fit"
+    raise UserError(
+        f"this study needs about {bytes_text(need)} of memory, and {bytes_text(room)} are available; most of it "
+        f"goes to {KEYS[name]} ({value}): {advice}"
+    )
+
+
+def bytes_text(n: int) -> str:
+    """`1.5 GB`, in powers of ten."""
+    for unit, size in (("PB", 10**15), ("TB", 10**12), ("GB", 10**9), ("MB", 10**6)):
+        if n >= size:
+            return f"{n / size:,.1f} {unit}"
+    return f"{n:,} bytes"
