@@ -1,0 +1,158 @@
+"""Small disks: the space runs out somewhere, the command says so, and with more space it goes on.
+
+A real file system of a drawn size where one may be mounted, a limit on the size of files, and steps of writing
+that fail from one on, or once. What had been computed is not lost: the run goes on with --resume to the same
+bytes, and where another run was to be replaced, that one is still whole or the new one goes on.
+"""
+
+from __future__ import annotations
+
+import os
+import resource
+import subprocess
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from random import Random
+
+from drills.hostile import stops
+from drills.hostile.commands import Answer, run
+from drills.hostile.outcome import CRASH, DETECTED, HARMLESS, SILENT, WRONG, Outcome
+from drills.hostile.prepared import Prepared, check_same, contents, differences, left_behind
+from drills.hostile.steps import Steps, full
+
+REASONS = ("No space left on device", "File too large")
+QUESTIONS = (
+    ("compare", "{run}", "{other}"),
+    ("trace", "{run}", "--request", "3"),
+    ("validate", "{scenario}"),
+    ("schema",),
+    ("landscape", "{run}", "--ad", "3", "--points", "2", "--quiet"),
+)
+prepare = stops.prepare
+
+
+def case(prepared: Prepared, place: Path, luck: Random) -> Outcome:
+    how = luck.choices((injected, limited, mounted, no_room_to_say), (5, 2, 3, 1))[0]
+    return how(prepared, place, luck)
+
+
+def injected(prepared: Prepared, place: Path, luck: Random) -> Outcome:
+    name, before, more = luck.choices(stops.START, (3, 3, 2, 3, 1))[0]
+    out, cache = stops.lay_down(prepared, place, before), place / "cache"
+    at = luck.randrange(1, len(prepared.steps(name)) + 1)
+    lasts = luck.random() < 0.7
+    where = luck.choice(([out, cache], [out], [cache]))
+    steps = Steps(where, range(at, 1 << 40) if lasts else {at}, full)
+    over = f" over {before}" if before else ""
+    full_disk = " and ".join(folder.name for folder in where)
+    what = f"run {name}{over}, {full_disk} full {'from' if lasts else 'at'} step {at}"
+    answer = run(prepared.words(name, out, *more), place, cache=cache, first=steps.plant)
+    return _judged(prepared, place, name, before, what, answer, lambda: None, luck)
+
+
+def limited(prepared: Prepared, place: Path, luck: Random) -> Outcome:
+    """No file may be longer than so many bytes: libraries in C++ meet it too, in the middle of a file."""
+    name, before, more = luck.choice(stops.START)
+    out, most = stops.lay_down(prepared, place, before), luck.choice((0, 100, 1_000, 5_000, 20_000, 60_000))
+    most += luck.randrange(100)
+
+    def limit() -> None:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (most, resource.RLIM_INFINITY))
+
+    what = f"run {name}{' over ' + before if before else ''}, files of at most {most} bytes"
+    answer = run(prepared.words(name, out, *more), place, cache=place / "cache", first=limit)
+    return _judged(prepared, place, name, before, what, answer, lambda: None, luck)
+
+
+def mounted(prepared: Prepared, place: Path, luck: Random) -> Outcome:
+    """A file system of so many pages, made larger afterwards."""
+    disk, pages = place / "disk", luck.randrange(4, 120)
+    disk.mkdir()
+    if _mount("-t", "tmpfs", "-o", f"size={pages * 4096}", "tmpfs", str(disk)):
+        return limited(prepared, place, luck)
+    try:
+        name = luck.choice(("plain", "market"))
+        what = f"run {name} on a disk of {pages * 4} kB"
+        answer = run(prepared.words(name, disk / "out"), place, cache=disk / "cache")
+        (place / "out").symlink_to(disk / "out")
+
+        def enlarge() -> None:
+            assert _mount("-o", "remount,size=64m", str(disk)) == 0
+
+        return _judged(prepared, disk, name, "", what, answer, enlarge, luck, logs=place)
+    finally:
+        subprocess.run(["umount", "-l", str(disk)], capture_output=True)
+
+
+def _mount(*words: str) -> int:
+    try:
+        return subprocess.run(["mount", *words], capture_output=True).returncode
+    except OSError:
+        return 1
+
+
+def no_room_to_say(prepared: Prepared, place: Path, luck: Random) -> Outcome:
+    """The answer itself does not fit: standard output on a full disk."""
+    names = {
+        "run": str(prepared.finished("plain")),
+        "other": str(prepared.finished("market")),
+        "scenario": str(prepared.scenario("plain")),
+    }
+    words = [word.format(**names) for word in luck.choice(QUESTIONS)]
+    what = f"{words[0]} > /dev/full"
+    answer = run(words, place, cache=place / "cache", stdout="/dev/full")
+    if answer.is_crash or "Exception ignored" in answer.err:
+        return Outcome(CRASH, what, answer.last_words)
+    if answer.code == 0:
+        return Outcome(SILENT, what, "exit code 0, and nobody has the answer")
+    return Outcome(DETECTED if REASONS[0] in answer.err else WRONG, what, answer.last_words)
+
+
+def _judged(
+    prepared: Prepared,
+    place: Path,
+    name: str,
+    before: str,
+    what: str,
+    answer: Answer,
+    make_room: Callable[[], None],
+    luck: Random,
+    logs: Path | None = None,
+) -> Outcome:
+    """What was said, what is left, and whether the run goes on when there is room again."""
+    out, cache = place / "out", place / "cache"
+    if answer.is_crash:
+        return Outcome(CRASH, what, answer.last_words)
+    if answer.code == 0:
+        other = check_same(prepared, name, out, answer)
+        is_told = answer.names(*REASONS)
+        return Outcome(SILENT if other else DETECTED if is_told else HARMLESS, what, other or answer.err[-300:])
+    if not (answer.is_refusal and answer.names(*REASONS) and answer.names(str(place))):
+        return Outcome(WRONG, what, f"exit code {answer.code}; {answer.last_words}")
+    left = [entry for entry in left_behind(place) if entry.endswith(".tmp")]
+    if left:
+        return Outcome(WRONG, what, f"left behind: {', '.join(left)}")
+    if before in ("plain", "market") and not (_is(out, prepared.whole[before]) or _is_under_way(out)):
+        return Outcome(WRONG, what, f"the run that was there is lost; {_names(out)}")
+    make_room()
+    more = () if before in ("plain", "market") or luck.random() < 0.2 else ("--resume",)
+    after = run(prepared.words(name, out, *more), logs or place, cache=cache)
+    if after.is_crash:
+        return Outcome(CRASH, what + ", then with room", after.last_words)
+    other = check_same(prepared, name, out, after)
+    if other:
+        return Outcome(SILENT if after.code == 0 else WRONG, what + ", then with room", f"{other}; {after.last_words}")
+    return Outcome(DETECTED, what, answer.last_words)
+
+
+def _is(out: Path, whole: dict[str, bytes]) -> bool:
+    return out.is_dir() and differences(contents(out), whole) == []
+
+
+def _is_under_way(out: Path) -> bool:
+    """Whether the new run has something to go on with: a mark of a finished step."""
+    return any((out / "checkpoints").glob("*"))
+
+
+def _names(out: Path) -> Sequence[str]:
+    return sorted(os.listdir(out)) if out.is_dir() else ["no folder"]
