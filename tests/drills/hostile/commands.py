@@ -5,6 +5,7 @@ The process that forks has imported and compiled everything, so a command starts
 
 from __future__ import annotations
 
+import fcntl
 import io
 import os
 import sys
@@ -15,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 OPTIONS = ("--workers", "1", "--device", "cpu", "--quiet")
-FIGURE = b"<svg xmlns='http://www.w3.org/2000/svg'/>"
+PIPE = 1 << 20  # bytes: more than any command says
 
 
 @dataclass(frozen=True)
@@ -44,7 +45,7 @@ class Answer:
 
 
 def no_figures() -> None:
-    """Reports without drawing: seconds each, and a stand-in lies where a figure would."""
+    """Reports without drawing, which takes seconds."""
     from cascade_sim.analysis.report import page
 
     page.draw_all = lambda metrics: {}
@@ -81,17 +82,21 @@ class Process:
         last: Callable[[], None] = lambda: None,
         stdout: str | None = None,
     ) -> None:
-        self.logs = [place / f"said-{len(list(place.glob('said-*')))}-{name}" for name in ("out", "err")]
-        for log in self.logs:
-            log.touch()
+        # Pipes, not files: a disk that is full must not swallow what is said about it.
+        pipes = [os.pipe() for _ in range(2)]
+        for _, write in pipes:
+            fcntl.fcntl(write, fcntl.F_SETPIPE_SZ, PIPE)
+        self._read = [read for read, _ in pipes]
         self.pid = os.fork()
         if self.pid:
+            for _, write in pipes:
+                os.close(write)
             return
         code = 70
         try:
-            streams = [os.devnull, stdout or str(self.logs[0]), str(self.logs[1])]
-            for number, name in enumerate(streams):
-                os.dup2(os.open(name, os.O_RDWR if number else os.O_RDONLY), number)
+            out = pipes[0][1] if stdout is None else os.open(stdout, os.O_WRONLY)
+            for number, handle in enumerate((os.open(os.devnull, os.O_RDONLY), out, pipes[1][1])):
+                os.dup2(handle, number)
             sys.stdin, sys.stdout, sys.stderr = open(0), open(1, "w"), open(2, "w", buffering=1)  # noqa: SIM115
             os.environ["CASCADE_SIM_CACHE"] = str(cache)
             tmp = place / "tmp"
@@ -115,8 +120,12 @@ class Process:
 
     def answer(self) -> Answer:
         _, status = os.waitpid(self.pid, 0)
-        out, err = (log.read_text(errors="replace") for log in self.logs)
-        return Answer(os.waitstatus_to_exitcode(status), out, err)
+        said = []
+        for handle in self._read:
+            os.set_blocking(handle, False)
+            with open(handle, "rb") as stream:
+                said.append((stream.read() or b"").decode(errors="replace"))
+        return Answer(os.waitstatus_to_exitcode(status), *said)
 
 
 def _flush() -> None:

@@ -77,7 +77,7 @@ class Prepared:
             self.finished(name)
             place = self.place(f"steps-{name}")
             out, cache, log = place / "out", place / "cache", place / "steps.json"
-            steps = Steps([out, cache], set(), lambda: None)
+            steps = Steps([out, cache], set(), lambda what: None)
             answer = Process(
                 self.words(name, out), place, cache=cache, first=steps.plant,
                 last=lambda: log.write_text(json.dumps(steps.labels)) and None,

@@ -116,7 +116,7 @@ def _meet(
         os.close(pipe[1])
         os.read(pipe[0], 1)
 
-    def hold() -> None:
+    def hold(what: str) -> None:
         os.close(come[1])
         wait(done)
 

@@ -20,9 +20,9 @@ _WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
 
 
 class Steps:
-    """Counts steps below `folders`; before each of the numbers in `at` (from 1 on) it calls `act`."""
+    """Counts steps below `folders`; before each of the numbers in `at` (from 1 on) it calls `act` with what is to be done."""
 
-    def __init__(self, folders: list[Path], at: set[int] | range, act: Callable[[], None]) -> None:
+    def __init__(self, folders: list[Path], at: set[int] | range, act: Callable[[str], None]) -> None:
         self.folders = tuple(str(folder.resolve()) for folder in folders)
         self.at, self.act = at, act
         self.labels: list[str] = []
@@ -67,7 +67,7 @@ class Steps:
                 return
             self.labels.append(f"{what} {where}")
             if len(self.labels) in self.at:
-                self.act()
+                self.act(what)
         finally:
             self._is_busy = False
 
@@ -88,10 +88,12 @@ def _of_handle(handle: int) -> str:
         return ""
 
 
-def kill() -> None:
+def kill(what: str) -> None:
     """No farewell: what power cuts and kill -9 do."""
     os.kill(os.getpid(), signal.SIGKILL)
 
 
-def full() -> None:
-    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+def full(what: str) -> None:
+    """There is no room, except for removing."""
+    if what not in ("remove", "rmdir"):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))

@@ -60,9 +60,10 @@ def killed(prepared: Prepared, place: Path, luck: Random) -> Outcome:
     for number in range(luck.choice((1, 1, 1, 2, 3))):
         at = luck.randrange(1, n + 1) if not number else luck.randrange(1, n // 2)
         steps = Steps([out, cache], {at}, kill)
-        words = prepared.words(name, out, *(more if not number else _how_to_go_on(out, before, luck)))
-        answer = run(words, place, cache=cache, first=steps.plant)
-        what.append(f"killed before step {at}" if answer.code == -signal.SIGKILL else f"step {at} never came")
+        how = more if not number else _how_to_go_on(out, before, luck)
+        answer = run(prepared.words(name, out, *how), place, cache=cache, first=steps.plant)
+        came = "killed before step" if answer.code == -signal.SIGKILL else "never came to step"
+        what.append(f"{' '.join(('run', *how)) + ' ' if number else ''}{came} {at}")
         if answer.code not in (0, -signal.SIGKILL):
             return Outcome(CRASH if answer.is_crash else WRONG, ", ".join(what), answer.last_words)
     how = _how_to_go_on(out, before, luck)
@@ -93,7 +94,7 @@ def _afterwards(prepared: Prepared, name: str, place: Path, what: str, answer: A
 
 def _beside(place: Path) -> list[str]:
     """What lies beside the run folder and is not the drill's own."""
-    return [p.name for p in place.iterdir() if p.name not in ("out", "cache", "tmp") and p.name[:5] != "said-"]
+    return [p.name for p in place.iterdir() if p.name not in ("out", "cache", "tmp")]
 
 
 def signalled(prepared: Prepared, place: Path, luck: Random) -> Outcome:
@@ -102,10 +103,11 @@ def signalled(prepared: Prepared, place: Path, luck: Random) -> Outcome:
     name, before, more = luck.choice(START[:4])
     out, cache = lay_down(prepared, place, before), place / "cache"
     twice = luck.random() < 0.15
+    had = left_behind(place)  # by the kill that stopped it
     if luck.random() < 0.6:
         at = luck.randrange(1, len(prepared.steps(name)) + 1)
         places = {at, at + luck.randrange(1, 4)} if twice else {at}
-        steps = Steps([out, cache], places, lambda: os.kill(os.getpid(), number))
+        steps = Steps([out, cache], places, lambda what: os.kill(os.getpid(), number))
         plant, when = steps.plant, f"before step {at}"
     else:
         at = luck.randrange(1, MOST_CALLS[name])
@@ -123,7 +125,7 @@ def signalled(prepared: Prepared, place: Path, luck: Random) -> Outcome:
             return Outcome(WRONG, what, f"exit code {answer.code}; {answer.last_words}")
         if not answer.err.strip():
             return Outcome(WRONG, what, "not a word")
-        left = left_behind(place)
+        left = [name for name in left_behind(place) if name not in had]
         if left:
             return Outcome(WRONG, what, f"left behind: {', '.join(left)}")
     how = _how_to_go_on(out, before, luck)

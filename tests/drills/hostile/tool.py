@@ -23,7 +23,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
 
-from drills.hostile import disks, flips, races, stops
+from drills.hostile import disks, flips, mutants, races, stops
 from drills.hostile.outcome import Outcome, Result, table
 from drills.hostile.pool import Case, run_cases
 from drills.hostile.prepared import Prepared
@@ -34,6 +34,7 @@ KINDS: dict[str, tuple[Callable[[Prepared], None], Callable[..., Outcome]]] = {
     "kills": (stops.prepare, stops.killed),
     "signals": (stops.prepare, stops.signalled),
     "flips": (flips.prepare, flips.case),
+    "mutants": (mutants.prepare, mutants.case),
     "races": (races.prepare, races.case),
     "disks": (disks.prepare, disks.case),
 }
