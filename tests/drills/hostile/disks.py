@@ -126,7 +126,9 @@ def _judged(
     if answer.code == 0:
         other = check_same(prepared, name, out, answer)
         is_told = answer.names(*REASONS)
-        return Outcome(SILENT if other else DETECTED if is_told else HARMLESS, what, other or answer.err[-300:])
+        return Outcome(
+            SILENT if other else DETECTED if is_told else HARMLESS, what, other or answer.err[-300:]
+        )
     if not (answer.is_refusal and answer.names(*REASONS) and answer.names(str(place))):
         return Outcome(WRONG, what, f"exit code {answer.code}; {answer.last_words}")
     left = [entry for entry in left_behind(place) if entry.endswith(".tmp")]
@@ -141,7 +143,9 @@ def _judged(
         return Outcome(CRASH, what + ", then with room", after.last_words)
     other = check_same(prepared, name, out, after)
     if other:
-        return Outcome(SILENT if after.code == 0 else WRONG, what + ", then with room", f"{other}; {after.last_words}")
+        return Outcome(
+            SILENT if after.code == 0 else WRONG, what + ", then with room", f"{other}; {after.last_words}"
+        )
     return Outcome(DETECTED, what, answer.last_words)
 
 

@@ -126,7 +126,9 @@ def judged(what: str, answer: Answer, undisturbed: Answer, same: bool, path: Pat
         for now, before in ((answer.err, undisturbed.err), (answer.out, undisturbed.out))
     )
     if answer.code == 0:
-        return Outcome(DETECTED if answer.err != undisturbed.err and more else SILENT, what, answer.last_words)
+        return Outcome(
+            DETECTED if answer.err != undisturbed.err and more else SILENT, what, answer.last_words
+        )
     if not answer.err.strip():
         return Outcome(SILENT, what, f"exit code {answer.code}, and not a word on stderr")
     return Outcome(DETECTED if more or "run" in answer.err else WRONG, what, answer.last_words)

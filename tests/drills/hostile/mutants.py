@@ -29,7 +29,20 @@ NUMBERS: tuple[Any, ...] = (
 )
 WORDS: tuple[Any, ...] = (
     *("", " ", "nan", ".nan", ".inf", "yes", "null", "~", "1", "1e3", "0x10", "../..", "/etc/passwd", "a b"),
-    *("x" * 300, "x" * 100_000, "ü", "日本", "\u202e", "\x07", "a/b", "a:b", "rank", "oracle", "now", "first"),
+    *(
+        "x" * 300,
+        "x" * 100_000,
+        "ü",
+        "日本",
+        "\u202e",
+        "\x07",
+        "a/b",
+        "a:b",
+        "rank",
+        "oracle",
+        "now",
+        "first",
+    ),
     *("%s%n", "{0}", "${HOME}", "__class__", "file.py:Class", "os:system", "os.path:join", "🙂", "design-x"),
 )
 OTHERS: tuple[Any, ...] = (
@@ -38,8 +51,25 @@ OTHERS: tuple[Any, ...] = (
 )
 # Put into the text as they stand.
 SNIPPETS = (
-    *("\t", "\x00", "\ufeff", "&a [*a]", "<<: *nothing", "<<: {a: 1}", "<<: [1, 2]", "? [a, b]\n: 1\n", "---\n"),
-    *("...\n", "!!python/object/apply:os.system ['true']", "!!binary aGk=", "!!set {a}", "2001-01-01", "0o17"),
+    *(
+        "\t",
+        "\x00",
+        "\ufeff",
+        "&a [*a]",
+        "<<: *nothing",
+        "<<: {a: 1}",
+        "<<: [1, 2]",
+        "? [a, b]\n: 1\n",
+        "---\n",
+    ),
+    *(
+        "...\n",
+        "!!python/object/apply:os.system ['true']",
+        "!!binary aGk=",
+        "!!set {a}",
+        "2001-01-01",
+        "0o17",
+    ),
     *("[" * 2000, "{a: " * 500, "- " * 500, "'", '"', "|", ">\n", "# ", "%YAML 9.9\n", "*x", "&x", "1_000"),
     *("9" * 6000, "1:30", "\u2028", "\r", "a: &x 1\nb: *x\n", "key: value\n", "name: again\n", "}", "]", ","),
 )
@@ -80,7 +110,7 @@ def case(prepared: Prepared, place: Path, luck: Random) -> Outcome:
         data = copy.deepcopy(data)
         how += [mutate(data, luck) for _ in range(luck.choice((1, 1, 1, 2, 3)))]
         file.write_text(_text(data))
-    what = f"{name}: {'; '.join(how)}"[:300]
+    what = f"{name}: {'; '.join(how)}"[:160]
     before = resource.getrusage(resource.RUSAGE_SELF).ru_utime
     answer = here(["validate", str(file), *words])
     took = resource.getrusage(resource.RUSAGE_SELF).ru_utime - before
@@ -114,7 +144,9 @@ def valid(prepared: Prepared, place: Path, file: Path, words: list[str], what: s
     if not answer.is_refusal:
         return Outcome(WRONG, what, f"exit code {answer.code}; {answer.last_words}")
     has_worked = (out / "logs").exists()
-    return Outcome(WRONG if has_worked else DETECTED, what, "refused after work: " * has_worked + answer.last_words)
+    return Outcome(
+        WRONG if has_worked else DETECTED, what, "refused after work: " * has_worked + answer.last_words
+    )
 
 
 def _limit() -> None:
@@ -132,7 +164,13 @@ def is_small(file: Path, words: list[str]) -> bool:
     sizes = [world.users / 2000, world.ads / 2000, requests / 3000, scenario.report.resamples / 100]
     sizes += [len(scenario.arms) / 8, len(scenario.models) / 6, requests / scenario.traffic.block / 200]
     for model in scenario.models.values():
-        sizes += [model.hidden / 256, model.dims / 256, model.epochs / 5, 100 / model.batch, model.chunks / 50]
+        sizes += [
+            model.hidden / 256,
+            model.dims / 256,
+            model.epochs / 5,
+            100 / model.batch,
+            model.chunks / 50,
+        ]
     if market is not None:
         seconds = market.days * 86_400
         sizes += [seconds * market.requests_per_second / 3000, seconds / market.window / 200]
@@ -211,7 +249,8 @@ def torn(text: str, luck: Random) -> tuple[bytes, str]:
     if draw < 0.3:
         return "".join(lines[: at + 1] + lines[at:]).encode(), f"line {at + 1} twice"
     if draw < 0.4:
-        return "".join([*lines[:at], " " * luck.randrange(1, 4) + lines[at], *lines[at + 1 :]]).encode(), f"line {at + 1} moved in"
+        lines[at] = " " * luck.randrange(1, 4) + lines[at]
+        return "".join(lines).encode(), f"line {at + 1} moved in"
     raw = text.encode()
     place = luck.randrange(len(raw))
     if draw < 0.5:

@@ -64,4 +64,7 @@ def _row(kind: str, found: list[Result]) -> tuple[str, ...]:
 
 
 def _aligned(row: tuple[str, ...], widths: list[int]) -> list[str]:
-    return [row[0].ljust(widths[0]), *(cell.rjust(width) for cell, width in zip(row[1:], widths[1:], strict=True))]
+    return [
+        row[0].ljust(widths[0]),
+        *(cell.rjust(width) for cell, width in zip(row[1:], widths[1:], strict=True)),
+    ]

@@ -23,7 +23,9 @@ Case = tuple[str, int]  # kind and index
 Kinds = dict[str, Callable[..., Outcome]]
 
 
-def run_cases(prepared: Prepared, kinds: Kinds, cases: Sequence[Case], seed: int, jobs: int) -> Iterator[Result]:
+def run_cases(
+    prepared: Prepared, kinds: Kinds, cases: Sequence[Case], seed: int, jobs: int
+) -> Iterator[Result]:
     """The results, as they come. Cases are dealt out in turn; a case does not know which process has it."""
     left = {number: list(cases[number::jobs]) for number in range(jobs)}
     running: dict[int, _Worker] = {}
@@ -98,7 +100,9 @@ class _Worker:
         os.waitpid(self.pid, 0)
 
 
-def _go_through(prepared: Prepared, kinds: Kinds, todo: list[Case], seed: int, number: int, pipe: object) -> None:
+def _go_through(
+    prepared: Prepared, kinds: Kinds, todo: list[Case], seed: int, number: int, pipe: object
+) -> None:
     warnings.simplefilter("always")  # a warning is an answer each time, not only the first
     for kind, index in todo:
         place = prepared.place(f"case-{number}")

@@ -29,9 +29,12 @@ arms:
   first: {auction: {pricing: first}}
 report: {baseline: now, resamples: 5, detail_requests: 4}
 """
-MARKET = PLAIN.replace("name: plain", "name: market") + """\
+MARKET = (
+    PLAIN.replace("name: plain", "name: market")
+    + """\
 market: {days: 0.05, requests_per_second: 0.05, window: 600, update: 600, checkpoint: 1200}
 """
+)
 SCENARIOS = {"plain": PLAIN, "market": MARKET}
 TIMES = ("started", "seconds")  # of a manifest
 

@@ -18,12 +18,11 @@ import shutil
 import sys
 import tempfile
 import time
-from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
 
-from drills.hostile import disks, flips, mutants, races, stops
+from drills.hostile import classes, disks, flips, mutants, races, stops
 from drills.hostile.outcome import Outcome, Result, table
 from drills.hostile.pool import Case, run_cases
 from drills.hostile.prepared import Prepared
@@ -35,12 +34,13 @@ KINDS: dict[str, tuple[Callable[[Prepared], None], Callable[..., Outcome]]] = {
     "signals": (stops.prepare, stops.signalled),
     "flips": (flips.prepare, flips.case),
     "mutants": (mutants.prepare, mutants.case),
+    "classes": (classes.prepare, classes.case),
     "races": (races.prepare, races.case),
     "disks": (disks.prepare, disks.case),
 }
 SMALL = dict(kills=8, signals=6, flips=250, mutants=60, classes=10, races=4, disks=5)
 NIGHTLY = dict(kills=200, signals=100, flips=20_000, mutants=2_000, classes=100, races=100, disks=50)
-SHOWN = 40  # failing cases
+SHOWN = 250  # characters of what was said in a failing case
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -52,7 +52,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         kind, _, index = asked.case.partition(":")
         cases: list[Case] = [(kind, int(index))]
     else:
+        # All kinds side by side, so that a budget is spent on each of them.
         cases = [(kind, index) for kind, n in counts.items() for index in range(n)]
+        cases.sort(key=lambda case: case[1] / counts[case[0]])
     done = _read_results(asked.resume, asked.seed)
     results = [result for result in done if (result.kind, result.index) in set(cases)]
     had = {(result.kind, result.index) for result in results}
@@ -64,11 +66,14 @@ def main(argv: Sequence[str] | None = None) -> int:
             if asked.resume:
                 with asked.resume.open("a") as file:
                     file.write(json.dumps({"seed": asked.seed, **asdict(result)}) + "\n")
-            if asked.verbose or asked.case or result.outcome.is_failure:
+            if asked.verbose or asked.case:
                 print(_line(result), flush=True)
             if asked.case:
                 print(result.outcome.said)
-    return _conclude(results, asked.seed)
+            elif result.outcome.is_failure:
+                print(_how_to_see(result, asked.seed), flush=True)
+    print(table(sorted(results, key=lambda result: list(KINDS).index(result.kind))))
+    return 1 if any(result.outcome.is_failure for result in results) else 0
 
 
 def prepare(folder: Path, kinds: Sequence[str]) -> Prepared:
@@ -159,14 +164,9 @@ def _line(result: Result) -> str:
     return f"{result.kind}:{result.index} {result.outcome.verdict}: {result.outcome.what}"
 
 
-def _conclude(results: list[Result], seed: int) -> int:
-    bad = [result for result in results if result.outcome.is_failure]
-    for result in bad[:SHOWN]:
-        said = " | ".join(result.outcome.said.split("\n"))
-        print(f"python -m tests.drills.hostile --seed {seed} --case {result.kind}:{result.index}"
-              f"  # {result.outcome.verdict}: {result.outcome.what}: {said[-200:]}")  # fmt: skip
-    if len(bad) > SHOWN:
-        kinds = Counter(f"{result.kind} {result.outcome.verdict}" for result in bad)
-        print(f"and {len(bad) - SHOWN} more: {', '.join(f'{n} {kind}' for kind, n in kinds.items())}")
-    print(table(results))
-    return 1 if bad else 0
+def _how_to_see(result: Result, seed: int) -> str:
+    """The line that runs a failing case again, and what was wrong."""
+    outcome = result.outcome
+    said = " | ".join(outcome.said.split("\n"))[-SHOWN:]
+    again = f"python -m tests.drills.hostile --seed {seed} --case {result.kind}:{result.index}"
+    return f"{again}  # {outcome.verdict}: {outcome.what}: {said}"
