@@ -1,4 +1,4 @@
-"""Misbehaving classes: models, bidders and click models of one's own that do in a method what they should not.
+"""Misbehaving classes: models, bidders and click models of one's own that do what they should not.
 
 A class is either refused with its name (by its `check-…` command, or by `run` before any work where it
 misbehaves from the first call on), or what it does changes nothing: the run comes to the bytes of the same
@@ -129,16 +129,17 @@ class Trouble:
 
 RAISING = (
     "ValueError('no')", "KeyError('x')", "SystemExit(0)", "SystemExit('bye')", "MemoryError()",
-    "StopIteration()", "GeneratorExit()", "AssertionError()", "RuntimeError('a\\nb')", "UnicodeError('\\ud800')",
+    "StopIteration()", "GeneratorExit()", "AssertionError()", "RuntimeError('a\\nb')",
+    "UnicodeError('\\ud800')", "ExceptionGroup('g', [ValueError()])",
     "type('Own', (BaseException,), {})('mine')", "type('Mute', (Exception,), {'__str__': lambda e: 1 / 0})()",
-    "FileNotFoundError(2, 'nowhere')", "TimeoutError()", "BrokenPipeError()", "RecursionError()", "ExceptionGroup('g', [ValueError()])",
+    "FileNotFoundError(2, 'nowhere')", "TimeoutError()", "BrokenPipeError()", "RecursionError()",
 )  # fmt: skip
 # On an array or tensor `r`; what comes of it is returned.
 RESULTS = {
     "NaN": "r * float('nan')", "infinity": "r * 0 + float('inf')", "negative": "r * 0 - 1.0",
     "huge": "r * 0 + 1e30", "None": "None", "a list": "r.tolist()", "a number": "0.5", "text": "'0.5'",
-    "one too few": "r[:-1]", "one dimension more": "r[..., None]", "empty": "r[:0]", "a copy of rows": "r[:1]",
-    "an object": "object()", "a generator": "(x for x in r)",
+    "one too few": "r[:-1]", "one dimension more": "r[..., None]", "empty": "r[:0]",
+    "the first alone": "r[:1]", "an object": "object()", "a generator": "(x for x in r)",
 }  # fmt: skip
 NUMPY_RESULTS = {
     "text": "r.astype(str)", "complex": "r + 1j", "objects": "r.astype(object)", "a matrix": "np.asmatrix(r)",
@@ -151,14 +152,16 @@ EFFECTS = {
     "prints": "print('hello', flush=True)", "prints to stderr": "import sys; print('hello', file=sys.stderr)",
     "changes the folder": "import os; os.chdir('/')", "seeds numpy": "import numpy; numpy.random.seed(1)",
     "seeds random": "import random; random.seed(1)", "seeds torch": "import torch; torch.manual_seed(1)",
-    "draws from numpy": "import numpy; numpy.random.rand(5)", "draws from torch": "import torch; torch.rand(5)",
+    "draws from numpy": "import numpy; numpy.random.rand(5)",
+    "draws from torch": "import torch; torch.rand(5)",
     "sets threads": "import torch; torch.set_num_threads(2)",
     "sets the dtype": "import torch; torch.set_default_dtype(torch.float64)",
     "no gradients": "import torch; torch.set_grad_enabled(False)",
     "makes numpy strict": "import numpy; numpy.seterr(all='raise')",
     "makes warnings errors": "import warnings; warnings.simplefilter('error')",
     "warns": "import warnings; warnings.warn('look')", "keeps a file open": "self.file = open(__file__)",
-    "closes stdout": "import sys; sys.stdout.close()", "changes the environment": "import os; os.environ['CASCADE_SIM_CACHE'] = '/nowhere'",
+    "closes stdout": "import sys; sys.stdout.close()",
+    "changes the environment": "import os; os.environ['CASCADE_SIM_CACHE'] = '/nowhere'",
     "starts a thread": "import threading; threading.Thread(target=print, daemon=True).start()",
     "ignores Ctrl-C": "import signal; signal.signal(signal.SIGINT, signal.SIG_IGN)",
     "a low recursion limit": "import sys; sys.setrecursionlimit(200)",
@@ -169,8 +172,18 @@ EFFECTS = {
 UNSTEADY = {
     "other draws each time": "r + 1e-2 * __import__('random').SystemRandom().random()",
     "what the clock says": "r + 1e-2 * (__import__('time').time_ns() % 1000) / 1000",
-    "more with every call": "r + 1e-3 * self.__dict__.setdefault('calls', []).__len__() + 0 * (self.calls.append(0) or 0)",
+    "more with every call": "(setattr(self, 'calls', getattr(self, 'calls', 0) + 1), r + 1e-3 * self.calls)[1]",
 }
+# Of a click model's clicks, which are two arrays; and of what a bidder keeps.
+PAIRS = {
+    "one array": "result[0]", "three": "(*result, result[0])", "numbers": "tuple(r + 0.5 for r in result)",
+    "unseen clicks": "(result[0] | True, result[1] & False)", "short": "tuple(r[:, :-1] for r in result)",
+    "NaN": "tuple(r * float('nan') for r in result)", "None": "None",
+}  # fmt: skip
+STATES = {
+    "nothing": "{}", "None": "None", "objects": "{'share': [object()]}", "a name with /": "{'a/b': self.share}",
+    "views": "{'share': self.share}", "text": "{'share': 'x'}", "more": "{**result, 'calls': 3}",
+}  # fmt: skip
 ARRAYS = {
     "model": ("forward", "encode_ads"),
     "bidder": ("bids", "participation"),
@@ -199,15 +212,10 @@ def troubles() -> list[Trouble]:
             for name, code in LAWFUL.items():
                 code = f"r = result; result = {code}"
                 found.append(Trouble(f"returns {name}", code, (sort,), methods, is_allowed=True))
-    pair = {"one array": "result[0]", "three": "(*result, result[0])", "numbers": "tuple(r + 0.5 for r in result)",
-            "all clicked": "tuple(r | True for r in result)", "clicked unseen": "(result[0] | True, result[1] & False)",
-            "NaN": "tuple(r * float('nan') for r in result)", "None": "None", "short": "tuple(r[:, :-1] for r in result)"}  # fmt: skip
-    found += [
-        Trouble(f"returns {n}", f"result = {c}", ("click model",), ("clicks",)) for n, c in pair.items()
-    ]
-    kept = {"nothing": "{}", "None": "None", "objects": "{'share': [object()]}", "names with /": "{'a/b': self.share}",
-            "views": "{'share': self.share}", "text": "{'share': 'x'}", "more": "{**result, 'calls': 3}"}  # fmt: skip
-    found += [Trouble(f"keeps {n}", f"result = {c}", ("bidder",), ("state",)) for n, c in kept.items()]
+    for name, code in PAIRS.items():
+        found.append(Trouble(f"returns {name}", f"result = {code}", ("click model",), ("clicks",)))
+    for name, code in STATES.items():
+        found.append(Trouble(f"keeps {name}", f"result = {code}", ("bidder",), ("state",)))
     return found
 
 
@@ -282,7 +290,7 @@ def judged(
         if _measured(place / "out") == prepared.kept[f"behaved {sort}"]:
             return Outcome(HARMLESS, what)
         other = differences(_measured(place / "out"), prepared.kept[f"behaved {sort}"])
-        # What a run cannot know, the check of the class says: that it is not steady, or bids what it should not.
+        # What a run cannot know the check of the class says: that it is not steady.
         return Outcome(DETECTED if is_found else SILENT, what, f"differs: {', '.join(other[:3])}")
     if answer.code != 2 or not answer.names(CLASS, FILE, sort):
         return Outcome(WRONG, what, f"exit code {answer.code}; {answer.last_words}")

@@ -1,4 +1,4 @@
-"""Commands as the drill runs them: in a forked process of their own, or in this one where nothing can be hurt.
+"""Commands as the drill runs them: in a forked process of their own, or in this one.
 
 The process that forks has imported and compiled everything, so a command starts in milliseconds.
 """
@@ -11,7 +11,7 @@ import os
 import sys
 import traceback
 from collections.abc import Callable, Sequence
-from contextlib import redirect_stderr, redirect_stdout
+from contextlib import redirect_stderr, redirect_stdout, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -130,10 +130,8 @@ class Process:
 
 def _flush() -> None:
     for stream in (sys.stdout, sys.stderr):
-        try:
+        with suppress(OSError, ValueError):  # full or closed: the command has had its chance to say so
             stream.flush()
-        except OSError:
-            pass  # its disk is full; the command has had its chance to say so
 
 
 def run(words: Sequence[str], place: Path, **options: object) -> Answer:
