@@ -172,7 +172,7 @@ EFFECTS = {
 UNSTEADY = {
     "other draws each time": "r + 1e-2 * __import__('random').SystemRandom().random()",
     "what the clock says": "r + 1e-2 * (__import__('time').time_ns() % 1000) / 1000",
-    "more with every call": "(setattr(self, 'calls', getattr(self, 'calls', 0) + 1), r + 1e-3 * self.calls)[1]",
+    "more with every call": "r + 1e-3 * len(self.__dict__.setdefault('calls', []).append(0) or self.calls)",
 }
 # Of a click model's clicks, which are two arrays; and of what a bidder keeps.
 PAIRS = {
@@ -181,8 +181,9 @@ PAIRS = {
     "NaN": "tuple(r * float('nan') for r in result)", "None": "None",
 }  # fmt: skip
 STATES = {
-    "nothing": "{}", "None": "None", "objects": "{'share': [object()]}", "a name with /": "{'a/b': self.share}",
-    "views": "{'share': self.share}", "text": "{'share': 'x'}", "more": "{**result, 'calls': 3}",
+    "nothing": "{}", "None": "None", "objects": "{'share': [object()]}",
+    "a name with /": "{'a/b': self.share}", "views": "{'share': self.share}",
+    "text": "{'share': 'x'}", "more": "{**result, 'calls': 3}",
 }  # fmt: skip
 ARRAYS = {
     "model": ("forward", "encode_ads"),

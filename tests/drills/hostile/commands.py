@@ -8,6 +8,7 @@ from __future__ import annotations
 import fcntl
 import io
 import os
+import signal
 import sys
 import traceback
 from collections.abc import Callable, Sequence
@@ -97,6 +98,8 @@ class Process:
             out = pipes[0][1] if stdout is None else os.open(stdout, os.O_WRONLY)
             for number, handle in enumerate((os.open(os.devnull, os.O_RDONLY), out, pipes[1][1])):
                 os.dup2(handle, number)
+            signal.signal(signal.SIGINT, signal.default_int_handler)  # ignored, where the drill is a job
+            signal.signal(signal.SIGTERM, signal.SIG_DFL)
             sys.stdin, sys.stdout, sys.stderr = open(0), open(1, "w"), open(2, "w", buffering=1)  # noqa: SIM115
             os.environ["CASCADE_SIM_CACHE"] = str(cache)
             tmp = place / "tmp"

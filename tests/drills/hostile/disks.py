@@ -1,8 +1,8 @@
 """Small disks: the space runs out somewhere, the command says so, and with more space it goes on.
 
-A real file system of a drawn size where one may be mounted, a limit on the size of files, and steps of writing
-that fail from one on, or once. What had been computed is not lost: the run goes on with --resume to the same
-bytes, and where another run was to be replaced, that one is still whole or the new one goes on.
+A real file system of a drawn size where one may be mounted, a limit on the size of files, and steps of
+writing that fail from one on, or once. What had been computed is not lost: the run goes on with --resume to
+the same bytes, and where another run was to be replaced, that one is still whole or the new one goes on.
 """
 
 from __future__ import annotations

@@ -14,6 +14,7 @@ import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
+from typing import TextIO
 
 from drills.hostile.outcome import CRASH, Outcome, Result, luck_of
 from drills.hostile.prepared import Prepared
@@ -24,7 +25,7 @@ Kinds = dict[str, Callable[..., Outcome]]
 
 
 def run_cases(
-    prepared: Prepared, kinds: Kinds, cases: Sequence[Case], seed: int, jobs: int
+    prepared: Prepared, kinds: Kinds, cases: Sequence[Case], seed: int, jobs: int = 1
 ) -> Iterator[Result]:
     """The results, as they come. Cases are dealt out in turn; a case does not know which process has it."""
     left = {number: list(cases[number::jobs]) for number in range(jobs)}
@@ -101,7 +102,7 @@ class _Worker:
 
 
 def _go_through(
-    prepared: Prepared, kinds: Kinds, todo: list[Case], seed: int, number: int, pipe: object
+    prepared: Prepared, kinds: Kinds, todo: list[Case], seed: int, number: int, pipe: TextIO
 ) -> None:
     warnings.simplefilter("always")  # a warning is an answer each time, not only the first
     for kind, index in todo:
@@ -110,7 +111,7 @@ def _go_through(
         outcome = one_case(prepared, kinds, kind, index, seed, place)
         seconds = _processor_seconds() - before
         line = {"kind": kind, "index": index, "outcome": asdict(outcome), "seconds": seconds}
-        print(json.dumps(line), file=pipe)  # type: ignore[call-overload]
+        print(json.dumps(line), file=pipe)
         shutil.rmtree(place, ignore_errors=True)
 
 

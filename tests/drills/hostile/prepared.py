@@ -1,4 +1,4 @@
-"""What all cases start from, made once: tiny scenarios, finished and stopped runs, how many steps they take."""
+"""What all cases start from, made once: tiny scenarios, finished and stopped runs, the steps they take."""
 
 from __future__ import annotations
 
@@ -21,7 +21,9 @@ world: {users: 60, ads: 150, advertisers: 15, base_logit: -2.0, slot_effects: [1
 cascade: {retrieval: {size: 20}, pre_ranking: {model: small, size: 6}, slots: 2}
 traffic: {block: 64}
 models:
-  rank: {kind: coaction, features: [user, quality, G1], hidden: 8, dims: 4, epochs: 1, calibrator: platt, held_out: 0.3}
+  rank:
+    {kind: coaction, features: [user, quality, G1], hidden: 8, dims: 4, epochs: 1, calibrator: platt,
+     held_out: 0.3}
   small: {features: [user, quality], dims: 4, hidden: 4, epochs: 1, data: [log]}
 phases: {bootstrap: 128, log: 128, exploration: 0.2, shadow: 0, evaluate: 64}
 arms:

@@ -1,8 +1,8 @@
 """Races: two commands want one folder or one cache, and meet at a drawn step.
 
-The first is held before a step of writing until the second has ended, so the order is that of the draw and not
-of the machine's load; some start together instead. One wins and the other is told who has it, or both come to
-the bytes of an undisturbed run.
+The first is held before a step of writing until the second has ended, so the order is that of the draw and
+not of the machine's load; some start together instead. One wins and the other is told who has it, or both
+come to the bytes of an undisturbed run.
 """
 
 from __future__ import annotations
@@ -35,7 +35,8 @@ def for_a_folder(prepared: Prepared, place: Path, luck: Random) -> Outcome:
     out = stops.lay_down(prepared, place, before)
     words = [prepared.words(name, out, *m) for name, m in zip((first, second), more, strict=True)]
     what, answers = _meet(prepared, place, words, [out], first, luck)
-    what = f"run {first} {' '.join(more[0])} and {second} {' '.join(more[1])} in {before or 'a new'} folder, {what}"
+    both = " and ".join(" ".join(("run", *m, n)) for n, m in zip((first, second), more, strict=True))
+    what = f"{both} in {before or 'a new'} folder, {what}"
     if any(answer.is_crash for answer in answers):
         return Outcome(CRASH, what, "\n".join(answer.last_words for answer in answers))
     for answer in answers:

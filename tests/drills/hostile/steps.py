@@ -1,4 +1,4 @@
-"""Steps of writing: every operation of a process on files below some folders, counted, and what is done at one.
+"""Steps of writing: what a process does to files below some folders, counted; and what is done to it then.
 
 Opening for writing, renaming, removing, making folders and links are seen by an audit hook, so no way around
 it is left to Python code; flushing and writing to a handle are wrapped. What a library written in C++ does is
@@ -20,7 +20,7 @@ _WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
 
 
 class Steps:
-    """Counts steps below `folders`; before each of the numbers in `at` (from 1 on) it calls `act` with what is to be done."""
+    """Counts steps below `folders`. Before each whose number (from 1 on) is in `at`, `act` is told of it."""
 
     def __init__(self, folders: list[Path], at: set[int] | range, act: Callable[[str], None]) -> None:
         self.folders = tuple(str(folder.resolve()) for folder in folders)

