@@ -224,8 +224,8 @@ def require_memory(
     value = f"{getattr(sizes, name):,}"
     advice = f"{fits:,} would fit" if fits is not None else "no value of it alone would make it fit"
     raise UserError(
-        f"this study needs about {bytes_text(need)} of memory, and {bytes_text(room)} are available; most of it "
-        f"goes to {KEYS[name]} ({value}): {advice}"
+        f"this study needs about {bytes_text(need)} of memory, and {bytes_text(room)} are available; most "
+        f"of it goes to {KEYS[name]} ({value}): {advice}"
     )
 
 

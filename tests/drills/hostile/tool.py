@@ -150,7 +150,7 @@ def _within(budget: float | None, results: Iterator[Result]) -> Iterator[Result]
 
 @contextmanager
 def work_folder() -> Iterator[Path]:
-    """Where the drill works: in memory if there is room, for flushing to a real disk takes most of the time."""
+    """Where the drill works: in memory if there is room, as flushing a real disk takes most of the time."""
     shm = Path("/dev/shm")
     is_roomy = shm.is_dir() and os.access(shm, os.W_OK) and shutil.disk_usage(shm).free > 1 << 29
     path, before = Path(tempfile.mkdtemp(prefix="drill-", dir=shm if is_roomy else None)), Path.cwd()
