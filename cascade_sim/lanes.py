@@ -138,12 +138,6 @@ def sum8(typing_context: Any, value: Any) -> Any:
     return types.float32(FLOAT8), code
 
 
-def _splat(builder: Any, value: Any) -> Any:
-    one = builder.insert_element(ir.Constant(VECTOR, ir.Undefined), value, ir.Constant(INDEX, 0))
-    zeros = ir.Constant(ir.VectorType(INDEX, LANES), [0] * LANES)
-    return builder.shuffle_vector(one, ir.Constant(VECTOR, ir.Undefined), zeros)
-
-
 @intrinsic
 def prefetch_row(typing_context: Any, table: Any, row: Any) -> Any:
     """Asks for all cache lines of table[row] ahead of their use. No bits depend on it."""
