@@ -11,6 +11,7 @@ from typing import Any
 from cascade_sim.analysis.report.comparisons import lift_measure, ordered_arms
 from cascade_sim.analysis.report.decision import decide, money_lost
 from cascade_sim.analysis.report.readings import market_baseline
+from cascade_sim.analysis.report.sections.asked import asked_answers
 from cascade_sim.analysis.report.sections.culprit import culprit_table
 from cascade_sim.analysis.report.sections.learning import learning_words
 from cascade_sim.analysis.report.sections.market import bidders_table, market_words
@@ -115,12 +116,14 @@ def terminal_summary(metrics: Mapping[str, Any], *, color: bool = False, width: 
     """What a run prints at its end: the answer, the arms, the culprit, the models, and the budgets."""
     answer = decide(metrics)
     lost = money_lost(metrics)
-    parts = [table_text(_terminal_arms(metrics), color=color, width=width)]
+    lead = [line for asked in asked_answers(metrics) for line in (asked.headline, *asked.lines) if line]
+    heads = [textwrap.fill(line, max(width, 40)) for line in (*lead, answer.headline)]
+    parts = ["\n".join(heads) + "\n", table_text(_terminal_arms(metrics), color=color, width=width)]
     culprit = culprit_table(metrics)
     if culprit is not None:
         parts.append(table_text(culprit, color=color, width=width))
     parts += [table_text(table, color=color, width=width, margins=False) for table in _models_by_set(metrics)]
-    words = [answer.headline, *answer.reasons, *answer.findings, *(lost or [])]
+    words = [*answer.reasons, *answer.findings, *(lost or [])]
     if market_baseline(metrics) is not None:
         parts.append(table_text(bidders_table(metrics, narrow=True), color=color, width=width))
         words += [line for line in (market_words(metrics), learning_words(metrics)) if line]

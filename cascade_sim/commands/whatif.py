@@ -75,11 +75,12 @@ def command(
 
 
 def answer_text(answer: Mapping[str, Any]) -> str:
-    """Tables and words for a terminal."""
+    """The answer in a line, then tables and words, for a terminal."""
     import sys
     import textwrap
     from dataclasses import replace
 
+    from cascade_sim.analysis.report.sections.asked import what_if_headline
     from cascade_sim.analysis.report.sections.whatif import (
         MAIN,
         measures_table,
@@ -103,6 +104,7 @@ def answer_text(answer: Mapping[str, Any]) -> str:
         lines.append("More columns are in whatif.html and whatif.csv.")
     return "\n".join(
         [
+            textwrap.fill(what_if_headline(answer), max(width, 40)),
             ", ".join(answer_facts(answer)),
             "",
             table_text(table, color=sys.stdout.isatty(), width=wide),

@@ -57,6 +57,9 @@ def test_a_question_is_answered_with_the_figures_of_its_weights(run, capsys):
 def test_by_default_a_launch_without_jitter_is_answered_for(run, capsys):
     assert main(["off-policy", str(run), "--set", "auction.reserve_cpc=0.62"]) == 0
     text = capsys.readouterr().out
+    assert says(
+        text.splitlines()[0], "From the log alone", "auction.reserve_cpc = 0.62", "revenue per request"
+    )
     assert says(text, "launch without jitter") and "auction.reserve_cpc=0.62" in text
     for word in ("local linear", "local DR", "bias ≤", "today's values", "as logged, with jitter"):
         assert word in text

@@ -22,6 +22,7 @@ def folder(study, tmp_path_factory):
 def test_one_change_is_printed_with_intervals_and_written_in_every_form(study, folder, capsys):
     assert main(["whatif", str(folder), "--set", "auction.reserve_cpc=0.8", "--quiet"]) == 0
     shown = capsys.readouterr().out
+    assert says(shown.splitlines()[0], "Reserve 0.8", "revenue per request")
     assert says(shown, "arm logloss", "seed 1", "500 requests")
     assert re.search(r"Revenue per request, expected +\d\.\d+ ±\S+ +\d\.\d+ ±\S+ +[+−]\S+ ±", shown)
     assert says(shown, "shrinks the variance")
@@ -60,13 +61,13 @@ def test_several_values_are_a_curve_into_a_folder_of_one_s_own(folder, tmp_path,
     [
         (
             ["--set", "auction.reserve=1"],
-            "--set auction.reserve=1: {file}: unknown key 'reserve' in auction; did",
+            "--set auction.reserve=1: unknown key 'reserve' in auction; did",
         ),
         (
             ["--set", "slots=2", "--set", "world.ads=9"],
-            "--set world.ads=9: {file}: world.ads cannot be turned",
+            "--set world.ads=9: world.ads cannot be turned",
         ),
-        (["--set", "pre_ranking.size=3"], "--set pre_ranking.size=3: {file}: 3 leaves no runner-up to price"),
+        (["--set", "pre_ranking.size=3"], "--set pre_ranking.size=3: 3 leaves no runner-up to price"),
         (["--set", "slots=2", "--arm", "lrt"], "{file}: --arm: unknown arm 'lrt'; did you mean 'ltr'?"),
         ([], "Missing option '--set'"),
     ],

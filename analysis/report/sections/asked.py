@@ -69,7 +69,7 @@ class Answer:
 
 def asked_section(metrics: Mapping[str, Any]) -> Section | None:
     """The answers of a study that asks something of its own, the first as the headline; None without any."""
-    answers = [answer for kind in asked_kinds(metrics) if (answer := QUESTIONS[kind](metrics)) is not None]
+    answers = asked_answers(metrics)
     if not answers:
         return None
     first, *others = answers
@@ -77,6 +77,11 @@ def asked_section(metrics: Mapping[str, Any]) -> Section | None:
     for other in others:
         parts += [Heading(other.headline), *(Text(line) for line in other.lines if line)]
     return Section("asked", first.headline, parts=parts, kind="answer", label="Answer", short="Answer")
+
+
+def asked_answers(metrics: Mapping[str, Any]) -> list[Answer]:
+    """The answers of a study that asks something of its own, in the order of their kinds."""
+    return [answer for kind in asked_kinds(metrics) if (answer := QUESTIONS[kind](metrics)) is not None]
 
 
 def asked_kinds(metrics: Mapping[str, Any]) -> list[str]:
@@ -157,7 +162,7 @@ def off_policy_answer(metrics: Mapping[str, Any]) -> Answer | None:
     if not part.get("targets"):
         return None
     asked = {name: target for name, target in targets_of(part, "knobs").items() if target["changes"]}
-    lifts = {name: _logged_lift(target) for name, target in asked.items()}
+    lifts = {name: logged_lift(target) for name, target in asked.items()}
     clear = [name for name, lift in lifts.items() if lift.is_above_zero]
     n_refused = sum(lift.value is None for lift in lifts.values())
     refused = f"; {n_refused} of {len(lifts)} questions refused" if n_refused else ""
@@ -187,9 +192,9 @@ def off_policy_answer(metrics: Mapping[str, Any]) -> Answer | None:
     )
 
 
-def _logged_lift(target: Mapping[str, Any]) -> Estimate:
-    """A target's lift of revenue by the estimator that stands for its kind; empty where it refuses."""
-    estimators = target["rewards"]["revenue"]["estimators"]
+def logged_lift(target: Mapping[str, Any], reward: str = "revenue") -> Estimate:
+    """A target's lift by the estimator that stands for its kind; empty where it refuses."""
+    estimators = target["rewards"][reward]["estimators"]
     row: Mapping[str, Any] = next((estimators[key] for key in ESS_OF if key in estimators), {})
     is_refused = (finite(row.get("refused")) or 0.0) >= 1 or row.get("verdict") == "refuse"
     return Estimate() if is_refused or row.get("lift_verdict") == "refuse" else estimate(row.get("lift"))

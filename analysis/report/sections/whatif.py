@@ -18,6 +18,7 @@ from cascade_sim.analysis.report.readings import (
 )
 from cascade_sim.analysis.report.section import Columns, Figure, Heading, Part, Section, TablePart, Text
 from cascade_sim.analysis.report.tables import LIFT, Cell, Row, Table, cell, column, csv_text, toned
+from cascade_sim.analysis.report.words import listed
 from cascade_sim.analysis.statistics.estimates import (
     NBSP,
     Estimate,
@@ -32,6 +33,7 @@ from cascade_sim.analysis.statistics.estimates import (
 )
 
 MAIN = 15  # of them, in the terminal
+AGAINST_TRUE_PRICES = {"cpc_error", "cpc_error_floor", "cpc_bias"}  # charges against those of true CTRs
 MOST_TIMES = 1e9  # an interval that ends beyond says nothing
 CSV_COLUMNS = (
     *("setting", "metric", "today", "today_low", "today_high", "then", "then_low", "then_high"),
@@ -218,7 +220,8 @@ def pairing_words(answer: Mapping[str, Any]) -> str:
     worths = {kind: [worth_of(point, kind) for point in answer["points"]] for kind in ("clicked", "expected")}
     known = {kind: [worth for worth in own if worth.value is not None] for kind, own in worths.items()}
     if not known["clicked"] and not known["expected"]:
-        return "Nothing that was shown or charged differs, so there is no difference to be sure of."
+        same = "Nothing that was shown or charged differs, so there is no difference to be sure of."
+        return " ".join(filter(None, (same, _moves_off_the_page(answer))))
     if len(answer["points"]) == 1:
         parts = [f"{_times(known[kind][0])} for {kind} revenue" for kind in known if known[kind]]
     else:
@@ -227,6 +230,34 @@ def pairing_words(answer: Mapping[str, Any]) -> str:
         "Serving the same requests with the same luck shrinks the variance of the difference in revenue per "
         f"request {' and '.join(parts)}, against other requests with other luck in the same world."
     )
+
+
+def _moves_off_the_page(answer: Mapping[str, Any]) -> str:
+    """Why measures move although every page and charge is the same: what they are held against is not."""
+    moved = {
+        name
+        for point in answer["points"]
+        for name in WHAT_IF_MEASURES
+        if estimate((point["metrics"].get(name) or {}).get("difference")).value
+    }
+    priced = [
+        WHAT_IF_MEASURES[name].label for name in WHAT_IF_MEASURES if name in moved & AGAINST_TRUE_PRICES
+    ]
+    others = [
+        WHAT_IF_MEASURES[name].label for name in WHAT_IF_MEASURES if name in moved - AGAINST_TRUE_PRICES
+    ]
+    lines = []
+    if priced:
+        lines.append(
+            f"{listed(priced)} {'moves' if len(priced) == 1 else 'move'} all the same: charges are held "
+            "against what the true CTRs would have charged under the new setting, and that has changed."
+        )
+    if others:
+        lines.append(
+            f"{listed(others)} {'moves' if len(others) == 1 else 'move'} all the same: what is measured lies "
+            "inside the cascade, before the page."
+        )
+    return " ".join(lines)
 
 
 def _times(worth: Estimate) -> str:

@@ -4,6 +4,7 @@ import pytest
 
 from answers.report import make_metrics, minimal_metrics
 from answers.section_text import says
+from answers.whatif import answer
 from cascade_sim.analysis.report.tables import Cell, Row, Table
 from cascade_sim.analysis.report.terminal import table_text, terminal_summary
 
@@ -23,6 +24,15 @@ def test_the_summary_names_every_arm_and_the_answer(metrics):
     text = terminal_summary(metrics)
     assert all(arm in text for arm in metrics["arms"])
     assert "Ship distill-pre." in text and "79.8 ±0.6" in text and "+3.7 ±0.4" in text
+
+
+def test_the_answer_stands_before_the_tables_and_what_the_scenario_asks_before_that(metrics):
+    text = terminal_summary(metrics)
+    assert text.index("Ship distill-pre.") < text.index("Lifts over")
+    assert text.count("Ship distill-pre.") == 1
+    asked = {**metrics, "what_if": {"reserve": answer((0.6, 1.1), (0.8, 1.05))}}
+    text = terminal_summary(asked)
+    assert says(text[: text.index("Ship distill-pre.")], "0.6", "+10.0 %", "revenue per request")
 
 
 def test_colour_codes_are_written_only_for_a_terminal(metrics):

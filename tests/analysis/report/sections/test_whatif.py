@@ -101,6 +101,24 @@ def test_the_worth_of_pairing_is_said():
     assert says(pairing_words(answer((0.5, 1.0), worths=(None, None))), "Nothing", "differs")
 
 
+def test_a_measure_that_moves_while_no_page_does_is_explained():
+    """A tiny reserve: nobody pays it, but with the true CTRs somebody would."""
+    asked = answer((0.01, 1.0), today=0.0, worths=(None, None))
+    point = asked["points"][0]["metrics"]
+    still = {"value": 0.0, "low": 0.0, "high": 0.0}
+    for name in point:
+        point[name]["difference"] = (
+            {"value": -0.01, "low": -0.02, "high": 0.0} if name == "cpc_error" else still
+        )
+    words = plain(pairing_words(asked))
+    assert says(words, "Nothing that was shown or charged differs")
+    assert says(words, "CPC error", "true CTRs", "new setting") and "RCS" not in words
+    point["rcs"]["difference"] = {"value": 0.01, "low": 0.0, "high": 0.02}
+    assert says(plain(pairing_words(asked)), "RCS", "inside the cascade")
+    point["rcs"]["difference"] = point["cpc_error"]["difference"] = still
+    assert len(plain(pairing_words(asked)).split(". ")) == 1
+
+
 def test_the_csv_has_every_number_unrounded():
     asked = answer((0.5, 1.1), (0.6, 1.2))
     asked["points"][1]["metrics"]["rcs"] = {"value": None, "low": None, "high": None}
