@@ -31,6 +31,10 @@ def arms(study):
     return study.evaluation.arms
 
 
+def soft(arm, floor):
+    return replace(arm, pricing="soft_floor", parameters={"soft_floor": floor})
+
+
 def variants(arms):
     """The market's arm under every rule that touches bids."""
     base = arms["logloss"]
@@ -51,6 +55,9 @@ def variants(arms):
         "everyone passes": replace(base, pre_ranking_size=base.retrieval_size),
         "vcg": replace(base, pricing="vcg"),
         "first": replace(base, pricing="first"),
+        "soft floor": soft(base, 0.9),
+        "soft floor beyond all bids": soft(base, 1e6),
+        "soft floor, reserve": replace(soft(base, 1.0), reserve_cpc=0.8),
         "random": arms["random"],
         "bid_only": arms["bid_only"],
     }
@@ -59,7 +66,8 @@ def variants(arms):
 NAMES = [
     *("ocpc", "rule none", "target_cpa", "bid none", "pre-ranking by opt-bid", "CPC reserve"),
     *("CPC reserve known to pre-ranking", "score floor", "both reserves, ranker", "squashing"),
-    *("one below the slots", "everyone passes", "vcg", "first", "random", "bid_only"),
+    *("one below the slots", "everyone passes", "vcg", "first", "soft floor", "soft floor beyond all bids"),
+    *("soft floor, reserve", "random", "bid_only"),
 ]
 
 
@@ -149,6 +157,19 @@ def test_vcg_charges_no_more_and_first_price_no_less_than_the_critical_bid(study
     assert np.all(vcg.cpc_micros <= vcg.factor * vcg.local_micros + 1)
     assert (vcg.cpc_micros < 0.9 * vcg.factor * vcg.local_micros).mean() > 0.2
     assert np.all(first.cpc_micros >= first.factor * (first.local_micros - 1) - 1)
+
+
+def test_a_soft_floor_charges_the_bid_below_it_and_else_the_critical_bid_or_the_floor(study, arms):
+    """First price and second price in one list; to the micro-unit that rounding leaves open."""
+    floor = 0.9
+    found = critical_bids(study.sim, variants(arms)["soft floor"], 500)
+    bid, kept = found.factor * found.init_bid * MICROS, found.factor * found.local_micros
+    is_below = bid < floor * MICROS
+    assert min(is_below.sum(), (~is_below).sum()) > 50
+    assert np.all(np.abs(found.cpc_micros - bid)[is_below] <= 1)
+    asked = np.maximum(kept, floor * MICROS)
+    assert np.all(np.abs(found.cpc_micros - asked)[~is_below] <= found.factor[~is_below] + 1)
+    assert (found.cpc_micros[~is_below] > floor * MICROS + 1).any()
 
 
 class ByTheId:

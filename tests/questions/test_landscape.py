@@ -80,6 +80,13 @@ VARIANTS = {
     "gsp": {},
     "vcg, reserve": {"pricing": "vcg", "reserve_cpc": 0.7},
     "first, floor": {"pricing": "first", "score_floor": 0.03},
+    "soft floor": {"pricing": "soft_floor", "parameters": {"soft_floor": 0.9}},
+    "soft floor beyond all bids": {"pricing": "soft_floor", "parameters": {"soft_floor": 1e6}},
+    "soft floor, reserve": {
+        "pricing": "soft_floor",
+        "parameters": {"soft_floor": 1.0},
+        "reserve_cpc": 0.7,
+    },
     "target_cpa": {"bid_rule": "target_cpa"},
     "no rule": {"bid_rule": "none", "pre_ranking_size": 5},
 }
@@ -95,6 +102,18 @@ def test_at_any_bid_an_ad_gets_what_serving_again_gives(study, sim, arms, name):
         again = served_again(sim, arm, ad, bid, 300)
         assert [getattr(found, total)[i] for total in TOTALS] == pytest.approx(again, rel=1e-12)
     assert found.impressions[0] < found.impressions[-1]
+
+
+@pytest.mark.parametrize(("floor", "twin"), [(1e6, "first"), (0.0, "gsp")])
+def test_a_soft_floor_above_all_bids_is_first_price_and_one_of_0_second_price(study, sim, arms, floor, twin):
+    soft = replace(arms["logloss"], pricing="soft_floor", parameters={"soft_floor": floor})
+    (ad,) = often_shown(study)
+    bids = bid_grid(float(sim.world.init_bid[ad]), 9)
+    found = landscape(sim, soft, ad, bids, 300)
+    plain = landscape(sim, replace(arms["logloss"], pricing=twin), ad, bids, 300)
+    for total in TOTALS:
+        assert getattr(found, total).tolist() == getattr(plain, total).tolist()
+    assert found.cost_micros[-1] > 0
 
 
 class ByTheScores:
