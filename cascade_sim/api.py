@@ -36,8 +36,9 @@ if TYPE_CHECKING:
     from cascade_sim.questions.reopen import Trust
     from cascade_sim.revenue.baseline import Baseline
     from cascade_sim.revenue.check import Verdict
+    from cascade_sim.scenario.questions import Jitter
     from cascade_sim.scenario.schema import Scenario
-    from cascade_sim.scenario.targets import Jitter, Target
+    from cascade_sim.scenario.targets import Target
 
 __all__ = [
     "BaselineResult",
@@ -684,7 +685,7 @@ def off_policy(
         off_policy("runs/off_policy", {"auction.reserve_cpc": 0.6}).frame()
     """
     from cascade_sim.progress import Progress
-    from cascade_sim.scenario.targets import JITTERS
+    from cascade_sim.scenario.questions import JITTERS
 
     if not (jitter is None or jitter in JITTERS):
         raise UserError(f"--jitter: {unknown_name('choice', jitter, JITTERS)}")

@@ -41,7 +41,8 @@ from cascade_sim.estimation.log import (
 )
 from cascade_sim.phases.simulation import Simulation
 from cascade_sim.progress import Progress
-from cascade_sim.scenario.targets import AS_LOGGED, Jitter, Target, logged_knobs, parse_target
+from cascade_sim.scenario.questions import Jitter
+from cascade_sim.scenario.targets import AS_LOGGED, Target, logged_knobs, parse_target
 
 Answer = dict[str, dict[str, Any]]  # {reward: {estimators: …}}
 

@@ -33,8 +33,9 @@ from cascade_sim.phases.results import arm_metrics, combine_sections, vector_met
 from cascade_sim.phases.simulation import Simulation
 from cascade_sim.progress import Progress
 from cascade_sim.questions.reopen import Trust, reopen
-from cascade_sim.scenario.changes import Point, arm_knobs, parse_points, turn
+from cascade_sim.scenario.changes import Point, parse_points, turn
 from cascade_sim.scenario.file import load_scenario
+from cascade_sim.scenario.knobs import arm_knobs
 from cascade_sim.scenario.schema import ArmSpec, Scenario, resolved_arms
 from cascade_sim.storage.files import storage_errors, write_file
 from cascade_sim.storage.folder import json_text, open_run

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 
 from pydantic import ValidationError
 
@@ -18,11 +18,11 @@ from cascade_sim.errors import UserError, did_you_mean, nearest
 from cascade_sim.scenario.assignments import key_and_value, split_values, yaml_value
 from cascade_sim.scenario.checks import check_scenario
 from cascade_sim.scenario.data import scenario_data
+from cascade_sim.scenario.knobs import KnobPath, arm_knobs, scenario_path
 from cascade_sim.scenario.messages import explain, path_text, schema_at, unknown_key
-from cascade_sim.scenario.schema import ArmOverrides, ArmSpec, Override, Scenario, resolve_arm
+from cascade_sim.scenario.schema import ArmSpec, Scenario, resolve_arm
 from cascade_sim.scenario.yaml import Problem, paths_in
 
-KnobPath = tuple[str, ...]  # as an arm writes it: ("pre_ranking", "size"); or ("fusions", NAME, …)
 MOST_VALUES = 100
 
 # Why a part of the scenario cannot be turned after the fact.
@@ -61,24 +61,6 @@ class Change:
 
 
 Point = tuple[Change, ...]  # turned together: one other way to serve
-
-
-def scenario_path(knob: KnobPath) -> str:
-    """A knob as the scenario file writes it."""
-    return path_text(knob if knob[0] in ("auction", "bidding", "fusions") else ("cascade", *knob))
-
-
-def arm_knobs() -> list[KnobPath]:
-    """Every knob of an arm, from the schema of its overrides; exploration only matters in a market."""
-    knobs: list[KnobPath] = []
-    for name, field in ArmOverrides.model_fields.items():
-        kinds = [kind for kind in get_args(field.annotation) if isinstance(kind, type)]
-        section = next((kind for kind in kinds if issubclass(kind, Override)), None)
-        if section is not None:
-            knobs += [(name, key) for key in section.model_fields]
-        elif name != "exploration":
-            knobs.append((name,))
-    return knobs
 
 
 def parse_points(texts: Sequence[str], scenario: Scenario, arm: str) -> list[Point]:

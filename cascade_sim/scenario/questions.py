@@ -8,13 +8,14 @@ what_if:
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal, get_args
 
 from pydantic import BeforeValidator, Field
 
 from cascade_sim.scenario.sections import MAX_REQUESTS, Name, Section
-from cascade_sim.scenario.targets import Jitter
 
+Jitter = Literal["drop", "keep"]  # what becomes of the knobs' noise: see `targets`
+JITTERS: tuple[Jitter, ...] = get_args(Jitter)
 MOST_DEPTH = 12  # propensities sum over subsets of the list
 
 

@@ -18,19 +18,17 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Literal, get_args
 
 from cascade_sim.errors import UserError, unknown_name
 from cascade_sim.scenario.assignments import key_and_value
+from cascade_sim.scenario.knobs import arm_knobs, scenario_path
+from cascade_sim.scenario.questions import Jitter
 
 KNOB_KEYS = {"auction.reserve_cpc": "reserve_cpc", "auction.squashing": "squashing"}
 SLATE_KEYS = ("slates.temperature", "ranking.model")
 LIMITS = {"reserve_cpc": (0.0, 1e9), "squashing": (0.0, 2.0), "temperature": (0.0, 100.0)}
 AS_LOGGED = "as logged"  # the target that changes nothing, not even the noise
 TODAY = "today without jitter"  # the target that changes nothing but that the noise ends
-
-Jitter = Literal["drop", "keep"]
-JITTERS: tuple[Jitter, ...] = get_args(Jitter)
 
 
 @dataclass(frozen=True)
@@ -100,8 +98,6 @@ def logged_knobs(jitter: Jitter) -> Target:
 
 def _no_answer(key: str, value: str) -> str:
     """Why no log answers for a key, and for one that decides how pages are served, what does."""
-    from cascade_sim.scenario.changes import arm_knobs, scenario_path
-
     known = (*KNOB_KEYS, *SLATE_KEYS)
     meant = [
         scenario_path(knob)

@@ -98,6 +98,5 @@ def test_the_truth_of_a_launch_is_that_of_serving_the_logged_requests_with_it(ru
         total += (result.expected_clicks * decision.cpc_micros / MICROS).sum()
     revenue = asked["rewards"]["revenue"]
     assert revenue["truth"]["value"] == pytest.approx(total / n, rel=1e-9)
-    for name, row in revenue["estimators"].items():
-        assert row["verdict"] == "refuse" or row["estimate"]["value"] > 0, name
-    assert any(row["verdict"] != "refuse" for row in revenue["estimators"].values())
+    answered = [row for row in revenue["estimators"].values() if row["verdict"] != "refuse"]
+    assert answered and all(row["estimate"]["value"] > 0 for row in answered)

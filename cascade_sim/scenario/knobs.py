@@ -1,0 +1,26 @@
+"""The knobs of an arm: what decides how requests are served, and how a scenario file writes it."""
+
+from typing import get_args
+
+from cascade_sim.scenario.messages import path_text
+from cascade_sim.scenario.schema import ArmOverrides, Override
+
+KnobPath = tuple[str, ...]  # as an arm writes it: ("pre_ranking", "size"); or ("fusions", NAME, …)
+
+
+def scenario_path(knob: KnobPath) -> str:
+    """A knob as the scenario file writes it."""
+    return path_text(knob if knob[0] in ("auction", "bidding", "fusions") else ("cascade", *knob))
+
+
+def arm_knobs() -> list[KnobPath]:
+    """Every knob of an arm, from the schema of its overrides; exploration only matters in a market."""
+    knobs: list[KnobPath] = []
+    for name, field in ArmOverrides.model_fields.items():
+        kinds = [kind for kind in get_args(field.annotation) if isinstance(kind, type)]
+        section = next((kind for kind in kinds if issubclass(kind, Override)), None)
+        if section is not None:
+            knobs += [(name, key) for key in section.model_fields]
+        elif name != "exploration":
+            knobs.append((name,))
+    return knobs
