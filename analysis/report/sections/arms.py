@@ -10,6 +10,7 @@ from markupsafe import Markup
 from cascade_sim.analysis.metrics.catalogue import Measure, arm_measure, measure_names, reference_arms
 from cascade_sim.analysis.report.comparisons import lift_measure, ordered_arms
 from cascade_sim.analysis.report.figures.arms import lifts, rcs_vs_revenue
+from cascade_sim.analysis.report.figures.style import CROWD
 from cascade_sim.analysis.report.section import (
     Columns,
     Details,
@@ -73,7 +74,12 @@ def arms_section(metrics: Mapping[str, Any]) -> Section:
                         rcs_vs_revenue,
                         "Ranking consistency against the revenue lift of each arm",
                         "Does consistency pay? Each arm's RCS against its lift of revenue per request. The "
-                        "hollow point is the baseline. Bars are 95 % intervals.",
+                        "hollow point is the baseline. Bars are 95 % intervals."
+                        + (
+                            " Where there is no room, names are left out."
+                            if len(metrics["arms"]) > CROWD
+                            else ""
+                        ),
                     ),
                     Figure(
                         "lifts",
