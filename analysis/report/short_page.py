@@ -22,7 +22,7 @@ from cascade_sim.analysis.report.section import (
 )
 from cascade_sim.analysis.report.sections import ltr
 from cascade_sim.analysis.report.sections.asked import what_if_headline
-from cascade_sim.analysis.report.sections.sweep import cells_table, measure_of, sweep_words
+from cascade_sim.analysis.report.sections.sweep import cells_table, measure_of, sweep_headline, sweep_words
 from cascade_sim.analysis.report.sections.whatif import (
     measures_table,
     pairing_words,
@@ -132,7 +132,13 @@ def sweep_page(findings: Mapping[str, Any], x: str, y: str, svg: str) -> str:
     names = f"{measure_of(y).label} against {measure_of(x).label}"
     figure = Figure("sweep", partial(sweep_figure, x=x, y=y), f"{names}, a point per cell", CAPTION)
     sections = [
-        Section("", "", sweep_words(findings, x, y), (_beside(figure, "Swept", keys),)),
+        Section(
+            "",
+            sweep_headline(findings, x, y),
+            sweep_words(findings, x, y),
+            (_beside(figure, "Swept", keys),),
+            short="Answer",
+        ),
         table_section("All cells", cells_table(findings, x, y)),
     ]
     title = f"{findings['name']}: {names}"

@@ -82,7 +82,13 @@ def rcs_vs_revenue(metrics: Mapping[str, Any]) -> Any | None:
 
 def _list_the_rest(axes: Any, outside: Mapping[str, tuple[Estimate, Estimate]]) -> None:
     """Arms off the chart under it, a line each."""
-    look = {"xycoords": "axes fraction", "textcoords": "offset points", "va": "top", "color": QUIET}
+    look: dict[str, Any] = {
+        "xycoords": "axes fraction",
+        "textcoords": "offset points",
+        "va": "top",
+        "color": QUIET,
+    }
+    look["fontsize"] = LEAST
     for i, (arm, (x, y)) in enumerate(outside.items()):
         at = f"RCS {number_text(x.value, 0)}, revenue {number_text(y.value, 0, signed=True)} %"
         with of_arms(axes, arm):

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from itertools import pairwise
 from typing import Any
 
 from cascade_sim.analysis.report.figures.parts import error_bar
@@ -30,6 +31,7 @@ from cascade_sim.analysis.statistics.estimates import Estimate, scaled
 
 MOST_LABELS = 12  # beyond, only the frontier is named
 DASHES = (0, (4, 3))
+PIECES = 16  # of a line between two cells
 RING: dict[str, Any] = {
     "linestyle": "none", "marker": "o", "markersize": 11, "markerfacecolor": "none",
     "markeredgecolor": QUIET, "markeredgewidth": 1.0,
@@ -74,8 +76,24 @@ def sweep_figure(findings: Mapping[str, Any], x: str, y: str) -> Any:
     axes.set_ylim(_limits([up[i] for i in there]))
     axes.locator_params(nbins=6)
     _legend(figure, findings)
-    _name_cells(axes, findings, there if len(there) <= MOST_LABELS else on_it, on_it, across, up)
+    in_the_way = _along(line)
+    for a, b in ((across[i], up[i]) for i in there):
+        x, y = a.value or 0.0, b.value or 0.0
+        in_the_way.append((x if a.low is None else a.low, x if a.high is None else a.high, y, y))
+        in_the_way.append((x, x, y if b.low is None else b.low, y if b.high is None else b.high))
+    named = there if len(there) <= MOST_LABELS else on_it
+    _name_cells(axes, findings, named, on_it, across, up, in_the_way)
     return figure
+
+
+def _along(line: Sequence[tuple[Any, Any]]) -> list[tuple[float, float, float, float]]:
+    """Small boxes along a line, for labels to keep off it."""
+    boxes = []
+    for (x0, y0), (x1, y1) in pairwise(line):
+        for step in range(1, PIECES):
+            x, y = x0 + (x1 - x0) * step / PIECES, y0 + (y1 - y0) * step / PIECES
+            boxes.append((x, x, y, y))
+    return boxes
 
 
 def _name_cells(
@@ -85,6 +103,7 @@ def _name_cells(
     on_it: list[int],
     across: list[Estimate],
     up: list[Estimate],
+    in_the_way: list[tuple[float, float, float, float]],
 ) -> None:
     """The frontier in ink, the others quiet; cells at one point share a label."""
     at: dict[tuple[float, float], list[int]] = {}
@@ -96,7 +115,7 @@ def _name_cells(
         more = f" (+{len(cells) - 2})" if len(cells) > 2 else ""
         texts.append(", ".join(words) + more)
         colors.append(INK if set(cells) & set(on_it) else QUIET)
-    place_labels(axes, list(at), texts, colors, [])
+    place_labels(axes, list(at), texts, colors, in_the_way)
 
 
 def _cell_words(findings: Mapping[str, Any], i: int) -> str:

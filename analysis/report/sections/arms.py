@@ -56,6 +56,7 @@ ARM_COLUMNS: list[tuple[str, list[tuple[str, str, bool]]]] = [
 def arms_section(metrics: Mapping[str, Any]) -> Section:
     """The arms with both figures of their lifts; every other measure is folded away."""
     baseline = metrics["baseline"]
+    crowded = " Where there is no room, names are left out." if len(metrics["arms"]) > CROWD else ""
     return Section(
         "arms",
         "Arms",
@@ -74,12 +75,7 @@ def arms_section(metrics: Mapping[str, Any]) -> Section:
                         rcs_vs_revenue,
                         "Ranking consistency against the revenue lift of each arm",
                         "Does consistency pay? Each arm's RCS against its lift of revenue per request. The "
-                        "hollow point is the baseline. Bars are 95 % intervals."
-                        + (
-                            " Where there is no room, names are left out."
-                            if len(metrics["arms"]) > CROWD
-                            else ""
-                        ),
+                        f"hollow point is the baseline. Bars are 95 % intervals.{crowded}",
                     ),
                     Figure(
                         "lifts",

@@ -13,13 +13,23 @@ from cascade_sim.analysis.report.section import Columns, Figure, Section, Text
 from cascade_sim.analysis.report.sections.whatif import difference_cell
 from cascade_sim.analysis.report.short_page import short_page, table_section
 from cascade_sim.analysis.report.tables import LIFT, Cell, Row, Table, column, csv_text, toned
-from cascade_sim.analysis.statistics.estimates import estimate
+from cascade_sim.analysis.report.words import listed
+from cascade_sim.analysis.statistics.estimates import (
+    NBSP,
+    Estimate,
+    estimate,
+    interval_text,
+    number_text,
+    scaled,
+)
 
 MEASURES: dict[str, Measure] = {
     **WHAT_IF_MEASURES,
     "conversions_per_request": PAGE_MEASURES["conversions_per_request"],
 }
 MAIN = 18  # rows in the terminal
+MOST_TOLD = 3  # arms in the headline
+REVENUE = "expected_revenue_per_request"
 PARTS = ("before", "after", "difference", "lift")
 CSV_COLUMNS = (
     *("first", "other", "arm", "metric"),
@@ -133,6 +143,34 @@ def _figures(comparisons: list[dict[str, Any]]) -> dict[str, Figure]:
     return figures
 
 
+def compare_headline(comparisons: list[dict[str, Any]]) -> str:
+    """Of each other run, the arms that earn clearly more or less per request than in the first run."""
+    said = []
+    for comparison in comparisons:
+        lifts = {
+            arm: scaled(estimate(table[REVENUE]["lift"]), 100.0)
+            for arm, table in comparison["arms"].items()
+            if not is_reference(arm) and table.get(REVENUE)
+        }
+        moved = {arm: lift for arm, lift in lifts.items() if lift.is_above_zero or lift.is_below_zero}
+        told = [f"{arm} {interval_words(lift)}" for arm, lift in list(moved.items())[:MOST_TOLD]]
+        told += [f"{len(moved) - MOST_TOLD} more arms"] if len(moved) > MOST_TOLD else []
+        other = comparison["other"]
+        if not lifts:
+            said.append(f"{other} has no revenue per request to compare")
+        elif not moved:
+            said.append(f"{other} earns as much per request as {comparison['first']}: no arm clearly moved")
+        else:
+            said.append(f"Revenue per request in {other}: {listed(told)}")
+    return f"{'; '.join(said)}."
+
+
+def interval_words(lift: Estimate) -> str:
+    """A lift in percent with its interval."""
+    interval = interval_text(lift, 1, signed=True)
+    return f"{number_text(lift.value, 1, signed=True)}{NBSP}%" + (f" {interval}" if interval else "")
+
+
 def compare_page(comparisons: list[dict[str, Any]], svgs: Mapping[str, str] | None = None) -> str:
     """One HTML page of all comparisons. `svgs` come from compare_figures; all else is escaped."""
     is_only = len(comparisons) == 1
@@ -157,6 +195,15 @@ def compare_page(comparisons: list[dict[str, Any]], svgs: Mapping[str, str] | No
         "Compared runs",
         " and ".join([comparisons[0]["first"], *(comparison["other"] for comparison in comparisons)]),
         [],
-        [Section("", "", words, (*cautions, Columns(list(_figures(comparisons).values())))), *tables],
+        [
+            Section(
+                "",
+                compare_headline(comparisons),
+                words,
+                (*cautions, Columns(list(_figures(comparisons).values()))),
+                short="Answer",
+            ),
+            *tables,
+        ],
         svgs=svgs,
     )

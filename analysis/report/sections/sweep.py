@@ -130,6 +130,22 @@ def csv_text(findings: Mapping[str, Any], x: str, y: str) -> str:
     return out.getvalue()
 
 
+def sweep_headline(findings: Mapping[str, Any], x: str, y: str) -> str:
+    """Which cell is best in each of the two measures, and how many are beaten by none."""
+    best = frontier(findings, x, y)
+    if not best:
+        return f"No cell has both {_in_words(y)} and {_in_words(x)}."
+    tops = {}
+    for name in (y, x):
+        sign = -1.0 if name in LESS_IS_BETTER else 1.0
+        values = values_of(findings, name)
+        tops[name] = findings["cells"][max(best, key=lambda i: sign * (values[i].value or 0.0))]["name"]
+    if len(set(tops.values())) == 1:
+        return f"Best in {_in_words(y)} and in {_in_words(x)}: {tops[y]}."
+    said = "; ".join(f"best in {_in_words(name)}: {cell}" for name, cell in tops.items())
+    return f"{said[0].upper()}{said[1:]}. {len(best)} of {len(findings['cells'])} cells are beaten by none."
+
+
 def sweep_words(findings: Mapping[str, Any], x: str, y: str) -> list[str]:
     """What the frontier is, in sentences."""
     cells = findings["cells"]

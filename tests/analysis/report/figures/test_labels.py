@@ -12,6 +12,7 @@ def boxes(points, box_of=Annotation.get_window_extent):
         axes.set(xlim=(0, 10), ylim=(0, 10))
         names = [f"a fairly long name {i}" for i in range(len(points))]
         place_labels(axes, points, names, ["black"] * len(points), [])
+        figure.canvas.draw()
         renderer = figure.canvas.get_renderer()
         return [box_of(text, renderer) for text in axes.texts], axes.get_window_extent(renderer)
 

@@ -3,11 +3,13 @@
 import csv
 import io
 
+from answers.section_text import says, text_of
 from cascade_sim.analysis.report.figures.compare import compared_lifts
 from cascade_sim.analysis.report.sections.compare import (
     arm_table,
     compare_csv,
     compare_figures,
+    compare_headline,
     compare_page,
     scenario_table,
 )
@@ -102,3 +104,14 @@ def test_the_figure_shows_paired_lifts_of_the_scenarios_arms_alone():
     lifts = compared_lifts({**COMPARISON, "arms": {"plain": table, "random": table}})
     assert list(lifts) == ["rpm"] and list(lifts["rpm"]) == ["plain"]
     assert round(lifts["rpm"]["plain"].value, 6) == 20.0
+
+
+def test_the_page_leads_with_the_arms_that_earn_otherwise():
+    revenue = {"expected_revenue_per_request": entry(1.0, 1.5)}
+    same = {"expected_revenue_per_request": entry(1.0, 1.02)}
+    moved = {**COMPARISON, "arms": {"plain": revenue, "other": same, "random": revenue}}
+    title = compare_headline([moved])
+    assert says(title, "plain", "+50.0 %") and "other" not in title and "random" not in title
+    assert text_of(title) in text_of(compare_page([moved]).replace("&lt;b&gt;", "<b>"))
+    assert "no arm" in compare_headline([{**COMPARISON, "arms": {"other": same}}])
+    assert compare_headline([{**COMPARISON, "arms": {"plain": {}}}])

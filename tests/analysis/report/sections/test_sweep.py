@@ -12,6 +12,7 @@ from cascade_sim.analysis.report.sections.sweep import (
     csv_text,
     frontier,
     known_measures,
+    sweep_headline,
     sweep_words,
 )
 from cascade_sim.analysis.report.short_page import sweep_page
@@ -86,3 +87,10 @@ def test_measures_without_a_better_end_are_no_axes():
     assert {"expected_ctr", "welfare", "cpc_error"} <= set(known_measures(has_market=False))
     assert not {"cpc", "cpc_bias", "market.revenue"} & set(known_measures(has_market=False))
     assert "market.surplus" in known_measures(has_market=True)
+
+
+def test_the_page_leads_with_the_best_cells():
+    made = findings(FOUR)
+    title, cells = sweep_headline(made, X, Y), [cell["name"] for cell in made["cells"]]
+    assert any(name in title for name in cells)
+    assert text_of(title) in text_of(sweep_page(made, X, Y, "<svg></svg>"))
