@@ -81,3 +81,22 @@ def test_without_the_baseline_nothing_is_compared():
     found = results(run_study(files, plan), files, plan)
     assert found["comparisons"] == 0 and "p" not in found["rows"][0]["loss"]
     assert found["rows"][0]["n_judged"] == 0  # two steps are no trend
+
+
+def test_the_best_is_told_with_those_it_is_not_told_apart_from(studied):
+    """For order without calibrators, which change none; for scale only among those that have one."""
+    findings, found = studied
+    rows = by_name(found)
+    able = {"ndcg": ["pointwise", "softmax *", "rcr"], "loss": ["pointwise", "softmax+platt", "rcr"]}
+    for metric, names in able.items():
+        best, sign = found["best"][metric], 1 if metric == "ndcg" else -1
+        assert best["name"] == max(names, key=lambda name, m=metric, s=sign: s * rows[name][m]["value"])
+        others = [name for name in names if name != best["name"]]
+        assert best["others"] == 2 and set(best["near"]) <= set(others)
+
+        def per_list(name, m=metric):
+            own = name.removesuffix(" *")
+            return np.mean([getattr(r.test, m) for r in findings.rows if r.name == own], axis=0)
+
+        ps = holm([paired_p(per_list(name), per_list(best["name"])) for name in others])
+        assert best["near"] == [name for name, p in zip(others, ps, strict=True) if not p < 0.05]

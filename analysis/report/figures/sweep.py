@@ -77,10 +77,12 @@ def sweep_figure(findings: Mapping[str, Any], x: str, y: str) -> Any:
     axes.locator_params(nbins=6)
     _legend(figure, findings)
     in_the_way = _along(line)
-    for a, b in ((across[i], up[i]) for i in there):
-        x, y = a.value or 0.0, b.value or 0.0
-        in_the_way.append((x if a.low is None else a.low, x if a.high is None else a.high, y, y))
-        in_the_way.append((x, x, y if b.low is None else b.low, y if b.high is None else b.high))
+    for i in there:
+        a, b = across[i], up[i]
+        at, height = a.value or 0.0, b.value or 0.0
+        ends = (at if a.low is None else a.low, at if a.high is None else a.high)
+        reach = (height if b.low is None else b.low, height if b.high is None else b.high)
+        in_the_way += [(*ends, height, height), (at, at, *reach)]
     named = there if len(there) <= MOST_LABELS else on_it
     _name_cells(axes, findings, named, on_it, across, up, in_the_way)
     return figure
