@@ -212,7 +212,10 @@ def frontier_table(findings: Mapping[str, Any]) -> Table | None:
 def _as_table(title: str, corner: str, lines: Sequence[Sequence[str]]) -> Table | None:
     if not lines:
         return None
-    rows = [Row(line[0].strip(), [Cell(word) for word in line[1:]]) for line in lines[1:]]
+    # The first word is the objective, after its number where rivals are numbered.
+    rows = [
+        Row(line[0].strip(), [Cell(word) for word in line[1:]], arm=line[0].split()[-1]) for line in lines[1:]
+    ]
     return Table(title, corner, list(lines[0][1:]), rows)
 
 
