@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from cascade_sim.analysis.report.figures.market import LINES, REFERENCE, legend, time_axis
+from cascade_sim.analysis.report.figures.market import LINES, REFERENCE, legend, legend_room, time_axis
 from cascade_sim.analysis.report.figures.style import INK, arm_colors, bare, blank, of_arms, short
 from cascade_sim.analysis.report.readings import learning_arms, learning_of
 from cascade_sim.analysis.statistics.estimates import Estimate, estimate, finite
@@ -26,7 +26,8 @@ def learning_recall(metrics: Mapping[str, Any]) -> Any | None:
         return None
     looks = _looks(metrics, list(lines["recall"]))
     lines = {name: curves for name, curves in lines.items() if curves}
-    figure, panels = blank(0.8 + 1.75 * len(lines), nrows=len(lines), sharex=True, squeeze=False)
+    height = 0.8 + 1.75 * len(lines) + legend_room(list(looks))
+    figure, panels = blank(height, nrows=len(lines), sharex=True, squeeze=False)
     panels = list(panels.flat)
     for axes, (name, curves) in zip(panels, lines.items(), strict=True):
         bare(axes, grid="y")
@@ -59,7 +60,7 @@ def learning_revenue(metrics: Mapping[str, Any]) -> Any | None:
     }
     if not days:
         return None
-    figure, axes = blank(2.8)
+    figure, axes = blank(2.8 + legend_room(list(days)))
     bare(axes, grid="y")
     looks = _looks(metrics, list(days))
     shift = 0.5 / max(len(days), 1)

@@ -219,17 +219,27 @@ def time_axis(panels: Sequence[Any], end: float) -> None:
     panels[0].set_xticks([step * i for i in range(int(end / step + 1e-9) + 1)])
 
 
+def legend_columns(names: Sequence[str]) -> int:
+    """So many names as fit the width."""
+    longest = max(map(len, names), default=1)
+    return max(1, min(len(names), 62 // (longest + 7)))
+
+
+def legend_room(names: Sequence[str]) -> float:
+    """Inches for the rows of names beyond two: of many arms they would leave no room for the plot."""
+    return 0.17 * max(0, math.ceil(len(names) / legend_columns(names)) - 2)
+
+
 def legend(figure: Any, looks: Mapping[str, Mapping[str, Any]], arms: Sequence[str] = ()) -> None:
     """Names under the plot, in rows that fit the width; `arms`: those that are names of arms."""
     from matplotlib.lines import Line2D
 
     shown = {name: {k: v for k, v in look.items() if k != "zorder"} for name, look in looks.items()}
-    longest = max((len(name) for name in shown), default=1)
     made = figure.legend(
         [Line2D([], [], **look) for look in shown.values()],
         [label(name) for name in shown],
         loc="outside lower center",
-        ncols=max(1, min(len(shown), 62 // (longest + 7))),
+        ncols=legend_columns(list(shown)),
         handlelength=2.4,
         columnspacing=1.4,
     )

@@ -6,6 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from cascade_sim.analysis.report.figures.market import legend_columns, legend_room
 from cascade_sim.analysis.report.figures.style import (
     INK,
     LEAST,
@@ -42,7 +43,7 @@ def score_distributions(metrics: Mapping[str, Any]) -> Any | None:
         return None
     colors, ranker = arm_colors(metrics), ranker_model(metrics)
     lines = {name: LINES[i % len(LINES)] for i, name in enumerate(score_models(metrics))}
-    height = 0.8 + 1.75 * len(panels) + _legend_room(_legend_names(list(lines), ranker))
+    height = 0.8 + 1.75 * len(panels) + legend_room(_legend_names(list(lines), ranker))
     figure, grid = blank(height, nrows=len(panels), sharex=True, squeeze=False)
     handles: dict[str, Any] = {}
     for axes, (title, panel) in zip(grid[:, 0], panels, strict=True):
@@ -102,7 +103,7 @@ def reliability(metrics: Mapping[str, Any]) -> Any | None:
     if not curves:
         return None
     colors, markers = arm_colors(metrics), arm_markers(metrics)
-    figure, axes = blank(4.1 + _legend_room(list(curves)))
+    figure, axes = blank(4.1 + legend_room(list(curves)))
     bare(axes)
     ends = [math.log10(value) for pairs in curves.values() for pair in pairs for value in pair]
     low, high = min(ends) - 0.15, max(ends) + 0.15
@@ -148,21 +149,10 @@ def _legend_names(models: Sequence[str], ranker: str | None) -> list[str]:
     return [f"{name} (ranking stage)" if name == ranker else name for name in models]
 
 
-def _legend_columns(names: Sequence[str]) -> int:
-    """So many names as fit the width."""
-    longest = max(map(len, names), default=1)
-    return max(1, min(len(names), 62 // (longest + 7)))
-
-
-def _legend_room(names: Sequence[str]) -> float:
-    """Inches for the rows of names beyond two: of many models they would leave no room for the plot."""
-    return 0.17 * max(0, math.ceil(len(names) / _legend_columns(names)) - 2)
-
-
 def _legend(figure: Any, handles: Mapping[str, Any], ranker: str | None = None) -> None:
     """Names under the plot, in rows that fit the width."""
     names = _legend_names(list(handles), ranker)
-    columns = _legend_columns(names)
+    columns = legend_columns(names)
     made = figure.legend(
         list(handles.values()),
         [label(name) for name in names],

@@ -34,7 +34,7 @@ DARK = {
 }  # fmt: skip
 TAG, COLOR = re.compile(r"<[a-zA-Z][^>]*>"), re.compile(r"(?<=[ \":])#[0-9a-f]{6}(?=[;\"])", re.IGNORECASE)
 ON_PAPER = {"facecolor": "white", "edgecolor": "none", "pad": 0.8}  # lettering that covers lines behind it
-CROWD = 20  # names beside points beyond which they give way to each other
+CROWD = 14  # names beside points beyond which they give way to each other
 ARMS = "arms:"  # how the id of a group begins that belongs to arms
 OF_ARMS = re.compile(rf'<g id="{ARMS}([0-9a-f]*)">')
 WIDTH = 4.25  # inches: narrow enough that a phone shrinks the lettering only a little

@@ -212,7 +212,7 @@ def frontier_table(findings: Mapping[str, Any]) -> Table | None:
 def _as_table(title: str, corner: str, lines: Sequence[Sequence[str]]) -> Table | None:
     if not lines:
         return None
-    # The first word is the objective, after its number where rivals are numbered.
+    # The objective is the last word, after its number where rivals are numbered.
     rows = [
         Row(line[0].strip(), [Cell(word) for word in line[1:]], arm=line[0].split()[-1]) for line in lines[1:]
     ]
