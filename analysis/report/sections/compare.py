@@ -159,7 +159,9 @@ def compare_headline(comparisons: list[dict[str, Any]]) -> str:
         if not lifts:
             said.append(f"{other} has no revenue per request to compare")
         elif not moved:
-            said.append(f"{other} earns as much per request as {comparison['first']}: no arm clearly moved")
+            said.append(
+                f"In {other} no arm earns clearly more or less per request than in {comparison['first']}"
+            )
         else:
             said.append(f"Revenue per request in {other}: {listed(told)}")
     return f"{'; '.join(said)}."
