@@ -196,9 +196,9 @@ def test_the_worlds_of_a_study_are_not_taken_for_those_of_the_old_code(folder, n
         study.run_world(scenario, folder / "seed-1", "cpu")
         fresh = study.run_world(scenario, folder / f"fresh-{factor}", "cpu")
         assert revenue(folder / "seed-1") == fresh["market"]["arms"]["now"]["revenue"]
-    sys.modules.pop("helping")
-    own_code._loaded.clear()
-    whole = study._with_late_code({}, scenario, folder, [folder / "seed-1"])
+    del own_code._loaded["helping"], sys.modules["helping"]  # a world has a process of its own
+    code = plugins.own_code_of(scenario, folder)
+    whole = study._with_late_code({"own_code": code}, scenario, folder, [folder / "seed-1"])
     assert list(whole["late_code"]) == ["helping"]
 
 
