@@ -1,8 +1,9 @@
 import numpy as np
 import pytest
 
+from cascade_sim.errors import UserError
 from cascade_sim.storage.tables import TableWriter, read_table
-from cascade_sim.training.data import impressions, join_lists, sample_lists
+from cascade_sim.training.data import impressions, join_lists, pages, sample_lists
 
 
 @pytest.fixture(scope="module")
@@ -36,13 +37,15 @@ def test_impressions_are_the_log_of_the_named_phases_in_order(study):
     assert len(impressions(study.folder, ["log"]).ads) == len(tables[1]["ad"])
 
 
-def test_a_phase_without_requests_has_no_impressions(study, tmp_path):
-    assert len(impressions(tmp_path, ["log"]).users) == 0
+def test_a_phase_whose_table_is_lost_is_not_taken_for_one_without_impressions(study, tmp_path):
+    assert len(impressions(tmp_path, []).users) == 0
+    with pytest.raises(UserError, match="has no table 'log'"):
+        impressions(tmp_path, ["log"])
     with TableWriter(tmp_path, "log") as table:
         table.append(read_table(study.folder, "log"))
-    assert len(impressions(tmp_path, ["bootstrap", "log"]).users) == len(
-        read_table(study.folder, "log")["ad"]
-    )
+    assert len(impressions(tmp_path, ["log"]).users) == len(read_table(study.folder, "log")["ad"])
+    with pytest.raises(UserError, match="has no table 'bootstrap'"):
+        pages(tmp_path, ["bootstrap", "log"])
 
 
 @pytest.mark.parametrize(("kind", "size"), [("pre_ranking", 30), ("competitive", 10), ("competitive", 99)])
