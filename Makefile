@@ -6,7 +6,7 @@ READY := $(VENV)/.ready
 # Of the many processes of a run or of the tests only the first compiles a file.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: run test drill lint bench docs clean
+.PHONY: run test drill drill-nightly lint bench docs clean
 .DEFAULT_GOAL := run
 
 $(READY): pyproject.toml setup.py constraints.txt
@@ -23,8 +23,15 @@ test: $(READY)
 
 # Bugs planted in a copy of the source; runs that are killed, raced and out of disk; the wheel in an environment
 # of its own; the site and the blocks of every page of docs.
+# Then the hostile drill, its draws from SEED: a few of each kind or, with BUDGET=seconds, as many as fit.
+SEED ?= 1
 drill: $(READY)
 	$(BIN)/python -m pytest -n 2 --dist loadfile -m drill tests/drills tests/house
+	$(BIN)/python -m tests.drills.hostile --seed $(SEED) $(if $(BUDGET),--budget $(BUDGET)) --jobs 2
+
+# Everything that could be done to a run, many times: half an hour. KEEP=file goes on with what a stopped one has.
+drill-nightly: $(READY)
+	$(BIN)/python -m tests.drills.hostile --seed $(SEED) --nightly --jobs 2 $(if $(KEEP),--resume $(KEEP))
 
 lint: $(READY)
 	$(BIN)/ruff check .

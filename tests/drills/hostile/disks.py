@@ -17,7 +17,7 @@ from random import Random
 from drills.hostile import stops
 from drills.hostile.commands import Answer, run
 from drills.hostile.outcome import CRASH, DETECTED, HARMLESS, SILENT, WRONG, Outcome
-from drills.hostile.prepared import Prepared, check_same, contents, differences, left_behind
+from drills.hostile.prepared import Prepared, check_same, contents, left_behind
 from drills.hostile.steps import Steps, full
 
 REASONS = ("No space left on device", "File too large")
@@ -134,7 +134,7 @@ def _judged(
     left = [entry for entry in left_behind(place) if entry.endswith(".tmp")]
     if left:
         return Outcome(WRONG, what, f"left behind: {', '.join(left)}")
-    if before in ("plain", "market") and not (_is(out, prepared.whole[before]) or _is_under_way(out)):
+    if before in ("plain", "market") and not _is_kept(out, prepared.whole[before]):
         return Outcome(WRONG, what, f"the run that was there is lost; {_names(out)}")
     make_room()
     more = () if before in ("plain", "market") or luck.random() < 0.2 else ("--resume",)
@@ -149,13 +149,10 @@ def _judged(
     return Outcome(DETECTED, what, answer.last_words)
 
 
-def _is(out: Path, whole: dict[str, bytes]) -> bool:
-    return out.is_dir() and differences(contents(out), whole) == []
-
-
-def _is_under_way(out: Path) -> bool:
-    """Whether the new run has something to go on with: a mark of a finished step."""
-    return any((out / "checkpoints").glob("*"))
+def _is_kept(out: Path, whole: dict[str, bytes]) -> bool:
+    """Whether every file of the run that was to be replaced is still there: in its place, or moved aside."""
+    asides = [out, *(path for path in out.glob("*") if path.is_dir())] if out.is_dir() else []
+    return any({**contents(out), **contents(aside)}.items() >= whole.items() for aside in asides)
 
 
 def _names(out: Path) -> Sequence[str]:

@@ -39,7 +39,7 @@ KINDS: dict[str, tuple[Callable[[Prepared], None], Callable[..., Outcome]]] = {
     "races": (races.prepare, races.case),
     "disks": (disks.prepare, disks.case),
 }
-SMALL = dict(kills=8, signals=6, flips=250, mutants=60, classes=10, races=4, disks=5)
+SMALL = dict(kills=5, signals=4, flips=100, mutants=50, classes=4, races=3, disks=4)  # a processor minute
 NIGHTLY = dict(kills=200, signals=100, flips=20_000, mutants=2_000, classes=100, races=100, disks=50)
 SHOWN = 250  # characters of what was said in a failing case
 
@@ -150,7 +150,7 @@ def _within(budget: float | None, results: Iterator[Result]) -> Iterator[Result]
 
 @contextmanager
 def work_folder() -> Iterator[Path]:
-    """Where the drill works: in memory if there is room, as flushing a real disk takes most of the time."""
+    """Where the drill works: in memory if there is room, for flushing to a disk takes most of the time."""
     shm = Path("/dev/shm")
     is_roomy = shm.is_dir() and os.access(shm, os.W_OK) and shutil.disk_usage(shm).free > 1 << 29
     path, before = Path(tempfile.mkdtemp(prefix="drill-", dir=shm if is_roomy else None)), Path.cwd()
