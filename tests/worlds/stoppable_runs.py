@@ -27,11 +27,11 @@ IMPORTED = (
     *("cascade_sim.questions.critical_bids", "cascade_sim.phases.evaluate", "cascade_sim.phases.prepare"),
     *("cascade_sim.phases.results", "cascade_sim.market.study", "cascade_sim.study"),
 )
-TIMES = ("started", "seconds")  # of a manifest
+TIMES = ("started", "seconds", "seal")  # of a manifest: times, and a digest of all of it
 
 
 def contents(out: Path) -> dict[str, bytes]:
-    """Every file of a run folder; of those that tell the time, what is left without it."""
+    """Every file of a run folder, hidden ones too; of those that tell the time, what is left without it."""
     found = {}
     for path in sorted(p for p in out.rglob("*") if p.is_file()):
         data = path.read_bytes()

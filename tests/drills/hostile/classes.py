@@ -15,7 +15,8 @@ from random import Random
 
 from drills.hostile.commands import OPTIONS, Answer, run
 from drills.hostile.outcome import CRASH, DETECTED, HARMLESS, SILENT, WRONG, Outcome
-from drills.hostile.prepared import MARKET, Prepared, contents, differences
+from drills.hostile.prepared import MARKET, Prepared
+from worlds.stoppable_runs import contents, differences
 
 FILE = "own_class.py"
 CLASS = "Misbehaving"

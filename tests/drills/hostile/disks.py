@@ -17,8 +17,9 @@ from random import Random
 from drills.hostile import stops
 from drills.hostile.commands import Answer, run
 from drills.hostile.outcome import CRASH, DETECTED, HARMLESS, SILENT, WRONG, Outcome
-from drills.hostile.prepared import Prepared, check_same, contents, left_behind
+from drills.hostile.prepared import Prepared, check_same, left_behind
 from drills.hostile.steps import Steps, full
+from worlds.stoppable_runs import contents
 
 REASONS = ("No space left on device", "File too large")
 QUESTIONS = (

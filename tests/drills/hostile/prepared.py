@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import shutil
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -13,6 +12,7 @@ from typing import Any
 
 from drills.hostile.commands import OPTIONS, Answer, Process, here, no_figures
 from drills.hostile.steps import Steps, kill
+from worlds.stoppable_runs import contents, differences
 
 PLAIN = """\
 name: plain
@@ -38,7 +38,6 @@ market: {days: 0.05, requests_per_second: 0.05, window: 600, update: 600, checkp
 """
 )
 SCENARIOS = {"plain": PLAIN, "market": MARKET}
-TIMES = ("started", "seconds")  # of a manifest
 
 
 @dataclass
@@ -116,32 +115,6 @@ class Prepared:
         if name not in self.kept:
             self.kept[name] = how()
         return self.kept[name]
-
-
-def contents(out: Path) -> dict[str, bytes]:
-    """Every file of a run folder, hidden ones too; of those that tell the time, what is left without it."""
-    found = {}
-    for path in sorted(p for p in out.rglob("*") if p.is_file()):
-        data = path.read_bytes()
-        if path.name == "manifest.json":
-            data = json.dumps(_timeless(json.loads(data)), sort_keys=True).encode()
-        elif path.name == "report.html":
-            text = re.sub(r"started [-0-9T:+]+", "", data.decode())
-            data = re.sub(r"<h3>Timings</h3>.*?</dl>", "", text, flags=re.DOTALL).encode()
-        found[str(path.relative_to(out))] = data
-    return found
-
-
-def _timeless(manifest: Any) -> Any:
-    """Without times, and without digests of what holds times."""
-    if not isinstance(manifest, dict):
-        return manifest
-    timed = (*TIMES, "report.html", "seal", "digest")
-    return {key: _timeless(value) for key, value in manifest.items() if key not in timed}
-
-
-def differences(one: dict[str, bytes], other: dict[str, bytes]) -> list[str]:
-    return sorted(name for name in {*one, *other} if one.get(name) != other.get(name))
 
 
 def left_behind(place: Path) -> list[str]:

@@ -16,8 +16,9 @@ from random import Random
 from drills.hostile import stops
 from drills.hostile.commands import OPTIONS, Answer, Process
 from drills.hostile.outcome import CRASH, DETECTED, HARMLESS, SILENT, WRONG, Outcome
-from drills.hostile.prepared import Prepared, check_same, contents, differences, left_behind
+from drills.hostile.prepared import Prepared, check_same, left_behind
 from drills.hostile.steps import Steps
+from worlds.stoppable_runs import contents, differences
 
 prepare = stops.prepare
 IN_USE = "is in use: "

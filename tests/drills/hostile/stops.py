@@ -18,8 +18,9 @@ from typing import Any
 
 from drills.hostile.commands import Answer, run
 from drills.hostile.outcome import CRASH, DETECTED, HARMLESS, SILENT, WRONG, Outcome
-from drills.hostile.prepared import Prepared, check_same, contents, differences, left_behind
+from drills.hostile.prepared import Prepared, check_same, left_behind
 from drills.hostile.steps import Steps, kill
+from worlds.stoppable_runs import contents, differences
 
 # What is stopped: a scenario, what lies in the folder before, and more words. Resumed with --resume, or begun
 # again where another run was to be replaced.

@@ -39,7 +39,7 @@ KINDS: dict[str, tuple[Callable[[Prepared], None], Callable[..., Outcome]]] = {
     "races": (races.prepare, races.case),
     "disks": (disks.prepare, disks.case),
 }
-SMALL = dict(kills=5, signals=4, flips=100, mutants=50, classes=4, races=3, disks=4)  # a processor minute
+SMALL = dict(kills=4, signals=4, flips=90, mutants=50, classes=4, races=3, disks=4)  # a processor minute
 NIGHTLY = dict(kills=200, signals=100, flips=20_000, mutants=2_000, classes=100, races=100, disks=50)
 SHOWN = 250  # characters of what was said in a failing case
 
