@@ -60,22 +60,27 @@ def main(argv: Sequence[str] | None = None) -> int:
     done = _read_results(asked.resume, asked.seed)
     results = [result for result in done if (result.kind, result.index) in set(cases)]
     had = {(result.kind, result.index) for result in results}
-    with work_folder() as folder:
-        prepared = prepare(folder, sorted({kind for kind, _ in cases}))
-        left = [case for case in cases if case not in had]
-        for result in _within(asked.budget, run_cases(prepared, _cases(), left, asked.seed, asked.jobs)):
-            results.append(result)
-            if asked.resume:
-                with asked.resume.open("a") as file:
-                    file.write(json.dumps({"seed": asked.seed, **asdict(result)}) + "\n")
-            if asked.verbose or asked.case:
-                print(_line(result), flush=True)
-            if asked.case:
-                print(result.outcome.said)
-            elif result.outcome.is_failure:
-                print(_how_to_see(result, asked.seed), flush=True)
+    is_stopped = False
+    try:
+        with work_folder() as folder:
+            prepared = prepare(folder, sorted({kind for kind, _ in cases}))
+            left = [case for case in cases if case not in had]
+            for result in _within(asked.budget, run_cases(prepared, _cases(), left, asked.seed, asked.jobs)):
+                results.append(result)
+                if asked.resume:
+                    with asked.resume.open("a") as file:
+                        file.write(json.dumps({"seed": asked.seed, **asdict(result)}) + "\n")
+                if asked.verbose or asked.case:
+                    print(_line(result), flush=True)
+                if asked.case:
+                    print(result.outcome.said)
+                elif result.outcome.is_failure:
+                    print(_how_to_see(result, asked.seed), flush=True)
+    except (KeyboardInterrupt, SystemExit):
+        is_stopped = True
+        print("stopped; the table has what was done")
     print(table(sorted(results, key=lambda result: list(KINDS).index(result.kind))))
-    return 1 if any(result.outcome.is_failure for result in results) else 0
+    return 1 if is_stopped or any(result.outcome.is_failure for result in results) else 0
 
 
 def prepare(folder: Path, kinds: Sequence[str]) -> Prepared:
