@@ -56,10 +56,13 @@ def run_study(
     With `resume` a run that was stopped in `out` goes on from what it had finished. Answers that were asked
     of another run in `out` are removed with it only if told to `overwrite`.
     """
+    from cascade_sim.market.rehearsal import rehearse
+
     if seeds > 1:
         refuse_registered(scenario)
     require_memory(scenario, *((workers, 1) if seeds == 1 else (1, min(seeds, workers))))
     require_options(scenario, home)
+    rehearse(scenario, home, seeds)
     manifest = _manifest(scenario, device, workers, seeds, home)
     taken = (
         RunFolder.resume(out, manifest)
@@ -203,8 +206,11 @@ def run_world(
     The same run that lies there complete is taken as it is, one that was stopped goes on; any other run is
     replaced. `logged_by`: a scenario, resolved, whose cascade writes the log that the models learn from.
     """
+    from cascade_sim.market.rehearsal import rehearse
+
     require_memory(scenario)
     require_options(scenario, home)
+    rehearse(scenario, home)
     manifest, teacher = _world_manifest(scenario, device, home, logged_by)
     with RunFolder.resume(out, manifest) if is_same_run(out, manifest) else RunFolder.create(out) as folder:
         if folder.is_complete():

@@ -23,6 +23,7 @@ import numpy as np
 from cascade_sim.agents.bidding import Feedback, Moment, Portfolio
 from cascade_sim.checks.contract import Check, CheckFailed, Findings, Listener, Remark, run_checks
 from cascade_sim.errors import UserError
+from cascade_sim.market.advertisers import LARGEST_BID
 from cascade_sim.scenario.plugins import BIDDER_KINDS, find_class, kind_of, require_reference
 from cascade_sim.signals import is_interrupt
 from cascade_sim.storage.code_version import class_file
@@ -107,8 +108,8 @@ def constructs(subject: Subject) -> str:
 
 def first_bids(subject: Subject) -> str:
     """Bids asked for before anything was observed are well formed."""
-    answers_well(subject.build().bids(moment_of(0)), "bids", (ADS,), "a", np.inf, "at the start")
-    return f"floats of shape [{ADS}], 0 or more"
+    answers_well(subject.build().bids(moment_of(0)), "bids", (ADS,), "a", LARGEST_BID, "at the start")
+    return f"floats of shape [{ADS}], from 0 to {LARGEST_BID:,.0f}"
 
 
 def first_participation(subject: Subject) -> str:
@@ -127,7 +128,7 @@ def history(subject: Subject) -> str:
             if told is not None:
                 raise CheckFailed(f"expected observe to return nothing, found {type(told).__name__}")
         when = f"after {update} updates"
-        answers_well(bidder.bids(now), "bids", (ADS,), "a", np.inf, when)
+        answers_well(bidder.bids(now), "bids", (ADS,), "a", LARGEST_BID, when)
         answers_well(bidder.participation(now), "participation", (ADVERTISERS,), "m", 1.0, when)
     return f"proper over {UPDATES} updates: quiet hours, spent budgets, two changes of the day"
 
@@ -303,7 +304,7 @@ def answers_well(
         raise CheckFailed(f"{expected}, found shape {list(answer.shape)} {when}")
     if answer.dtype not in (np.float64, np.float32):
         raise CheckFailed(f"{expected}, found dtype {answer.dtype} {when}")
-    allowed = "0 or more" if np.isinf(highest) else f"in [0, {highest:g}]"
+    allowed = f"in [0, {highest:g}]"
     bad = ~(np.isfinite(answer) & (answer >= 0.0) & (answer <= highest))
     if bad.any():
         i = int(np.flatnonzero(bad)[0])

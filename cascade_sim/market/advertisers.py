@@ -172,10 +172,13 @@ class Crowd:
     def _answer(self, i: int, method: str, moment: Moment, n: int, most: float) -> np.ndarray:
         """What a bidder says: n numbers in [0, most], or a UserError that names it."""
         with self._errors_of(i):
-            answer = np.asarray(getattr(self.bidders[i], method)(moment), dtype=np.float64)
+            given = np.asarray(getattr(self.bidders[i], method)(moment))
             when = f"{method} at {moment.time:g} s"
-            if answer.shape != (n,):
-                raise UserError(f"{when}: the answer has shape {list(answer.shape)}, expected [{n}]")
+            if given.shape != (n,):
+                raise UserError(f"{when}: the answer has shape {list(given.shape)}, expected [{n}]")
+            if given.dtype.kind not in "fiub":  # text and complex numbers would be converted in silence
+                raise UserError(f"{when}: the answer is of {given.dtype}, expected real numbers")
+            answer = given.astype(np.float64)
             is_bad = ~((answer >= 0) & (answer <= most))
             if is_bad.any():
                 at = int(np.argmax(is_bad))

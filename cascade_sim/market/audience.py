@@ -67,13 +67,7 @@ class Audience:
         # What position-based users look at beyond their clicks matters to nobody here: no draw for it.
         is_position = isinstance(self._click_model, PositionBased)
         look_on = luck if is_position else draws.uniform(seed, "look on", *ids)
-        with _errors_of(self._spec):
-            # Copies: a model that writes into what it is given harms itself alone.
-            expected = np.asarray(self._click_model.expected(true_ctr.copy(), shown.copy()), np.float64)
-            clicks, _ = self._click_model.clicks(true_ctr.copy(), shown.copy(), luck, look_on)
-            clicks = np.asarray(clicks)
-            _check_answer(expected, clicks, shown)
-        return Response(true_ctr, expected, clicks)
+        return Response(true_ctr, *ask(self._click_model, self._spec, true_ctr, shown, luck, look_on))
 
     def saw(self, users: np.ndarray, n_ads: np.ndarray) -> None:
         """Note how many ads these users were shown.  [R], [R] int"""
@@ -175,6 +169,24 @@ def build_click_model(spec: Users, slot_effects: np.ndarray, home: Path = Path("
             slot_effects.copy(), **spec.options
         )
         return model
+
+
+def ask(
+    model: ClickModel,
+    spec: Users,
+    true_ctr: np.ndarray,
+    shown: np.ndarray,
+    luck: np.ndarray,
+    look_on: np.ndarray,
+) -> tuple[np.ndarray, np.ndarray]:
+    """What a click model expects and what it clicks, checked.  [R, k] each"""
+    with _errors_of(spec):
+        # Copies: a model that writes into what it is given harms itself alone.
+        expected = np.asarray(model.expected(true_ctr.copy(), shown.copy()), np.float64)
+        clicks, _ = model.clicks(true_ctr.copy(), shown.copy(), luck, look_on)
+        clicks = np.asarray(clicks)
+        _check_answer(expected, clicks, shown)
+    return expected, clicks
 
 
 def _errors_of(spec: Users) -> AbstractContextManager[None]:

@@ -11,6 +11,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from cascade_sim.cascade.serve import Block
+from cascade_sim.market.rehearsal import rehearse
 from cascade_sim.phases.evaluate import Evaluation
 from cascade_sim.phases.prepare import logging_scenario, prepare
 from cascade_sim.phases.simulation import Simulation
@@ -87,6 +88,7 @@ def evaluated(
 
     `teacher`: the scenario whose log the models learn from, if not this one.
     """
+    rehearse(scenario, home)
     sim = prepare(scenario, folder, progress, workers=workers, device=device, home=home, teacher=teacher).sim
     if stretch:
         sim.arrivals = OtherTraffic(sim, workers, stretch)

@@ -39,6 +39,7 @@ from cascade_sim.scenario.signatures import Fault
 from cascade_sim.scenario.targets import KNOB_KEYS, Target, parse_target
 from cascade_sim.scenario.yaml import KeyPath, Problem
 
+LANES = 8  # hidden units that the compiled co-action takes at a time
 FURTHEST_BELOW = 4.0  # sigmas between squashing and 0: a normal draw falls further once in 32,000
 
 
@@ -118,6 +119,11 @@ def _check_names(scenario: Scenario) -> Iterator[Problem]:
 def _check_models(scenario: Scenario, given: Collection[KeyPath], folder: Path) -> Iterator[Problem]:
     for name, spec in scenario.models.items():
         at = ("models", name)
+        if spec.kind == "coaction" and spec.hidden % LANES:
+            below, above = spec.hidden // LANES * LANES or LANES, (spec.hidden // LANES + 1) * LANES
+            nearest = f"{below} or {above}" if below != above else str(above)
+            text = f"{spec.hidden} is not a multiple of {LANES}, as kind coaction needs; use {nearest}"
+            yield Problem((*at, "hidden"), text, uses=((*at, "hidden"), (*at, "kind")))
         yield from _check_features(scenario, at, spec)
         for recipe_key in dict.fromkeys(key for recipe in RECIPES.values() for key in recipe.keys):
             fits = [name for name, recipe in RECIPES.items() if recipe_key in recipe.keys]

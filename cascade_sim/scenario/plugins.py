@@ -306,6 +306,8 @@ def require_options(scenario: Scenario, home: Path) -> None:
     for reference in references(scenario):
         kinds, kind = reference.kinds, reference.kind
         if kind in kinds.built_in:
+            for option, text in written_faults(reference, home):
+                raise UserError(f"{'.'.join(map(str, reference.section))}.options.{option}: {text}")
             continue
         with errors_of(reference.place, kind):
             own = find_class(kinds, kind, home)

@@ -20,9 +20,10 @@ from cascade_sim.auction.pricing import NEED_SQUASHING_1, PARAMETERS, RULES
 
 MAX_ID = 2**31 - 1  # ad and user ids are int32
 MAX_REQUESTS = 10**9  # each phase has so many request ids
-NAME = r"^[A-Za-z0-9][A-Za-z0-9_-]*$"  # no dots (`--set` separates by them), fit for a file name
-FEATURE_NAME = r"^[A-Za-z][A-Za-z0-9_]*$"
-RUN_NAME = r"^[a-z0-9_-]+$"
+MOST_OF_NAME = 100  # characters; names become names of files, with more around them
+NAME = r"^[A-Za-z0-9][A-Za-z0-9_-]{0,99}$"  # no dots (`--set` separates by them), fit for a file name
+FEATURE_NAME = r"^[A-Za-z][A-Za-z0-9_]{0,99}$"
+RUN_NAME = r"^[a-z0-9_-]{1,100}$"
 
 Name = Annotated[str, Field(pattern=NAME)]
 GroupName = Annotated[str, Field(pattern=FEATURE_NAME)]

@@ -43,7 +43,7 @@ def build_world(spec, seed: int) -> World:
     users, ads = np.arange(spec.users), np.arange(spec.ads)
 
     def latent(purpose: str, ids: np.ndarray, dims: int) -> np.ndarray:
-        return draws.normal(seed, purpose, ids[:, None], np.arange(dims)[None, :])
+        return _latent(seed, purpose, ids, dims)
 
     user = {"user": latent("user", users, 1)}
     ad = {"quality": latent("quality", ads, 1), "tier": latent("tier", ads, 1)}
@@ -53,20 +53,13 @@ def build_world(spec, seed: int) -> World:
     user["mismatch"] = latent("user.mismatch", users, spec.mismatch.dims)
     ad["mismatch"] = latent("ad.mismatch", ads, spec.mismatch.dims)
     user["conversion"], ad["conversion"] = _conversion_latents(spec, user, ad, latent, users, ads)
-    bid = log_normal_bids(
-        ad["tier"][:, 0],
-        latent("bid", ads, 1)[:, 0],
-        spec.bids.median,
-        spec.bids.sigma,
-        spec.bids.tier_share,
-    )
     rank = np.argsort(np.argsort(draws.uniform(seed, "popularity", ads))) + 1.0
     log_popularity = -np.log(rank)
     return World(
         seed=seed,
         user_features={name: value.astype(np.float32) for name, value in user.items()},
         ad_features={name: value.astype(np.float32) for name, value in ad.items()},
-        init_bid=bid,
+        init_bid=init_bids(spec, seed),
         advertiser=owners(draws.uniform(seed, "owner", ads), spec.advertisers),
         n_advertisers=spec.advertisers,
         activity=activity_cdf(spec.users, spec.user_activity),
@@ -74,6 +67,17 @@ def build_world(spec, seed: int) -> World:
         mismatch_threshold=spec.mismatch.threshold,
         popularity=(log_popularity - log_popularity.mean()) / max(log_popularity.std(), 1e-12),
     )
+
+
+def init_bids(spec, seed: int) -> np.ndarray:
+    """The init-bids of a world, without the rest of it.  [A] float64, per click"""
+    ads = np.arange(spec.ads)
+    tier, noise = (_latent(seed, purpose, ads, 1)[:, 0] for purpose in ("tier", "bid"))
+    return log_normal_bids(tier, noise, spec.bids.median, spec.bids.sigma, spec.bids.tier_share)
+
+
+def _latent(seed: int, purpose: str, ids: np.ndarray, dims: int) -> np.ndarray:
+    return draws.normal(seed, purpose, ids[:, None], np.arange(dims)[None, :])
 
 
 def _conversion_latents(spec, user, ad, latent, users, ads):

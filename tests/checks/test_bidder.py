@@ -119,7 +119,11 @@ BROKEN = {
         "history",
         "found nan",
     ),
-    "growth without end": ({"more_observe": "self.share = self.share * 1e300"}, "history", "found inf"),
+    "growth without end": (
+        {"more_observe": "self.share = self.share * 1e300"},
+        "history",
+        "in [0, 1e+06], found 1",
+    ),
     "an error on a new day": (
         {"more_observe": "assert moment.day == 0, 'a second day'"},
         "history",
@@ -279,3 +283,10 @@ def test_as_json_it_prints_one_document(tmp_path):
 def test_a_mistake_in_the_command_is_explained(arguments, text):
     result = run(*arguments)
     assert isinstance(result.exception, UserError) and text in str(result.exception)
+
+
+def test_bids_that_a_run_refuses_do_not_pass(tmp_path):
+    text = "from cascade_sim.agents.bidding import Bidder\nclass High(Bidder):\n"
+    (tmp_path / "high.py").write_text(text + "    def bids(self, moment):\n        return self.value * 1e9\n")
+    found = {finding.check: finding for finding in check_bidder(f"{tmp_path / 'high.py'}:High")}
+    assert found["bids"].status == "FAILED" and "1e+06" in found["bids"].text

@@ -22,7 +22,7 @@ from cascade_sim.scenario.messages import expected, known_keys, path_text, schem
         (("models", "any", "features"), "a list of names"),
         (("models",), "a mapping (name: value)"),
         (("bidding",), "a mapping with keys rule, range"),
-        (("name",), "a name of lower-case letters, digits, '_' and '-'"),
+        (("name",), "a name of lower-case letters, digits, '_' and '-' (100 at most)"),
         (("description",), "text"),
     ],
 )
