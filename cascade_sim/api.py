@@ -16,14 +16,16 @@ text the command line would show.
 
 from __future__ import annotations
 
+import inspect
 import tempfile
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import wraps
 from html import escape
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias, cast
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, cast
 
 from cascade_sim.errors import ScenarioError, UserError, unknown_name
 from cascade_sim.workers import usable_cores
@@ -393,6 +395,34 @@ RunLike: TypeAlias = str | Path | RunResult
 Texts: TypeAlias = str | Sequence[str]  # one, or several
 
 
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+
+def plain_arguments(function: Function) -> Function:
+    """Takes numpy's numbers and arrays as numbers and lists; refuses what is no whole number or no text."""
+    signature = inspect.signature(function)
+
+    @wraps(function)
+    def checked(*given: Any, **named: Any) -> Any:
+        bound = signature.bind(*given, **named)
+        for name, value in bound.arguments.items():
+            parameter = signature.parameters[name]
+            if parameter.kind is parameter.VAR_POSITIONAL:
+                continue
+            value = _plain(value) if isinstance(value, Mapping) or hasattr(value, "tolist") else value
+            bound.arguments[name] = value
+            kind, _, absent = str(parameter.annotation).partition(" | ")
+            if kind not in ("int", "str") or absent not in ("", "None") or (absent and value is None):
+                continue
+            if not isinstance(value, int if kind == "int" else str) or isinstance(value, bool):
+                what = "a whole number" if kind == "int" else "text"
+                raise UserError(f"{name}: expected {what}, found {value!r}")
+        return function(*bound.args, **bound.kwargs)
+
+    return cast("Function", checked)
+
+
+@plain_arguments
 def load_scenario(scenario: ScenarioLike, *, set: Sequence[str] = (), seed: int | None = None) -> Scenario:
     """A scenario from a file, a shipped one's name or a dict, checked; UserError with every problem.
 
@@ -444,7 +474,7 @@ def _plain(value: Any) -> Any:
         return {str(key): _plain(inner) for key, inner in value.items()}
     if isinstance(value, list | tuple):
         return [_plain(inner) for inner in value]
-    return value.item() if hasattr(value, "item") else value
+    return value.tolist() if hasattr(value, "tolist") else value  # numpy's numbers and arrays
 
 
 def _without_place(line: str, file: str) -> str:
@@ -480,6 +510,7 @@ def _path(run: RunLike) -> Path:
     return run.path if isinstance(run, RunResult) else Path(run)
 
 
+@plain_arguments
 def run(
     scenario: ScenarioLike,
     out: str | Path | None = None,
@@ -541,6 +572,7 @@ def _trusted(run: RunLike, trust: Trust) -> Trust:
     return True if isinstance(run, RunResult) and run.trust else trust
 
 
+@plain_arguments
 def whatif(
     run: RunLike,
     changes: Mapping[str, Any] | None = None,
@@ -588,6 +620,7 @@ def whatif(
     return WhatIfResult(answer, tuple(write_answer(answer, Path(out))) if out is not None else ())
 
 
+@plain_arguments
 def compare(
     first: RunLike, *others: RunLike, arm: str | None = None, unpaired: bool = False
 ) -> CompareResult:
@@ -600,6 +633,7 @@ def compare(
     return CompareResult(compare_runs([_path(other) for other in (first, *others)], arm, unpaired))
 
 
+@plain_arguments
 def sweep(
     scenario: ScenarioLike,
     over: Mapping[str, Sequence[Any]] | Sequence[str],
@@ -656,6 +690,7 @@ def _axis_texts(over: Mapping[str, Sequence[Any]] | Sequence[str]) -> list[str]:
         return list(_texts(over))
     texts = []
     for key, values in over.items():
+        values = _plain(values) if hasattr(values, "tolist") else values
         if not isinstance(values, list | tuple):
             raise UserError(f"over: expected a list of values for {key!r}, found {values!r}")
         words = (value if isinstance(value, str) else json.dumps(_plain(value)) for value in values)
@@ -663,6 +698,7 @@ def _axis_texts(over: Mapping[str, Sequence[Any]] | Sequence[str]) -> list[str]:
     return texts
 
 
+@plain_arguments
 def off_policy(
     run: RunLike,
     changes: Mapping[str, Any] | Sequence[str] = (),
@@ -795,6 +831,7 @@ def _refuse_targets(path: Path, scenario: Scenario, asked: Sequence[Target]) -> 
         )
 
 
+@plain_arguments
 def trace(
     run: RunLike, request: int, *, ad: int | None = None, arm: str | None = None, trust: Trust = False
 ) -> TraceResult:
@@ -810,6 +847,7 @@ def trace(
     return TraceResult(explained.trace(reopen(_path(run), _trusted(run, trust)), request, ad, arm))
 
 
+@plain_arguments
 def landscape(
     run: RunLike,
     ad: int,
@@ -858,6 +896,7 @@ def checked_bids(bids: Sequence[float]) -> list[float]:
     return sorted({float(bid) for bid in bids})
 
 
+@plain_arguments
 def baseline(run: RunLike, out: str | Path, *, arm: Texts = ()) -> BaselineResult:
     """Keep what a finished run earned in a small file, for `check`. By default the scenario's arms.
 
@@ -870,6 +909,7 @@ def baseline(run: RunLike, out: str | Path, *, arm: Texts = ()) -> BaselineResul
     return BaselineResult(file, read_baseline(file))
 
 
+@plain_arguments
 def check(
     what: ScenarioLike | RunResult,
     against: str | Path,

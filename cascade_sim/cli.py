@@ -7,11 +7,12 @@ import os
 import sys
 import warnings
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Any
 
 import click
 
-from cascade_sim.errors import Notice, UserError, unknown_name
+from cascade_sim.errors import Notice, UserError, shortened, unknown_name
 from cascade_sim.signals import STOPPED, Terminated, stoppable
 from cascade_sim.version import __version__
 
@@ -141,7 +142,7 @@ def _answered(argv: Sequence[str] | None) -> int:
             return 2
         if context is not None:
             click.echo(context.get_usage(), err=True)
-        click.echo(f"error: {error.format_message()}", err=True)
+        click.echo(f"error: {shortened(error.format_message())}", err=True)
         return error.exit_code
     except (KeyboardInterrupt, click.Abort) as error:
         # click puts an Abort in place of the interrupt; a command may have said in it how to go on
@@ -151,6 +152,24 @@ def _answered(argv: Sequence[str] | None) -> int:
         what, how = "terminated" if is_end else "interrupted", str(interrupt)
         click.echo(f"{what}; {how}" if how else what, err=True)
         return STOPPED if is_end else 130
+    except MemoryError:
+        click.echo("error: there is not enough memory; `validate` tells how much a scenario takes", err=True)
+        return 1
     except (BrokenPipeError, SystemExit):  # `cascade_sim schema | head`; click answers by an exit of its own
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 141
+    except OSError as error:  # of stdout on a full disk, or of a file in a place of no name
+        with suppress(OSError):
+            name = f" {error.filename}" if error.filename else ""
+            click.echo(f"error: cannot read or write{name}: {error.strerror or error}", err=True)
+        _drop_output()
+        return 1
+
+
+def _drop_output() -> None:
+    """What is left in the buffer has nowhere to go, and Python would complain at its end."""
+    with suppress(OSError, ValueError):
+        sys.stdout.flush()
+        return
+    with suppress(OSError, ValueError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -1,11 +1,37 @@
 """Errors that are the user's to mend: the message is the whole explanation, no traceback follows."""
 
+import re
 from collections.abc import Iterable, Sequence
 from difflib import get_close_matches
+
+MOST_OF_WORD = 300  # characters of a value without a space in it that are shown; paths are shorter
+MOST_OF_LINE = 3000
+MOST_LINES = 100
+
+
+def shortened(text: str) -> str:
+    """A message in which no value is echoed whole that is far too long to be read.
+
+    >>> len(shortened("found " + "a" * 100_000)) < 400
+    True
+    """
+    text = re.sub(
+        rf"\S{{{MOST_OF_WORD + 1},}}",
+        lambda word: f"{word[0][: MOST_OF_WORD // 2]}… ({len(word[0]):,} characters)",
+        text,
+    )
+    lines = [
+        line if len(line) <= MOST_OF_LINE else f"{line[:MOST_OF_LINE]}… ({len(line):,} characters)"
+        for line in text.split("\n")
+    ]
+    return "\n".join(lines)
 
 
 class UserError(Exception):
     """A message for people. The command line prints `error: …` and exits with code 2."""
+
+    def __init__(self, message: object = "") -> None:
+        super().__init__(shortened(str(message)))
 
 
 class Notice(UserWarning):
@@ -16,8 +42,11 @@ class ScenarioError(UserError):
     """Everything that is wrong with a scenario, one problem per line of the message."""
 
     def __init__(self, problems: Sequence[str]) -> None:
-        super().__init__("\n".join(problems))
-        self.problems = tuple(problems)
+        shown = [shortened(problem) for problem in problems[:MOST_LINES]]
+        if len(problems) > MOST_LINES:
+            shown.append(f"… and {len(problems) - MOST_LINES:,} more")
+        super().__init__("\n".join(shown))
+        self.problems = tuple(shown)
 
 
 def nearest(word: str, known: Iterable[str]) -> str | None:

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from cascade_sim.analysis.report.figures.style import COLORS, INK, MARKERS, QUIET, bare
+from cascade_sim.analysis.report.figures.style import COLORS, INK, MARKERS, QUIET, bare, load_matplotlib
 from cascade_sim.analysis.theory.examples import preferred, regression_and_ranking_losses, two_halves
 from cascade_sim.analysis.theory.study import BoundCheck
 
@@ -22,6 +22,7 @@ def regret_figure(checks: BoundChecks) -> Any:
     The surrogate regret is scaled by (c · C_phi(2))², so that one line √x is the bound of every point.
     Points without regret, or with hardly any, are left out: logarithmic axes have no place for them.
     """
+    load_matplotlib()
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 

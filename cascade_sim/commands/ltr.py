@@ -18,6 +18,9 @@ Files are SVMlight or LETOR text, plain or gzip: label [qid:N] id:value ... [# c
 rows of each list are counted in FILE.query or FILE.group, a number a line. What a line leaves out is 0."""
 
 
+MOST_RATE = 10.0  # as of a scenario's models
+
+
 class Numbers(click.ParamType):
     """Numbers with commas between them."""
 
@@ -157,8 +160,8 @@ def make_plan(options: dict[str, Any], device: str) -> Plan:
         calibrators = tuple(name for name in calibrators if name != "none")
         if calibrators and task != "binary":
             raise UserError("calibrators give probabilities; add --binary")
-    if not all(rate > 0 for rate in options["learning_rate"]):
-        raise UserError("learning rates must be greater than 0")
+    if not all(0 < rate <= MOST_RATE for rate in options["learning_rate"]):
+        raise UserError(f"--learning-rate: rates must be greater than 0 and at most {MOST_RATE:g}")
     given = {name: options[name] for name in ("y0", "beta") if options[name] is not None}
     settings = Settings(dropout=options["dropout"], device=device)
     seeds = tuple(range(1, options["seeds"] + 1))

@@ -24,7 +24,7 @@ def command(run: Path, out: Path | None) -> None:
 
 def read_run(folder: Path) -> tuple[dict[str, Any], dict[str, Any], str]:
     """metrics.json, manifest.json and the text of scenario.yaml of a finished run."""
-    from cascade_sim.storage.folder import METRICS, open_run
+    from cascade_sim.storage.folder import METRICS, open_run, require_measures
 
     run = open_run(folder)
     arms, baseline = run.metrics.get("arms"), run.metrics.get("baseline")
@@ -36,6 +36,7 @@ def read_run(folder: Path) -> tuple[dict[str, Any], dict[str, Any], str]:
         raise UserError(f"{folder / METRICS}: 'arms' must be an object of arms, each an object of measures")
     if baseline not in arms:
         raise UserError(f"{folder / METRICS}: 'baseline' must name one of the arms: {', '.join(arms)}")
+    require_measures(run)
     return run.metrics, run.manifest, _read_text(folder / "scenario.yaml")
 
 

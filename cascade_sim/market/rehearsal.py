@@ -1,7 +1,7 @@
 """A rehearsal on a toy: every model, bidder and click model is built and asked once, before any work is done.
 
 A class that cannot be built, or answers with what the engine refuses, would otherwise be found out by the
-phase that needs it first, after hours. What a class draws here from the generators that Python, numpy and torch
+phase that needs it first, after hours. What a class draws here from generators that Python, numpy and torch
 share is put back: the study begins as if nothing had been rehearsed.
 """
 
@@ -29,7 +29,7 @@ BUDGET = 10 * MICROS
 
 
 def rehearse(scenario: Scenario, home: Path = Path("."), seeds: int = 1) -> None:
-    """UserError for the first class that cannot be used, and for bids that a market of `seeds` worlds refuses."""
+    """UserError for the first class that cannot be used, and for bids that a market would refuse."""
     if scenario.market is not None:
         for seed in range(scenario.seed, scenario.seed + seeds):
             _check_bids(scenario, seed)
@@ -90,6 +90,6 @@ def _check_bids(scenario: Scenario, seed: int) -> None:
     highest = float(init_bids(scenario.world, seed).max())
     if highest > LARGEST_BID:
         raise UserError(
-            f"world.bids: the highest of {scenario.world.ads:,} init-bids is {highest:,.0f}, and a market takes "
+            f"world.bids: the highest of {scenario.world.ads:,} init-bids is {highest:,.0f}; a market takes "
             f"bids up to {LARGEST_BID:,.0f}; lower median ({bids.median:g}) or sigma ({bids.sigma:g})"
         )

@@ -20,7 +20,7 @@ from cascade_sim.phases.simulation import Simulation
 from cascade_sim.progress import Progress
 from cascade_sim.scenario.market import DAY, Market
 from cascade_sim.scenario.schema import ArmSpec, resolved_arms
-from cascade_sim.storage.checkpoints import load_figures, load_state, save_figures, save_state
+from cascade_sim.storage.checkpoints import load_figures, load_state, save_figures, save_state, state_errors
 from cascade_sim.storage.folder import CHECKPOINTS, keep
 from cascade_sim.storage.tables import ROW_GROUP, TableWriter
 
@@ -76,7 +76,10 @@ def run_recorded(
     sim, spec = run.sim, run.spec
     file = out / CHECKPOINTS / f"{name}.npz"
     state = load_state(file) if file.is_file() else None
-    names = market_tables(sim, name)
+    names, kept = market_tables(sim, name), {}
+    if state is not None:
+        with state_errors(file):
+            kept = {table: state["tables"][table] for table in names}
     with ExitStack() as stack:
         bar = stack.enter_context(
             progress.stage(f"market: {name}", int(spec.days * DAY * spec.requests_per_second))
@@ -86,7 +89,7 @@ def run_recorded(
             writer = (
                 TableWriter.anew(out, table, ROW_GROUP)
                 if state is None
-                else TableWriter.resume(out, table, state["tables"][table])
+                else TableWriter.resume(out, table, kept[table])
             )
             tables[table] = stack.enter_context(writer)
 
@@ -103,7 +106,8 @@ def run_recorded(
         run.on_block, run.on_checkpoint = on_block, on_checkpoint
         run.on_charges = lambda charges: tables[names[-1]].append(charge_columns(charges))
         if state is not None:
-            run.restore(state)
+            with state_errors(file):
+                run.restore(state)
             bar.advance(int(run.tally.hours["requests"].sum()))
         return run.run().metrics()
 

@@ -19,7 +19,7 @@ from cascade_sim.questions.reopen import RATIOS, page_columns
 from cascade_sim.scenario.diff import scenario_diff, sections_of_one
 from cascade_sim.scenario.file import load_scenario
 from cascade_sim.scenario.schema import Scenario
-from cascade_sim.storage.folder import Run, open_run
+from cascade_sim.storage.folder import Run, open_run, require_measures
 from cascade_sim.storage.stack import stack_notes
 from cascade_sim.storage.tables import tables as table_names
 from cascade_sim.world.truth import Truth
@@ -61,21 +61,8 @@ def compare_runs(
 
 def _open(path: Path) -> Side:
     run = open_run(path)  # refuses other semantics
-    if not isinstance(run.metrics.get("arms"), dict):
-        raise UserError(f"{path / 'metrics.json'}: 'arms' must be an object of arms")
-    for arm, metrics in run.metrics["arms"].items():
-        place = f"{path / 'metrics.json'}: arms.{arm}"
-        if not isinstance(metrics, dict):
-            raise UserError(f"{place} must be an object of metrics, found {metrics!r}")
-        for metric, node in metrics.items():
-            if not (isinstance(node, dict) and all(_is_number(node.get(end)) for end in NOTHING)):
-                ends = ", ".join(NOTHING)
-                raise UserError(f"{place}.{metric} must be an object with a number or null for {ends}")
+    require_measures(run)
     return Side(run, load_scenario(path / "scenario.yaml"))
-
-
-def _is_number(value: Any) -> bool:
-    return value is None or (isinstance(value, int | float) and not isinstance(value, bool))
 
 
 def _different(first: Side, other: Side) -> list[str]:

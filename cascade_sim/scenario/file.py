@@ -29,7 +29,7 @@ from cascade_sim.scenario.messages import (
 )
 from cascade_sim.scenario.plugins import from_working_folder, path_from_working_folder
 from cascade_sim.scenario.schema import Scenario
-from cascade_sim.scenario.yaml import Document, KeyPath, Problem, parse, paths_in
+from cascade_sim.scenario.yaml import MAX_TEXT, Document, KeyPath, Problem, parse, paths_in
 from cascade_sim.version import folder_of
 
 HOW_TO_NAME = "; give the path of a scenario file (.yaml), or the name of a shipped one, such as ads"
@@ -205,7 +205,8 @@ def find_scenario(path: Path) -> Path:
 
 def _read(path: Path) -> str:
     try:
-        raw = path.read_bytes()
+        with path.open("rb") as file:
+            raw = file.read(4 * MAX_TEXT + 1)  # a file without end is not read to it
     except FileNotFoundError:
         beside = [str(p) for p in path.parent.glob("*.y*ml")] if path.parent.is_dir() else []
         shipped = shipped_scenarios()
@@ -216,6 +217,8 @@ def _read(path: Path) -> str:
         raise ScenarioError([f"{path}: is a folder; give the path of a scenario file (.yaml)"]) from None
     except OSError as error:
         raise ScenarioError([f"{path}: cannot be read: {error.strerror}"]) from None
+    if len(raw) > 4 * MAX_TEXT:
+        raise ScenarioError([f"{path}: more than {MAX_TEXT:,} characters; a scenario has a few thousand"])
     try:
         return raw.decode("utf-8-sig")
     except UnicodeDecodeError as error:

@@ -17,6 +17,10 @@ from cascade_sim.scenario.sections import MAX_ID, Name, Section, Share
 STAGES = ("retrieval", "pre_ranking", "ranking")  # in the order a request meets them
 HOUR = 3600.0
 DAY = 86_400.0
+LEAST_SECONDS, MOST_SECONDS = (
+    0.001,
+    1e9,
+)  # between two events of one sort: shorter is no time, longer is never
 PREFIX = "design-"  # of the tables and checkpoints of a design: no arm may be called like one
 BUILT_IN_PROFILES = ("constant", "daily")
 
@@ -81,10 +85,13 @@ class Compute(Section):
 class Training(Section):
     """Every arm trains its own copies of the models in its seats on what it has shown of late."""
 
-    every: float = Field(default=6 * HOUR, gt=0, description="Seconds between two deployments.")
+    every: float = Field(
+        default=6 * HOUR, ge=LEAST_SECONDS, le=MOST_SECONDS, description="Seconds between two deployments."
+    )
     history: float | None = Field(
         default=None,
-        gt=0,
+        ge=LEAST_SECONDS,
+        le=MOST_SECONDS,
         description="Seconds of impressions to learn from; absent: as many as `every`.",
     )
     start_from: Literal["study", "random"] = Field(
@@ -161,7 +168,7 @@ class BidderSpec(Section):
         description=f"{', '.join(BIDDERS)}, or file.py:Class.",
     )
     share: float = Field(
-        default=1.0, gt=0, description="Share of advertisers, relative to the other bidders'."
+        default=1.0, ge=1e-9, le=1e9, description="Share of advertisers, relative to the other bidders'."
     )
     options: dict[str, Any] = Field(default={}, description="Keyword arguments of the bidder.")
 
@@ -224,14 +231,19 @@ class Market(Section):
     profile: str = Field(default="daily", description="constant, daily, or a CSV file of 24 or 168 hours.")
     window: float = Field(
         default=60.0,
-        gt=0,
+        ge=LEAST_SECONDS,
         le=DAY,
         description="Seconds; bids and budgets' eligibility are those at its start.",
     )
-    update: float = Field(default=300.0, gt=0, le=DAY, description="Seconds between updates of the bidders.")
+    update: float = Field(
+        default=300.0, ge=LEAST_SECONDS, le=DAY, description="Seconds between updates of the bidders."
+    )
     exploration: Share = Field(default=0.0, description="Share of requests whose page is filled at random.")
     checkpoint: float = Field(
-        default=21_600.0, gt=0, description="Seconds between states from which a stopped run can go on."
+        default=21_600.0,
+        ge=LEAST_SECONDS,
+        le=MOST_SECONDS,
+        description="Seconds between states from which a stopped run can go on.",
     )
     compute: Compute | None = Field(
         default=None, description="What stages cost in time, on which servers; absent: no time at all."

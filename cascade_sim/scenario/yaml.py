@@ -15,6 +15,7 @@ Mark = tuple[int, int]  # line and column, both from 1
 
 MERGE = "tag:yaml.org,2002:merge"
 PLAIN = ("tag:yaml.org,2002:map", "tag:yaml.org,2002:seq")
+MAX_TEXT = 500_000  # characters: a few seconds of reading
 MAX_VALUES = 100_000  # aliases of aliases can make a short text stand for billions of values
 
 
@@ -65,6 +66,11 @@ def parse(text: str) -> Document:
     """
     yaml = YAML(typ="safe", pure=True)
     document = Document()
+    if len(text) > MAX_TEXT:
+        document.problems.append(
+            Problem((), f"more than {MAX_TEXT:,} characters; a scenario has a few thousand")
+        )
+        return document
     try:
         with warnings.catch_warnings():
             warnings.simplefilter(
@@ -182,11 +188,14 @@ class _Builder:
         for source in node.value if isinstance(node, SequenceNode) else [node]:
             if not isinstance(source, MappingNode) or id(source) in self.open:
                 self._problem(path, source, "'<<' merges mappings only")
-                continue
+                return  # of a long list each would be a line
             inner = _Builder(self.yaml, Document())
             inner.open, inner.count = self.open, self.count
             merged = inner.build(source, path)
+            self.document.problems += inner.document.problems
             self.count = inner.count
+            if merged is None:  # too many values, which is a problem by now
+                return
             for key in merged:
                 if key in built:
                     continue

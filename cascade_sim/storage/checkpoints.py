@@ -1,7 +1,8 @@
 """The state of a simulation as one file: nested dicts of arrays, stored without any code in them."""
 
 import io
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -45,7 +46,7 @@ def load_state(path: Path) -> dict[str, Any]:
 
 def save_figures(path: Path, figures: Mapping[str, Any]) -> None:
     """Write the figures of a part of a run that is done, as JSON with their digest."""
-    path.parent.mkdir(parents=True, exist_ok=True)
+    folder_inside(path.parent.parent, path.parent.name)
     write_file(path, seals.wrapped(figures))
 
 
@@ -60,6 +61,16 @@ def load_figures(path: Path) -> dict[str, Any]:
         raise UserError(
             f"{path}: not the figures that the run left there ({error}); run again without --resume"
         ) from error
+
+
+@contextmanager
+def state_errors(path: Path) -> Iterator[None]:
+    """What goes wrong while a state is put back: the file is another's, or of another version."""
+    try:
+        yield
+    except (LookupError, TypeError, ValueError, AttributeError) as error:
+        what = f"{type(error).__name__}: {error}"
+        raise UserError(f"{path}: not a state of this run ({what}); run again without --resume") from error
 
 
 def flat(state: Mapping[str, Any], prefix: str = "") -> dict[str, np.ndarray]:

@@ -3,14 +3,18 @@
 No link is followed on the way: a folder that others may write to cannot lead a write elsewhere.
 """
 
+import json
 import os
 import secrets
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import Any
 
 from cascade_sim.errors import UserError
 
+MOST_DIGITS = 40  # of a whole number in JSON
+LARGEST = 1e100  # of a number in JSON: squares and sums of such are still finite
 NO_LINKS = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0)  # for os.open
 
 
@@ -46,6 +50,27 @@ def folder_inside(folder: Path, *names: str) -> Path:
         with storage_errors(folder):
             folder.mkdir(parents=True, exist_ok=True)
     return folder
+
+
+def parse_json(data: bytes | str) -> Any:
+    """JSON as this program writes it; ValueError in words for what no result can hold."""
+    try:
+        return json.loads(data, parse_int=_whole, parse_float=_number, parse_constant=_number)
+    except RecursionError:
+        raise ValueError("nested too deeply") from None
+
+
+def _whole(text: str) -> int:
+    if len(text) > MOST_DIGITS:
+        raise ValueError(f"a whole number of {len(text):,} digits")
+    return int(text)
+
+
+def _number(text: str) -> float:
+    number = float(text)
+    if not abs(number) <= LARGEST:
+        raise ValueError(f"{text[:MOST_DIGITS]} is not a number that a result can have")
+    return number
 
 
 @contextmanager

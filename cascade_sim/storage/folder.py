@@ -27,7 +27,7 @@ from typing import Any
 
 from cascade_sim.errors import Notice, UserError, did_you_mean
 from cascade_sim.storage import own_code, seals
-from cascade_sim.storage.files import NO_LINKS, folder_inside, storage_errors, write_file
+from cascade_sim.storage.files import NO_LINKS, folder_inside, parse_json, storage_errors, write_file
 from cascade_sim.storage.seals import MANIFEST
 from cascade_sim.storage.tables import table_digest
 from cascade_sim.version import SEMANTICS
@@ -257,6 +257,7 @@ def open_run(path: str | Path) -> Run:
             f"{folder} was made with semantics {manifest.get('semantics')}, this version has {SEMANTICS}: "
             "its results do not compare; run the scenario again"
         )
+    _check_manifest(folder, manifest)
     if not (folder / METRICS).exists():
         status = manifest.get("status", "unknown")
         raise UserError(
@@ -275,6 +276,45 @@ def open_run(path: str | Path) -> Run:
     for name in small:
         seals.check_file(folder, name, known)
     return Run(folder, manifest, read_object(folder / METRICS))
+
+
+MANIFEST_TYPES: dict[str, type] = {
+    **{key: dict for key in ("packages", "seconds", "processor")},
+    **{key: int for key in ("seed", "seeds", "workers")},
+    **{key: str for key in ("name", "version", "status", "started", "device")},
+}
+
+ENDS = ("value", "low", "high")
+
+
+def _check_manifest(folder: Path, manifest: Mapping[str, Any]) -> None:
+    for key, kind in MANIFEST_TYPES.items():
+        value = manifest.get(key)
+        if value is not None and not isinstance(value, kind):
+            expected = {dict: "an object", int: "a whole number", str: "text"}[kind]
+            raise UserError(f"{folder / MANIFEST}: {key} must be {expected}, found {value!r}")
+
+
+def require_measures(run: Run) -> None:
+    """UserError where the measures of a run's arms are not numbers: whoever edited them did not see it."""
+    file = run.path / METRICS
+    if not isinstance(run.metrics.get("arms"), dict):
+        raise UserError(f"{file}: 'arms' must be an object of arms")
+    for arm, metrics in run.metrics["arms"].items():
+        if not isinstance(metrics, dict):
+            raise UserError(f"{file}: arms.{arm} must be an object of metrics, found {metrics!r}")
+        for metric, node in metrics.items():
+            whole = [node, node.get("lift") or {}] if isinstance(node, dict) else [node]
+            if not all(
+                isinstance(part, dict) and all(_is_number(part.get(e)) for e in ENDS) for part in whole
+            ):
+                raise UserError(
+                    f"{file}: arms.{arm}.{metric} must have a number or null for each of {', '.join(ENDS)}"
+                )
+
+
+def _is_number(value: Any) -> bool:
+    return value is None or (isinstance(value, int | float) and not isinstance(value, bool))
 
 
 def read_manifest(path: str | Path) -> dict[str, Any]:
@@ -366,11 +406,11 @@ def json_text(content: Any) -> str:
 def read_object(path: Path) -> dict[str, Any]:
     """The JSON object in a file; UserError with line and column if it is none."""
     try:
-        content = json.loads(path.read_bytes())
+        content = parse_json(path.read_bytes())
     except json.JSONDecodeError as error:
         raise UserError(f"{path}:{error.lineno}:{error.colno} is not JSON: {error.msg}") from error
-    except UnicodeDecodeError as error:
-        raise UserError(f"{path} is not JSON: {error}") from error
+    except ValueError as error:  # not text, or what no result holds
+        raise UserError(f"{path} is not JSON that can be read: {error}") from error
     except OSError as error:
         raise UserError(f"cannot read {path}: {error.strerror}") from error
     if not isinstance(content, dict):
@@ -672,8 +712,8 @@ def _owner(path: Path) -> dict[str, Any]:
 
 def _written_owner(handle: int) -> dict[str, Any]:
     try:
-        content = json.loads(os.pread(handle, MOST_OF_LOCK, 0))
-    except (OSError, ValueError, RecursionError):
+        content = parse_json(os.pread(handle, MOST_OF_LOCK, 0))
+    except (OSError, ValueError):
         return {}
     return content if isinstance(content, dict) else {}
 

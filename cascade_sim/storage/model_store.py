@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cascade_sim.errors import UserError
-from cascade_sim.storage.files import storage_errors, write_file
+from cascade_sim.storage.files import parse_json, storage_errors, write_file
 
 if TYPE_CHECKING:
     import torch
@@ -146,10 +146,12 @@ def _read(path: Path, key: str | None = None) -> "dict[str, torch.Tensor]":
 
     try:
         with safe_open(path, framework="pt") as file:
-            note = json.loads((file.metadata() or {}).get(_METADATA, "{}"))
+            note = parse_json((file.metadata() or {}).get(_METADATA, "{}"))
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (not a dict)
     except SafetensorError as error:
         raise ValueError(str(error)) from error
+    if not isinstance(note, dict):
+        raise ValueError("its note is no object")
     if note.get("digest") != _digest(tensors):
         raise ValueError("the weights do not match their digest")
     if key is not None and (note.get("meta") or {}).get(_KEY) != key:

@@ -27,6 +27,7 @@ from cascade_sim.storage import seals
 from cascade_sim.storage.files import (
     discarded_on_error,
     folder_inside,
+    parse_json,
     seal,
     storage_errors,
     temporary,
@@ -259,7 +260,7 @@ class PartList:
         """The list as it lies there; empty if there is none (runs of older versions have none)."""
         path = folder / PARTS
         try:
-            content = json.loads(path.read_bytes())
+            content = parse_json(path.read_bytes())
             parts = {part["name"]: {"bytes": int(part["bytes"]), "digest": str(part["digest"])}
                      for part in content["parts"]}  # fmt: skip
         except FileNotFoundError:

@@ -8,9 +8,11 @@ from __future__ import annotations
 import html
 import io
 import json
+import os
 import re
+import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
 from cascade_sim.analysis.metrics.catalogue import is_reference
@@ -73,9 +75,24 @@ RC: dict[str, Any] = {
 }
 
 
+def load_matplotlib() -> None:
+    """Import matplotlib, whatever MPLBACKEND says: nothing here needs a window, and a wrong name fails."""
+    wanted = os.environ.pop("MPLBACKEND", None) if "matplotlib" not in sys.modules else None
+    try:
+        import matplotlib
+
+        if wanted is not None:
+            with suppress(ValueError):  # a notebook's own is put back
+                matplotlib.rcParams["backend"] = wanted
+    finally:
+        if wanted is not None:
+            os.environ["MPLBACKEND"] = wanted
+
+
 @contextmanager
 def style(name: str) -> Iterator[None]:
     """The look, on top of seaborn's ticks; the figure's name salts the ids that matplotlib makes up."""
+    load_matplotlib()
     import matplotlib
     import seaborn
 
@@ -86,6 +103,7 @@ def style(name: str) -> Iterator[None]:
 
 def blank(height: float, **grid: Any) -> tuple[Any, Any]:
     """A figure without pyplot's global state, and its axes."""
+    load_matplotlib()
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
