@@ -95,7 +95,13 @@ def read_file(
     if len(labels) == 0:
         raise UserError(f"{path}: no rows")
     lists = _lists(path, np.concatenate([p.qids for p in parts]), np.concatenate([p.line for p in parts]))
-    columns = _used(parts) if columns is None else np.asarray(columns, np.int64)
+    used = _used(parts)
+    if columns is not None and len(used) and not np.isin(used, columns).any():
+        raise UserError(
+            f"{path}: none of its {len(used):,} features (the first is {used[0]}) is one of the "
+            f"{len(columns):,} of the training file (the first is {columns[0]})"
+        )
+    columns = used if columns is None else np.asarray(columns, np.int64)
     if len(columns) == 0:
         raise UserError(f"{path}: no line has a feature")
     if len(labels) * len(columns) > _CELLS:

@@ -308,8 +308,9 @@ def require_measures(run: Run) -> None:
             if not all(
                 isinstance(part, dict) and all(_is_number(part.get(e)) for e in ENDS) for part in whole
             ):
+                ends = ", ".join(ENDS)
                 raise UserError(
-                    f"{file}: arms.{arm}.{metric} must have a number or null for each of {', '.join(ENDS)}"
+                    f"{file}: arms.{arm}.{metric} must be an object with a number or null for {ends}"
                 )
 
 
