@@ -35,7 +35,7 @@ def refused(capsys, words):
 @pytest.mark.parametrize(
     ("more", "word"),
     [
-        ("a: &a {" + "".join(f"k{i}: 1, " for i in range(2000)) + "}\nb: {<<: [" + "*a, " * 2000 + "]}\n", "values"),
+        (f"a: &a {{{', '.join(f'k{i}: 1' for i in range(2000))}}}\nb: {{<<: [{'*a, ' * 2000}]}}\n", "values"),
         ("b:\n  <<: [" + "1, " * 5000 + "1]\n", "merges mappings only"),
         ("seed: " + "9" * 6000 + "\n", "6,002 characters"),
         ("seed: 1e400\n", "found inf"),
