@@ -4,7 +4,7 @@ Many arms look at the same candidates: the shadow, the oracle and the search for
 pre-ranking sets, and a competitive set is a part of one. A block that carries a memo is answered from it.
 """
 
-from collections.abc import Callable, Hashable
+from collections.abc import Callable
 
 import numpy as np
 from numba import njit
@@ -14,17 +14,17 @@ class Memo:
     """Of one block. The arrays that it hands out are shared: nobody may write into them."""
 
     def __init__(self) -> None:
-        self._sets: dict[Hashable, np.ndarray] = {}
-        self._known: dict[Hashable, list[tuple[np.ndarray, np.ndarray]]] = {}
+        self._sets: dict[object, np.ndarray] = {}
+        self._known: dict[object, list[tuple[np.ndarray, np.ndarray]]] = {}
 
-    def candidates(self, key: Hashable, find: Callable[[], np.ndarray]) -> np.ndarray:
+    def candidates(self, key: object, find: Callable[[], np.ndarray]) -> np.ndarray:
         """The pre-ranking set of this key, always the same array."""
         if key not in self._sets:
             self._sets[key] = find()
         return self._sets[key]
 
     def values(
-        self, key: Hashable, ids: np.ndarray, compute: Callable[[], np.ndarray], by_pair: bool
+        self, key: object, ids: np.ndarray, compute: Callable[[], np.ndarray], by_pair: bool
     ) -> np.ndarray:
         """compute() for the candidates `ids` [R, m], or what is known of them; kept for pre-ranking sets.
 
@@ -46,7 +46,7 @@ class Memo:
 
 def remembered(
     memo: Memo | None,
-    key: Hashable,
+    key: object,
     ids: np.ndarray,
     compute: Callable[[], np.ndarray],
     by_pair: bool = True,
