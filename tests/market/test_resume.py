@@ -91,16 +91,21 @@ def stopped_at(monkeypatch, module, name, n):
     monkeypatch.setattr(module, name, counted)
 
 
+def drilled(*values):
+    """One of many such places: `make drill` goes through all."""
+    return pytest.param(*values, marks=pytest.mark.drill)
+
+
 @pytest.mark.parametrize(
     ("module", "name", "n"),
     [
         ("phases.prepare", "impression_columns", 1),  # while the log is written
-        ("training.recipes", "train", 2),
-        ("phases.evaluate", "TableWriter", 2),
-        ("market.study", "market_columns", 1),  # before the first checkpoint
+        drilled("training.recipes", "train", 2),
+        drilled("phases.evaluate", "TableWriter", 2),
+        drilled("market.study", "market_columns", 1),  # before the first checkpoint
         ("market.study", "market_columns", 21),  # after several
-        ("market.study", "save_state", 1),  # parts are sealed, but there is no state yet
-        ("market.study", "save_state", 3),
+        drilled("market.study", "save_state", 1),  # parts are sealed, but there is no state yet
+        drilled("market.study", "save_state", 3),
         ("market.study", "save_figures", 1),  # an arm is done, and its figures are not written yet
         ("market.study", "save_state", 11),  # in the second arm
         ("study", "write_report", 1),

@@ -61,7 +61,11 @@ WAYS = {
     ),
 }
 FORMS = {"module": "shelf.own:{}", "file": "own.py:{}", "file in a sub-folder": "shelf/own.py:{}"}
-PAIRS = list(zip(WAYS, 3 * [*FORMS], strict=False))  # every way once, for tests that take seconds
+# Every way once, for tests that take seconds: two of them always, all by `make drill`.
+PAIRS = [
+    pytest.param(way, form, marks=() if n in (1, 6) else pytest.mark.drill)
+    for n, (way, form) in enumerate(zip(WAYS, 3 * [*FORMS], strict=False))
+]
 
 
 def lay(folder, text, name, way, form, factor="1.00"):

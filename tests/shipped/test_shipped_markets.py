@@ -27,7 +27,15 @@ def test_markets_are_shipped():
     assert {"market_day", "market_week", "pricing_rules"} <= {file.stem for file in MARKETS}
 
 
-@pytest.fixture(scope="module", params=MARKETS, ids=lambda file: file.stem)
+# Two of them always, all of them by `make drill`.
+ALWAYS = ("market_day", "pricing_rules")
+CASES = [
+    pytest.param(file, id=file.stem, marks=() if file.stem in ALWAYS else pytest.mark.drill)
+    for file in MARKETS
+]
+
+
+@pytest.fixture(scope="module", params=CASES)
 def run(request, tmp_path_factory):
     """The scenario, its metrics and the folder of a finished run."""
     with pytest.MonkeyPatch.context() as patch:
