@@ -1,7 +1,7 @@
 """A whole study: from a scenario to a run folder with logs, models, metrics and a report."""
 
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -12,6 +12,7 @@ from cascade_sim.progress import Progress, terminal_width
 from cascade_sim.scenario.file import dump_scenario, scenario_hash
 from cascade_sim.scenario.memory import require_memory
 from cascade_sim.scenario.plugins import (
+    attribute_late_code,
     code_changed_since,
     named_files_digest,
     own_code_of,
@@ -63,7 +64,7 @@ def run_study(
     require_memory(scenario, *((workers, 1) if seeds == 1 else (1, min(seeds, workers))))
     require_options(scenario, home)
     rehearse(scenario, home, seeds)
-    manifest = _manifest(scenario, device, workers, seeds, home)
+    manifest, before = _manifest(scenario, device, workers, seeds, home), own_code.loaded()
     taken = (
         RunFolder.resume(out, manifest)
         if resume
@@ -89,7 +90,7 @@ def run_study(
                 _write_tables(folder, metrics)
                 write_report(out, metrics, {**manifest, "status": "complete"}, dump_scenario(scenario))
         worlds = [out] if seeds == 1 else [out / f"seed-{scenario.seed + i}" for i in range(seeds)]
-        folder.finish(_with_late_code(manifest, scenario, home, worlds))
+        folder.finish(_with_late_code(manifest, scenario, home, worlds, before))
     if show:
         _print_summary(metrics, out, time.perf_counter() - started)
     return metrics
@@ -212,6 +213,7 @@ def run_world(
     require_options(scenario, home)
     rehearse(scenario, home)
     manifest, teacher = _world_manifest(scenario, device, home, logged_by)
+    before = own_code.loaded()
     with RunFolder.resume(out, manifest) if is_same_run(out, manifest) else RunFolder.create(out) as folder:
         if folder.is_complete():
             return open_run(out).metrics
@@ -224,7 +226,7 @@ def run_world(
         if not keep_logs:
             folder.remove_logs()
         manifest["seconds"] = progress.seconds
-        folder.finish(_with_late_code(manifest, scenario, home, [out]))
+        folder.finish(_with_late_code(manifest, scenario, home, [out], before))
     # As they are read from the disk: a world that was finished before a run was stopped comes from there.
     return open_run(out).metrics
 
@@ -292,9 +294,13 @@ def _manifest(
 
 
 def _with_late_code(
-    manifest: dict[str, Any], scenario: Scenario, home: Path, worlds: Sequence[Path]
+    manifest: dict[str, Any],
+    scenario: Scenario,
+    home: Path,
+    worlds: Sequence[Path],
+    before: Iterable[str] = (),
 ) -> dict[str, Any]:
-    """The manifest with the modules that came in while the run was under way.
+    """The manifest with the modules that came in while the run was under way, since `before`.
 
     UserError if a class or what it imports was edited meanwhile: nobody could say which of it made what.
     """
@@ -309,9 +315,10 @@ def _with_late_code(
             f"{', '.join(dict.fromkeys(changed))}: edited while the run was under way, so it is not of one "
             "piece; run again, without --resume"
         )
-    late = own_code.late(known)
+    late = own_code.late(known, before)
     for world in left:
         late |= world.get(LATE_CODE) or {}
+    attribute_late_code(scenario, home, late)
     return {**manifest, LATE_CODE: late} if late else manifest
 
 

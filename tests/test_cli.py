@@ -143,14 +143,14 @@ def test_validate_has_a_line_for_the_market_of_a_scenario_that_has_one(capsys):
     bidders = "{fixed: {share: 1}, paced: {kind: pid, share: 3}}"
     market = f"market={{days: 2, requests_per_second: 0.5, profile: constant, bidders: {bidders}}}"
     assert main(["validate", ADS, "--set", market, "--set", "market.budgets.share=0.6"]) == 0
-    title, text = capsys.readouterr().out.splitlines()[-1].split(maxsplit=1)
-    assert title == "market"
+    lines = dict(line.split(maxsplit=1) for line in capsys.readouterr().out.splitlines())
+    text = lines["market"]
     n_arms = len(load_scenario(ADS).arms)
     for part in ("2 days", "43,200 requests", f"{n_arms} arms", "fixed 25 %", "paced 75 %", "60 %"):
         assert part in text, part
     assert "experiments" not in text
     assert main(["validate", "interference"]) == 0
-    assert "experiments" in capsys.readouterr().out.splitlines()[-1]
+    assert "experiments" in capsys.readouterr().out.splitlines()[-2]
 
 
 def test_schema_is_json_that_describes_every_key(capsys):

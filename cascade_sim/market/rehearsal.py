@@ -2,7 +2,8 @@
 
 A class that cannot be built, or answers with what the engine refuses, would otherwise be found out by the
 phase that needs it first, after hours. What a class draws here from generators that Python, numpy and torch
-share is put back: the study begins as if nothing had been rehearsed.
+share is put back: the study begins as if nothing had been rehearsed. Code that a class brings in only now
+counts as its own from here on.
 """
 
 import random
@@ -20,6 +21,7 @@ from cascade_sim.market.audience import ask, build_click_model
 from cascade_sim.phases.simulation import Simulation
 from cascade_sim.scenario.market import Market
 from cascade_sim.scenario.schema import Scenario
+from cascade_sim.storage import own_code
 from cascade_sim.training.modules import build_module, make_scorer
 from cascade_sim.world.world import init_bids
 
@@ -58,9 +60,20 @@ def _models(sim: Simulation) -> None:
     block = sim.arrivals.block("bench", 0, REQUESTS)
     ids = np.tile(np.arange(CANDIDATES, dtype=np.int32), (len(block), 1))
     for name, spec in sim.scenario.models.items():
-        view = sim.view(spec.features)
+        view, before = sim.view(spec.features), own_code.loaded()
         module = build_module(name, spec, view, seed=0, home=sim.home)
-        make_scorer(name, spec.recipe, view, module).predict(block, ids)
+        with errors_in_rehearsal(name):
+            make_scorer(name, spec.recipe, view, module).predict(block, ids)
+        own_code.note_late(type(module), before)
+
+
+@contextmanager
+def errors_in_rehearsal(name: str) -> Iterator[None]:
+    """Says of a model that failed on the toy where that was: the request is none of the study's."""
+    try:
+        yield
+    except UserError as error:
+        raise UserError(f"models.{name}, tried on a toy before any work: {error}") from error
 
 
 def _bidders(sim: Simulation, market: Market) -> None:
@@ -68,6 +81,7 @@ def _bidders(sim: Simulation, market: Market) -> None:
     n = sim.world.n_advertisers
     nothing = Feedback(*(np.zeros(n, np.int64) for _ in range(6)))
     for name, spec in market.bidders.items():
+        before = own_code.loaded()
         crowd = Crowd(sim, {name: spec}, np.full(n, BUDGET), sim.home)
         for n_updates in range(2):
             now = Moment(n_updates * market.update, 0, 0.0, 0.0)
@@ -75,14 +89,18 @@ def _bidders(sim: Simulation, market: Market) -> None:
             crowd.participation(now, n)
             crowd.observe(nothing, now)
         crowd.state()
+        for bidder in crowd.bidders:
+            own_code.note_late(type(bidder), before)
 
 
 def _users(sim: Simulation, market: Market) -> None:
+    before = own_code.loaded()
     model = build_click_model(market.users, sim.platform.slot_effects, sim.home)
     slots = len(sim.platform.slot_effects)
     shown = np.arange(slots)[None, :] <= np.arange(REQUESTS)[:, None] * slots // REQUESTS  # short pages too
     luck = (np.arange(shown.size).reshape(shown.shape) + 0.5) / shown.size
     ask(model, market.users, np.where(shown, 0.3, 0.0), shown, luck, luck)
+    own_code.note_late(type(model), before)
 
 
 def _check_bids(scenario: Scenario, seed: int) -> None:

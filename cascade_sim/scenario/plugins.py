@@ -17,7 +17,7 @@ import re
 import sys
 import traceback
 import zlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from inspect import Signature
@@ -345,6 +345,22 @@ def own_code_of(scenario: Scenario, home: Path) -> dict[str, str]:
         else:
             code |= own_code.code_from(kind.rpartition(":")[0])
     return code
+
+
+def attribute_late_code(scenario: Scenario, home: Path, names: Iterable[str]) -> None:
+    """Modules that came in while a scenario's own classes were at work belong to all of them: which asked
+    for it nobody can tell, and a later run in this process would not see them come in again."""
+    modules = []
+    for reference in references(scenario):
+        kinds, kind = reference.kinds, reference.kind
+        if kind in kinds.built_in:
+            continue
+        file = find_file(kind, home) if is_file_reference(kind) else None
+        if kind in kinds.registered:
+            modules.append(kinds.registered[kind].__module__)
+        else:
+            modules.append(kind.rpartition(":")[0] if file is None else _module_name(file))
+    own_code.attribute(modules, names)
 
 
 def code_of_file(kind: str, home: Path) -> dict[str, str]:

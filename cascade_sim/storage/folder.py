@@ -29,7 +29,6 @@ from cascade_sim.errors import Notice, UserError, did_you_mean
 from cascade_sim.storage import own_code, seals
 from cascade_sim.storage.files import NO_LINKS, folder_inside, parse_json, storage_errors, write_file
 from cascade_sim.storage.seals import MANIFEST
-from cascade_sim.storage.tables import table_digest
 from cascade_sim.version import SEMANTICS
 
 METRICS = "metrics.json"
@@ -388,6 +387,8 @@ def keep(folder: Path, step: str, tables: Iterable[str], *, is_finished: bool = 
 
     Of a finished step the mark says what they hold. One that is under way has a state that says it.
     """
+    from cascade_sim.storage.tables import table_digest
+
     marks = folder_inside(folder, CHECKPOINTS)
     mark = {table: table_digest(folder, table) if is_finished else None for table in tables}
     write_file(marks / f"{step}.keep", seals.wrapped(mark))
@@ -479,6 +480,8 @@ def _clear_unfinished(folder: Path) -> None:
 
 def _marked(folder: Path, mark: Path) -> tuple[str, set[str]]:
     """What is wrong with a step that a stopped run had marked ("": nothing), and the names of its tables."""
+    from cascade_sim.storage.tables import table_digest
+
     try:
         content = seals.unwrapped(mark)
         digests = {str(table): digest for table, digest in content.items()}

@@ -95,13 +95,19 @@ def note_late(own: type, before: Iterable[str]) -> set[str]:
     return new
 
 
-def late(known: Iterable[str]) -> dict[str, str]:
-    """{module: digest} of own modules that came in and are not among the `known` labels.
+def attribute(modules: Iterable[str], names: Iterable[str]) -> None:
+    """From here on `names` belong to the code of each of these modules."""
+    for module in modules:
+        _late.setdefault(module, set()).update(set(names) - {module})
 
-    Of all that this process has loaded, as nobody can tell who asked for it: one too many costs a run that
-    is made again, one too few a result that is not of this code.
+
+def late(known: Iterable[str], before: Iterable[str] = ()) -> dict[str, str]:
+    """{module: digest} of own modules that came in since `before` and are not among the `known` labels.
+
+    Whoever asked for them: one too many costs a run that is made again, one too few a result that is not of
+    this code.
     """
-    names = loaded() - set(known)
+    names = loaded() - set(before) - set(known)
     return {name: _loaded[name][1] for name in sorted(names) if not name.startswith(PREFIX)}
 
 
@@ -177,7 +183,7 @@ def _starts(own: type) -> list[tuple[str, Path]]:
             continue
         if cls is own or is_own(str(file)):  # the class that is named counts even if it is installed
             found.append((cls.__module__, file))
-    return [*found, *((name, file) for name in _late.get(own.__module__, ()) if (file := _file_of(name)))]
+    return found
 
 
 def _closure(starts: Iterable[str | tuple[str, Path]]) -> dict[str, Path]:
@@ -188,6 +194,7 @@ def _closure(starts: Iterable[str | tuple[str, Path]]) -> dict[str, Path]:
         name, file = (start, _file_of(start)) if isinstance(start, str) else start
         if file is not None:
             found[name] = file
+            waiting += _late.get(name, ())
             if is_own(str(file)):
                 waiting += _neighbours(name, file)
     seen = set(found)

@@ -103,7 +103,7 @@ def test_the_least_positive_grade_can_be_moved(folder, tmp_path):
         (["--binary", "--objective", "rcr", "--alpha", "0.5,2"], "rcr: alpha must be in [0, 1], not 2"),
         (["--binary", "--y0", "-1"], "y0 must be in"),
         (["--alpha", "a"], "'a' is not a number, or numbers with commas between them"),
-        (["--learning-rate", "0"], "learning rates must be greater than 0"),
+        (["--learning-rate", "0"], "rates must be greater than 0"),
         (["--layers", "64x32"], "'64x32' is not of the form 1024-512-256"),
         (["--binary", "--positive-from", "9"], "no label of 9 or more"),
         (["--binary", "--positive-from", "0"], "every label is 0 or more, so there is nothing to learn"),

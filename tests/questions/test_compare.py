@@ -262,7 +262,9 @@ def test_what_one_run_alone_has_is_a_line_in_the_terminal_and_complete_in_the_fi
     table = [line.split() for line in text.splitlines() if line.strip().startswith("market ")]
     assert len(table) == 1 and table[0][:2] == ["market", "absent"] and table[0][-1] == "keys"
     lines = " ".join(text.split())
-    assert f"Only in {first}, arms" in lines and f"Only in {wide}, arms" in lines
+    words = lines.replace(" ", "")  # a long path is broken where the line ends
+    assert f"Onlyin{first},arms" in words
+    assert f"Onlyin{wide},arms" in words
     assert "rcs" in lines and "novel" in lines and says(lines, "Identical", "both runs have")
     assert says(lines, "alone has a market", "not compared")
     (comparison,) = json.loads((tmp_path / "out" / "compare.json").read_text())

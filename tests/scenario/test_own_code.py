@@ -200,10 +200,29 @@ def test_the_worlds_of_a_study_are_not_taken_for_those_of_the_old_code(folder, n
         study.run_world(scenario, folder / "seed-1", "cpu")
         fresh = study.run_world(scenario, folder / f"fresh-{factor}", "cpu")
         assert revenue(folder / "seed-1") == fresh["market"]["arms"]["now"]["revenue"]
-    del own_code._loaded["helping"], sys.modules["helping"]  # a world has a process of its own
-    code = plugins.own_code_of(scenario, folder)
-    whole = study._with_late_code({"own_code": code}, scenario, folder, [folder / "seed-1"])
-    assert list(whole["late_code"]) == ["helping"]
+    manifest = json.loads((folder / "seed-1" / "manifest.json").read_text())
+    assert "helping" in manifest["own_code"]  # it came in at the rehearsal
+
+
+LATER = (
+    "Own.n = getattr(Own, 'n', 0) + 1; "
+    "FACTOR = importlib.import_module('help' + 'ing').FACTOR if Own.n > 3 else 1.0"
+)
+
+
+def test_what_comes_in_when_the_market_is_under_way_belongs_to_the_class_from_then_on(
+    folder, capsys, monkeypatch, no_report
+):
+    monkeypatch.setitem(WAYS, "later", ("import importlib", LATER, "FACTOR", "helping.py"))
+    kind = lay(folder, BIDDER, "Own", "later", "module")
+    for out, key in (("first", "late_code"), ("second", "own_code")):
+        assert run(folder, folder / out, kind) == 0
+        assert "helping" in json.loads((folder / out / "manifest.json").read_text())[key]
+    lay(folder, BIDDER, "Own", "later", "module", "0.50")
+    for out in ("first", "second"):
+        capsys.readouterr()
+        assert run(folder, folder / out, kind, "--resume") == 2
+        assert "helping" in capsys.readouterr().err
 
 
 LEARNING = {
@@ -231,9 +250,8 @@ def test_an_edited_net_is_trained_again(folder, monkeypatch, no_report, way, for
         assert main(["run", "own.yaml", "--out", str(out), "--workers", "1", "--quiet"]) == 0
         weights[step] = (out / "models" / "rank.safetensors").read_bytes()
     assert weights[0] == weights[2] != weights[1]
-    # First deployment and model, twice; the third run finds those of the first. The one that brought in code
-    # of which its key knew nothing was not kept.
-    assert len(trained) == (5 if "computed name, when" in way else 4)
+    # First deployment and model, twice; the third run finds those of the first.
+    assert len(trained) == 4
 
 
 def test_what_is_out_of_sight_is_kept_out_of_the_cache_not_taken_from_it(folder, monkeypatch):

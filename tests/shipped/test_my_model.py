@@ -48,7 +48,7 @@ def test_the_template_goes_through_a_whole_study_and_its_pages_can_be_traced(tmp
     for name in ("mine", "mine-distilled"):
         assert arms["random"]["rcs"]["value"] < arms[name]["rcs"]["value"] < arms["ranker"]["rcs"]["value"]
     capsys.readouterr()
-    assert main(["trace", out, "--request", "130", "--ad", "1", "--arm", "mine", "--json"]) == 0
+    assert main(["trace", out, "--request", "130", "--ad", "1", "--arm", "mine", "--json", "--trust"]) == 0
     assert json.loads(capsys.readouterr().out)["same_as_log"] is True
 
 
