@@ -26,7 +26,7 @@ test: $(READY)
 # Then the hostile drill, its draws from SEED: a few of each kind or, with BUDGET=seconds, as many as fit.
 SEED ?= 1
 drill: $(READY)
-	$(BIN)/python -m pytest -n 2 --dist loadfile -m drill tests/drills tests/house tests/market tests/scenario tests/shipped
+	$(BIN)/python -m pytest -n 2 --dist loadfile -m drill
 	$(BIN)/python -m tests.drills.hostile --seed $(SEED) $(if $(BUDGET),--budget $(BUDGET)) --jobs 2
 
 # Everything that could be done to a run, many times: half an hour. KEEP=file goes on with what a stopped one has.

@@ -127,6 +127,7 @@ def test_no_command_runs_the_code_of_a_foreign_run_unasked(received, tmp_path, c
             assert code == 2 and "--trust" in said and "not done unasked" in said, (name, said)
 
 
+@pytest.mark.drill
 def test_nor_does_a_run_into_its_folder(received, home, tmp_path, capsys):
     kind, run = received
     for more in (["--resume"], []):

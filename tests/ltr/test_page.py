@@ -132,6 +132,7 @@ def test_few_lists_cannot_be_split(tmp_path, capsys):
     assert "4 lists are too few to set some aside" in capsys.readouterr().err
 
 
+@pytest.mark.drill
 def test_the_shapes_of_calibrated_ranking_on_clicks(tmp_path):
     """Pairs alone are off in scale and drift; Platt mends the scale, not the drift; RCR has neither fault."""
     for name, seed, n in (("train", 1, 500), ("valid", 2, 200), ("test", 3, 200)):

@@ -44,7 +44,7 @@ def arrays_of(value, seen):
     [("world.users=300", "world.ads=60000"), ("world.users=60000", "world.ads=600"),
      ("world.users=30000", "world.ads=30000", "world.groups.G2.dims=64")],
 )  # fmt: skip
-@pytest.mark.parametrize("times", [1, 4])
+@pytest.mark.parametrize("times", [1, pytest.param(4, marks=pytest.mark.drill)])
 def test_what_a_world_keeps_is_as_estimated(overrides, times):
     scenario = tiny_scenario(*overrides)
     world = scenario.world.model_copy(
@@ -59,7 +59,7 @@ def test_what_a_world_keeps_is_as_estimated(overrides, times):
     assert 1 / FACTOR < estimate / kept < FACTOR
 
 
-@pytest.mark.parametrize("ads", [50_000, 200_000])
+@pytest.mark.parametrize("ads", [50_000, pytest.param(200_000, marks=pytest.mark.drill)])
 def test_the_peak_of_building_a_world_is_as_estimated(ads):
     scenario = tiny_scenario(f"world.ads={ads}", "world.users=1000")
     Simulation(tiny_scenario(), 1)  # what is imported and compiled once does not count

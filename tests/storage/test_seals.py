@@ -178,6 +178,7 @@ def test_a_phase_whose_table_is_lost_is_done_again(finished, stopped, copy, caps
     assert results(out) == results(finished)
 
 
+@pytest.mark.drill
 @pytest.mark.parametrize(
     "name",
     [
