@@ -129,7 +129,8 @@ def _answered(argv: Sequence[str] | None) -> int:
         code = cli.main(
             args=None if argv is None else list(argv), prog_name="cascade_sim", standalone_mode=False
         )
-        sys.stdout.flush()
+        if sys.stdout is not None:  # nobody wants to hear: `cascade_sim … >&-`
+            sys.stdout.flush()
         return code if isinstance(code, int) else 0
     except UserError as error:
         for line in getattr(error, "problems", (str(error),)):

@@ -9,12 +9,18 @@ MOST_OF_LINE = 3000
 MOST_LINES = 100
 
 
+def printable(text: str) -> str:
+    """Text that any file and any terminal takes: halves of characters (lone surrogates) are written out."""
+    return text.encode("utf-8", "backslashreplace").decode("utf-8")
+
+
 def shortened(text: str) -> str:
     """A message in which no value is echoed whole that is far too long to be read.
 
     >>> len(shortened("found " + "a" * 100_000)) < 400
     True
     """
+    text = printable(text)
     text = re.sub(
         rf"\S{{{MOST_OF_WORD + 1},}}",
         lambda word: f"{word[0][: MOST_OF_WORD // 2]}… ({len(word[0]):,} characters)",

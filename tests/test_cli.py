@@ -198,3 +198,8 @@ def test_an_interrupt_ends_with_one_line_and_code_130():
     _, shown = child.communicate(timeout=HANG)
     how = "interrupted; go on with: python -m cascade_sim run scenarios/ads.yaml --resume"
     assert (child.returncode, shown.strip()) == (130, how)
+
+
+def test_without_an_output_nobody_is_told_and_nothing_fails(monkeypatch):
+    monkeypatch.setattr(sys, "stdout", None)  # as in `cascade_sim schema >&-`
+    assert main(["schema"]) == 0

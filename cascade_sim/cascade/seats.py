@@ -197,7 +197,7 @@ class TorchScorer(ModelScorer):
             self.module = module.eval()
             if hasattr(module, "encode_ads"):
                 with torch.inference_mode():
-                    self._ads = module.encode_ads(self._ads).contiguous()
+                    self._ads = _rows(module.encode_ads(self._ads), len(view.ad_table)).contiguous()
 
     def logit(self, block, ids):
         import torch
@@ -222,3 +222,16 @@ class TorchScorer(ModelScorer):
                 )
             parts.append(logit.float().numpy())
         return np.concatenate(parts) if parts else np.zeros(ids.shape, np.float32)
+
+
+def _rows(encoded, n: int):
+    """What `encode_ads` gave: a row per ad, or a UserError."""
+    import torch
+
+    if not isinstance(encoded, torch.Tensor):
+        raise UserError(f"encode_ads returned {type(encoded).__name__}, expected a tensor")
+    if encoded.dim() != 2 or len(encoded) != n:
+        raise UserError(
+            f"encode_ads returned shape {tuple(encoded.shape)} for {n} ads, expected ({n}, width)"
+        )
+    return encoded

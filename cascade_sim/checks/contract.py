@@ -12,6 +12,7 @@ from html import escape
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from cascade_sim.errors import UserError
+from cascade_sim.scenario.manners import same_settings
 from cascade_sim.scenario.plugins import where_and_what
 from cascade_sim.signals import heed, is_interrupt
 
@@ -114,7 +115,8 @@ def _missing(findings: Findings, needs: Sequence[str]) -> str:
 def _answer(name: str, check: Callable[[S], str], subject: S) -> Finding:
     """Run one check; whatever the user's code raises is a failure with its place."""
     try:
-        return Finding(name, "ok", check(subject))
+        with same_settings():
+            return Finding(name, "ok", check(subject))
     except Remark as remark:
         return Finding(name, "note", str(remark))
     except CheckFailed as failure:

@@ -25,7 +25,8 @@ from pathlib import Path
 from typing import Any
 
 from cascade_sim.agents.registry import BIDDERS, CLICK_MODELS, Classes
-from cascade_sim.errors import UserError, did_you_mean, unknown_name
+from cascade_sim.errors import UserError, did_you_mean, printable, unknown_name
+from cascade_sim.scenario.manners import same_settings
 from cascade_sim.scenario.market import find_profile
 from cascade_sim.scenario.schema import Scenario
 from cascade_sim.scenario.sections import NAME
@@ -200,7 +201,7 @@ def _own_words(error: BaseException) -> str:
     if isinstance(error, SystemExit):
         return f"it ends the program, by sys.exit({'' if error.code is None else repr(error.code)})"
     try:
-        return str(error)
+        return printable(str(error))
     except BaseException:  # an exception of the user's own, whose text fails as well
         return "(without a readable message)"
 
@@ -227,10 +228,11 @@ def errors_of(place: str, kind: str) -> Iterator[None]:
     """Whatever a user's class raises inside becomes an error that says which class it is, and the line.
 
     Anything: `sys.exit()` is no way to end a study well. A real interrupt alone passes, even if the class
-    swallows it.
+    swallows it. What the class sets for the whole process is put back.
     """
     try:
-        yield
+        with same_settings():
+            yield
     except UserError as error:
         raise UserError(f"{place}: {error}") from error
     except BaseException as error:

@@ -207,3 +207,13 @@ def test_the_random_seat_is_keyed_and_the_constant_seat_has_no_opinion():
     assert noise[0, 0] != noise[1, 0] and again[0, 0] == noise[1, 0]
     assert RandomScorer(2).predict(block, ids)[0, 0] != noise[0, 0]
     assert np.all(ConstantScorer().predict(block, ids) == 1)
+
+
+@pytest.mark.parametrize("encode", [lambda ads: ads[:1], lambda ads: ads[..., None], lambda ads: None])
+def test_encoded_ads_have_a_row_each(encode, view):
+    class Mine(nn.Module):
+        def encode_ads(self, ads):
+            return encode(ads)
+
+    with pytest.raises(UserError, match=r"'own'.*encode_ads returned"):
+        TorchScorer("own", view, "sigmoid", Mine())
