@@ -5,6 +5,7 @@ requests. Everything else may differ: that is what a check is for.
 """
 
 import math
+import warnings
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from hashlib import sha256
@@ -12,7 +13,7 @@ from json import dumps
 from pathlib import Path
 from typing import Any
 
-from cascade_sim.errors import UserError, unknown_name
+from cascade_sim.errors import Notice, UserError, unknown_name
 from cascade_sim.revenue.blocks import (
     ALL_METRICS,
     FEWEST_GROUPS,
@@ -27,6 +28,7 @@ from cascade_sim.scenario.file import load_scenario, scenario_data, scenario_has
 from cascade_sim.scenario.schema import AUTOMATIC_ARMS, Scenario
 from cascade_sim.storage.files import storage_errors, write_file
 from cascade_sim.storage.folder import open_run, read_object
+from cascade_sim.storage.seals import SEAL, has_seal, with_seal
 from cascade_sim.version import SEMANTICS, __version__
 
 KIND = "cascade_sim revenue baseline"
@@ -107,19 +109,21 @@ def baseline_text(measured: Measured, arms: Iterable[str] = ()) -> str:
     traffic = traffic_data(scenario)
     data = scenario_data(scenario)
     return json_lines(
-        {
-            "kind": KIND,
-            "format": FORMAT,
-            "semantics": SEMANTICS,
-            "version": __version__,
-            "name": scenario.name,
-            "seed": scenario.seed,
-            "traffic_hash": traffic_hash(traffic),
-            "scenario_hash": scenario_hash(scenario),
-            **blocks.with_groups(groups).data(),
-            **measured.stack,
-            "scenario": data,
-        }
+        with_seal(
+            {
+                "kind": KIND,
+                "format": FORMAT,
+                "semantics": SEMANTICS,
+                "version": __version__,
+                "name": scenario.name,
+                "seed": scenario.seed,
+                "traffic_hash": traffic_hash(traffic),
+                "scenario_hash": scenario_hash(scenario),
+                **blocks.with_groups(groups).data(),
+                **measured.stack,
+                "scenario": data,
+            }
+        )
     )
 
 
@@ -160,7 +164,7 @@ def read_baseline(file: Path) -> Baseline:
                 "(CHANGELOG.md says what has changed); make it anew with `cascade_sim baseline RUN`"
             )
     known = {"kind", "format", "semantics", "version", "name", "seed", "traffic_hash", "scenario_hash"}
-    known |= {"requests", "groups", "arms", "scenario", *STACK}
+    known |= {"requests", "groups", "arms", "scenario", SEAL, *STACK}
     for key in data:
         if key not in known:
             raise UserError(f"{where}: {unknown_name('key', key, sorted(known))}")
@@ -184,7 +188,20 @@ def read_baseline(file: Path) -> Baseline:
     for key in STACK:
         if key in data:
             expect(data, key, dict, where)
+    _refuse_edited(data, where)  # last: what is said above is nearer to the digit
     return Baseline(where, name, digest, scenario, traffic, blocks, _stack_of(data))
+
+
+def _refuse_edited(data: Mapping[str, Any], where: str) -> None:
+    """UserError if a file is not what was written. One of an earlier version cannot tell, which is noted."""
+    if SEAL not in data:
+        text = "a changed digit would not be noticed; `cascade_sim baseline RUN --out FILE` makes it anew"
+        warnings.warn(f"{where} has no {SEAL}, for it is of an earlier version: {text}", Notice, stacklevel=3)
+    elif not has_seal(data):
+        raise UserError(
+            f"{where}: {SEAL} does not match the rest: the file was edited or damaged since it was written; "
+            f"put it back as it was, or {HOW_TO_MAKE}"
+        )
 
 
 def _refuse_edited_values(blocks: Blocks, where: str) -> None:

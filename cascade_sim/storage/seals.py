@@ -43,9 +43,14 @@ def file_digest(path: Path) -> str:
 
 
 def with_seal(manifest: Mapping[str, Any]) -> dict[str, Any]:
-    """The manifest with its own digest."""
+    """A manifest, or another object that is written as JSON, with its own digest."""
     content = {key: value for key, value in manifest.items() if key != SEAL}
     return {**content, SEAL: _content_digest(content)}
+
+
+def has_seal(manifest: Mapping[str, Any]) -> bool:
+    """Whether an object as read is what `with_seal` gave."""
+    return SEAL in manifest and manifest[SEAL] == with_seal(manifest)[SEAL]
 
 
 def seals_of(folder: Path) -> dict[str, str]:
@@ -56,8 +61,7 @@ def seals_of(folder: Path) -> dict[str, str]:
 
 def check_manifest(path: Path, manifest: Mapping[str, Any]) -> None:
     """UserError if a manifest is not what the run wrote; one of an older version has no seal."""
-    content = {key: value for key, value in manifest.items() if key != SEAL}
-    if SEAL in manifest and manifest[SEAL] != _content_digest(content):
+    if SEAL in manifest and not has_seal(manifest):
         raise UserError(_changed(path))
 
 

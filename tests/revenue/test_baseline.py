@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from cascade_sim.cli import main
-from cascade_sim.errors import UserError
+from cascade_sim.errors import Notice, UserError
 from cascade_sim.revenue.baseline import baseline_text, differences, read_baseline, write_baseline
 from cascade_sim.revenue.blocks import Blocks
 from worlds.guarded_market import measure_plain, plain_run
@@ -83,6 +83,29 @@ def test_a_damaged_baseline_is_refused_with_the_key_and_what_was_expected(file, 
     with pytest.raises(UserError) as error:
         read_baseline(bad)
     assert words in str(error.value) and str(bad) in str(error.value)
+
+
+def test_one_changed_digit_of_a_sum_is_refused_with_how_to_make_the_file_anew(file, home, tmp_path, capsys):
+    data = json.loads(file.read_text())
+    data["arms"]["today"]["sums"]["revenue"][7] *= 1 + 1e-9  # too little to show in any value
+    (tmp_path / "bad.json").write_text(json.dumps(data))
+    assert main(["check", str(plain_run()), "--against", str(tmp_path / "bad.json")]) == 2
+    shown = capsys.readouterr().err
+    assert "bad.json: seal" in shown and "cascade_sim baseline RUN" in shown
+
+
+def test_a_baseline_of_an_earlier_version_is_read_with_a_note(file, tmp_path):
+    data = json.loads(file.read_text())
+    data.pop("seal", None)
+    (tmp_path / "old.json").write_text(json.dumps(data))
+    with pytest.warns(Notice, match="old.json has no seal"):
+        old = read_baseline(tmp_path / "old.json")
+    assert old.scenario_hash == data["scenario_hash"]
+
+
+def test_another_layout_of_the_same_values_is_the_same_baseline(file, tmp_path):
+    (tmp_path / "flat.json").write_text(json.dumps(json.loads(file.read_text()), sort_keys=True))
+    assert read_baseline(tmp_path / "flat.json").traffic == read_baseline(file).traffic
 
 
 def test_a_negative_sum_is_named_with_its_place(file, tmp_path):

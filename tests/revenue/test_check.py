@@ -12,6 +12,7 @@ from cascade_sim.revenue.baseline import read_baseline, write_baseline
 from cascade_sim.revenue.blocks import METRICS, Blocks
 from cascade_sim.revenue.check import check_revenue, judge
 from cascade_sim.revenue.text import verdict_text
+from cascade_sim.storage.seals import with_seal
 from cascade_sim.storage.stack import processor
 from worlds.guarded_market import measure_plain, write_plain
 
@@ -155,7 +156,7 @@ def test_another_processor_or_package_is_told_and_fails_nothing(file, measured, 
     assert data["processor"] == processor() and check_revenue(read_baseline(file), measured).other_stack == []
     data["processor"]["torch"], data["packages"]["numpy"] = "SSE2", "1.0"
     other = tmp_path / "other.json"
-    other.write_text(json.dumps(data))
+    other.write_text(json.dumps(with_seal(data)))
     verdict = check_revenue(read_baseline(other), measured)
     assert verdict.passed
     text = verdict_text(verdict)
@@ -165,7 +166,7 @@ def test_another_processor_or_package_is_told_and_fails_nothing(file, measured, 
 def test_a_baseline_of_before_says_nothing_of_its_processor(file, measured, tmp_path):
     data = json.loads(file.read_text())
     old = tmp_path / "old.json"
-    old.write_text(json.dumps({k: v for k, v in data.items() if k not in ("packages", "processor")}))
+    old.write_text(json.dumps(with_seal({key: data[key] for key in data.keys() - {"packages", "processor"}})))
     assert check_revenue(read_baseline(old), measured).other_stack == []
     old.write_text(json.dumps({**data, "processor": "fast"}))
     with pytest.raises(UserError, match="processor"):
