@@ -57,7 +57,7 @@ MOST_OF_LOCK = 4096  # bytes of it that are read
 # go only where the caller says so.
 RUN_ENTRIES = (
     *(MANIFEST, METRICS, "metrics.csv", "scenario.yaml", "report.html", "blocks.json"),
-    *("models", "logs", "figures", CHECKPOINTS),
+    *("models", CHECKPOINTS, "logs", "figures"),  # checkpoints go before the logs that they tell of
 )
 
 SHOWN = 3  # answers that a refusal names
@@ -130,7 +130,9 @@ class RunFolder:
                     _set_aside(folder, keeps_answers)
                 _clear(folder, keeps_answers)
         except BaseException:
-            lock.leave()  # half cleared, without its manifest: the file shows that it is ours to clear
+            if _shows_by_its_lock(folder):
+                lock.leave()
+            lock.release()
             raise
         return cls(folder, lock)
 
@@ -454,6 +456,12 @@ def _is_run(folder: Path) -> bool:
     return False
 
 
+def _shows_by_its_lock(folder: Path) -> bool:
+    """Whether all that tells a run here from anybody's files is the lock: it is half cleared."""
+    names = set(os.listdir(folder)) - {LOCK}
+    return bool(names) and not names & {MANIFEST, _MOVING, PREVIOUS}
+
+
 def _clear_unfinished(folder: Path) -> None:
     """Remove what a stopped run left half done: tables that no mark in checkpoints/ keeps, unnamed files.
 
@@ -668,7 +676,14 @@ class Lock:
                 if owner.get("host", socket.gethostname()) != socket.gethostname():
                     raise UserError(_refusal(folder, owner) + f"; if it is gone, delete {path}")
                 _check_lock(path, handle)
-                _write_owner(handle)
+                try:
+                    _write_owner(handle)
+                except BaseException:
+                    if os.listdir(folder) == [
+                        LOCK
+                    ]:  # ours by now; beside other files it may be what shows a run
+                        os.unlink(path)
+                    raise
             except BaseException:
                 os.close(handle)
                 raise

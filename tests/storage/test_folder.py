@@ -12,6 +12,7 @@ import pytest
 from cascade_sim import SEMANTICS
 from cascade_sim.errors import UserError
 from cascade_sim.storage import files as atomic_files
+from cascade_sim.storage import folder as folder_module
 from cascade_sim.storage.folder import (
     IDENTITY,
     Lock,
@@ -418,3 +419,38 @@ def test_what_a_desktop_leaves_among_the_tables_of_a_stopped_run_is_no_table(tmp
         run.write_text("logs/stray.txt", "no table")
     with RunFolder.resume(tmp_path, manifest):
         assert os.listdir(tmp_path / "logs") == [".DS_Store"]
+
+
+@pytest.mark.parametrize("step", ["_clear", "_settle", "_write_owner"])
+def test_an_interrupt_while_a_new_folder_is_taken_leaves_no_lock(step, tmp_path, monkeypatch):
+    def interrupt(*_):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(folder_module, step, interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            RunFolder.create(tmp_path)
+    assert names(tmp_path) == []
+
+
+def test_an_interrupt_while_a_run_is_cleared_leaves_what_shows_that_it_is_one(tmp_path, monkeypatch):
+    with RunFolder.create(tmp_path) as run:  # stopped
+        run.write_json("manifest.json", {**FINISHED, "status": "running"})
+        run.write_text("report.html", "half")
+
+    def interrupt(entry):
+        entry.unlink()
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(folder_module, "_remove_entry", interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            RunFolder.create(tmp_path)
+    assert names(tmp_path) == [".lock", "report.html"]
+    with RunFolder.create(tmp_path):
+        assert names(tmp_path) == [".lock"]
+
+
+def test_checkpoints_are_cleared_before_the_logs_that_they_tell_of():
+    order = folder_module.RUN_ENTRIES
+    assert order.index("checkpoints") < order.index("logs")

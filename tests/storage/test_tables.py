@@ -181,6 +181,17 @@ def test_a_full_disk_is_reported_with_the_file_and_leaves_no_half_part(tmp_path,
     assert names(table.folder) == []
 
 
+def test_a_part_that_cannot_even_be_opened_leaves_nothing(tmp_path, monkeypatch):
+    def full(*_):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(records, "_open_part", full)
+    table = TableWriter(tmp_path, "log", rows_per_part=10)
+    with pytest.raises(UserError, match="No space left on device"):
+        table.append(rows(10))
+    assert names(table.folder) == []
+
+
 def test_a_folder_that_cannot_be_made_is_reported(tmp_path):
     (tmp_path / "logs").write_text("in the way")
     with pytest.raises(UserError, match="cannot write .*logs: File exists"):
