@@ -13,7 +13,7 @@ from typing import Any
 import click
 
 from cascade_sim.errors import Notice, UserError, shortened, unknown_name
-from cascade_sim.signals import STOPPED, Terminated, stoppable
+from cascade_sim.signals import STOPPED, Terminated, heed, stoppable
 from cascade_sim.version import __version__
 
 # Name -> module with an attribute `command`, and the line that --help shows without importing it.
@@ -126,9 +126,15 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _answered(argv: Sequence[str] | None) -> int:
     try:
-        code = cli.main(
-            args=None if argv is None else list(argv), prog_name="cascade_sim", standalone_mode=False
-        )
+        try:
+            code = cli.main(
+                args=None if argv is None else list(argv), prog_name="cascade_sim", standalone_mode=False
+            )
+        except click.Abort:  # of an interrupt
+            raise
+        except Exception:
+            heed()  # what breaks while a second Ctrl-C cuts through the cleaning up is no defect
+            raise
         if sys.stdout is not None:  # nobody wants to hear: `cascade_sim … >&-`
             sys.stdout.flush()
         return code if isinstance(code, int) else 0

@@ -7,6 +7,7 @@ from difflib import get_close_matches
 MOST_OF_WORD = 300  # characters of a value without a space in it that are shown; paths are shorter
 MOST_OF_LINE = 3000
 MOST_LINES = 100
+MOST_OF_LIST = 20_000  # characters of all problems that are told at once; the first is told whatever it takes
 
 
 def printable(text: str) -> str:
@@ -49,8 +50,10 @@ class ScenarioError(UserError):
 
     def __init__(self, problems: Sequence[str]) -> None:
         shown = [shortened(problem) for problem in problems[:MOST_LINES]]
-        if len(problems) > MOST_LINES:
-            shown.append(f"… and {len(problems) - MOST_LINES:,} more")
+        while len(shown) > 1 and sum(map(len, shown)) > MOST_OF_LIST:
+            shown.pop()
+        if len(problems) > len(shown):
+            shown.append(f"… and {len(problems) - len(shown):,} more")
         super().__init__("\n".join(shown))
         self.problems = tuple(shown)
 

@@ -65,6 +65,15 @@ def test_long_words_lines_and_lists_of_problems_are_cut():
     assert shortened("a short one") == "a short one"
     assert len(shortened("word " * 100_000)) < 4000
     assert len(ScenarioError([f"problem {i}" for i in range(100_000)]).problems) == 101
+    many = ScenarioError(["word " * 1000] * 100).problems
+    assert sum(map(len, many)) < 25_000 and many[-1].startswith("… and ")
+
+
+def test_a_long_override_leaves_room_for_what_is_wrong_with_it(capsys):
+    ones = ", ".join("1" * 20_000)
+    assert main(["validate", str(QUICK), "--set", f"models.logloss.features=[{ones}]"]) == 2
+    shown = capsys.readouterr().err
+    assert len(shown) < 30_000 and "models.logloss.features[8]: expected text" in shown
 
 
 @pytest.mark.parametrize(

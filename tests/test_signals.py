@@ -5,9 +5,11 @@ import signal
 import subprocess
 import sys
 import threading
+from types import SimpleNamespace
 
 import pytest
 
+from cascade_sim.cli import main
 from cascade_sim.progress import Progress
 from cascade_sim.scenario.plugins import errors_of
 from cascade_sim.signals import Terminated, heed, stoppable
@@ -124,3 +126,15 @@ def test_another_thread_may_run_a_command():
     thread.start()
     thread.join()
     assert seen == [True]
+
+
+def test_what_breaks_while_a_second_interrupt_cuts_through_the_cleaning_up_is_no_defect(monkeypatch, capsys):
+    def run_study(scenario, **options):
+        try:
+            os.kill(os.getpid(), signal.SIGINT)
+        except KeyboardInterrupt:
+            raise ValueError("cannot close the file while it is open") from None
+
+    monkeypatch.setitem(sys.modules, "cascade_sim.study", SimpleNamespace(run_study=run_study))
+    assert main(["run", str(ROOT / "scenarios" / "quick.yaml"), "--quiet"]) == 130
+    assert capsys.readouterr().err.startswith("interrupted")

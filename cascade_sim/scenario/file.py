@@ -13,7 +13,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from cascade_sim.errors import ScenarioError, did_you_mean, nearest, unknown_name
+from cascade_sim.errors import MOST_OF_WORD, ScenarioError, did_you_mean, nearest, unknown_name
 from cascade_sim.scenario.assignments import key_and_value, yaml_value
 from cascade_sim.scenario.changes import check_what_if
 from cascade_sim.scenario.checks import check_scenario
@@ -309,8 +309,9 @@ def _line(path: Path | str, document: Document, applied: Sequence[Override], pro
     key = path_text(problem.path)
     for override in reversed(applied):
         if _leads(override.path, problem.path):
-            return (
-                f"{override.option}: " + (f"{key}: " if problem.path != override.path else "") + problem.text
-            )
+            words = override.option
+            if len(words) > MOST_OF_WORD:  # what is wrong comes after it, and must still be on the line
+                words = f"{words[:MOST_OF_WORD]}… ({len(words):,} characters)"
+            return f"{words}: " + (f"{key}: " if problem.path != override.path else "") + problem.text
     line, column = problem.mark or document.mark(problem.path)
     return f"{path}:{line}:{column} {key + ': ' if key else ''}{problem.text}"

@@ -224,3 +224,13 @@ def test_kinds_have_small_and_large_counts():
     assert {module.prepare for module in (flips, stops, mutants, classes, races, disks)} == {
         prepare for prepare, _ in tool.KINDS.values()
     }
+
+
+def test_what_is_put_into_a_mutant_is_a_copy():
+    before = repr(mutants.OTHERS)
+    for i in range(300):
+        data = {"a": {"b": [1, 2]}, "c": 3}
+        luck = luck_of(1, "mutants", i)
+        for _ in range(4):
+            mutants.mutate(data, luck)
+    assert repr(mutants.OTHERS) == before

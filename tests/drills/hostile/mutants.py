@@ -18,6 +18,7 @@ from drills.hostile.outcome import CRASH, DETECTED, HARMLESS, WRONG, Outcome
 from drills.hostile.prepared import SCENARIOS, Prepared
 from places import ROOT
 
+KNOWN_LATE = ("no click to learn by",)
 LONGEST = 30_000  # characters of a refusal: a value is not echoed whole
 SLOWEST = 30.0  # processor seconds to say no
 RUN_SHARE = 0.35  # of the valid ones that are small
@@ -143,7 +144,8 @@ def valid(prepared: Prepared, place: Path, file: Path, words: list[str], what: s
         return Outcome(HARMLESS, what)
     if not answer.is_refusal:
         return Outcome(WRONG, what, f"exit code {answer.code}; {answer.last_words}")
-    has_worked = (out / "logs").exists()  # a refusal comes before work, or it is too late
+    # A refusal comes before work, or it is too late; except for what nobody knew before the log was drawn.
+    has_worked = (out / "logs").exists() and not answer.names(*KNOWN_LATE)
     return Outcome(
         WRONG if has_worked else DETECTED, what, "refused after work: " * has_worked + answer.last_words
     )
@@ -229,7 +231,8 @@ def _nearby(value: float, luck: Random) -> float:
 
 
 def hostile(luck: Random) -> Any:
-    return luck.choice(luck.choice((NUMBERS, WORDS, OTHERS)))
+    """A copy: a second change may go into it."""
+    return copy.deepcopy(luck.choice(luck.choice((NUMBERS, WORDS, OTHERS))))
 
 
 def misspelt(word: str, luck: Random) -> str:
