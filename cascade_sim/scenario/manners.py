@@ -15,6 +15,7 @@ import threading
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from functools import partial
 from typing import Any
 
 from cascade_sim.errors import UserError
@@ -69,10 +70,7 @@ def _settings() -> Iterator[Setting]:
     yield lambda: list(warnings.filters), _to_filters
     if threading.current_thread() is threading.main_thread():  # the only one that may set them
         for number in (signal.SIGINT, signal.SIGTERM):
-            yield (
-                lambda number=number: signal.getsignal(number),
-                lambda was, number=number: signal.signal(number, was),
-            )
+            yield partial(signal.getsignal, number), partial(signal.signal, number)
     numpy, torch = sys.modules.get("numpy"), sys.modules.get("torch")
     if numpy is not None:
         yield numpy.geterr, lambda was: numpy.seterr(**was)
