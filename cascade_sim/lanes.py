@@ -15,7 +15,9 @@ lane does what the loop would have done, in the same order.
 import operator
 from typing import Any
 
+import numpy as np
 from llvmlite import ir
+from numba import config
 from numba.core import cgutils, types
 from numba.core.typing.templates import AbstractTemplate, infer_global, signature
 from numba.extending import intrinsic, lower_builtin, models, register_model
@@ -165,3 +167,29 @@ def _splat(builder: Any, value: Any) -> Any:
     one = builder.insert_element(ir.Constant(VECTOR, ir.Undefined), value, ir.Constant(INDEX, 0))
     zeros = ir.Constant(ir.VectorType(INDEX, LANES), [0] * LANES)
     return builder.shuffle_vector(one, ir.Constant(VECTOR, ir.Undefined), zeros)
+
+
+if config.DISABLE_JIT:  # kernels run as plain Python, in a debugger for instance: the same, number by number
+
+    def load8(matrix, place):  # type: ignore[no-redef, no-untyped-def]  # noqa: F811
+        *rows, first = map(int, place)
+        return matrix[(*rows, slice(first, first + LANES))]
+
+    def splat8(value):  # type: ignore[no-redef, no-untyped-def]  # noqa: F811
+        return np.full(LANES, value, np.float32)
+
+    def relu8(value):  # type: ignore[no-redef, no-untyped-def]  # noqa: F811
+        return np.where(np.float32(0) > value, np.float32(0), value)
+
+    def lane8(value, lane):  # type: ignore[no-redef, no-untyped-def]  # noqa: F811
+        return value[lane]
+
+    def spread8(value, lane):  # type: ignore[no-redef, no-untyped-def]  # noqa: F811
+        return splat8(value[lane])
+
+    def sum8(value):  # type: ignore[no-redef, no-untyped-def]  # noqa: F811
+        four = value[:4] + value[4:]
+        return (four[0] + four[1]) + (four[2] + four[3])
+
+    def prefetch_row(table, row):  # type: ignore[no-redef, no-untyped-def]  # noqa: F811
+        pass
