@@ -13,16 +13,20 @@ from pathlib import Path
 
 import numpy as np
 import torch
+from torch import nn
 
 from cascade_sim.agents.bidding import MICROS, Feedback, Moment
 from cascade_sim.errors import UserError
 from cascade_sim.market.advertisers import LARGEST_BID, Crowd
 from cascade_sim.market.audience import ask, build_click_model
+from cascade_sim.models.features import FeatureView
+from cascade_sim.models.training import Tables, outputs
 from cascade_sim.phases.simulation import Simulation
 from cascade_sim.scenario.market import Market
+from cascade_sim.scenario.plugins import errors_of
 from cascade_sim.scenario.schema import Scenario
 from cascade_sim.storage import own_code
-from cascade_sim.training.modules import build_module, make_scorer
+from cascade_sim.training.modules import KINDS, build_module, make_scorer
 from cascade_sim.world.world import init_bids
 
 TOY = {"users": 64, "ads": 256, "advertisers": 32}
@@ -64,6 +68,8 @@ def _models(sim: Simulation) -> None:
         module = build_module(name, spec, view, seed=0, home=sim.home)
         with errors_in_rehearsal(name):
             make_scorer(name, spec.recipe, view, module).predict(block, ids)
+            if spec.kind not in KINDS:
+                _learn(name, spec.kind, view, module)
         own_code.note_late(type(module), before)
 
 
@@ -74,6 +80,14 @@ def errors_in_rehearsal(name: str) -> Iterator[None]:
         yield
     except UserError as error:
         raise UserError(f"models.{name}, tried on a toy before any work: {error}") from error
+
+
+def _learn(name: str, kind: str, view: FeatureView, module: nn.Module) -> None:
+    """A gradient of what a module of one's own answers in training: one that has none cannot learn."""
+    rows = torch.arange(REQUESTS)
+    with errors_of(f"model {name!r}: training fails", kind):
+        answer = outputs(module.train(), Tables(view, torch.device("cpu")), rows, torch.zeros(REQUESTS), rows)
+        answer.double().sum().backward()
 
 
 def _bidders(sim: Simulation, market: Market) -> None:

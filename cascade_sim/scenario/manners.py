@@ -94,6 +94,6 @@ def _to_folder(folder: str | None) -> None:
 
 
 def _to_filters(filters: list[Any]) -> None:
-    with warnings.catch_warnings():  # on leaving, Python hears that they have changed
-        warnings.filters[:] = filters  # type: ignore[index]
     warnings.filters[:] = filters  # type: ignore[index]
+    with warnings.catch_warnings():  # on leaving it Python forgets what the others had it ignore
+        pass

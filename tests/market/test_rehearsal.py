@@ -44,6 +44,15 @@ class Flat(nn.Module):
         self.luck = (random.random(), np.random.rand(), torch.rand(1))
     def forward(self, request, ads, pair):
         return self.layer(ads)
+class Frozen(Flat):
+    def forward(self, request, ads, pair):
+        torch.set_grad_enabled(False)
+        return self.layer(ads)[..., 0]
+class Spoiling(Flat):
+    def forward(self, request, ads, pair):
+        result = self.layer(ads)[..., 0]
+        ads += 1
+        return result
 class Sound(Flat):
     def forward(self, request, ads, pair):
         return self.layer(ads)[..., 0]
@@ -65,6 +74,8 @@ def own(tmp_path):
         ("market={{bidders: {{mine: {{kind: '{own}:Unlearned'}}}}}}", ("Unlearned", "AttributeError")),
         ("market={{users: {{click_model: '{own}:Certain'}}}}", ("click_model", "no probability")),
         ("models.logloss.kind={own}:Flat", ("model 'logloss'", "shape")),
+        ("models.logloss.kind={own}:Frozen", ("model 'logloss'", "Frozen", "training")),
+        ("models.logloss.kind={own}:Spoiling", ("model 'logloss'", "Spoiling", "training")),
     ],
 )
 def test_a_class_that_cannot_be_used_is_told_before_a_folder_is_made(override, words, own, tmp_path, capsys):
