@@ -183,9 +183,9 @@ def ask(
     with _errors_of(spec):
         # Copies: a model that writes into what it is given harms itself alone.
         expected = np.asarray(model.expected(true_ctr.copy(), shown.copy()), np.float64)
-        clicks, _ = model.clicks(true_ctr.copy(), shown.copy(), luck, look_on)
-        clicks = np.asarray(clicks)
-        _check_answer(expected, clicks, shown)
+        clicks, examined = model.clicks(true_ctr.copy(), shown.copy(), luck, look_on)
+        clicks, examined = np.asarray(clicks), np.asarray(examined)
+        _check_answer(expected, clicks, examined, shown)
     return expected, clicks
 
 
@@ -193,14 +193,18 @@ def _errors_of(spec: Users) -> AbstractContextManager[None]:
     return errors_of(f"market.users.click_model {spec.click_model!r}", spec.click_model)
 
 
-def _check_answer(expected: np.ndarray, clicks: np.ndarray, shown: np.ndarray) -> None:
-    if expected.shape != shown.shape or clicks.shape != shown.shape or clicks.dtype != bool:
+def _check_answer(expected: np.ndarray, clicks: np.ndarray, examined: np.ndarray, shown: np.ndarray) -> None:
+    are_truths = all(found.shape == shown.shape and found.dtype == bool for found in (clicks, examined))
+    if expected.shape != shown.shape or not are_truths:
         raise UserError(
-            f"expected probabilities {list(shown.shape)} and truth values {list(shown.shape)}, got "
-            f"{list(expected.shape)} and {clicks.dtype} {list(clicks.shape)}"
+            f"expected probabilities {list(shown.shape)} and twice truth values {list(shown.shape)}, got "
+            f"{list(expected.shape)}, {clicks.dtype} {list(clicks.shape)} and {examined.dtype} "
+            f"{list(examined.shape)}"
         )
     if not ((expected >= 0) & (expected <= 1)).all():
         bad = expected[~((expected >= 0) & (expected <= 1))][0]
         raise UserError(f"`expected` gave {bad}, which is no probability")
     if (clicks & ~shown).any() or (expected[~shown] != 0).any():
         raise UserError("it clicks on empty slots")
+    if (clicks & ~examined).any():
+        raise UserError("it clicks on slots that nobody examined, by its own word")
