@@ -169,27 +169,39 @@ def _splat(builder: Any, value: Any) -> Any:
     return builder.shuffle_vector(one, ir.Constant(VECTOR, ir.Undefined), zeros)
 
 
-if config.DISABLE_JIT:  # kernels run as plain Python, in a debugger for instance: the same, number by number
+class _Plain:
+    """The same, number by number: for kernels that run as plain Python, in a debugger for instance."""
 
-    def load8(matrix, place):  # type: ignore[no-redef, no-untyped-def]  # noqa: F811
+    @staticmethod
+    def load8(matrix: Any, place: Any) -> Any:
         *rows, first = map(int, place)
         return matrix[(*rows, slice(first, first + LANES))]
 
-    def splat8(value):  # type: ignore[no-redef, no-untyped-def]  # noqa: F811
+    @staticmethod
+    def splat8(value: Any) -> Any:
         return np.full(LANES, value, np.float32)
 
-    def relu8(value):  # type: ignore[no-redef, no-untyped-def]  # noqa: F811
+    @staticmethod
+    def relu8(value: Any) -> Any:
         return np.where(np.float32(0) > value, np.float32(0), value)
 
-    def lane8(value, lane):  # type: ignore[no-redef, no-untyped-def]  # noqa: F811
+    @staticmethod
+    def lane8(value: Any, lane: int) -> Any:
         return value[lane]
 
-    def spread8(value, lane):  # type: ignore[no-redef, no-untyped-def]  # noqa: F811
-        return splat8(value[lane])
+    @staticmethod
+    def spread8(value: Any, lane: int) -> Any:
+        return np.full(LANES, value[lane], np.float32)
 
-    def sum8(value):  # type: ignore[no-redef, no-untyped-def]  # noqa: F811
+    @staticmethod
+    def sum8(value: Any) -> Any:
         four = value[:4] + value[4:]
         return (four[0] + four[1]) + (four[2] + four[3])
 
-    def prefetch_row(table, row):  # type: ignore[no-redef, no-untyped-def]  # noqa: F811
+    @staticmethod
+    def prefetch_row(table: Any, row: Any) -> None:
         pass
+
+
+if config.DISABLE_JIT:
+    globals().update({name: vars(_Plain)[name].__func__ for name in vars(_Plain) if not name.startswith("_")})
