@@ -203,5 +203,5 @@ class _Plain:
         pass
 
 
-if config.DISABLE_JIT:
+if config.DISABLE_JIT:  # type: ignore[attr-defined]
     globals().update({name: vars(_Plain)[name].__func__ for name in vars(_Plain) if not name.startswith("_")})
