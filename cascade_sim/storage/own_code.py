@@ -14,7 +14,6 @@ Out of sight are: a module that is imported by a computed name and has not been 
 from __future__ import annotations
 
 import ast
-import hashlib
 import inspect
 import os
 import sys
@@ -26,6 +25,7 @@ from pathlib import Path
 from types import FunctionType, ModuleType
 from typing import Any
 
+from cascade_sim.storage.seals import digest
 from cascade_sim.version import BESIDE, PACKAGE, folder_of
 
 PREFIX = "cascade_sim_user_"  # of the names under which files of users are loaded
@@ -129,11 +129,6 @@ def code_from(*starts: str | tuple[str, Path]) -> dict[str, str]:
     """The same from names of modules, or (name, file) of a file: as it was run, or as it lies there."""
     found = _closure(starts)
     return {_label(name, file): _content(name, file) for name, file in sorted(found.items())}
-
-
-def digest(data: bytes) -> str:
-    """32 hexadecimal digits."""
-    return hashlib.blake2b(data, digest_size=16).hexdigest()
 
 
 @lru_cache(4096)
