@@ -22,7 +22,8 @@ test: $(READY)
 	$(BIN)/python -m pytest -n 2 --dist loadfile -m "not drill"
 
 # Bugs planted in a copy of the source; runs that are killed, raced and out of disk; the wheel in an environment
-# of its own; the site and the blocks of every page of docs.
+# of its own; the site and the blocks of every page of docs; intervals that must cover, bidders that must learn,
+# and the long list of cases of what `make test` tries with a few.
 # Then the hostile drill, its draws from SEED: a few of each kind or, with BUDGET=seconds, as many as fit.
 SEED ?= 1
 drill: $(READY)

@@ -71,6 +71,7 @@ def test_the_resolved_scenario_of_a_run_can_be_run_again(run):
     assert again == tiny_scenario(*SHORT)
 
 
+@pytest.mark.drill
 def test_several_worlds_are_run_each_in_a_process_and_a_folder_of_its_own_and_combined(tmp_path, monkeypatch):
     """However many processes there are."""
     monkeypatch.setattr("cascade_sim.study.write_report", lambda *_: None)
@@ -161,6 +162,7 @@ def plain_world(tmp_path_factory):
     return run_world(tiny_scenario(*PLAIN), folder, "cpu", keep_logs=False), folder
 
 
+@pytest.mark.drill
 @pytest.mark.parametrize("last_done", ["_write_tables", "remove_logs", "remove_checkpoints"])
 def test_a_world_stopped_at_the_end_of_its_way_goes_on(plain_world, tmp_path, monkeypatch, last_done):
     """Its logs may be gone already, or its marks still be there."""

@@ -108,6 +108,7 @@ def test_finished_cells_are_read_without_starting_processes(out, capsys, monkeyp
         sweep(out, "--seeds", "3", over=("--over", "auction.reserve_cpc=0", "--over", "cascade.slots=2"))
 
 
+@pytest.mark.drill
 def test_a_log_gets_a_line_for_every_world_that_is_finished(tmp_path, capsys, monkeypatch):
     monkeypatch.setattr("cascade_sim.study.run_jobs", in_this_process)
     options = ["--seeds", "1", "--workers", "1", "--out", str(tmp_path / "out")]
@@ -133,6 +134,7 @@ LEARNING = (
 )
 
 
+@pytest.mark.drill
 @pytest.mark.parametrize("retrain", [False, True])
 def test_cells_share_the_models_of_the_first_unless_each_is_to_learn_from_its_own_log(
     tmp_path, monkeypatch, retrain

@@ -140,6 +140,7 @@ except ValueError as error:
 """
 
 
+@pytest.mark.drill
 def test_a_rule_of_ones_own_is_compiled_priced_bounded_and_refused_like_the_others(tmp_path):
     script = tmp_path / "own.py"
     script.write_text(OWN)

@@ -42,6 +42,7 @@ def test_both_forms_compute_the_same(name):
     assert slope.numpy() == pytest.approx(naive.numpy(), rel=1e-4, abs=1e-6)
 
 
+@pytest.mark.drill
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="memory is read from /proc")
 def test_a_fused_loss_keeps_nothing_of_the_size_of_pairs():
     pairs_mb = 512 * 200 * 200 * 4 / 2**20

@@ -38,6 +38,7 @@ def test_every_kind_of_auction_is_among_them(verdict):
     assert verdict.bids > 4 * verdict.auctions
 
 
+@pytest.mark.drill
 def test_the_same_auctions_are_drawn_however_many_processes_share_them(verdict):
     alone = check(3 * BLOCK + 7, seed=3)
     shared = check(3 * BLOCK + 7, seed=3, workers=2)
@@ -91,6 +92,7 @@ PLANTED = {
 }
 
 
+@pytest.mark.drill
 @pytest.mark.parametrize("bug", PLANTED)
 def test_a_planted_bug_is_found(bug, monkeypatch):
     monkeypatch.setattr(checker, "run_auction", PLANTED[bug])

@@ -210,6 +210,7 @@ def test_what_training_and_storing_need_is_checked(tmp_path, parts, check, statu
     assert text in said
 
 
+@pytest.mark.drill
 @pytest.mark.parametrize(
     ("after", "status", "text"),
     [

@@ -98,7 +98,7 @@ KINDS = (
 )
 
 
-@pytest.fixture(params=KINDS)
+@pytest.fixture(params=[pytest.param(kind, marks=pytest.mark.drill) for kind in KINDS[:2]] + [*KINDS[2:]])
 def received(request, home, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     for name, text in CLASSES.items():  # the receiver has files of the same names
@@ -135,6 +135,7 @@ def test_nor_does_a_run_into_its_folder(received, home, tmp_path, capsys):
         assert not (tmp_path / MARK).exists()
 
 
+@pytest.mark.drill
 @pytest.mark.parametrize("received", KINDS[2:], indirect=True)
 @pytest.mark.parametrize("name", SERVE)
 def test_who_trusts_it_gets_it(received, tmp_path, capsys, name):
@@ -148,6 +149,7 @@ def test_who_trusts_it_gets_it(received, tmp_path, capsys, name):
         assert not (tmp_path / MARK).exists() and code == 2 and "is not what it was in the run" in said
 
 
+@pytest.mark.drill
 @pytest.mark.parametrize("received", KINDS[:2], indirect=True)
 @pytest.mark.parametrize("name", SERVE)
 def test_trust_does_not_run_what_the_scenario_does_not_ask_for(received, tmp_path, capsys, name):

@@ -1,9 +1,12 @@
 from dataclasses import replace
 
+import pytest
+
 from cascade_sim.analysis.theory.losses import LOSSES
 from cascade_sim.cli import main
 
 
+@pytest.mark.drill
 def test_the_command_prints_the_findings_and_writes_the_figure(tmp_path, capsys):
     folder = tmp_path / "new" / "theory"
     assert main(["theory", "--out", str(folder), "--distributions", "1"]) == 0

@@ -27,6 +27,7 @@ def table():
     return coverage_study(world.sim, world.arm, TARGETS, REPLICATIONS, REQUESTS, "clicks")
 
 
+@pytest.mark.drill
 def test_intervals_of_weighted_estimates_cover_the_truth(table):
     for target in (AS_LOGGED, "near", "colder"):
         for name, one in table.rows[target].items():

@@ -59,6 +59,7 @@ def covered(answers, truth):
     return np.mean([answer.low <= truth <= answer.high for answer in given]), len(given)
 
 
+@pytest.mark.drill
 @pytest.mark.parametrize(("name", "which"), [("local_linear", 0), ("local_dr", 0), ("local_dr", 1)])
 def test_where_the_gate_says_ok_launches_are_covered_95_times_in_100(answered, name, which):
     found, truth = answered

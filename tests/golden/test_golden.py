@@ -29,7 +29,11 @@ def update():
     return module
 
 
-@pytest.mark.parametrize("name", RUNS)
+ALWAYS = ("quick", "market")  # the others are `make drill`'s
+CASES = [pytest.param(name, marks=() if name in ALWAYS else pytest.mark.drill) for name in RUNS]
+
+
+@pytest.mark.parametrize("name", CASES)
 def test_results_are_those_of_the_golden_file(name):
     kept = read_golden(name)
     assert kept is not None, f"tests/golden/{name}.json is missing: run python tests/golden/update.py"

@@ -94,6 +94,7 @@ cascade_sim.study.run_study(tiny_scenario(*SHORT), out=out / "run", device="cpu"
 """
 
 
+@pytest.mark.drill
 def test_the_threads_of_the_numerical_libraries_change_nothing(runs, tmp_path):
     threads = "2" if os.environ["OMP_NUM_THREADS"] == "1" else "1"  # other than here
     own = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), threads)

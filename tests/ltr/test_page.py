@@ -26,6 +26,7 @@ def arguments(folder, *more, valid=True):
     return ["ltr", *(word for part in parts for word in (f"--{part}", str(folder / part))), *more]
 
 
+@pytest.mark.drill
 def test_all_objectives_on_clicks(folder, tmp_path, capsys):
     out = tmp_path / "new" / "out"
     assert main(arguments(folder, "--binary", *QUICK, "--out", str(out))) == 0
@@ -49,6 +50,7 @@ def test_all_objectives_on_clicks(folder, tmp_path, capsys):
     assert len(json.loads((out / "ltr.json").read_text())["cells"]) == len(OBJECTIVES)
 
 
+@pytest.mark.drill
 def test_all_objectives_on_grades_repeat_to_the_byte(folder, tmp_path, capsys):
     for name in ("a", "b"):
         assert main(arguments(folder, *QUICK, "--out", str(tmp_path / name))) == 0
@@ -65,6 +67,7 @@ def test_without_a_validation_file_every_fifth_list_is_kept_aside(folder, tmp_pa
     assert "64 lists to train on, 16 to choose by, 40 to test on" in capsys.readouterr().out
 
 
+@pytest.mark.drill
 def test_the_defaults_fit_a_small_file(folder, tmp_path, capsys):
     """Two steps an epoch, as of a batch for large files, would leave nets at their beginning."""
     more = ["--binary", "--objective", "pointwise", "--quiet", "--out", str(tmp_path)]
@@ -158,6 +161,7 @@ def test_the_shapes_of_calibrated_ranking_on_clicks(tmp_path):
     assert drift["ranknet"] > 5 * drift["rcr"]
 
 
+@pytest.mark.drill
 @pytest.mark.skipif(not SHARED.is_dir(), reason="the shared data is not here")
 @pytest.mark.parametrize("more", [["--binary"], []])
 def test_real_files_with_list_sizes_beside_them(tmp_path, capsys, more):

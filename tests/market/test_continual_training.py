@@ -57,6 +57,7 @@ def section_of(figures):
     return learning_sections({"now": figures}, "now", 10, 1)["now"]
 
 
+@pytest.mark.drill
 def test_a_long_stream_gets_its_curves_and_its_mark(figures):
     found = section_of(figures)
     n = len(found["version"])
@@ -83,6 +84,7 @@ def test_over_worlds_the_mark_becomes_the_share_of_stable_ones(figures):
     assert drift["change"]["low"] == pytest.approx(drift["change"]["value"])  # the same in all four
 
 
+@pytest.mark.drill
 def test_a_market_with_a_refitted_calibrator_goes_on_to_the_same_bytes(tmp_path, monkeypatch):
     """Stopped after its second checkpoint: the calibrator of that moment is in it."""
     short = {"days": 0.01, "window": 60.0, "checkpoint": 300.0}

@@ -47,6 +47,7 @@ def test_no_day_costs_more_than_the_budget_and_the_declared_slack(found):
     assert found.metrics["overspend"] == over
 
 
+@pytest.mark.drill
 def test_without_holds_late_clicks_overspend_and_with_them_less():
     loose, tight, full = (live(late(hold=kind, overspend=1.0)) for kind in ("none", "expected", "full"))
     assert loose.metrics["overspend"] > 0.1
@@ -76,6 +77,7 @@ def test_holds_end_with_the_click_or_with_its_window():
     assert (ledger.available + ledger.held + ledger.spend_today() == ledger.budget).all()
 
 
+@pytest.mark.drill
 def test_the_log_of_late_clicks_depends_neither_on_workers_nor_on_blocks():
     one = live(late(hold="expected"))
     same(one, live(late(hold="expected"), workers=2, traffic={"block": 32}))

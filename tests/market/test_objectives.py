@@ -32,6 +32,7 @@ def fits(monkeypatch):
     return seen
 
 
+@pytest.mark.drill
 @pytest.mark.parametrize("name", ["rcr", "sbcr", "jrc", "multi_task"])
 def test_the_ranker_is_retrained_for_its_objective_and_the_pre_ranker_by_log_loss(name, fits):
     found = live_and_learn(sim_for(objective=name))

@@ -99,16 +99,16 @@ def drilled(*values):
 @pytest.mark.parametrize(
     ("module", "name", "n"),
     [
-        ("phases.prepare", "impression_columns", 1),  # while the log is written
+        drilled("phases.prepare", "impression_columns", 1),  # while the log is written
         drilled("training.recipes", "train", 2),
         drilled("phases.evaluate", "TableWriter", 2),
         drilled("market.study", "market_columns", 1),  # before the first checkpoint
         ("market.study", "market_columns", 21),  # after several
         drilled("market.study", "save_state", 1),  # parts are sealed, but there is no state yet
         drilled("market.study", "save_state", 3),
-        ("market.study", "save_figures", 1),  # an arm is done, and its figures are not written yet
-        ("market.study", "save_state", 11),  # in the second arm
-        ("study", "write_report", 1),
+        drilled("market.study", "save_figures", 1),  # an arm is done, and its figures are not written yet
+        drilled("market.study", "save_state", 11),  # in the second arm
+        drilled("study", "write_report", 1),
     ],
 )
 def test_a_run_stopped_anywhere_goes_on_to_the_same_bytes(
@@ -128,6 +128,7 @@ def test_a_run_stopped_anywhere_goes_on_to_the_same_bytes(
     assert not (out / "checkpoints").exists()
 
 
+@pytest.mark.drill
 def test_what_was_finished_is_not_done_again(scenario, tmp_path, monkeypatch):
     from cascade_sim.market import study as market_study
     from cascade_sim.phases import prepare as experiment
@@ -164,6 +165,7 @@ main(["run", sys.argv[1], "--out", sys.argv[2], "--workers", "1", "--quiet"])
 """
 
 
+@pytest.mark.drill
 def test_a_run_killed_without_a_word_goes_on_too(scenario, undisturbed, tmp_path):
     out = tmp_path / "out"
     words = [sys.executable, "-c", KILLED, str(scenario), str(out), str(ROW_GROUP)]
@@ -235,6 +237,7 @@ def own_scenario(folder, **parts):
     return folder / "own.yaml"
 
 
+@pytest.mark.drill
 def test_a_bidder_of_ones_own_goes_on_with_what_it_had_learned(tmp_path, monkeypatch):
     from cascade_sim.market import study as market_study
 
@@ -247,6 +250,7 @@ def test_a_bidder_of_ones_own_goes_on_with_what_it_had_learned(tmp_path, monkeyp
     assert results(tmp_path / "out") == results(tmp_path / "whole")
 
 
+@pytest.mark.drill
 @pytest.mark.parametrize(
     ("first", "then", "message"),
     [

@@ -66,6 +66,7 @@ def test_the_pre_ranking_stage_answers_with_its_own_order():
     assert late.log["ad"][rows[0]].tolist() == in_time.log["ad"][rows[1]].tolist()
 
 
+@pytest.mark.drill
 def test_lateness_depends_neither_on_workers_nor_on_blocks_nor_on_depth(busy):
     same(busy, live(BUSY, workers=2))
     same(busy, live(BUSY, traffic={"block": 7}))
@@ -96,6 +97,7 @@ def test_a_size_rule_keeps_its_mean_size():
     assert found.run.server.compute.metrics(1.0)["mean_size"] == pytest.approx(12.0, rel=0.1)
 
 
+@pytest.mark.drill
 def test_a_size_rule_depends_neither_on_workers_nor_on_blocks():
     market = {**BUSY, "days": 0.03}
     same(live(market, **RULED), live(market, workers=2, traffic={"block": 19}, **RULED))

@@ -52,6 +52,7 @@ def test_adam_takes_the_steps_of_torch(weight_decay):
         assert all(torch.equal(a, b) for a, b in zip(mine, its, strict=True))
 
 
+@pytest.mark.drill
 def test_training_does_not_import_the_compiler_of_torch():
     code = """
 import sys, torch

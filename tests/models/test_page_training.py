@@ -86,6 +86,7 @@ def test_a_dump_is_the_log_odds_of_what_was_served_and_nan_where_nothing_was():
     assert data.lists.tolist() == [0, 2, 3]
 
 
+@pytest.mark.drill
 @pytest.mark.parametrize("name", OBJECTIVES)
 def test_every_objective_learns_to_order_ads_within_a_request(name):
     module, history = learned(name)

@@ -24,6 +24,7 @@ BLOCK = make_block([1, 2, 3], first_request=2_000_000_256)
 WHERE = "phase log, requests 2000000256 to 2000000258"
 
 
+@pytest.mark.drill
 @pytest.mark.parametrize("error", [MemoryError(), OSError(24, "Too many open files")])
 def test_want_of_memory_or_files_may_pass(error):
     serve = Failing(*[error] * (TRIES - 1))
@@ -59,6 +60,7 @@ def test_a_defect_is_named_at_once_and_a_message_for_people_is_left_as_it_is():
     assert serve.calls == 1
 
 
+@pytest.mark.drill
 @pytest.mark.parametrize("workers", [1, 3])
 def test_a_phase_names_the_block_that_ends_it_whoever_serves_it(sim, workers):
     served = []

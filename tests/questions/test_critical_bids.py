@@ -99,7 +99,10 @@ def brute_force(block, arm, platform, decision, row, slot):
     return local, least_passing(keeps(arm, None), guess)
 
 
-@pytest.mark.parametrize("name", NAMES)
+EVERY_THIRD = [pytest.param(name, marks=pytest.mark.drill if n % 3 else ()) for n, name in enumerate(NAMES)]
+
+
+@pytest.mark.parametrize("name", EVERY_THIRD)
 def test_both_critical_bids_are_those_of_serving_again(study, arms, block, name):
     arm, platform = variants(arms)[name], study.sim.platform
     decision = serve(block, arm, platform)

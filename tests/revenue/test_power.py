@@ -83,6 +83,7 @@ def test_an_alarm_for_a_loss_must_be_one_of_revenue_and_downwards(pages):
     assert not has_alarm(before, before, False, is_paired=True)
 
 
+@pytest.mark.drill
 def test_the_command_finds_half_a_percent_and_prints_both_rates_with_bands(tmp_path, capsys):
     file = write_plain(tmp_path)
     code = main(["check-power", str(file), "--runs", "20", "--requests", "4096", "--quiet"])

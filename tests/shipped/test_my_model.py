@@ -38,6 +38,7 @@ def test_the_template_is_a_dot_product_when_its_net_is_silent():
     assert logit.tolist() == [[3 * 2 + 0.5, 3 * -2 + 0.5]]
 
 
+@pytest.mark.drill
 def test_the_template_goes_through_a_whole_study_and_its_pages_can_be_traced(tmp_path, capsys, monkeypatch):
     monkeypatch.setattr("cascade_sim.study.write_report", lambda *_: None)
     out = str(tmp_path / "run")
@@ -56,6 +57,7 @@ def test_the_template_goes_through_a_whole_study_and_its_pages_can_be_traced(tmp
 AS_LAID_DOWN = ("market=null", "phases.evaluate=512", "report.resamples=20", "report.detail_requests=8")
 
 
+@pytest.mark.drill
 def test_the_distilled_model_of_the_template_is_far_from_chance(tmp_path, monkeypatch):
     monkeypatch.setattr("cascade_sim.study.write_report", lambda *_: None)
     words = [word for change in AS_LAID_DOWN for word in ("--set", change)]

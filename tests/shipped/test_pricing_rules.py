@@ -76,6 +76,7 @@ def test_squashing_moves_dearer_ads_up(sim, pages):
     assert first_bid("gsp") < first_bid("squash-80") < first_bid("squash-50")
 
 
+@pytest.mark.drill
 def test_shading_bidders_shade_under_first_price_more_than_under_gsp_and_least_under_vcg(days):
     bid = {name: day["bidders"]["shading"]["last_multiplier"] for name, day in days.items()}
     assert bid["first"] < bid["gsp"] - 0.05 and bid["gsp"] < bid["vcg"] + 0.01 and bid["vcg"] > 0.85

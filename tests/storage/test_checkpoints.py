@@ -113,6 +113,7 @@ def undisturbed_learner(tmp_path_factory):
     return run_arm(folder), files(folder)
 
 
+@pytest.mark.drill
 @pytest.mark.parametrize(("n_checkpoints", "workers"), [(1, 1), (2, 2), (4, 1)])
 def test_a_market_that_learns_goes_on_to_the_same_bytes(
     undisturbed_learner, tmp_path, monkeypatch, n_checkpoints, workers

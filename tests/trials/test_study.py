@@ -44,6 +44,7 @@ def lift(section, kind):
     return section["designs"]["kinds"][kind]["measures"]["revenue_per_request"]["lift"]["value"]
 
 
+@pytest.mark.drill
 def test_a_dearer_auction_looks_far_better_in_a_trial_on_common_budgets_than_it_is(dearer):
     section = dearer[1]["designs"]
     truth = section["truth"]["revenue_per_request"]["lift"]["value"]
@@ -122,6 +123,7 @@ def test_equal_arms_have_no_effect_and_every_design_says_so(tmp_path):
         assert one["bias"]["low"] < 0 < one["bias"]["high"], kind
 
 
+@pytest.mark.drill
 def test_results_and_tables_are_the_same_bytes_with_two_workers_and_after_a_stop(
     dearer, tmp_path, monkeypatch
 ):

@@ -46,6 +46,7 @@ def test_lambda_never_falls_below_1_and_never_rises_above_its_bound():
     assert bidder.lambdas == pytest.approx(1.5)
 
 
+@pytest.mark.drill
 @pytest.mark.parametrize("every", ["day", "update"])
 @pytest.mark.parametrize("seed", [1, 2])
 def test_over_days_it_comes_to_the_pacing_equilibrium(every, seed):

@@ -40,6 +40,7 @@ def binding(market):
     return (market.ratios <= 0.9) & (clicks >= 100)
 
 
+@pytest.mark.drill
 @pytest.mark.parametrize(("kind", "minutes", "seed"), CASES)
 def test_budgets_that_bind_are_spent_to_95_percent_and_more_on_each_day(kind, minutes, seed):
     history = two_days(kind, minutes, seed)

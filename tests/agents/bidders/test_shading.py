@@ -30,6 +30,7 @@ def best_fixed_shade(market):
     return np.max(by_shade, axis=0).sum()
 
 
+@pytest.mark.drill
 @pytest.mark.parametrize(("minutes", "seed"), [(5, 1), (15, 2)])
 def test_in_a_first_price_market_shading_earns_nearly_the_best_surplus(minutes, seed):
     market, bidder, shaded = played(Shading, "first", minutes, seed)
@@ -40,6 +41,7 @@ def test_in_a_first_price_market_shading_earns_nearly_the_best_surplus(minutes, 
     assert 0.5 < np.median(bidder.shade) < 0.8
 
 
+@pytest.mark.drill
 @pytest.mark.parametrize(("minutes", "seed"), [(5, 1), (15, 2)])
 def test_in_a_second_price_market_shading_stays_near_the_truth(minutes, seed):
     _, bidder, shaded = played(Shading, "second", minutes, seed)

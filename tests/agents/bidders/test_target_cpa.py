@@ -14,6 +14,7 @@ def realised(history, bidder, first_day):
     return history.spend[first_day:].sum(axis=(0, 1)) / np.maximum(conversions, 1) / bidder.target
 
 
+@pytest.mark.drill
 @pytest.mark.parametrize("minutes", [5, 15])
 @pytest.mark.parametrize("cpa", [None, 6.0])
 def test_the_realised_cpa_comes_to_the_target_though_the_platform_predicts_badly(minutes, cpa):

@@ -79,6 +79,7 @@ def jittered(seed, shape, sigma=0.3, theta=1.5):
     return worth * response(theta * np.exp(sigma * z)), z, worth
 
 
+@pytest.mark.drill
 @pytest.mark.parametrize("has_forecast", [False, True])
 def test_where_the_gate_says_ok_the_slope_is_covered_95_times_in_100(has_forecast):
     reward, z, worth = jittered(0, (1000, 1000))

@@ -35,6 +35,7 @@ def truth(at):
     return 0.4 * float(response(np.array(at))), float(response(np.array(at)) / response(np.array(0.0))) - 1
 
 
+@pytest.mark.drill
 @pytest.mark.parametrize("at", [-0.5, 0.6])
 def test_where_the_gate_says_ok_the_launch_is_covered_and_the_moved_centre_is_not(at):
     logs, n = 200, 3000

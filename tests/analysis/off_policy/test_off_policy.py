@@ -197,6 +197,7 @@ COVERED = {
 }
 
 
+@pytest.mark.drill
 @pytest.mark.parametrize("case", COVERED)
 def test_where_the_gate_says_ok_the_truth_is_covered_95_times_in_100(case):
     estimator, truth = COVERED[case]
@@ -215,6 +216,7 @@ def test_a_mean_weight_that_warns_points_at_the_logs_that_miss():
     assert holds[~is_ok].mean() < 0.85 < 0.95 < holds[is_ok].mean()
 
 
+@pytest.mark.drill
 @pytest.mark.parametrize("name", ["ips", "snips", "doubly_robust"])
 def test_rare_clicks_are_covered_too(name):
     # rewards of about 4 %: a symmetric interval covers less on the upper side

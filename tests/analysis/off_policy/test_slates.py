@@ -196,6 +196,7 @@ def test_a_short_page_is_padded_with_nothing():
         assert function(*more[:columns]).value == pytest.approx(function(*(r, rho, q, v)[:columns]).value)
 
 
+@pytest.mark.drill
 @pytest.mark.parametrize("case", ["slate", "prefix", "slot", "cascade"])
 def test_where_the_gate_says_ok_the_truth_is_covered_95_times_in_100(case):
     rng = np.random.default_rng(4)

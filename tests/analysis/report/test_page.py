@@ -175,6 +175,7 @@ def test_no_id_occurs_twice(page):
     assert len(ids) == len(set(ids))
 
 
+@pytest.mark.drill
 def test_whatever_comes_from_data_is_escaped(hostile_figures):
     manifest = {**make_manifest(), "packages": {EVIL: EVIL}, "seconds": {EVIL: 1.0}, "started": EVIL}
     page = render(hostile_metrics(), manifest, f"name: {EVIL}", hostile_figures)

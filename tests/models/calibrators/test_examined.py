@@ -40,6 +40,7 @@ def test_slots_that_are_always_seen_need_no_second_round():
     assert (found.slope, found.intercept) == pytest.approx((plain.slope, plain.intercept), rel=1e-9)
 
 
+@pytest.mark.drill
 def test_a_request_conditioned_map_learns_another_level_for_each_request():
     """Half of the requests click twice as often in odds; the score does not know."""
     eager = RNG.integers(0, 2, N)

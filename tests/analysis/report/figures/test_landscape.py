@@ -62,6 +62,7 @@ def test_where_the_bid_itself_enters_the_auction_nothing_is_marked():
     assert axes.get_xlabel() == "bid" and len(words) == 3
 
 
+@pytest.mark.drill
 def test_both_kinds_of_files_repeat_byte_by_byte():
     svg, png = (landscape_image(COLUMNS, 1.0, kind) for kind in ("svg", "png"))
     assert ElementTree.fromstring(svg).tag.endswith("svg") and png.startswith(b"\x89PNG")

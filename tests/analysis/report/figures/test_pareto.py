@@ -54,6 +54,7 @@ def test_a_ranker_without_scale_is_named_and_does_not_stretch_the_axis(metrics):
     assert any(says(text.get_text(), "softmax", "2", "GAUC", "0.660") for text in axes.texts)
 
 
+@pytest.mark.drill
 def test_the_figure_repeats_to_the_byte_and_needs_a_sweep(metrics):
     assert drawn(metrics)[1] == drawn(metrics)[1]
     assert pareto(without_sweep(make_metrics())) is None

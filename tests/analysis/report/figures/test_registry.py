@@ -32,6 +32,7 @@ def test_every_figure_is_drawn_from_full_metrics(figures):
     assert set(figures) == set(figures_of(make_metrics()))
 
 
+@pytest.mark.drill
 def test_the_same_metrics_give_the_same_bytes(figures):
     """One figure of each module."""
     metrics = make_metrics()
