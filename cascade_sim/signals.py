@@ -43,7 +43,8 @@ def stoppable() -> Iterator[None]:
     taken = [number for number, usual in ours.items() if before[number] == usual]
     for number in taken:
         signal.signal(number, _interrupt)
-    _Signals.is_heard, _Signals.came = signal.SIGINT in taken, None
+    is_ignored = before[signal.SIGINT] == signal.SIG_IGN  # in the background: no signal brings an interrupt
+    _Signals.is_heard, _Signals.came = signal.SIGINT in taken or is_ignored, None
     try:
         yield
     finally:

@@ -12,7 +12,7 @@ import pytest
 from cascade_sim.cli import main
 from cascade_sim.progress import Progress
 from cascade_sim.scenario.plugins import errors_of
-from cascade_sim.signals import Terminated, heed, stoppable
+from cascade_sim.signals import Terminated, heed, is_interrupt, stoppable
 from places import HANG, ROOT
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="signals differ")
@@ -112,6 +112,16 @@ def test_a_handler_of_ones_own_and_an_ignored_signal_stay():
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # as under nohup
     with stoppable():
         assert signal.getsignal(signal.SIGINT) == signal.SIG_IGN
+
+
+def test_where_interrupts_are_ignored_a_class_that_raises_one_forges_it():
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)  # as in the background
+    try:
+        with stoppable():
+            assert not is_interrupt(KeyboardInterrupt())
+            assert not is_interrupt(Terminated())
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 def test_another_thread_may_run_a_command():
