@@ -9,10 +9,23 @@ Id -1 is padding: scores of padding are 0 and it is never selected.
 import numpy as np
 from numba import njit
 
-from cascade_sim.lanes import LANES, lane8, load8, prefetch_row, relu8, splat8, spread8, sum8
+from cascade_sim.lanes import (
+    LANES,
+    is_any_least8,
+    lane8,
+    load8,
+    prefetch_row,
+    relu8,
+    splat8,
+    spread8,
+    store8,
+    sum8,
+)
 
 AHEAD = 8  # candidates ahead whose row is asked for, where a row is a cache line or two
 SELECT_BINS = 512
+TILES_AT_ONCE = 256  # tiles that stay in the cache while every request of a group looks at them
+REQUESTS_AT_ONCE = 64  # of a group
 ZERO, ONE, TWO, THREE, FOUR, FIVE, SIX, SEVEN = (np.uint64(i) for i in range(8))
 
 
@@ -208,3 +221,187 @@ def select_top(ids, score, c):
                 chosen[r, at], columns[r, at] = ids[r, j], j
                 at += 1
     return chosen, columns
+
+
+def tiled(matrix: np.ndarray) -> np.ndarray:
+    """The rows in tiles of eight: tile[t, d, i] = matrix[8 t + i, d].  [A, D] -> [T, D, 8] float32
+
+    Rows that fill up the last tile are zeros.
+    """
+    n, width = matrix.shape
+    tiles = np.zeros((-(-n // LANES), width, LANES), np.float32)
+    whole = n // LANES
+    tiles[:whole] = matrix[: whole * LANES].reshape(whole, LANES, width).transpose(0, 2, 1)
+    if whole < len(tiles):
+        tiles[whole, :, : n - whole * LANES] = matrix[whole * LANES :].T
+    return tiles
+
+
+@njit(cache=True, nogil=True)
+def _score_tiles(code, row, tiles, first, last, out):
+    """`dot` of a row with the rows of some tiles, to the same bits: out[:8 (last - first)].
+
+    Lane i is of row i of a tile; what are lanes in `dot` are eight sums here. Its zeros at the end are left
+    out: a sum that began with +0 is never -0, so they change nothing.
+    """
+    r, width, zero = np.uint64(row), tiles.shape[1], splat8(np.float32(0.0))
+    whole = width - width % LANES
+    for tile in range(first, last):
+        t = np.uint64(tile)
+        s0, s1, s2, s3, s4, s5, s6, s7 = zero, zero, zero, zero, zero, zero, zero, zero
+        for d in range(0, whole, LANES):
+            e = np.uint64(d)
+            s0 += splat8(code[r, e]) * load8(tiles, (t, e, ZERO))
+            s1 += splat8(code[r, e + ONE]) * load8(tiles, (t, e + ONE, ZERO))
+            s2 += splat8(code[r, e + TWO]) * load8(tiles, (t, e + TWO, ZERO))
+            s3 += splat8(code[r, e + THREE]) * load8(tiles, (t, e + THREE, ZERO))
+            s4 += splat8(code[r, e + FOUR]) * load8(tiles, (t, e + FOUR, ZERO))
+            s5 += splat8(code[r, e + FIVE]) * load8(tiles, (t, e + FIVE, ZERO))
+            s6 += splat8(code[r, e + SIX]) * load8(tiles, (t, e + SIX, ZERO))
+            s7 += splat8(code[r, e + SEVEN]) * load8(tiles, (t, e + SEVEN, ZERO))
+        e = np.uint64(whole)
+        if width > whole:
+            s0 += splat8(code[r, e]) * load8(tiles, (t, e, ZERO))
+        if width > whole + 1:
+            s1 += splat8(code[r, e + ONE]) * load8(tiles, (t, e + ONE, ZERO))
+        if width > whole + 2:
+            s2 += splat8(code[r, e + TWO]) * load8(tiles, (t, e + TWO, ZERO))
+        if width > whole + 3:
+            s3 += splat8(code[r, e + THREE]) * load8(tiles, (t, e + THREE, ZERO))
+        if width > whole + 4:
+            s4 += splat8(code[r, e + FOUR]) * load8(tiles, (t, e + FOUR, ZERO))
+        if width > whole + 5:
+            s5 += splat8(code[r, e + FIVE]) * load8(tiles, (t, e + FIVE, ZERO))
+        if width > whole + 6:
+            s6 += splat8(code[r, e + SIX]) * load8(tiles, (t, e + SIX, ZERO))
+        score = ((s0 + s4) + (s1 + s5)) + ((s2 + s6) + (s3 + s7))
+        store8(out, (np.uint64((tile - first) * LANES),), score)
+
+
+@njit(cache=True, nogil=True)
+def tile_scores(code, tiles, n):
+    """<code[r], row j> for all n rows of the tiles.  [R, D], [T, D, 8] -> [R, n] float32"""
+    out = np.empty((len(code), len(tiles) * LANES), np.float32)
+    for r in range(len(code)):
+        _score_tiles(code, r, tiles, 0, len(tiles), out[r])
+    return out[:, :n]
+
+
+@njit(cache=True, nogil=True)
+def nearest_rows(code, tiles, n, c):
+    """The c of n rows with the largest <code[r], row>, of equals the smaller; ascending.  -> [R, c] int32
+
+    What `select_top` says of `dot_scores`, 1 <= c <= n, finite numbers. The rows are read once for a group of
+    requests, some tiles at a time.
+    """
+    n_requests = len(code)
+    out = np.empty((n_requests, c), np.int32)
+    group = min(REQUESTS_AT_ONCE, n_requests)
+    found = np.empty((group, 2 * c + LANES), np.int32)
+    score = np.empty((group, 2 * c + LANES), np.float32)
+    size = np.empty(group, np.int64)
+    for first in range(0, n_requests, group):
+        last = min(first + group, n_requests)
+        _collect(code[first:last], tiles, n, c, True, found, score, size)
+        for r in range(first, last):
+            g = r - first
+            if size[g] < c:  # the rows at the front were no fair sample
+                one = slice(g, g + 1)
+                _collect(code[r : r + 1], tiles, n, c, False, found[one], score[one], size[one])
+            out[r] = found[g, :c]
+    return out
+
+
+@njit(cache=True, nogil=True)
+def _collect(code, tiles, n, c, is_sampled, found, score, size):
+    """found[r, :c]: the c nearest of each request; with a bar that was set too high, size[r] < c.
+
+    A request collects the rows that reach its bar. The bar begins where, by the rows at the front, somewhat
+    more than c will; whenever 2 c places are full, the c best stay and the last of them is the new bar.
+    """
+    n_tiles, most = len(tiles), TILES_AT_ONCE * LANES
+    bar = np.full(len(code), -np.inf, np.float32)
+    near, work = np.empty(most, np.float32), np.empty(max(most, 2 * c + LANES), np.float32)
+    count = np.empty(SELECT_BINS, np.int32)
+    size[:] = 0
+    for start in range(0, n_tiles, TILES_AT_ONCE):
+        end = min(start + TILES_AT_ONCE, n_tiles)
+        before = start * LANES
+        here = min(end * LANES, n) - before
+        for r in range(len(code)):
+            _score_tiles(code, r, tiles, start, end, near)
+            if start == 0 and is_sampled:
+                place = _sampled_place(here, n, c)
+                if place <= here:
+                    bar[r] = _kth_of(near, here, place, work, count)
+            at, least = size[r], bar[r]
+            for j in range(0, here, LANES):
+                if is_any_least8(load8(near, (np.uint64(j),)), splat8(least)):
+                    for i in range(j, min(j + LANES, here)):  # writes first, asks later: no branch to guess
+                        found[r, at], score[r, at] = before + i, near[i]
+                        at += near[i] >= least
+                    if at >= 2 * c:
+                        least = _keep_best(found[r], score[r], at, c, work, count)
+                        at = c
+            size[r], bar[r] = at, least
+    for r in range(len(code)):
+        if size[r] >= c:
+            _keep_best(found[r], score[r], size[r], c, work, count)
+
+
+@njit(cache=True, nogil=True)
+def _sampled_place(m, n, c):
+    """Which of m sampled rows, best first, is surely not above the c-th of all n.
+
+    With rows in any order of chance, that is: four deviations and more below what is expected.
+    """
+    if m == n:
+        return c
+    expected = c * m / n
+    return int(np.ceil(1.3 * expected + 4.0 * np.sqrt(expected) + 4.0))
+
+
+@njit(cache=True, nogil=True)
+def _keep_best(found, score, n, c, work, count):
+    """Moves the c best of the first n to the front, in their order, of equals the first. -> the last score"""
+    cut = _kth_of(score, n, c, work, count)
+    ties = c
+    for j in range(n):
+        ties -= score[j] > cut
+    at = 0
+    for j in range(n):
+        is_tie = score[j] == cut and ties > 0
+        is_kept = score[j] > cut or is_tie
+        ties -= is_tie
+        found[at], score[at] = found[j], score[j]
+        at += is_kept
+    return cut
+
+
+@njit(cache=True, nogil=True)
+def _kth_of(values, n, k, work, count):
+    """The k-th largest of values[:n] (1 <= k <= n), which stay as they are; `work` has room for n.
+
+    A histogram finds its bin, and only that bin is searched.
+    """
+    low, high = values[0], values[0]
+    for j in range(n):
+        low, high = min(low, values[j]), max(high, values[j])
+    if low == high:
+        return low
+    scale = np.float32(SELECT_BINS - 1) / (high - low)
+    if not np.isfinite(scale):  # too near each other for bins
+        work[:n] = values[:n]
+        return _kth_largest(work, n, k)
+    count[:] = 0
+    for j in range(n):
+        count[int((values[j] - low) * scale)] += 1
+    missing, last = k, SELECT_BINS - 1
+    while count[last] < missing:
+        missing -= count[last]
+        last -= 1
+    in_bin = 0
+    for j in range(n):
+        work[in_bin] = values[j]
+        in_bin += int((values[j] - low) * scale) == last
+    return _kth_largest(work, in_bin, missing)

@@ -7,7 +7,9 @@ lane does what the loop would have done, in the same order.
     load8(matrix, row, column)   eight neighbours of a row of a C-ordered float32 matrix [.., .., ..]
     splat8(x)                    eight times x
     a + b, a * b                 lane by lane
+    store8(matrix, place, a)     into eight neighbours
     relu8(a)                     max(a, 0) lane by lane; a NaN stays
+    is_any_least8(a, b)          whether a >= b in any lane; a NaN is not
     lane8(a, i)                  lane i, a constant
     sum8(a)                      ((a0 + a4) + (a1 + a5)) + ((a2 + a6) + (a3 + a7))
 """
@@ -78,6 +80,33 @@ def load8(typing_context: Any, matrix: Any, place: Any) -> Any:
         return builder.load(builder.bitcast(pointer, VECTOR.as_pointer()), align=4)
 
     return FLOAT8(matrix, place), code
+
+
+@intrinsic
+def store8(typing_context: Any, matrix: Any, place: Any, value: Any) -> Any:
+    """Into eight neighbours from this place on, along the last axis. Nothing is checked."""
+
+    def code(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        array = context.make_array(signature.args[0])(context, builder, args[0])
+        at = cgutils.unpack_tuple(builder, args[1])
+        pointer = cgutils.get_item_pointer(
+            context, builder, signature.args[0], array, at, wraparound=False, boundscheck=False
+        )
+        builder.store(args[2], builder.bitcast(pointer, VECTOR.as_pointer()), align=4)
+        return context.get_dummy_value()
+
+    return types.void(matrix, place, FLOAT8), code
+
+
+@intrinsic
+def is_any_least8(typing_context: Any, value: Any, bound: Any) -> Any:
+    """value >= bound in any lane"""
+
+    def code(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        above = builder.bitcast(builder.fcmp_ordered(">=", *args), ir.IntType(LANES))
+        return builder.icmp_unsigned("!=", above, ir.Constant(ir.IntType(LANES), 0))
+
+    return types.boolean(FLOAT8, FLOAT8), code
 
 
 @intrinsic
@@ -176,6 +205,15 @@ class _Plain:
     def load8(matrix: Any, place: Any) -> Any:
         *rows, first = map(int, place)
         return matrix[(*rows, slice(first, first + LANES))]
+
+    @staticmethod
+    def store8(matrix: Any, place: Any, value: Any) -> None:
+        *rows, first = map(int, place)
+        matrix[(*rows, slice(first, first + LANES))] = value
+
+    @staticmethod
+    def is_any_least8(value: Any, bound: Any) -> bool:
+        return bool(np.any(value >= bound))
 
     @staticmethod
     def splat8(value: Any) -> Any:

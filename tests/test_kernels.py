@@ -3,7 +3,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cascade_sim.kernels import dot_scores, hinge_scores, pad_lanes, select_top, sigmoid_inplace
+from cascade_sim import kernels
+from cascade_sim.kernels import (
+    dot_scores,
+    hinge_scores,
+    nearest_rows,
+    pad_lanes,
+    select_top,
+    sigmoid_inplace,
+    tile_scores,
+    tiled,
+)
 
 
 def naive_top(ids, score, c):
@@ -124,3 +134,63 @@ def test_the_sigmoid_is_exact_to_float32_and_saturates():
     whole = sigmoid_inplace(scattered.copy())
     for j in range(0, 999, 37):
         assert sigmoid_inplace(scattered[:, j : j + 1].copy())[0, 0] == whole[0, j]
+
+
+def plain_nearest(code, ads, c):
+    """All similarities, then the selection of stages: the plain way."""
+    ids = np.tile(np.arange(len(ads), dtype=np.int32), (len(code), 1))
+    score = dot_scores(pad_lanes(code), pad_lanes(ads), ids)
+    return score, select_top(ids, score, c)[0]
+
+
+@pytest.mark.parametrize("dims", [1, 7, 8, 9, 15, 16, 17, 23, 33])
+def test_similarities_of_tiles_are_the_dot_products_to_the_last_bit(dims):
+    draw = np.random.default_rng(dims)
+    code, ads = (draw.standard_normal((n, dims)).astype(np.float32) for n in (3, 21))
+    ads[2], code[0, 0] = -0.0, 0.0
+    found = tile_scores(code, tiled(ads), len(ads))
+    expected, _ = plain_nearest(code, ads, 1)
+    assert np.array_equal(found.view(np.int32), expected.view(np.int32))
+
+
+@settings(max_examples=150, deadline=None)
+@given(
+    seed=st.integers(0, 2**32 - 1),
+    n=st.one_of(st.integers(1, 40), st.integers(2000, 7000)),
+    share=st.floats(0, 1),
+    dims=st.integers(1, 19),
+    n_requests=st.sampled_from([1, 3, 67]),
+    grain=st.sampled_from([0.0, 0.5, 2.0]),  # coarse numbers: many ties
+    order=st.sampled_from(["drawn", "nearest last", "nearest first"]),
+)
+def test_the_nearest_are_those_of_the_plain_way(seed, n, share, dims, n_requests, grain, order):
+    draw = np.random.default_rng(seed)
+    code, ads = (draw.standard_normal((m, dims)).astype(np.float32) for m in (n_requests, n))
+    if grain:
+        code, ads = np.round(code / grain) * np.float32(grain), np.round(ads / grain) * np.float32(grain)
+    if order != "drawn":  # the rows at the front are no fair sample then
+        near = np.argsort(ads @ code[0], kind="stable")
+        ads = ads[near if order == "nearest last" else near[::-1]]
+    c = max(1, min(n, round(n * share**3)))
+    _, expected = plain_nearest(code, ads, c)
+    found = nearest_rows(code, tiled(ads), n, c)
+    assert found.dtype == np.int32 and np.array_equal(found, expected)
+
+
+@pytest.mark.parametrize("scale", [1e-44, 1e-38, 1e18])
+def test_the_nearest_are_found_among_the_tiniest_and_the_largest_numbers(scale):
+    draw = np.random.default_rng(5)
+    code = np.ones((2, 1), np.float32)
+    ads = (draw.standard_normal((5000, 1)) * scale).astype(np.float32)
+    _, expected = plain_nearest(code, ads, 50)
+    assert np.array_equal(nearest_rows(code, tiled(ads), 5000, 50), expected)
+
+
+def test_a_search_that_began_too_high_begins_again(monkeypatch):
+    """Nearest first, thousands of them: by the front, nearly all would be near."""
+    ads = np.concatenate([np.arange(3000, 0, -1), np.zeros(20_000)]).astype(np.float32)[:, None]
+    code = np.ones((1, 1), np.float32)
+    assert kernels.TILES_AT_ONCE * 8 < 3000
+    found = nearest_rows(code, tiled(ads), len(ads), 2900)
+    assert found.tolist() == [list(range(2900))]
+    assert np.array_equal(nearest_rows(code, tiled(ads), len(ads), 3500)[0], np.arange(3500))

@@ -5,7 +5,7 @@ import pytest
 from numba import njit
 
 from cascade_sim.kernels import coaction_scores, dot_scores, pad_lanes
-from cascade_sim.lanes import lane8, load8, prefetch_row, relu8, splat8, spread8, sum8
+from cascade_sim.lanes import is_any_least8, lane8, load8, prefetch_row, relu8, splat8, spread8, store8, sum8
 
 F = np.float32
 
@@ -21,6 +21,14 @@ def _all(table, row, out):
     out[3] = sum8(splat8(F(0.1)) * value + splat8(F(0.7)))
     out[4] = lane8(spread8(value, 5), 0) + lane8(spread8(value, 5), 7)
     out[5] = lane8(relu8(value), 6)
+
+
+@njit
+def _compare(table, row, bound, out):
+    """Eight numbers copied, and whether any is at least the bound."""
+    value = load8(table, (np.uint64(row), np.uint64(8)))
+    store8(out, (np.uint64(2),), value)
+    return is_any_least8(value, splat8(bound))
 
 
 def pairwise(v):
@@ -44,6 +52,14 @@ def test_what_is_not_a_number_stays_so(table):
     table[0, 14], out = np.nan, np.zeros(6, F)
     _all(table, 0, out)
     assert np.isnan(out[5]) and np.isnan(out[2]) and out[1] == table[0, 11]
+
+
+def test_eight_numbers_are_stored_and_compared(table):
+    v, out = table[2, 8:16], np.zeros(12, F)
+    assert _compare(table, 2, v.max(), out) and not _compare(table, 2, np.nextafter(v.max(), F(9)), out)
+    assert out.tolist() == [0.0, 0.0, *v.tolist(), 0.0, 0.0]
+    table[2, 8:16] = np.nan
+    assert not _compare(table, 2, F(-np.inf), out)
 
 
 def single_dot(a, b):

@@ -2,18 +2,23 @@
 
 similarity(u, a) = sqrt(overlap) <u_g, a_g> + sqrt(1 - overlap) <u', a'> + popularity term,
 with u', a' vectors of retrieval's own that say nothing about clicks: overlap is how much of what
-retrieval looks for also moves the CTR. It sees the user alone, so a user's answer is computed at the
-first visit and kept. No BLAS: a matrix product may change its last bits with the number of threads.
+retrieval looks for also moves the CTR. It sees the user alone, so an answer is computed when its user
+comes and kept for the next visit, as many as there is room for. No BLAS: a matrix product may change its
+last bits with the number of threads.
 """
+
+from collections.abc import Callable
+from threading import Lock
 
 import numpy as np
 
 from cascade_sim import draws
-from cascade_sim.kernels import dot_scores, pad_lanes, select_top
+from cascade_sim.kernels import dot_scores, nearest_rows, pad_lanes, select_top, tile_scores, tiled
+from cascade_sim.lanes import LANES
 from cascade_sim.world.world import World
 
-USERS_AT_ONCE = 64  # bounds the temporary table of similarities
-KEPT_IDS = 100_000_000  # ids kept in all; beyond, the answers are computed anew for every block
+ADS_AT_ONCE = 65_536  # bounds what is drawn at a time; a multiple of LANES
+KEPT_IDS = 100_000_000  # ids kept for users who come again; beyond, those longest away give way
 
 
 class Retrieval:
@@ -22,52 +27,117 @@ class Retrieval:
     def __init__(self, world: World, spec, popularity_weight: float = 0.0):
         u, a = world.user_features[spec.group], world.ad_features[spec.group]
         dims = np.arange(u.shape[1])[None, :]
-        own_u = draws.normal(world.seed, "user.retrieval", np.arange(world.n_users)[:, None], dims)
-        own_a = draws.normal(world.seed, "ad.retrieval", np.arange(world.n_ads)[:, None], dims)
         seen, own = np.sqrt(spec.overlap), np.sqrt(1.0 - spec.overlap)
-        popularity = np.full((world.n_users, 1), popularity_weight)
-        self._user = pad_lanes(np.hstack([seen * u, own * own_u, popularity]))
-        self._ad = pad_lanes(np.hstack([a, own_a, world.popularity[:, None]]))
-        self._ids = np.arange(world.n_ads, dtype=np.int32)
-        self._kept: dict[int, tuple[np.ndarray, np.ndarray]] = {}  # size -> answers [U, size], known [U]
+        self._user = np.empty((world.n_users, 2 * u.shape[1] + 1), np.float32)
+        for at in _parts(world.n_users):
+            own_u = draws.normal(world.seed, "user.retrieval", np.arange(at.start, at.stop)[:, None], dims)
+            weight = np.full((at.stop - at.start, 1), popularity_weight)
+            self._user[at] = np.hstack([seen * u[at], own * own_u, weight])
+        self._tiles = np.empty((-(-world.n_ads // LANES), self._user.shape[1], LANES), np.float32)
+        for at in _parts(world.n_ads):
+            own_a = draws.normal(world.seed, "ad.retrieval", np.arange(at.start, at.stop)[:, None], dims)
+            part = tiled(np.hstack([a[at], own_a, world.popularity[at, None]]).astype(np.float32))
+            self._tiles[at.start // LANES : at.start // LANES + len(part)] = part
+        self._n_ads = world.n_ads
+        self._kept: dict[int, _Kept] = {}  # by size
 
     def __call__(self, users: np.ndarray, size: int) -> np.ndarray:
         """The pre-ranking set of each user, ad ids ascending.  [R] -> [R, min(size, A)] int32"""
-        size = min(size, len(self._ids))
-        if size not in self._kept and not self._has_room(size):
-            asked, place = np.unique(users, return_inverse=True)
-            return self.nearest(asked, size)[place]
-        if size not in self._kept:
-            self._kept[size] = (np.empty((len(self._user), size), np.int32), np.zeros(len(self._user), bool))
-        answers, known = self._kept[size]
-        new = np.unique(users[~known[users]])
-        if len(new):
-            # Two threads may compute the same user: they write the same values, and `known` comes last.
-            answers[new] = self.nearest(new, size)
-            known[new] = True
-        return answers[users]
+        size = min(size, self._n_ads)
+        kept = self._kept.get(size)
+        if kept is None:
+            sizes = list(self._kept)
+            larger = min((other for other in sizes if other > size), default=None)
+            left = KEPT_IDS - sum(self._kept[other].answers.size for other in sizes)
+            if larger is not None and left < len(self._user) * size:
+                return self._best_of(users, self(users, larger), size)
+            # A quarter of the room at least: sizes that came before do not take it all.
+            rows = min(len(self._user), max(left, KEPT_IDS // 4) // size)
+            # Of two threads that come here at once, one's table is used by both.
+            kept = self._kept.setdefault(size, _Kept(len(self._user), rows, size))
+        return kept(users, lambda new: self.nearest(new, size))
 
     def nearest(self, users: np.ndarray, size: int) -> np.ndarray:
         """The answers themselves, from the whole corpus.  [m] -> [m, size] int32, ids ascending"""
-        answers = np.empty((len(users), size), np.int32)
-        for start in range(0, len(users), USERS_AT_ONCE):
-            part = users[start : start + USERS_AT_ONCE]
-            ids = np.tile(self._ids, (len(part), 1))
-            answers[start : start + len(part)] = select_top(
-                ids, dot_scores(self._user[part], self._ad, ids), size
-            )[0]
-        return answers
+        return nearest_rows(self._user[users], self._tiles, self._n_ads, size)
 
     def nearest_first(self, users: np.ndarray, ids: np.ndarray) -> np.ndarray:
         """The same ads, most similar first; of equals the smaller id.  [R], [R, m] ascending -> [R, m]"""
-        distance = np.where(ids >= 0, -dot_scores(self._user[users], self._ad, ids), np.inf)
+        distance = np.where(ids >= 0, -self._similarities(users, ids), np.inf)
         order = np.argsort(distance, axis=1, kind="stable")
         return np.take_along_axis(ids, order, 1)
 
     def similarity(self, user: int) -> np.ndarray:
         """How near every ad is to this user.  [A] float32"""
-        return dot_scores(self._user[user : user + 1], self._ad, self._ids[None, :])[0]
+        return tile_scores(self._user[user : user + 1], self._tiles, self._n_ads)[0]
 
-    def _has_room(self, size: int) -> bool:
-        kept = sum(answers.size for answers, _ in self._kept.values())
-        return kept + len(self._user) * size <= KEPT_IDS
+    def _best_of(self, users: np.ndarray, ids: np.ndarray, size: int) -> np.ndarray:
+        """The `size` nearest of those; ids ascending, none padded."""
+        return select_top(ids, self._similarities(users, ids), size)[0]
+
+    def _similarities(self, users: np.ndarray, ids: np.ndarray) -> np.ndarray:
+        """How near these ads are; 0 for padding.  [R], [R, m] -> [R, m] float32"""
+        ads, place = np.unique(ids, return_inverse=True)
+        rows = pad_lanes(self._tiles[ads // LANES, :, ads % LANES])
+        place = np.where(ids >= 0, place.reshape(ids.shape), -1).astype(np.int32)
+        return dot_scores(pad_lanes(self._user[users]), rows, place)
+
+
+class _Kept:
+    """Answers for users who come again: `n_rows` of them, those longest away give way to new ones.
+
+    What is not in use is not touched, so memory grows with the users that come. Threads may ask at once.
+    """
+
+    def __init__(self, n_users: int, n_rows: int, size: int):
+        self.answers = np.empty((n_rows, size), np.int32)
+        self._row = np.full(n_users, -1, np.int32)  # of each user, -1: none
+        self._owner = np.full(n_rows, -1, np.int32)  # user of each row, -1: nobody
+        self._visit = np.zeros(n_rows, np.int64)  # the last call that asked for it
+        self._free = np.arange(n_rows, dtype=np.int32)[::-1]  # rows of nobody, the next one last
+        self._calls = 0
+        self._lock = Lock()
+
+    def __call__(self, users: np.ndarray, compute: Callable[[np.ndarray], np.ndarray]) -> np.ndarray:
+        """The answers of these users; `compute` is asked for those that are not known.  [R] -> [R, size]"""
+        with self._lock:
+            self._calls += 1
+            row = self._row[users]
+            is_known = row >= 0
+            self._visit[row[is_known]] = self._calls
+            if is_known.all():
+                return self.answers[row]
+            out = np.empty((len(users), self.answers.shape[1]), np.int32)
+            out[is_known] = self.answers[row[is_known]]
+        new, place = np.unique(users[~is_known], return_inverse=True)
+        answers = compute(new)  # without the lock: this is what takes time
+        out[~is_known] = answers[place]
+        with self._lock:
+            self._keep(new, answers)
+        return out
+
+    def _keep(self, users: np.ndarray, answers: np.ndarray) -> None:
+        is_new = self._row[users] < 0  # another thread may have computed the same
+        users, answers = users[is_new], answers[is_new]
+        if len(users) > len(self._free):
+            self._make_room(len(users))
+        n = min(len(users), len(self._free))
+        rows, self._free = self._free[len(self._free) - n :], self._free[: len(self._free) - n]
+        self.answers[rows] = answers[:n]
+        self._row[users[:n]], self._owner[rows], self._visit[rows] = rows, users[:n], self._calls
+
+    def _make_room(self, n: int) -> None:
+        """Frees the rows of those longest away: n, and a good part more, not to search again at once."""
+        n_free = min(len(self._owner), max(n, len(self._owner) // 8))
+        if n_free == 0:
+            return
+        taken = np.flatnonzero(self._owner >= 0)
+        n_more = min(n_free - len(self._free), len(taken))
+        oldest = taken[np.argsort(self._visit[taken], kind="stable")[:n_more]].astype(np.int32)
+        self._row[self._owner[oldest]] = -1
+        self._owner[oldest] = -1
+        self._free = np.concatenate([self._free, oldest])
+
+
+def _parts(n: int) -> list[slice]:
+    return [slice(start, min(start + ADS_AT_ONCE, n)) for start in range(0, n, ADS_AT_ONCE)]

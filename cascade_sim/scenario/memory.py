@@ -20,7 +20,7 @@ LANES = 8  # rows of the compiled loops are filled up to a multiple
 CULPRITS = 4  # arms that the search for the culprit adds
 GROUPS = 128  # of requests, by which payments are kept
 ROWS, COLUMNS = 32_768, 60  # kept of every arm at most
-USERS_AT_ONCE, KEPT_IDS = 64, 100_000_000  # of retrieval
+USERS_AT_ONCE, ADS_AT_ONCE, KEPT_IDS = 64, 65_536, 100_000_000  # of retrieval
 UNITS = 8  # of a co-action matrix, per dimension
 
 
@@ -113,12 +113,12 @@ def staying(sizes: Sizes) -> dict[str, int]:
     """Bytes of what a study keeps to its end, by what it is."""
     n = sizes
     rows, columns = n.users + n.ads, n.dims + 2
-    kept_ids = n.users * n.retrieved * n.retrievals
+    most_ids = KEPT_IDS * (n.retrievals + 3) // 4  # a quarter more for every further size
     return {
         "features": rows * (4 * columns + 24),
         "truth": rows * 4 * (_padded(n.dims + 2) + 2 * LANES),
-        "retrieval": rows * 4 * (_padded(2 * n.retrieval_dims + 1) + 1),
-        "retrieved": 4 * kept_ids if kept_ids <= KEPT_IDS else 0,
+        "retrieval": rows * 4 * (2 * n.retrieval_dims + 1),
+        "retrieved": 4 * min(n.users * n.retrieved * n.retrievals, most_ids),
         "seen": 4 * (n.users * n.seen_of_user + n.ads * n.seen_of_ad),
         "codes": 4 * n.ads * n.kept_of_ad,
         "tallies": n.arms * 8 * (min(n.evaluate, ROWS) * COLUMNS + 2 * GROUPS * n.advertisers),
@@ -132,10 +132,11 @@ def passing(sizes: Sizes) -> dict[str, int]:
     decided = n.block * (n.retrieved * 16 + n.ranked * 48 + n.slots * 80)
     scored = n.block * n.retrieved * 64 * n.workers
     paid = 8 * 3 * GROUPS * n.advertisers
-    searched = USERS_AT_ONCE * n.ads * 8 * n.workers
+    searched = USERS_AT_ONCE * n.retrieved * 16 * n.workers
     impressions = n.log * n.slots
     return {
-        "building the world": 8 * (n.users + n.ads) * (n.dims + 2 + 4 * n.retrieval_dims),
+        "building the world": 8 * (n.users + n.ads) * (n.dims + 2),
+        "building retrieval": 64 * min(n.ads + n.users, ADS_AT_ONCE) * n.retrieval_dims,
         "serving": under_way * n.arms * (decided + paid) + scored + searched,
         "learning": impressions * 96 + n.shadow * n.sampled * 32,
     }

@@ -1,3 +1,5 @@
+from concurrent.futures import ThreadPoolExecutor
+
 import numpy as np
 import pytest
 
@@ -89,11 +91,71 @@ def test_a_users_answer_is_computed_once_and_only_when_asked_for(world, monkeypa
     for users in ([3, 5, 3], [5, 9], [3]):
         r(np.array(users, np.int32), 60)
     assert asked == [3, 5, 9]
-    monkeypatch.setattr(module, "KEPT_IDS", 150 * 60 + 150 * 20 - 1)  # no room for a second size
+    monkeypatch.setattr(module, "KEPT_IDS", 150 * 60 + 150 * 20 - 1)  # no room for a second size:
     asked.clear()
     for _ in range(2):
         r(np.array([3, 3, 5], np.int32), 20)
-    assert asked == [3, 5, 3, 5]
+    assert asked == []  # it is chosen from the first
+
+
+def counted(retrieval, monkeypatch):
+    """The users that are looked up in the corpus from here on, in order."""
+    asked, real = [], retrieval.nearest
+    monkeypatch.setattr(
+        retrieval, "nearest", lambda users, size: (asked.extend(users.tolist()), real(users, size))[1]
+    )
+    return asked
+
+
+def test_more_users_than_room_are_kept_as_far_as_it_goes(world, monkeypatch):
+    monkeypatch.setattr(module, "KEPT_IDS", 100 * 60)
+    r = make(world)
+    asked = counted(r, monkeypatch)
+    for start in range(0, 150, 10):
+        r(np.arange(start, start + 10, dtype=np.int32), 60)
+        r(np.array([0, 1], np.int32), 60)  # these two come all the time
+    assert asked == list(range(150))
+    asked.clear()
+    r(np.arange(100, 150, dtype=np.int32), 60)  # the last to come are known
+    r(np.array([0, 1], np.int32), 60)
+    assert asked == []
+    r(np.arange(2, 12, dtype=np.int32), 60)  # those longest away are not
+    assert asked == list(range(2, 12))
+
+
+def test_answers_do_not_depend_on_the_room_nor_on_what_gave_way(world, monkeypatch):
+    expected = {size: make(world)(np.arange(150, dtype=np.int32), size) for size in (60, 20, 75)}
+    draw = np.random.default_rng(3)
+    for room in (0, 60, 7 * 60, 100 * 60, 150 * 155):
+        monkeypatch.setattr(module, "KEPT_IDS", room)
+        r = make(world)
+        for _ in range(60):
+            size = int(draw.choice([60, 20, 75]))
+            users = draw.integers(0, 150, int(draw.integers(1, 40))).astype(np.int32)
+            assert np.array_equal(r(users, size), expected[size][users])
+
+
+def test_threads_may_ask_at_once(world, monkeypatch):
+    monkeypatch.setattr(module, "KEPT_IDS", 40 * 60)
+    r = make(world)
+    expected = make(world).nearest(np.arange(150, dtype=np.int32), 60)
+
+    def ask(seed):
+        draw = np.random.default_rng(seed)
+        batches = [draw.integers(0, 150, 20).astype(np.int32) for _ in range(100)]
+        return all(np.array_equal(r(users, 60), expected[users]) for users in batches)
+
+    with ThreadPoolExecutor(4) as pool:
+        assert all(pool.map(ask, range(4)))
+
+
+def test_a_world_beyond_the_room_is_not_looked_up_anew_for_every_block(world, monkeypatch):
+    monkeypatch.setattr(module, "KEPT_IDS", 149 * 60)  # one user short
+    r = make(world)
+    asked = counted(r, monkeypatch)
+    for _ in range(3):
+        r(np.arange(100, dtype=np.int32), 60)
+    assert len(asked) == 100
 
 
 def test_sizes_are_kept_apart_and_a_smaller_one_is_a_subset(world):

@@ -6,6 +6,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from cascade_sim import kernels
+from cascade_sim.cascade import retrieval
 from cascade_sim.cli import main
 from cascade_sim.errors import UserError
 from cascade_sim.phases.simulation import Simulation
@@ -57,6 +59,22 @@ def test_what_a_world_keeps_is_as_estimated(overrides, times):
     expected = staying(sizes_of(scenario))
     estimate = sum(expected[name] for name in ("features", "truth", "retrieval"))
     assert 1 / FACTOR < estimate / kept < FACTOR
+
+
+def test_the_estimate_counts_with_the_sizes_that_retrieval_works_with():
+    assert (memory.USERS_AT_ONCE, memory.ADS_AT_ONCE, memory.KEPT_IDS) == (
+        kernels.REQUESTS_AT_ONCE, retrieval.ADS_AT_ONCE, retrieval.KEPT_IDS
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("users", [1_000, 10**6, 10**8])
+def test_what_is_kept_of_users_has_a_bound_and_no_gap(users):
+    """The estimate never falls when users are added."""
+    few, many = (
+        staying(replace(sizes_of(tiny_scenario()), users=n, retrieved=500, retrievals=2))["retrieved"]
+        for n in (users, 2 * users)
+    )
+    assert 0 < few <= many <= 4 * 1.25 * memory.KEPT_IDS
 
 
 @pytest.mark.parametrize("ads", [50_000, pytest.param(200_000, marks=pytest.mark.drill)])
