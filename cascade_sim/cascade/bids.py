@@ -33,7 +33,14 @@ class BidRules:
         error = draws.normal(world.seed, "pcvr error", np.arange(world.n_ads))
         self._offset = (conversion.base_logit + conversion.pcvr_error * error).astype(np.float32)
         step = max(1, world.n_users // USERS_FOR_MEAN)
-        self.mean_pcvr = _mean_pcvr(self._user[::step], self._ad, self._offset)
+        self._users_for_mean = self._user[::step].copy()
+        self._mean_pcvr = np.full(world.n_ads, np.nan)  # of ads that nobody asked for yet
+
+    @property
+    def mean_pcvr(self) -> np.ndarray:
+        """The mean over users of each ad's predicted conversion rate.  [A] float64"""
+        _fill_means(self._mean_pcvr, self._users_for_mean, self._ad, self._offset)
+        return self._mean_pcvr
 
     def pcvr(self, block, ids: np.ndarray) -> np.ndarray:
         """The platform's predicted conversion rate after a click.  [R, m] float32"""
@@ -47,8 +54,9 @@ class BidRules:
             return _gather(self.init_bid, ids)
         low, high = (0.0, np.inf) if rule == "target_cpa" else (1.0 - reach, 1.0 + reach)
         return _opt_bid(
-            self._user[block.users], self._ad, self._offset, self.mean_pcvr, self.init_bid, ids, low, high
-        )
+            self._user[block.users], self._ad, self._offset, self._mean_pcvr, self._users_for_mean,
+            self.init_bid, ids, low, high,
+        )  # fmt: skip
 
     def with_bids(self, init_bid: np.ndarray) -> "BidRules":
         """The same rules with other init-bids [A]; all else is shared."""
@@ -86,24 +94,32 @@ def _pcvr(user, ad, offset, ids):
 
 
 @njit(cache=True, nogil=True)
-def _opt_bid(user, ad, offset, mean, init_bid, ids, low, high):
+def _opt_bid(user, ad, offset, mean, users_for_mean, init_bid, ids, low, high):
+    """Means that are not known yet are computed and kept: threads that meet here write the same."""
     out = np.zeros(ids.shape, np.float64)
     one = np.float32(1.0)
     for r in range(ids.shape[0]):
         for j in range(ids.shape[1]):
             a = ids[r, j]
             if a >= 0:
+                if np.isnan(mean[a]):
+                    mean[a] = _mean_of(users_for_mean, ad, offset, a)
                 pcvr = one / (one + np.exp(-(offset[a] + dot(user, r, ad, a, user.shape[1]))))
                 out[r, j] = init_bid[a] * min(max(pcvr / mean[a], low), high)
     return out
 
 
 @njit(cache=True, nogil=True)
-def _mean_pcvr(users, ad, offset):
-    out = np.zeros(len(ad), np.float64)
-    one = np.float32(1.0)
-    for a in range(len(ad)):
-        for u in range(len(users)):
-            out[a] += one / (one + np.exp(-(offset[a] + dot(users, u, ad, a, users.shape[1]))))
-        out[a] /= len(users)
-    return out
+def _mean_of(users, ad, offset, a):
+    """The mean predicted conversion rate of one ad."""
+    total, one = 0.0, np.float32(1.0)
+    for u in range(len(users)):
+        total += one / (one + np.exp(-(offset[a] + dot(users, u, ad, a, users.shape[1]))))
+    return total / len(users)
+
+
+@njit(cache=True, nogil=True)
+def _fill_means(mean, users, ad, offset):
+    for a in range(len(mean)):
+        if np.isnan(mean[a]):
+            mean[a] = _mean_of(users, ad, offset, a)
