@@ -13,6 +13,7 @@ GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 MIX_1 = np.uint64(0xBF58476D1CE4E5B9)
 MIX_2 = np.uint64(0x94D049BB133111EB)
 _TO_UNIT = 2.0**-52
+AT_ONCE = 65_536  # ids in a part
 
 
 def purpose_key(seed: int, purpose: str) -> np.uint64:
@@ -55,3 +56,8 @@ def normal(seed: int, purpose: str, *ids) -> np.ndarray:
 def exponential(seed: int, purpose: str, *ids) -> np.ndarray:
     """Exponential draws with mean 1, float64."""
     return -np.log(uniform(seed, purpose, *ids))
+
+
+def parts(n: int) -> list[slice]:
+    """Slices that cover ids 0 … n-1: tables drawn part by part need little room besides themselves."""
+    return [slice(start, min(start + AT_ONCE, n)) for start in range(0, n, AT_ONCE)]

@@ -17,7 +17,6 @@ from cascade_sim.kernels import dot_scores, nearest_rows, pad_lanes, select_top,
 from cascade_sim.lanes import LANES
 from cascade_sim.world.world import World
 
-ADS_AT_ONCE = 65_536  # bounds what is drawn at a time; a multiple of LANES
 KEPT_IDS = 100_000_000  # ids kept for users who come again; beyond, those longest away give way
 
 
@@ -29,12 +28,12 @@ class Retrieval:
         dims = np.arange(u.shape[1])[None, :]
         seen, own = np.sqrt(spec.overlap), np.sqrt(1.0 - spec.overlap)
         self._user = np.empty((world.n_users, 2 * u.shape[1] + 1), np.float32)
-        for at in _parts(world.n_users):
+        for at in draws.parts(world.n_users):
             own_u = draws.normal(world.seed, "user.retrieval", np.arange(at.start, at.stop)[:, None], dims)
             weight = np.full((at.stop - at.start, 1), popularity_weight)
             self._user[at] = np.hstack([seen * u[at], own * own_u, weight])
         self._tiles = np.empty((-(-world.n_ads // LANES), self._user.shape[1], LANES), np.float32)
-        for at in _parts(world.n_ads):
+        for at in draws.parts(world.n_ads):
             own_a = draws.normal(world.seed, "ad.retrieval", np.arange(at.start, at.stop)[:, None], dims)
             part = tiled(np.hstack([a[at], own_a, world.popularity[at, None]]).astype(np.float32))
             self._tiles[at.start // LANES : at.start // LANES + len(part)] = part
@@ -137,7 +136,3 @@ class _Kept:
         self._row[self._owner[oldest]] = -1
         self._owner[oldest] = -1
         self._free = np.concatenate([self._free, oldest])
-
-
-def _parts(n: int) -> list[slice]:
-    return [slice(start, min(start + ADS_AT_ONCE, n)) for start in range(0, n, ADS_AT_ONCE)]

@@ -20,7 +20,8 @@ LANES = 8  # rows of the compiled loops are filled up to a multiple
 CULPRITS = 4  # arms that the search for the culprit adds
 GROUPS = 128  # of requests, by which payments are kept
 ROWS, COLUMNS = 32_768, 60  # kept of every arm at most
-USERS_AT_ONCE, ADS_AT_ONCE, KEPT_IDS = 64, 65_536, 100_000_000  # of retrieval
+USERS_AT_ONCE, KEPT_IDS = 64, 100_000_000  # of retrieval
+DRAWN_AT_ONCE = 65_536  # rows of tables
 UNITS = 8  # of a co-action matrix, per dimension
 
 
@@ -135,8 +136,7 @@ def passing(sizes: Sizes) -> dict[str, int]:
     searched = USERS_AT_ONCE * n.retrieved * 16 * n.workers
     impressions = n.log * n.slots
     return {
-        "building the world": 8 * (n.users + n.ads) * (n.dims + 2),
-        "building retrieval": 64 * min(n.ads + n.users, ADS_AT_ONCE) * n.retrieval_dims,
+        "building the world": 8 * min(n.users + n.ads, DRAWN_AT_ONCE) * (n.dims + 2),
         "serving": under_way * n.arms * (decided + paid) + scored + searched,
         "learning": impressions * 96 + n.shadow * n.sampled * 32,
     }

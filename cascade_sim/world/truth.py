@@ -6,6 +6,8 @@ logit CTR(r, a) = base + w_q quality_a + w_t tier_a + w_u user_u + w_c context_r
 logit CVR(r, a) = base' + w' <u_v, a_v> / sqrt(d_v) + sigma' * noise'(u, a)
 """
 
+from collections.abc import Callable
+
 import numpy as np
 
 from cascade_sim import draws
@@ -19,15 +21,20 @@ class Truth:
     def __init__(self, world: World, spec):
         effects = spec.effects
         users, ads = world.user_features, world.ad_features
-        user_blocks, ad_blocks = [], []
-        for name, group in spec.groups.items():
-            user_blocks.append(users[name] * (group.weight / np.sqrt(group.dims)))
-            ad_blocks.append(ads[name])
-        ones_u, ones_a = np.ones((world.n_users, 1)), np.ones((world.n_ads, 1))
-        user_blocks += [ones_u, spec.base_logit + effects.user * users["user"]]
-        ad_blocks += [effects.quality * ads["quality"] + effects.tier * ads["tier"], ones_a]
-        self._user_code = pad_lanes(np.hstack(user_blocks))
-        self._ad_code = pad_lanes(np.hstack(ad_blocks))
+
+        def user_code(at: slice) -> np.ndarray:
+            weighted = [
+                users[name][at] * (group.weight / np.sqrt(group.dims)) for name, group in spec.groups.items()
+            ]
+            base = spec.base_logit + effects.user * users["user"][at]
+            return np.hstack([*weighted, np.ones_like(base), base])
+
+        def ad_code(at: slice) -> np.ndarray:
+            own = effects.quality * ads["quality"][at] + effects.tier * ads["tier"][at]
+            return np.hstack([*(ads[name][at] for name in spec.groups), own, np.ones_like(own)])
+
+        self._user_code = _in_parts(world.n_users, user_code)
+        self._ad_code = _in_parts(world.n_ads, ad_code)
         self._mismatch_user = pad_lanes(users["mismatch"] / np.sqrt(spec.mismatch.dims))
         self._mismatch_ad = pad_lanes(ads["mismatch"])
         self._conversion_user = pad_lanes(
@@ -73,3 +80,16 @@ def _sigmoid(x: np.ndarray) -> np.ndarray:
     from scipy.special import expit
 
     return expit(x)
+
+
+def _in_parts(n: int, make: Callable[[slice], np.ndarray]) -> np.ndarray:
+    """pad_lanes of what `make` gives for all n rows."""
+    first, *others = draws.parts(n)
+    table = pad_lanes(make(first))
+    if not others:
+        return table
+    whole = np.empty((n, table.shape[1]), np.float32)
+    whole[first] = table
+    for at in others:
+        whole[at] = pad_lanes(make(at))
+    return whole

@@ -5,6 +5,7 @@ Two objects that never mix. `World` is what a platform can see: features, bids, 
 All latents are standard normal, each drawn under its own purpose.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -40,25 +41,13 @@ class World:
 
 def build_world(spec, seed: int) -> World:
     """Draw a world. `spec` is the scenario's `world` section."""
-    users, ads = np.arange(spec.users), np.arange(spec.ads)
-
-    def latent(purpose: str, ids: np.ndarray, dims: int) -> np.ndarray:
-        return _latent(seed, purpose, ids, dims)
-
-    user = {"user": latent("user", users, 1)}
-    ad = {"quality": latent("quality", ads, 1), "tier": latent("tier", ads, 1)}
-    for name, group in spec.groups.items():
-        user[name] = latent(f"user.{name}", users, group.dims)
-        ad[name] = latent(f"ad.{name}", ads, group.dims)
-    user["mismatch"] = latent("user.mismatch", users, spec.mismatch.dims)
-    ad["mismatch"] = latent("ad.mismatch", ads, spec.mismatch.dims)
-    user["conversion"], ad["conversion"] = _conversion_latents(spec, user, ad, latent, users, ads)
+    ads = np.arange(spec.ads)
     rank = np.argsort(np.argsort(draws.uniform(seed, "popularity", ads))) + 1.0
     log_popularity = -np.log(rank)
     return World(
         seed=seed,
-        user_features={name: value.astype(np.float32) for name, value in user.items()},
-        ad_features={name: value.astype(np.float32) for name, value in ad.items()},
+        user_features=_in_parts(spec.users, lambda ids: _user_features(spec, seed, ids)),
+        ad_features=_in_parts(spec.ads, lambda ids: _ad_features(spec, seed, ids)),
         init_bid=init_bids(spec, seed),
         advertiser=owners(draws.uniform(seed, "owner", ads), spec.advertisers),
         n_advertisers=spec.advertisers,
@@ -80,19 +69,47 @@ def _latent(seed: int, purpose: str, ids: np.ndarray, dims: int) -> np.ndarray:
     return draws.normal(seed, purpose, ids[:, None], np.arange(dims)[None, :])
 
 
-def _conversion_latents(spec, user, ad, latent, users, ads):
-    """Vectors whose affinity drives conversions.
+def _in_parts(n: int, make: Callable[[np.ndarray], dict[str, np.ndarray]]) -> dict[str, np.ndarray]:
+    """The tables that `make` draws for ids 0 … n-1, in float32.  {name: [n, d]}"""
+    tables: dict[str, np.ndarray] = {}
+    for at in draws.parts(n):
+        for name, values in make(np.arange(at.start, at.stop)).items():
+            tables.setdefault(name, np.empty((n, values.shape[1]), np.float32))[at] = values
+    return tables
+
+
+def _user_features(spec, seed: int, ids: np.ndarray) -> dict[str, np.ndarray]:
+    tables = {"user": _latent(seed, "user", ids, 1)}
+    for name, group in spec.groups.items():
+        tables[name] = _latent(seed, f"user.{name}", ids, group.dims)
+    tables["mismatch"] = _latent(seed, "user.mismatch", ids, spec.mismatch.dims)
+    tables["conversion"] = _conversion(spec, seed, "user", ids, tables, 1.0)
+    return tables
+
+
+def _ad_features(spec, seed: int, ids: np.ndarray) -> dict[str, np.ndarray]:
+    tables = {"quality": _latent(seed, "quality", ids, 1), "tier": _latent(seed, "tier", ids, 1)}
+    for name, group in spec.groups.items():
+        tables[name] = _latent(seed, f"ad.{name}", ids, group.dims)
+    tables["mismatch"] = _latent(seed, "ad.mismatch", ids, spec.mismatch.dims)
+    tables["conversion"] = _conversion(spec, seed, "ad", ids, tables, -1.0)
+    return tables
+
+
+def _conversion(
+    spec, seed: int, side: str, ids: np.ndarray, tables: dict[str, np.ndarray], sign: float
+) -> np.ndarray:
+    """Vectors whose affinity drives conversions; `sign` is 1 for users and -1 for ads.
 
     With opposition rho to a group g: u = sqrt(rho) u_g + sqrt(1-rho) noise and
     a = -sqrt(rho) a_g + sqrt(1-rho) noise, so the affinities <u,a> correlate by -rho: what people
     click eagerly they buy a little less often.
     """
     conversion = spec.conversion
-    u = latent("user.conversion", users, conversion.dims)
-    a = latent("ad.conversion", ads, conversion.dims)
+    own = _latent(seed, f"{side}.conversion", ids, conversion.dims)
     if conversion.opposed_to is not None and conversion.opposition > 0:
         shared = min(conversion.dims, spec.groups[conversion.opposed_to].dims)
         old, new = np.sqrt(conversion.opposition), np.sqrt(1.0 - conversion.opposition)
-        u[:, :shared] = old * user[conversion.opposed_to][:, :shared] + new * u[:, :shared]
-        a[:, :shared] = -old * ad[conversion.opposed_to][:, :shared] + new * a[:, :shared]
-    return u, a
+        opposed = tables[conversion.opposed_to][:, :shared]
+        own[:, :shared] = sign * old * opposed + new * own[:, :shared]
+    return own

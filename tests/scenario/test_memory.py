@@ -6,7 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from cascade_sim import kernels
+from cascade_sim import draws, kernels
 from cascade_sim.cascade import retrieval
 from cascade_sim.cli import main
 from cascade_sim.errors import UserError
@@ -62,8 +62,8 @@ def test_what_a_world_keeps_is_as_estimated(overrides, times):
 
 
 def test_the_estimate_counts_with_the_sizes_that_retrieval_works_with():
-    assert (memory.USERS_AT_ONCE, memory.ADS_AT_ONCE, memory.KEPT_IDS) == (
-        kernels.REQUESTS_AT_ONCE, retrieval.ADS_AT_ONCE, retrieval.KEPT_IDS
+    assert (memory.USERS_AT_ONCE, memory.DRAWN_AT_ONCE, memory.KEPT_IDS) == (
+        kernels.REQUESTS_AT_ONCE, draws.AT_ONCE, retrieval.KEPT_IDS
     )  # fmt: skip
 
 
@@ -75,6 +75,17 @@ def test_what_is_kept_of_users_has_a_bound_and_no_gap(users):
         for n in (users, 2 * users)
     )
     assert 0 < few <= many <= 4 * 1.25 * memory.KEPT_IDS
+
+
+def test_building_a_world_takes_little_besides_what_it_keeps():
+    Simulation(tiny_scenario(), 1)
+    tracemalloc.start()
+    try:
+        sim = Simulation(tiny_scenario("world.ads=300000", "world.users=1000"), 1)
+        kept, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert sim.world.n_ads == 300_000 and peak < 1.5 * kept
 
 
 @pytest.mark.parametrize("ads", [50_000, pytest.param(200_000, marks=pytest.mark.drill)])
