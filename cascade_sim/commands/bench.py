@@ -6,7 +6,7 @@ import click
 
 from cascade_sim.commands.options import json_option, quiet_option
 
-PARTS = ("simulator", "auction", "market", "losses", "metrics")
+PARTS = ("simulator", "auction", "market", "losses", "metrics", "scale")
 
 
 @click.command()
@@ -18,7 +18,8 @@ def command(part: str, requests: int, as_json: bool, quiet: bool) -> None:
     """Requests per second on one core, the scoring floor, the share of each stage, training rates.
 
     One part alone: `bench auction` (bids/s, with the log), `bench market` (requests/s with budgets and
-    feedback against plain serving), `bench losses` (time and memory of value and gradient), `bench metrics`.
+    feedback against plain serving), `bench losses` (time and memory of value and gradient), `bench metrics`,
+    `bench scale` (cost and memory as ads, users and requests grow; `--requests 10000000` for the longest).
     """
     from cascade_sim.progress import Progress
 
@@ -26,6 +27,8 @@ def command(part: str, requests: int, as_json: bool, quiet: bool) -> None:
     with Progress(quiet or sys.stderr.isatty()) as progress, progress.stage(f"bench {part}", 1, "tables"):
         if part == "simulator":
             _simulator(requests, as_json)
+        elif part == "scale":
+            _scale(requests, as_json)
         else:
             {"auction": _auction, "market": _market, "losses": _losses, "metrics": _metrics}[part](as_json)
 
@@ -91,6 +94,15 @@ def _metrics(as_json: bool) -> None:
 
     milliseconds = bench_metrics()
     click.echo(json.dumps(milliseconds, indent=1) if as_json else metrics_text(milliseconds))
+
+
+def _scale(requests: int, as_json: bool) -> None:
+    import json
+
+    from cascade_sim.bench.scale import bench_scale, scale_text, sizes
+
+    rows = bench_scale(sizes(requests))
+    click.echo(json.dumps(rows, indent=1) if as_json else scale_text(rows))
 
 
 def _echo_auction(rates: dict[str, float]) -> None:
