@@ -1,9 +1,9 @@
-"""How fast the simulator is, as rates and as ratios within one run (ratios carry over between machines)."""
+"""How fast the simulator is: microseconds of CPU time a request, with spread, beside the arithmetic floor."""
 
 import resource
 import tempfile
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -12,8 +12,10 @@ import numpy as np
 import torch
 
 from cascade_sim.auction import auction
-from cascade_sim.bench import seconds
-from cascade_sim.bench.market import auction_rates, market_rate
+from cascade_sim.bench import Spread, floor, in_turn, seconds
+from cascade_sim.bench.market import auction_rates, market_seconds
+from cascade_sim.bench.peers import scenario_rates
+from cascade_sim.bench.whole import ready, serving
 from cascade_sim.cascade.columns import impression_columns
 from cascade_sim.cascade.exploration import as_decided, explore
 from cascade_sim.cascade.outcome import outcome
@@ -21,13 +23,9 @@ from cascade_sim.cascade.seats import TorchScorer
 from cascade_sim.cascade.serve import Arm, Block, Decision, Scores, Stage, score
 from cascade_sim.kernels import select_top
 from cascade_sim.models.training import Impressions, Lists, chunk_of_rank, predict, train
-from cascade_sim.phases.prepare import Preparation
 from cascade_sim.phases.simulation import Simulation
-from cascade_sim.progress import Progress
-from cascade_sim.scenario.schema import Scenario, resolve_arm
-from cascade_sim.storage.model_store import ModelStore
 from cascade_sim.storage.tables import TableWriter
-from cascade_sim.training.modules import build_module, make_scorer
+from cascade_sim.training.modules import build_module
 
 SEEN = ["user", "context", "quality", "tier", "mismatch", "G1", "G2", "G3"]
 SCENARIO: dict[str, Any] = {
@@ -57,29 +55,23 @@ class EncodedTowers(torch.nn.Module):
 
 
 def build() -> tuple[Simulation, Arm]:
-    """The bench market. Weights are as drawn: a net takes the same time trained or not."""
-    scenario = Scenario.model_validate(SCENARIO)
-    sim = Simulation(scenario, seed=1)
-    for name, spec in scenario.models.items():
-        view = sim.view(spec.features)
-        sim.scorers[name] = make_scorer(name, "logloss", view, build_module(name, spec, view, 1))
-    return sim, sim.arm("bench", resolve_arm(scenario, scenario.arms["logloss"]))
+    """The bench market."""
+    return ready(SCENARIO)
 
 
-def serving(sim: Simulation, arm: Arm, n_requests: int) -> float:
-    """Seconds for the complete way of n requests: SimPy traffic, serve, clicks, charges, log on disk."""
-    with tempfile.TemporaryDirectory() as folder:
-        phases = Preparation(sim, Path(folder), ModelStore(Path(folder)), Progress(True), torch.device("cpu"))
-        return seconds(lambda: phases.log_phase("bench", n_requests, arm, rate=0.01))
-
-
-def per_request(function: Callable[[Any], Any], sample: list[Any], repeats: int = 5) -> float:
-    """Microseconds per request over the blocks of the sample, the best of several rounds.
+def per_request(
+    timed: dict[str, tuple[Callable[[Any], Any], list[Any]]], repeats: int = 5
+) -> dict[str, Spread]:
+    """Microseconds per request of {what: (function of a block, blocks)}, in turn.
 
     Many blocks, not one again and again: the ads of a block that was just scored would still be cached.
     """
-    best = min(seconds(lambda: [function(served) for served in sample]) for _ in range(repeats))
-    return best / sum(len(served.block) for served in sample) * 1e6
+
+    def once(function: Callable[[Any], Any], sample: list[Any]) -> float:
+        taken = seconds(lambda: [function(served) for served in sample])
+        return taken / sum(len(served.block) for served in sample) * 1e6
+
+    return in_turn({name: partial(once, *given) for name, given in timed.items()}, repeats)
 
 
 @dataclass(frozen=True)
@@ -103,7 +95,7 @@ def served_blocks(sim: Simulation, arm: Arm, n_blocks: int) -> list[Served]:
     return blocks
 
 
-def stage_times(sim: Simulation, arm: Arm, sample: list[Served]) -> dict[str, float]:
+def stage_times(sim: Simulation, arm: Arm, sample: list[Served]) -> dict[str, Spread]:
     """Microseconds per request of each stage."""
     platform, effects = sim.platform, sim.platform.slot_effects
     seed = sim.seed
@@ -136,7 +128,7 @@ def stage_times(sim: Simulation, arm: Arm, sample: list[Served]) -> dict[str, fl
             "clicks": settle,
             "log": log,
         }
-        return {name: per_request(stage, sample) for name, stage in stages.items()}
+        return per_request({name: (stage, sample) for name, stage in stages.items()})
 
 
 def first_visit(sim: Simulation, arm: Arm) -> float:
@@ -145,7 +137,7 @@ def first_visit(sim: Simulation, arm: Arm) -> float:
     return seconds(lambda: sim.platform.retrieval.nearest(users, arm.retrieval_size)) / len(users) * 1e6
 
 
-def floors(arm: Arm, sample: list[Served]) -> dict[str, float]:
+def scoring_alone(arm: Arm, sample: list[Served]) -> dict[str, Spread]:
     """Microseconds per request of scoring alone, on the candidates the cascade scores.
 
     fused: the kernels that serve. torch: the same nets as batched matrix products in torch, on inputs
@@ -174,11 +166,24 @@ def floors(arm: Arm, sample: list[Served]) -> dict[str, float]:
         def torch_pre(served: Served) -> torch.Tensor:
             return torch.bmm(codes[id(served)], pre.module.request_code(pre_in[id(served)][0]).unsqueeze(2))
 
-        return {
-            "fused": per_request(fused, sample),
-            "torch": per_request(torch_pre, few)
-            + per_request(lambda served: predict(rank.module, *rank_in[id(served)]), few),
-        }
+        def in_torch(served: Served) -> None:
+            torch_pre(served)
+            predict(rank.module, *rank_in[id(served)])
+
+        return per_request({"fused": (fused, sample), "torch": (in_torch, few)})
+
+
+def arithmetic_floor(sim: Simulation, arm: Arm) -> dict[str, Any]:
+    """FLOPs and bytes of a request by stage, the measured peak of this core, and the time that makes."""
+    table = floor.table_bytes(arm, sim.world.n_ads)
+    peak, stages = floor.measured_peak(table), floor.request_work(arm)
+    return {
+        "gflops_per_s": peak.flops / 1e9,
+        "gb_per_s": peak.bandwidth / 1e9,
+        "table_mb": table / 2**20,
+        "stages": {name: {**asdict(work), "us": work.micros(peak)} for name, work in stages.items()},
+        "us": sum(work.micros(peak) for work in stages.values()),
+    }
 
 
 def own_model_arm(sim: Simulation, arm: Arm) -> Arm:
@@ -223,29 +228,47 @@ def peak_memory_mb() -> float:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024.0
 
 
-def run(n_requests: int = 20_000, n_samples: int = 200_000) -> dict[str, Any]:
-    """The figures of `cascade_sim bench` without a part named."""
+def run(
+    n_requests: int = 20_000, n_samples: int = 200_000, n_auctions: int = 1 << 18, repeats: int = 5
+) -> dict[str, Any]:
+    """The figures of `cascade_sim bench` without a part named. Times are CPU time; `_us` is per request."""
     sim, arm = build()
+    own = own_model_arm(sim, arm)
+    ways: dict[str, Callable[[], float]] = {
+        "serving_us": lambda: serving(sim, arm, n_requests),
+        "own_model_us": lambda: serving(sim, own, n_requests),
+        "market_us": lambda: market_seconds(sim, arm, n_requests),
+    }
     serving(sim, arm, 2048)  # compiles the kernels, fills the retrieval cache
-    seconds = min(serving(sim, arm, n_requests) for _ in range(3))
+    serving(sim, own, 2048)
+    market_seconds(sim, arm, 2048)
+    taken = {name: spread.times(1e6 / n_requests) for name, spread in in_turn(ways, repeats).items()}
     before = peak_memory_mb()
     longer = serving(sim, arm, 4 * n_requests)
     growth = peak_memory_mb() - before
-    own = own_model_arm(sim, arm)
-    serving(sim, own, 2048)
-    own_seconds = min(serving(sim, own, n_requests) for _ in range(2))
     sample = served_blocks(sim, arm, n_blocks=max(1, min(n_requests, 20_480) // sim.scenario.traffic.block))
+    spreads = {
+        **taken,
+        "scoring_us": scoring_alone(arm, sample),
+        "stages_us": stage_times(sim, arm, sample),
+    }
+    lowest = arithmetic_floor(sim, arm)
     return {
         "requests": n_requests,
         "sizes": (arm.retrieval_size, arm.pre_ranking_size, arm.slots),
-        "serving": n_requests / seconds,
-        "serving_longer": 4 * n_requests / longer,
+        **plain(spreads),
+        "longer_us": longer / (4 * n_requests) * 1e6,
         "memory_growth_mb": growth,
-        "own_model": n_requests / own_seconds,
         "first_visit_us": first_visit(sim, arm),
-        "floors": floors(arm, sample),
-        "stages": stage_times(sim, arm, sample),
-        "auction": auction_rates(),
-        "market": max(market_rate(sim, arm, n_requests) for _ in range(2)),
+        "floor": {**lowest, "share": lowest["us"] / taken["serving_us"].median},
+        "auction": plain(auction_rates(n_auctions, repeats=repeats)),
+        "scenario": plain(scenario_rates(n_auctions, repeats=repeats)),
         "training": training_rates(sim, n_samples),
+    }
+
+
+def plain(figures: dict[str, Any]) -> dict[str, Any]:
+    """Spreads as dictionaries, for JSON."""
+    return {
+        name: plain(value) if isinstance(value, dict) else asdict(value) for name, value in figures.items()
     }
