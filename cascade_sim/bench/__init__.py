@@ -6,7 +6,7 @@ repeated in turn, so that a busy moment meets all of it, and every figure comes 
 
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
@@ -52,3 +52,12 @@ def in_turn(timed: Mapping[str, Callable[[], float]], repeats: int) -> dict[str,
     """Each is called once a round and says itself how many seconds it took."""
     rounds = [{name: call() for name, call in timed.items()} for _ in range(repeats)]
     return {name: Spread.of([taken[name] for taken in rounds]) for name in timed}
+
+
+def plain(figures: Any) -> Any:
+    """The same with spreads as dictionaries, for JSON."""
+    if isinstance(figures, Spread):
+        return asdict(figures)
+    if isinstance(figures, dict):
+        return {name: plain(value) for name, value in figures.items()}
+    return [plain(value) for value in figures] if isinstance(figures, list) else figures

@@ -2,7 +2,7 @@
 
     python beside.py auction-gym FOLDER    the folder is the checkout
     python beside.py auction-net FOLDER
-    python beside.py rax FOLDER
+    python beside.py rax FOLDER            jax on one thread
 
 Only the standard library and numpy are needed beside theirs; cascade_sim is not imported. A line of JSON on
 stdin asks for a round, a line of JSON on stdout answers. Nothing of theirs is copied or changed on disk.
@@ -13,6 +13,7 @@ Where a newer library lacks a name that they ask for, it is put back before thei
 
 import importlib
 import json
+import os
 import sys
 import time
 from collections.abc import Callable
@@ -71,9 +72,63 @@ def auction_net(folder: Path) -> Callable[[Ask], Ask]:
     return round_of
 
 
+def rax(folder: Path) -> Callable[[Ask], Ask]:
+    """Value and gradient of a loss of padded rows, compiled by jax: {"loss", "scores", "labels", "sizes"}.
+
+    An ask without a loss repeats the last one, "calls" times. Losses that rax has no name for are its softmax loss on
+    what makes them one: with a virtual item, or of log sigmoids with labels that sum to 1.
+    """
+    os.environ["XLA_FLAGS"] = "--xla_cpu_multi_thread_eigen=false intra_op_parallelism_threads=1"
+    sys.path.insert(0, str(folder))
+    jax: Any = importlib.import_module("jax")
+    theirs: Any = importlib.import_module("rax")
+    jnp = jax.numpy
+
+    def softmax(s: Any, y: Any, where: Any) -> Any:
+        return theirs.softmax_loss(s, y, where=where)
+
+    def calibrated_softmax(s: Any, y: Any, where: Any) -> Any:
+        zero = jnp.zeros_like(s[:, :1])
+        joined = [jnp.concatenate(both, 1) for both in ((s, zero), (y, zero + 1), (where, zero == 0))]
+        return softmax(*joined)
+
+    def list_ce(s: Any, y: Any, where: Any) -> Any:
+        total = jnp.sum(y * where, 1, keepdims=True)
+        return softmax(jax.nn.log_sigmoid(s), y / jnp.where(total > 0, total, 1), where)
+
+    def ranknet(s: Any, y: Any, where: Any) -> Any:
+        return theirs.pairwise_logistic_loss(s, y, where=where)
+
+    def approx_ndcg(s: Any, y: Any, where: Any) -> Any:
+        return theirs.approx_t12n(theirs.ndcg_metric, 0.1)(s, y, where=where)
+
+    losses = {
+        loss.__name__: jax.jit(jax.value_and_grad(loss))
+        for loss in (softmax, calibrated_softmax, list_ce, ranknet, approx_ndcg)
+    }
+    last: list[Any] = []
+
+    def round_of(ask: Ask) -> Ask:
+        if "loss" in ask:
+            scores, labels = (jnp.asarray(ask[name], jnp.float32) for name in ("scores", "labels"))
+            where = jnp.arange(scores.shape[1])[None, :] < jnp.asarray(ask["sizes"])[:, None]
+            last[:] = [losses[ask["loss"]], scores, labels, where]
+            jax.block_until_ready(last[0](*last[1:]))  # compiles
+        if not last:
+            return {}
+        calls = ask.get("calls", 1)
+        started = time.process_time()
+        for _ in range(calls):
+            value, _ = jax.block_until_ready(last[0](*last[1:]))
+        return {"seconds": (time.process_time() - started) / calls, "value": float(value)}
+
+    return round_of
+
+
 PEERS: dict[str, Callable[[Path], Callable[[Ask], Ask]]] = {
     "auction-gym": auction_gym,
     "auction-net": auction_net,
+    "rax": rax,
 }
 
 

@@ -19,7 +19,7 @@ from cascade_sim.cascade.serve import Arm
 from cascade_sim.lanes import LANES, load8, splat8, sum8
 
 CHAINS = 10  # enough to hide the latency of a multiply-add on two ports
-STEPS = 2_000_000
+STEPS = 1_000_000
 ROW = 8 * LANES  # numbers that one step of the reading loop takes
 FLOAT_BYTES = ID_BYTES = 4
 SIGMOID_FLOPS = 20  # a float32 exponential (8 multiply-adds and 2 for its range), one addition, one division
@@ -88,7 +88,7 @@ def _read(values, rounds):
     return sum8(t0 + t1 + t2 + t3) + sum8(t4 + t5 + t6 + t7)
 
 
-def measured_peak(table_bytes: float, repeats: int = 7, steps: int = STEPS) -> Peak:
+def measured_peak(table_bytes: float, repeats: int = 40, steps: int = STEPS) -> Peak:
     """The best of several rounds of two loops: one only multiplies and adds, one only reads."""
     values = np.ones(max(1, round(table_bytes / FLOAT_BYTES / ROW)) * ROW, np.float32)
     rounds = max(1, steps * 10 // len(values))

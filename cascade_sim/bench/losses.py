@@ -1,23 +1,33 @@
-"""How fast the losses are: CPU time of value and gradient on one thread: fused, plain torch, allRank.
+"""How fast the losses are: CPU time of value and gradient on one thread: fused, plain torch, allRank, rax.
 
 "torch" is the loss as its formula on padded rows, [lists, items, items] in memory where pairs are compared.
 "allRank" is that library's own code, timed where it is installed (`pip install --no-deps allRank`: the
-torch that it asks for is an old one). It is given padded rows, ours are given flat scores.
+torch that it asks for is an old one). "rax" is google/rax in a Python of its own, compiled by jax:
+
+    git clone https://github.com/google/rax
+    python -m venv peers
+    peers/bin/pip install jax flax optax
+    python -m cascade_sim bench losses --rax rax --peer-python peers/bin/python
+
+Both are given padded rows, ours are given flat scores. All forms of a loss take turns.
 """
 
 import ctypes
 import multiprocessing
 import sys
-import time
 import types
 from collections.abc import Callable
+from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 
+from cascade_sim.bench import in_turn, seconds
+from cascade_sim.bench.peers import Peer
 from cascade_sim.models.losses import LOSSES
 from cascade_sim.models.losses.lists import make_batch, to_padded
 
@@ -35,6 +45,8 @@ TIMED: dict[str, dict[str, Any]] = {
     "pairwise_exponential": {},
 }
 IN_ALLRANK = ("ranknet", "approx_ndcg")
+SHORT = 0.005  # seconds
+IN_RAX = ("ranknet", "approx_ndcg", "softmax", "list_ce", "calibrated_softmax")
 
 
 @dataclass(frozen=True)
@@ -106,18 +118,17 @@ def step(name: str, form: str, sample: Sample) -> Callable[[], tuple[float, torc
     return run
 
 
-def best_ms(run: Callable[[], Any], seconds: float) -> float:
-    """Milliseconds of CPU time of the quickest of at least three calls, more while there is time.
+def mean_seconds(run: Callable[[], Any], calls: int) -> float:
+    """CPU seconds of one call, the mean of several in a row."""
+    return seconds(lambda: [run() for _ in range(calls)]) / calls
 
-    CPU time, not time on the clock: others on the machine then change the figure less.
-    """
-    run()
-    times: list[float] = []
-    while len(times) < 3 or (sum(times) < seconds and len(times) < 200):
-        started = time.process_time()
-        run()
-        times.append(time.process_time() - started)
-    return min(times) * 1e3
+
+def asked_of(rax: Peer, name: str, sample: Sample, calls: int) -> Callable[[], float]:
+    """A call that has rax compute the loss of this sample some times and gives the CPU seconds of one."""
+    labels = sample.row_labels.clamp(min=0)
+    rows = {"scores": sample.row_scores.tolist(), "labels": labels.tolist()}
+    rax.ask(loss=name, **rows, sizes=np.diff(sample.lists).tolist())
+    return lambda: float(rax.ask(calls=calls)["seconds"])
 
 
 def extra_memory_mb(name: str, form: str, shape: tuple[int, int]) -> float | None:
@@ -147,37 +158,55 @@ def _status_mb(key: str) -> float:
 
 
 def bench_losses(
-    shapes: tuple[tuple[int, int], ...] = SHAPES, *, seconds: float = 1.0, with_memory: bool = True
+    shapes: tuple[tuple[int, int], ...] = SHAPES,
+    *,
+    repeats: int = 15,
+    with_memory: bool = True,
+    rax: Path | None = None,
+    python: Path | None = None,
 ) -> list[dict[str, Any]]:
     """One row per shape, labels and loss: {"lists", "items", "labels", "loss", "ms", "memory_mb"}.
 
-    "ms" and "memory_mb" are by form: fused, torch and, where it is installed and has the loss, allRank.
+    "ms" (a Spread) and "memory_mb" are by form: fused, torch and, where it is there and has the loss, allRank
+    and rax (a checkout and the Python to run it with).
     Memory is measured for RankNet and ApproxNDCG on graded labels, None elsewhere.
     """
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     has_allrank = load_allrank() is not None
     rows: list[dict[str, Any]] = []
-    try:
+    with ExitStack() as stack:
+        stack.callback(torch.set_num_threads, threads)
+        peer = None
+        if rax is not None and python is not None:
+            peer = stack.enter_context(Peer("rax", rax, python))
         for shape in shapes:
             for labels in LABELS:
                 sample = draw(*shape, labels)
                 for name in TIMED:
                     forms = ["fused", "torch"] + ["allRank"] * (has_allrank and name in IN_ALLRANK)
+                    runs = {form: step(name, form, sample) for form in forms}
+                    for run in runs.values():
+                        run()  # compiles
+                    # Short ones several times a turn: in a training the caches are not cold.
+                    calls = 10 if seconds(runs["fused"]) < SHORT else 1
+                    timed: dict[str, Callable[[], float]] = {
+                        form: partial(mean_seconds, run, calls) for form, run in runs.items()
+                    }
+                    if peer is not None and name in IN_RAX:
+                        timed["rax"] = asked_of(peer, name, sample, calls)
                     row: dict[str, Any] = dict(zip(("lists", "items"), shape, strict=True))
                     row |= {"labels": labels, "loss": name, "memory_mb": None}
-                    row["ms"] = {form: best_ms(step(name, form, sample), seconds) for form in forms}
+                    row["ms"] = {form: s.times(1e3) for form, s in in_turn(timed, repeats).items()}
                     if with_memory and labels == "graded" and name in IN_ALLRANK:
                         row["memory_mb"] = {form: extra_memory_mb(name, form, shape) for form in forms}
                     rows.append(row)
-    finally:
-        torch.set_num_threads(threads)
     return rows
 
 
 def losses_text(rows: list[dict[str, Any]]) -> str:
     """The figures as lines for a terminal."""
-    lines = ["losses, CPU time of value and gradient, one core"]
+    lines = ["losses, CPU time of value and gradient, one core; medians, and least to upper quartile of ours"]
     seen: tuple[Any, ...] = ()
     for row in rows:
         if (row["lists"], row["items"], row["labels"]) != seen:
@@ -185,9 +214,12 @@ def losses_text(rows: list[dict[str, Any]]) -> str:
             lines.append(f"{seen[0]} lists x {seen[1] // 2}..{seen[1]} items, {seen[2]}")
         fused = row["ms"]["fused"]
         others = [
-            f"{form} {ms:9.2f} ms {ms / fused:6.1f} x" for form, ms in row["ms"].items() if form != "fused"
+            f"{form} {ms.median:9.2f} ms {ms.median / fused.median:6.1f} x"
+            for form, ms in row["ms"].items()
+            if form != "fused"
         ]
-        lines.append(f"  {row['loss']:<20} fused {fused:8.2f} ms   " + "   ".join(others))
+        own = f"fused {fused.median:8.2f} ms ({fused.least:.2f} to {fused.upper:.2f})"
+        lines.append(f"  {row['loss']:<20} {own:<34} " + "   ".join(others))
         if row["memory_mb"]:
             known = {form: mb for form, mb in row["memory_mb"].items() if mb is not None}
             peaks = "   ".join(f"{form} {mb:.1f} MB" for form, mb in known.items())

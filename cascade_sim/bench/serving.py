@@ -12,7 +12,7 @@ import numpy as np
 import torch
 
 from cascade_sim.auction import auction
-from cascade_sim.bench import Spread, floor, in_turn, seconds
+from cascade_sim.bench import Spread, floor, in_turn, plain, seconds
 from cascade_sim.bench.market import auction_rates, market_seconds
 from cascade_sim.bench.peers import scenario_rates
 from cascade_sim.bench.whole import ready, serving
@@ -264,11 +264,4 @@ def run(
         "auction": plain(auction_rates(n_auctions, repeats=repeats)),
         "scenario": plain(scenario_rates(n_auctions, repeats=repeats)),
         "training": training_rates(sim, n_samples),
-    }
-
-
-def plain(figures: dict[str, Any]) -> dict[str, Any]:
-    """Spreads as dictionaries, for JSON."""
-    return {
-        name: plain(value) if isinstance(value, dict) else asdict(value) for name, value in figures.items()
     }

@@ -11,6 +11,7 @@ from cascade_sim.commands.options import PATH, json_option, quiet_option
 from cascade_sim.errors import UserError
 
 PARTS = ("simulator", "auction", "market", "losses", "metrics", "peers", "scale")
+PART_OF = {"auction-gym": "peers", "auction-net": "peers", "rax": "losses"}
 GIVEN = "Folder of a checkout of {}, to run beside us; needs --peer-python."
 
 
@@ -19,6 +20,7 @@ GIVEN = "Folder of a checkout of {}, to run beside us; needs --peer-python."
 @click.option("--requests", type=click.IntRange(min=1024), default=20_000, show_default=True)
 @click.option("--auction-gym", type=PATH, help=GIVEN.format("amzn/auction-gym"))
 @click.option("--auction-net", type=PATH, help=GIVEN.format("alimama-tech/AuctionNet"))
+@click.option("--rax", type=PATH, help=GIVEN.format("google/rax"))
 @click.option("--peer-python", type=PATH, help="The Python of an environment that has what they need.")
 @json_option("Print the figures as JSON.")
 @quiet_option
@@ -27,6 +29,7 @@ def command(
     requests: int,
     auction_gym: Path | None,
     auction_net: Path | None,
+    rax: Path | None,
     peer_python: Path | None,
     as_json: bool,
     quiet: bool,
@@ -41,7 +44,7 @@ def command(
     """
     from cascade_sim.progress import Progress
 
-    checkouts = {"auction-gym": auction_gym, "auction-net": auction_net}
+    checkouts = {"auction-gym": auction_gym, "auction-net": auction_net, "rax": rax}
     given = {name: folder for name, folder in checkouts.items() if folder is not None}
     check_peers(part, given, peer_python)
     # Lines only: drawing a bar all the while would take from the time that is measured.
@@ -52,19 +55,22 @@ def command(
             _peers(given, peer_python or Path(sys.executable), as_json)
         elif part == "scale":
             _scale(requests, as_json)
+        elif part == "losses":
+            _losses(rax, peer_python, as_json)
         else:
-            {"auction": _auction, "market": _market, "losses": _losses, "metrics": _metrics}[part](as_json)
+            {"auction": _auction, "market": _market, "metrics": _metrics}[part](as_json)
 
 
 def check_peers(part: str, given: dict[str, Path], python: Path | None) -> None:
     """UserError if the options of the peers do not go together."""
-    options = [f"--{name}" for name in given] + ["--peer-python"] * (python is not None)
-    if options and part != "peers":
-        raise UserError(f"{options[0]} is for `bench peers`, not for `bench {part}`")
-    if given and python is None:
-        raise UserError(f"{options[0]} needs --peer-python: the Python of an environment with its libraries")
+    for name in given:
+        if part != PART_OF[name]:
+            raise UserError(f"--{name} is for `bench {PART_OF[name]}`, not for `bench {part}`")
+        if python is None:
+            raise UserError(f"--{name} needs --peer-python: the Python of an environment with its libraries")
     if python is not None and not given:
-        raise UserError("--peer-python needs --auction-gym or --auction-net: what shall it run?")
+        options = " or ".join(f"--{name}" for name in PART_OF)
+        raise UserError(f"--peer-python needs {options}: what shall it run?")
 
 
 def _simulator(requests: int, as_json: bool) -> None:
@@ -130,18 +136,18 @@ def auction_text(bare: dict[str, Any], whole: dict[str, Any]) -> str:
 
 
 def _auction(as_json: bool) -> None:
+    from cascade_sim.bench import plain
     from cascade_sim.bench.market import auction_rates
     from cascade_sim.bench.peers import scenario_rates
-    from cascade_sim.bench.serving import plain
 
     figures = {"auction": plain(auction_rates()), "scenario": plain(scenario_rates())}
     click.echo(json.dumps(figures, indent=1) if as_json else auction_text(*figures.values()))
 
 
 def _market(as_json: bool) -> None:
-    from cascade_sim.bench import Spread, in_turn
+    from cascade_sim.bench import Spread, in_turn, plain
     from cascade_sim.bench.market import market_seconds
-    from cascade_sim.bench.serving import build, plain, serving
+    from cascade_sim.bench.serving import build, serving
 
     n = 20_000
     sim, arm = build()
@@ -159,26 +165,19 @@ def _market(as_json: bool) -> None:
 
 
 def _peers(checkouts: dict[str, Path], python: Path, as_json: bool) -> None:
-    from dataclasses import asdict, is_dataclass
-
+    from cascade_sim.bench import plain
     from cascade_sim.bench.peers import bench_peers, peers_text
 
     rows = bench_peers(checkouts, python)
-    if not as_json:
-        click.echo(peers_text(rows))
-        return
-
-    def as_data(value: Any) -> Any:
-        return asdict(value) if is_dataclass(value) and not isinstance(value, type) else value
-
-    click.echo(json.dumps([{key: as_data(value) for key, value in row.items()} for row in rows], indent=1))
+    click.echo(json.dumps(plain(rows), indent=1) if as_json else peers_text(rows))
 
 
-def _losses(as_json: bool) -> None:
+def _losses(rax: Path | None, python: Path | None, as_json: bool) -> None:
+    from cascade_sim.bench import plain
     from cascade_sim.bench.losses import bench_losses, losses_text
 
-    rows = bench_losses()
-    click.echo(json.dumps(rows, indent=1) if as_json else losses_text(rows))
+    rows = bench_losses(rax=rax, python=python)
+    click.echo(json.dumps(plain(rows), indent=1) if as_json else losses_text(rows))
 
 
 def _metrics(as_json: bool) -> None:

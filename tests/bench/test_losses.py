@@ -7,18 +7,19 @@ import numpy as np
 import pytest
 
 from cascade_sim.bench import losses as bench_losses
+from cascade_sim.bench import plain
 from cascade_sim.cli import main
 
 
 @pytest.fixture(scope="module")
 def rows():
-    return bench_losses.bench_losses(((4, 10), (3, 20)), seconds=0.0, with_memory=False)
+    return bench_losses.bench_losses(((4, 10), (3, 20)), repeats=2, with_memory=False)
 
 
 def test_every_loss_is_timed_at_every_shape_and_kind_of_labels(rows):
     found = [(row["lists"], row["items"], row["labels"], row["loss"]) for row in rows]
     assert len(set(found)) == len(found) == 2 * 2 * len(bench_losses.TIMED)
-    assert all(row["ms"]["fused"] > 0 and row["ms"]["torch"] > 0 for row in rows)
+    assert all(row["ms"]["fused"].least > 0 and row["ms"]["torch"].least > 0 for row in rows)
 
 
 @pytest.mark.parametrize("labels", bench_losses.LABELS)
@@ -50,9 +51,27 @@ def test_a_fused_loss_keeps_nothing_of_the_size_of_pairs():
 
 
 def test_the_command_prints_text_or_json(rows, monkeypatch, capsys):
-    monkeypatch.setattr(bench_losses, "bench_losses", lambda: rows)
+    monkeypatch.setattr(bench_losses, "bench_losses", lambda rax, python: rows)
     assert main(["bench", "losses"]) == 0
     text = capsys.readouterr().out
     assert "4 lists x 5..10 items, graded" in text and text.count("approx_ndcg") == 4
     assert main(["bench", "losses", "--json"]) == 0
-    assert json.loads(capsys.readouterr().out) == rows
+    assert json.loads(capsys.readouterr().out) == plain(rows)
+
+
+def test_rax_is_given_the_same_lists_as_rows():
+    """A stand-in that keeps what it is asked."""
+    asked = []
+
+    class Rax:
+        def ask(self, **what):
+            asked.append(what)
+            return {"seconds": 2.0}
+
+    sample = bench_losses.draw(3, 8, "graded")
+    assert bench_losses.asked_of(Rax(), "softmax", sample, 3)() == 2.0
+    first, second = asked
+    assert first["loss"] == "softmax" and second == {"calls": 3}
+    items = [row[:size] for row, size in zip(first["labels"], first["sizes"], strict=True)]
+    assert sum(items, []) == sample.labels.tolist()
+    assert min(map(min, first["labels"])) >= 0

@@ -98,6 +98,7 @@ def test_the_command_prints_text_or_json(monkeypatch, capsys):
     [
         (["auction", "--auction-gym", "x"], "--auction-gym is for `bench peers`"),
         (["peers", "--auction-net", "x"], "needs --peer-python"),
+        (["peers", "--rax", "x", "--peer-python", "x"], "--rax is for `bench losses`"),
         (["peers", "--peer-python", "x"], "needs --auction-gym or --auction-net"),
     ],
 )
