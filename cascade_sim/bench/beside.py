@@ -75,8 +75,9 @@ def auction_net(folder: Path) -> Callable[[Ask], Ask]:
 def rax(folder: Path) -> Callable[[Ask], Ask]:
     """Value and gradient of a loss of padded rows, compiled by jax: {"loss", "scores", "labels", "sizes"}.
 
-    An ask without a loss repeats the last one, "calls" times. Losses that rax has no name for are its softmax loss on
-    what makes them one: with a virtual item, or of log sigmoids with labels that sum to 1.
+    An ask without a loss repeats the last one, "calls" times. Losses that rax has no name for are its
+    softmax loss on what makes them one: with a virtual item, or of log sigmoids with labels that sum to 1.
+    Its pairwise loss is a mean over pairs, ours a sum.
     """
     os.environ["XLA_FLAGS"] = "--xla_cpu_multi_thread_eigen=false intra_op_parallelism_threads=1"
     sys.path.insert(0, str(folder))

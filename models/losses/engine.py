@@ -14,7 +14,7 @@ import torch
 
 from cascade_sim.models.known import check_known
 from cascade_sim.models.losses import padded as loss_torch
-from cascade_sim.models.losses.lists import Batch
+from cascade_sim.models.losses.lists import Batch, with_anchor
 from cascade_sim.models.losses.phis import phi_named
 
 ENGINES = ("auto", "fused", "torch")
@@ -25,11 +25,11 @@ class _Fused(torch.autograd.Function):
 
     @staticmethod
     def forward(
-        ctx: Any, scores: torch.Tensor, sizes: np.ndarray | None, kernel: Callable[..., Any], *rest: Any
+        ctx: Any, scores: torch.Tensor, lists: np.ndarray | None, kernel: Callable[..., Any], *rest: Any
     ) -> torch.Tensor:
         value, slope = kernel(as_float64(scores), *rest)
         ctx.save_for_backward(torch.from_numpy(slope))
-        ctx.sizes, ctx.dtype, ctx.n_others = sizes, scores.dtype, 2 + len(rest)
+        ctx.lists, ctx.dtype, ctx.n_others = lists, scores.dtype, 2 + len(rest)
         return torch.from_numpy(value)
 
     @staticmethod
@@ -37,9 +37,13 @@ class _Fused(torch.autograd.Function):
         if torch.is_grad_enabled():  # with create_graph: the slopes would silently count as constants
             raise RuntimeError("a fused loss can be differentiated once; pass engine='torch' to do so twice")
         (slope,) = ctx.saved_tensors
-        if ctx.sizes is not None:
-            grad = torch.from_numpy(np.repeat(grad.numpy(), ctx.sizes))
-        return ((slope * grad).to(ctx.dtype), *[None] * ctx.n_others)
+        if ctx.lists is None:
+            return ((slope * grad).to(ctx.dtype), *[None] * ctx.n_others)
+        from cascade_sim.models.losses import kernels_lists as loss_kernels_lists
+
+        out = torch.empty(len(slope), dtype=ctx.dtype)
+        loss_kernels_lists.times_of_lists(slope.numpy(), as_float64(grad), ctx.lists, out.numpy())
+        return (out, *[None] * ctx.n_others)
 
 
 def as_float64(values: torch.Tensor) -> np.ndarray:
@@ -60,7 +64,7 @@ def is_fused(scores: torch.Tensor, engine: str) -> bool:
 
 def fused(batch: Batch, kernel: Callable[..., Any], *rest: Any) -> torch.Tensor:
     """kernel(scores, labels, lists, *rest) -> values [L], slopes [N], as a differentiable function."""
-    return _Fused.apply(batch.scores, batch.sizes, kernel, as_float64(batch.labels), batch.lists, *rest)
+    return _Fused.apply(batch.scores, batch.lists, kernel, as_float64(batch.labels), batch.lists, *rest)
 
 
 def pairs(batch: Batch, phi: str, *, is_ordered: bool, engine: str) -> torch.Tensor:
@@ -78,13 +82,18 @@ def pairs(batch: Batch, phi: str, *, is_ordered: bool, engine: str) -> torch.Ten
     return form(batch, phi)
 
 
-def softmax_lists(batch: Batch, engine: str) -> torch.Tensor:
-    """-sum_i y_i log softmax(s)_i of each list.  [L]"""
+def softmax_lists(batch: Batch, engine: str, anchor: float = 0.0) -> torch.Tensor:
+    """-sum_i y_i log softmax(s)_i of each list.  [L]
+
+    anchor > 0: with a virtual item of score 0 and this label in every list.
+    """
+    if not np.isfinite(anchor):
+        raise ValueError(f"y0 must be finite, not {anchor}")
     if not is_fused(batch.scores, engine):
-        return loss_torch.softmax_lists(batch)
+        return loss_torch.softmax_lists(with_anchor(batch, anchor) if anchor > 0 else batch)
     from cascade_sim.models.losses import kernels_lists as loss_kernels_lists
 
-    return fused(batch, loss_kernels_lists.softmax_lists)
+    return fused(batch, loss_kernels_lists.softmax_lists, float(anchor))
 
 
 def approx_ndcg_lists(batch: Batch, beta: float, engine: str) -> torch.Tensor:
@@ -114,6 +123,13 @@ def dumped_pairs(
         as_float64(dump.labels),
         dump.lists,
     )
+
+
+def list_totals(values: torch.Tensor, batch: Batch) -> np.ndarray:
+    """Sum of each list's values [N], in float64 and in the order of the items.  [L] float64"""
+    from cascade_sim.models.losses import kernels_lists as loss_kernels_lists
+
+    return loss_kernels_lists.list_totals(as_float64(values.cpu()), batch.lists)
 
 
 def ordered_pair_counts(batch: Batch) -> np.ndarray:

@@ -18,23 +18,59 @@ WIDEST = 600.0  # e^600 and its inverse are float64, and so is their quotient wi
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def softmax_lists(scores, labels, lists):
-    """-sum_i y_i log softmax(s)_i of each list and its slopes.  -> [L], [N]"""
+def softmax_list(scores, labels, y0, slope):
+    """-sum_i y_i log softmax(s)_i of one list; its slopes go to `slope`.
+
+    y0 > 0 is the label of a virtual item of score 0 after the last. A list that is not finite is NaN.
+    """
+    n, value = len(scores), 0.0
+    _, high = bounds(scores)
+    if y0 > 0.0:
+        high = max(high, 0.0) + 0.0 * high
+    mass = total = 0.0
+    for i in range(n):
+        slope[i] = np.exp(scores[i] - high)
+        mass += slope[i]
+        total += labels[i]
+    if y0 > 0.0:
+        mass += np.exp(-high)
+        total += y0
+    level = high + np.log(mass)
+    for i in range(n):
+        if labels[i] != 0.0:
+            value += labels[i] * (level - scores[i])
+        slope[i] = total * (slope[i] / mass) - labels[i]
+    return value + y0 * level if y0 > 0.0 else value
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def softmax_lists(scores, labels, lists, y0):
+    """`softmax_list` of each list.  -> [L], [N]"""
     value, slope = np.zeros(len(lists) - 1), np.zeros(len(scores))
     for k in range(len(lists) - 1):
         a, b = lists[k], lists[k + 1]
-        _, high = bounds(scores[a:b])
-        mass = total = 0.0
-        for i in range(a, b):
-            slope[i] = np.exp(scores[i] - high)
-            mass += slope[i]
-            total += labels[i]
-        level = high + np.log(mass) if b > a else 0.0
-        for i in range(a, b):
-            if labels[i] != 0.0:
-                value[k] += labels[i] * (level - scores[i])
-            slope[i] = total * (slope[i] / mass) - labels[i]
+        if b > a:
+            value[k] = softmax_list(scores[a:b], labels[a:b], y0, slope[a:b])
     return value, slope
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def list_totals(values, lists):
+    """Sum of each list's values, in float64 and in the order of the items.  [N] -> [L]"""
+    total = np.zeros(len(lists) - 1)
+    for k in range(len(lists) - 1):
+        for i in range(lists[k], lists[k + 1]):
+            total[k] += values[i]
+    return total
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def times_of_lists(slope, grad, lists, out):
+    """out_i = slope_i times the number of its list.  [N], [L] -> [N]"""
+    for k in range(len(lists) - 1):
+        for i in range(lists[k], lists[k + 1]):
+            out[i] = slope[i] * grad[k]
+    return out
 
 
 @njit(cache=True, nogil=True, error_model="numpy")

@@ -17,7 +17,6 @@ from cascade_sim.models.losses.lists import (
     per_term,
     reduce,
     reduce_terms,
-    with_anchor,
 )
 from cascade_sim.models.losses.padded import item_sums
 from cascade_sim.models.losses.pointwise import log_terms
@@ -25,13 +24,7 @@ from cascade_sim.models.losses.pointwise import log_terms
 
 def label_sums(batch: Batch) -> np.ndarray:
     """Sum of each list's labels.  [L] float64"""
-    owner = np.repeat(np.arange(batch.n_lists), batch.sizes)
-    return np.bincount(owner, batch.labels.double().cpu().numpy(), minlength=batch.n_lists)
-
-
-def _softmax(batch: Batch, engine: str, **how: Unpack[PerTerm]) -> torch.Tensor:
-    values = loss_engine.softmax_lists(batch, engine)
-    return reduce_terms(values, batch.scores.dtype, lambda: label_sums(batch), **how)
+    return loss_engine.list_totals(batch.labels, batch)
 
 
 @loss
@@ -41,7 +34,8 @@ def softmax(given: Given, *, engine: str = "auto", **how: Unpack[PerTerm]) -> to
     0 for a list without positives, of one item or empty. Does not see s -> s + w.
     """
     batch = make_batch(*given, low=0)
-    return _softmax(batch, engine, **how)
+    values = loss_engine.softmax_lists(batch, engine)
+    return reduce_terms(values, batch.scores.dtype, lambda: label_sums(batch), **how)
 
 
 @loss
@@ -56,8 +50,9 @@ def calibrated_softmax(
     """
     if not y0 > 0:
         raise ValueError(f"y0 must be greater than 0, not {y0}")
-    batch = with_anchor(make_batch(*given, low=0), y0)
-    return _softmax(batch, engine, **how)
+    batch = make_batch(*given, low=0)
+    values = loss_engine.softmax_lists(batch, engine, anchor=y0)
+    return reduce_terms(values, batch.scores.dtype, lambda: label_sums(batch) + y0, **how)
 
 
 def _log_softplus(scores: torch.Tensor) -> torch.Tensor:
