@@ -95,9 +95,9 @@ def check_offsets(lists: Offsets, n_items: int) -> np.ndarray:
     offsets = np.ascontiguousarray(offsets, dtype=np.int64)
     if offsets[0] != 0:
         raise ValueError(f"lists must start at 0, not at {offsets[0]}")
-    falls = np.flatnonzero(offsets[1:] < offsets[:-1])
-    if len(falls):
-        at = falls[0]
+    is_fall = offsets[1:] < offsets[:-1]
+    if is_fall.any():
+        at = int(is_fall.argmax())
         raise ValueError(f"lists must not fall: {offsets[at]} is followed by {offsets[at + 1]} at {at + 1}")
     if offsets[-1] != n_items:
         raise ValueError(f"lists end at {offsets[-1]}, but there are {n_items} items")
@@ -130,6 +130,8 @@ def reduce(
     sum_l w_l v_l and mean is sum_l w_l v_l / sum_l w_l; the mean of nothing (no list, no weight) is 0.
     """
     check_known("reduction", reduction, REDUCTIONS)
+    if weight is None and reduction == "mean":
+        return (values.mean() if len(values) else values.sum()).to(dtype)
     total = values.new_tensor(float(len(values)))
     if weight is not None:
         weight = torch.as_tensor(weight, device=values.device).to(values.dtype)
