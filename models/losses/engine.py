@@ -1,7 +1,8 @@
 """Where a loss is computed: by a fused kernel on the CPU, or in plain torch anywhere.
 
 A fused kernel gives the lists' values and their slopes in every score in one pass; the slopes wait for
-backward, and nothing of the size of pairs is kept. It works in float64 whatever the type of the scores.
+backward, and nothing of the size of pairs is kept. It works in float64 whatever the type of the scores; only
+the softmax losses of float32 scores take their exponentials in float32, and sum in float64.
 engine="auto" takes it for float32 and float64 scores on the CPU and plain torch for everything else.
 The fused form can be differentiated once; engine="torch" where a gradient of a gradient is needed.
 """
@@ -27,7 +28,7 @@ class _Fused(torch.autograd.Function):
     def forward(
         ctx: Any, scores: torch.Tensor, lists: np.ndarray | None, kernel: Callable[..., Any], *rest: Any
     ) -> torch.Tensor:
-        value, slope = kernel(as_float64(scores), *rest)
+        value, slope = kernel(scores, *rest)
         ctx.save_for_backward(torch.from_numpy(slope))
         ctx.lists, ctx.dtype, ctx.n_others = lists, scores.dtype, 2 + len(rest)
         return torch.from_numpy(value)
@@ -64,7 +65,26 @@ def is_fused(scores: torch.Tensor, engine: str) -> bool:
 
 def fused(batch: Batch, kernel: Callable[..., Any], *rest: Any) -> torch.Tensor:
     """kernel(scores, labels, lists, *rest) -> values [L], slopes [N], as a differentiable function."""
-    return _Fused.apply(batch.scores, batch.lists, kernel, as_float64(batch.labels), batch.lists, *rest)
+    return _Fused.apply(
+        batch.scores, batch.lists, _widened(kernel), as_float64(batch.labels), batch.lists, *rest
+    )
+
+
+def fused_float32(batch: Batch, kernel: Callable[..., Any], *rest: Any) -> torch.Tensor:
+    """The same with a kernel that takes float32 scores and labels as they are."""
+    return _Fused.apply(batch.scores, batch.lists, _as_is(kernel), _array(batch.labels), batch.lists, *rest)
+
+
+def _array(values: torch.Tensor) -> np.ndarray:
+    return np.ascontiguousarray(values.detach().numpy())
+
+
+def _as_is(kernel: Callable[..., Any]) -> Callable[..., Any]:
+    return lambda scores, *rest: kernel(_array(scores), *rest)
+
+
+def _widened(kernel: Callable[..., Any]) -> Callable[..., Any]:
+    return lambda scores, *rest: kernel(as_float64(scores), *rest)
 
 
 def pairs(batch: Batch, phi: str, *, is_ordered: bool, engine: str) -> torch.Tensor:
@@ -93,6 +113,8 @@ def softmax_lists(batch: Batch, engine: str, anchor: float = 0.0) -> torch.Tenso
         return loss_torch.softmax_lists(with_anchor(batch, anchor) if anchor > 0 else batch)
     from cascade_sim.models.losses import kernels_lists as loss_kernels_lists
 
+    if batch.scores.dtype == torch.float32:
+        return fused_float32(batch, loss_kernels_lists.softmax_lists_float32, float(anchor))
     return fused(batch, loss_kernels_lists.softmax_lists, float(anchor))
 
 
@@ -116,7 +138,7 @@ def dumped_pairs(
     return _Fused.apply(
         scores,
         None,
-        loss_kernels_lists.dumped_pairs,
+        _widened(loss_kernels_lists.dumped_pairs),
         as_float64(labels),
         np.ascontiguousarray(request.numpy(), dtype=np.int64),
         as_float64(dump.scores),

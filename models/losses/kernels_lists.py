@@ -14,6 +14,12 @@ from cascade_sim.models.losses.kernels import (
     wide_row,
 )
 
+# Of e^x in float32: the range, log 2 in two parts (the first has few digits, so that k times it is exact),
+# 1.5 * 2^23, and the polynomial.
+LEAST, UNIT, MAGIC = np.float32(-87.0), np.float32(1.0), np.float32(12582912.0)
+LOG2_E, LN2_HIGH, LN2_LOW = np.float32(1.44269504), np.float32(0.693359375), np.float32(-2.12194440e-4)
+C5, C4, C3 = np.float32(1.9875691500e-4), np.float32(1.3981999507e-3), np.float32(8.3334519073e-3)
+C2, C1, C0 = np.float32(4.1665795894e-2), np.float32(1.6666665459e-1), np.float32(5.0000001201e-1)
 WIDEST = 600.0  # e^600 and its inverse are float64, and so is their quotient with 1
 
 
@@ -51,6 +57,101 @@ def softmax_lists(scores, labels, lists, y0):
         a, b = lists[k], lists[k + 1]
         if b > a:
             value[k] = softmax_list(scores[a:b], labels[a:b], y0, slope[a:b])
+    return value, slope
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def exp_float32(x, turns, out):
+    """out = e^x in float32 for x <= 0, within two units in the last place; e^-87 below -87.
+
+    e^x = 2^k e^r, k = round(x / log 2), |r| <= log(2) / 2, e^r by a polynomial (Cephes' expf). Adding MAGIC
+    rounds to a whole number and leaves it in the last bits, from where it is shifted to the exponent.
+    Every step is one rounded operation on each number by itself: the compiler does several at once, and the
+    bits do not depend on how many. `turns` is room for as many numbers.
+    """
+    for i in range(len(x)):
+        v = max(x[i], LEAST)
+        turn = v * LOG2_E + MAGIC
+        k = turn - MAGIC
+        r = (v - k * LN2_HIGH) - k * LN2_LOW
+        p = ((((C5 * r + C4) * r + C3) * r + C2) * r + C1) * r + C0
+        turns[i] = turn
+        out[i] = (p * (r * r) + r) + UNIT
+    bits, shifts = out.view(np.int32), turns.view(np.int32)
+    for i in range(len(x)):
+        bits[i] += shifts[i] << np.int32(23)
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def high_and_size(s):
+    """The greatest number and the sum of squares, which is not finite where a number is not or is huge."""
+    n = len(s)
+    h0 = h1 = h2 = h3 = s[0]
+    q0 = q1 = q2 = q3 = np.float32(0.0)
+    full = n // 4 * 4
+    for i in range(0, full, 4):
+        a, b, c, d = s[i], s[i + 1], s[i + 2], s[i + 3]
+        h0 = a if a > h0 else h0
+        h1 = b if b > h1 else h1
+        h2 = c if c > h2 else h2
+        h3 = d if d > h3 else h3
+        q0, q1, q2, q3 = q0 + a * a, q1 + b * b, q2 + c * c, q3 + d * d
+    for i in range(full, n):
+        h0 = s[i] if s[i] > h0 else h0
+        q0 += s[i] * s[i]
+    return max(max(h0, h1), max(h2, h3)), (q0 + q1) + (q2 + q3)
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def costs_of(labels, level, scores):
+    """sum_i y_i (level - s_i), four sums side by side."""
+    n = len(labels)
+    t0 = t1 = t2 = t3 = 0.0
+    full = n // 4 * 4
+    for i in range(0, full, 4):
+        t0 += labels[i] * (level - scores[i])
+        t1 += labels[i + 1] * (level - scores[i + 1])
+        t2 += labels[i + 2] * (level - scores[i + 2])
+        t3 += labels[i + 3] * (level - scores[i + 3])
+    for i in range(full, n):
+        t0 += labels[i] * (level - scores[i])
+    return (t0 + t1) + (t2 + t3)
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def softmax_lists_float32(scores, labels, lists, y0):
+    """`softmax_lists` of float32 numbers: exponentials and slopes in float32, sums in float64."""
+    value, slope = np.zeros(len(lists) - 1), np.zeros(len(scores), np.float32)
+    longest = longest_list(lists)
+    below, turns = np.empty(longest, np.float32), np.empty(longest, np.float32)
+    for k in range(len(lists) - 1):
+        a, b = lists[k], lists[k + 1]
+        if a == b:
+            continue
+        s, y, g = scores[a:b], labels[a:b], slope[a:b]
+        high, size = high_and_size(s)
+        if not size < np.inf:
+            wide = np.empty(b - a)
+            value[k] = softmax_list(s.astype(np.float64), y.astype(np.float64), y0, wide)
+            g[:] = wide
+            continue
+        if y0 > 0.0:
+            high = max(high, np.float32(0.0))
+        d = below[: b - a]
+        for i in range(b - a):
+            d[i] = s[i] - high
+        exp_float32(d, turns[: b - a], g)
+        mass, total = sum_of(g), sum_of(y)
+        if y0 > 0.0:
+            mass += np.exp(-np.float64(high))
+            total += y0
+        level = np.log(mass)
+        value[k] = costs_of(y, level, d)
+        if y0 > 0.0:
+            value[k] += y0 * (level + high)
+        scale = np.float32(total / mass)
+        for i in range(b - a):
+            g[i] = g[i] * scale - y[i]
     return value, slope
 
 
