@@ -5,18 +5,30 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from cascade_sim.analysis.metrics.catalogue import Measure
-from cascade_sim.analysis.report.sections.compare import MEASURES
+from cascade_sim.analysis.metrics.catalogue import PAGE_MEASURES, Measure, is_reference
+from cascade_sim.analysis.report.readings import WHAT_IF_MEASURES
 from cascade_sim.analysis.report.words import listed
 from cascade_sim.analysis.statistics.estimates import Estimate, estimate, percent_text
 
+MEASURES: dict[str, Measure] = {
+    **WHAT_IF_MEASURES,
+    "conversions_per_request": PAGE_MEASURES["conversions_per_request"],
+}
 REVENUE = "expected_revenue_per_request"
 
 
-def compare_verdict(comparison: Mapping[str, Any], arms: Sequence[str]) -> str:
-    """Identical; or what moved most among these arms, and whether it is told apart; or not comparable."""
-    if not comparison["arms"]:
-        return "Not comparable: the runs have no arm in common."
+def judged_arms(comparison: Mapping[str, Any]) -> list[str]:
+    """The arms that a verdict is about: reference arms only where there are no others."""
+    return [arm for arm in comparison["arms"] if not is_reference(arm)] or list(comparison["arms"])
+
+
+def compare_verdict(comparison: Mapping[str, Any]) -> list[str]:
+    """What it comes to, the first sentence as a headline: identical; or what moved most, and whether it is
+    told apart; or not comparable.
+    """
+    arms = judged_arms(comparison)
+    if not arms:
+        return ["Not comparable: the runs have no arm in common."]
     shared = f"arm {arms[0]}" if len(arms) == 1 else f"the {len(arms)} arms"
     moved = [arm for arm in arms if not is_identical(comparison["arms"][arm])]
     apart = comparison.get("apart") or []
@@ -25,18 +37,18 @@ def compare_verdict(comparison: Mapping[str, Any], arms: Sequence[str]) -> str:
         given = f", although {keys} {'key' if keys == 1 else 'keys'} of the scenario differ" if keys else ""
         given = given.replace("1 key of the scenario differ", "1 key of the scenario differs")
         both = " that both runs have" if only_in_one(comparison, arms) else ""
-        return f"Identical: no measure of {shared}{both} differs{given}."
-    start = ""
+        return [f"Identical: no measure of {shared}{both} differs{given}."]
+    start = []
     if apart:
         what = " and ".join(apart)
-        start = (
+        start = [
             f"Not comparable as they stand: {what} {'differs' if len(apart) == 1 else 'differ'}, so the runs "
-            "met other requests, and a difference is not the arms' alone. "
-        )
-    return start + _moved_most(comparison, moved or list(arms))
+            "met other requests, and a difference is not the arms' alone."
+        ]
+    return start + _moved_most(comparison, moved or arms)
 
 
-def _moved_most(comparison: Mapping[str, Any], arms: Sequence[str]) -> str:
+def _moved_most(comparison: Mapping[str, Any], arms: Sequence[str]) -> list[str]:
     """The arm whose revenue moved most, and the measure that did where it is another one."""
     lifts = {
         (arm, name): estimate(entry["lift"])
@@ -46,21 +58,21 @@ def _moved_most(comparison: Mapping[str, Any], arms: Sequence[str]) -> str:
     }
     lifts = {key: lift for key, lift in lifts.items() if lift.value is not None}
     if not lifts:
-        return "What differs has no lift: see the table."
+        return ["What differs has no lift: see the table."]
     revenues = {key: lift for key, lift in lifts.items() if key[1] == REVENUE}
     top = max(lifts, key=lambda key: (_is_told(lifts[key]), abs(lifts[key].value or 0.0)))
     chosen = f", the largest of {len(lifts):,} lifts" if len(lifts) > 1 else ""
     if not revenues:
-        return f"What moved most is {_what(*top)}: {_reading(lifts[top])}{chosen}."
+        return [f"What moved most is {_what(*top)}: {_reading(lifts[top])}{chosen}."]
     lead = max(revenues, key=lambda key: abs(revenues[key].value or 0.0))
     most = " most" if len(arms) > 1 else ""
     if revenues[lead].value == 0.0:
-        text = f"{MEASURES[REVENUE].label} did not move"
+        said = [f"{MEASURES[REVENUE].label}, did not move."]
     else:
-        text = f"{MEASURES[REVENUE].label} moved{most} in arm {lead[0]}: {_reading(revenues[lead])}"
-    if top == lead or lifts[top].value == 0.0:
-        return f"{text}."
-    return f"{text}; what moved most of all is {_what(*top)}: {_reading(lifts[top])}{chosen}."
+        said = [f"{MEASURES[REVENUE].label}, moved{most} in arm {lead[0]}: {_reading(revenues[lead])}."]
+    if top != lead and lifts[top].value != 0.0:
+        said.append(f"What moved most of all is {_what(*top)}: {_reading(lifts[top])}{chosen}.")
+    return said
 
 
 def _what(arm: str, metric: str) -> str:

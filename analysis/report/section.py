@@ -127,10 +127,11 @@ class Columns(_Group):
 
 @dataclass(frozen=True)
 class Details(_Group):
-    """Parts that are folded away under a line."""
+    """Parts that are folded away under a line; `arm` is whose they are, for a page that can switch it off."""
 
     shape: ClassVar[str] = "details"
     summary: str
+    arm: str = ""
 
 
 Part = Text | Heading | TablePart | Figure | Bullets | Terms | Code | Tiles | Stack | Columns | Details

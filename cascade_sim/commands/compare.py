@@ -32,22 +32,22 @@ def command(runs: tuple[Path, ...], arm: str | None, unpaired: bool, out: Path |
     if out is not None:
         check_out(out)
     comparisons = compare_runs(runs, arm, unpaired)
-    click.echo(compare_text(comparisons, arm))
+    click.echo(compare_text(comparisons))
     if out is not None:
         for path in write_comparison(comparisons, out):
             click.echo(path)
 
 
-def compare_text(comparisons: list[dict[str, Any]], arm: str | None = None) -> str:
+def compare_text(comparisons: list[dict[str, Any]]) -> str:
     """The verdict, then scenario, arms and notes for a terminal; reference arms only if asked for."""
     import sys
     import textwrap
 
-    from cascade_sim.analysis.metrics.catalogue import is_reference
     from cascade_sim.analysis.report.compare_verdict import (
         compare_verdict,
         folded_keys,
         is_identical,
+        judged_arms,
         only_in_one,
         shared_measures,
     )
@@ -60,9 +60,9 @@ def compare_text(comparisons: list[dict[str, Any]], arm: str | None = None) -> s
     color = sys.stdout.isatty()
     parts = []
     for pair in comparisons:
-        shown = [name for name in pair["arms"] if arm or not is_reference(name)] or list(pair["arms"])
+        shown = judged_arms(pair)
         parts.append(f"{pair['first']} → {pair['other']}")
-        parts.append(textwrap.fill(compare_verdict(pair, shown), width) + "\n")
+        parts.append(textwrap.fill(" ".join(compare_verdict(pair)), width) + "\n")
         changed = scenario_table(folded_keys(pair), width)
         parts.append(
             "The scenarios are the same.\n"

@@ -13,6 +13,8 @@ from cascade_sim.analysis.report.figures.style import (
     bare,
     blank,
     label,
+    mark,
+    of_arms,
     short,
     signed_tick,
 )
@@ -57,7 +59,8 @@ def compare_figure(comparison: Mapping[str, Any]) -> Any | None:
     for i, lifts in enumerate(rows.values()):
         for j, arm in enumerate(arms):
             if arm in lifts:
-                _mark(axes, lifts[arm], i + step * (j - (len(arms) - 1) / 2), j)
+                with of_arms(axes, arm):
+                    _mark(axes, lifts[arm], i + step * (j - (len(arms) - 1) / 2), j)
     axes.set_yticks(range(len(rows)), [short(WHAT_IF_MEASURES[name].label, 30) for name in rows])
     axes.set_ylim(len(rows) - 0.5, -0.5)
     axes.xaxis.set_major_formatter(signed_tick)
@@ -82,4 +85,8 @@ def _legend(figure: Any, arms: Sequence[str]) -> None:
         for j in range(len(arms))
     ]
     names = [label(short(arm)) for arm in arms]
-    figure.legend(marks, names, loc="outside upper center", ncols=min(3, len(arms)), columnspacing=1.4)
+    legend = figure.legend(
+        marks, names, loc="outside upper center", ncols=min(3, len(arms)), columnspacing=1.4
+    )
+    for arm, handle, text in zip(arms, legend.legend_handles, legend.get_texts(), strict=True):
+        mark((handle, text), arm)  # a name may be cut, so it is not found by its text

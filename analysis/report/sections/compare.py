@@ -2,34 +2,37 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
-from cascade_sim.analysis.metrics.catalogue import PAGE_MEASURES, Measure, is_reference
+from cascade_sim.analysis.metrics.catalogue import Measure, is_reference
+from cascade_sim.analysis.report.compare_verdict import MEASURES, REVENUE, compare_verdict
 from cascade_sim.analysis.report.figures.compare import TITLE, compare_figure
 from cascade_sim.analysis.report.figures.style import drawn
-from cascade_sim.analysis.report.readings import WHAT_IF_MEASURES
-from cascade_sim.analysis.report.section import Columns, Figure, Section, Text
+from cascade_sim.analysis.report.section import (
+    Columns,
+    Details,
+    Figure,
+    Part,
+    Section,
+    Stack,
+    TablePart,
+    Text,
+    titled,
+)
 from cascade_sim.analysis.report.sections.whatif import difference_cell
 from cascade_sim.analysis.report.short_page import short_page, table_section
 from cascade_sim.analysis.report.tables import LIFT, Cell, Row, Table, column, csv_text, toned
-from cascade_sim.analysis.report.words import listed
-from cascade_sim.analysis.statistics.estimates import (
-    NBSP,
-    Estimate,
-    estimate,
-    interval_text,
-    number_text,
-    scaled,
-)
+from cascade_sim.analysis.statistics.estimates import estimate
 
-MEASURES: dict[str, Measure] = {
-    **WHAT_IF_MEASURES,
-    "conversions_per_request": PAGE_MEASURES["conversions_per_request"],
-}
 MAIN = 18  # rows in the terminal
-MOST_TOLD = 3  # arms in the headline
-REVENUE = "expected_revenue_per_request"
+FEW_KEYS = 8  # of a scenario: as many stand beside the verdict
+LIFTS = (
+    *(REVENUE, "revenue_per_request", "expected_rpm", "expected_ctr", "ctr", "cpc"),
+    *("impressions_per_request", "rcs"),
+)
+PAIRED = {"is_paired": True}
 PARTS = ("before", "after", "difference", "lift")
 CSV_COLUMNS = (
     *("first", "other", "arm", "metric"),
@@ -69,6 +72,33 @@ def arm_table(comparison: Mapping[str, Any], arm: str, most: int | None = None) 
             )
         )
     return Table(f"Arm {arm}", "measure", ["first", "other", "difference", "lift %"], rows)
+
+
+def lifts_table(comparison: Mapping[str, Any], arms: Sequence[str]) -> Table | None:
+    """The lifts of the main measures, a row per arm; None where no arm has any."""
+    known = {
+        name: [estimate((comparison["arms"][arm].get(name) or {}).get("lift")) for arm in arms]
+        for name in LIFTS
+    }
+    shown = {name: lifts for name, lifts in known.items() if any(lift.value is not None for lift in lifts)}
+    if not shown:
+        return None
+    columns = [
+        [toned(cell, MEASURES[name]) for cell in column(LIFT, lifts, signed=True)]
+        for name, lifts in shown.items()
+    ]
+    rows = [
+        Row(arm, [cells[i] for cells in columns], "reference" if is_reference(arm) else "", arm=arm)
+        for i, arm in enumerate(arms)
+    ]
+    unpaired = {
+        name
+        for name in shown
+        for arm in arms
+        if comparison["paired_by"] != "none" and not comparison["arms"][arm].get(name, PAIRED)["is_paired"]
+    }
+    headings = [MEASURES[name].label + ", unpaired" * (name in unpaired) for name in shown]
+    return Table("Lifts", "Arm", headings, rows, [("Lift over the first run, %", len(shown))])
 
 
 def _is_known(entry: Mapping[str, Any]) -> bool:
@@ -143,69 +173,59 @@ def _figures(comparisons: list[dict[str, Any]]) -> dict[str, Figure]:
     return figures
 
 
-def compare_headline(comparisons: list[dict[str, Any]]) -> str:
-    """Of each other run, the arms that earn clearly more or less per request than in the first run."""
-    said = []
-    for comparison in comparisons:
-        lifts = {
-            arm: scaled(estimate(table[REVENUE]["lift"]), 100.0)
-            for arm, table in comparison["arms"].items()
-            if not is_reference(arm) and table.get(REVENUE)
-        }
-        moved = {arm: lift for arm, lift in lifts.items() if lift.is_above_zero or lift.is_below_zero}
-        told = [f"{arm} {interval_words(lift)}" for arm, lift in list(moved.items())[:MOST_TOLD]]
-        told += [f"{len(moved) - MOST_TOLD} more arms"] if len(moved) > MOST_TOLD else []
-        other = comparison["other"]
-        if not lifts:
-            said.append(f"{other} has no revenue per request to compare")
-        elif not moved:
-            said.append(
-                f"In {other} no arm earns clearly more or less per request than in {comparison['first']}"
-            )
-        else:
-            said.append(f"Revenue per request in {other}: {listed(told)}")
-    return f"{'; '.join(said)}."
-
-
-def interval_words(lift: Estimate) -> str:
-    """A lift in percent with its interval."""
-    interval = interval_text(lift, 1, signed=True)
-    return f"{number_text(lift.value, 1, signed=True)}{NBSP}%" + (f" {interval}" if interval else "")
-
-
 def compare_page(comparisons: list[dict[str, Any]], svgs: Mapping[str, str] | None = None) -> str:
-    """One HTML page of all comparisons. `svgs` come from compare_figures; all else is escaped."""
+    """One page: the verdict on every pair, then tables. `svgs` are compare_figures'; all else is escaped."""
     is_only = len(comparisons) == 1
+    answers: list[Section] = []
     tables: list[Section] = []
-    words: list[str] = []
-    cautions: list[Text] = []
-    for comparison in comparisons:
-        pair = f"{comparison['first']} → {comparison['other']}"
-        changed = scenario_table(comparison)
-        if changed is None:
-            words.append(f"{pair}: the scenarios are the same.")
-        else:
-            tables.append(table_section(f"Scenario, {pair}", changed, "Scenario" if is_only else ""))
-        words.append(f"{pair}: {PAIRED_BY[comparison['paired_by']]}")
-        cautions += [Text(note, "caution") for note in comparison["notes"]]
-        arms = sorted(comparison["arms"], key=is_reference)  # those of the scenario first
-        tables += [
-            table_section(f"{arm}, {pair}", arm_table(comparison, arm), arm if is_only else "")
-            for arm in arms
-        ]
+    for comparison, figure in zip(comparisons, _figures(comparisons).values(), strict=True):
+        pair = "" if is_only else f"{comparison['first']} → {comparison['other']}"
+        answers.append(_answer(comparison, figure, pair))
+        tables += _tables(comparison, f", {pair}" if pair else "")
+    every = dict.fromkeys(arm for comparison in comparisons for arm in comparison["arms"])
     return short_page(
         "Compared runs",
         " and ".join([comparisons[0]["first"], *(comparison["other"] for comparison in comparisons)]),
-        [],
-        [
-            Section(
-                "",
-                compare_headline(comparisons),
-                words,
-                (*cautions, Columns(list(_figures(comparisons).values()))),
-                short="Answer",
-            ),
-            *tables,
-        ],
+        ["the first run against the other" if is_only else "the first run against each of the others"],
+        [*answers, *tables],
         svgs=svgs,
+        arms=sorted(every, key=is_reference),
     )
+
+
+def _answer(comparison: Mapping[str, Any], figure: Figure, pair: str) -> Section:
+    """The verdict on a pair, what to be careful of and what was changed, beside the figure of its lifts."""
+    headline, *more = compare_verdict(comparison)
+    same = "" if comparison["scenario"] else "The scenarios are the same. "
+    words: list[Part] = [
+        *(Text(sentence) for sentence in more),
+        Text(f"{same}{PAIRED_BY[comparison['paired_by']]}", "small"),
+        *(Text(f"{note[:1].upper()}{note[1:]}.", "caution") for note in comparison["notes"]),
+    ]
+    if len(comparison["scenario"]) <= FEW_KEYS:
+        words += titled("What differs in the scenario", scenario_table(comparison))
+    return Section(
+        "",
+        f"{pair}: {headline}" if pair else headline,
+        parts=(Columns((Stack(words), figure), "sides"),),
+        kind="answer",
+        short=f"Answer, {pair}" if pair else "Answer",
+    )
+
+
+def _tables(comparison: Mapping[str, Any], pair: str) -> list[Section]:
+    """The lifts of all arms, the keys of the scenario where they are many, and every measure, an arm each."""
+    arms = sorted(comparison["arms"], key=is_reference)  # those of the scenario first
+    sections = []
+    lifts, changed = lifts_table(comparison, arms), scenario_table(comparison)
+    if lifts is not None:
+        sections.append(table_section(f"Lifts of all arms{pair}", lifts))
+    if changed is not None and len(changed.rows) > FEW_KEYS:
+        title = f"What differs in the scenario{pair}"
+        sections.append(replace(table_section(title, changed, f"Scenario{pair}"), is_folded=True))
+    tables: dict[str, Part] = {arm: TablePart(arm_table(comparison, arm)) for arm in arms}
+    if len(tables) > 1:
+        tables = {arm: Details((table,), f"Arm {arm}", arm) for arm, table in tables.items()}
+    if tables:
+        sections.append(Section("", f"Every measure{pair}", parts=list(tables.values())))
+    return sections

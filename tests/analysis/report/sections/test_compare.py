@@ -2,15 +2,18 @@
 
 import csv
 import io
+import re
 
 from answers.section_text import says, text_of
+from answers.table_text import plain
+from cascade_sim.analysis.report.compare_verdict import compare_verdict
 from cascade_sim.analysis.report.figures.compare import compared_lifts
 from cascade_sim.analysis.report.sections.compare import (
     arm_table,
     compare_csv,
     compare_figures,
-    compare_headline,
     compare_page,
+    lifts_table,
     scenario_table,
 )
 from cascade_sim.analysis.report.terminal import table_text
@@ -63,7 +66,7 @@ def test_what_neither_run_measured_is_no_row_and_the_scenario_s_arms_come_first(
     comparison = {**COMPARISON, "arms": {"bid_only": table, "plain": table}}
     assert [row.label for row in arm_table(comparison, "plain").rows] == ["RPM, clicked", "CPC"]
     page = compare_page([comparison])
-    assert 0 < page.index("plain, runs/a") < page.index("bid_only, runs/a")
+    assert re.findall(r'<details data-arm="([^"]+)">', page) == ["plain", "bid_only"]
 
 
 def test_scenario_keys_are_shown_old_and_new():
@@ -85,8 +88,9 @@ def test_csv_and_page():
     rows = list(csv.DictReader(io.StringIO(compare_csv([COMPARISON]))))
     assert len(rows) == 3 and rows[0]["difference"] == "2.0" and rows[1]["is_paired"] == "False"
     page = compare_page([COMPARISON, {**COMPARISON, "scenario": []}])
-    assert "runs/&lt;b&gt;" in page and "<b>" not in page and "be careful" in page
-    assert "the scenarios are the same" in page and page.count("<table>") == 3
+    assert "runs/&lt;b&gt;" in page and "<b>" not in page and "Be careful." in page
+    assert "The scenarios are the same" in page
+    assert re.findall(r'role="region" aria-label="([^"]+)"', page) == ["Scenario", *("Arm plain",) * 2]
 
 
 def test_the_page_has_a_figure_of_the_lifts_of_each_comparison():
@@ -95,7 +99,7 @@ def test_the_page_has_a_figure_of_the_lifts_of_each_comparison():
     assert list(svgs) == ["compare_1"] and "RPM" in svgs["compare_1"]
     page = compare_page([COMPARISON, unknown], svgs)
     assert 'id="figure-compare_1"' in page and 'id="figure-compare_2"' not in page
-    assert page.index('id="figure-compare_1"') < page.index("<table>")
+    assert page.index('id="figure-compare_1"') < page.index('aria-label="Arm plain"')
     assert "runs/&lt;b&gt; over runs/a" in page and "runs/<b>" not in page
 
 
@@ -106,12 +110,63 @@ def test_the_figure_shows_paired_lifts_of_the_scenarios_arms_alone():
     assert round(lifts["rpm"]["plain"].value, 6) == 20.0
 
 
-def test_the_page_leads_with_the_arms_that_earn_otherwise():
-    revenue = {"expected_revenue_per_request": entry(1.0, 1.5)}
+def headings(page):
+    return [text_of(heading) for heading in re.findall(r"<h2>(.*?)</h2>", page)]
+
+
+def test_the_page_leads_with_the_verdict_that_the_command_prints():
+    revenue = {"expected_revenue_per_request": entry(1.0, 1.5), "ctr": entry(0.1, 0.3)}
     same = {"expected_revenue_per_request": entry(1.0, 1.02)}
     moved = {**COMPARISON, "arms": {"plain": revenue, "other": same, "random": revenue}}
-    title = compare_headline([moved])
-    assert says(title, "plain", "+50.0 %") and "other" not in title and "random" not in title
-    assert text_of(title) in text_of(compare_page([moved]).replace("&lt;b&gt;", "<b>"))
-    assert "no arm" in compare_headline([{**COMPARISON, "arms": {"other": same}}])
-    assert compare_headline([{**COMPARISON, "arms": {"plain": {}}}])
+    headline, most = compare_verdict(moved)
+    assert says(headline, "moved most", "arm plain", "+50.0 %") and says(most, "CTR", "+200.0 %")
+    page = compare_page([moved], compare_figures([moved]))
+    assert headings(page)[0] == plain(headline) and text_of(most) in text_of(page)
+    assert re.search(r'<section id="part-0" class="answer">\s*<h2>', page)
+    for arms in ({"other": same}, {"plain": {}}, {}):
+        pair = {**COMPARISON, "arms": arms}
+        assert headings(compare_page([pair]))[0] == plain(compare_verdict(pair)[0])
+
+
+def test_of_several_pairs_every_one_leads_with_its_verdict():
+    other = {**COMPARISON, "other": "runs/c", "arms": {"plain": {"rpm": entry(10.0, 10.0)}}}
+    page = compare_page([COMPARISON, other])
+    for heading, pair in zip(headings(page), (COMPARISON, other), strict=False):
+        assert heading.startswith(f"runs/a → {pair['other']}") and heading.endswith(
+            plain(compare_verdict(pair)[0])
+        )
+
+
+def test_every_arm_has_a_row_of_lifts_what_is_unpaired_says_so():
+    table = {"ctr": entry(10.0, 12.0), "rcs": entry(0.5, 0.6, False)}
+    arms = {"plain": table, "random": {"ctr": entry(10.0, 9.0)}}
+    lifts = lifts_table({**COMPARISON, "arms": arms}, list(arms))
+    assert [(row.arm, row.kind) for row in lifts.rows] == [("plain", ""), ("random", "reference")]
+    assert [cell.text for cell in lifts.rows[0].cells] == ["+20.0", "+20.0"]
+    assert ["unpaired" in heading for heading in lifts.columns] == [False, True]
+    unpaired = lifts_table({**COMPARISON, "paired_by": "none", "arms": arms}, list(arms))
+    assert not any("unpaired" in heading for heading in unpaired.columns)  # said once for all
+    assert lifts_table({**COMPARISON, "arms": {"plain": {}}}, ["plain"]) is None
+
+
+def test_an_arm_is_switched_off_in_rows_tables_and_the_figure():
+    table = {"expected_revenue_per_request": entry(10.0, 12.0)}
+    long = "a-name-that-is-cut-in-the-legend"
+    moved = {**COMPARISON, "arms": {"plain": table, long: table, "random": table}}
+    page = compare_page([moved], compare_figures([moved]))
+    assert re.findall(r'<button[^>]* data-arm="([^"]+)"', page) == ["plain", long, "random"]
+    for tag, arms in {"tr": 3, "details": 3, "g": 2}.items():
+        assert len(set(re.findall(rf'<{tag}[^>]* data-arm="([^"]+)"', page))) == arms
+    legend = page[page.index('id="compare_1-legend_1"') :]
+    assert set(re.findall(r'<g data-arm="([^"]+)"', legend[: legend.index("</svg>")])) == {"plain", long}
+
+
+def test_many_keys_of_the_scenario_are_folded_away_below():
+    keys = [{"key": f"world.k{i}", "old": i, "new": i + 1} for i in range(20)]
+    few, many = (
+        compare_page([{**COMPARISON, "scenario": keys[:2]}]),
+        compare_page([{**COMPARISON, "scenario": keys}]),
+    )
+    answers = [page[: page.index("</section>")] for page in (few, many)]
+    assert "world.k1" in answers[0] and "world.k1" not in answers[1]
+    assert "world.k19" in many[many.index('<details class="more">') :]
