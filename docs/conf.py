@@ -23,15 +23,29 @@ autodoc_member_order = "bysource"
 autodoc_typehints = "signature"
 python_use_unqualified_type_names = True
 
+# Colours of pages.css, which has them for light and dark systems → options of the theme.
+COLORS = {
+    "page": "base_bg body_bg",
+    "ink": "base_text body_text sidebar_list code_text gray_1 narrow_sidebar_fg narrow_sidebar_link",
+    "quiet": "footer_text sidebar_text gray_3 anchor",
+    "line": "gray_2 pink_2 hr_border table_border sidebar_link_underscore sidebar_search_button xref_border "
+    "admonition_border note_border seealso_border tip_border hint_border important_border",
+    "code": "pink_1 code_bg pre_bg code_hover xref_bg footnote_bg admonition_xref_border narrow_sidebar_bg",
+    "mark": "anchor_hover_bg highlight_bg code_highlight viewcode_target_bg",
+    "accent": "link",
+    "hover": "link_hover",
+}
 html_theme = "alabaster"
 html_theme_options = {
     "description": "A simulator of an ad-ranking cascade with its auction",
     "fixed_sidebar": False,
-    "page_width": "1100px",
+    "page_width": "1240px",
+    "body_max_width": "1000px",
     "sidebar_width": "230px",
     "show_powered_by": False,
     "font_family": "system-ui, sans-serif",
     "head_font_family": "system-ui, sans-serif",
+    **{option: f"var(--{color})" for color, options in COLORS.items() for option in options.split()},
 }
 html_static_path = ["style"]
 html_css_files = ["pages.css"]

@@ -76,16 +76,16 @@
     });
   });
 
-  // A table that goes on to the right says so.
+  // A table that goes on to the right says so: whenever its box, or what is shown of it, has another width.
   function tell(box) {
     box.parentElement.classList.toggle("is-cut", box.scrollWidth > box.clientWidth + 1);
   }
   var boxes = all(".scroll");
   if (typeof ResizeObserver === "function") {
     var watcher = new ResizeObserver(function (seen) {
-      seen.forEach(function (one) { tell(one.target); });
+      seen.forEach(function (one) { tell(one.target.closest(".scroll")); });
     });
-    boxes.forEach(function (box) { watcher.observe(box); });
+    boxes.forEach(function (box) { [box, box.querySelector("table")].forEach(function (part) { watcher.observe(part); }); });
   } else {
     boxes.forEach(tell);
   }

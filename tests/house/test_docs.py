@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import importlib
 import re
 import shutil
@@ -188,3 +189,36 @@ def test_every_link_and_named_file_exists(page):
     missing = [link for link in links if not (page.parent / link).exists() and "made/" not in link]
     missing += [name for name in named if not (ROOT / name).exists()]
     assert missing == []
+
+
+def colors(css: str) -> tuple[dict[str, str], dict[str, str]]:
+    """The variables of a style sheet with their colours, for light and for dark systems."""
+    light, dark = re.findall(r":root \{(.*?)\}", css, re.DOTALL)
+    return tuple(dict(re.findall(r"--(\w+): (#\w+);", rules)) for rules in (light, dark))
+
+
+def test_the_site_has_every_colour_for_light_and_for_dark_systems():
+    css = (ROOT / "docs" / "style" / "pages.css").read_text(encoding="utf-8")
+    light, dark = colors(css)
+    assert light.keys() == dark.keys() and all(light[name] != dark[name] for name in light)
+    rules = re.sub(r":root \{.*?\}", "", css, flags=re.DOTALL)
+    assert set(re.findall(r"var\(--(\w+)\)", rules)) <= set(light) and not re.findall(
+        r": #|\s#\w{3,6}\b", rules
+    )
+    conf = ast.parse((ROOT / "docs" / "conf.py").read_text(encoding="utf-8"))
+    (given,) = [
+        ast.literal_eval(node.value)
+        for node in ast.walk(conf)
+        if isinstance(node, ast.Assign) and getattr(node.targets[0], "id", "") == "COLORS"
+    ]
+    assert set(given) <= set(light) and {"base_bg", "body_text", "link", "code_bg"} <= {
+        option for options in given.values() for option in options.split()
+    }
+
+
+def test_the_picture_of_the_architecture_has_every_colour_for_dark_systems():
+    drawing = (ROOT / "docs" / "architecture.svg").read_text(encoding="utf-8")
+    _, dark, shapes = re.split(r"<style>|</style>", drawing)
+    assert "prefers-color-scheme: dark" in dark
+    drawn = set(re.findall(r'\b(fill|stroke)="(#\w+)"', shapes))
+    assert drawn and drawn == set(re.findall(r'\[(fill|stroke)="(#\w+)"\]', dark))
