@@ -50,7 +50,8 @@ SIMPLER = {
 class Recommendation:
     """The arms to ship, any of them: none where no arm is clearly better than the baseline; and why.
 
-    `findings`: reference arms that pay. `notes`: how to read the intervals.
+    `gain`: what they bring, in numbers, which a page has in tiles; empty without an arm to ship. `findings`:
+    reference arms that pay. `notes`: how to read the intervals.
     """
 
     arms: tuple[str, ...]
@@ -59,6 +60,7 @@ class Recommendation:
     findings: list[str] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
+    gain: str = ""
 
     @property
     def arm(self) -> str | None:
@@ -92,7 +94,6 @@ def decide(metrics: Mapping[str, Any]) -> Recommendation:
         (best,),
         f"Ship {best}{_but(ahead)}.",
         [
-            f"Against {metrics['baseline']} it brings {_gain(metrics, best)}; {BRACKETS}.",
             *rivals(metrics, best, contenders),
             *ceiling(metrics, best),
             *worse_arms(metrics),
@@ -100,6 +101,7 @@ def decide(metrics: Mapping[str, Any]) -> Recommendation:
         simpler_changes(metrics, best),
         [*trade_offs(metrics, best), *under_budgets(metrics, best), *warnings],
         comparison_notes(metrics),
+        f"Against {metrics['baseline']} it brings {_gain(metrics, best)}; {BRACKETS}.",
     )
 
 
@@ -133,7 +135,6 @@ def _ship_any(
         tuple(tied),
         f"Ship {names}: nothing separates them{_but(ahead)}.",
         [
-            f"Revenue per request changes against {metrics['baseline']} by {listed(gains)}; {BRACKETS}.",
             *rivals(metrics, tied[0], contenders),
             *what_would_decide(metrics, tied),
             *ceiling(metrics, tied[0]),
@@ -146,6 +147,7 @@ def _ship_any(
             *warnings,
         ],
         comparison_notes(metrics),
+        f"Revenue per request changes against {metrics['baseline']} by {listed(gains)}; {BRACKETS}.",
     )
 
 

@@ -15,6 +15,7 @@ from cascade_sim.analysis.report.section import (
     Columns,
     Figure,
     Heading,
+    Part,
     Section,
     Stack,
     TablePart,
@@ -44,17 +45,11 @@ FOOT = (
 def what_if_page(answer: Mapping[str, Any], svg: str) -> str:
     """The page of one question. `svg` comes from answer_image; all else is escaped."""
     figure = Figure("whatif", answer_figure, TITLE, CURVE if is_curve(answer) else LIFTS)
-    cautions = [Text(note, "caution") for note in answer.get("notes") or []]
-    words = (what_if_words(answer), pairing_words(answer))
-    sections = [
-        Section(
-            "",
-            what_if_headline(answer),
-            words,
-            (*cautions, _beside(figure, "Held fixed", answer["held_fixed"])),
-            short="Answer",
-        )
-    ]
+    words = [Text(what_if_words(answer))] if answer.get("knob") else []  # a single change is in the headline
+    words += [Text(pairing_words(answer))]
+    words += [Text(note, "caution") for note in answer.get("notes") or []]
+    held = (Heading("Held fixed"), Bullets(answer["held_fixed"]))
+    sections = [answer_section(what_if_headline(answer), (*words, *held), figure)]
     if len(answer["points"]) > 1:
         sections.append(table_section("Side by side", points_table(answer)))
     for point in answer["points"]:
@@ -106,8 +101,18 @@ def table_section(heading: str, table: Table, short: str = "") -> Section:
     return Section("", heading, parts=(TablePart(table),), short=short)
 
 
-def _beside(figure: Figure, heading: str, lines: Sequence[str]) -> Columns:
-    return Columns((figure, Stack((Heading(heading), Bullets(lines)))))
+def answer_section(headline: str, parts: Sequence[Part], figure: Figure, about: str = "") -> Section:
+    """What a short page begins with: the answer, then words and the like beside the figure they are about.
+
+    `about`: what is answered, on a page with several answers.
+    """
+    return Section(
+        "",
+        f"{about}: {headline}" if about else headline,
+        parts=(Columns((Stack(parts), figure), "sides"),),
+        kind="answer",
+        short=f"Answer, {about}" if about else "Answer",
+    )
 
 
 CAPTION = (
@@ -132,12 +137,10 @@ def sweep_page(findings: Mapping[str, Any], x: str, y: str, svg: str) -> str:
     names = f"{measure_of(y).label} against {measure_of(x).label}"
     figure = Figure("sweep", partial(sweep_figure, x=x, y=y), f"{names}, a point per cell", CAPTION)
     sections = [
-        Section(
-            "",
+        answer_section(
             sweep_headline(findings, x, y),
-            sweep_words(findings, x, y),
-            (_beside(figure, "Swept", keys),),
-            short="Answer",
+            (*(Text(line) for line in sweep_words(findings, x, y)[1:]), Heading("Swept"), Bullets(keys)),
+            figure,
         ),
         table_section("All cells", cells_table(findings, x, y)),
     ]
@@ -167,7 +170,13 @@ def ltr_page(findings: Mapping[str, Any], svgs: Mapping[str, str]) -> str:
     notes = [Text(" ".join(ltr.notes(findings)), "small")]
     words = [Text(line) for line in ltr.best_words(findings)]
     sections = [
-        Section("", ltr.headline(findings), (), (*words, *cautions), kind="answer", short="Answer"),
+        Section(
+            "",
+            ltr.headline(findings),
+            parts=(Columns((Stack(words), Stack(cautions)), "sides"),),
+            kind="answer",
+            short="Answer",
+        ),
         Section("", "Rankers", (), (TablePart(ltr.rankers_table(findings)), *notes)),
         Section("", "Order against scale, and the mean score while training", (), (Columns((pareto, drift)),),
                 short="Figures"),

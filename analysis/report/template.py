@@ -15,6 +15,7 @@ from cascade_sim.analysis.metrics.catalogue import TERMS
 from cascade_sim.analysis.report.figures.style import color_rules, themed
 from cascade_sim.analysis.report.section import Section, body_text, headline_text
 
+MOST_SWITCHES = 14  # two lines of a page
 TERM = re.compile(rf"(?<![\w-])(?:{'|'.join(map(re.escape, TERMS))})(?![\w-])")
 
 
@@ -30,6 +31,11 @@ class Page:
     foot: str = ""
     arms: Sequence[str] = ()  # those that can be switched off
     switches: str = "Arms"  # what they are
+
+    @property
+    def has_many_arms(self) -> bool:
+        """Whether their switches are folded away: they would stand between the reader and the answer."""
+        return len(self.arms) > MOST_SWITCHES
 
     def contents(self, drawn: Iterable[str]) -> list[tuple[str, str]]:
         """(anchor, name) of every section that can be jumped to; empty where there is little to choose."""

@@ -123,7 +123,7 @@ def terminal_summary(metrics: Mapping[str, Any], *, color: bool = False, width: 
     if culprit is not None:
         parts.append(table_text(culprit, color=color, width=width))
     parts += [table_text(table, color=color, width=width, margins=False) for table in _models_by_set(metrics)]
-    words = [*answer.reasons, *answer.findings, *(lost or [])]
+    words = [*([answer.gain] if answer.gain else []), *answer.reasons, *answer.findings, *(lost or [])]
     if market_baseline(metrics) is not None:
         parts.append(table_text(bidders_table(metrics, narrow=True), color=color, width=width))
         words += [line for line in (market_words(metrics), learning_words(metrics)) if line]

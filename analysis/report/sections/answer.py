@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from cascade_sim.analysis.report.comparisons import candidates
-from cascade_sim.analysis.report.decision import decide, key_figures, money_lost
+from cascade_sim.analysis.report.decision import BRACKETS, decide, key_figures, money_lost
 from cascade_sim.analysis.report.section import Columns, Heading, Part, Section, Stack, Text, Tile, Tiles
 from cascade_sim.analysis.report.sections.asked import asked_kinds
 from cascade_sim.analysis.statistics.estimates import (
@@ -71,7 +71,7 @@ def tiles(metrics: Mapping[str, Any], arm: str) -> Tiles:
         if any((text, interval) == (tile.value, tile.interval) for tile in made):
             continue
         made.append(Tile(name if is_level else f"{name}, lift", text, interval, _base_text(name, base)))
-    return Tiles(made, f"{arm} against the baseline, {metrics['baseline']}")
+    return Tiles(made, f"{arm} against the baseline, {metrics['baseline']}; {BRACKETS}")
 
 
 def tied_tiles(metrics: Mapping[str, Any], arms: Sequence[str]) -> Tiles:
@@ -84,7 +84,7 @@ def tied_tiles(metrics: Mapping[str, Any], arms: Sequence[str]) -> Tiles:
         about = f"{name}, lift over {metrics['baseline']}" + (f" ({level})" if level else "")
         text = f"{number_text(percent.value, 1, signed=True)} %"
         made.append(Tile(arm, text, interval_text(percent, 1, signed=True), ""))
-    return Tiles(made, about)
+    return Tiles(made, f"{about}; {BRACKETS}" if about else "")
 
 
 def _base_text(name: str, base: Estimate) -> str:

@@ -11,18 +11,16 @@ from cascade_sim.analysis.report.compare_verdict import MEASURES, REVENUE, compa
 from cascade_sim.analysis.report.figures.compare import TITLE, compare_figure
 from cascade_sim.analysis.report.figures.style import drawn
 from cascade_sim.analysis.report.section import (
-    Columns,
     Details,
     Figure,
     Part,
     Section,
-    Stack,
     TablePart,
     Text,
     titled,
 )
 from cascade_sim.analysis.report.sections.whatif import difference_cell
-from cascade_sim.analysis.report.short_page import short_page, table_section
+from cascade_sim.analysis.report.short_page import answer_section, short_page, table_section
 from cascade_sim.analysis.report.tables import LIFT, Cell, Row, Table, column, csv_text, toned
 from cascade_sim.analysis.statistics.estimates import estimate
 
@@ -204,13 +202,7 @@ def _answer(comparison: Mapping[str, Any], figure: Figure, pair: str) -> Section
     ]
     if len(comparison["scenario"]) <= FEW_KEYS:
         words += titled("What differs in the scenario", scenario_table(comparison))
-    return Section(
-        "",
-        f"{pair}: {headline}" if pair else headline,
-        parts=(Columns((Stack(words), figure), "sides"),),
-        kind="answer",
-        short=f"Answer, {pair}" if pair else "Answer",
-    )
+    return answer_section(headline, words, figure, pair)
 
 
 def _tables(comparison: Mapping[str, Any], pair: str) -> list[Section]:

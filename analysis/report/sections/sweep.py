@@ -130,8 +130,13 @@ def csv_text(findings: Mapping[str, Any], x: str, y: str) -> str:
     return out.getvalue()
 
 
+BY_ESTIMATES = (
+    "Cells are held against each other by their estimates; those whose intervals overlap are not told apart."
+)
+
+
 def sweep_headline(findings: Mapping[str, Any], x: str, y: str) -> str:
-    """Which cell is best in each of the two measures, and how many are beaten by none."""
+    """Which cell is best in each of the two measures."""
     best = frontier(findings, x, y)
     if not best:
         return f"No cell has both {_in_words(y)} and {_in_words(x)}."
@@ -143,11 +148,11 @@ def sweep_headline(findings: Mapping[str, Any], x: str, y: str) -> str:
     if len(set(tops.values())) == 1:
         return f"Best in {_in_words(y)} and in {_in_words(x)}: {tops[y]}."
     said = "; ".join(f"best in {_in_words(name)}: {cell}" for name, cell in tops.items())
-    return f"{said[0].upper()}{said[1:]}. {len(best)} of {len(findings['cells'])} cells are beaten by none."
+    return f"{said[0].upper()}{said[1:]}."
 
 
 def sweep_words(findings: Mapping[str, Any], x: str, y: str) -> list[str]:
-    """What the frontier is, in sentences."""
+    """How many cells are beaten by none; which; and what that rests on."""
     cells = findings["cells"]
     best = frontier(findings, x, y)
     across, up = (_in_words(name) for name in (x, y))
@@ -155,14 +160,11 @@ def sweep_words(findings: Mapping[str, Any], x: str, y: str) -> list[str]:
         return [f"No cell has both {up} and {across}."]
     names = _and([cells[i]["name"] for i in best])
     if len(best) == 1:
-        return [
-            f"{names} is best in {up} and in {across} at once, of {len(cells)} cells, going by the "
-            "estimates; cells whose intervals overlap are not told apart."
-        ]
+        return [f"{names} is best in {up} and in {across} at once, of {len(cells)} cells.", BY_ESTIMATES]
     return [
-        f"{len(best)} of {len(cells)} cells are on the frontier of {up} and {across}: {names}. Every other "
-        "cell is beaten in both by one of them, going by the estimates; cells whose intervals overlap are "
-        "not told apart."
+        f"On the frontier of {up} and {across}: {names}.",
+        f"{len(best)} of {len(cells)} cells are beaten by none; every other one is beaten in both measures by "
+        f"one of them. {BY_ESTIMATES}",
     ]
 
 

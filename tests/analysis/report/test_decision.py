@@ -33,7 +33,14 @@ def study(contrasts=None, **lifts):
 
 
 def words(decision):
-    parts = [decision.headline, *decision.reasons, *decision.findings, *decision.warnings, *decision.notes]
+    parts = [
+        decision.headline,
+        decision.gain,
+        *decision.reasons,
+        *decision.findings,
+        *decision.warnings,
+        *decision.notes,
+    ]
     return plain(" ".join(parts))
 
 
@@ -306,4 +313,6 @@ def test_the_page_and_the_terminal_show_every_tied_arm():
     assert says(section.title, "Ship distill-pre or ltr")
     tiles = [tile for part in walk(section) if isinstance(part, Tiles) for tile in part.tiles]
     assert [tile.label.split(":")[0] for tile in tiles] == ["distill-pre", "ltr"]
+    texts = " ".join(part.text for part in walk(section) if part.shape == "text")
+    assert all(plain(tile.value) not in plain(texts) for tile in tiles)  # a number is said once
     assert "Ship distill-pre or ltr" in terminal_summary(metrics)

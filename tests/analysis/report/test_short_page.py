@@ -2,7 +2,7 @@
 
 import re
 
-from answers.section_text import says, text_of
+from answers.section_text import says, section_text, text_of
 from answers.whatif import answer
 from cascade_sim.analysis.report.short_page import what_if_page
 from cascade_sim.analysis.report.template import SCRIPT
@@ -32,3 +32,8 @@ def test_names_from_outside_are_escaped():
     page = what_if_page(asked, SVG)
     assert page.count("<script") == 1 and f"<script>{SCRIPT}</script>" in page
     assert "&lt;script&gt;" in page and "&lt;i&gt;gone" in page
+
+
+def test_the_answer_of_a_single_change_is_said_once():
+    page = what_if_page({**answer((0.5, 1.1)), "run": "tiny", "seed": 3}, SVG)
+    assert section_text(page, "part-0").count("+10.0 %") == 1

@@ -5,7 +5,7 @@ import io
 
 import pytest
 
-from answers.section_text import says, text_of
+from answers.section_text import says, section_text, text_of
 from answers.sweep import FOUR, X, Y, findings
 from cascade_sim.analysis.report.sections.sweep import (
     cells_table,
@@ -65,10 +65,11 @@ def test_the_csv_has_every_number_and_empty_cells_for_what_is_undefined():
 
 
 def test_the_words_name_the_frontier():
-    words = sweep_words(findings(FOUR), X, Y)[0]
-    assert says(words, "2 of 4", "on the frontier", "slots=2 and slots=1") and "slots=3" not in words
-    best = sweep_words(findings([(0.1, 1.0), (0.2, 2.0)]), X, Y)[0]
-    assert best.startswith("slots=2 is best in revenue") and "going by the estimates" in best
+    words, rest = sweep_words(findings(FOUR), X, Y)
+    assert says(words, "frontier", "slots=2 and slots=1") and "slots=3" not in words
+    assert says(rest, "2 of 4", "beaten by none") and says(rest, "by their estimates")
+    best, rest = sweep_words(findings([(0.1, 1.0), (0.2, 2.0)]), X, Y)
+    assert best.startswith("slots=2 is best in revenue") and says(rest, "by their estimates")
     assert sweep_words(findings([(None, 1.0)]), X, Y)[0].startswith("No cell has both")
 
 
@@ -93,4 +94,6 @@ def test_the_page_leads_with_the_best_cells():
     made = findings(FOUR)
     title, cells = sweep_headline(made, X, Y), [cell["name"] for cell in made["cells"]]
     assert any(name in title for name in cells)
+    answer = text_of(section_text(sweep_page(made, X, Y, "<svg></svg>"), "part-0"))
+    assert answer.count("slots=2") == answer.count("slots=1") == 1  # each best cell is named once
     assert text_of(title) in text_of(sweep_page(made, X, Y, "<svg></svg>"))
