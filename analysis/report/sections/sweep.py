@@ -163,8 +163,8 @@ def sweep_words(findings: Mapping[str, Any], x: str, y: str) -> list[str]:
         return [f"{names} is best in {up} and in {across} at once, of {len(cells)} cells.", BY_ESTIMATES]
     return [
         f"On the frontier of {up} and {across}: {names}.",
-        f"{len(best)} of {len(cells)} cells are beaten by none; every other one is beaten in both measures by "
-        f"one of them. {BY_ESTIMATES}",
+        f"{len(best)} of {len(cells)} cells are beaten by none; every other one is beaten in both measures "
+        f"by one of them. {BY_ESTIMATES}",
     ]
 
 
