@@ -174,7 +174,7 @@ class Traffic(Section):
     requests_per_second: float = Field(
         default=50.0, gt=0, le=1e9, description="Mean rate of the Poisson arrivals."
     )
-    block: int = Field(default=512, ge=1, le=65536, description="Requests served together.")
+    block: int = Field(default=1024, ge=1, le=65536, description="Requests served together.")
 
 
 class Retrieval(Section):

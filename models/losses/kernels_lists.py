@@ -3,6 +3,7 @@
 import numpy as np
 from numba import njit
 
+from cascade_sim.kernels import exp_float32
 from cascade_sim.models.losses.kernels import (
     SPAN,
     bounds,
@@ -14,12 +15,6 @@ from cascade_sim.models.losses.kernels import (
     wide_row,
 )
 
-# Of e^x in float32: the range, log 2 in two parts (the first has few digits, so that k times it is exact),
-# 1.5 * 2^23, and the polynomial.
-LEAST, UNIT, MAGIC = np.float32(-87.0), np.float32(1.0), np.float32(12582912.0)
-LOG2_E, LN2_HIGH, LN2_LOW = np.float32(1.44269504), np.float32(0.693359375), np.float32(-2.12194440e-4)
-C5, C4, C3 = np.float32(1.9875691500e-4), np.float32(1.3981999507e-3), np.float32(8.3334519073e-3)
-C2, C1, C0 = np.float32(4.1665795894e-2), np.float32(1.6666665459e-1), np.float32(5.0000001201e-1)
 WIDEST = 600.0  # e^600 and its inverse are float64, and so is their quotient with 1
 
 
@@ -58,28 +53,6 @@ def softmax_lists(scores, labels, lists, y0):
         if b > a:
             value[k] = softmax_list(scores[a:b], labels[a:b], y0, slope[a:b])
     return value, slope
-
-
-@njit(cache=True, nogil=True, error_model="numpy")
-def exp_float32(x, turns, out):
-    """out = e^x in float32 for x <= 0, within two units in the last place; e^-87 below -87.
-
-    e^x = 2^k e^r, k = round(x / log 2), |r| <= log(2) / 2, e^r by a polynomial (Cephes' expf). Adding MAGIC
-    rounds to a whole number and leaves it in the last bits, from where it is shifted to the exponent.
-    Every step is one rounded operation on each number by itself: the compiler does several at once, and the
-    bits do not depend on how many. `turns` is room for as many numbers.
-    """
-    for i in range(len(x)):
-        v = max(x[i], LEAST)
-        turn = v * LOG2_E + MAGIC
-        k = turn - MAGIC
-        r = (v - k * LN2_HIGH) - k * LN2_LOW
-        p = ((((C5 * r + C4) * r + C3) * r + C2) * r + C1) * r + C0
-        turns[i] = turn
-        out[i] = (p * (r * r) + r) + UNIT
-    bits, shifts = out.view(np.int32), turns.view(np.int32)
-    for i in range(len(x)):
-        bits[i] += shifts[i] << np.int32(23)
 
 
 @njit(cache=True, nogil=True, error_model="numpy")

@@ -9,45 +9,6 @@ from cascade_sim.models.losses import LOSSES, kernels_lists
 EPS = float(np.finfo(np.float32).eps)
 
 
-def numbers(n, seed=0):
-    generator = np.random.default_rng(seed)
-    return np.concatenate([-generator.exponential(10, n), np.linspace(-87, 0, n)]).astype(np.float32)
-
-
-def kernel_exp(x):
-    out = np.empty_like(x)
-    kernels_lists.exp_float32(x, np.empty_like(x), out)
-    return out
-
-
-def test_the_exponential_is_within_two_units_in_the_last_place():
-    x = numbers(200_000)
-    x = x[x >= -87]
-    exact = np.exp(x.astype(np.float64))
-    assert np.abs(kernel_exp(x) / exact - 1).max() < 2 * EPS
-    assert kernel_exp(np.zeros(1, np.float32))[0] == 1.0
-
-
-def test_far_below_nothing_is_left_and_nothing_breaks():
-    x = np.array([-88, -1e4, -1e19, -np.finfo(np.float32).max], np.float32)
-    assert ((kernel_exp(x) >= 0) & (kernel_exp(x) < 1e-37)).all()
-
-
-def test_its_bits_are_those_of_one_rounded_operation_after_the_other():
-    """So they are the same on every processor, however many numbers it takes at once."""
-    k = kernels_lists
-    x = numbers(10_007)
-    v = np.maximum(x, k.LEAST)
-    turn = v * k.LOG2_E + k.MAGIC
-    r = (v - (turn - k.MAGIC) * k.LN2_HIGH) - (turn - k.MAGIC) * k.LN2_LOW
-    p = k.C5 * r + k.C4
-    for c in (k.C3, k.C2, k.C1, k.C0):
-        p = p * r + c
-    plain = (p * (r * r) + r) + k.UNIT
-    plain.view(np.int32)[:] += turn.view(np.int32) << 23
-    assert plain.dtype == np.float32 and plain.tobytes() == kernel_exp(x).tobytes()
-
-
 @pytest.mark.parametrize("y0", [0.0, 0.5])
 @pytest.mark.parametrize("spread", [0.1, 3.0, 60.0])
 @pytest.mark.parametrize("size", [1, 7, 8, 100, 20_000])
