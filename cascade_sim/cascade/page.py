@@ -81,13 +81,15 @@ def auctioned(
     """
     result = auction(bid, quality, ids=None if are_ids_sorted else ids, **rules.keywords)
     shown = result.ranked >= 0
-    column = np.maximum(result.ranked, 0)
-    ranked_bid = np.where(shown, np.take_along_axis(bid, column, 1), 0.0)
+    # Places in the flat tables: one index for all four.
+    place = np.maximum(result.ranked, 0) + ids.shape[1] * np.arange(len(ids))[:, None]
+    ranked_bid = np.where(shown, bid.take(place), 0.0)
+    ranked_pctr = np.where(shown, pctr.take(place), 0.0)
     return Page(
-        ads=np.where(shown, np.take_along_axis(ids, column, 1), -1),
-        pctr=np.where(shown, np.take_along_axis(pctr, column, 1), 0.0),
+        ads=np.where(shown, ids.take(place), -1),
+        pctr=ranked_pctr,
         bid=ranked_bid,
-        quality=np.where(shown, np.take_along_axis(quality, column, 1), 0.0),
+        quality=ranked_pctr if quality is pctr else np.where(shown, quality.take(place), 0.0),
         cpc_micros=to_micros(result.cpc, ranked_bid[:, :-1]),
     )
 

@@ -79,7 +79,9 @@ def rank(
 ) -> Decision:
     """Ranking and the auction: the second half of `serve`."""
     ids = passed.competitive_set
-    rank = score(block, ids, arm.ranking, arm, platform)
+    # Where there was nothing to choose, the bids of these very candidates are known.
+    is_same = ids is passed.pre_ranking_set and arm.ranking.bid == arm.pre_ranking.bid
+    rank = score(block, ids, arm.ranking, arm, platform, passed.scores.bid if is_same else None)
     if answered_by is not None:
         rank = by_pre_ranking(rank, block, passed, arm, platform, answered_by == BY_PRE_RANKING)
     page = auctioned(ids, rank.prediction, rank.bid, rank.quality, rules_of(block, arm, platform))
@@ -87,8 +89,15 @@ def rank(
     return decision if answered_by is None else by_retrieval(decision, block, arm, platform, answered_by)
 
 
-def score(block: Block, ids: np.ndarray, stage: Stage, arm: Arm, platform: Platform) -> Scores:
-    """Predict, bid and fuse for the candidates of one stage."""
+def score(
+    block: Block,
+    ids: np.ndarray,
+    stage: Stage,
+    arm: Arm,
+    platform: Platform,
+    known_bids: np.ndarray | None = None,
+) -> Scores:
+    """Predict, bid and fuse for the candidates of one stage; their bids may be known already."""
     try:
         by_pair = getattr(stage.scorer, "by_pair", False)
         prediction = remembered(
@@ -103,7 +112,7 @@ def score(block: Block, ids: np.ndarray, stage: Stage, arm: Arm, platform: Platf
         fusion = block.knobs.squashed(fusion)
     return Scores(
         prediction=prediction,
-        bid=bids(block, ids, stage.bid, arm, platform),
+        bid=bids(block, ids, stage.bid, arm, platform) if known_bids is None else known_bids,
         quality=fused_quality(fusion, prediction, lambda: platform.bids.pcvr(block, ids)),
     )
 

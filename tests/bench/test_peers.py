@@ -105,3 +105,13 @@ def test_the_command_prints_text_or_json(monkeypatch, capsys):
 def test_options_that_do_not_go_together_are_refused(arguments, words, capsys):
     assert main(["bench", *arguments]) == 2
     assert words in capsys.readouterr().err
+
+
+def test_where_nothing_is_chosen_the_bids_are_asked_for_once(monkeypatch):
+    sim, arm = whole.ready(peers.MODES["auction-net"].scenario())
+    block = sim.arrivals.block("bench", 0, 50)
+    asked, bid = [], sim.platform.bids.bid
+    monkeypatch.setattr(sim.platform.bids, "bid", lambda *given: asked.append(given[0]) or bid(*given))
+    decision = sim.serve(block, arm)
+    assert asked == ["init"]
+    assert (decision.ranked_bid == sim.world.init_bid[decision.ranked_set]).all()
