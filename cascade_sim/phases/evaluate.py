@@ -19,7 +19,7 @@ from cascade_sim.phases.model_quality import QualityStudy
 from cascade_sim.phases.simulation import Simulation
 from cascade_sim.progress import Progress
 from cascade_sim.scenario.schema import resolved_arms
-from cascade_sim.storage.tables import TableWriter, read_table
+from cascade_sim.storage.tables import TableWriter, iterate_table
 
 GROUPS = 128  # of consecutive requests, over which vector statistics are resampled
 MAX_ROWS = 32_768  # rows kept per arm for resampling
@@ -219,8 +219,9 @@ class Evaluation:
         n_ads = self.sim.world.n_ads
         if not self.sim.scenario.phases.log:
             return np.zeros(n_ads, bool)
-        log = read_table(self.logs, "log", ["ad", "is_explored"])
-        shown = np.bincount(log["ad"][~log["is_explored"]], minlength=n_ads)
+        shown = np.zeros(n_ads, np.int64)
+        for log in iterate_table(self.logs, "log", ["ad", "is_explored"]):
+            shown += np.bincount(log["ad"][~log["is_explored"]], minlength=n_ads)
         return shown >= self.sim.scenario.report.exposed_impressions
 
     def _empty_tally(self) -> ArmTally:

@@ -36,7 +36,16 @@ from cascade_sim.storage.folder import is_done, keep
 from cascade_sim.storage.model_store import ModelStore, content_key
 from cascade_sim.storage.stack import processor
 from cascade_sim.storage.tables import TableWriter
-from cascade_sim.training.data import impressions, join_lists, lists_for, pages, split_pages
+from cascade_sim.training.data import (
+    impressions,
+    is_learned,
+    join_lists,
+    lists_for,
+    logged_rows,
+    pages,
+    share_learned,
+    split_pages,
+)
 from cascade_sim.training.modules import build_module, served_scorer
 from cascade_sim.training.recipes import fit, settings_of, stored_calibrator
 from cascade_sim.version import SEMANTICS
@@ -128,7 +137,9 @@ class Preparation:
         for name, spec in specs.items():
             if name not in students:
                 read = impressions if spec.is_plain else pages
-                self.train_model(name, read(self.logs, self._logged(spec.data)))
+                phases_of = self._logged(spec.data)
+                data = read(self.logs, phases_of, sim.seed)
+                self.train_model(name, data, logged=logged_rows(self.logs, phases_of))
         if students:
             for name, lists in self._shadow_phase(students).items():
                 self.train_model(name, lists)
@@ -174,11 +185,12 @@ class Preparation:
             sim.arrivals.run_phase(phase, n_requests, handle, finish)
         keep(self.logs, phase, [phase, f"{phase}-requests"])
 
-    def train_model(self, name: str, data: Samples, *, is_first: bool = False) -> None:
+    def train_model(self, name: str, data: Samples, *, is_first: bool = False, logged: int = 0) -> None:
         """Train a model, or take it from the cache when recipe and data are the same to the byte.
 
         And the processor of the same kind: on another the weights would differ in their last digits.
-        `is_first`: as its first deployment, beside the model itself.
+        `is_first`: as its first deployment, beside the model itself. `logged`: impressions of its log, where
+        the data may be a sample of them.
         """
         sim, own = self.sim, self.sim.scenario.models[name]
         spec, alias = (own.as_first_deployed(), first(name)) if is_first else (own, name)
@@ -195,6 +207,8 @@ class Preparation:
         )  # fmt: skip
         samples = spec.epochs * data.arrays()["ads"].size
         with self.progress.stage(f"train {alias}", samples, "samples") as bar:
+            if share_learned(logged) < 1:
+                bar.tell(f"learns from a sample of the requests, {share_learned(logged):.1%} of the log")
             if not self.store.load(key, module):
                 before = own_code.loaded()
                 self._fit(alias, spec, module, data, lambda: bar.advance(samples // spec.epochs))
@@ -241,7 +255,7 @@ class Preparation:
 
     def _train_first_deployment(self) -> None:
         """The models that write the log have seen random traffic only; always by log loss."""
-        random_traffic = impressions(self.logs, self._logged(["bootstrap"]))
+        random_traffic = impressions(self.logs, self._logged(["bootstrap"]), self.sim.seed)
         cascade = self.sim.scenario.cascade
         for name in dict.fromkeys([cascade.ranking.model, cascade.pre_ranking.model]):
             if name not in BUILT_IN:
@@ -277,19 +291,30 @@ class Preparation:
         return self.sim.arm_of("shadowed", spec, pre_ranking, seat(spec.ranking, deployed.ranking))
 
     def _shadow_phase(self, students: dict[str, ModelSpec]) -> dict[str, Lists]:
-        """Requests on which the ranker scores more than it serves, for the students to learn from."""
+        """Requests on which the ranker scores more than it serves, for the students to learn from.
+
+        Of very many requests a sample (`share_learned`); the others are not served.
+        """
         sim, arm = self.sim, self._shadowed()
         n_requests = sim.scenario.phases.shadow
+        share = share_learned(n_requests * max(spec.sample.per_request for spec in students.values()))
         parts: list[dict[str, Lists]] = []
 
-        def handle(block: Block) -> dict[str, Lists]:
+        def handle(block: Block) -> dict[str, Lists] | None:
+            if share < 1:
+                block = block.take(is_learned(block.requests, share, sim.seed))
+            if not len(block):
+                return None
             decision = sim.serve(block, arm)
             return lists_for(students, sim.scorers, block, decision, arm, sim.platform, sim.seed)
 
         with self.progress.stage("shadow", n_requests) as bar:
+            if share < 1:
+                bar.tell(f"students learn from a sample of the requests, {share:.1%} of them")
 
-            def finish(block: Block, lists: dict[str, Lists]) -> None:
-                parts.append(lists)
+            def finish(block: Block, lists: dict[str, Lists] | None) -> None:
+                if lists is not None:
+                    parts.append(lists)
                 bar.advance(len(block))
 
             sim.arrivals.run_phase("shadow", n_requests, handle, finish)

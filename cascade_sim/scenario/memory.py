@@ -22,6 +22,7 @@ GROUPS = 128  # of requests, by which payments are kept
 ROWS, COLUMNS = 32_768, 60  # kept of every arm at most
 USERS_AT_ONCE, KEPT_IDS = 64, 100_000_000  # of retrieval
 DRAWN_AT_ONCE = 65_536  # rows of tables
+LEARNED = 20_000_000  # impressions, or candidates of a student, that a model learns from
 UNITS = 8  # of a co-action matrix, per dimension
 
 
@@ -47,6 +48,7 @@ class Sizes:
     seen_of_ad: int
     kept_of_ad: int  # numbers that models keep per ad
     sampled: int  # candidates per shadowed request, over all students
+    students: int
     workers: int = 1  # threads
     worlds: int = 1  # processes
 
@@ -99,6 +101,7 @@ def sizes_of(scenario: Scenario, workers: int = 1, worlds: int = 1) -> Sizes:
         sampled=sum(
             spec.sample.per_request for spec in scenario.models.values() if spec.trained_by.has_teacher
         ),
+        students=sum(spec.trained_by.has_teacher for spec in scenario.models.values()),
         workers=workers,
         worlds=worlds,
     )
@@ -134,11 +137,11 @@ def passing(sizes: Sizes) -> dict[str, int]:
     scored = n.block * n.retrieved * 64 * n.workers
     paid = 8 * 3 * GROUPS * n.advertisers
     searched = USERS_AT_ONCE * n.retrieved * 16 * n.workers
-    impressions = n.log * n.slots
+    impressions, candidates = min(n.log * n.slots, LEARNED), min(n.shadow * n.sampled, n.students * LEARNED)
     return {
         "building the world": 8 * min(n.users + n.ads, DRAWN_AT_ONCE) * (n.dims + 2),
         "serving": under_way * n.arms * (decided + paid) + scored + searched,
-        "learning": impressions * 96 + n.shadow * n.sampled * 32,
+        "learning": impressions * 96 + candidates * 32,
     }
 
 

@@ -23,35 +23,66 @@ from cascade_sim.cascade.serve import Arm, Block, Decision, Platform, score
 from cascade_sim.models.page_training import ClickedPages, log_odds, make_pages, page_offsets
 from cascade_sim.models.training import Impressions, Lists, chunk_of_rank
 from cascade_sim.scenario.models import ModelSpec
-from cascade_sim.storage.tables import read_table
+from cascade_sim.storage.tables import Columns, iterate_table, read_table, table_rows
 
 COLUMNS = ["user", "context", "ad", "examination", "click"]
 PAGE_COLUMNS = ["request", "pctr"]
+MOST = 20_000_000  # impressions, or candidates of a student, that a model learns from
 # Of a market's log, for `dumped_context`.
 DUMPED = ("request", "prediction", "click", "click_time", "model_version", "is_explored", "answered_by")
 
 
-def impressions(logs: Path, phases: Iterable[str]) -> Impressions:
-    """All logged impressions of these phases, in the order of the log.
+def impressions(logs: Path, phases: Iterable[str], seed: int = 0) -> Impressions:
+    """The logged impressions of these phases, in the order of the log; of a long log a sample.
 
     For phases that had requests: one whose table is not there is a UserError, not a phase without clicks.
     """
-    parts = [read_table(logs, phase, COLUMNS) for phase in phases]
-    if not parts:
+    columns = _logged(logs, list(phases), COLUMNS, seed)
+    if columns is None:
         nothing = np.zeros(0, np.float32)
         return Impressions(nothing.astype(np.int32), nothing, nothing.astype(np.int32), nothing, nothing)
-    user, context, ad, examination, click = (np.concatenate([part[c] for part in parts]) for c in COLUMNS)
+    user, context, ad, examination, click = (columns[name] for name in COLUMNS)
     return Impressions(user, context, ad, examination, click.astype(np.float32))
 
 
-def pages(logs: Path, phases: Iterable[str]) -> ClickedPages:
-    """The logged impressions of these phases by request, with what the deployed ranker had said of them."""
+def pages(logs: Path, phases: Iterable[str], seed: int = 0) -> ClickedPages:
+    """The same impressions by request, with what the deployed ranker had said of them."""
     phases = list(phases)
-    shown = impressions(logs, phases)
-    parts = [read_table(logs, phase, PAGE_COLUMNS) for phase in phases]
-    if not parts:
+    shown, columns = impressions(logs, phases, seed), _logged(logs, phases, PAGE_COLUMNS, seed)
+    if columns is None:
         return make_pages(shown, np.zeros(0, np.int64), np.zeros(0, np.float32))
-    return make_pages(shown, *(np.concatenate([part[c] for part in parts]) for c in PAGE_COLUMNS))
+    return make_pages(shown, *(columns[name] for name in PAGE_COLUMNS))
+
+
+def share_learned(n_rows: int) -> float:
+    """The share of requests that is learned from when they have so many rows: memory has a bound, `MOST`."""
+    return min(1.0, MOST / max(n_rows, 1))
+
+
+def is_learned(requests: np.ndarray, share: float, seed: int) -> np.ndarray:
+    """Which requests are in the sample, each by its own draw.  [R] bool"""
+    return draws.uniform(seed, "learned from", requests) < share
+
+
+def logged_rows(logs: Path, phases: Iterable[str]) -> int:
+    """Impressions in the log of these phases."""
+    return sum(table_rows(logs, phase) for phase in phases)
+
+
+def _logged(logs: Path, phases: list[str], names: list[str], seed: int) -> Columns | None:
+    """Columns of the log of these phases; None without phases."""
+    if not phases:
+        return None
+    share = share_learned(logged_rows(logs, phases))
+    if share == 1:
+        parts = [read_table(logs, phase, names) for phase in phases]
+    else:
+        parts = []
+        for phase in phases:
+            for batch in iterate_table(logs, phase, list(dict.fromkeys(["request", *names]))):
+                rows = is_learned(batch["request"], share, seed)
+                parts.append({name: batch[name][rows] for name in names})
+    return {name: np.concatenate([part[name] for part in parts]) for name in names}
 
 
 def split_pages(data: ClickedPages, share: float, seed: int) -> tuple[ClickedPages, ClickedPages]:

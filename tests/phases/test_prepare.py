@@ -15,7 +15,7 @@ from cascade_sim.progress import Progress
 from cascade_sim.storage import code_version
 from cascade_sim.storage.model_store import ModelStore
 from cascade_sim.storage.tables import read_table, tables
-from cascade_sim.training import recipes
+from cascade_sim.training import data, recipes
 from worlds.learned import SHORT, learn
 from worlds.tiny_market import tiny_scenario
 
@@ -185,6 +185,25 @@ def test_a_student_of_the_baseline_arm_alone_learns_from_the_deployed_cascades_c
     arm = next(arm for arm in seen if arm.name == "shadowed")
     assert arm.pre_ranking.scorer is sim.scorers[first("logloss")]
     assert arm.ranking.scorer is sim.scorers["rank"]
+
+
+def test_of_very_many_shadowed_requests_students_learn_from_a_sample(tmp_path, monkeypatch):
+    scenario = tiny_scenario(*SHORT, "phases.shadow=300")
+    sim, few = Simulation(scenario, scenario.seed), 30 * scenario.models["ltr"].sample.per_request
+    n_served, serve = [], sim.serve
+    monkeypatch.setattr(data, "MOST", few)
+    sim.serve = lambda block, arm: (n_served.append((arm.name, len(block))), serve(block, arm))[1]
+    taught, fit = {}, Preparation.train_model
+
+    def noted(self, name, samples, **options):
+        taught[name] = samples
+        fit(self, name, samples, **options)
+
+    monkeypatch.setattr(Preparation, "train_model", noted)
+    learn(tmp_path, tmp_path / "cache", sim=sim)
+    shadowed = sum(n for arm, n in n_served if arm == "shadowed")
+    assert 10 < shadowed < 60 < scenario.phases.shadow  # about 30
+    assert len(taught["ltr"].users) == len(taught["distill-pre"].users) == shadowed
 
 
 def test_a_student_may_sit_in_the_ranking_stage_of_the_baseline(tmp_path):

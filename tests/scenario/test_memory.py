@@ -22,6 +22,7 @@ from cascade_sim.scenario.memory import (
     sizes_of,
     staying,
 )
+from cascade_sim.training import data
 from worlds.tiny_market import QUICK, tiny_scenario
 
 FACTOR = 2.0  # between the estimate and what is measured
@@ -61,9 +62,9 @@ def test_what_a_world_keeps_is_as_estimated(overrides, times):
     assert 1 / FACTOR < estimate / kept < FACTOR
 
 
-def test_the_estimate_counts_with_the_sizes_that_retrieval_works_with():
-    assert (memory.USERS_AT_ONCE, memory.DRAWN_AT_ONCE, memory.KEPT_IDS) == (
-        kernels.REQUESTS_AT_ONCE, draws.AT_ONCE, retrieval.KEPT_IDS
+def test_the_estimate_counts_with_the_sizes_that_the_engine_works_with():
+    assert (memory.USERS_AT_ONCE, memory.DRAWN_AT_ONCE, memory.KEPT_IDS, memory.LEARNED) == (
+        kernels.REQUESTS_AT_ONCE, draws.AT_ONCE, retrieval.KEPT_IDS, data.MOST
     )  # fmt: skip
 
 
@@ -117,7 +118,6 @@ def test_more_of_anything_never_takes_less(size):
     [
         ("world.ads=1000000000", "ads"),
         ("world.users=2000000000", "users"),
-        ("phases.log=1000000000", "log"),
     ],
 )
 def test_what_is_far_too_large_is_refused_with_its_key_and_what_would_fit(override, name):
@@ -133,6 +133,12 @@ def test_what_is_far_too_large_is_refused_with_its_key_and_what_would_fit(overri
     key = override.partition("=")[0]
     assert f"{key} (" in str(refused.value) and f"{fits:,} would fit" in str(refused.value)
     require_memory(scenario, available=peak_bytes(sizes))
+
+
+@pytest.mark.parametrize("key", ["phases.log", "phases.shadow", "phases.evaluate"])
+def test_requests_without_end_need_no_more_memory_than_very_many(key):
+    many, more = (peak_bytes(sizes_of(tiny_scenario(f"{key}={n}"))) for n in (10**8, 9 * 10**8))
+    assert many == more < 5 * GB
 
 
 def test_where_no_value_of_the_key_fits_it_says_so():

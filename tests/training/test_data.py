@@ -3,6 +3,7 @@ import pytest
 
 from cascade_sim.errors import UserError
 from cascade_sim.storage.tables import TableWriter, read_table
+from cascade_sim.training import data
 from cascade_sim.training.data import impressions, join_lists, pages, sample_lists
 
 
@@ -46,6 +47,22 @@ def test_a_phase_whose_table_is_lost_is_not_taken_for_one_without_impressions(st
     assert len(impressions(tmp_path, ["log"]).users) == len(read_table(study.folder, "log")["ad"])
     with pytest.raises(UserError, match="has no table 'bootstrap'"):
         pages(tmp_path, ["bootstrap", "log"])
+
+
+def test_of_a_long_log_a_sample_of_the_requests_is_learned_from(study, monkeypatch):
+    phases = ["bootstrap", "log"]
+    whole = {
+        name: np.concatenate([read_table(study.folder, p)[name] for p in phases])
+        for name in ("request", "ad")
+    }
+    monkeypatch.setattr(data, "MOST", len(whole["ad"]) // 5)
+    found, by_page = impressions(study.folder, phases, 7), pages(study.folder, phases, 7)
+    assert np.array_equal(by_page.shown.ads, found.ads)
+    kept = np.isin(whole["request"], by_page.request)
+    assert np.array_equal(whole["ad"][kept], found.ads)  # pages are whole, and in order
+    assert len(found.ads) == pytest.approx(data.MOST, rel=0.1)
+    assert np.array_equal(impressions(study.folder, phases, 7).ads, found.ads)
+    assert not np.array_equal(impressions(study.folder, phases, 8).ads, found.ads)
 
 
 @pytest.mark.parametrize(("kind", "size"), [("pre_ranking", 30), ("competitive", 10), ("competitive", 99)])
