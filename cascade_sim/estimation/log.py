@@ -14,7 +14,7 @@ of slot effect * pCTR, times the CPC for revenue.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
@@ -43,7 +43,7 @@ from cascade_sim.phases.simulation import Simulation
 from cascade_sim.progress import Progress
 from cascade_sim.scenario.schema import ArmSpec, Scenario, resolve_arm
 from cascade_sim.storage.folder import is_done, keep
-from cascade_sim.storage.tables import TableWriter, read_table, tables
+from cascade_sim.storage.tables import TableWriter, iterate_table, read_table, tables
 
 KNOBS, SLATES = "off_policy", "slates"  # phases
 
@@ -252,7 +252,7 @@ def read_knob_log(folder: Path, scenario: Scenario) -> KnobLog:
         )
     _need(folder, KNOB_TABLES)
     slots = len(scenario.world.slot_effects)
-    return knob_log([(read_table(folder, KNOB_TABLES[0]), read_table(folder, KNOB_TABLES[1]))], slots)
+    return knob_log(_portions(folder, KNOB_TABLES), slots)
 
 
 def read_slate_log(folder: Path, scenario: Scenario) -> SlateLog:
@@ -263,7 +263,42 @@ def read_slate_log(folder: Path, scenario: Scenario) -> SlateLog:
             "do; set off_policy.slates (such as {depth: 8}) in the scenario and run it again"
         )
     _need(folder, SLATE_TABLES)
-    return slate_log([tuple(read_table(folder, name) for name in SLATE_TABLES)], scenario)
+    return slate_log(_portions(folder, SLATE_TABLES), scenario)
+
+
+def _portions(folder: Path, names: Sequence[str]) -> Iterator[tuple[Rows, ...]]:
+    """The tables of a phase side by side, some requests at a time with all their rows; at least one portion.
+
+    The second table has a row per request, all are in the order of the requests: the columns of a whole
+    table, most of which nobody asks for, are never in memory together.
+    """
+    batches = [iterate_table(folder, name) for name in names]
+    first = [next(rows, None) for rows in batches]
+    if first[1] is None:
+        yield tuple(read_table(folder, name) for name in names)
+        return
+    held = [
+        read_table(folder, name) if rows is None else rows for name, rows in zip(names, first, strict=True)
+    ]
+    while True:
+        last = held[1]["request"][-1]
+        portion = list(held)
+        for i, rows in enumerate(batches):
+            if i == 1:
+                continue
+            while len(held[i]["request"]) == 0 or held[i]["request"][-1] <= last:
+                more = next(rows, None)
+                if more is None:
+                    break
+                held[i] = {name: np.concatenate([held[i][name], more[name]]) for name in more}
+            n = int(np.searchsorted(held[i]["request"], last, side="right"))
+            portion[i] = {name: values[:n] for name, values in held[i].items()}
+            held[i] = {name: values[n:] for name, values in held[i].items()}
+        yield tuple(portion)
+        following = next(batches[1], None)
+        if following is None:
+            return
+        held[1] = following
 
 
 def _need(folder: Path, names: Sequence[str]) -> None:
@@ -274,7 +309,7 @@ def _need(folder: Path, names: Sequence[str]) -> None:
         )
 
 
-def knob_log(parts: Sequence[Sequence[Rows]], slots: int) -> KnobLog:
+def knob_log(parts: Iterable[Sequence[Rows]], slots: int) -> KnobLog:
     """The log from rows of KNOB_TABLES, part after part. `slots`: no page is longer."""
     logs = [_knob_part(shown, requests, slots) for shown, requests in parts]
     return KnobLog(
@@ -303,7 +338,7 @@ def _knob_part(shown: Rows, requests: Rows, slots: int) -> KnobLog:
     )
 
 
-def slate_log(parts: Sequence[Sequence[Rows]], scenario: Scenario) -> SlateLog:
+def slate_log(parts: Iterable[Sequence[Rows]], scenario: Scenario) -> SlateLog:
     """The log from rows of SLATE_TABLES, part after part."""
     assert scenario.off_policy is not None and scenario.off_policy.slates is not None
 

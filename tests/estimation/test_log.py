@@ -4,13 +4,18 @@ import numpy as np
 import pytest
 
 from cascade_sim.auction import MICROS
+from cascade_sim.estimation import log as module
 from cascade_sim.estimation.log import (
     KNOB_TABLES,
     SLATE_TABLES,
+    knob_log,
     knob_tables,
     randomiser,
+    read_knob_log,
+    read_slate_log,
     revenue_limit,
     serve_knobs,
+    slate_log,
     slate_tables,
     write_logs,
 )
@@ -18,7 +23,7 @@ from cascade_sim.estimation.slates import log_odds, log_propensities
 from cascade_sim.phases.simulation import Simulation
 from cascade_sim.phases.traffic import PHASES
 from cascade_sim.progress import Progress
-from cascade_sim.storage.tables import read_table
+from cascade_sim.storage.tables import iterate_table, read_table
 from worlds.randomised_logs import Unasked, logged, small_scenario
 
 
@@ -130,3 +135,35 @@ def test_rows_come_from_the_outcome_which_alone_asks_the_truth():
     for tables in (knob_tables, slate_tables):
         with pytest.raises(AssertionError, match="the truth was asked for ctr"):
             tables(blind, block, world.arm)
+
+
+def arrays_in(value):
+    """All arrays of a log, by the path to them."""
+    if isinstance(value, np.ndarray):
+        return {"": value}
+    inner = value if isinstance(value, dict) else vars(value)
+    return {
+        f"{name}.{path}": array for name, part in inner.items() for path, array in arrays_in(part).items()
+    }
+
+
+@pytest.mark.parametrize("rows", [7, 97, 10**6])
+def test_a_log_is_the_same_in_whatever_portions_it_is_read(knobs, pages, monkeypatch, rows):
+    world, read = logged(), []
+
+    def in_portions(folder, table):
+        for batch in iterate_table(folder, table, batch_rows=rows):
+            read.append(len(batch["request"]))
+            yield batch
+
+    monkeypatch.setattr(module, "iterate_table", in_portions)
+    slots = len(world.scenario.world.slot_effects)
+    pairs = [
+        (read_knob_log(world.folder, world.scenario), knob_log([knobs], slots)),
+        (read_slate_log(world.folder, world.scenario), slate_log([pages], world.scenario)),
+    ]
+    for found, whole in pairs:
+        found, whole = arrays_in(found), arrays_in(whole)
+        assert found.keys() == whole.keys() and len(found) > 8
+        assert all(np.array_equal(found[name], whole[name]) for name in whole)
+    assert 0 < max(read) <= rows
