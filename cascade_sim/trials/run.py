@@ -17,9 +17,10 @@ from cascade_sim.scenario.market import Market
 from cascade_sim.trials.assignment import Assignment
 from cascade_sim.trials.server import SplitServer
 
+# Rows are kept to the end of the days, so they are narrow: counts are of one page.
 DTYPES = {
     "request": np.int64, "user": np.int32, "time": np.float64, "is_treated": np.bool_,
-    "impressions": np.int64, "clicks": np.int64, "charged_clicks": np.int64, "revenue_micros": np.int64,
+    "impressions": np.int16, "clicks": np.int16, "charged_clicks": np.int16, "revenue_micros": np.int64,
 }  # fmt: skip
 
 

@@ -112,6 +112,26 @@ def test_a_long_evaluation_keeps_sums_of_a_few_requests_in_a_row(study, monkeypa
     assert metrics["ltr"]["rcs"]["low"] != study.metrics["arms"]["ltr"]["rcs"]["low"]
 
 
+def test_sums_over_many_blocks_do_not_depend_on_who_serves_them_nor_when(study, monkeypatch, tmp_path):
+    """Three parts of a sum can be added in two ways, two only in one: here every sum has four."""
+    monkeypatch.setattr(evaluate, "MAX_ROWS", 1)
+    monkeypatch.setattr(evaluate, "GROUPS", 1)
+    kept = []
+    for workers in (1, 3):
+        monkeypatch.setattr(study.sim.arrivals, "_workers", workers)
+        found = evaluated(study, tmp_path / str(workers))
+        kept.append(
+            {
+                (arm, name): sums
+                for arm, tally in found.tallies.items()
+                for name, sums in {**tally.columns, **tally.vectors}.items()
+            }
+        )
+    assert kept[0].keys() == kept[1].keys() and {len(sums) for sums in kept[0].values()} == {1}
+    assert all(sums.dtype == np.float64 for sums in kept[0].values())  # counts stay whole up to 2^53
+    assert all(np.array_equal(sums, kept[1][name]) for name, sums in kept[0].items())
+
+
 def test_an_ordinary_evaluation_keeps_a_row_per_request(study):
     columns = study.evaluation.tallies["ltr"].joined("columns")
     log = read_table(study.folder, "evaluate-ltr")

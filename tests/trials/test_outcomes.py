@@ -45,3 +45,7 @@ def test_late_charges_find_their_request_and_survive_a_stop():
 
 def test_nothing_is_no_rows():
     assert {name: len(column) for name, column in Outcomes().columns().items()} == dict.fromkeys(DTYPES, 0)
+
+
+def test_a_row_is_narrow():
+    assert sum(np.dtype(dtype).itemsize for dtype in DTYPES.values()) <= 35
