@@ -523,6 +523,8 @@ def run(
     resume: bool = False,
     overwrite: bool = False,
     quiet: bool = True,
+    engine: str = "local",
+    address: str | None = None,
 ) -> RunResult:
     """Run a study: simulate, train, compare the arms, write the run folder with its report.
 
@@ -530,7 +532,8 @@ def run(
     `path.to.key=value`, as on the command line. `out`: the run folder, by default runs/<name>; a run that
     lies there is replaced, or with `resume` gone on with; if answers (whatif/) were asked of it and it is
     another run, that is refused unless told to `overwrite`. `workers`: threads for one world, processes for
-    several; results do not depend on it.
+    several; results do not depend on it. `engine="ray"` does the work with Ray, on this machine or on the
+    cluster at `address`, whose machines must all see `out` (docs/scale.md).
 
         run("quick", out="runs/quick", set=["phases.evaluate=4096"]).frame()
     """
@@ -550,6 +553,8 @@ def run(
         resume=resume,
         overwrite=overwrite,
         show=False,
+        engine=engine,
+        address=address,
     )
     return RunResult(folder, metrics, trust=True)
 
@@ -649,12 +654,15 @@ def sweep(
     workers: int | None = None,
     device: str = "auto",
     quiet: bool = True,
+    engine: str = "local",
+    address: str | None = None,
 ) -> SweepResult:
     """Run a scenario over a grid of settings, in several worlds each; lifts are over the first cell.
 
     `over` has the values of each key, or is a list of `KEY=A,B`. Writes sweep.csv and sweep.html, with the
     Pareto plot of `y` against `x`, into `out` (by default runs/<name>-sweep). Finished cells are kept. Models
-    learn from the log of the first cell's cascade, unless each cell is to `retrain` on its own.
+    learn from the log of the first cell's cascade, unless each cell is to `retrain` on its own. `engine` and
+    `address` are as for `run`.
 
         sweep("quick", {"auction.reserve_cpc": [0, 0.2], "cascade.slots": [2, 3]}).frame()
     """
@@ -678,6 +686,8 @@ def sweep(
         quiet=quiet,
         retrain=retrain,
         keep_logs=keep_logs,
+        engine=engine,
+        address=address,
     )
     return SweepResult(findings, tuple(write_sweep(findings, folder, x, y)))
 

@@ -6,6 +6,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from cascade_sim.engines import LOCAL, Engine, open_engine
 from cascade_sim.errors import UserError
 from cascade_sim.phases.report import write_report
 from cascade_sim.progress import Progress, terminal_width
@@ -18,6 +19,7 @@ from cascade_sim.scenario.plugins import (
     own_code_of,
     refuse_registered,
     require_options,
+    travelling_files,
 )
 from cascade_sim.scenario.schema import Scenario
 from cascade_sim.storage import own_code
@@ -34,7 +36,7 @@ from cascade_sim.storage.folder import (
 )
 from cascade_sim.storage.stack import stack
 from cascade_sim.version import SEMANTICS, __version__
-from cascade_sim.workers import Job, run_jobs
+from cascade_sim.workers import Job
 
 CRITICAL_BID_REQUESTS = 200  # the first of the evaluation, in every arm
 
@@ -51,19 +53,42 @@ def run_study(
     resume: bool = False,
     overwrite: bool = False,
     show: bool = True,
+    engine: str = LOCAL,
+    address: str | None = None,
 ) -> dict[str, Any]:
     """Run, write everything into `out`, print the table of arms (unless not `show`); returns the metrics.
 
     With `resume` a run that was stopped in `out` goes on from what it had finished. Answers that were asked
-    of another run in `out` are removed with it only if told to `overwrite`.
+    of another run in `out` are removed with it only if told to `overwrite`. `engine` and `address` say where
+    the work is done; all machines must see `out`, and all leave the same bytes there.
     """
     from cascade_sim.market.rehearsal import rehearse
 
-    if seeds > 1:
+    if seeds > 1 or engine != LOCAL:
         refuse_registered(scenario)
-    require_memory(scenario, *((workers, 1) if seeds == 1 else (1, min(seeds, workers))))
+    is_here = address is None
+    require_memory(scenario, *((workers, 1) if seeds == 1 else (1, min(seeds, workers) if is_here else 1)))
     require_options(scenario, home)
     rehearse(scenario, home, seeds)
+    with open_engine(engine, address, travelling_files(scenario, home)) as opened:
+        return _run_study(
+            scenario, opened.place(out), seeds, workers, device, quiet, home, resume, overwrite, show, opened
+        )
+
+
+def _run_study(
+    scenario: Scenario,
+    out: Path,
+    seeds: int,
+    workers: int,
+    device: str,
+    quiet: bool,
+    home: Path,
+    resume: bool,
+    overwrite: bool,
+    show: bool,
+    engine: Engine,
+) -> dict[str, Any]:
     manifest, before = _manifest(scenario, device, workers, seeds, home), own_code.loaded()
     taken = (
         RunFolder.resume(out, manifest)
@@ -76,14 +101,15 @@ def run_study(
             if show:
                 _print_summary(metrics, out, 0.0)
             return metrics
+        engine.require_folder(out)
         folder.write_manifest(manifest)  # first: it marks the folder as a run
         folder.write_text("scenario.yaml", dump_scenario(scenario))
         started = time.perf_counter()
         with Progress(quiet) as progress:
             if seeds == 1:
-                metrics = run_seed(scenario, out, workers, device, progress, home)
+                metrics = run_seed(scenario, out, workers, device, progress, home, engine=engine)
             else:
-                metrics = _run_seeds(scenario, out, seeds, workers, device, progress, home)
+                metrics = _run_seeds(scenario, out, seeds, workers, device, progress, home, engine)
             folder.write_json("metrics.json", metrics)
             with progress.stage("report", 1, "pages"):
                 manifest["seconds"] = {**progress.seconds, "total": time.perf_counter() - started}
@@ -104,6 +130,7 @@ def run_seed(
     progress: Progress,
     home: Path,
     teacher: Scenario | None = None,
+    engine: Engine | None = None,
 ) -> dict[str, Any]:
     """One world: all phases and the evaluation. Writes logs and models below `out`.
 
@@ -115,7 +142,10 @@ def run_seed(
     from cascade_sim.questions.critical_bids import critical_bid_section
     from cascade_sim.revenue.blocks import write_blocks
 
-    prepared = prepare(scenario, out, progress, workers=workers, device=device, home=home, teacher=teacher)
+    prepared = prepare(
+        scenario, out, progress,
+        workers=workers, device=device, home=home, teacher=teacher, engine=engine,
+    )  # fmt: skip
     prepared.export(out / "models")
     sim = prepared.sim
     evaluation = Evaluation(sim, out, progress)
@@ -151,6 +181,7 @@ def _run_seeds(
     device: str,
     progress: Progress,
     home: Path,
+    engine: Engine,
 ) -> dict[str, Any]:
     """The study in several worlds, each in a process of its own; results do not depend on workers."""
     from cascade_sim.phases.results import combine_seeds
@@ -160,12 +191,18 @@ def _run_seeds(
         Job(f"world seed-{world.seed}", run_world, (world, out / f"seed-{world.seed}", device, home))
         for world in worlds
     ]
-    done = taken_or_run([jobs], "worlds", workers, progress, go_on="go on with --resume")
+    done = taken_or_run([jobs], "worlds", workers, progress, engine, go_on="go on with --resume")
     return combine_seeds([done[job.name] for job in jobs])
 
 
 def taken_or_run(
-    batches: Sequence[Sequence[Job]], what: str, workers: int, progress: Progress, *, go_on: str
+    batches: Sequence[Sequence[Job]],
+    what: str,
+    workers: int,
+    progress: Progress,
+    engine: Engine,
+    *,
+    go_on: str,
 ) -> dict[str, dict[str, Any]]:
     """The metrics of jobs of `run_world`, by name, one batch after the other.
 
@@ -190,7 +227,7 @@ def taken_or_run(
         for batch in batches:
             left = [job for job in batch if job.name not in done]
             if left:
-                done |= run_jobs(left, workers, on_done=finished, go_on=go_on)
+                done |= engine.jobs(left, workers, on_done=finished, go_on=go_on)
     return done
 
 

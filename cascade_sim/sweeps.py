@@ -24,13 +24,14 @@ from typing import Any
 from cascade_sim.analysis.report.sections.sweep import NEITHER, known_measures
 from cascade_sim.analysis.statistics.bootstrap import seed_spread
 from cascade_sim.analysis.statistics.moves import paired_move
+from cascade_sim.engines import LOCAL, Engine, open_engine
 from cascade_sim.errors import ScenarioError, UserError, did_you_mean, unknown_name
 from cascade_sim.progress import Progress
 from cascade_sim.revenue.blocks import METRICS as IN_BLOCKS
 from cascade_sim.revenue.blocks import read_blocks
 from cascade_sim.scenario.assignments import key_and_value, split_values
 from cascade_sim.scenario.file import load_scenario, scenario_data, scenario_hash, shipped_variants
-from cascade_sim.scenario.plugins import refuse_registered, require_options
+from cascade_sim.scenario.plugins import refuse_registered, require_options, travelling_files
 from cascade_sim.scenario.schema import Scenario, resolved_arms
 from cascade_sim.scenario.yaml import Document, KeyPath, Mark, Problem, parse
 from cascade_sim.workers import Job
@@ -233,17 +234,38 @@ def run_worlds(
     quiet: bool,
     keep_logs: bool = False,
     logged_by: Cell | None = None,
+    engine: str = LOCAL,
+    address: str | None = None,
 ) -> dict[str, list[Metrics]]:
     """The metrics of each cell in each of its worlds, seed after seed; complete ones are not run again.
 
     Each world leaves a run folder, FOLDER/seed-N. `logged_by`: the cell whose cascade writes the log that the
     models of all cells learn from; its worlds come first, and what is trained there is not trained again.
     """
-    from cascade_sim.study import run_world, taken_or_run
-
     for cell in cells:
         refuse_registered(cell.scenario)
         require_options(cell.scenario, Path("."))
+    files = [file for cell in cells for file in travelling_files(cell.scenario, Path("."))]
+    with open_engine(engine, address, dict.fromkeys(files)) as opened:
+        placed = {name: opened.place(folder) for name, folder in folders.items()}
+        opened.require_folder(*placed.values())
+        return _run_worlds(cells, placed, what, seeds, workers, device, quiet, keep_logs, logged_by, opened)
+
+
+def _run_worlds(
+    cells: Sequence[Cell],
+    folders: Mapping[str, Path],
+    what: str,
+    seeds: int,
+    workers: int,
+    device: str,
+    quiet: bool,
+    keep_logs: bool,
+    logged_by: Cell | None,
+    engine: Engine,
+) -> dict[str, list[Metrics]]:
+    from cascade_sim.study import run_world, taken_or_run
+
     worlds = {
         (cell.name, i): cell.scenario.model_copy(update={"seed": cell.scenario.seed + i})
         for cell in cells
@@ -262,7 +284,7 @@ def run_worlds(
     others = [job for job in jobs.values() if job not in teachers]
     with Progress(quiet) as progress:
         done = taken_or_run(
-            (teachers, others), what, workers, progress, go_on="the same command goes on from there"
+            (teachers, others), what, workers, progress, engine, go_on="the same command goes on from there"
         )
     return {cell.name: [done[jobs[cell.name, i].name] for i in range(seeds)] for cell in cells}
 
@@ -303,6 +325,8 @@ def run_sweep(
     quiet: bool,
     retrain: bool = False,
     keep_logs: bool = False,
+    engine: str = LOCAL,
+    address: str | None = None,
 ) -> dict[str, Any]:
     """What tables, figure and page of a sweep are made from, as plain data.
 
@@ -313,7 +337,7 @@ def run_sweep(
     first, measured = cells[0], {}
     done = run_worlds(
         cells, folders, "cells", seeds=seeds, workers=workers, device=device, quiet=quiet,
-        keep_logs=keep_logs, logged_by=None if retrain else first,
+        keep_logs=keep_logs, logged_by=None if retrain else first, engine=engine, address=address,
     )  # fmt: skip
     for cell in cells:
         own, base = ([_flat(world, arm) for world in done[name]] for name in (cell.name, first.name))
@@ -403,13 +427,24 @@ def _add_paired(entries: dict[str, Metrics], own: Any, base: Any) -> None:
 
 
 def run_variants(
-    cells: Sequence[Cell], out: Path, *, seeds: int, workers: int, device: str, quiet: bool
+    cells: Sequence[Cell],
+    out: Path,
+    *,
+    seeds: int,
+    workers: int,
+    device: str,
+    quiet: bool,
+    engine: str = LOCAL,
+    address: str | None = None,
 ) -> dict[str, Metrics]:
     """The combined metrics of every variant over its seeds."""
     from cascade_sim.phases.results import combine_seeds
 
     folders = {cell.name: out / folder_name(cell.name) for cell in cells}
-    done = run_worlds(cells, folders, "variants", seeds=seeds, workers=workers, device=device, quiet=quiet)
+    done = run_worlds(
+        cells, folders, "variants", seeds=seeds, workers=workers, device=device, quiet=quiet,
+        engine=engine, address=address,
+    )  # fmt: skip
     return {name: combine_seeds(worlds) for name, worlds in done.items()}
 
 

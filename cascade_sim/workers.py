@@ -12,7 +12,8 @@ import sys
 import threading
 import traceback
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from multiprocessing import get_context, parent_process, resource_tracker
@@ -35,6 +36,21 @@ def usable_cores() -> int:
     return os.cpu_count() or 1
 
 
+def serving_threads(workers: int) -> ThreadPoolExecutor:
+    """Threads that serve requests, each with one thread of the numerical libraries, as the main one has.
+
+    torch's setting holds for the thread that makes it: a product of a few rows, shared between cores in a
+    thread of its own, differs in its last digits from the same one in the main thread.
+    """
+    return ThreadPoolExecutor(workers, initializer=_alone)
+
+
+def _alone() -> None:
+    torch = sys.modules.get("torch")  # who has not loaded it does not compute with it
+    if torch is not None:
+        torch.set_num_threads(1)
+
+
 @dataclass(frozen=True)
 class Job:
     """A function at the top of a module, and its arguments; `name` is what messages call it."""
@@ -49,6 +65,46 @@ class JobError(RuntimeError):
     """A defect inside a job; a note carries the traceback of the process it happened in."""
 
 
+Answer = tuple[str, Any]  # how a job ended ("done", "refused", "problems", "failed"), and what came of it
+
+
+def answer_of(function: Callable[..., Any], arguments: Sequence[Any], options: Mapping[str, Any]) -> Answer:
+    """Do a job and say how it ended. Errors become text: somebody's own need not survive the way."""
+    try:
+        return "done", function(*arguments, **options)
+    except ScenarioError as error:
+        return "problems", error.problems
+    except UserError as error:
+        return "refused", str(error)
+    except Terminated:
+        raise
+    except BaseException as error:
+        return "failed", (f"{type(error).__name__}: {error}", traceback.format_exc())
+
+
+def unpacked(name: str, answer: Answer) -> Any:
+    """What a job returned; its error, in its own words, if it ended with one."""
+    kind, content = answer
+    if kind == "done":
+        return content
+    if kind == "refused":
+        raise UserError(content)
+    if kind == "problems":
+        raise ScenarioError(content)
+    message, trace = content
+    error = JobError(f"{name}: {message}")
+    error.add_note(trace)
+    raise error
+
+
+def require_names(jobs: Sequence[Job], workers: int) -> None:
+    """ValueError where jobs could not be told apart, or nobody would do them."""
+    if len({job.name for job in jobs}) < len(jobs):
+        raise ValueError("two jobs have the same name")
+    if workers < 1:
+        raise ValueError(f"{workers} workers; there must be at least 1")
+
+
 def run_jobs(
     jobs: Sequence[Job],
     workers: int,
@@ -61,17 +117,14 @@ def run_jobs(
     `on_done` hears the name of a job when it is finished. `go_on` ends the message about jobs whose workers
     died three times: how to go on.
     """
-    if len({job.name for job in jobs}) < len(jobs):
-        raise ValueError("two jobs have the same name")
-    if workers < 1:
-        raise ValueError(f"{workers} workers; there must be at least 1")
+    require_names(jobs, workers)
     pool = _Pool(jobs)
     try:
         pool.run(min(workers, len(jobs)), on_done)
     finally:
         pool.stop()
     if pool.given_up:
-        raise UserError(_epitaph(pool.given_up, len(pool.results), go_on))
+        raise UserError(epitaph(pool.given_up, len(pool.results), go_on))
     return {job.name: pool.results[job.name] for job in jobs}
 
 
@@ -135,19 +188,8 @@ class _Pool:
         with suppress(ConnectionError):  # it has died already: shows when we listen
             worker.pipe.send((job.function, job.arguments, job.options))
 
-    def _take(self, worker: _Worker, answer: tuple[str, Any]) -> None:
-        kind, content = answer
-        if kind == "done":
-            self.results[worker.job.name] = content
-        elif kind == "refused":
-            raise UserError(content)
-        elif kind == "problems":
-            raise ScenarioError(content)
-        else:
-            message, trace = content
-            error = JobError(f"{worker.job.name}: {message}")
-            error.add_note(trace)
-            raise error
+    def _take(self, worker: _Worker, answer: "Answer") -> None:
+        self.results[worker.job.name] = unpacked(worker.job.name, answer)
 
     def _bury(self, worker: _Worker) -> None:
         """Take off a worker that died. Its job is the next to be tried again, TRIES times in all."""
@@ -219,16 +261,7 @@ def _job(pipe: Connection) -> bool:
         function, arguments, options = pipe.recv()
     except EOFError:
         return False
-    try:
-        answer: tuple[str, Any] = ("done", function(*arguments, **options))
-    except ScenarioError as error:
-        answer = ("problems", error.problems)
-    except UserError as error:
-        answer = ("refused", str(error))
-    except Terminated:
-        raise
-    except BaseException as error:  # as text: an exception of somebody's own need not survive the pipe
-        answer = ("failed", (f"{type(error).__name__}: {error}", traceback.format_exc()))
+    answer = answer_of(function, arguments, options)
     try:
         pipe.send(answer)
     except OSError:  # nobody listens any more
@@ -253,7 +286,8 @@ def _cause(code: int | None) -> str:
     return f"ended with exit code {code}"
 
 
-def _epitaph(given_up: dict[str, str], finished: int, go_on: str) -> str:
+def epitaph(given_up: Mapping[str, str], finished: int, go_on: str) -> str:
+    """The message about jobs whose workers died three times, by how the last one died."""
     dead = "; ".join(f"{name} died three times: {cause}" for name, cause in given_up.items())
     others = "no other is finished" if not finished else f"the other {finished} are finished and kept"
     if finished == 1:

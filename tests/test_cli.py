@@ -116,7 +116,9 @@ def test_run_hands_its_options_to_the_study(study):
     ((scenario, given),) = study
     assert (scenario.seed, scenario.cascade.slots, scenario.phases.evaluate) == (5, 4, 10)
     expected = {"out": Path("here"), "seeds": 3, "workers": 2, "device": "cpu", "quiet": True}
-    assert given == {**expected, "resume": False, "overwrite": False}
+    assert given == {
+        **expected, "resume": False, "overwrite": False, "engine": "local", "address": None
+    }  # fmt: skip
 
 
 def test_run_writes_below_runs_and_uses_the_cores_there_are(study):

@@ -78,7 +78,7 @@ def test_several_worlds_are_run_each_in_a_process_and_a_folder_of_its_own_and_co
     scenario = tiny_scenario(*PLAIN)
     for out, workers, jobs in (("out", 1, in_this_process), ("two", 2, run_jobs)):
         monkeypatch.setenv("CASCADE_SIM_CACHE", str(tmp_path / f"cache-{out}"))
-        monkeypatch.setattr("cascade_sim.study.run_jobs", jobs)
+        monkeypatch.setattr("cascade_sim.engines.local.run_jobs", jobs)
         metrics = run_study(scenario, out=tmp_path / out, seeds=2, workers=workers, device="cpu", quiet=True)
     for name in ("metrics.json", "seed-1/metrics.json", "seed-2/metrics.json"):
         assert (tmp_path / "out" / name).read_bytes() == (tmp_path / "two" / name).read_bytes(), name

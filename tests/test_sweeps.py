@@ -40,7 +40,7 @@ def rows(out):
 def out(tmp_path_factory):
     folder = tmp_path_factory.mktemp("sweep") / "out"
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("cascade_sim.study.run_jobs", in_this_process)
+        patch.setattr("cascade_sim.engines.local.run_jobs", in_this_process)
         assert sweep(folder, "--seeds", "2") == 0
     return folder
 
@@ -72,7 +72,7 @@ def test_lifts_are_taken_world_by_world_against_the_first_cell(out):
 
 
 def test_a_grid_that_grows_keeps_what_is_finished(out, capsys, monkeypatch):
-    monkeypatch.setattr("cascade_sim.study.run_jobs", in_this_process)
+    monkeypatch.setattr("cascade_sim.engines.local.run_jobs", in_this_process)
 
     def stamps():
         return {f: f.stat().st_mtime_ns for f in (out / "cells").rglob("metrics.json")}
@@ -97,9 +97,9 @@ def no_processes(jobs, workers, *, on_done=None, go_on=""):
 
 def test_finished_cells_are_read_without_starting_processes(out, capsys, monkeypatch):
     before = (out / "sweep.csv").read_bytes()
-    monkeypatch.setattr("cascade_sim.study.run_jobs", in_this_process)
+    monkeypatch.setattr("cascade_sim.engines.local.run_jobs", in_this_process)
     assert sweep(out, "--seeds", "2") == 0
-    monkeypatch.setattr("cascade_sim.study.run_jobs", no_processes)
+    monkeypatch.setattr("cascade_sim.engines.local.run_jobs", no_processes)
     again = (out / "sweep.csv").read_bytes()
     assert sweep(out, "--seeds", "2") == 0
     assert (out / "sweep.csv").read_bytes() == again
@@ -110,7 +110,7 @@ def test_finished_cells_are_read_without_starting_processes(out, capsys, monkeyp
 
 @pytest.mark.drill
 def test_a_log_gets_a_line_for_every_world_that_is_finished(tmp_path, capsys, monkeypatch):
-    monkeypatch.setattr("cascade_sim.study.run_jobs", in_this_process)
+    monkeypatch.setattr("cascade_sim.engines.local.run_jobs", in_this_process)
     options = ["--seeds", "1", "--workers", "1", "--out", str(tmp_path / "out")]
     options += [part for change in PLAIN for part in ("--set", change)]
 
@@ -139,7 +139,7 @@ LEARNING = (
 def test_cells_share_the_models_of_the_first_unless_each_is_to_learn_from_its_own_log(
     tmp_path, monkeypatch, retrain
 ):
-    monkeypatch.setattr("cascade_sim.study.run_jobs", in_this_process)
+    monkeypatch.setattr("cascade_sim.engines.local.run_jobs", in_this_process)
     monkeypatch.setenv("CASCADE_SIM_CACHE", str(tmp_path / "cache"))
     trained, real = [], recipes.train
     monkeypatch.setattr(recipes, "train", lambda *a, **k: trained.append(1) or real(*a, **k))

@@ -120,7 +120,7 @@ def test_names_that_would_share_a_folder_are_refused(tmp_path):
 
 def test_finished_runs_are_reused_and_tables_have_a_row_per_variant(tmp_path, monkeypatch):
     monkeypatch.setenv("CASCADE_SIM_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setattr("cascade_sim.study.run_jobs", in_this_process)
+    monkeypatch.setattr("cascade_sim.engines.local.run_jobs", in_this_process)
     file = write(tmp_path, f"scenario: {QUICK}\nvariants:\n  as it is: []\n  wide: [world.bids.sigma=0.9]\n")
     options = [str(file), "--seeds", "1", "--workers", "2", "--out", str(tmp_path / "out"), "--quiet"]
     options += [part for change in SHRINK for part in ("--set", change)]

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 from click.core import ParameterSource
 
+from cascade_sim.engines import ENGINES, LOCAL
 from cascade_sim.errors import UserError
 from cascade_sim.workers import usable_cores
 
@@ -58,6 +59,19 @@ def out_option(text: str, metavar: str | None = None, **more: Any) -> Decorator[
 def workers_option(what: str) -> Decorator[Any]:
     text = f"{what}  [default: the usable cores]"
     return click.option("--workers", type=click.IntRange(min=1), default=usable_cores, help=text)
+
+
+def engine_options(command: Function) -> Function:
+    """Where the work is done."""
+    engine = click.option(
+        "--engine", metavar="NAME", default=LOCAL, show_default=True,
+        help=f"Where the work is done: {', '.join(ENGINES)}. Results do not depend on it.",
+    )  # fmt: skip
+    address = click.option(
+        "--address", metavar="HOST:PORT",
+        help="Of a Ray cluster, whose CPUs are then used.  [default: this machine]",
+    )  # fmt: skip
+    return engine(address(command))
 
 
 def device_option(default: str = "auto") -> Decorator[Any]:

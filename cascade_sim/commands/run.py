@@ -8,6 +8,7 @@ import click
 
 from cascade_sim.commands.options import (
     device_option,
+    engine_options,
     out_option,
     quiet_option,
     resume_option,
@@ -28,6 +29,7 @@ from cascade_sim.commands.options import (
 @out_option("Run folder.  [default: runs/<name>]")
 @workers_option("Threads for one world, processes for several.")
 @device_option()
+@engine_options
 @resume_option
 @click.option(
     "--overwrite", is_flag=True, help="Remove answers (whatif/) that were asked of another run in the folder."
@@ -44,6 +46,8 @@ def command(
     resume: bool,
     overwrite: bool,
     quiet: bool,
+    engine: str,
+    address: str | None,
 ) -> None:
     """Run a study: simulate, train, compare the arms, write the report."""
     from cascade_sim.scenario.file import load_scenario
@@ -64,4 +68,6 @@ def command(
             quiet=quiet,
             resume=resume,
             overwrite=overwrite,
+            engine=engine,
+            address=address,
         )

@@ -10,6 +10,7 @@ import click
 from cascade_sim.commands.options import (
     arm_option,
     device_option,
+    engine_options,
     out_option,
     quiet_option,
     says_how_to_go_on,
@@ -38,6 +39,7 @@ from cascade_sim.commands.options import (
 @click.option("--keep-logs", is_flag=True, help="Leave each cell's logs, for trace and its like.")
 @workers_option("Processes.")
 @device_option()
+@engine_options
 @quiet_option
 def command(
     scenario: Path, over: tuple[str, ...], overrides: tuple[str, ...], x: str, y: str, **options: Any

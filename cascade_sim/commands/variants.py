@@ -8,6 +8,7 @@ import click
 from cascade_sim.commands.options import (
     PATH,
     device_option,
+    engine_options,
     out_option,
     quiet_option,
     says_how_to_go_on,
@@ -33,6 +34,7 @@ TABLES = {
 @out_option("Folder.  [default: runs/<file name>]")
 @workers_option("Processes.")
 @device_option()
+@engine_options
 @quiet_option
 def command(variants: Path, overrides: tuple[str, ...], seeds: int, out: Path | None, **options: Any) -> None:
     """Run a study under several settings, side by side.

@@ -39,11 +39,13 @@ from cascade_sim.estimation.slates import (
     log_odds,
     log_propensities,
 )
+from cascade_sim.phases.rebuild import Plan, by_words, rebuilt
 from cascade_sim.phases.simulation import Simulation
 from cascade_sim.progress import Progress
-from cascade_sim.scenario.schema import ArmSpec, Scenario, resolve_arm
+from cascade_sim.scenario.schema import ArmSpec, Scenario, resolve_arm, resolved_arms
 from cascade_sim.storage.folder import is_done, keep
 from cascade_sim.storage.tables import TableWriter, iterate_table, read_table, tables
+from cascade_sim.workers import Job
 
 KNOBS, SLATES = "off_policy", "slates"  # phases
 
@@ -63,22 +65,23 @@ def write_logs(sim: Simulation, arm: Arm, folder: Path, progress: Progress) -> N
     section = sim.scenario.off_policy
     assert section is not None
     if section.randomise is not None:
-        _log(sim, folder, progress, KNOBS, section.requests, KNOB_TABLES, partial(knob_tables, sim, arm=arm))
+        _log(sim, arm, folder, progress, KNOBS, section.requests, KNOB_TABLES, knob_tables)
     if section.slates is not None:
         n = section.slates.requests
-        _log(sim, folder, progress, SLATES, n, SLATE_TABLES, partial(slate_tables, sim, arm=arm))
+        _log(sim, arm, folder, progress, SLATES, n, SLATE_TABLES, slate_tables)
 
 
 def _log(
     sim: Simulation,
+    arm: Arm,
     folder: Path,
     progress: Progress,
     phase: str,
     n_requests: int,
     names: tuple[str, ...],
-    handle: Callable[[Block], list[Rows]],
+    rows_of: Callable[..., list[Rows]],
 ) -> None:
-    """Serve a phase and write what `handle` (pure) makes of each block, table by table."""
+    """Serve a phase and write what `rows_of` (pure) makes of each block, table by table."""
     if is_done(folder, phase):  # a stopped run left its tables: only time has to pass
         sim.arrivals.run_phase(phase, n_requests, lambda block: None, lambda block, nothing: None)
         return
@@ -90,8 +93,16 @@ def _log(
                 writer.append(columns)
             bar.advance(len(block))
 
-        sim.arrivals.run_phase(phase, n_requests, handle, finish)
+        elsewhere = Job(f"phase {phase}", page_server, (Plan.of(sim, folder), arm.name, rows_of))
+        handle = partial(rows_of, sim, arm=arm)
+        sim.arrivals.run_phase(phase, n_requests, handle, finish, elsewhere)
     keep(folder, phase, names)
+
+
+def page_server(plan: Plan, arm: str, rows_of: Callable[..., list[Rows]]) -> Callable[..., Any]:
+    """Serves one of the phases in another process."""
+    sim = rebuilt(plan)
+    return by_words(sim, partial(rows_of, sim, arm=sim.arm(arm, resolved_arms(sim.scenario)[arm])))
 
 
 def knob_tables(sim: Simulation, block: Block, arm: Arm) -> list[Rows]:

@@ -34,6 +34,7 @@ from cascade_sim.market.trainer import make_trainer
 from cascade_sim.phases.simulation import Simulation
 from cascade_sim.scenario.market import DAY, Market, find_profile
 from cascade_sim.storage.checkpoints import flat, nested
+from cascade_sim.workers import serving_threads
 
 COUNTED = ("impressions", "clicks", "spend_micros", "participated")
 
@@ -82,7 +83,7 @@ class MarketRun:
         """Let the simulated days pass, from `now` on."""
         self.env = simpy.Environment(initial_time=self.now)
         # One worker is this thread: handing blocks to another and back costs more than it saves.
-        with ThreadPoolExecutor(self._workers) if self._workers > 1 else nullcontext() as pool:
+        with serving_threads(self._workers) if self._workers > 1 else nullcontext() as pool:
             self.window_over = self.env.event()
             for process in (self._arriving, self._days, self._bidding, self._training, self._checkpoints):
                 self.env.process(process())

@@ -1,8 +1,10 @@
 """The evaluation: every arm serves the same traffic under the same luck, and is measured."""
 
+from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -16,10 +18,12 @@ from cascade_sim.cascade.serve import Arm, Block, Decision, Stage, admitted, sco
 from cascade_sim.phases import corpus as detail
 from cascade_sim.phases import measure
 from cascade_sim.phases.model_quality import QualityStudy
+from cascade_sim.phases.rebuild import Plan, by_words, rebuilt
 from cascade_sim.phases.simulation import Simulation
 from cascade_sim.progress import Progress
 from cascade_sim.scenario.schema import resolved_arms
 from cascade_sim.storage.tables import TableWriter, iterate_table
+from cascade_sim.workers import Job
 
 GROUPS = 128  # of consecutive requests, over which vector statistics are resampled
 MAX_ROWS = 32_768  # rows kept per arm for resampling
@@ -117,7 +121,8 @@ class Evaluation:
                 self._log_detail(block, by_arm, shadow_table, service_tables)
                 bar.advance(len(block))
 
-            self.sim.arrivals.run_phase("evaluate", self.n_requests, self.measure_block, finish)
+            elsewhere = Job("phase evaluate", evaluation_server, (Plan.of(self.sim, self.logs),))
+            self.sim.arrivals.run_phase("evaluate", self.n_requests, self.measure_block, finish, elsewhere)
 
     def measure_block(self, block: Block) -> dict[str, ArmBlock]:
         """Serve and measure a block with every arm. Pure."""
@@ -226,6 +231,12 @@ class Evaluation:
 
     def _empty_tally(self) -> ArmTally:
         return ArmTally({}, [], {}, np.zeros(3))
+
+
+def evaluation_server(plan: Plan) -> Callable[..., Any]:
+    """Serves and measures the evaluation in another process."""
+    sim = rebuilt(plan)
+    return by_words(sim, Evaluation(sim, plan.folder, Progress(quiet=True)).measure_block)
 
 
 def ranking_of(arm: Arm) -> Arm:

@@ -4,7 +4,9 @@ made = prepare(scenario, Path("runs/mine"), progress)
 made.sim.scorers, made.modules, made.calibrators   # trained seats, and what they were trained to
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -13,16 +15,18 @@ import torch
 
 from cascade_sim import draws
 from cascade_sim.cascade.columns import impression_columns, request_columns
-from cascade_sim.cascade.exploration import Explored, explore
+from cascade_sim.cascade.exploration import explore
 from cascade_sim.cascade.fusion import named_fusion
 from cascade_sim.cascade.links import calibrator_file, export_calibrator
-from cascade_sim.cascade.outcome import Outcome, outcome
+from cascade_sim.cascade.outcome import outcome
 from cascade_sim.cascade.seats import BUILT_IN
 from cascade_sim.cascade.serve import Arm, Block, Stage
+from cascade_sim.engines import Engine
 from cascade_sim.errors import UserError
 from cascade_sim.models.calibrators import Calibrator
 from cascade_sim.models.page_training import ClickedPages, served_net
 from cascade_sim.models.training import Impressions, Lists, pick_device
+from cascade_sim.phases.rebuild import FIRST, Plan, by_words, rebuilt
 from cascade_sim.phases.simulation import Simulation
 from cascade_sim.progress import Progress
 from cascade_sim.scenario.file import scenario_data
@@ -49,6 +53,7 @@ from cascade_sim.training.data import (
 from cascade_sim.training.modules import build_module, served_scorer
 from cascade_sim.training.recipes import fit, settings_of, stored_calibrator
 from cascade_sim.version import SEMANTICS
+from cascade_sim.workers import Job
 
 Samples = Impressions | ClickedPages | Lists
 # The sections that decide what a log holds, besides the world, its traffic, the phases and the models.
@@ -65,23 +70,25 @@ def prepare(
     home: Path = Path("."),
     store: ModelStore | None = None,
     teacher: Scenario | None = None,
+    engine: Engine | None = None,
 ) -> "Preparation":
     """Build the scenario's world and take it through the phases before the evaluation. Logs go to `folder`.
 
     `home`: where the files of the user's own models are looked for, after the working folder. Models that
     `store` holds (the usual one, if None) are not trained again. `teacher`: the scenario whose cascade writes
-    the log that the models learn from, if not this one (see `logging_scenario`).
+    the log that the models learn from, if not this one (see `logging_scenario`). `engine`: where requests are
+    served, by default here.
     """
     try:
         chosen = pick_device(device)
     except ValueError as error:
         raise UserError(f"--device: {error}") from error
     with progress.stage("build the world", 1, "worlds"):
-        sim = Simulation(teacher or scenario, scenario.seed, workers, home)
+        sim = Simulation(teacher or scenario, scenario.seed, workers, home, engine)
     preparation = Preparation(sim, folder, store or ModelStore(), progress, chosen)
     preparation.run()
     if teacher is not None:
-        preparation.sim = Simulation(scenario, scenario.seed, workers, home)
+        preparation.sim = Simulation(scenario, scenario.seed, workers, home, engine)
         preparation.sim.scorers.update(sim.scorers)
     return preparation
 
@@ -129,9 +136,9 @@ class Preparation:
     def run(self) -> None:
         """All phases before the evaluation."""
         sim, phases = self.sim, self.sim.scenario.phases
-        self.log_phase("bootstrap", phases.bootstrap, self._deployed(), rate=1.0)
+        self.log_phase("bootstrap", phases.bootstrap, None, rate=1.0)
         self._train_first_deployment()
-        self.log_phase("log", phases.log, self._deployed(), rate=phases.exploration)
+        self.log_phase("log", phases.log, None, rate=phases.exploration)
         specs = sim.scenario.models
         students = {name: spec for name, spec in specs.items() if spec.trained_by.has_teacher}
         for name, spec in specs.items():
@@ -160,30 +167,34 @@ class Preparation:
             if name in self.calibrators:
                 export_calibrator(self.calibrators[name], calibrator_file(file))
 
-    def log_phase(self, phase: str, n_requests: int, arm: Arm, rate: float) -> None:
-        """Serve traffic, realise what happens, and write every impression to the log."""
+    def log_phase(self, phase: str, n_requests: int, arm: Arm | None, rate: float) -> None:
+        """Serve traffic, realise what happens, and write every impression to the log.
+
+        An arm of the caller's own is served on this machine; None is the deployed one, which any can make.
+        """
         sim = self.sim
         if is_done(self.logs, phase):  # a stopped run left its tables: only time has to pass
             sim.arrivals.run_phase(phase, n_requests, lambda block: None, lambda block, nothing: None)
             return
+        names = (phase, f"{phase}-requests")
+        with self.progress.stage(f"{phase}: serve", n_requests) as bar, ExitStack() as stack:
+            tables = [stack.enter_context(TableWriter(self.logs, name)) for name in names]
 
-        def handle(block: Block) -> tuple[Explored, Outcome]:
-            explored = explore(block, sim.serve(block, arm), arm, rate, sim.seed, sim.platform)
-            return explored, outcome(block, explored.decision, sim.truth, sim.world.slot_effects, sim.seed)
-
-        with (
-            self.progress.stage(f"{phase}: serve", n_requests) as bar,
-            TableWriter(self.logs, phase) as shown,
-            TableWriter(self.logs, f"{phase}-requests") as requests,
-        ):
-
-            def finish(block: Block, result: tuple[Explored, Outcome]) -> None:
-                shown.append(impression_columns(sim.world, block, *result))
-                requests.append(request_columns(block, result[0], rate))
+            def finish(block: Block, rows: Sequence[dict[str, np.ndarray]]) -> None:
+                for table, columns in zip(tables, rows, strict=True):
+                    table.append(columns)
                 bar.advance(len(block))
 
-            sim.arrivals.run_phase(phase, n_requests, handle, finish)
-        keep(self.logs, phase, [phase, f"{phase}-requests"])
+            handle = partial(logged_rows, sim, arm or deployed_arm(sim), rate)
+            elsewhere = Job(f"phase {phase}", log_server, (self._plan(), rate)) if arm is None else None
+            sim.arrivals.run_phase(phase, n_requests, handle, finish, elsewhere)
+        keep(self.logs, phase, names)
+
+    def _plan(self) -> Plan:
+        """How this world is made anew on another machine, which finds the models of by now in the folder."""
+        if self.sim.arrivals.engine.is_elsewhere:
+            self.export(self.logs / "models")
+        return Plan.of(self.sim, self.logs)
 
     def train_model(self, name: str, data: Samples, *, is_first: bool = False, logged: int = 0) -> None:
         """Train a model, or take it from the cache when recipe and data are the same to the byte.
@@ -261,53 +272,15 @@ class Preparation:
             if name not in BUILT_IN:
                 self.train_model(name, random_traffic, is_first=True)
 
-    def _deployed(self) -> Arm:
-        """The cascade that writes the log: the scenario's own, with the models of the first deployment.
-
-        Random seats before the bootstrap is over and its models exist.
-        """
-        sim = self.sim
-
-        def seat(section) -> Stage:
-            name = section.model if section.model in BUILT_IN else first(section.model)
-            scorer = sim.scorers.get(name, sim.scorers["random"])
-            fusion = named_fusion(section.fusion, sim.scenario.fusions, sim.scenario.auction.squashing)
-            return Stage(scorer, section.bid, fusion)
-
-        spec = resolve_arm(sim.scenario, ArmOverrides())
-        return sim.arm_of("deployed", spec, seat(spec.pre_ranking), seat(spec.ranking))
-
-    def _shadowed(self) -> Arm:
-        """The baseline arm; with the deployed stage where its own model is still to be trained."""
-        spec = resolved_arms(self.sim.scenario)[self.sim.scenario.report.baseline]
-
-        def seat(section, deployed: Stage) -> Stage:
-            if section.model not in self.sim.scorers:
-                return deployed
-            return self.sim.stage(section, spec.auction.squashing)
-
-        deployed = self._deployed()
-        pre_ranking = seat(spec.pre_ranking, deployed.pre_ranking)
-        return self.sim.arm_of("shadowed", spec, pre_ranking, seat(spec.ranking, deployed.ranking))
-
     def _shadow_phase(self, students: dict[str, ModelSpec]) -> dict[str, Lists]:
         """Requests on which the ranker scores more than it serves, for the students to learn from.
 
         Of very many requests a sample (`share_learned`); the others are not served.
         """
-        sim, arm = self.sim, self._shadowed()
+        sim = self.sim
         n_requests = sim.scenario.phases.shadow
         share = share_learned(n_requests * max(spec.sample.per_request for spec in students.values()))
         parts: list[dict[str, Lists]] = []
-
-        def handle(block: Block) -> dict[str, Lists] | None:
-            if share < 1:
-                block = block.take(is_learned(block.requests, share, sim.seed))
-            if not len(block):
-                return None
-            decision = sim.serve(block, arm)
-            return lists_for(students, sim.scorers, block, decision, arm, sim.platform, sim.seed)
-
         with self.progress.stage("shadow", n_requests) as bar:
             if share < 1:
                 bar.tell(f"students learn from a sample of the requests, {share:.1%} of them")
@@ -317,10 +290,76 @@ class Preparation:
                     parts.append(lists)
                 bar.advance(len(block))
 
-            sim.arrivals.run_phase("shadow", n_requests, handle, finish)
+            handle = partial(shadow_lists, sim, shadowed_arm(sim), students, share)
+            elsewhere = Job("phase shadow", shadow_server, (self._plan(), students, share))
+            sim.arrivals.run_phase("shadow", n_requests, handle, finish, elsewhere)
         return {name: join_lists([lists[name] for lists in parts]) for name in students if parts}
+
+
+def deployed_arm(sim: Simulation) -> Arm:
+    """The cascade that writes the log: the scenario's own, with the models of the first deployment.
+
+    Random seats before the bootstrap is over and its models exist.
+    """
+
+    def seat(section) -> Stage:
+        name = section.model if section.model in BUILT_IN else first(section.model)
+        scorer = sim.scorers.get(name, sim.scorers["random"])
+        fusion = named_fusion(section.fusion, sim.scenario.fusions, sim.scenario.auction.squashing)
+        return Stage(scorer, section.bid, fusion)
+
+    spec = resolve_arm(sim.scenario, ArmOverrides())
+    return sim.arm_of("deployed", spec, seat(spec.pre_ranking), seat(spec.ranking))
+
+
+def shadowed_arm(sim: Simulation) -> Arm:
+    """The baseline arm; with the deployed stage where its own model is still to be trained."""
+    spec = resolved_arms(sim.scenario)[sim.scenario.report.baseline]
+
+    def seat(section, deployed: Stage) -> Stage:
+        if section.model not in sim.scorers:
+            return deployed
+        return sim.stage(section, spec.auction.squashing)
+
+    deployed = deployed_arm(sim)
+    pre_ranking = seat(spec.pre_ranking, deployed.pre_ranking)
+    return sim.arm_of("shadowed", spec, pre_ranking, seat(spec.ranking, deployed.ranking))
+
+
+def logged_rows(sim: Simulation, arm: Arm, rate: float, block: Block) -> list[dict[str, np.ndarray]]:
+    """What is written down of a block of a logged phase: its impressions, and its requests. Pure."""
+    explored = explore(block, sim.serve(block, arm), arm, rate, sim.seed, sim.platform)
+    happened = outcome(block, explored.decision, sim.truth, sim.world.slot_effects, sim.seed)
+    return [
+        impression_columns(sim.world, block, explored, happened),
+        request_columns(block, explored, rate),
+    ]
+
+
+def shadow_lists(
+    sim: Simulation, arm: Arm, students: Mapping[str, ModelSpec], share: float, block: Block
+) -> dict[str, Lists] | None:
+    """What the students learn from a block of the shadow phase, of a share of its requests. Pure."""
+    if share < 1:
+        block = block.take(is_learned(block.requests, share, sim.seed))
+    if not len(block):
+        return None
+    decision = sim.serve(block, arm)
+    return lists_for(dict(students), sim.scorers, block, decision, arm, sim.platform, sim.seed)
+
+
+def log_server(plan: Plan, rate: float) -> Callable[..., Any]:
+    """Serves a logged phase in another process."""
+    sim = rebuilt(plan)
+    return by_words(sim, partial(logged_rows, sim, deployed_arm(sim), rate))
+
+
+def shadow_server(plan: Plan, students: Mapping[str, ModelSpec], share: float) -> Callable[..., Any]:
+    """Serves the shadow phase in another process."""
+    sim = rebuilt(plan)
+    return by_words(sim, partial(shadow_lists, sim, shadowed_arm(sim), students, share))
 
 
 def first(model: str) -> str:
     """The name of a model's first deployment, trained on random traffic, which writes the log."""
-    return f"{model} (first)"
+    return f"{model}{FIRST}"

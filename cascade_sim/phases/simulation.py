@@ -9,6 +9,7 @@ from cascade_sim.cascade.fusion import named_fusion
 from cascade_sim.cascade.retrieval import Retrieval
 from cascade_sim.cascade.seats import BUILT_IN, ConstantScorer, RandomScorer, Scorer, TruthScorer
 from cascade_sim.cascade.serve import Arm, Block, Decision, Platform, Stage, serve
+from cascade_sim.engines import Engine
 from cascade_sim.models.features import FeatureView, make_view
 from cascade_sim.phases.size_fit import with_size_rule
 from cascade_sim.phases.traffic import Arrivals
@@ -21,7 +22,14 @@ from cascade_sim.world.world import build_world
 class Simulation:
     """Everything a phase needs. Scorers of trained models are added as training goes on."""
 
-    def __init__(self, scenario: Scenario, seed: int, workers: int = 1, home: Path = Path(".")):
+    def __init__(
+        self,
+        scenario: Scenario,
+        seed: int,
+        workers: int = 1,
+        home: Path = Path("."),
+        engine: Engine | None = None,
+    ):
         require_memory(scenario, workers)  # every command that makes a world comes through here
         # One thread: sums of floats would otherwise depend on how many cores there are.
         torch.set_num_threads(1)
@@ -33,7 +41,7 @@ class Simulation:
             bids=BidRules(self.world, scenario.world.conversion),
             slot_effects=self.world.slot_effects,
         )
-        self.arrivals = Arrivals(self.world, scenario.traffic, workers)
+        self.arrivals = Arrivals(self.world, scenario.traffic, workers, engine)
         self.scorers: dict[str, Scorer] = {
             "random": RandomScorer(seed),
             "constant": ConstantScorer(),

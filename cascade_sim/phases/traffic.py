@@ -3,15 +3,13 @@
 Arrivals are a Poisson process; the requests that arrive while a block fills are served when its last
 one is there. State lives in `Arrivals`, not in the generators. Blocks are fixed partitions of the
 request ids, so neither the number of workers nor their speed can change a result: blocks may be
-computed by several threads (the kernels release the GIL) and are always finished in order.
+computed by several threads, or by other machines, and are always finished in order (`engines`).
 
 Errors while a block of requests is served: which block it was, and whether to try it again.
 """
 
 import gc
-from collections import deque
-from collections.abc import Callable, Generator
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Callable, Generator, Iterator
 from functools import partial
 from typing import Any, TypeVar
 
@@ -21,11 +19,15 @@ import simpy
 from cascade_sim import draws
 from cascade_sim.agents.traffic import arrival_times, visitors
 from cascade_sim.cascade.serve import Block
+from cascade_sim.engines import Chunk, Engine, Service, open_engine
 from cascade_sim.errors import UserError
+from cascade_sim.workers import Job
 from cascade_sim.world.world import World
 
 TRIES = 3
 PASSING = (MemoryError, OSError)  # what the machine lacks now it may have in a moment
+
+WORTH_SENDING = 4096  # requests: below it the way to another machine takes longer than serving them
 
 Result = TypeVar("Result")
 
@@ -75,18 +77,26 @@ Finish = Callable[[Block, Any], None]
 class Arrivals:
     """Traffic and the server, in one SimPy environment."""
 
-    def __init__(self, world: World, traffic, workers: int = 1):
+    def __init__(self, world: World, traffic, workers: int = 1, engine: Engine | None = None):
         self.env = simpy.Environment()
         self._world, self._traffic, self._workers = world, traffic, workers
+        self.engine = engine or open_engine()
 
-    def run_phase(self, phase: str, n_requests: int, serve: Serve, finish: Finish) -> None:
-        """Let n requests of this phase arrive. `serve` must be pure; `finish` sees blocks in order."""
+    def run_phase(
+        self, phase: str, n_requests: int, serve: Serve, finish: Finish, elsewhere: Job | None = None
+    ) -> None:
+        """Let n requests of this phase arrive. `serve` must be pure; `finish` sees blocks in order.
+
+        `elsewhere` makes, on another machine, what does there with `(phase, index, n_requests, start)` what
+        `serve` does here with that block. Without it the phase is served on this machine.
+        """
         queue: simpy.Store = simpy.Store(self.env)
         self.env.process(self._arrivals(phase, n_requests, queue))
         named = partial(serve_block, phase, serve=serve)
-        with ThreadPoolExecutor(self._workers) as pool:
-            done = self.env.process(self._server(queue, named, finish, pool if self._workers > 1 else None))
-            self.env.run(until=done)
+        service = Service(named, elsewhere, per_task=-(-WORTH_SENDING // self._traffic.block))
+        engine = open_engine() if elsewhere is None else self.engine
+        for chunk, result in engine.chunks(service, self._arrived(queue), self._workers):
+            finish(chunk.content, result)
 
     def block(self, phase: str, index: int, n_requests: int, start: float = 0.0) -> Block:
         """Block number `index` of a phase, arriving from time `start` on."""
@@ -103,6 +113,10 @@ class Arrivals:
             times=arrival_times(gaps, self._traffic.requests_per_second, start),
         )
 
+    def chunk(self, *where: Any) -> Chunk:
+        """The block of these words, and the words: (phase, index, n_requests, start)."""
+        return Chunk(self.block(*where), where)
+
     @staticmethod
     def first_request(phase: str) -> int:
         """The id of the first request of a phase; ids of a phase are consecutive."""
@@ -112,29 +126,17 @@ class Arrivals:
         """Each block reaches the queue when its last request has arrived; None ends the phase."""
         clock = self.env.now
         for index in range(-(-n_requests // self._traffic.block)):
-            block = self.block(phase, index, n_requests, clock)
-            clock = float(block.times[-1])
+            chunk = self.chunk(phase, index, n_requests, clock)
+            clock = float(chunk.content.times[-1])
             yield self.env.timeout(max(0.0, clock - self.env.now))
-            yield queue.put(block)
+            yield queue.put(chunk)
         yield queue.put(None)
 
-    def _server(self, queue: simpy.Store, serve: Serve, finish: Finish, pool) -> Generator:
-        """Take blocks as they come; keep at most two per worker under way; finish in order."""
-        pending: deque[tuple[Block, Future]] = deque()
+    def _arrived(self, queue: simpy.Store) -> Iterator[Chunk]:
+        """The blocks as they come, for whoever serves them: time passes as the next one is asked for."""
         while True:
-            block = yield queue.get()
-            if block is None:
-                break
-            if pool is None:
-                finish(block, serve(block))
-                continue
-            pending.append((block, pool.submit(serve, block)))
-            if len(pending) >= 2 * self._workers:
-                _finish_oldest(pending, finish)
-        while pending:
-            _finish_oldest(pending, finish)
-
-
-def _finish_oldest(pending: deque, finish: Finish) -> None:
-    block, future = pending.popleft()
-    finish(block, future.result())
+            chunk = self.env.run(until=queue.get())
+            if chunk is None:
+                return
+            assert isinstance(chunk, Chunk)
+            yield chunk

@@ -328,6 +328,19 @@ def named_files(scenario: Scenario, home: Path) -> list[Path | None]:
     return profile + [find_file(kind, home) for kind in kinds]
 
 
+def travelling_files(scenario: Scenario, home: Path) -> list[Path]:
+    """The user's own files that a scenario needs where it runs: what it names, and what that imports."""
+    files = [file.resolve() for file in named_files(scenario, home) if file is not None]
+    for reference in references(scenario):
+        kinds, kind = reference.kinds, reference.kind
+        if kind in kinds.built_in or kind in kinds.registered:
+            continue
+        file = find_file(kind, home)
+        start = (_module_name(file), file.resolve()) if file is not None else kind.rpartition(":")[0]
+        files += own_code.files_from(start)
+    return list(dict.fromkeys(files))
+
+
 def own_code_of(scenario: Scenario, home: Path) -> dict[str, str]:
     """{label: digest} of the code of every class that a scenario names and that is none of this project's.
 

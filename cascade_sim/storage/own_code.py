@@ -131,6 +131,11 @@ def code_from(*starts: str | tuple[str, Path]) -> dict[str, str]:
     return {_label(name, file): _content(name, file) for name, file in sorted(found.items())}
 
 
+def files_from(*starts: str | tuple[str, Path]) -> list[Path]:
+    """The files of the same code, but for installed packages, which are not the user's to carry about."""
+    return [file for file in _closure(starts).values() if is_own(str(file))]
+
+
 @lru_cache(4096)
 def is_own(file: str) -> bool:
     """Whether a file is neither of the standard library, nor of an installed package, nor of this project."""

@@ -39,7 +39,7 @@ def workplace(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("CASCADE_SIM_CACHE", str(folder / "cache"))
         patch.setattr("cascade_sim.analysis.report.page.draw_all", lambda metrics: {})
-        patch.setattr("cascade_sim.study.run_jobs", in_this_process)
+        patch.setattr("cascade_sim.engines.local.run_jobs", in_this_process)
         patch.chdir(folder)
         assert main(["run", "scenarios/quick.yaml", "--quiet"]) == 0
         yield folder

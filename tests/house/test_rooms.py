@@ -15,7 +15,7 @@ LAYERS = (
     {"version", "lanes"},
     {"errors", "draws", "kernels", "signals"},
     {"progress", "workers", "auction", "storage", *LEAVES},
-    {"scenario"},
+    {"scenario", "engines"},
     {"world"},
     {"cascade"},
     {"training"},

@@ -9,11 +9,9 @@ from cascade_sim.auction import floor_micros
 from cascade_sim.cascade.fusion import Fusion
 from cascade_sim.cascade.serve import Block
 from cascade_sim.errors import UserError
-from cascade_sim.phases.prepare import Preparation, first
+from cascade_sim.phases.prepare import deployed_arm, first, shadowed_arm
 from cascade_sim.phases.simulation import Simulation
-from cascade_sim.progress import Progress
 from cascade_sim.storage import code_version
-from cascade_sim.storage.model_store import ModelStore
 from cascade_sim.storage.tables import read_table, tables
 from cascade_sim.training import data, recipes
 from worlds.learned import SHORT, learn
@@ -166,7 +164,7 @@ def test_a_student_may_sit_in_the_pre_ranking_of_the_deployed_cascade(tmp_path, 
         tmp_path, tmp_path / "cache", f"cascade.pre_ranking.model={model}", f"report.baseline={model}"
     )
     assert {model, first(model)} <= set(found.modules)
-    deployed, shadowed = found._deployed(), found._shadowed()
+    deployed, shadowed = deployed_arm(found.sim), shadowed_arm(found.sim)
     assert deployed.pre_ranking.scorer is found.sim.scorers[first(model)]
     assert deployed.pre_ranking.scorer.link == "sigmoid"
     assert shadowed.pre_ranking.scorer is found.sim.scorers[model]  # now that it exists
@@ -208,8 +206,8 @@ def test_of_very_many_shadowed_requests_students_learn_from_a_sample(tmp_path, m
 
 def test_a_student_may_sit_in_the_ranking_stage_of_the_baseline(tmp_path):
     found = learn(tmp_path, tmp_path / "cache", "cascade.ranking.model=distill-pre")
-    assert found._shadowed().ranking.scorer is found.sim.scorers["distill-pre"]
-    assert found._deployed().ranking.scorer is found.sim.scorers[first("distill-pre")]
+    assert shadowed_arm(found.sim).ranking.scorer is found.sim.scorers["distill-pre"]
+    assert deployed_arm(found.sim).ranking.scorer is found.sim.scorers[first("distill-pre")]
 
 
 def test_the_log_is_written_by_the_deployed_cascade_with_its_own_fusion(tmp_path):
@@ -218,8 +216,7 @@ def test_the_log_is_written_by_the_deployed_cascade_with_its_own_fusion(tmp_path
         "cascade.pre_ranking.fusion=both", "cascade.ranking.fusion=both",
     )  # fmt: skip
     sim = Simulation(scenario, 1)
-    with Progress(quiet=True) as progress:
-        arm = Preparation(sim, tmp_path, ModelStore(tmp_path), progress, torch.device("cpu"))._deployed()
+    arm = deployed_arm(sim)
     assert arm.pre_ranking.fusion == arm.ranking.fusion == Fusion(pctr=0.5, pcvr=0.25)
     assert arm.pre_ranking.scorer.name == "random"  # nothing is trained yet
     assert (arm.retrieval_size, arm.pre_ranking_size, arm.slots) == (60, 15, 3)
