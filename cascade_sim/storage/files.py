@@ -6,7 +6,7 @@ No link is followed on the way: a folder that others may write to cannot lead a 
 import json
 import os
 import secrets
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -28,10 +28,29 @@ def write_file(path: Path, data: bytes) -> None:
 
 
 def seal(temp: Path, path: Path) -> None:
-    """Flush a finished temporary file to the disk and give it its name."""
+    """Flush a finished temporary file to the disk and give it its name.
+
+    UserError where it lies below a guarded folder that is not ours to write to any more.
+    """
     _flush(temp)
+    for folder, check in list(_guards):
+        if folder in Path(os.path.abspath(path)).parents:
+            check()
     os.replace(temp, path)
     _flush(path.parent)  # the rename itself must survive a power cut
+
+
+_guards: list[tuple[Path, Callable[[], None]]] = []  # folders, and who says whether they are still ours
+
+
+def guard(folder: Path, check: Callable[[], None]) -> None:
+    """From here on nothing below the folder gets its name unless `check` passes."""
+    _guards.append((Path(os.path.abspath(folder)), check))
+
+
+def unguard(check: Callable[[], None]) -> None:
+    """The end of `guard`; twice is harmless."""
+    _guards[:] = [entry for entry in _guards if entry[1] != check]
 
 
 def temporary(path: Path) -> Path:

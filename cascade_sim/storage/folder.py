@@ -5,29 +5,25 @@ thing to write is manifest.json (status "running"), the last its final form with
 (`finish`). A finished run that lay there is kept whole in the folder `previous` until then.
 Reading: `open_run` and `read_manifest` check before they return.
 
-The one writer holds a `Lock`: a file that names its owner and dies with it. It is locked by the operating
-system (flock), so a killed run never blocks its folder: the next one finds the file unlocked and takes it
-over. Where a file system does not share locks between hosts, the host named in the file decides: another
-host's lock is respected.
+The one writer holds a `Lock` (storage/lock.py), which dies with it and, where it is of another host, with
+its lease.
 """
 
 import json
 import os
 import shutil
-import socket
-import stat
 import warnings
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from pathlib import Path
 from types import TracebackType
 from typing import Any
 
 from cascade_sim.errors import Notice, UserError, did_you_mean
 from cascade_sim.storage import own_code, seals
-from cascade_sim.storage.files import NO_LINKS, folder_inside, parse_json, storage_errors, write_file
+from cascade_sim.storage.files import folder_inside, parse_json, storage_errors, write_file
+from cascade_sim.storage.lock import LOCK, Lock
 from cascade_sim.storage.seals import MANIFEST
 from cascade_sim.version import SEMANTICS
 
@@ -39,19 +35,11 @@ CHECKPOINTS = "checkpoints"  # marks and states of a run that is under way; gone
 
 ANSWERS = "whatif"  # what was asked of a finished run, a folder per question
 
-LOCK = ".lock"
-
 # A finished run that is to be replaced, whole, until the one that replaces it is finished. It gets this name
 # when all of it is there, and loses it before any of it is removed.
 PREVIOUS = "previous"
 _MOVING = ".previous.moving"
 _GONE = ".previous.gone"
-
-_PROGRAM = "cascade_sim"
-
-LOCK_BEGINS = json.dumps({"program": _PROGRAM}).encode()[:-1]  # as `_write_owner` writes it
-
-MOST_OF_LOCK = 4096  # bytes of it that are read
 
 # What a run writes, and all that replacing it removes: a reader's own notes in the folder stay, and answers
 # go only where the caller says so.
@@ -82,7 +70,7 @@ IDENTITY = {
 class RunFolder:
     """A locked run folder to write into. Use as a context manager; the lock goes when it ends."""
 
-    def __init__(self, path: Path, lock: "Lock", has_begun: bool = False) -> None:
+    def __init__(self, path: Path, lock: Lock, has_begun: bool = False) -> None:
         self.path = path
         self._lock = lock
         self._has_begun = has_begun  # whether a run that may go on lies here
@@ -611,7 +599,7 @@ def _settle(folder: Path) -> None:
 def _recover(folder: Path) -> None:
     """The same for a reader, who finds a run half set aside; unless somebody is just doing it."""
     try:
-        lock = Lock.take(folder)
+        lock = Lock.take(folder, waits=False)
     except (UserError, OSError):
         return
     try:
@@ -645,123 +633,3 @@ def _remove(world: Path) -> None:
         elif entry.name != MANIFEST:
             entry.unlink()
     shutil.rmtree(world)
-
-
-class Lock:
-    """A lock that is held, from `take` to `release`."""
-
-    def __init__(self, path: Path, handle: int) -> None:
-        self._path = path
-        self._handle: int | None = handle
-
-    @classmethod
-    def take(cls, folder: Path) -> "Lock":
-        """Lock the folder for this process; UserError naming the owner if somebody else has it."""
-        import fcntl
-
-        path = folder / LOCK
-        while True:
-            if path.is_symlink():
-                raise UserError(f"{path} is a link, which a lock never is; remove it")
-            handle = os.open(path, os.O_RDWR | os.O_CREAT | NO_LINKS, 0o644)
-            try:
-                try:
-                    fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                except BlockingIOError:
-                    raise UserError(_refusal(folder, _written_owner(handle))) from None
-                if not _is_same_file(handle, path):
-                    os.close(handle)  # its owner removed it between our two steps: begin again
-                    continue
-                owner = _written_owner(handle)
-                if owner.get("host", socket.gethostname()) != socket.gethostname():
-                    raise UserError(_refusal(folder, owner) + f"; if it is gone, delete {path}")
-                _check_lock(path, handle)
-                try:
-                    _write_owner(handle)
-                except BaseException:
-                    if os.listdir(folder) == [
-                        LOCK
-                    ]:  # ours by now; beside other files it may be what shows a run
-                        os.unlink(path)
-                    raise
-            except BaseException:
-                os.close(handle)
-                raise
-            return cls(path, handle)
-
-    @property
-    def is_held(self) -> bool:
-        return self._handle is not None
-
-    def leave(self) -> None:
-        """Unlock, and let the file stay as after a kill."""
-        if self._handle is not None:
-            handle, self._handle = self._handle, None
-            os.close(handle)
-
-    def release(self) -> None:
-        """Remove the file, then unlock. Releasing twice is harmless."""
-        if self._handle is None:
-            return
-        handle, self._handle = self._handle, None
-        try:
-            self._path.unlink(missing_ok=True)
-        except OSError:
-            pass  # the folder became read-only: the file stays behind unlocked, which is as good
-        finally:
-            os.close(handle)
-
-    @staticmethod
-    def is_ours(folder: Path) -> bool:
-        """Whether the folder has a lock of this program, held or left behind."""
-        return _owner(folder / LOCK).get("program") == _PROGRAM
-
-
-def _owner(path: Path) -> dict[str, Any]:
-    """Who wrote the lock; empty if there is none, or it is just being written."""
-    try:
-        handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | NO_LINKS)  # a pipe would wait for its other end
-    except OSError:
-        return {}
-    try:
-        return _written_owner(handle)
-    finally:
-        os.close(handle)
-
-
-def _written_owner(handle: int) -> dict[str, Any]:
-    try:
-        content = parse_json(os.pread(handle, MOST_OF_LOCK, 0))
-    except (OSError, ValueError):
-        return {}
-    return content if isinstance(content, dict) else {}
-
-
-def _write_owner(handle: int) -> None:
-    started = datetime.now(UTC).isoformat(timespec="seconds")
-    owner = {"program": _PROGRAM, "pid": os.getpid(), "host": socket.gethostname(), "started": started}
-    text = json.dumps(owner).encode()
-    os.pwrite(handle, text, 0)
-    os.ftruncate(handle, len(text))  # after: whoever looks never finds it empty
-
-
-def _check_lock(path: Path, handle: int) -> None:
-    """UserError if the file is somebody's who is not a run: taking the lock would empty it."""
-    status = os.fstat(handle)
-    text = os.pread(handle, len(LOCK_BEGINS), 0) if stat.S_ISREG(status.st_mode) else b"?"
-    if status.st_nlink > 1 or not LOCK_BEGINS.startswith(text):  # a killed run leaves it empty at worst
-        raise UserError(f"{path} is not a lock of {_PROGRAM}; move it away")
-
-
-def _is_same_file(handle: int, path: Path) -> bool:
-    try:
-        return os.path.samestat(os.fstat(handle), os.stat(path))
-    except FileNotFoundError:
-        return False
-
-
-def _refusal(folder: Path, owner: dict[str, Any]) -> str:
-    who = "another run"
-    if owner:
-        who = f"process {owner.get('pid')} on {owner.get('host')}, started {owner.get('started')},"
-    return f"{folder} is in use: {who} is writing to it"

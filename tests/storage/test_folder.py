@@ -421,13 +421,13 @@ def test_what_a_desktop_leaves_among_the_tables_of_a_stopped_run_is_no_table(tmp
         assert os.listdir(tmp_path / "logs") == [".DS_Store"]
 
 
-@pytest.mark.parametrize("step", ["_clear", "_settle", "_write_owner"])
+@pytest.mark.parametrize("step", ["folder._clear", "folder._settle", "lock._write_owner"])
 def test_an_interrupt_while_a_new_folder_is_taken_leaves_no_lock(step, tmp_path, monkeypatch):
     def interrupt(*_):
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(folder_module, step, interrupt)
+        patch.setattr(f"cascade_sim.storage.{step}", interrupt)
         with pytest.raises(KeyboardInterrupt):
             RunFolder.create(tmp_path)
     assert names(tmp_path) == []

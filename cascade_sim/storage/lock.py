@@ -1,0 +1,292 @@
+"""The one writer of a folder: a file that names its owner, dies with it, and shows whether it is alive.
+
+It is locked by the operating system (flock), so a killed process never blocks its folder: the next one finds
+the file unlocked and takes it over. A file system need not share such locks between hosts, and a dead host
+cannot be asked. So whoever holds the lock has a lease: it counts a beat up in the file several times in each.
+Another host that finds the file looks at it for a whole lease, by its own clock (no two clocks are compared).
+A beat: the folder is in use. None: it puts a new file, with the next attempt number, in the place of the old.
+
+The old owner, should it come back, finds that the file is not its own any more: it beats no longer, and
+nothing below its folder gets its name (`files.guard`).
+"""
+
+import json
+import os
+import socket
+import stat
+import threading
+import time
+import warnings
+from collections.abc import Callable
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from cascade_sim.errors import Notice, UserError
+from cascade_sim.storage.files import NO_LINKS, guard, parse_json, temporary, unguard
+
+LOCK = ".lock"
+PROGRAM = "cascade_sim"
+BEGINS = json.dumps({"program": PROGRAM}).encode()[:-1]  # as it is written
+MOST_OF_LOCK = 4096  # bytes of it that are read
+
+LEASE_VARIABLE = "CASCADE_SIM_LEASE"
+LEASE = 30.0  # seconds
+BEATS = 5  # in a lease: a few may be late
+
+
+class Clock:
+    """Time, for those who wait; tests have one of their own."""
+
+    def wait(self, seconds: float) -> None:
+        time.sleep(seconds)
+
+    def every(self, seconds: float, do: Callable[[], bool]) -> Callable[[], None]:
+        """Call `do` again and again until it is False, or until what is returned here is called."""
+        over = threading.Event()
+
+        def repeat() -> None:
+            while not over.wait(seconds) and do():
+                pass
+
+        threading.Thread(target=repeat, daemon=True, name="lease").start()
+        return over.set
+
+
+CLOCK = Clock()
+
+
+def lease() -> float:
+    """Seconds without a sign after which the lock of another host is free: CASCADE_SIM_LEASE, or 30."""
+    text = os.environ.get(LEASE_VARIABLE)
+    if text is None:
+        return LEASE
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = 0.0
+    if not 0.1 <= seconds <= 1e6:
+        raise UserError(f"{LEASE_VARIABLE}={text}: expected seconds, from 0.1 to 1,000,000")
+    return seconds
+
+
+class Lock:
+    """A lock that is held, from `take` to `release`."""
+
+    def __init__(self, path: Path, handle: int, owner: dict[str, Any], clock: Clock = CLOCK) -> None:
+        self._path = path
+        self._handle: int | None = handle
+        self._owner = owner
+        self._busy = threading.Lock()  # the beat and the end of the lock
+        self._stop = clock.every(owner["lease"] / BEATS, self.beat)
+        guard(path.parent, self.require_held)
+
+    @classmethod
+    def take(cls, folder: Path, *, waits: bool = True, clock: Clock | None = None) -> "Lock":
+        """Lock the folder for this process; UserError naming the owner if somebody else has it.
+
+        Where another host had it, that takes a lease, or is refused at once unless this one `waits`.
+        """
+        import fcntl
+
+        path, clock = folder / LOCK, clock or CLOCK
+        while True:
+            if path.is_symlink():
+                raise UserError(f"{path} is a link, which a lock never is; remove it")
+            handle = os.open(path, os.O_RDWR | os.O_CREAT | NO_LINKS, 0o644)
+            try:
+                try:
+                    fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                except BlockingIOError:
+                    raise UserError(_refusal(folder, _written_owner(handle))) from None
+                if not _is_same_file(handle, path):
+                    os.close(handle)  # its owner removed it between our two steps: begin again
+                    continue
+                before = _written_owner(handle)
+                owner = _new_owner(before)
+                if before.get("host", socket.gethostname()) != socket.gethostname():
+                    _outlive(folder, before, waits, clock)
+                    taken = _put_in_place(path, owner)
+                    os.close(handle)
+                    handle = taken
+                    clock.wait(owner["lease"] / BEATS)  # somebody else may have looked as long as we did
+                    if not _is_same_file(handle, path):
+                        raise UserError(_refusal(folder, owner_of(path)))
+                else:
+                    _check_lock(path, handle)
+                    try:
+                        _write_owner(handle, owner)
+                    except BaseException:
+                        if os.listdir(folder) == [LOCK]:  # beside other files it may be what shows a run
+                            os.unlink(path)
+                        raise
+            except BaseException:
+                os.close(handle)
+                raise
+            return cls(path, handle, owner, clock)
+
+    @property
+    def is_held(self) -> bool:
+        return self._handle is not None
+
+    @property
+    def attempt(self) -> int:
+        """1, or one more than that of the owner who did not come to its end."""
+        return int(self._owner["attempt"])
+
+    def beat(self) -> bool:
+        """Show that the owner is alive; False when there is nothing to show any more."""
+        with self._busy:
+            if self._handle is None or not _is_same_file(self._handle, self._path):
+                return False
+            self._owner["beat"] += 1
+            try:
+                _write_owner(self._handle, self._owner)
+                os.fsync(self._handle)  # another host sees what has reached the file server
+            except OSError:
+                pass  # a full disk, a server that is away: the next beat may come through
+            return True
+
+    def require_held(self) -> None:
+        """UserError if somebody else took the folder meanwhile: nothing may be written there any more."""
+        if self._handle is not None and not _is_same_file(self._handle, self._path):
+            other = owner_of(self._path)
+            who = _named(other) + f" took it over (attempt {other.get('attempt', '?')})" if other else ""
+            raise UserError(
+                f"{self._path.parent}: {who or 'its lock is gone, and somebody else may have had it'}: this "
+                f"process gave no sign for {self._owner['lease']:g} s, and writes no more"
+            )
+
+    def leave(self) -> None:
+        """Unlock, and let the file stay as after a kill."""
+        handle = self._end()
+        if handle is not None:
+            os.close(handle)
+
+    def release(self) -> None:
+        """Remove the file, if it is still one's own, then unlock. Releasing twice is harmless."""
+        handle = self._end()
+        if handle is None:
+            return
+        try:
+            if _is_same_file(handle, self._path):
+                self._path.unlink(missing_ok=True)
+        except OSError:
+            pass  # the folder became read-only: the file stays behind unlocked, which is as good
+        finally:
+            os.close(handle)
+
+    def _end(self) -> int | None:
+        unguard(self.require_held)
+        self._stop()
+        with self._busy:
+            handle, self._handle = self._handle, None
+        return handle
+
+    @staticmethod
+    def is_ours(folder: Path) -> bool:
+        """Whether the folder has a lock of this program, held or left behind."""
+        return owner_of(folder / LOCK).get("program") == PROGRAM
+
+
+def owner_of(path: Path) -> dict[str, Any]:
+    """Who wrote the lock; empty if there is none, or it is just being written."""
+    try:
+        handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | NO_LINKS)  # a pipe would wait for its other end
+    except OSError:
+        return {}
+    try:
+        return _written_owner(handle)
+    finally:
+        os.close(handle)
+
+
+def _outlive(folder: Path, owner: dict[str, Any], waits: bool, clock: Clock) -> None:
+    """Return when the owner, of another host, has shown no sign for a lease; UserError if it is alive."""
+    path = folder / LOCK
+    if "beat" not in owner or not waits:  # an older version gives no sign even if it is alive
+        raise UserError(_refusal(folder, owner) + f"; if it is gone, delete {path}")
+    seconds = max(lease(), _number(owner.get("lease")))
+    warnings.warn(
+        f"{folder} is marked as in use by {_named(owner)}: looking for {seconds:g} s whether it is alive",
+        Notice, stacklevel=4,
+    )  # fmt: skip
+    for _ in range(2 * BEATS):
+        clock.wait(seconds / (2 * BEATS))
+        if owner_of(path) != owner:
+            raise UserError(_refusal(folder, owner_of(path) or owner))
+    warnings.warn(
+        f"{folder}: {_named(owner)} gave no sign for {seconds:g} s and counts as dead; taken over, attempt "
+        f"{_new_owner(owner)['attempt']}",
+        Notice, stacklevel=4,
+    )  # fmt: skip
+
+
+def _put_in_place(path: Path, owner: dict[str, Any]) -> int:
+    """A new lock in the place of a dead one. A new file: what the old owner writes does not reach it."""
+    import fcntl
+
+    temp = temporary(path)
+    try:
+        handle = os.open(temp, os.O_RDWR | NO_LINKS)
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            _write_owner(handle, owner)
+            os.replace(temp, path)
+        except BaseException:
+            os.close(handle)
+            raise
+    except BaseException:
+        temp.unlink(missing_ok=True)
+        raise
+    return handle
+
+
+def _new_owner(before: dict[str, Any]) -> dict[str, Any]:
+    started = datetime.now(UTC).isoformat(timespec="seconds")
+    attempt = int(_number(before.get("attempt"))) + 1
+    return {
+        "program": PROGRAM, "pid": os.getpid(), "host": socket.gethostname(), "started": started,
+        "attempt": attempt, "lease": lease(), "beat": 0,
+    }  # fmt: skip
+
+
+def _number(value: Any) -> float:
+    return value if isinstance(value, int | float) and 0 <= value <= 1e6 else 0
+
+
+def _written_owner(handle: int) -> dict[str, Any]:
+    try:
+        content = parse_json(os.pread(handle, MOST_OF_LOCK, 0))
+    except (OSError, ValueError):
+        return {}
+    return content if isinstance(content, dict) else {}
+
+
+def _write_owner(handle: int, owner: dict[str, Any]) -> None:
+    text = json.dumps(owner).encode()
+    os.pwrite(handle, text, 0)
+    os.ftruncate(handle, len(text))  # after: whoever looks never finds it empty
+
+
+def _check_lock(path: Path, handle: int) -> None:
+    """UserError if the file is somebody's who is not a run: taking the lock would empty it."""
+    status = os.fstat(handle)
+    text = os.pread(handle, len(BEGINS), 0) if stat.S_ISREG(status.st_mode) else b"?"
+    if status.st_nlink > 1 or not BEGINS.startswith(text):  # a killed run leaves it empty at worst
+        raise UserError(f"{path} is not a lock of {PROGRAM}; move it away")
+
+
+def _is_same_file(handle: int, path: Path) -> bool:
+    try:
+        return os.path.samestat(os.fstat(handle), os.stat(path))
+    except FileNotFoundError:
+        return False
+
+
+def _named(owner: dict[str, Any]) -> str:
+    return f"process {owner.get('pid')} on {owner.get('host')}, started {owner.get('started')},"
+
+
+def _refusal(folder: Path, owner: dict[str, Any]) -> str:
+    return f"{folder} is in use: {_named(owner) if owner else 'another run'} is writing to it"

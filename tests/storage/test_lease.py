@@ -1,0 +1,170 @@
+"""Locks of dead hosts: a lease, an attempt number, an old owner that writes no more. Time is a list here."""
+
+import json
+import os
+import socket
+import threading
+
+import pytest
+
+from cascade_sim.errors import Notice, UserError
+from cascade_sim.storage import lock as locks
+from cascade_sim.storage.files import write_file
+from cascade_sim.storage.folder import RunFolder
+from cascade_sim.storage.lock import LOCK, Clock, Lock
+
+
+class StoppedClock(Clock):
+    """Waiting takes no time; who waits is written down, and may be told what happens meanwhile."""
+
+    def __init__(self, meanwhile=lambda waited: None):
+        self.waits, self.beats, self.meanwhile = [], [], meanwhile
+
+    def wait(self, seconds):
+        self.waits.append(seconds)
+        self.meanwhile(len(self.waits))
+
+    def every(self, seconds, do):
+        self.beats.append((seconds, do))
+        return lambda: None
+
+
+@pytest.fixture
+def on(monkeypatch):
+    """From here on this process is on another host."""
+
+    def move(host):
+        monkeypatch.setattr(socket, "gethostname", lambda: host)
+
+    return move
+
+
+def left(folder):
+    return json.loads((folder / LOCK).read_text())
+
+
+def dead_lock(folder, on, clock=None):
+    """The lock that a killed process of node1 leaves."""
+    on("node1")
+    lock = Lock.take(folder, clock=clock or StoppedClock())
+    lock.leave()
+    on("node2")
+
+
+def test_the_holder_counts_its_beats_several_times_in_a_lease(tmp_path):
+    clock = StoppedClock()
+    lock = Lock.take(tmp_path, clock=clock)
+    ((seconds, beat),) = clock.beats
+    assert seconds == left(tmp_path)["lease"] / locks.BEATS and lock.attempt == 1
+    assert beat() and beat() and left(tmp_path)["beat"] == 2
+    lock.release()
+    assert not beat() and not (tmp_path / LOCK).exists()
+
+
+def test_the_lock_of_a_dead_host_is_taken_over_after_its_lease_with_a_word(tmp_path, on):
+    dead_lock(tmp_path, on)
+    clock = StoppedClock()
+    with pytest.warns(Notice, match="on node1, .*gave no sign for 30 s .*attempt 2"):
+        lock = Lock.take(tmp_path, clock=clock)
+    assert sum(clock.waits) >= left(tmp_path)["lease"]
+    assert (left(tmp_path)["host"], left(tmp_path)["attempt"], lock.attempt) == ("node2", 2, 2)
+    assert os.listdir(tmp_path) == [LOCK]
+    lock.release()
+
+
+def test_the_lock_of_another_host_that_beats_is_respected(tmp_path, on):
+    """Its flock is not seen here, as where a file system does not share them."""
+    dead_lock(tmp_path, on)
+
+    def beat(waited):
+        if waited == 3:
+            (tmp_path / LOCK).write_text(json.dumps(left(tmp_path) | {"beat": 1}))
+
+    clock = StoppedClock(beat)
+    with pytest.warns(Notice, match="looking for 30 s"), pytest.raises(UserError, match="in use: .*on node1"):
+        Lock.take(tmp_path, clock=clock)
+    assert len(clock.waits) == 3 and left(tmp_path)["host"] == "node1"
+
+
+def test_who_only_reads_does_not_wait_for_a_lease(tmp_path, on):
+    dead_lock(tmp_path, on)
+    clock = StoppedClock()
+    with pytest.raises(UserError, match="if it is gone, delete"):
+        Lock.take(tmp_path, waits=False, clock=clock)
+    assert clock.waits == []
+
+
+@pytest.mark.filterwarnings("ignore::cascade_sim.errors.Notice")
+def test_an_old_holder_that_comes_back_writes_no_more(tmp_path, on, monkeypatch):
+    monkeypatch.setattr(locks, "CLOCK", StoppedClock())
+    on("node1")
+    old = RunFolder.create(tmp_path)
+    old.write_text("before.txt", "1")
+    # node1 hangs; to node2 its flock is free, as if the file server had dropped it.
+    monkeypatch.setattr("fcntl.flock", lambda handle, how: None)
+    on("node2")
+    new = Lock.take(tmp_path)
+    on("node1")
+    for write in (
+        lambda: old.write_text("after.txt", "2"),
+        lambda: write_file(tmp_path / "after.txt", b"2"),
+        lambda: old.write_manifest({}),
+    ):
+        with pytest.raises(UserError, match=r"on node2, .*took it over \(attempt 2\).*writes no more"):
+            write()
+    assert not old._lock.beat()  # nor does it overwrite the new holder's beats
+    old.release()
+    assert left(tmp_path)["host"] == "node2"  # nor take its lock away
+    assert sorted(os.listdir(tmp_path)) == [LOCK, "before.txt"]
+    on("node2")
+    write_file(tmp_path / "mine.txt", b"3")
+    new.release()
+    assert not (tmp_path / LOCK).exists()
+
+
+@pytest.mark.filterwarnings("ignore::cascade_sim.errors.Notice")
+def test_of_two_that_outlive_a_host_at_once_one_is_refused(tmp_path, on):
+    dead_lock(tmp_path, on)
+
+    def other_was_later(waited):
+        if waited == 2 * locks.BEATS + 1:  # our new file is in place; theirs comes upon it
+            theirs = tmp_path / "theirs"
+            theirs.write_text(json.dumps(left(tmp_path) | {"host": "node3"}))
+            os.replace(theirs, tmp_path / LOCK)
+
+    with pytest.raises(UserError, match="in use: .*on node3"):
+        Lock.take(tmp_path, clock=StoppedClock(other_was_later))
+    assert left(tmp_path)["host"] == "node3"
+
+
+def test_a_lock_that_is_gone_is_nobodys_to_write_under(tmp_path):
+    with RunFolder.create(tmp_path) as run:
+        (tmp_path / LOCK).unlink()
+        with pytest.raises(UserError, match="its lock is gone"):
+            run.write_text("a.txt", "")
+
+
+@pytest.mark.parametrize("text", ["soon", "0", "-3", "1e9", "nan"])
+def test_a_lease_that_is_no_time_is_refused(tmp_path, monkeypatch, text):
+    monkeypatch.setenv("CASCADE_SIM_LEASE", text)
+    with pytest.raises(UserError, match=f"CASCADE_SIM_LEASE={text}: expected seconds"):
+        Lock.take(tmp_path)
+
+
+def test_the_real_clock_repeats_until_it_is_told_to_stop():
+    calls = iter([True, True, False])
+    done = []
+
+    def do():
+        again = next(calls)
+        if not again:
+            done.append(1)
+        return again
+
+    stop = locks.Clock().every(0.0, do)
+    while done == []:
+        for thread in threading.enumerate():
+            if thread.name == "lease":
+                thread.join(0.01)
+    stop()
+    assert done == [1]
