@@ -1,0 +1,257 @@
+"""The same work on this machine, on one Ray and on three machines of which one is killed: the same bytes?
+
+    python tests/drills/many_machines.py --kills 10
+
+Prints a table and ends with 1 if anything differs. Machines are processes with a host name of their own, in a
+network that nobody else can reach (Linux, with the right to `unshare`); a kill takes all processes of one at
+once, as a power cut would. Takes a while; test_many_machines.py is a small one.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import os
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+INSIDE = "CASCADE_SIM_DRILL_INSIDE"  # set in the network of its own
+HOSTS = ("node-1", "node-2", "node-3")
+PORT = 6379
+OPTIONS = ("--device", "cpu", "--quiet")
+LEASE = "3"  # seconds: nobody wants to wait for a dead host in a drill
+ALONE = "1 worker"
+DEADLINE = 600  # seconds, for a command or a machine that will never come
+
+# quick.yaml made smaller: what is drilled is the way, not the work.
+SMALL = (
+    *("world.users=150", "world.ads=600", "world.advertisers=60", "cascade.retrieval.size=60"),
+    *("cascade.pre_ranking.size=15", "traffic.block=128", "phases.bootstrap=600", "phases.log=900"),
+    *("phases.shadow=128", "phases.evaluate=512", "report.resamples=20", "report.detail_requests=8"),
+)
+SET = [word for key in SMALL for word in ("--set", key)]
+QUICK = str(ROOT / "scenarios" / "quick.yaml")
+
+
+def works(seeds: int, requests: int, small: bool) -> dict[str, list[str]]:
+    """What is done, by name: commands without --out."""
+    sets = SET if small else []
+    return {
+        f"run --seeds {seeds}": ["run", QUICK, *sets, "--seeds", str(seeds)],
+        "sweep": ["sweep", QUICK, *SET, "--seeds", "1", "--keep-logs", "--over", "auction.squashing=0.8,1.0"],
+        f"one world, {requests:,} requests": ["run", QUICK, *sets, "--set", f"phases.evaluate={requests}"],
+    }
+
+
+def may_unshare() -> bool:
+    """Whether a network and host names of one's own are allowed here."""
+    try:
+        return subprocess.run(["unshare", "-n", "-u", "true"], capture_output=True).returncode == 0
+    except OSError:
+        return False
+
+
+def digest(folder: Path) -> str:
+    """Of metrics, logs and models, wherever they lie in a folder of results; times are not among them."""
+    total = hashlib.sha256()
+    for file in sorted(folder.rglob("*")):
+        inside = file.relative_to(folder)
+        if file.is_file() and (file.name == "metrics.json" or {"logs", "models"} & set(inside.parts)):
+            total.update(f"{inside}\0".encode() + hashlib.sha256(file.read_bytes()).digest())
+    return total.hexdigest()
+
+
+@dataclass
+class Cluster:
+    """Machines that are host names: processes of one UTS namespace each."""
+
+    folder: Path
+    token: str
+    machines: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)
+
+    @property
+    def address(self) -> str:
+        return f"127.0.0.1:{PORT}"
+
+    def env(self) -> dict[str, str]:
+        return {
+            **os.environ, "RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": self.token,
+            "RAY_USAGE_STATS_ENABLED": "0", "CASCADE_SIM_LEASE": LEASE, "PYTHONPATH": str(ROOT),
+        }  # fmt: skip
+
+    def start(self, host: str) -> None:
+        """Returns when it takes work: two that start in one instant would be in each other's way."""
+        number = HOSTS.index(host) + 1
+        join = [f"--address={self.address}"]
+        if number == 1:
+            temp = f"--temp-dir={self.folder / 'ray'}"
+            join = ["--head", f"--port={PORT}", "--include-dashboard=false", temp]
+        words = [
+            sys.executable, "-m", "ray.scripts.scripts", "start", *join, "--block", "--num-cpus=1",
+            f"--node-ip-address=127.0.0.{number}", "--object-store-memory=200000000",
+        ]  # fmt: skip
+        log = self.folder / f"{host}.log"
+        with log.open("wb") as file:
+            self.machines[host] = subprocess.Popen(
+                ["unshare", "-u", "sh", "-c", 'hostname "$0"; exec "$@"', host, *words],
+                env=self.env(), stdout=file, stderr=subprocess.STDOUT, start_new_session=True,
+            )  # fmt: skip
+        for _ in range(10 * DEADLINE):
+            if b"Ray runtime started" in log.read_bytes():
+                return
+            if self.machines[host].poll() is not None:
+                break
+            time.sleep(0.1)
+        raise RuntimeError(f"{host} does not start:\n{log.read_text()[-2000:]}")
+
+    def kill(self, host: str) -> None:
+        """All processes of a machine, at once."""
+        namespace = os.readlink(f"/proc/{self.machines[host].pid}/ns/uts")
+        for _ in range(3):  # one may be starting another just now
+            for entry in Path("/proc").iterdir():
+                try:
+                    if entry.name.isdigit() and os.readlink(entry / "ns" / "uts") == namespace:
+                        os.kill(int(entry.name), signal.SIGKILL)
+                except OSError:
+                    continue
+        self.machines.pop(host).wait()
+
+    def stop(self) -> None:
+        for host in list(self.machines):
+            self.kill(host)
+
+
+class Drill:
+    def __init__(self, folder: Path, seed: int) -> None:
+        self.folder, self.luck = folder, random.Random(seed)
+        self.cluster = Cluster(folder, f"{random.Random(seed).getrandbits(128):032x}")
+        self.rows: list[tuple[str, str, float, str]] = []
+        self.bad: list[str] = []
+
+    def command(self, words: list[str], out: Path, *more: str) -> subprocess.Popen[str]:
+        shutil.rmtree(out, ignore_errors=True)
+        cache = self.folder / f"cache-{out.name}"
+        shutil.rmtree(cache, ignore_errors=True)  # each trains for itself
+        return subprocess.Popen(
+            [sys.executable, "-m", "cascade_sim", *words, "--out", str(out), *OPTIONS, *more],
+            env=self.cluster.env() | {"CASCADE_SIM_CACHE": str(cache)},
+            cwd=self.folder, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+        )  # fmt: skip
+
+    def done(self, work: str, where: str, words: list[str], *more: str, kill: float | None = None) -> float:
+        """Do it; digest and seconds go into the table. `kill`: a machine dies after so many seconds."""
+        out = self.folder / "out"
+        started = time.monotonic()
+        process = self.command(words, out, *more)
+        if kill is not None:
+            time.sleep(kill)
+            host = self.luck.choice(HOSTS[1:])
+            struck = process.poll() is None
+            self.cluster.kill(host)
+            where = f"{where}, {host} killed at {kill:.1f} s" + ("" if struck else " (too late)")
+        said = process.communicate(timeout=DEADLINE)[0]
+        seconds = time.monotonic() - started
+        if process.returncode != 0:
+            self.bad.append(f"{work}, {where}: exit code {process.returncode}\n{said[-1500:]}")
+        found = digest(out) if out.is_dir() else "-"
+        self.rows.append((work, where, seconds, found))
+        print(f"  {work} | {where} | {seconds:.1f} s | {found[:12]}", flush=True)
+        return seconds
+
+    def run(self, kills: int, seeds: int, requests: int, small: bool) -> None:
+        todo = works(seeds, requests, small)
+        ray = ("--engine", "ray")
+        for work, words in todo.items():
+            self.done(work, f"local, {ALONE}", words, "--workers", "1")
+            self.done(work, "local, 2 workers", words, "--workers", "2")
+            self.done(work, "one Ray, 2 workers", words, "--workers", "2", *ray)
+        for host in HOSTS:
+            self.cluster.start(host)
+        far = (*ray, "--address", self.cluster.address)
+        for work, words in todo.items():
+            lasts = self.done(work, "three machines", words, *far)
+            for i in range(kills):
+                for host in HOSTS:
+                    if host not in self.cluster.machines:
+                        self.cluster.start(host)
+                moment = (i + self.luck.random()) / kills * lasts
+                self.done(work, "three machines", words, *far, kill=moment)
+        for host in HOSTS:
+            if host not in self.cluster.machines:
+                self.cluster.start(host)
+        self.deadly()
+        for work in todo:
+            digests = {row[3] for row in self.rows if row[0] == work}
+            if len(digests) != 1:
+                self.bad.append(f"{work}: {len(digests)} different results")
+
+    def deadly(self) -> None:
+        """A job that always kills its worker is named after three tries."""
+        marks = self.folder / "marks"
+        marks.mkdir()
+        code = (
+            "import sys; sys.path.insert(0, sys.argv[1]);"
+            "from cascade_sim.engines import open_engine; from cascade_sim.workers import Job;"
+            "from worlds.pool_jobs import die;"
+            "engine = open_engine('ray', sys.argv[3]).__enter__();"
+            "jobs = [Job('world seed-3', die, (sys.argv[2], 'x', 9)), Job('b', die, (sys.argv[2], 'b', 0))];"
+            "engine.jobs(jobs, 2, go_on='go on with --resume')"
+        )
+        tests = str(ROOT / "tests")
+        found = subprocess.run(
+            [sys.executable, "-c", code, tests, str(marks), self.cluster.address],
+            env=self.cluster.env() | {"PYTHONPATH": f"{ROOT}{os.pathsep}{tests}"},
+            capture_output=True, text=True,
+        )  # fmt: skip
+        said = found.stderr.strip().splitlines()[-1:] or ["nothing"]
+        tries = len((marks / "x").read_text().split()) if (marks / "x").exists() else 0
+        print(f"  a job that always kills its worker, {tries} tries: {said[0]}")
+        if tries != 3 or "world seed-3 died three times" not in said[0]:
+            self.bad.append(f"the job that kills its worker: {tries} tries, {said[0]}")
+
+    def table(self) -> None:
+        """The last column: how many times as fast as one worker of this machine, in the same minutes."""
+        print("\n| work | where | seconds | metrics, logs, models: sha256 | times as fast |")
+        print("|---|---|---|---|---|")
+        alone = {work: seconds for work, where, seconds, _ in reversed(self.rows) if where.endswith(ALONE)}
+        for work, where, seconds, found in self.rows:
+            print(f"| {work} | {where} | {seconds:.1f} | {found[:16]} | {alone[work] / seconds:.2f} |")
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--kills", type=int, default=10)
+    parser.add_argument("--seeds", type=int, default=8)
+    parser.add_argument("--requests", type=int, default=8192, help="of the one long world's evaluation")
+    parser.add_argument("--seed", type=int, default=1, help="of the moments")
+    parser.add_argument("--full", action="store_true", help="quick.yaml as it is, not made smaller")
+    given = parser.parse_args()
+    if INSIDE not in os.environ:
+        if not may_unshare():
+            print("this drill needs the right to `unshare -n -u`, as root or in a container that allows it")
+            return 2
+        inside = ["unshare", "-n", "sh", "-c", 'ip link set lo up && exec "$@"', "sh"]
+        words = [*inside, sys.executable, str(Path(__file__).resolve()), *sys.argv[1:]]
+        return subprocess.run(words, env={**os.environ, INSIDE: "1"}).returncode
+    with tempfile.TemporaryDirectory() as folder:
+        drill = Drill(Path(folder), given.seed)
+        try:
+            drill.run(given.kills, given.seeds, given.requests, not given.full)
+        finally:
+            drill.cluster.stop()
+        drill.table()
+    for bad in drill.bad:
+        print(f"NOT SO: {bad}")
+    return 1 if drill.bad else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
