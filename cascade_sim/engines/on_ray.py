@@ -15,6 +15,7 @@ import logging
 import os
 import secrets
 import socket
+import sys
 import tempfile
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -59,11 +60,13 @@ class OnRay:
         with ExitStack() as opening:
             opening.enter_context(_environment(ALWAYS if self._address else {**ALWAYS, **ALONE, **_token()}))
             ray = _ray()
+            _read_again(opening, alone=self._address is None)
             settings: dict[str, Any] = {"log_to_driver": False, "logging_level": logging.ERROR}
             if self._address is None:
                 settings |= {
                     "address": "local", "_node_ip_address": LOOPBACK, "num_cpus": usable_cores(),
                     "include_dashboard": False, "object_store_memory": OBJECT_STORE,
+                    "runtime_env": {"env_vars": {"PYTHONPATH": _module_folders()}},
                 }  # fmt: skip
             else:
                 trunk = Path(opening.enter_context(tempfile.TemporaryDirectory()))
@@ -83,6 +86,8 @@ class OnRay:
                 where = f"--address {self._address}" if self._address else "--engine ray"
                 raise UserError(f"{where}: Ray does not start: {_first_line(error)}") from error
             opening.callback(ray.shutdown)
+            if self._address is None and {node["NodeManagerAddress"] for node in ray.nodes()} != {LOOPBACK}:
+                raise UserError("--engine ray: Ray listens to the network although it was told not to")
             self._open = opening.pop_all()
         return self
 
@@ -171,7 +176,7 @@ class OnRay:
         serve = ray.remote(max_retries=0, num_cpus=1)(_serve)
         cpus = workers if self._address is None else int(ray.cluster_resources().get("CPU", 1))
         under_way, order = _UnderWay(), deque[Any]()
-        left = iter(chunks)
+        left, sent = iter(chunks), 0
 
         def send(task: _Task) -> Any:
             ref = serve.remote(key, made, [chunk.made_from for chunk in task.content])
@@ -194,8 +199,9 @@ class OnRay:
 
         try:
             while bundle := list(islice(left, service.per_task)):
-                first, last = bundle[0].made_from, bundle[-1].made_from
-                order.append(send(_Task(f"{job.name}, chunks {first[1:2]} to {last[1:2]}", bundle)))
+                name = f"{job.name}, chunks {sent} to {sent + len(bundle) - 1}"
+                order.append(send(_Task(name, bundle)))
+                sent += len(bundle)
                 if len(order) >= UNDER_WAY * cpus:
                     yield from taken()
             while order:
@@ -232,6 +238,23 @@ def _ray() -> Any:
     except ImportError as error:
         raise UserError(f"--engine ray needs Ray: {INSTALL} ({error})") from error
     return ray
+
+
+def _read_again(undo: ExitStack, *, alone: bool) -> None:
+    """What Ray read from the environment when it was imported, which may have been before it was set."""
+    from ray._private import ray_constants
+    from ray._raylet import AuthenticationTokenLoader, Config
+
+    Config.initialize("")
+    AuthenticationTokenLoader.instance().reset_cache()
+    if alone:
+        undo.callback(setattr, ray_constants, "ENABLE_RAY_CLUSTER", ray_constants.ENABLE_RAY_CLUSTER)
+        ray_constants.ENABLE_RAY_CLUSTER = False
+
+
+def _module_folders() -> str:
+    """Where this process finds modules; of these Ray would hand on the first two."""
+    return os.pathsep.join(map(os.path.abspath, sys.path))
 
 
 def _token() -> dict[str, str]:

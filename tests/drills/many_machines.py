@@ -166,8 +166,7 @@ class Drill:
         print(f"  {work} | {where} | {seconds:.1f} s | {found[:12]}", flush=True)
         return seconds
 
-    def run(self, kills: int, seeds: int, requests: int, small: bool) -> None:
-        todo = works(seeds, requests, small)
+    def run(self, kills: int, todo: dict[str, list[str]]) -> None:
         ray = ("--engine", "ray")
         for work, words in todo.items():
             self.done(work, f"local, {ALONE}", words, "--workers", "1")
@@ -231,6 +230,7 @@ def main() -> int:
     parser.add_argument("--kills", type=int, default=10)
     parser.add_argument("--seeds", type=int, default=8)
     parser.add_argument("--requests", type=int, default=8192, help="of the one long world's evaluation")
+    parser.add_argument("--works", type=int, nargs=2, default=(0, 3), help="the first, and after the last")
     parser.add_argument("--seed", type=int, default=1, help="of the moments")
     parser.add_argument("--full", action="store_true", help="quick.yaml as it is, not made smaller")
     given = parser.parse_args()
@@ -244,7 +244,8 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as folder:
         drill = Drill(Path(folder), given.seed)
         try:
-            drill.run(given.kills, given.seeds, given.requests, not given.full)
+            todo = works(given.seeds, given.requests, not given.full)
+            drill.run(given.kills, {name: todo[name] for name in list(todo)[slice(*given.works)]})
         finally:
             drill.cluster.stop()
         drill.table()

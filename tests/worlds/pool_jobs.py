@@ -2,6 +2,7 @@
 
 import os
 import signal
+import threading
 import time
 from pathlib import Path
 
@@ -48,8 +49,23 @@ def raise_odd():
     raise Odd("salt", "pepper")
 
 
-def unsendable():
-    return lambda: None
+def unsendable(even_by_ray=False):
+    """Functions cannot be sent; Ray sends them, but no locks."""
+    return threading.Lock() if even_by_ray else lambda: None
+
+
+def chunk_server(folder, deaths):
+    """Serves chunk i as an array full of it; who is at chunk 5 dies, so many times."""
+    import numpy as np
+
+    Path(folder).mkdir(exist_ok=True)
+
+    def serve(phase, index):
+        if index == 5:
+            die(folder, f"{phase}-{index}", deaths)
+        return np.full(50_000, index)
+
+    return serve
 
 
 def wait_for_ever(folder, name):
