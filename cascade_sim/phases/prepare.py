@@ -185,7 +185,7 @@ class Preparation:
                     table.append(columns)
                 bar.advance(len(block))
 
-            handle = partial(logged_rows, sim, arm or deployed_arm(sim), rate)
+            handle = partial(rows_to_log, sim, arm or deployed_arm(sim), rate)
             elsewhere = Job(f"phase {phase}", log_server, (self._plan(), rate)) if arm is None else None
             sim.arrivals.run_phase(phase, n_requests, handle, finish, elsewhere)
         keep(self.logs, phase, names)
@@ -326,7 +326,7 @@ def shadowed_arm(sim: Simulation) -> Arm:
     return sim.arm_of("shadowed", spec, pre_ranking, seat(spec.ranking, deployed.ranking))
 
 
-def logged_rows(sim: Simulation, arm: Arm, rate: float, block: Block) -> list[dict[str, np.ndarray]]:
+def rows_to_log(sim: Simulation, arm: Arm, rate: float, block: Block) -> list[dict[str, np.ndarray]]:
     """What is written down of a block of a logged phase: its impressions, and its requests. Pure."""
     explored = explore(block, sim.serve(block, arm), arm, rate, sim.seed, sim.platform)
     happened = outcome(block, explored.decision, sim.truth, sim.world.slot_effects, sim.seed)
@@ -351,7 +351,7 @@ def shadow_lists(
 def log_server(plan: Plan, rate: float) -> Callable[..., Any]:
     """Serves a logged phase in another process."""
     sim = rebuilt(plan)
-    return by_words(sim, partial(logged_rows, sim, deployed_arm(sim), rate))
+    return by_words(sim, partial(rows_to_log, sim, deployed_arm(sim), rate))
 
 
 def shadow_server(plan: Plan, students: Mapping[str, ModelSpec], share: float) -> Callable[..., Any]:

@@ -22,14 +22,16 @@ import time
 from dataclasses import dataclass, field
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from places import HANG, ROOT  # noqa: E402
+
 INSIDE = "CASCADE_SIM_DRILL_INSIDE"  # set in the network of its own
 HOSTS = ("node-1", "node-2", "node-3")
 PORT = 6379
 OPTIONS = ("--device", "cpu", "--quiet")
 LEASE = "3"  # seconds: nobody wants to wait for a dead host in a drill
 ALONE = "1 worker"
-DEADLINE = 600  # seconds, for a command or a machine that will never come
 
 # quick.yaml made smaller: what is drilled is the way, not the work.
 SMALL = (
@@ -104,7 +106,7 @@ class Cluster:
                 ["unshare", "-u", "sh", "-c", 'hostname "$0"; exec "$@"', host, *words],
                 env=self.env(), stdout=file, stderr=subprocess.STDOUT, start_new_session=True,
             )  # fmt: skip
-        for _ in range(10 * DEADLINE):
+        for _ in range(int(10 * HANG)):
             if b"Ray runtime started" in log.read_bytes():
                 return
             if self.machines[host].poll() is not None:
@@ -157,7 +159,7 @@ class Drill:
             struck = process.poll() is None
             self.cluster.kill(host)
             where = f"{where}, {host} killed at {kill:.1f} s" + ("" if struck else " (too late)")
-        said = process.communicate(timeout=DEADLINE)[0]
+        said = process.communicate(timeout=HANG)[0]
         seconds = time.monotonic() - started
         if process.returncode != 0:
             self.bad.append(f"{work}, {where}: exit code {process.returncode}\n{said[-1500:]}")

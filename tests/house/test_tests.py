@@ -17,6 +17,7 @@ ALLOWED = {
     ("sleep", "worlds/pool_jobs.py"): "a job that is at work until it is told to stop",
     ("sleep", "worlds/stoppable_runs.py"): "chooses the moment of a kill, and of the start of a race",
     ("sleep", "drills/survival.py"): "chooses the moment of a kill",
+    ("sleep", "drills/many_machines.py"): "chooses the moment of a kill, and waits for machines to start",
 }
 
 
