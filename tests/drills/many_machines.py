@@ -78,6 +78,7 @@ class Cluster:
     folder: Path
     token: str
     machines: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)
+    namespaces: dict[str, str] = field(default_factory=dict)  # as the kernel calls them
 
     @property
     def address(self) -> str:
@@ -86,11 +87,22 @@ class Cluster:
     def env(self) -> dict[str, str]:
         return {
             **os.environ, "RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": self.token,
-            "RAY_USAGE_STATS_ENABLED": "0", "CASCADE_SIM_LEASE": LEASE, "PYTHONPATH": str(ROOT),
+            "RAY_USAGE_STATS_ENABLED": "0", "RAY_raylet_start_wait_time_s": "40",
+            "CASCADE_SIM_LEASE": LEASE, "PYTHONPATH": str(ROOT),
         }  # fmt: skip
 
     def start(self, host: str) -> None:
-        """Returns when it takes work: two that start in one instant would be in each other's way."""
+        """Returns when it takes work: two that start in one instant would be in each other's way.
+
+        On a busy machine Ray may run out of its own patience; it is asked again.
+        """
+        for _ in range(5):
+            if self._started(host):
+                return
+            self.kill(host)
+        raise RuntimeError(f"{host} does not start:\n{(self.folder / f'{host}.log').read_text()[-2000:]}")
+
+    def _started(self, host: str) -> bool:
         number = HOSTS.index(host) + 1
         join = [f"--address={self.address}"]
         if number == 1:
@@ -107,16 +119,19 @@ class Cluster:
                 env=self.env(), stdout=file, stderr=subprocess.STDOUT, start_new_session=True,
             )  # fmt: skip
         for _ in range(int(10 * HANG)):
+            if self.machines[host].poll() is None:  # `unshare` has done its part before anything is printed
+                self.namespaces[host] = os.readlink(f"/proc/{self.machines[host].pid}/ns/uts")
             if b"Ray runtime started" in log.read_bytes():
-                return
+                return True
             if self.machines[host].poll() is not None:
                 break
             time.sleep(0.1)
-        raise RuntimeError(f"{host} does not start:\n{log.read_text()[-2000:]}")
+        return False
 
     def kill(self, host: str) -> None:
         """All processes of a machine, at once."""
-        namespace = os.readlink(f"/proc/{self.machines[host].pid}/ns/uts")
+        namespace = self.namespaces[host]
+        assert namespace != os.readlink("/proc/self/ns/uts")
         for _ in range(3):  # one may be starting another just now
             for entry in Path("/proc").iterdir():
                 try:
@@ -250,7 +265,7 @@ def main() -> int:
             drill.run(given.kills, {name: todo[name] for name in list(todo)[slice(*given.works)]})
         finally:
             drill.cluster.stop()
-        drill.table()
+            drill.table()
     for bad in drill.bad:
         print(f"NOT SO: {bad}")
     return 1 if drill.bad else 0
