@@ -9,7 +9,7 @@ from cascade_sim.auction import floor_micros
 from cascade_sim.cascade.fusion import Fusion
 from cascade_sim.cascade.serve import Block
 from cascade_sim.errors import UserError
-from cascade_sim.phases.prepare import deployed_arm, first, shadowed_arm
+from cascade_sim.phases.prepare import Preparation, deployed_arm, first, shadowed_arm
 from cascade_sim.phases.simulation import Simulation
 from cascade_sim.storage import code_version
 from cascade_sim.storage.tables import read_table, tables
