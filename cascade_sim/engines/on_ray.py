@@ -21,6 +21,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
+from importlib import import_module
 from itertools import islice
 from pathlib import Path
 from types import TracebackType
@@ -242,14 +243,13 @@ def _ray() -> Any:
 
 def _read_again(undo: ExitStack, *, alone: bool) -> None:
     """What Ray read from the environment when it was imported, which may have been before it was set."""
-    from ray._private import ray_constants
-    from ray._raylet import AuthenticationTokenLoader, Config
-
-    Config.initialize("")
-    AuthenticationTokenLoader.instance().reset_cache()
+    inside: Any = import_module("ray._raylet")  # compiled: a type checker sees nothing of it
+    constants: Any = import_module("ray._private.ray_constants")
+    inside.Config.initialize("")
+    inside.AuthenticationTokenLoader.instance().reset_cache()
     if alone:
-        undo.callback(setattr, ray_constants, "ENABLE_RAY_CLUSTER", ray_constants.ENABLE_RAY_CLUSTER)
-        ray_constants.ENABLE_RAY_CLUSTER = False
+        undo.callback(setattr, constants, "ENABLE_RAY_CLUSTER", constants.ENABLE_RAY_CLUSTER)
+        constants.ENABLE_RAY_CLUSTER = False
 
 
 def _module_folders() -> str:
