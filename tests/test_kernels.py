@@ -193,7 +193,7 @@ def test_similarities_of_tiles_are_the_dot_products_to_the_last_bit(dims):
     assert np.array_equal(found.view(np.int32), expected.view(np.int32))
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(
     seed=st.integers(0, 2**32 - 1),
     n=st.one_of(st.integers(1, 40), st.integers(2000, 7000)),
