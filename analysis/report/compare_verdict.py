@@ -80,7 +80,7 @@ def _what(arm: str, metric: str) -> str:
 
 
 def _reading(lift: Estimate) -> str:
-    return f"{percent_text(lift)}, {'told apart from none' if _is_told(lift) else 'not told apart from none'}"
+    return f"{percent_text(lift)}, {'' if _is_told(lift) else 'not '}told apart from no change"
 
 
 def _is_told(lift: Estimate) -> bool:

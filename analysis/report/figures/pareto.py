@@ -35,7 +35,7 @@ def pareto(metrics: Mapping[str, Any]) -> Any | None:
     if not any(len({p.setting for p in own}) > 1 for own in by_family.values()):
         return None
     look = look_of(list(by_family))
-    figure, panels = blank(7.6, nrows=2)
+    figure, panels = blank(8.2, nrows=2)
     for axes, (scale, title) in zip(panels, PANELS.items(), strict=True):
         bare(axes)
         known = [point for point in points if point.measures[scale].value is not None]
@@ -104,11 +104,10 @@ def _label_ends(axes: Any, inside: Sequence[Point], scale: str, look: Mapping[st
 def _name_the_rest(axes: Any, outside: Sequence[Point], scale: str) -> None:
     if not outside:
         return
-    look = {"xycoords": "axes fraction", "textcoords": "offset points", "ha": "right", "va": "bottom"}
-    for i, point in enumerate(reversed(outside)):
+    # Below the axis, where no point can lie.
+    look = {"xycoords": "axes fraction", "textcoords": "offset points", "ha": "left", "va": "top"}
+    look |= {"color": QUIET, "fontsize": LEAST}
+    for i, point in enumerate(outside):
         at = f"{PANELS[scale]} {_value(point, scale):.3g}, GAUC {_value(point, ORDER):.3f}"
         with of_arms(axes, point.arm):
-            axes.annotate(
-                f"{point.name}: {at}", (1, 0), (-2, 3 + 11 * i), color=QUIET, fontsize=LEAST, **look
-            )
-    axes.annotate("Off the chart:", (1, 0), (-2, 3 + 11 * len(outside)), color=QUIET, fontsize=LEAST, **look)
+            axes.annotate(f"Off the chart: {point.name} ({at})", (0, 0), (0, -34 - 11 * i), **look)
