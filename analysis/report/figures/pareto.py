@@ -105,7 +105,7 @@ def _name_the_rest(axes: Any, outside: Sequence[Point], scale: str) -> None:
     if not outside:
         return
     # Below the axis, where no point can lie.
-    look = {"xycoords": "axes fraction", "textcoords": "offset points", "ha": "left", "va": "top"}
+    look: dict[str, Any] = {"xycoords": "axes fraction", "textcoords": "offset points", "va": "top"}
     look |= {"color": QUIET, "fontsize": LEAST}
     for i, point in enumerate(outside):
         at = f"{PANELS[scale]} {_value(point, scale):.3g}, GAUC {_value(point, ORDER):.3f}"
