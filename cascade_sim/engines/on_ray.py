@@ -110,22 +110,24 @@ class OnRay:
 
         with ExitStack() as seen:
             marks = [_mark(folder, seen) for folder in {folder.parent for folder in folders}]
-            nodes = [node for node in ray.nodes() if node["Alive"] and node["Resources"].get("CPU")]
-            if not nodes:
-                raise UserError(f"--address {self._address}: no machine of this cluster has a CPU for tasks")
+            nodes = {node["NodeID"]: node["NodeManagerHostname"] for node in _working(ray.nodes())}
             look = ray.remote(max_retries=0, num_cpus=1)(_look)
             asked = {
-                node["NodeManagerHostname"]: look.options(
-                    scheduling_strategy=NodeAffinitySchedulingStrategy(node["NodeID"], soft=False)
+                node: look.options(
+                    scheduling_strategy=NodeAffinitySchedulingStrategy(node, soft=False)
                 ).remote([str(mark) for mark in marks])
                 for node in nodes
             }
             told = {}
-            for host, ref in asked.items():
+            for node, ref in asked.items():
+                host = nodes[node]
                 try:
                     told[host] = unpacked(f"machine {host}", ray.get(ref))
                 except ray.exceptions.RayError as error:
-                    raise UserError(f"machine {host} cannot do the work: {_first_line(error)}") from error
+                    if node in {alive["NodeID"] for alive in _working(ray.nodes())}:
+                        raise UserError(f"machine {host} cannot do the work: {_first_line(error)}") from error
+            if not told:
+                raise UserError(f"--address {self._address}: no machine of this cluster has a CPU for tasks")
         _check_machines(_look([]), told, marks)
 
     def jobs(
@@ -305,6 +307,11 @@ def _fetched(ref: Any) -> tuple[str, Answer]:
 def _first_line(error: BaseException) -> str:
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     return lines[0] if lines else type(error).__name__
+
+
+def _working(nodes: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    """Those that are alive and take tasks."""
+    return [node for node in nodes if node["Alive"] and node["Resources"].get("CPU")]
 
 
 def _mark(folder: Path, undo: ExitStack) -> Path:

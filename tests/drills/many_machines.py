@@ -215,16 +215,18 @@ class Drill:
         marks.mkdir()
         code = (
             "import sys; sys.path.insert(0, sys.argv[1]);"
+            "from pathlib import Path; import worlds.pool_jobs, places;"
             "from cascade_sim.engines import open_engine; from cascade_sim.workers import Job;"
             "from worlds.pool_jobs import die;"
-            "engine = open_engine('ray', sys.argv[3]).__enter__();"
+            "files = [Path(module.__file__) for module in (worlds.pool_jobs, places)];"
+            "engine = open_engine('ray', sys.argv[3], files=files).__enter__();"
             "jobs = [Job('world seed-3', die, (sys.argv[2], 'x', 9)), Job('b', die, (sys.argv[2], 'b', 0))];"
             "engine.jobs(jobs, 2, go_on='go on with --resume')"
         )
         tests = str(ROOT / "tests")
         found = subprocess.run(
             [sys.executable, "-c", code, tests, str(marks), self.cluster.address],
-            env=self.cluster.env() | {"PYTHONPATH": f"{ROOT}{os.pathsep}{tests}"},
+            env=self.cluster.env() | {"PYTHONPATH": f"{ROOT}{os.pathsep}{tests}"}, cwd=tests,
             capture_output=True, text=True,
         )  # fmt: skip
         said = found.stderr.strip().splitlines()[-1:] or ["nothing"]
