@@ -6,7 +6,7 @@ READY := $(VENV)/.ready
 # Of the many processes of a run or of the tests only the first compiles a file.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: run test drill drill-nightly lint bench docs clean
+.PHONY: run test drill drill-nightly drill-machines lint bench docs clean
 .DEFAULT_GOAL := run
 
 $(READY): pyproject.toml setup.py constraints.txt
@@ -33,6 +33,12 @@ drill: $(READY)
 # Everything that could be done to a run, many times: half an hour. KEEP=file goes on with what a stopped one has.
 drill-nightly: $(READY)
 	$(BIN)/python -m tests.drills.hostile --seed $(SEED) --nightly --jobs 2 $(if $(KEEP),--resume $(KEEP))
+
+# The same work on this machine, on one Ray and on three host names of which one is killed KILLS times. It kills
+# by the clock, so it has its own target.
+KILLS ?= 10
+drill-machines: $(READY)
+	$(BIN)/python tests/drills/many_machines.py --kills $(KILLS) --seed $(SEED)
 
 lint: $(READY)
 	$(BIN)/ruff check .

@@ -4,7 +4,7 @@
 
 Prints a table and ends with 1 if anything differs. Machines are processes with a host name of their own, in a
 network that nobody else can reach (Linux, with the right to `unshare`); a kill takes all processes of one at
-once, as a power cut would. Takes a while; test_many_machines.py is a small one.
+once, as a power cut would. Takes a while: `make drill-machines`.
 """
 
 from __future__ import annotations
