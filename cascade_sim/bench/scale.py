@@ -63,15 +63,12 @@ def measure(size: Size) -> Cost:
     started = time.process_time()
     sim, arm = _build(size)
     set_up = time.process_time() - started
-    looked_up = _count_calls(sim.platform.retrieval)
+    searches = _timed_searches(sim.platform.retrieval)
     started = time.process_time()
     serving(sim, arm, size.requests)
     request = (time.process_time() - started) / size.requests
-    new_users = sum(looked_up) / size.requests
-    users = np.arange(min(64, size.users))
-    started = time.process_time()
-    sim.platform.retrieval.nearest(users, arm.retrieval_size)
-    visit = (time.process_time() - started) / len(users)
+    users, searched = (sum(column) for column in zip(*searches, strict=True))
+    new_users, visit = users / size.requests, searched / users
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024.0
     return Cost(set_up, visit * 1e6, request * 1e6, new_users, peak)
 
@@ -169,17 +166,19 @@ def _build(size: Size) -> tuple[Any, Any]:
     return sim, sim.arm("bench", resolve_arm(scenario, scenario.arms["logloss"]))
 
 
-def _count_calls(retrieval: Any) -> list[int]:
-    """How many users each search is for, from here on."""
-    counts: list[int] = []
+def _timed_searches(retrieval: Any) -> list[tuple[int, float]]:
+    """(users, CPU-seconds) of each search of serving from here on, to be taken off its time."""
+    done: list[tuple[int, float]] = []
     search = retrieval.nearest
 
-    def counted(users: np.ndarray, size: int) -> np.ndarray:
-        counts.append(len(users))
-        return search(users, size)
+    def timed(users: np.ndarray, size: int) -> np.ndarray:
+        started = time.process_time()
+        found: np.ndarray = search(users, size)
+        done.append((len(users), time.process_time() - started))
+        return found
 
-    retrieval.nearest = counted
-    return counts
+    retrieval.nearest = timed
+    return done
 
 
 if __name__ == "__main__":
