@@ -174,6 +174,38 @@ def sigmoid_inplace(logit):
 
 
 @njit(cache=True, nogil=True)
+def is_full(ids):
+    """Whether no place of [R, n] is padding."""
+    least = np.int32(0)
+    for r in range(ids.shape[0]):
+        for j in range(ids.shape[1]):
+            least = min(least, np.int32(ids[r, j]))
+    return least >= 0
+
+
+@njit(cache=True, nogil=True)
+def n_filled(ids):
+    """Ads per row, without padding.  [R, n] -> [R] int64"""
+    out = np.empty(ids.shape[0], np.int64)
+    for r in range(ids.shape[0]):
+        count = 0
+        for j in range(ids.shape[1]):
+            count += ids[r, j] >= 0
+        out[r] = count
+    return out
+
+
+@njit(cache=True, nogil=True)
+def is_finite(values):
+    """Whether no float32 of [R, n] is infinite or NaN: none has all bits of the exponent set."""
+    bits, most = values.view(np.int32), np.int32(0)
+    for r in range(bits.shape[0]):
+        for j in range(bits.shape[1]):
+            most = max(most, bits[r, j] & np.int32(0x7F800000))
+    return most < np.int32(0x7F800000)
+
+
+@njit(cache=True, nogil=True)
 def _kth_largest(values, n, k):
     """The k-th largest of values[:n] (1 <= k <= n). Quickselect, median of three; reorders values."""
     left, right = 0, n - 1

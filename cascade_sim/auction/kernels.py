@@ -11,13 +11,14 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numba import boolean, float64, int64, njit, types, void
+from numba import boolean, float32, float64, int64, njit, types, void
 from numba.np.unsafe.ndarray import to_fixed_tuple
 
 from cascade_sim.auction.pricing import RULES, Pricing, Slot
 
 # Declared read-only so that frozen inputs are taken as they are; writable ones convert for free.
 _REALS = types.Array(float64, 2, "C", readonly=True)
+_SHORT_REALS = types.Array(float32, 2, "C", readonly=True)  # as models predict: no copy is made of them
 _IDS = types.Array(int64, 2, "C", readonly=True)
 _EFFECTS = _BY_REQUEST = _PARAMETERS = types.Array(float64, 1, "C", readonly=True)
 _inner: Any = partial(njit, nogil=True, error_model="numpy")
@@ -125,10 +126,13 @@ def price_listed(
 
 
 @_compiled(
-    int64(
-        *(_REALS, _REALS, _IDS, boolean, int64, _PARAMETERS, _BY_REQUEST, float64, _EFFECTS),
-        *(int64[:, ::1], float64[:, ::1]),
-    )
+    [
+        int64(
+            *(_REALS, quality, _IDS, boolean, int64, _PARAMETERS, _BY_REQUEST, float64, _EFFECTS),
+            *(int64[:, ::1], float64[:, ::1]),
+        )
+        for quality in (_REALS, _SHORT_REALS)
+    ]
 )
 def rank_and_price(
     bid, quality, ids, has_ids, pricing, parameters, reserve_cpc, score_floor, slot_effects, ranked, cpc

@@ -130,7 +130,8 @@ def auction(
     reserve_cpc is one for all or one for each request [R]; quality_name is what an error message calls the
     qualities.
     """
-    bids, qualities = _table(bid, "bid"), _table(quality, quality_name)
+    is_short = isinstance(quality, np.ndarray) and quality.dtype == np.float32
+    bids, qualities = _table(bid, "bid"), _table(quality, quality_name, np.float32 if is_short else np.float64)
     _same_shape(bid, quality, quality_name)
     id_table = _NO_IDS
     if ids is not None:
@@ -240,9 +241,9 @@ def _check_pctr(pctr: NDArray[Any], ids: NDArray[Any]) -> None:
         raise ValueError(f"{_place(request, candidate)}: pctr is {value}; a probability is at most 1")
 
 
-def _table(values: ArrayLike, name: str) -> NDArray[Any]:
+def _table(values: ArrayLike, name: str, kind: type[np.floating[Any]] = np.float64) -> NDArray[Any]:
     """Numbers [R, c], contiguous; a single request [c] becomes [1, c]."""
-    table = np.ascontiguousarray(_numbers(values, name), np.float64)
+    table = np.ascontiguousarray(_numbers(values, name), kind)
     return table if table.ndim == 2 else table[None, :]
 
 
@@ -382,12 +383,12 @@ def _reserves(reserve_cpc: ArrayLike, n_requests: int) -> NDArray[np.float64]:
 def _refuse(bid: NDArray[Any], quality: NDArray[Any], flat: int, quality_name: str) -> NoReturn:
     """Name the first bad input, found at that flat index."""
     request, candidate = divmod(flat, bid.shape[1])
-    b, q = bid[request, candidate], quality[request, candidate]
+    b, q = float(bid[request, candidate]), float(quality[request, candidate])
     for name, value in (("bid", b), (quality_name, q)):
         if not (value >= 0 and np.isfinite(value)):
             fault = f"{name} is {value}; it must be a finite number, 0 or more"
             break
     else:
-        is_overflow = float(b) * float(q) == np.inf
+        is_overflow = b * q == np.inf
         fault = f"bid {b} * {quality_name} {q} is not finite" if is_overflow else f"bid {b} follows padding"
     raise ValueError(f"{_place(request, candidate)}: {fault}")

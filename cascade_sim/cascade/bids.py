@@ -73,11 +73,11 @@ class BidRules:
 
 @njit(cache=True, nogil=True)
 def _gather(values, ids):
-    out = np.zeros(ids.shape, np.float64)
+    out = np.empty(ids.shape, np.float64)
     for r in range(ids.shape[0]):
         for j in range(ids.shape[1]):
-            if ids[r, j] >= 0:
-                out[r, j] = values[ids[r, j]]
+            value = values[np.uint64(max(ids[r, j], 0))]  # unsigned: numba then does not look for a wrap
+            out[r, j] = value if ids[r, j] >= 0 else 0.0
     return out
 
 

@@ -7,6 +7,7 @@ import numpy as np
 from cascade_sim.cascade.exploration import Explored
 from cascade_sim.cascade.outcome import Outcome
 from cascade_sim.cascade.request import Block
+from cascade_sim.kernels import n_filled
 from cascade_sim.world.world import World
 
 
@@ -44,7 +45,7 @@ def request_columns(block: Block, explored: Explored, rate: float) -> dict[str, 
     """
     decision = explored.decision
     shown = (decision.win_set >= 0).sum(axis=1)
-    n = (decision.pre_ranking_set >= 0).sum(axis=1)
+    n = n_filled(decision.pre_ranking_set)
     slots = decision.win_set.shape[1]
     orders = prod(np.maximum(n - i, 1).astype(np.float64) for i in range(slots))
     by_chance = np.where(shown == np.minimum(n, slots), rate / orders, 0.0)

@@ -16,6 +16,7 @@ from cascade_sim.cascade.page import Page, at_reserve
 from cascade_sim.cascade.request import Arm, Block, Decision, Platform
 from cascade_sim.cascade.seats import is_probability
 from cascade_sim.cascade.serve import score
+from cascade_sim.kernels import n_filled
 
 
 @dataclass(frozen=True)
@@ -39,8 +40,10 @@ def explore(
     block: Block, decision: Decision, arm: Arm, rate: float, seed: int, platform: Platform
 ) -> Explored:
     """Replace the pages of explored requests. rate 0 changes nothing; rate 1 replaces every page."""
+    if rate == 0:
+        return as_decided(decision)
     is_explored = draws.uniform(seed, "explore", block.requests) < rate
-    n = (decision.pre_ranking_set >= 0).sum(axis=1)
+    n = n_filled(decision.pre_ranking_set)
     page, rows = decision.page, np.nonzero(is_explored)[0]
     if len(rows):
         ads = random_page(block.requests[rows], decision.pre_ranking_set[rows], arm.slots, seed)

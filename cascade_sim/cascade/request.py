@@ -1,7 +1,8 @@
 """What meets when requests are served: the requests, the arm that serves them, and what is decided."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -128,16 +129,53 @@ class Scores:
     def score(self) -> np.ndarray:
         return self.bid * self.quality
 
+    def take(self, rows) -> "Scores":
+        """Those of some requests (a slice, a mask or indices)."""
+        return Scores(*(values[rows] for values in vars(self).values()))
+
+
+class PreView:
+    """What the pre-ranking stage says of its candidates, found when somebody asks for it.
+
+    Where it hands on all of them there is nothing to choose, and mostly nobody asks.
+    """
+
+    def __init__(self, find: Callable[[], tuple[Scores, np.ndarray]]):
+        self._find = find
+
+    @cached_property
+    def _found(self) -> tuple[Scores, np.ndarray]:
+        return self._find()
+
+    @property
+    def scores(self) -> Scores:
+        """Prediction, bid and quality.  [R, n]"""
+        return self._found[0]
+
+    @property
+    def order(self) -> np.ndarray:
+        """What candidates are chosen by: the fused score, negative for those that cannot win.  [R, n] float32"""
+        return self._found[1]
+
 
 @dataclass(frozen=True)
 class PreRanked:
     """What pre-ranking hands on."""
 
     pre_ranking_set: np.ndarray  # [R, n] ad ids
-    scores: Scores  # [R, n]
-    pre_score: np.ndarray  # [R, n] fused, float32
+    view: PreView
     competitive_set: np.ndarray  # [R, c] ad ids, -1 = empty
     columns: np.ndarray  # [R, c] their places in the pre-ranking set, -1 = empty
+
+    @property
+    def scores(self) -> Scores:
+        """[R, n]"""
+        return self.view.scores
+
+    @property
+    def pre_score(self) -> np.ndarray:
+        """[R, n] fused, float32"""
+        return self.view.order
 
     @property
     def sizes(self) -> np.ndarray:
@@ -150,25 +188,39 @@ class Decision:
     """What the cascade decided for a block. Columns of sets ascend by ad id; slots are in page order."""
 
     pre_ranking_set: np.ndarray  # [R, n] ad ids
-    pre_prediction: np.ndarray  # [R, n] of the pre-ranking model
-    pre_score: np.ndarray  # [R, n] fused, float32
+    view: PreView  # of the pre-ranking stage
     competitive_set: np.ndarray  # [R, c] ad ids, -1 = empty
     page: Page
 
+    @property
+    def pre_prediction(self) -> np.ndarray:
+        """Of the pre-ranking model.  [R, n]"""
+        return self.view.scores.prediction
+
+    @property
+    def pre_score(self) -> np.ndarray:
+        """Fused, float32.  [R, n]"""
+        return self.view.order
+
     def take(self, rows) -> "Decision":
         """What was decided for some requests (a slice, a mask or indices)."""
+
+        def view() -> tuple[Scores, np.ndarray]:
+            return self.view.scores.take(rows), self.view.order[rows]
+
         return Decision(
-            self.pre_ranking_set[rows],
-            self.pre_prediction[rows],
-            self.pre_score[rows],
-            self.competitive_set[rows],
-            self.page.take(rows),
+            self.pre_ranking_set[rows], PreView(view), self.competitive_set[rows], self.page.take(rows)
         )
 
     def arrays(self) -> dict[str, np.ndarray]:
         """All that was decided, by name; what is of the page begins with `page.`."""
-        page = {f"page.{name}": values for name, values in vars(self.page).items()}
-        return {**{name: values for name, values in vars(self).items() if name != "page"}, **page}
+        stages = {
+            "pre_ranking_set": self.pre_ranking_set,
+            "pre_prediction": self.pre_prediction,
+            "pre_score": self.pre_score,
+            "competitive_set": self.competitive_set,
+        }
+        return {**stages, **{f"page.{name}": values for name, values in vars(self.page).items()}}
 
     @property
     def win_set(self) -> np.ndarray:

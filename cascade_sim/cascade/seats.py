@@ -12,7 +12,7 @@ import numpy as np
 from cascade_sim import draws
 from cascade_sim.cascade.memo import remembered
 from cascade_sim.errors import UserError
-from cascade_sim.kernels import coaction_scores, dot_scores, hinge_scores, pad_lanes, sigmoid_inplace
+from cascade_sim.kernels import coaction_scores, dot_scores, hinge_scores, is_finite, pad_lanes, sigmoid_inplace
 from cascade_sim.scenario.plugins import errors_of
 
 BUILT_IN = ("random", "constant", "truth")
@@ -95,15 +95,12 @@ class ModelScorer:
             raise UserError(
                 f"model {self.name!r} returned shape {logit.shape} for candidates of shape {ids.shape}"
             )
-        # A sum is not finite when any entry is not: cheaper than testing every entry.
-        if not np.isfinite(np.sum(logit, dtype=np.float64)):
-            bad = ~np.isfinite(logit)
-            if bad.any():
-                row, column = np.argwhere(bad)[0]
-                raise UserError(
-                    f"model {self.name!r} predicted {logit[row, column]} for request "
-                    f"{block.requests[row]}, ad {ids[row, column]}"
-                )
+        if not (is_finite(logit) if logit.dtype == np.float32 else np.isfinite(logit).all()):
+            row, column = np.argwhere(~np.isfinite(logit))[0]
+            raise UserError(
+                f"model {self.name!r} predicted {logit[row, column]} for request "
+                f"{block.requests[row]}, ad {ids[row, column]}"
+            )
 
 
 class TowersScorer(ModelScorer):

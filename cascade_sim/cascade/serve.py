@@ -13,11 +13,11 @@ from cascade_sim.cascade.knobs import reserve_of, rules_of
 from cascade_sim.cascade.late import BY_PRE_RANKING, by_pre_ranking, by_retrieval
 from cascade_sim.cascade.memo import remembered
 from cascade_sim.cascade.page import auctioned
-from cascade_sim.cascade.request import Arm, Block, Decision, Platform, PreRanked, Scores, Stage
+from cascade_sim.cascade.request import Arm, Block, Decision, Platform, PreRanked, PreView, Scores, Stage
 from cascade_sim.cascade.seats import is_probability
 from cascade_sim.cascade.sizes import select_sizes
 from cascade_sim.errors import UserError
-from cascade_sim.kernels import select_top
+from cascade_sim.kernels import is_full, select_top
 
 __all__ = [
     "Arm",
@@ -52,18 +52,21 @@ def serve(block: Block, arm: Arm, platform: Platform, answered_by: np.ndarray | 
 def pre_rank(block: Block, arm: Arm, platform: Platform) -> PreRanked:
     """Retrieval and pre-ranking: the first half of `serve`."""
     pre_ranking_set = retrieve(block, arm, platform)
-    scores = score(block, pre_ranking_set, arm.pre_ranking, arm, platform)
-    pre_score = admitted(scores, arm.pre_ranking, arm, reserve_of(block, arm)).astype(np.float32)
-    n = pre_ranking_set.shape[1]
-    if arm.size_rule is None and arm.pre_ranking_size == n and (pre_ranking_set >= 0).all():
+
+    def find() -> tuple[Scores, np.ndarray]:
+        scores = score(block, pre_ranking_set, arm.pre_ranking, arm, platform)
+        return scores, admitted(scores, arm.pre_ranking, arm, reserve_of(block, arm)).astype(np.float32)
+
+    view, n = PreView(find), pre_ranking_set.shape[1]
+    if arm.size_rule is None and arm.pre_ranking_size == n and is_full(pre_ranking_set):
         competitive_set = pre_ranking_set  # nothing to choose
         columns = np.broadcast_to(np.arange(n, dtype=np.int32), competitive_set.shape)
     elif arm.size_rule is None:
-        competitive_set, columns = select_top(pre_ranking_set, pre_score, arm.pre_ranking_size)
+        competitive_set, columns = select_top(pre_ranking_set, view.order, arm.pre_ranking_size)
     else:
-        sizes = arm.size_rule.sizes(block.requests, pre_score)
-        competitive_set, columns = select_sizes(pre_ranking_set, pre_score, sizes, arm.pre_ranking_size)
-    return PreRanked(pre_ranking_set, scores, pre_score, competitive_set, columns)
+        sizes = arm.size_rule.sizes(block.requests, view.order)
+        competitive_set, columns = select_sizes(pre_ranking_set, view.order, sizes, arm.pre_ranking_size)
+    return PreRanked(pre_ranking_set, view, competitive_set, columns)
 
 
 def retrieve(block: Block, arm: Arm, platform: Platform) -> np.ndarray:
@@ -79,25 +82,18 @@ def rank(
 ) -> Decision:
     """Ranking and the auction: the second half of `serve`."""
     ids = passed.competitive_set
-    # Where there was nothing to choose, the bids of these very candidates are known.
-    is_same = ids is passed.pre_ranking_set and arm.ranking.bid == arm.pre_ranking.bid
-    rank = score(block, ids, arm.ranking, arm, platform, passed.scores.bid if is_same else None)
+    # The shadow's stages are one: what it says of all candidates is said once.
+    is_same = ids is passed.pre_ranking_set and arm.ranking == arm.pre_ranking
+    rank = passed.scores if is_same else score(block, ids, arm.ranking, arm, platform)
     if answered_by is not None:
         rank = by_pre_ranking(rank, block, passed, arm, platform, answered_by == BY_PRE_RANKING)
     page = auctioned(ids, rank.prediction, rank.bid, rank.quality, rules_of(block, arm, platform))
-    decision = Decision(passed.pre_ranking_set, passed.scores.prediction, passed.pre_score, ids, page)
+    decision = Decision(passed.pre_ranking_set, passed.view, ids, page)
     return decision if answered_by is None else by_retrieval(decision, block, arm, platform, answered_by)
 
 
-def score(
-    block: Block,
-    ids: np.ndarray,
-    stage: Stage,
-    arm: Arm,
-    platform: Platform,
-    known_bids: np.ndarray | None = None,
-) -> Scores:
-    """Predict, bid and fuse for the candidates of one stage; their bids may be known already."""
+def score(block: Block, ids: np.ndarray, stage: Stage, arm: Arm, platform: Platform) -> Scores:
+    """Predict, bid and fuse for the candidates of one stage."""
     try:
         by_pair = getattr(stage.scorer, "by_pair", False)
         prediction = remembered(
@@ -112,7 +108,7 @@ def score(
         fusion = block.knobs.squashed(fusion)
     return Scores(
         prediction=prediction,
-        bid=bids(block, ids, stage.bid, arm, platform) if known_bids is None else known_bids,
+        bid=bids(block, ids, stage.bid, arm, platform),
         quality=fused_quality(fusion, prediction, lambda: platform.bids.pcvr(block, ids)),
     )
 

@@ -377,10 +377,10 @@ def keep(folder: Path, step: str, tables: Iterable[str], *, is_finished: bool = 
 
     Of a finished step the mark says what they hold. One that is under way has a state that says it.
     """
-    from cascade_sim.storage.tables import table_digest
+    from cascade_sim.storage.tables import sealed_digest
 
     marks = folder_inside(folder, CHECKPOINTS)
-    mark = {table: table_digest(folder, table) if is_finished else None for table in tables}
+    mark = {table: sealed_digest(folder, table) if is_finished else None for table in tables}
     write_file(marks / f"{step}.keep", seals.wrapped(mark))
 
 

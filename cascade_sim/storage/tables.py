@@ -174,7 +174,9 @@ class TableWriter:
     def _write_row_group(self) -> None:
         import pyarrow as pa
 
-        schema = pa.schema([(name, pa.from_numpy_dtype(b.dtype)) for name, b in self._buffers.items()])
+        # No column has holes: said so, there is no mark for each value that it is there.
+        fields = {name: pa.from_numpy_dtype(buffer.dtype) for name, buffer in self._buffers.items()}
+        schema = pa.schema([pa.field(name, kind, nullable=False) for name, kind in fields.items()])
         rows = pa.table([pa.array(b[: self._buffered]) for b in self._buffers.values()], schema=schema)
         try:
             with storage_errors(self._part):
@@ -248,6 +250,12 @@ def table_digest(folder: str | Path, table: str) -> str:
     sealed = PartList.read(_table_folder(folder, table))
     for path in sealed.paths(sealed.names):
         sealed.check_content(path)
+    return sealed.digest() if len(sealed) else ""
+
+
+def sealed_digest(folder: str | Path, table: str) -> str:
+    """The digest that a table had when its parts were sealed, of which none is read; "" if there is none."""
+    sealed = PartList.read(_table_folder(folder, table))
     return sealed.digest() if len(sealed) else ""
 
 

@@ -6,6 +6,7 @@ from cascade_sim.cascade.exploration import explore
 from cascade_sim.cascade.fusion import Fusion
 from cascade_sim.cascade.page import Page
 from cascade_sim.cascade.seats import RandomScorer
+from cascade_sim.cascade.request import PreView, Scores
 from cascade_sim.cascade.serve import Arm, Decision, Platform, Stage
 from worlds.fixed_cascade import Bids, Table
 from worlds.tiny_market import make_block
@@ -30,7 +31,8 @@ def decision(ids, page, runner_up=3, slots=K):
         ranked, np.full(shape, 0.3), np.full(shape, 1.0), np.full(shape, 0.3),
         np.full((len(ids), slots), 250_000),
     )  # fmt: skip
-    return Decision(ids, np.ones(ids.shape), np.ones(ids.shape, np.float32), ids, page)
+    ones = np.ones(ids.shape, np.float32)
+    return Decision(ids, PreView(lambda: (Scores(ones, ones, ones), ones)), ids, page)
 
 
 def explored(rate, n=N, reserve=0.0, page=(4, 1), requests=R, ranker=None):
