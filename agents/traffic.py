@@ -25,3 +25,22 @@ def activity_cdf(n_users: int, exponent: float) -> np.ndarray:
 def visitors(u: np.ndarray, cdf: np.ndarray) -> np.ndarray:
     """The user behind each request, by inverse CDF of uniform draws u.  [R] int32."""
     return np.searchsorted(cdf, u, side="right").clip(0, len(cdf) - 1).astype(np.int32)
+
+
+class Visitors:
+    """`visitors` of one cdf, for those who ask often: a guide says where to begin to look.
+
+    guide[g] is the visitor of u = g / G; that of a u in [g / G, (g+1) / G) is there or a little further.
+    G is a power of two, so that no rounding lies between u and its g.
+    """
+
+    def __init__(self, cdf: np.ndarray):
+        self._cdf = cdf
+        size = 1 << min(max(len(cdf), 2) - 1, 1 << 20).bit_length()
+        self._guide = visitors(np.arange(size) / size, cdf)
+
+    def __call__(self, u: np.ndarray) -> np.ndarray:
+        """As `visitors`.  [R] int32"""
+        from cascade_sim.kernels import guided_search  # numba is loaded when first needed
+
+        return guided_search(self._cdf, self._guide, u)

@@ -196,6 +196,32 @@ def n_filled(ids):
 
 
 @njit(cache=True, nogil=True)
+def take_columns(values, columns, empty):
+    """values[r, columns[r, j]], `empty` where a column is -1.  [R, n], [R, k] -> [R, k]"""
+    out = np.empty(columns.shape, values.dtype)
+    for r in range(columns.shape[0]):
+        for j in range(columns.shape[1]):
+            column = columns[r, j]
+            out[r, j] = values[r, column] if column >= 0 else empty
+    return out
+
+
+@njit(cache=True, nogil=True)
+def guided_search(cdf, guide, u):
+    """The first place of `cdf` above u, the last one if there is none.  [U], [G], [R] -> [R] int32
+
+    guide[g] is that of g / G.
+    """
+    out, last = np.empty(len(u), np.int32), len(cdf) - 1
+    for i in range(len(u)):
+        place = np.int64(guide[np.int64(u[i] * len(guide))])
+        while place < last and cdf[place] <= u[i]:
+            place += 1
+        out[i] = place
+    return out
+
+
+@njit(cache=True, nogil=True)
 def is_finite(values):
     """Whether no float32 of [R, n] is infinite or NaN: none has all bits of the exponent set."""
     bits, most = values.view(np.int32), np.int32(0)

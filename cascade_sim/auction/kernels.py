@@ -22,6 +22,7 @@ _SHORT_REALS = types.Array(float32, 2, "C", readonly=True)  # as models predict:
 _IDS = types.Array(int64, 2, "C", readonly=True)
 _EFFECTS = _BY_REQUEST = _PARAMETERS = types.Array(float64, 1, "C", readonly=True)
 _inner: Any = partial(njit, nogil=True, error_model="numpy")
+FEW = 12  # places of a list, up to which a pass for each is quicker than insertion
 NAMES = tuple(RULES)  # the rules that are compiled: those registered when this module is first imported
 
 
@@ -125,61 +126,128 @@ def price_listed(
         cpc[k] = min(max(price, least), bid[k])
 
 
+# Rows are named by their number: an array of a row by itself would have to be counted in and out.
+
+
+@_inner
+def _score_all(bid, quality, r, reserve, score_floor, score):
+    """Fill score [c], -1 for ads that are not eligible; whether any input is bad. Without branches."""
+    n_bad = 0
+    for j in range(len(score)):
+        b, q = bid[r, j], np.float64(quality[r, j])
+        s = b * q
+        # An infinite factor gives an infinite score, or NaN beside a zero: one comparison finds both.
+        n_bad += not ((b >= 0.0) & (q >= 0.0) & (s < np.inf))
+        score[j] = s if (b > 0.0) & (q > 0.0) & (b >= reserve) & (s >= score_floor) else -1.0
+    return n_bad > 0
+
+
+@_inner
+def _first_bad(bid, quality, ids, has_ids, r, score):
+    """The place of the first bad input that is no padding, -1 if there is none. Padding is not eligible."""
+    for j in range(len(score)):
+        b, q = bid[r, j], np.float64(quality[r, j])
+        if has_ids and ids[r, j] < 0:
+            score[j] = -1.0
+        elif not (b >= 0.0 and q >= 0.0 and b * q < np.inf):
+            return j
+    return -1
+
+
+@_inner
+def _best_few(keys, ids, has_ids, r, ranked, top_score):
+    """Fill ranked and top_score (as keys) with the best eligible ads, and return how many: a pass for each.
+
+    keys [c]: the scores as whole numbers. Floats from 0 on have the order of their bits, and those of -1.0
+    are negative, so the maximum of several is found at once. Spoils them.
+    """
+    depth = ranked.shape[1]
+    for place in range(depth):
+        best = np.int64(-1)
+        for j in range(len(keys)):
+            best = max(best, keys[j])
+        if best < 0:
+            return place
+        first = 0
+        while keys[first] != best:
+            first += 1
+        if has_ids:
+            for j in range(first + 1, len(keys)):
+                if keys[j] == best and ids[r, j] < ids[r, first]:
+                    first = j
+        top_score[place] = best
+        ranked[r, place] = first
+        keys[first] = -1
+    return depth
+
+
+@_inner
+def _best_of_many(score, ids, has_ids, r, ranked, top_score):
+    """The same by insertion: most candidates only meet the worst one kept."""
+    n_kept, depth = 0, ranked.shape[1]
+    for j in range(len(score)):
+        s = score[j]
+        if s < 0.0 or (n_kept == depth and s < top_score[depth - 1]):
+            continue
+        place = n_kept
+        while place > 0:
+            ahead = top_score[place - 1]
+            if ahead > s or (ahead == s and (not has_ids or ids[r, ranked[r, place - 1]] <= ids[r, j])):
+                break
+            place -= 1
+        if place == depth:
+            continue
+        n_kept = min(n_kept + 1, depth)
+        for move in range(n_kept - 1, place, -1):
+            top_score[move] = top_score[move - 1]
+            ranked[r, move] = ranked[r, move - 1]
+        top_score[place] = s
+        ranked[r, place] = j
+    return n_kept
+
+
 @_compiled(
     [
         int64(
             *(_REALS, quality, _IDS, boolean, int64, _PARAMETERS, _BY_REQUEST, float64, _EFFECTS),
-            *(int64[:, ::1], float64[:, ::1]),
+            *(int64[:, ::1], float64[:, ::1], float64[:, ::1], float64[:, ::1]),
         )
         for quality in (_REALS, _SHORT_REALS)
     ]
 )
 def rank_and_price(
-    bid, quality, ids, has_ids, pricing, parameters, reserve_cpc, score_floor, slot_effects, ranked, cpc
-):
-    """Fill ranked [R, slots+1] and cpc [R, slots]; return the flat index of the first bad input, or -1.
+    bid, quality, ids, has_ids, pricing, parameters, reserve_cpc, score_floor, slot_effects, ranked,
+    ranked_bid, ranked_quality, cpc,
+):  # fmt: skip
+    """Fill ranked, its bids and qualities [R, slots+1], and cpc [R, slots].
 
-    reserve_cpc: [1] for all requests, or [R]. Keeps the best slots + 1 of a request by insertion: most
-    candidates only meet the worst one kept.
+    Returns the flat index of the first bad input, or -1.
+
+    reserve_cpc: [1] for all requests, or [R].
     """
     n_requests, n_candidates = bid.shape
     step = 1 if len(reserve_cpc) > 1 else 0
     depth = ranked.shape[1]
+    score = np.empty(n_candidates)
     top_score, top_bid, top_quality = np.zeros(depth), np.zeros(depth), np.zeros(depth)
+    keys, top_keys = score.view(np.int64), top_score.view(np.int64)
     for r in range(n_requests):
-        n_kept, reserve = 0, reserve_cpc[r * step]
-        for j in range(n_candidates):
-            if has_ids and ids[r, j] < 0:
-                continue
-            b = bid[r, j]
-            q = quality[r, j]
-            s = b * q
-            # An infinite factor gives an infinite score, or NaN beside a zero: one comparison finds both.
-            if not (b >= 0.0 and q >= 0.0 and s < np.inf):
-                return r * n_candidates + j
-            if n_kept == depth and s < top_score[depth - 1]:
-                continue
-            if b <= 0.0 or q <= 0.0 or b < reserve or s < score_floor:
-                continue
-            place = n_kept
-            while place > 0:
-                ahead = top_score[place - 1]
-                if ahead > s or (ahead == s and (not has_ids or ids[r, ranked[r, place - 1]] <= ids[r, j])):
-                    break
-                place -= 1
-            if place == depth:
-                continue
-            n_kept = min(n_kept + 1, depth)
-            for move in range(n_kept - 1, place, -1):
-                top_score[move] = top_score[move - 1]
-                ranked[r, move] = ranked[r, move - 1]
-            top_score[place] = s
-            ranked[r, place] = j
+        reserve = reserve_cpc[r * step]
+        is_any_bad = _score_all(bid, quality, r, reserve, score_floor, score)
+        if is_any_bad or has_ids:
+            bad = _first_bad(bid, quality, ids, has_ids, r, score)
+            if bad >= 0:
+                return r * n_candidates + bad
+        if depth <= FEW:
+            n_kept = _best_few(keys, ids, has_ids, r, ranked, top_keys)
+        else:
+            n_kept = _best_of_many(score, ids, has_ids, r, ranked, top_score)
         for place in range(n_kept):
-            top_bid[place] = bid[r, ranked[r, place]]
-            top_quality[place] = quality[r, ranked[r, place]]
+            top_bid[place] = ranked_bid[r, place] = bid[r, ranked[r, place]]
+            top_quality[place] = ranked_quality[r, place] = quality[r, ranked[r, place]]
         for place in range(n_kept, depth):
             ranked[r, place] = -1
+            ranked_bid[r, place] = ranked_quality[r, place] = 0.0
         price_listed(
             top_bid, top_quality, top_score, n_kept,
             pricing, parameters, reserve, score_floor, slot_effects, cpc[r],

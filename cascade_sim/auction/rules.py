@@ -59,6 +59,8 @@ class RankedAuction(NamedTuple):
     winners: NDArray[np.int64]  # [slots] or [R, slots]
     cpc: NDArray[np.float64]  # [slots] or [R, slots]
     ranked: NDArray[np.int64]  # [slots + 1] or [R, slots + 1]: the winners, then the runner-up; -1 at the end
+    bid: NDArray[np.float64]  # of those, 0 at the end
+    quality: NDArray[np.float64]
 
 
 def run_auction(
@@ -131,7 +133,8 @@ def auction(
     qualities.
     """
     is_short = isinstance(quality, np.ndarray) and quality.dtype == np.float32
-    bids, qualities = _table(bid, "bid"), _table(quality, quality_name, np.float32 if is_short else np.float64)
+    bids = _table(bid, "bid")
+    qualities = _table(quality, quality_name, np.float32 if is_short else np.float64)
     _same_shape(bid, quality, quality_name)
     id_table = _NO_IDS
     if ids is not None:
@@ -140,13 +143,15 @@ def auction(
     slots = _slots(slots)
     kernels, rules = _rules(len(bids), slots, pricing, reserve_cpc, score_floor, slot_effects, parameters)
     ranked = np.empty((len(bids), slots + 1), np.int64)
+    ranked_bid, ranked_quality = np.empty(ranked.shape), np.empty(ranked.shape)
     cpc = np.empty((len(bids), slots))
-    bad = kernels.rank_and_price(bids, qualities, id_table, ids is not None, *rules, ranked, cpc)
+    filled = (ranked, ranked_bid, ranked_quality, cpc)
+    bad = kernels.rank_and_price(bids, qualities, id_table, ids is not None, *rules, *filled)
     if bad >= 0:
         _refuse(bids, qualities, bad, quality_name)
     if np.ndim(bid) == 1:
-        return RankedAuction(ranked[0, :slots], cpc[0], ranked[0])
-    return RankedAuction(ranked[:, :slots], cpc, ranked)
+        return RankedAuction(ranked[0, :slots], cpc[0], ranked[0], ranked_bid[0], ranked_quality[0])
+    return RankedAuction(ranked[:, :slots], cpc, ranked, ranked_bid, ranked_quality)
 
 
 def reprice(

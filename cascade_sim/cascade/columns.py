@@ -7,8 +7,31 @@ import numpy as np
 from cascade_sim.cascade.exploration import Explored
 from cascade_sim.cascade.outcome import Outcome
 from cascade_sim.cascade.request import Block
-from cascade_sim.kernels import n_filled
+from cascade_sim.kernels import is_full, n_filled
 from cascade_sim.world.world import World
+
+
+class _Shown:
+    """Where ads are shown on pages [R, k], in request and slot order."""
+
+    def __init__(self, win_set: np.ndarray):
+        self._shape, self._places = win_set.shape, None
+        if not is_full(win_set):
+            self._places = np.nonzero(win_set >= 0)
+
+    def of_slots(self, values: np.ndarray) -> np.ndarray:
+        """Of values [R, k] those of the ads shown."""
+        return values.reshape(-1) if self._places is None else values[self._places]
+
+    def of_requests(self, values: np.ndarray) -> np.ndarray:
+        """Values [R], each as often as its request shows an ad."""
+        return np.repeat(values, self._shape[1]) if self._places is None else values[self._places[0]]
+
+    def of_places(self, values: np.ndarray) -> np.ndarray:
+        """Values [k] of the slots."""
+        if self._places is None:
+            return np.tile(values[: self._shape[1]], self._shape[0])
+        return values[self._places[1]]
 
 
 def impression_columns(
@@ -16,24 +39,26 @@ def impression_columns(
 ) -> dict[str, np.ndarray]:
     """One row per shown ad, in request and slot order."""
     decision = explored.decision
-    win_set = decision.win_set
-    row, slot = np.nonzero(win_set >= 0)
-    ad = win_set[row, slot]
+    shown, slots = _Shown(decision.win_set), np.arange(decision.win_set.shape[1], dtype=np.int8)
+    ad = shown.of_slots(decision.win_set)
     return {
-        **block.columns(row),
-        "slot": slot.astype(np.int8),
+        "request": shown.of_requests(block.requests),
+        "time": shown.of_requests(block.times),
+        "user": shown.of_requests(block.users),
+        "context": shown.of_requests(block.context),
+        "slot": shown.of_places(slots),
         "ad": ad,
         "advertiser": world.advertiser[ad],
-        "examination": world.slot_effects[slot].astype(np.float32),
+        "examination": shown.of_places(world.slot_effects.astype(np.float32)),
         "init_bid": world.init_bid[ad],
-        "bid": decision.ranked_bid[row, slot],
-        "pctr": decision.ranked_pctr[row, slot].astype(np.float32),
-        "cpc_micros": decision.cpc_micros[row, slot],
-        "click": result.clicks[row, slot],
-        "conversion": result.conversions[row, slot],
-        "charge_micros": result.charges_micros[row, slot],
-        "is_explored": explored.is_explored[row],
-        "propensity": explored.propensity[row, slot],
+        "bid": shown.of_slots(decision.ranked_bid[:, :-1]),
+        "pctr": shown.of_slots(decision.ranked_pctr[:, :-1]).astype(np.float32),
+        "cpc_micros": shown.of_slots(decision.cpc_micros),
+        "click": shown.of_slots(result.clicks),
+        "conversion": shown.of_slots(result.conversions),
+        "charge_micros": shown.of_slots(result.charges_micros),
+        "is_explored": shown.of_requests(explored.is_explored),
+        "propensity": shown.of_slots(explored.propensity),
     }
 
 
@@ -44,7 +69,7 @@ def request_columns(block: Block, explored: Explored, rate: float) -> dict[str, 
     this very page: (1 - rate) * [it is the cascade's own] + rate * [as full as can be] * (n - k)! / n!.
     """
     decision = explored.decision
-    shown = (decision.win_set >= 0).sum(axis=1)
+    shown = n_filled(decision.win_set)
     n = n_filled(decision.pre_ranking_set)
     slots = decision.win_set.shape[1]
     orders = prod(np.maximum(n - i, 1).astype(np.float64) for i in range(slots))

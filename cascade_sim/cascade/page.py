@@ -79,18 +79,16 @@ def auctioned(
 
     Candidates that ascend by id, as the sets of the cascade do, need no look at the ids.
     """
+    from cascade_sim.kernels import take_columns  # numba is loaded when first needed
+
     result = auction(bid, quality, ids=None if are_ids_sorted else ids, **rules.keywords)
-    shown = result.ranked >= 0
-    # Places in the flat tables: one index for all four.
-    place = np.maximum(result.ranked, 0) + ids.shape[1] * np.arange(len(ids))[:, None]
-    ranked_bid = np.where(shown, bid.take(place), 0.0)
-    ranked_pctr = np.where(shown, pctr.take(place), 0.0)
+    ranked_quality = result.quality.astype(quality.dtype, copy=False)
     return Page(
-        ads=np.where(shown, ids.take(place), -1),
-        pctr=ranked_pctr,
-        bid=ranked_bid,
-        quality=ranked_pctr if quality is pctr else np.where(shown, quality.take(place), 0.0),
-        cpc_micros=to_micros(result.cpc, ranked_bid[:, :-1]),
+        ads=take_columns(ids, result.ranked, -1),
+        pctr=ranked_quality if quality is pctr else take_columns(pctr, result.ranked, 0),
+        bid=result.bid,
+        quality=ranked_quality,
+        cpc_micros=to_micros(result.cpc, result.bid[:, :-1]),
     )
 
 

@@ -154,7 +154,7 @@ class PreView:
 
     @property
     def order(self) -> np.ndarray:
-        """What candidates are chosen by: the fused score, negative for those that cannot win.  [R, n] float32"""
+        """What they are chosen by: the fused score, negative for those that cannot win.  [R, n] float32"""
         return self._found[1]
 
 

@@ -12,7 +12,14 @@ import numpy as np
 from cascade_sim import draws
 from cascade_sim.cascade.memo import remembered
 from cascade_sim.errors import UserError
-from cascade_sim.kernels import coaction_scores, dot_scores, hinge_scores, is_finite, pad_lanes, sigmoid_inplace
+from cascade_sim.kernels import (
+    coaction_scores,
+    dot_scores,
+    hinge_scores,
+    is_finite,
+    pad_lanes,
+    sigmoid_inplace,
+)
 from cascade_sim.scenario.plugins import errors_of
 
 BUILT_IN = ("random", "constant", "truth")

@@ -17,7 +17,7 @@ from cascade_sim import draws
 from cascade_sim.agents import fatigue
 from cascade_sim.agents.click_models import ClickModel, PositionBased
 from cascade_sim.agents.sessions import OpenSessions, SessionDraws, Sessions, no_sessions, session_requests
-from cascade_sim.agents.traffic import visitors
+from cascade_sim.agents.traffic import Visitors
 from cascade_sim.agents.traffic_profiles import Profile, arrivals
 from cascade_sim.cascade.serve import Block
 from cascade_sim.errors import UserError
@@ -102,6 +102,7 @@ class _Visits:
 
     def __init__(self, sim: Simulation, profile: Profile):
         self._sim, self._profile = sim, profile
+        self._visitors = Visitors(sim.world.activity)
         self._times, self._level, self._n_drawn, self._n_given = np.zeros(0), 0.0, 0, 0
 
     def until(self, end: float) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -116,7 +117,7 @@ class _Visits:
         index = self._n_given + np.arange(n)
         self._n_given += n
         luck = draws.uniform(self._sim.seed, "visitor", PHASES["market"] + index)
-        return index, times, visitors(luck, self._sim.world.activity)
+        return index, times, self._visitors(luck)
 
     def state(self) -> dict[str, Any]:
         counts = np.array([self._n_drawn, self._n_given])

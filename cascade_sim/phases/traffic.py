@@ -17,7 +17,7 @@ import numpy as np
 import simpy
 
 from cascade_sim import draws
-from cascade_sim.agents.traffic import arrival_times, visitors
+from cascade_sim.agents.traffic import Visitors, arrival_times
 from cascade_sim.cascade.serve import Block
 from cascade_sim.engines import Chunk, Engine, Service, open_engine
 from cascade_sim.errors import UserError
@@ -80,6 +80,7 @@ class Arrivals:
     def __init__(self, world: World, traffic, workers: int = 1, engine: Engine | None = None):
         self.env = simpy.Environment()
         self._world, self._traffic, self._workers = world, traffic, workers
+        self._visitors = Visitors(world.activity)
         self.engine = engine or open_engine()
 
     def run_phase(
@@ -108,7 +109,7 @@ class Arrivals:
         gaps = draws.exponential(seed, "arrival", requests)
         return Block(
             requests=requests,
-            users=visitors(draws.uniform(seed, "visitor", requests), self._world.activity),
+            users=self._visitors(draws.uniform(seed, "visitor", requests)),
             context=draws.normal(seed, "context", requests).astype(np.float32),
             times=arrival_times(gaps, self._traffic.requests_per_second, start),
         )

@@ -41,6 +41,9 @@ ROW_GROUP = 65_536  # rows, also what a writer holds in memory
 
 PARTS = "_parts.json"  # readers of Parquet folders pass over names that begin so
 
+DIGEST = "sha256"  # of a part, as its list calls it; processors have instructions for it
+_DIGESTS = {DIGEST: "sha256", "digest": "blake2b"}  # what a list may have; runs of older versions the latter
+
 _KINDS = "biuf"  # booleans, integers, unsigned integers, floats
 
 Columns = dict[str, NDArray[Any]]
@@ -278,8 +281,7 @@ class PartList:
         path = folder / PARTS
         try:
             content = parse_json(path.read_bytes())
-            parts = {part["name"]: {"bytes": int(part["bytes"]), "digest": str(part["digest"])}
-                     for part in content["parts"]}  # fmt: skip
+            parts = {part["name"]: _listed(part) for part in content["parts"]}
         except FileNotFoundError:
             return cls(folder)
         except OSError as error:
@@ -303,7 +305,7 @@ class PartList:
     def add(self, path: Path) -> None:
         """A part that has just been sealed; the list on the disk names it from here on."""
         with storage_errors(path):
-            self._parts[path.name] = {"bytes": path.stat().st_size, "digest": _digest(path)}
+            self._parts[path.name] = {"bytes": path.stat().st_size, DIGEST: _digest(path, DIGEST)}
         self.write()
 
     def write(self) -> None:
@@ -334,7 +336,7 @@ class PartList:
     def check_content(self, path: Path) -> None:
         """UserError if the part's content is not what it was when it was sealed."""
         part = self._parts.get(path.name)
-        if part is not None and _digest(path) != part["digest"]:
+        if part is not None and any(_digest(path, kind) != part[kind] for kind in part.keys() & _DIGESTS):
             raise UserError(f"{path} is damaged: its content has changed since it was sealed")
 
 
@@ -385,7 +387,8 @@ def _open_part(path: Path, schema: Any) -> "pq.ParquetWriter":
     """Snappy and plain values: the quickest here; dictionaries of floats and ids only cost time."""
     import pyarrow.parquet as pq
 
-    return pq.ParquetWriter(path, schema, compression="snappy", use_dictionary=False, store_schema=False)
+    return pq.ParquetWriter(path, schema, compression="snappy", use_dictionary=False, store_schema=False,
+                            write_batch_size=ROW_GROUP)  # fmt: skip
 
 
 @contextmanager
@@ -412,6 +415,12 @@ def _numpy(rows: Any) -> Columns:
     return {name: np.array(column.to_numpy(zero_copy_only=False)) for name, column in columns}
 
 
-def _digest(path: Path) -> str:
+def _listed(part: Mapping[str, Any]) -> dict[str, Any]:
+    """What the list has of a part: bytes and digest; KeyError if it lacks one."""
+    kind = DIGEST if DIGEST in part else "digest"
+    return {"bytes": int(part["bytes"]), kind: str(part[kind])}
+
+
+def _digest(path: Path, kind: str) -> str:
     with path.open("rb") as file:
-        return hashlib.file_digest(file, "blake2b").hexdigest()[:32]
+        return hashlib.file_digest(file, _DIGESTS[kind]).hexdigest()[:32]

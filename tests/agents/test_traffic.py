@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from cascade_sim.agents.traffic import activity_cdf, arrival_times, visitors
+from cascade_sim.agents.traffic import Visitors, activity_cdf, arrival_times, visitors
 
 
 def test_arrivals_add_up_their_gaps_at_the_given_rate():
@@ -33,6 +33,14 @@ def test_visitors_follow_the_cdf_and_its_edges():
     cdf = np.array([0.5, 0.75, 1.0])
     u = np.array([1e-9, 0.4999, 0.5, 0.7499, 0.75, 1 - 1e-16])
     assert visitors(u, cdf).tolist() == [0, 0, 1, 1, 2, 2]
+
+
+@pytest.mark.parametrize("n_users", [1, 2, 3, 4, 1000, 4096, 5000])
+def test_a_guide_finds_the_same_visitors(n_users):
+    cdf = activity_cdf(n_users, 0.56)
+    edges = np.concatenate([cdf[:-1], np.nextafter(cdf, 0), np.nextafter(cdf[:-1], 1), np.arange(64) / 64])
+    u = np.concatenate([edges, np.random.default_rng(1).random(5000), [np.nextafter(0, 1), 1 - 2**-53]])
+    assert Visitors(cdf)(u).tolist() == visitors(u, cdf).tolist()
 
 
 def test_a_single_user_sends_every_request():

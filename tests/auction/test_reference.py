@@ -6,17 +6,20 @@ import numpy as np
 import pytest
 
 from cascade_sim.auction import PRICINGS, auction, run_auction
+from cascade_sim.auction.kernels import FEW
 from cascade_sim.auction.pricing import RULES
 from cascade_sim.auction.reference import charge_micros, reference_auction, squashed
 
 BLOCKS, REQUESTS = 100, 200
 
 
-def reference(bids, qualities, *, slots, pricing="gsp", reserve_cpc=0.0, score_floor=0.0, effects=None):
+def reference(
+    bids, qualities, *, slots, pricing="gsp", reserve_cpc=0.0, score_floor=0.0, effects=None, ids=None
+):
     effects = [1.0] * slots if effects is None else effects
     return reference_auction(
         bids, qualities, slots=slots, pricing=pricing, reserve_cpc=reserve_cpc, score_floor=score_floor,
-        effects=effects, ids=list(range(len(bids))),
+        effects=effects, ids=ids or list(range(len(bids))),
     )  # fmt: skip
 
 
@@ -97,7 +100,7 @@ def test_the_auction_over_ready_made_qualities_agrees_with_the_reference():
     seen = {"filled": 0, "empty": 0, "tied": 0}
     for _ in range(BLOCKS):
         bid, quality, ids, effects, rules = random_block(rng, REQUESTS)
-        winners, cpc, _ = auction(bid, quality, ids=ids, slot_effects=effects, **rules)
+        winners, cpc, *_ = auction(bid, quality, ids=ids, slot_effects=effects, **rules)
         columns = (bid.tolist(), quality.tolist(), ids.tolist())
         expected = [
             reference_auction(b, q, ids=i, effects=effects.tolist(), **rules)
@@ -112,6 +115,30 @@ def test_the_auction_over_ready_made_qualities_agrees_with_the_reference():
         scores = np.sort(bid * quality, axis=1)
         seen["tied"] += int(((np.diff(scores) == 0) & (scores[:, 1:] > 0)).any(axis=1).sum())
     assert min(seen.values()) > 4_000, seen  # the sample reaches every branch often
+
+
+@pytest.mark.parametrize("slots", [FEW - 2, FEW - 1, FEW, 30])
+@pytest.mark.parametrize("has_ids", [True, False])
+def test_long_pages_agree_with_the_reference(slots, has_ids):
+    """Lists up to FEW are found another way than longer ones."""
+    rng = np.random.default_rng(slots)
+    bid, quality = rng.integers(0, 6, (200, 40)) / 4, rng.integers(0, 5, (200, 40)) / 16
+    ids = rng.permuted(np.tile(np.arange(40), (200, 1)), axis=1) if has_ids else None
+    found = auction(bid, quality, ids=ids, slots=slots, reserve_cpc=0.5)
+    short = auction(bid, quality.astype(np.float32), ids=ids, slots=slots, reserve_cpc=0.5)
+    for row in range(len(bid)):
+        own = {} if ids is None else {"ids": ids[row].tolist()}
+        want, prices = reference(
+            bid[row].tolist(), quality[row].tolist(), slots=slots, reserve_cpc=0.5, **own
+        )
+        assert found.winners[row].tolist() == [-1 if w is None else w for w in want]
+        assert found.cpc[row] == pytest.approx([float(p or 0) for p in prices], rel=1e-12)
+    for field, other in zip(found, short, strict=True):
+        np.testing.assert_array_equal(field, other)
+    is_there = found.ranked >= 0
+    np.testing.assert_array_equal(
+        found.bid, np.where(is_there, np.take_along_axis(bid, found.ranked.clip(0), 1), 0.0)
+    )
 
 
 @pytest.mark.parametrize("squashing", [0.0, 0.5, 1.0, 2.0])

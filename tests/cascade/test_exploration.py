@@ -5,8 +5,8 @@ from cascade_sim.auction import floor_micros
 from cascade_sim.cascade.exploration import explore
 from cascade_sim.cascade.fusion import Fusion
 from cascade_sim.cascade.page import Page
-from cascade_sim.cascade.seats import RandomScorer
 from cascade_sim.cascade.request import PreView, Scores
+from cascade_sim.cascade.seats import RandomScorer
 from cascade_sim.cascade.serve import Arm, Decision, Platform, Stage
 from worlds.fixed_cascade import Bids, Table
 from worlds.tiny_market import make_block

@@ -1,6 +1,8 @@
 """The Parquet log: what goes in comes out, in sealed parts, whatever the blocks."""
 
 import errno
+import json
+from hashlib import blake2b
 
 import numpy as np
 import pytest
@@ -209,6 +211,18 @@ def test_a_missing_table_column_or_part_is_named_with_what_there_is(tmp_path):
         list(iterate_table(tmp_path, "log", ["bid"]))
     (folder / "part-00001.parquet").unlink()
     with pytest.raises(UserError, match=r"part-00001\.parquet is missing"):
+        read_table(tmp_path, "log")
+
+
+def test_a_list_of_an_older_version_has_digests_of_another_kind(tmp_path):
+    folder = write(tmp_path, [1000])
+    part, parts = folder / "part-00000.parquet", folder / "_parts.json"
+    own = json.loads(parts.read_text())["parts"][0]
+    old = {"name": part.name, "bytes": own["bytes"], "digest": blake2b(part.read_bytes()).hexdigest()[:32]}
+    parts.write_text(json.dumps({"parts": [old]}))
+    assert len(read_table(tmp_path, "log")["ad"]) == 1000
+    parts.write_text(json.dumps({"parts": [{**old, "digest": own["sha256"]}]}))
+    with pytest.raises(UserError, match="its content has changed"):
         read_table(tmp_path, "log")
 
 
