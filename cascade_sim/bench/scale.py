@@ -21,6 +21,7 @@ FEWEST = {"ads": 10_000, "users": 10_000, "requests": 100_000}
 LARGEST = {"ads": 10_000_000, "users": 1_000_000, "requests": 10_000_000}
 SLOWEST = 2.0  # times what a straight line from the point before would cost: beyond, it is a cliff
 RETRIEVED = 500
+PROBES = 256  # of about 6,000 lists
 
 
 @dataclass(frozen=True)
@@ -30,6 +31,7 @@ class Size:
     ads: int
     users: int
     requests: int
+    probes: int | None = None  # lists that are searched; None: all ads, exactly
 
 
 @dataclass(frozen=True)
@@ -41,10 +43,14 @@ class Cost:
     request_us: float
     new_users: float  # share of requests whose user had not come before
     memory_mb: float  # of the whole process at its peak
+    share_found: float | None = None  # of the nearest ads, where the search is approximate
 
 
 def sizes(most_requests: int) -> list[Size]:
-    """One size at a time grows tenfold from the smallest world, requests up to `most_requests`."""
+    """One size at a time grows tenfold from the smallest world, requests up to `most_requests`.
+
+    At last, the most ads with an approximate search.
+    """
     found = [Size(**FEWEST)]
     largest = {**LARGEST, "requests": min(LARGEST["requests"], most_requests)}
     for name, most in largest.items():
@@ -52,7 +58,7 @@ def sizes(most_requests: int) -> list[Size]:
         while value <= most:
             found.append(Size(**{**FEWEST, name: value}))
             value *= 10
-    return found
+    return [*found, Size(**{**FEWEST, "ads": LARGEST["ads"]}, probes=PROBES)]
 
 
 def measure(size: Size) -> Cost:
@@ -70,7 +76,9 @@ def measure(size: Size) -> Cost:
     users, searched = (sum(column) for column in zip(*searches, strict=True))
     new_users, visit = users / size.requests, searched / users
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024.0
-    return Cost(set_up, visit * 1e6, request * 1e6, new_users, peak)
+    return Cost(
+        set_up, visit * 1e6, request * 1e6, new_users, peak, sim.platform.retrieval.share_found(RETRIEVED)
+    )
 
 
 def measure_apart(size: Size) -> Cost:
@@ -103,7 +111,7 @@ def cliffs(rows: list[dict[str, Any]]) -> list[str]:
 
     A search is expected to grow with the ads, everything else of a request not to grow at all.
     """
-    found, rows = [], [row for row in rows if "refused" not in row]
+    found, rows = [], [row for row in rows if "refused" not in row and row.get("probes") is None]
     for name in FEWEST:
         others = [other for other in FEWEST if other != name]
         line = [row for row in rows if all(row[other] == FEWEST[other] for other in others)]
@@ -137,6 +145,11 @@ def scale_text(rows: list[dict[str, Any]]) -> str:
             f"{size} {row['set_up_s']:>7.1f} s "
             f"{row['request_us']:>9,.1f} us {row['first_visit_us']:>9,.0f} us {row['new_users']:>10.1%} "
             f"{row['memory_mb']:>7,.0f} MB"
+            + (
+                f"   {row['probes']} lists: {row['share_found']:.1%} of the nearest"
+                if row.get("probes")
+                else ""
+            )
         )
     lines += [f"a cliff: {text}" for text in cliffs(rows)] or ["no cliff"]
     return "\n".join(lines)
@@ -150,7 +163,7 @@ def _build(size: Size) -> tuple[Any, Any]:
     from cascade_sim.training.modules import build_module, make_scorer
 
     towers = {"kind": "towers", "features": SEEN, "dims": 14, "hidden": 32}
-    cascade = {**SCENARIO["cascade"], "retrieval": {"size": RETRIEVED}}
+    cascade = {**SCENARIO["cascade"], "retrieval": {"size": RETRIEVED, "probes": size.probes}}
     scenario = Scenario.model_validate(
         {
             **SCENARIO,

@@ -1,4 +1,4 @@
-"""Retrieval: the n ads of the corpus nearest to the user, exactly.
+"""Retrieval: the n ads of the corpus nearest to the user, exactly unless the scenario says otherwise.
 
 similarity(u, a) = sqrt(overlap) <u_g, a_g> + sqrt(1 - overlap) <u', a'> + popularity term,
 with u', a' vectors of retrieval's own that say nothing about clicks: overlap is how much of what
@@ -13,15 +13,20 @@ from threading import Lock
 import numpy as np
 
 from cascade_sim import draws
+from cascade_sim.cascade.inverted_lists import InvertedLists, recall
 from cascade_sim.kernels import dot_scores, nearest_rows, pad_lanes, select_top, tile_scores, tiled
 from cascade_sim.lanes import LANES
 from cascade_sim.world.world import World
 
+ASKED = 64  # users by whom the share found is measured
 KEPT_IDS = 100_000_000  # ids kept for users who come again; beyond, those longest away give way
 
 
 class Retrieval:
-    """Exact nearest ads by embedding similarity. Ties go to the smaller ad id."""
+    """Nearest ads by embedding similarity. Ties go to the smaller ad id.
+
+    Exact, or with `probes` from a part of the corpus (`inverted_lists`).
+    """
 
     def __init__(self, world: World, spec, popularity_weight: float = 0.0):
         u, a = world.user_features[spec.group], world.ad_features[spec.group]
@@ -38,6 +43,9 @@ class Retrieval:
             part = tiled(np.hstack([a[at], own_a, world.popularity[at, None]]).astype(np.float32))
             self._tiles[at.start // LANES : at.start // LANES + len(part)] = part
         self._n_ads = world.n_ads
+        self._lists: InvertedLists | None = None
+        if spec.probes is not None:
+            self._lists = InvertedLists(self._rows(np.arange(world.n_ads)), spec.probes, world.seed)
         self._kept: dict[int, _Kept] = {}  # by size
 
     def __call__(self, users: np.ndarray, size: int) -> np.ndarray:
@@ -57,8 +65,22 @@ class Retrieval:
         return kept(users, lambda new: self.nearest(new, size))
 
     def nearest(self, users: np.ndarray, size: int) -> np.ndarray:
-        """The answers themselves, from the whole corpus.  [m] -> [m, size] int32, ids ascending"""
+        """The answers themselves, from the corpus.  [m] -> [m, size] int32, ids ascending, -1 at the end"""
+        if self._lists is not None:
+            return self._lists.nearest(self._user[users], size)
+        return self.exactly_nearest(users, size)
+
+    def exactly_nearest(self, users: np.ndarray, size: int) -> np.ndarray:
+        """The same, from the whole corpus.  [m] -> [m, size] int32, ids ascending"""
         return nearest_rows(self._user[users], self._tiles, self._n_ads, size)
+
+    def share_found(self, size: int) -> float | None:
+        """The share of the nearest ads that approximate answers hold, by a few users; None: exact."""
+        if self._lists is None:
+            return None
+        users = np.linspace(0, len(self._user) - 1, min(ASKED, len(self._user))).astype(np.int32)
+        size = min(size, self._n_ads)
+        return recall(self.nearest(users, size), self.exactly_nearest(users, size))
 
     def nearest_first(self, users: np.ndarray, ids: np.ndarray) -> np.ndarray:
         """The same ads, most similar first; of equals the smaller id.  [R], [R, m] ascending -> [R, m]"""
@@ -77,9 +99,13 @@ class Retrieval:
     def _similarities(self, users: np.ndarray, ids: np.ndarray) -> np.ndarray:
         """How near these ads are; 0 for padding.  [R], [R, m] -> [R, m] float32"""
         ads, place = np.unique(ids, return_inverse=True)
-        rows = pad_lanes(self._tiles[ads // LANES, :, ads % LANES])
+        rows = pad_lanes(self._rows(ads))
         place = np.where(ids >= 0, place.reshape(ids.shape), -1).astype(np.int32)
         return dot_scores(pad_lanes(self._user[users]), rows, place)
+
+    def _rows(self, ads: np.ndarray) -> np.ndarray:
+        """What the search sees of these ads.  [m] -> [m, D] float32"""
+        return self._tiles[ads // LANES, :, ads % LANES]
 
 
 class _Kept:

@@ -83,8 +83,11 @@ def prepare(
         chosen = pick_device(device)
     except ValueError as error:
         raise UserError(f"--device: {error}") from error
-    with progress.stage("build the world", 1, "worlds"):
+    with progress.stage("build the world", 1, "worlds") as bar:
         sim = Simulation(teacher or scenario, scenario.seed, workers, home, engine)
+        found = sim.platform.retrieval.share_found(scenario.cascade.retrieval.size)
+        if found is not None:
+            bar.tell(f"approximate retrieval finds {found:.1%} of the nearest ads")
     preparation = Preparation(sim, folder, store or ModelStore(), progress, chosen)
     preparation.run()
     if teacher is not None:

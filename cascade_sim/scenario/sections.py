@@ -185,6 +185,11 @@ class Retrieval(Section):
         default="G1", description="Feature group that the retrieval similarity looks at."
     )
     overlap: Share = Field(default=0.5, description="Share of the similarity that this group explains.")
+    probes: Annotated[int, Field(ge=1, le=MAX_ID)] | None = Field(
+        default=None,
+        description="Search only so many of the 2·sqrt(ads) lists of neighbouring ads, which is quick at ten "
+        "million ads and misses some (needs faiss). Without: all ads, exactly.",
+    )
 
 
 class PreRanking(Section):

@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import pytest
 
 from cascade_sim.bench import scale
@@ -24,7 +26,7 @@ def test_one_size_grows_at_a_time_and_requests_as_far_as_asked():
 
 def test_costs_that_grow_as_expected_are_no_cliff():
     rows = bench_scale(sizes(10**7), cost)
-    assert len(rows) == 8 and cliffs(rows) == []
+    assert len(rows) == 9 and cliffs(rows) == []
 
 
 @pytest.mark.parametrize("name", ["ads", "users", "requests"])
@@ -50,20 +52,23 @@ def test_a_search_that_grows_faster_than_the_ads_is_a_cliff():
 
 def test_every_size_has_a_line_and_one_that_is_too_large_says_so():
     def small_machine(size):
-        if size.ads == 10**7:
+        if size.ads == 10**7 and size.probes is None:
             raise UserError("this study needs about 5.0 GB of memory")
-        return cost(size)
+        return cost(size) if size.probes is None else replace(cost(size), share_found=0.9)
 
     rows = bench_scale(sizes(1024), small_machine)
     lines = scale_text(rows).splitlines()
     assert len(lines) == 2 + len(rows) + 1
     (refused,) = [line for line in lines if "5.0 GB" in line]
     assert "10,000,000" in refused
+    (approximate,) = [line for line in lines if "90.0%" in line]
+    assert "10,000,000" in approximate
 
 
 def test_a_size_is_measured_in_a_process_of_its_own():
-    found = measure_apart(Size(ads=1_200, users=50, requests=2_000))
+    found = measure_apart(Size(ads=1_200, users=50, requests=2_000, probes=8))
     assert found.new_users == pytest.approx(50 / 2_000)
+    assert 0 < found.share_found < 1
     assert min(found.request_us, found.first_visit_us, found.memory_mb) > 0
     with pytest.raises(UserError, match="memory"):
         measure_apart(Size(ads=2 * 10**9, users=50, requests=2_000))

@@ -1,3 +1,4 @@
+import sys
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
@@ -6,6 +7,7 @@ import pytest
 from cascade_sim import draws
 from cascade_sim.cascade import retrieval as module
 from cascade_sim.cascade.retrieval import Retrieval
+from cascade_sim.errors import UserError
 from cascade_sim.world.world import build_world
 from worlds.tiny_market import tiny_scenario
 
@@ -189,3 +191,40 @@ def test_the_nearest_come_first_when_asked_for(world):
     assert np.array_equal(np.sort(found[:, :10], axis=1), retrieval(users, 10))
     padded = np.concatenate([ids[:, :5], np.full((3, 2), -1, np.int32)], axis=1)
     assert np.all(retrieval.nearest_first(users, padded)[:, 5:] == -1)
+
+
+def test_with_all_lists_probed_the_answer_is_exact(world):
+    exact, all_lists = make(world), make(world, probes=1000)
+    users = np.arange(150, dtype=np.int32)
+    assert np.array_equal(all_lists(users, 60), exact(users, 60))
+    assert all_lists.share_found(60) == 1.0
+    assert exact.share_found(60) is None
+
+
+def test_more_lists_find_more_of_the_nearest(world):
+    shares = [make(world, probes=probes).share_found(60) for probes in (1, 4, 16)]
+    assert shares == sorted(set(shares))
+    assert shares[0] > 0.05  # by chance, one of 48 lists would hold 0.02 of them
+    assert shares[-1] > 0.8
+
+
+def test_lists_with_fewer_ads_than_wanted_leave_places_empty(world):
+    found = make(world, probes=1)(np.arange(20, dtype=np.int32), 200)
+    assert found.shape == (20, 200)
+    assert np.all((found >= 0).sum(axis=1) < 200)
+    for row in found:
+        filled = row[row >= 0]
+        assert np.all(np.diff(filled) > 0)
+        assert np.all(row[len(filled) :] == -1)
+
+
+def test_approximate_answers_do_not_depend_on_who_asks_together(world):
+    users = np.arange(150, dtype=np.int32)
+    whole, one_by_one = make(world, probes=3)(users, 60), make(world, probes=3)
+    assert np.array_equal(whole, np.concatenate([one_by_one(users[i : i + 7], 60) for i in range(0, 150, 7)]))
+
+
+def test_without_the_library_the_command_that_installs_it_is_named(world, monkeypatch):
+    monkeypatch.setitem(sys.modules, "faiss", None)
+    with pytest.raises(UserError, match=r"probes.*pip install 'cascade_sim\[faiss\]'"):
+        make(world, probes=3)
