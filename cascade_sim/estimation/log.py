@@ -24,6 +24,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from cascade_sim import draws
 from cascade_sim.auction import MICROS
 from cascade_sim.cascade.columns import impression_columns, request_columns
 from cascade_sim.cascade.exploration import Explored, as_decided
@@ -44,7 +45,7 @@ from cascade_sim.phases.simulation import Simulation
 from cascade_sim.progress import Progress
 from cascade_sim.scenario.schema import ArmSpec, Scenario, resolve_arm, resolved_arms
 from cascade_sim.storage.folder import is_done, keep
-from cascade_sim.storage.tables import TableWriter, iterate_table, read_table, tables
+from cascade_sim.storage.tables import TableWriter, iterate_table, read_table, table_rows, tables
 from cascade_sim.workers import Job
 
 KNOBS, SLATES = "off_policy", "slates"  # phases
@@ -54,6 +55,8 @@ KNOB_TABLES = ("off-policy", "off-policy-requests")
 SLATE_TABLES = ("slates", "slates-requests", "slates-candidates")
 
 REWARDS = ("revenue", "clicks")
+
+MOST = 20_000_000  # requests that are estimated from, so that memory has a bound
 
 Rows = dict[str, np.ndarray]
 
@@ -218,6 +221,11 @@ class Visits:
     def __len__(self) -> int:
         return len(self.requests)
 
+    @property
+    def is_sample(self) -> bool:
+        """Whether requests are left out: their ids follow one another in a whole log."""
+        return len(self) > 0 and int(self.requests[-1] - self.requests[0]) >= len(self)
+
     def blocks(self, size: int) -> Iterator[tuple[slice, Block]]:
         """The requests once more in the portions in which they were served: predictions are then the same."""
         for start in range(0, len(self), size):
@@ -263,7 +271,7 @@ def read_knob_log(folder: Path, scenario: Scenario) -> KnobLog:
         )
     _need(folder, KNOB_TABLES)
     slots = len(scenario.world.slot_effects)
-    return knob_log(_portions(folder, KNOB_TABLES), slots)
+    return knob_log(_sampled(folder, KNOB_TABLES, scenario.seed), slots)
 
 
 def read_slate_log(folder: Path, scenario: Scenario) -> SlateLog:
@@ -274,7 +282,25 @@ def read_slate_log(folder: Path, scenario: Scenario) -> SlateLog:
             "do; set off_policy.slates (such as {depth: 8}) in the scenario and run it again"
         )
     _need(folder, SLATE_TABLES)
-    return slate_log(_portions(folder, SLATE_TABLES), scenario)
+    return slate_log(_sampled(folder, SLATE_TABLES, scenario.seed), scenario)
+
+
+def _sampled(folder: Path, names: Sequence[str], seed: int) -> Iterator[tuple[Rows, ...]]:
+    """The tables of a phase, some requests at a time; of more than MOST requests a sample, by request.
+
+    Each request is in it by its own draw, which says nothing about it: estimates stay what they are, with the
+    intervals of a log of MOST requests.
+    """
+    share = MOST / max(table_rows(folder, names[1]), 1)
+    for portion in _portions(folder, names):
+        if share >= 1:
+            yield portion
+            continue
+        drawn = [draws.uniform(seed, "estimated from", table["request"]) < share for table in portion]
+        yield tuple(
+            {name: values[rows] for name, values in table.items()}
+            for table, rows in zip(portion, drawn, strict=True)
+        )
 
 
 def _portions(folder: Path, names: Sequence[str]) -> Iterator[tuple[Rows, ...]]:

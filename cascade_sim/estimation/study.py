@@ -64,6 +64,9 @@ def run_off_policy(sim: Simulation, arm: Arm, folder: Path, progress: Progress) 
     targets = [parse_target(name, changes, section.jitter) for name, changes in section.targets.items()]
     asked = with_references(targets, logs, section.jitter)
     with progress.stage("off-policy estimates", len(asked), "targets") as bar:
+        for log in (logs.knobs, logs.slates):
+            if log is not None and log.visits.is_sample:
+                bar.tell(f"from a sample of {len(log):,} of the logged requests")
         by_target = answers(sim, arm, logs, asked, (), bar.advance)
         slopes = slope_answers(sim, arm, logs.knobs) if logs.knobs is not None else {}
     with progress.stage("off-policy truth", len(asked), "targets") as bar:

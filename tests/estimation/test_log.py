@@ -167,3 +167,18 @@ def test_a_log_is_the_same_in_whatever_portions_it_is_read(knobs, pages, monkeyp
         assert found.keys() == whole.keys() and len(found) > 8
         assert all(np.array_equal(found[name], whole[name]) for name in whole)
     assert 0 < max(read) <= rows
+
+
+@pytest.mark.parametrize("read", [read_knob_log, read_slate_log])
+def test_of_very_many_requests_a_sample_is_estimated_from(read, monkeypatch):
+    world = logged()
+    whole = read(world.folder, world.scenario)
+    monkeypatch.setattr(module, "MOST", 500)
+    sample = read(world.folder, world.scenario)
+    assert not whole.visits.is_sample and sample.visits.is_sample
+    share = 500 / len(whole)
+    assert abs(len(sample) - 500) < 4 * np.sqrt(len(whole) * share * (1 - share))
+    rows = np.searchsorted(whole.visits.requests, sample.visits.requests)
+    for reward in whole.reward:
+        assert np.array_equal(sample.reward[reward], whole.reward[reward][rows])
+    assert np.array_equal(sample.visits.users, whole.visits.users[rows])
