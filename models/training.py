@@ -11,6 +11,7 @@ from dataclasses import dataclass, fields
 import numpy as np
 import torch
 from torch import nn
+from torch.nn.functional import embedding
 
 from cascade_sim.models.adam import Adam
 from cascade_sim.models.features import FeatureView
@@ -114,7 +115,7 @@ def train(
     columns, tables = on_device(data.arrays(), device), Tables(view, device)
 
     def loss(rows: torch.Tensor) -> torch.Tensor:
-        sample = {name: column[rows] for name, column in columns.items()}
+        sample = {name: column.index_select(0, rows) for name, column in columns.items()}
         users, ads = sample["users"], sample["ads"]
         logit = outputs(model, tables, users, sample["context"], ads)
         expected = (len(users), ads.shape[1] if ads.dim() == 2 else 1)
@@ -212,12 +213,13 @@ class Tables:
     def inputs(self, users, context, ads):
         """users [R], context [R], ads [R] or [R, n] -> request [R, Fr], ads [R, n, Fa], pair [R, n, P]"""
         ads = ads if ads.dim() == 2 else ads.unsqueeze(1)
-        request = self.user[users]
+        request = self.user.index_select(0, users)
         if self.has_context:
             request = torch.cat([request, context.unsqueeze(1)], dim=1)
         if self.pair_user is None:
             pair = request.new_zeros((*ads.shape, 0))
         else:
-            affinity = (self.pair_user[users].unsqueeze(1) * self.pair_ad[ads]).sum(-1, keepdim=True)
+            pair_user, pair_ad = self.pair_user.index_select(0, users), embedding(ads, self.pair_ad)
+            affinity = (pair_user.unsqueeze(1) * pair_ad).sum(-1, keepdim=True)
             pair = torch.relu(affinity - self.threshold)
-        return request, self.ad[ads], pair
+        return request, embedding(ads, self.ad), pair
