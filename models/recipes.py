@@ -52,7 +52,7 @@ def order_of_chunks(logit: torch.Tensor, sample: Mapping[str, torch.Tensor]) -> 
 
 
 def between_chunks(score: torch.Tensor, chunk: torch.Tensor) -> torch.Tensor:
-    """losses.chunked_ranknet per ordered pair of all lists.  [L, m], [L, m] -> (); 0 without an ordered pair"""
+    """losses.chunked_ranknet per ordered pair of all lists, 0 if there is none.  [L, m], [L, m] -> ()"""
     label = chunk.long()
     sizes = label.new_zeros((len(label), MOST_CHUNKS)).scatter_add_(1, label, torch.ones_like(label))
     n_ordered = (label.numel() * label.shape[1] - sizes.square().sum()) // 2  # pairs less those of one chunk

@@ -48,8 +48,8 @@ class CoAction(nn.Module):
 
     def forward(self, request: torch.Tensor, ads: torch.Tensor, pair: torch.Tensor) -> torch.Tensor:
         """[R, Fr], [R, n, Fa], [R, n, P] -> logits [R, n], of several heads [R, n, heads]"""
-        # `matrix` with its scale on the other side, which has fewer numbers, and without a product of matrices
-        # for every pair: a quarter less time.
+        # `matrix` with its scale on the other side, which has fewer numbers, and without a product of
+        # matrices for every pair: a quarter less time.
         request_in = self.project(request) / self.dims**0.5
         matrix = self.ad_matrix(ads).unflatten(-1, (self.dims, self.UNITS))
         units = (request_in[:, None, :, None] * matrix).sum(-2)
