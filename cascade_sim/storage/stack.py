@@ -13,7 +13,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-PACKAGES = ("numpy", "scipy", "torch", "simpy", "numba", "pandas", "pyarrow", "seaborn")
+PACKAGES = ("numpy", "scipy", "torch", "simpy", "numba", "pandas", "pyarrow", "matplotlib")
 WORDS = {"packages": "other versions of Python or its packages", "processor": "another kind of processor"}
 MOST_NAMED = 4  # differences
 _CPUINFO = Path("/proc/cpuinfo")

@@ -216,7 +216,7 @@ def main() -> int:
     started = time.monotonic()
     with tempfile.TemporaryDirectory() as place:
         folder = Path(place)
-        with Server(folder / "cache", "seaborn", "scipy.stats") as server:
+        with Server(folder / "cache", "matplotlib.figure", "scipy.stats") as server:
             drill = Drill(folder, server, asked.seed)
             if asked.writes:
                 drill.writes(asked.writes)

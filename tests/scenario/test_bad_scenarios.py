@@ -122,7 +122,7 @@ def test_a_refusal_imports_nothing_heavy(tmp_path):
     path, _ = broken(tmp_path, "    size: 50", "    size: 5")
     code = (
         "import sys; from cascade_sim.cli import main; code = main(sys.argv[1:]);"
-        "heavy = ('numpy', 'torch', 'numba', 'pandas', 'seaborn', 'simpy');"
+        "heavy = ('numpy', 'torch', 'numba', 'pandas', 'matplotlib', 'simpy');"
         "print(code, [m for m in heavy if m in sys.modules])"
     )
     done = subprocess.run(

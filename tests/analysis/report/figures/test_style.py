@@ -1,8 +1,10 @@
 """On a page figures take its colours, light and dark; in files of their own they keep them."""
 
 import re
+import subprocess
+import sys
 
-from cascade_sim.analysis.report.figures.style import DARK, RC, color_rules, themed
+from cascade_sim.analysis.report.figures.style import DARK, RC, bare, blank, color_rules, style, themed
 
 HEX = re.compile(r'style="[^"]*"')
 
@@ -50,3 +52,38 @@ def test_lines_and_lettering_stand_out_on_both_papers():
     assert min(contrast(color, "#ffffff") for color in series) > 3
     assert min(contrast(DARK[color], DARK["#ffffff"]) for color in series) > 4.5
     assert RC["text.color"].lower() in DARK
+
+
+def test_the_look_begins_as_seaborns_ticks():
+    import seaborn
+
+    ours = {"axes.labelcolor", "axes.edgecolor", "xtick.color", "ytick.color", "text.color", "grid.color"}
+    unused = {"font.family", "font.sans-serif", "image.cmap"}  # one family by its name; no image without a map
+    ticks = {key: value for key, value in seaborn.axes_style("ticks").items() if key not in ours | unused}
+    assert ticks == {key: RC[key] for key in ticks}
+
+
+def test_axes_are_bared_as_by_seaborn():
+    import seaborn
+
+    for left in (True, False):
+        with style("either"):
+            own, theirs = blank(2.0)[1], blank(2.0)[1]
+            bare(own, left=left)
+            seaborn.despine(ax=theirs, left=not left)
+        shown = [{side: spine.get_visible() for side, spine in axes.spines.items()} for axes in (own, theirs)]
+        assert shown[0] == shown[1]
+
+
+def test_a_figure_needs_no_library_but_matplotlib():
+    code = (
+        "import sys; from cascade_sim.analysis.report.figures import style\n"
+        "def draw(metrics):\n"
+        "    figure, axes = style.blank(2.0)\n"
+        "    style.bare(axes)\n"
+        "    return figure\n"
+        "assert style.drawn(draw, {}, 'name', 'title').startswith('<svg')\n"
+        "print([m for m in ('seaborn', 'pandas', 'scipy.stats', 'matplotlib.pyplot') if m in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "[]\n"
