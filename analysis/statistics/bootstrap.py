@@ -23,7 +23,10 @@ arms present.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -41,6 +44,7 @@ Columns = Mapping[str, Mapping[str, ArrayLike]]  # arm -> column -> [R]
 STRETCHES = 128  # of consecutive requests, for the worth of pairing
 FEWEST_STRETCHES = 8  # with fewer a variance says nothing
 _CELLS = 4_000_000  # resample counts held at a time
+_SUMS = 400_000  # of an arm at a time: they stay in the cache until its metrics are made of them
 _LEAST_DEFINED = 0.95  # share of resamples that must define a metric for its interval to be given
 
 
@@ -64,10 +68,11 @@ class _ExactSums:
     """
 
     def __init__(self, columns: Floats) -> None:
-        self.high, rest = self._split(columns)
+        high, rest = self._split(columns)
         low, _ = self._split(rest)
-        self.has_low = low.any(axis=0)
-        self.low = np.ascontiguousarray(low[:, self.has_low])
+        self.n = columns.shape[1]
+        self.has_low = np.flatnonzero(low.any(axis=0))
+        self.parts = np.concatenate([high, low[:, self.has_low]], axis=1)  # one product for both
 
     @staticmethod
     def _split(x: Floats) -> tuple[Floats, Floats]:
@@ -79,24 +84,55 @@ class _ExactSums:
         return high, x - high
 
     def __call__(self, counts: Floats) -> Floats:
-        sums = counts @ self.high
-        if self.has_low.any():
-            sums[:, self.has_low] += counts @ self.low
+        of_parts = counts @ self.parts
+        sums = of_parts[:, : self.n]
+        sums[:, self.has_low] += of_parts[:, self.n :]
         return sums
 
 
 def _replicate(
     columns: Mapping[str, Floats], evaluate: Mapping[str, Statistic], resamples: int, seed: int
 ) -> dict[str, Floats]:
-    """Each arm's metrics on the data (row 0) and on every resample.  [N, S] -> [1 + resamples, metrics]"""
-    sums = {arm: _ExactSums(table) for arm, table in columns.items()}
-    n = len(next(iter(columns.values())))
-    rows: dict[str, list[Floats]] = {arm: [evaluate[arm](s(np.ones((1, n))))] for arm, s in sums.items()}
-    if n:
-        for counts in resample_counts(n, resamples, seed):
-            for arm, exact in sums.items():
-                rows[arm].append(evaluate[arm](exact(counts)))
+    """Each arm's metrics on the data (row 0) and on every resample.  [N, S] -> [1 + resamples, metrics]
+
+    A column that an arm has in common with the first (what the oracle charged) is summed once.
+    """
+    first, *others = columns
+    whole = _ExactSums(columns[first])
+    is_own = {arm: _differs(columns[arm], columns[first]) for arm in others}
+    is_shared = {arm: np.flatnonzero(~differs) for arm, differs in is_own.items()}
+    own = {arm: _ExactSums(columns[arm][:, is_own[arm]]) for arm in others}
+    n = len(columns[first])
+    rows: dict[str, list[Floats]] = {arm: [] for arm in columns}
+    step = max(1, _SUMS // max(table.shape[1] for table in columns.values()))
+    drawn = chain([np.ones((1, n))], resample_counts(n, resamples, seed) if n else ())
+    # Several threads at so small products wait for each other most of the time, at full speed.
+    with _matrix_library().limit(limits=1, user_api="blas"):
+        for counts in (some[at : at + step] for some in drawn for at in range(0, len(some), step)):
+            shared = whole(counts)
+            rows[first].append(evaluate[first](shared))
+            for arm in others:
+                sums = np.empty((len(counts), columns[arm].shape[1]))
+                sums[:, is_own[arm]] = own[arm](counts)
+                sums[:, is_shared[arm]] = shared[:, is_shared[arm]]
+                rows[arm].append(evaluate[arm](sums))
     return {arm: np.concatenate(parts) for arm, parts in rows.items()}
+
+
+@cache
+def _matrix_library() -> Any:
+    """Numpy's matrix library, which can be told how many threads to use."""
+    from threadpoolctl import ThreadpoolController
+
+    return ThreadpoolController()
+
+
+def _differs(table: Floats, other: Floats) -> NDArray[np.bool_]:
+    """Which columns are not, in every row, those of the other table at the same place.  [N, S] -> [S]"""
+    differs = np.ones(table.shape[1], bool)
+    n = min(table.shape[1], other.shape[1])
+    differs[:n] = (table[:, :n] != other[:, :n]).any(axis=0)
+    return differs
 
 
 def _interval(values: Floats, centred: bool = False, floor: float = -math.inf) -> dict[str, Any]:
@@ -118,65 +154,91 @@ def _lift(values: Floats, base: Floats) -> Floats:
     return divide(values, base) - 1.0
 
 
-def ratio_intervals(
-    columns: Columns, ratios: Ratios, baseline: str, resamples: int, seed: int
-) -> dict[str, dict[str, dict[str, Any]]]:
-    """Ratios of sums with paired intervals: {arm: {metric: {"value", "low", "high", "lift": {...}}}}.
+@dataclass(frozen=True)
+class RatioSample:
+    """Ratios of sums of every arm, on the data and on one set of resamples, for all that is asked of them.
 
     columns: {arm: {name: [R]}}. ratios: {metric: (numerator name, denominator name)}; None as the
     denominator counts the requests, so (x, None) is the mean of x. A request whose numerator or denominator
-    is NaN is not there for that metric: both count 0. lift = metric(arm) / metric(baseline) − 1, absent for
-    the baseline. None stands for whatever is undefined: a zero denominator, a column the arm does not have,
-    or an interval for which more than 5 % of the resamples leave the metric undefined.
+    is NaN is not there for that metric: both count 0. None stands for whatever is undefined: a zero
+    denominator, a column the arm does not have, or an interval for which more than 5 % of the resamples
+    leave the metric undefined.
     """
-    if baseline not in columns:
+
+    metrics: tuple[str, ...]
+    replicates: Mapping[str, Floats]  # {arm: [1 + resamples, metrics]}, the data first
+
+    @classmethod
+    def of(cls, columns: Columns, ratios: Ratios, resamples: int, seed: int) -> RatioSample:
+        """The ratios with as many resamples, drawn from the seed and the number of requests alone."""
+        return cls(tuple(ratios), _ratio_replicates(columns, ratios, resamples, seed))
+
+    def intervals(self, baseline: str) -> dict[str, dict[str, dict[str, Any]]]:
+        """{arm: {metric: {"value", "low", "high", "lift": {...}}}}, paired.
+
+        lift = metric(arm) / metric(baseline) − 1, absent for the baseline.
+        """
+        result: dict[str, dict[str, dict[str, Any]]] = {}
+        for arm, replicates in self.replicates.items():
+            result[arm] = {}
+            for i, metric in enumerate(self.metrics):
+                result[arm][metric] = _interval(replicates[:, i])
+                if arm != baseline:
+                    base = self.replicates[baseline][:, i]
+                    result[arm][metric]["lift"] = _interval(_lift(replicates[:, i], base))
+        return result
+
+    def contrasts(
+        self, arms: Sequence[str], rivals: Iterable[str], metrics: Iterable[str]
+    ) -> dict[str, dict[str, dict[str, dict[str, Any]]]]:
+        """Paired lift of each of `arms` over every rival: {arm: {rival: {metric: {"value", "low", "high"}}}}.
+
+        The same numbers as the lifts of `intervals` with each rival as the baseline.
+        """
+        places = {metric: self.metrics.index(metric) for metric in metrics}
+        return {
+            arm: {
+                rival: {
+                    metric: _interval(_lift(self.replicates[arm][:, i], self.replicates[rival][:, i]))
+                    for metric, i in places.items()
+                }
+                for rival in rivals
+                if rival != arm
+            }
+            for arm in arms
+        }
+
+    def differences(self, baseline: str) -> dict[str, dict[str, dict[str, Any]]]:
+        """metric(arm) - metric(baseline) of every other arm: {arm: {metric: {"value", "low", "high"}}}."""
+        base = self.replicates[baseline]
+        return {
+            arm: {metric: _interval(drawn[:, i] - base[:, i]) for i, metric in enumerate(self.metrics)}
+            for arm, drawn in self.replicates.items()
+            if arm != baseline
+        }
+
+
+def ratio_intervals(
+    columns: Columns, ratios: Ratios, baseline: str, resamples: int, seed: int
+) -> dict[str, dict[str, dict[str, Any]]]:
+    """Ratios of sums with paired intervals, as `RatioSample` has them."""
+    if baseline not in columns:  # before anything is drawn
         raise ValueError(f"baseline {baseline!r} is not among the arms: {', '.join(columns)}")
-    values = _ratio_replicates(columns, ratios, resamples, seed)
-    result: dict[str, dict[str, dict[str, Any]]] = {}
-    for arm, replicates in values.items():
-        result[arm] = {}
-        for i, metric in enumerate(ratios):
-            result[arm][metric] = _interval(replicates[:, i])
-            if arm != baseline:
-                result[arm][metric]["lift"] = _interval(_lift(replicates[:, i], values[baseline][:, i]))
-    return result
+    return RatioSample.of(columns, ratios, resamples, seed).intervals(baseline)
 
 
 def ratio_contrasts(
     columns: Columns, ratios: Ratios, arms: Sequence[str], resamples: int, seed: int
 ) -> dict[str, dict[str, dict[str, dict[str, Any]]]]:
-    """Paired lift of each of `arms` over every other arm: {arm: {rival: {metric: {"value", "low", "high"}}}}.
-
-    The same numbers as the lifts of ratio_intervals with each rival as the baseline, from one pass over the
-    resamples. Columns, ratios and what is undefined: as there.
-    """
-    values = _ratio_replicates(columns, ratios, resamples, seed)
-    return {
-        arm: {
-            rival: {
-                metric: _interval(_lift(values[arm][:, i], values[rival][:, i]))
-                for i, metric in enumerate(ratios)
-            }
-            for rival in values
-            if rival != arm
-        }
-        for arm in arms
-    }
+    """Paired lift of each of `arms` over every other arm, as `RatioSample` has them."""
+    return RatioSample.of(columns, ratios, resamples, seed).contrasts(arms, list(columns), ratios)
 
 
 def ratio_differences(
     columns: Columns, ratios: Ratios, baseline: str, resamples: int, seed: int
 ) -> dict[str, dict[str, dict[str, Any]]]:
-    """metric(arm) - metric(baseline) of every other arm: {arm: {metric: {"value", "low", "high"}}}.
-
-    Arguments, and what is undefined (None): as in ratio_intervals.
-    """
-    values = _ratio_replicates(columns, ratios, resamples, seed)
-    return {
-        arm: {metric: _interval(replicates[:, i] - values[baseline][:, i]) for i, metric in enumerate(ratios)}
-        for arm, replicates in values.items()
-        if arm != baseline
-    }
+    """metric(arm) - metric(baseline) of every other arm, as `RatioSample` has them."""
+    return RatioSample.of(columns, ratios, resamples, seed).differences(baseline)
 
 
 def _ratio_replicates(columns: Columns, ratios: Ratios, resamples: int, seed: int) -> dict[str, Floats]:
@@ -263,13 +325,38 @@ def paired_function_intervals(
     sums_by_group: {arm: [G, ...]} with the same groups in every arm. If the baseline is not among them,
     lifts are None throughout.
     """
-    values = _function_replicates(sums_by_group, function, resamples, seed)
-    result = {}
-    for arm, replicates in values.items():
-        result[arm] = _interval(replicates, centred, floor=0.0)
-        if arm != baseline:
-            base = values.get(baseline, np.full(len(replicates), np.nan))
-            result[arm]["lift"] = _interval(_lift(replicates, base), centred, floor=-1.0)
+    functions = {"": Function(function, centred)}
+    return paired_functions_intervals(sums_by_group, functions, baseline, resamples, seed)[""]
+
+
+@dataclass(frozen=True)
+class Function:
+    """A metric of summed vectors, [B, ...] -> [B]; `centred`: it rises with noise and is never negative."""
+
+    of_sums: Statistic
+    centred: bool = False
+
+
+def paired_functions_intervals(
+    sums_by_group: Mapping[str, ArrayLike],
+    functions: Mapping[str, Function],
+    baseline: str,
+    resamples: int,
+    seed: int,
+) -> dict[str, dict[str, dict[str, Any]]]:
+    """paired_function_intervals of several functions of the same sums, which are summed once.
+
+    {name of the function: {arm: {"value", "low", "high", "lift": {...}}}}
+    """
+    several = [function.of_sums for function in functions.values()]
+    values = _function_replicates(sums_by_group, several, resamples, seed)
+    result: dict[str, dict[str, dict[str, Any]]] = {name: {} for name in functions}
+    for i, (name, function) in enumerate(functions.items()):
+        for arm, drawn in values.items():
+            row = result[name][arm] = _interval(drawn[:, i], function.centred, floor=0.0)
+            if arm != baseline:
+                base = values[baseline][:, i] if baseline in values else np.full(len(drawn), np.nan)
+                row["lift"] = _interval(_lift(drawn[:, i], base), function.centred, floor=-1.0)
     return result
 
 
@@ -288,9 +375,9 @@ def function_differences(
     """
     if baseline not in sums_by_group:
         return {}
-    values = _function_replicates(sums_by_group, function, resamples, seed)
+    values = _function_replicates(sums_by_group, [function], resamples, seed)
     base = values[baseline]
-    return {arm: _interval(drawn - base, centred) for arm, drawn in values.items() if arm != baseline}
+    return {arm: _interval((drawn - base)[:, 0], centred) for arm, drawn in values.items() if arm != baseline}
 
 
 def function_gaps(
@@ -308,18 +395,18 @@ def function_gaps(
     """
     if len(sums_by_group) < 2:
         return {}
-    values = _function_replicates(sums_by_group, function, resamples, seed)
+    values = _function_replicates(sums_by_group, [function], resamples, seed)
     arms = list(values)
     return {
-        arm: {later: _interval(values[arm] - values[later], centred) for later in arms[i + 1 :]}
+        arm: {later: _interval((values[arm] - values[later])[:, 0], centred) for later in arms[i + 1 :]}
         for i, arm in enumerate(arms[:-1])
     }
 
 
 def _function_replicates(
-    sums_by_group: Mapping[str, ArrayLike], function: Statistic, resamples: int, seed: int
+    sums_by_group: Mapping[str, ArrayLike], functions: Sequence[Statistic], resamples: int, seed: int
 ) -> dict[str, Floats]:
-    """Each arm's function(sum over groups) on the data (first) and on every resample.  [1 + resamples]"""
+    """Functions of each arm's sum over groups, on the data (first) and on resamples.  [1 + resamples, F]"""
     tables = {arm: np.asarray(sums, np.float64) for arm, sums in sums_by_group.items()}
     if not tables:
         return {}
@@ -331,11 +418,11 @@ def _function_replicates(
     shape = next(iter(tables.values())).shape
 
     def evaluate(sums: Floats) -> Floats:
-        return np.asarray(function(sums.reshape(-1, *shape[1:])), np.float64)[:, None]
+        vectors = sums.reshape(-1, *shape[1:])
+        return np.stack([np.asarray(function(vectors), np.float64) for function in functions], axis=1)
 
     flat = {arm: table.reshape(shape[0], -1) for arm, table in tables.items()}
-    values = _replicate(flat, dict.fromkeys(flat, evaluate), resamples, seed)
-    return {arm: replicates[:, 0] for arm, replicates in values.items()}
+    return _replicate(flat, dict.fromkeys(flat, evaluate), resamples, seed)
 
 
 def quantile_intervals(

@@ -12,7 +12,7 @@ from cascade_sim.analysis import metrics
 from cascade_sim.analysis.metrics import order, scale
 from cascade_sim.analysis.metrics.catalogue import MODEL_MEASURES
 from cascade_sim.analysis.metrics.ratio import divide
-from cascade_sim.analysis.statistics.bootstrap import function_intervals
+from cascade_sim.analysis.statistics.bootstrap import Function, paired_functions_intervals
 from cascade_sim.cascade.seats import Scorer, is_probability
 from cascade_sim.cascade.serve import Block, Decision
 from cascade_sim.phases.simulation import Simulation
@@ -61,21 +61,25 @@ class ModelQuality:
     def metrics(self, resamples: int, seed: int) -> dict:
         """{metric: {"value", "low", "high"}}; calibration is absent for a score that is no probability."""
 
-        def measure(name: str, function, centred: bool = False) -> dict:
-            if name not in self.sums:
-                return {"value": None, "low": None, "high": None}
-            return function_intervals(self.sums[name], function, resamples, seed, centred=centred)
-
-        values = {
-            "auc": measure("auc", lambda s: order.auc_from_histogram(s[:, 0], s[:, 1], s[:, 2])),
-            "gauc": measure("gauc", lambda s: divide(s[:, 0], s[:, 1])),
-            "ndcg": measure("ndcg", lambda s: divide(s[:, 0], s[:, 1])),
+        functions = {
+            "auc": {"auc": Function(lambda s: order.auc_from_histogram(s[:, 0], s[:, 1], s[:, 2]))},
+            "gauc": {"gauc": Function(lambda s: divide(s[:, 0], s[:, 1]))},
+            "ndcg": {"ndcg": Function(lambda s: divide(s[:, 0], s[:, 1]))},
         }
         if self.is_probability:
-            values["logloss"] = measure("logloss", lambda s: divide(s[:, 0], s[:, 1]))
-            values["ece"] = measure("bins", scale.ece_of_bins, MODEL_MEASURES["ece"].rises_with_noise)
-            values["pcoc"] = measure("bins", scale.pcoc_of_bins)
-            values["mean_prediction"] = measure("bins", lambda s: divide(s[:, 1].sum(-1), s[:, 0].sum(-1)))
+            functions["logloss"] = {"logloss": Function(lambda s: divide(s[:, 0], s[:, 1]))}
+            functions["bins"] = {
+                "ece": Function(scale.ece_of_bins, MODEL_MEASURES["ece"].rises_with_noise),
+                "pcoc": Function(scale.pcoc_of_bins),
+                "mean_prediction": Function(lambda s: divide(s[:, 1].sum(-1), s[:, 0].sum(-1))),
+            }
+        values: dict[str, dict] = {}
+        for kind, of_kind in functions.items():
+            if kind in self.sums:
+                measured = paired_functions_intervals({"": self.sums[kind]}, of_kind, "", resamples, seed)
+                values |= {metric: by_arm[""] for metric, by_arm in measured.items()}
+            else:
+                values |= {metric: {"value": None, "low": None, "high": None} for metric in of_kind}
         return values
 
 

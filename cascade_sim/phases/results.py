@@ -8,9 +8,9 @@ import numpy as np
 from cascade_sim.analysis.metrics import scale
 from cascade_sim.analysis.metrics.catalogue import ARM_MEASURES, REFERENCE_ARMS, Metric, ratio_parts
 from cascade_sim.analysis.statistics.bootstrap import (
-    Statistic,
-    paired_function_intervals,
-    ratio_contrasts,
+    Function,
+    RatioSample,
+    paired_functions_intervals,
     ratio_intervals,
     seed_spread,
 )
@@ -34,7 +34,8 @@ def collect(evaluation: Evaluation) -> dict[str, Any]:
     sim = evaluation.sim
     report = sim.scenario.report
     baseline, resamples, seed = report.baseline, report.resamples, sim.seed
-    measured = arm_metrics(evaluation, baseline, resamples, seed)
+    sample = ratio_sample(evaluation, resamples, seed)
+    measured = arm_metrics(evaluation, sample, baseline, resamples, seed)
     details = {name: evaluation.tallies[name].joined("detail") for name in evaluation.arms}
     details = {name: table for name, table in details.items() if table}
     return {
@@ -47,7 +48,8 @@ def collect(evaluation: Evaluation) -> dict[str, Any]:
         "baseline": baseline,
         "references": references(evaluation),
         "arms": {name: measured[name] for name in evaluation.arms},
-        "contrasts": _contrasts(evaluation, resamples, seed),
+        # The paired lift of each arm of the scenario over every other arm, the automatic ones included.
+        "contrasts": sample.contrasts(list(sim.scenario.arms), list(evaluation.arms), CONTRASTED),
         "culprit": [
             {
                 "bid": bid,
@@ -107,39 +109,45 @@ def _objectives(evaluation: Evaluation) -> dict[str, Any]:
 
 def vector_metrics(
     tallies: Mapping[str, ArmTally],
-) -> dict[str, tuple[dict[str, np.ndarray], Statistic]]:
-    """Metrics that are functions of summed vectors: ({arm: [G, ...]}, function of the sums)."""
-    return {
-        metric.name: (
-            {
-                arm: tally.vectors[metric.vectors]
-                for arm, tally in tallies.items()
-                if metric.vectors in tally.vectors
-            },
-            metric.function,
-        )
-        for metric in ARM_MEASURES.values()
-        if metric.function is not None
-    }
+) -> list[tuple[dict[str, np.ndarray], dict[str, Function]]]:
+    """Metrics that are functions of summed vectors: ({arm: [G, ...]}, {metric: its function of the sums})."""
+    functions: dict[str, dict[str, Function]] = {}
+    for metric in ARM_MEASURES.values():
+        if metric.function is not None:
+            of_kind = functions.setdefault(metric.vectors, {})
+            of_kind[metric.name] = Function(metric.function, metric.rises_with_noise)
+    return [
+        ({arm: tally.vectors[kind] for arm, tally in tallies.items() if kind in tally.vectors}, of_kind)
+        for kind, of_kind in functions.items()
+    ]
+
+
+def ratio_sample(
+    evaluation: Evaluation, resamples: int, seed: int, metrics: Mapping[str, Metric] = ARM_MEASURES
+) -> RatioSample:
+    """The metrics that are ratios of sums over requests, of every arm, on the data and on resamples."""
+    tables = {name: tally.joined("columns") for name, tally in evaluation.tallies.items()}
+    return RatioSample.of(tables, ratio_parts(metrics.values()), resamples, seed)
 
 
 def arm_metrics(
     evaluation: Evaluation,
+    sample: RatioSample,
     baseline: str,
     resamples: int,
     seed: int,
     metrics: Mapping[str, Metric] = ARM_MEASURES,
 ) -> dict[str, dict]:
-    """Every metric of every arm with its interval, and its lift over the baseline."""
+    """Every metric of every arm with its interval and lift over the baseline; `sample` has the ratios."""
     tallies = evaluation.tallies
-    tables = {name: tally.joined("columns") for name, tally in tallies.items()}
-    measured = ratio_intervals(tables, ratio_parts(metrics.values()), baseline, resamples, seed)
-    vectors = vector_metrics(tallies)
-    for metric, (sums, function) in vectors.items():
-        centred = ARM_MEASURES[metric].rises_with_noise
-        intervals = paired_function_intervals(sums, function, baseline, resamples, seed, centred=centred)
-        for name, value in intervals.items():
-            measured[name][metric] = value
+    measured = sample.intervals(baseline)
+    vectors: list[str] = []
+    for sums, functions in vector_metrics(tallies):
+        intervals = paired_functions_intervals(sums, functions, baseline, resamples, seed)
+        for metric, by_arm in intervals.items():
+            vectors.append(metric)
+            for name, value in by_arm.items():
+                measured[name][metric] = value
     looked_at = {name: tally.joined("detail") for name, tally in tallies.items() if tally.detail}
     of_corpus = ratio_parts(metrics.values(), of_corpus=True)
     if looked_at:
@@ -151,13 +159,6 @@ def arm_metrics(
             lift = {} if name == baseline else {"lift": dict(nothing)}
             measured[name].setdefault(metric, {**nothing, **lift})
     return measured
-
-
-def _contrasts(evaluation: Evaluation, resamples: int, seed: int) -> dict[str, dict]:
-    """The paired lift of each arm of the scenario over every other arm, the automatic ones included."""
-    tables = {name: evaluation.tallies[name].joined("columns") for name in evaluation.arms}
-    ratios = ratio_parts(ARM_MEASURES[name] for name in CONTRASTED)
-    return ratio_contrasts(tables, ratios, list(evaluation.sim.scenario.arms), resamples, seed)
 
 
 def culprit_role(arm: Arm, baseline: Arm) -> str:

@@ -19,17 +19,16 @@ from typing import Any
 
 import numpy as np
 
-from cascade_sim.analysis.metrics.catalogue import ARM_MEASURES, PAGE_MEASURES, ratio_parts
+from cascade_sim.analysis.metrics.catalogue import ARM_MEASURES, PAGE_MEASURES
 from cascade_sim.analysis.statistics.bootstrap import (
     function_differences,
-    ratio_differences,
     worth_of_pairing,
 )
 from cascade_sim.cascade.serve import Arm, Block
 from cascade_sim.errors import UserError, unknown_name
 from cascade_sim.phases import measure
 from cascade_sim.phases.evaluate import MAX_ROWS, ArmBlock, Evaluation
-from cascade_sim.phases.results import arm_metrics, combine_sections, vector_metrics
+from cascade_sim.phases.results import arm_metrics, combine_sections, ratio_sample, vector_metrics
 from cascade_sim.phases.simulation import Simulation
 from cascade_sim.progress import Progress
 from cascade_sim.questions.reopen import Trust, reopen
@@ -285,13 +284,16 @@ class WhatIfEvaluation(Evaluation):
             for name, metric in {**ARM_MEASURES, **PAGE_MEASURES}.items()
             if not metric.is_ratio or {*metric.parts} <= known
         }
-        table = arm_metrics(self, today, resamples, seed, metrics)
-        differences = ratio_differences(joined, ratio_parts(metrics.values()), today, resamples, seed)
-        for metric, (sums, function) in vector_metrics(self.tallies).items():
-            centred = ARM_MEASURES[metric].rises_with_noise
-            gaps = function_differences(sums, function, today, resamples, seed, centred=centred)
-            for name in differences:
-                differences[name][metric] = gaps.get(name, {"value": None, "low": None, "high": None})
+        sample = ratio_sample(self, resamples, seed, metrics)
+        table = arm_metrics(self, sample, today, resamples, seed, metrics)
+        differences = sample.differences(today)
+        for sums, functions in vector_metrics(self.tallies):
+            for metric, function in functions.items():
+                gaps = function_differences(
+                    sums, function.of_sums, today, resamples, seed, centred=function.centred
+                )
+                for name in differences:
+                    differences[name][metric] = gaps.get(name, {"value": None, "low": None, "high": None})
         dropped = {m for m in table[today] if m.endswith("exposed") and not self.has_exposure}
         for name in table:
             table[name] = {m: entry for m, entry in table[name].items() if m not in dropped}

@@ -42,8 +42,8 @@ OF_ARMS = re.compile(rf'<g id="{ARMS}([0-9a-f]*)">')
 WIDTH = 4.25  # inches: narrow enough that a phone shrinks the lettering only a little
 LEAST = 8.0  # points: the smallest lettering; on a phone some 10 pixels
 
-# On matplotlib's defaults. The first lines are what is left of seaborn's "ticks" under the rest: seaborn itself
-# takes two seconds to import, most of them for statistics that no figure asks for.
+# On matplotlib's defaults. The first lines are what is left of seaborn's "ticks" under the rest: seaborn
+# itself takes two seconds to import, most of them for statistics that no figure asks for.
 RC: dict[str, Any] = {
     "xtick.direction": "out",
     "ytick.direction": "out",

@@ -248,6 +248,71 @@ def test_seed_spread_is_a_student_t_interval():
     )
 
 
+def test_several_functions_of_the_same_sums_are_each_as_alone_and_summed_once(monkeypatch):
+    sums = {"a": sum_groups(bins(0, 0.1), 100), "b": sum_groups(bins(1, 0.2), 100)}
+    functions = {"ece": intervals.Function(ece_of_bins, centred=True), "count": intervals.Function(total)}
+    alone = {
+        name: paired_function_intervals(sums, one.of_sums, "a", 100, seed=1, centred=one.centred)
+        for name, one in functions.items()
+    }
+    made = counted_sums(monkeypatch)
+    assert intervals.paired_functions_intervals(sums, functions, "a", 100, seed=1) == alone
+    assert len(made) == 2  # one of each arm
+
+
+def total(sums):
+    return sums[:, 0].sum(-1)
+
+
+def counted_sums(monkeypatch):
+    """The widths of the tables that are summed from now on."""
+    made = []
+
+    class Counted(intervals._ExactSums):
+        def __init__(self, columns):
+            made.append(columns.shape[1])
+            super().__init__(columns)
+
+    monkeypatch.setattr(intervals, "_ExactSums", Counted)
+    return made
+
+
+def test_a_column_that_an_arm_shares_with_the_first_is_summed_once(monkeypatch):
+    shared = np.random.default_rng(0).lognormal(size=(200, 5))
+    own = {name: np.random.default_rng(i + 1).lognormal(size=(200, 3)) for i, name in enumerate("abc")}
+    tables = {name: np.concatenate([table, shared], axis=1) for name, table in own.items()}
+
+    def gap(sums):
+        return np.abs(sums[:, :3]).sum(-1) / sums[:, 3:].sum(-1)
+
+    alone = {name: function_intervals(table, gap, 60, seed=3) for name, table in tables.items()}
+    made = counted_sums(monkeypatch)
+    found = paired_function_intervals(tables, gap, "a", 60, seed=3)
+    assert made == [8, 3, 3]
+    for name, row in found.items():
+        assert {key: row[key] for key in ("value", "low", "high")} == alone[name]
+
+
+def test_arms_with_columns_of_their_own_are_summed_by_themselves():
+    columns = {"a": arm(0), "b": {**arm(0), "extra": arm(1)["views"]}}
+    ratios = {**RATIOS, "own": ("extra", None)}
+    found = ratio_intervals(columns, ratios, "a", 50, seed=2)
+    alone = ratio_intervals({"b": columns["b"]}, ratios, "b", 50, seed=2)["b"]
+    assert found["a"]["own"]["value"] is None
+    for metric, row in alone.items():
+        assert {key: found["b"][metric][key] for key in ("value", "low", "high")} == row
+
+
+def test_one_sample_of_ratios_answers_all_questions():
+    columns = {"a": arm(0), "b": arm(1), "c": arm(2)}
+    sample = intervals.RatioSample.of(columns, RATIOS, 80, seed=4)
+    assert sample.intervals("a") == ratio_intervals(columns, RATIOS, "a", 80, seed=4)
+    assert sample.differences("a") == intervals.ratio_differences(columns, RATIOS, "a", 80, seed=4)
+    metric = next(iter(RATIOS))
+    contrasts = sample.contrasts(["b"], ["a", "b"], [metric])
+    assert contrasts == {"b": {"a": {metric: sample.intervals("a")["b"][metric]["lift"]}}}
+
+
 def test_one_seed_has_no_spread_and_undefined_seeds_are_left_out():
     assert seed_spread([0.7]) == {"value": 0.7, "low": None, "high": None, "sd": None}
     assert seed_spread([0.7, None, float("nan")]) == seed_spread([0.7])

@@ -58,7 +58,11 @@ def test_the_look_begins_as_seaborns_ticks():
     import seaborn
 
     ours = {"axes.labelcolor", "axes.edgecolor", "xtick.color", "ytick.color", "text.color", "grid.color"}
-    unused = {"font.family", "font.sans-serif", "image.cmap"}  # one family by its name; no image without a map
+    unused = {
+        "font.family",
+        "font.sans-serif",
+        "image.cmap",
+    }  # one family; no images without a map
     ticks = {key: value for key, value in seaborn.axes_style("ticks").items() if key not in ours | unused}
     assert ticks == {key: RC[key] for key in ticks}
 
