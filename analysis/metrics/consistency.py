@@ -39,6 +39,23 @@ def rcs(ideal_win_set: NDArray, competitive_set: NDArray) -> NDArray[np.float64]
     return divide(hit.sum(axis=1), (np.asarray(ideal_win_set) >= 0).sum(axis=1))
 
 
+def rcs_shares(
+    ideal_win_set: NDArray, competitive_set: NDArray, is_exposed: NDArray[np.bool_]
+) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
+    """RCS over all ideal winners, over the exposed and over the unexposed.  is_exposed [n_ads] -> [R] each
+
+    NaN for a request without any such ideal winner.
+    """
+    ideal = np.asarray(ideal_win_set)
+    hit = membership(ideal, competitive_set)
+    is_real = ideal >= 0
+    exposed = np.asarray(is_exposed, bool)[np.where(is_real, ideal, 0)]
+    whole, shown, unseen = (
+        divide((hit & part).sum(1), part.sum(1)) for part in (is_real, is_real & exposed, is_real & ~exposed)
+    )
+    return whole, shown, unseen
+
+
 def rcs_split(
     ideal_win_set: NDArray, competitive_set: NDArray, is_exposed: NDArray[np.bool_]
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
@@ -46,12 +63,7 @@ def rcs_split(
 
     NaN for a request whose ideal winners are all of the other kind.
     """
-    ideal = np.asarray(ideal_win_set)
-    hit = membership(ideal, competitive_set)
-    is_real = ideal >= 0
-    exposed = np.asarray(is_exposed, bool)[np.where(is_real, ideal, 0)]
-    parts = [is_real & exposed, is_real & ~exposed]
-    return divide((hit & parts[0]).sum(1), parts[0].sum(1)), divide((hit & parts[1]).sum(1), parts[1].sum(1))
+    return rcs_shares(ideal_win_set, competitive_set, is_exposed)[1:]
 
 
 def top_ids(ids: NDArray, score: NDArray, k: int) -> NDArray[np.int32]:
@@ -62,25 +74,6 @@ def top_ids(ids: NDArray, score: NDArray, k: int) -> NDArray[np.int32]:
     ids, score = np.asarray(ids), np.asarray(score)
     if ids.shape != score.shape or ids.ndim != 2:
         raise ValueError(f"top_ids needs ids and score of one shape [R, n], not {ids.shape}, {score.shape}")
-    n_rows, n = ids.shape
-    result = np.full((n_rows, k), -1, np.int32)
-    if n == 0 or k == 0:
-        return result
-    usable = np.where((ids >= 0) & ~np.isnan(score), score, -np.inf)
-    if k < n:  # everything below the k-th best score is out; ties with it are settled by the sort
-        threshold = np.partition(usable, n - k, axis=1)[:, n - k, None]
-        is_candidate = (usable >= threshold) & (usable > -np.inf)
-    else:
-        is_candidate = usable > -np.inf
-    # gather the candidates into rows just wide enough for them: k and the ties with the k-th
-    row, column = np.nonzero(is_candidate)
-    n_candidates = is_candidate.sum(axis=1)
-    place = np.arange(len(row)) - (np.cumsum(n_candidates) - n_candidates)[row]
-    width = int(n_candidates.max(initial=0))
-    descending = np.full((n_rows, width), np.inf, usable.dtype)
-    candidate = np.full((n_rows, width), -1, np.int32)
-    descending[row, place] = -usable[row, column]
-    candidate[row, place] = ids[row, column]
-    order = np.lexsort((candidate, descending), axis=1)[:, :k]  # padding, at +inf, comes last
-    result[:, : order.shape[1]] = np.take_along_axis(candidate, order, axis=1)
-    return result
+    from cascade_sim.analysis.metrics.kernels import best_of_rows
+
+    return best_of_rows(np.asarray(ids, np.int32), np.asarray(score, np.float64), k)

@@ -101,3 +101,99 @@ def _run(stop, order, i, j, rank, depth, reach, value, r):
     for d in range(1, top + 1):
         value[r] += reach * (passed[d - 1] - passed[d]) / (rank + d)
     return reach * passed[top]  # past the depth nothing is read, so a cut run needs no more
+
+
+@njit(cache=True, nogil=True)
+def best_of_rows(ids, score, k):
+    """The k best ids of each row by (score descending, id ascending).  int32, float64 [R, n] -> int32 [R, k]
+
+    Negative ids and scores of -inf or NaN are never chosen; places that stay empty hold -1.
+    """
+    n_rows, n = ids.shape
+    result = np.full((n_rows, k), -1, np.int32)
+    own, worth, work = np.empty(n, np.int32), np.empty(n), np.empty(n)
+    for r in range(n_rows):
+        size = 0
+        for j in range(n):
+            if ids[r, j] >= 0 and score[r, j] > -np.inf:  # which no NaN is
+                own[size], worth[size] = ids[r, j], score[r, j]
+                size += 1
+        if k < size:  # what lies below the k-th best score is out; the sort settles ties with it
+            work[:size] = worth[:size]
+            least = _kth_largest(work, size, k)
+            kept = 0
+            for j in range(size):
+                own[kept], worth[kept] = own[j], worth[j]
+                kept += worth[j] >= least
+            size = kept
+        _sort_best_first(own, worth, size)
+        for j in range(min(k, size)):
+            result[r, j] = own[j]
+    return result
+
+
+@njit(cache=True, nogil=True)
+def _kth_largest(values, n, k):
+    """The k-th largest of values[:n] (1 <= k <= n), whose order is lost on the way."""
+    left, right, target = 0, n - 1, k - 1
+    while left < right:
+        pivot = values[(left + right) // 2]
+        i, j = left, right
+        while i <= j:
+            while values[i] > pivot:
+                i += 1
+            while values[j] < pivot:
+                j -= 1
+            if i <= j:
+                values[i], values[j] = values[j], values[i]
+                i += 1
+                j -= 1
+        if target <= j:
+            right = j
+        elif target >= i:
+            left = i
+        else:
+            break
+    return values[target]
+
+
+@njit(cache=True, nogil=True)
+def _sort_best_first(ids, score, n):
+    """The first n by (score descending, id ascending), in place: Shell's sort."""
+    gap = 1
+    while gap < n // 3:
+        gap = 3 * gap + 1
+    while gap > 0:
+        for i in range(gap, n):
+            own, worth = ids[i], score[i]
+            j = i
+            while j >= gap and (score[j - gap] < worth or (score[j - gap] == worth and ids[j - gap] > own)):
+                ids[j], score[j] = ids[j - gap], score[j - gap]
+                j -= gap
+            ids[j], score[j] = own, worth
+        gap //= 3
+
+
+@njit(cache=True, nogil=True)
+def bucket_sums(prediction, reference, is_real, bins):
+    """Count, Σ prediction and Σ reference by bucket [i/bins, (i+1)/bins) of the prediction.  -> [R, 3, bins]
+
+    [R, n] each; what is below 0 is in the first bucket, 1 and above in the last.
+    """
+    n_rows, n = prediction.shape
+    sums = np.zeros((n_rows, 3, bins))
+    for r in range(n_rows):
+        for j in range(n):
+            if not is_real[r, j]:
+                continue
+            p = prediction[r, j]
+            at = min(int(min(max(p, 0.0), 1.0) * bins), bins - 1)
+            # The product alone puts 0.58 * 50 into 28.
+            if p >= (at + 1) / bins and at < bins - 1:
+                at += 1
+            if p < at / bins and at > 0:
+                at -= 1
+            sums[r, 0, at] += 1.0
+            sums[r, 1, at] += p
+            sums[r, 2, at] += reference[r, j]
+    return sums

@@ -120,23 +120,14 @@ def bin_sums(
     Buckets of the prediction are [i/bins, (i+1)/bins); 1.0, and anything above, is in the last one,
     anything below 0 in the first. Entries not `valid`, or not finite on either side, are padding.
     """
-    prediction, reference, is_real = _table(prediction, reference, valid)
-    shape = prediction.shape[:-1]
-    size = int(np.prod(shape)) * bins
-    p = np.where(is_real, prediction, 0.0)
-    slot = _bucket(p, bins) + np.arange(0, size, bins).reshape(*shape, 1)
-    slot = np.where(is_real, slot, size).ravel()  # padding goes past the end and is cut off
-    parts = (None, p.ravel(), np.where(is_real, reference, 0.0).ravel())
-    sums = [np.bincount(slot, weights=w, minlength=size + 1)[:size].reshape(*shape, bins) for w in parts]
-    return np.stack(sums, axis=-2).astype(np.float64)
+    from cascade_sim.analysis.metrics.kernels import bucket_sums
 
-
-def _bucket(p: Floats, bins: int) -> Ints:
-    """Index of the bucket [i/bins, (i+1)/bins), exact at its edges: p · bins alone puts 0.58 · 50 into 28."""
-    index = np.clip(np.floor(np.clip(p, 0.0, 1.0) * bins), 0, bins - 1)
-    index += (p >= (index + 1) / bins) & (index < bins - 1)
-    index -= (p < index / bins) & (index > 0)
-    return index.astype(np.int64)
+    tables = _table(prediction, reference, valid)
+    shape = tables[0].shape
+    n_rows = int(np.prod(shape[:-1]))
+    p, r, is_real = (np.ascontiguousarray(table).reshape(n_rows, shape[-1]) for table in tables)
+    sums: Floats = bucket_sums(p, r, is_real, bins)
+    return sums.reshape(*shape[:-1], 3, bins)
 
 
 def ece_of_bins(sums: ArrayLike) -> Floats:

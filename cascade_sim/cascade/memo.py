@@ -16,6 +16,7 @@ class Memo:
     def __init__(self) -> None:
         self._sets: dict[object, np.ndarray] = {}
         self._known: dict[object, list[tuple[np.ndarray, np.ndarray]]] = {}
+        self._made: dict[object, tuple[tuple[np.ndarray, ...], np.ndarray]] = {}
 
     def candidates(self, key: object, find: Callable[[], np.ndarray]) -> np.ndarray:
         """The pre-ranking set of this key, always the same array."""
@@ -43,6 +44,13 @@ class Memo:
             self._known.setdefault(key, []).append((ids, values))
         return values
 
+    def made(self, what: object, of: tuple[np.ndarray, ...], compute: Callable[[], np.ndarray]) -> np.ndarray:
+        """compute(), which makes `what` of these very arrays and of nothing else; done once."""
+        key = (what, *map(id, of))
+        if key not in self._made:
+            self._made[key] = (of, compute())  # while an array is kept, no other has its id
+        return self._made[key][1]
+
 
 def remembered(
     memo: Memo | None,
@@ -53,6 +61,13 @@ def remembered(
 ) -> np.ndarray:
     """compute(), unless there is a memo that knows it."""
     return compute() if memo is None else memo.values(key, ids, compute, by_pair)
+
+
+def made_once(
+    memo: Memo | None, what: object, of: tuple[np.ndarray, ...], compute: Callable[[], np.ndarray]
+) -> np.ndarray:
+    """compute(), unless there is a memo in which it was made of the same arrays before."""
+    return compute() if memo is None else memo.made(what, of, compute)
 
 
 @njit(cache=True, nogil=True)

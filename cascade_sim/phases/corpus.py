@@ -4,7 +4,9 @@ Scoring every ad for a request is dear, so these use the first few hundred reque
 as many as fit a budget of (request, ad) pairs. They ask `serve` and the seats, like everyone else.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from functools import partial
 
 import numpy as np
 
@@ -12,10 +14,11 @@ from cascade_sim.analysis.metrics import consistency
 from cascade_sim.analysis.metrics.attribution import STAGES, SlotList, stage_losses, true_ecpm
 from cascade_sim.analysis.metrics.ratio import mean_parts
 from cascade_sim.analysis.statistics.bootstrap import ratio_intervals
+from cascade_sim.cascade.memo import Memo
 from cascade_sim.cascade.serve import Arm, Block, Decision, Platform, admitted, score
 from cascade_sim.cascade.sizes import select_sizes
 from cascade_sim.kernels import select_top
-from cascade_sim.phases.measure import Ruler
+from cascade_sim.phases.measure import Ruler, ranking_of
 from cascade_sim.phases.simulation import Simulation
 
 CORPUS_PAIRS = 10_000_000  # (request, ad) pairs scored per arm
@@ -29,21 +32,51 @@ def n_detail(sim: Simulation, n_requests: int) -> int:
 
 
 def parts(block: Block, n_ads: int) -> Iterator[tuple[slice, Block, np.ndarray]]:
-    """The block in pieces small enough to score against the whole corpus, with the corpus for each."""
+    """The block in pieces small enough to score against the whole corpus, with the corpus for each.
+
+    A piece remembers what was computed for it: arms have models, bids and the truth in common.
+    """
     step = max(1, PAIRS_AT_ONCE // n_ads)
     for start in range(0, len(block), step):
-        rows = slice(start, start + step)
-        part = block.take(rows)
-        yield rows, part, np.tile(np.arange(n_ads, dtype=np.int32), (len(part), 1))
+        rows, memo = slice(start, start + step), Memo()
+        part = replace(block.take(rows), memo=memo)
+        all_ads = np.arange(n_ads, dtype=np.int32)
+        yield rows, part, memo.candidates("corpus", partial(np.tile, all_ads, (len(part), 1)))
+
+
+def corpus_columns(
+    ruler: Ruler, n_ads: int, block: Block, served: Mapping[str, tuple[Arm, Decision]]
+) -> dict[str, dict[str, np.ndarray]]:
+    """What arms, by name with their decisions, lose against the whole corpus.  {name: {column: [R]}}"""
+    best_ids: dict[Arm, list[np.ndarray]] = {}
+    shares: dict[str, list[np.ndarray]] = {name: [] for name in served}
+    for rows, part, corpus in parts(block, n_ads):
+        best_here: dict[Arm, np.ndarray] = {}
+        for name, (arm, decision) in served.items():
+            key = ranking_of(arm)
+            if key not in best_here:
+                best_here[key] = _true_best(ruler, part, corpus, arm)
+            shares[name].append(_retrieved(ruler.platform, arm, part, corpus, decision.take(rows)))
+        for key, ids in best_here.items():
+            best_ids.setdefault(key, []).append(ids)
+    best = {key: _slot_list(ruler, block, np.concatenate(ids), key) for key, ids in best_ids.items()}
+    return {
+        name: {
+            **attribution_columns(ruler, arm, block, decision, best[ranking_of(arm)]),
+            **_retrieval_columns(np.concatenate(shares[name])),
+        }
+        for name, (arm, decision) in served.items()
+    }
 
 
 def true_best_of_corpus(ruler: Ruler, n_ads: int, arm: Arm, block: Block) -> SlotList:
     """The k ads of the corpus with the highest true CTR * bid of the ranking stage.  [R, k]"""
-    ids = [
-        consistency.top_ids(corpus, ruler.true_value(part, corpus, arm), arm.slots)
-        for _, part, corpus in parts(block, n_ads)
-    ]
+    ids = [_true_best(ruler, part, corpus, arm) for _, part, corpus in parts(block, n_ads)]
     return _slot_list(ruler, block, np.concatenate(ids), arm)
+
+
+def _true_best(ruler: Ruler, part: Block, corpus: np.ndarray, arm: Arm) -> np.ndarray:
+    return consistency.top_ids(corpus, ruler.true_value(part, corpus, arm), arm.slots)
 
 
 def _slot_list(ruler: Ruler, block: Block, ids: np.ndarray, arm: Arm) -> SlotList:
@@ -75,27 +108,33 @@ def attribution_columns(
     return {**table, "best": true_ecpm(best, effects), "shown": true_ecpm(shown, effects)}
 
 
-def retrieval_columns(
-    platform: Platform, n_ads: int, arm: Arm, block: Block, decision: Decision
-) -> dict[str, np.ndarray]:
-    """What retrieval_rcs is summed from.  {name: [R]}"""
-    reached, requests = mean_parts(retrieval_rcs(platform, n_ads, arm, block, decision))
+def _retrieval_columns(shares: np.ndarray) -> dict[str, np.ndarray]:
+    """What the metric retrieval_rcs is summed from.  {name: [R]}"""
+    reached, requests = mean_parts(shares)
     return {"retrieval_reached": reached, "retrieval_requests": requests}
 
 
 def retrieval_rcs(platform: Platform, n_ads: int, arm: Arm, block: Block, decision: Decision) -> np.ndarray:
     """Share of the pre-ranking stage's own choice from the whole corpus that retrieval passed on.  [R]"""
-    shares = []
-    for rows, part, corpus in parts(block, n_ads):
-        scores = score(part, corpus, arm.pre_ranking, arm, platform)
-        wanted = admitted(scores, arm.pre_ranking, arm).astype(np.float32)
-        if arm.size_rule is None:
-            chosen, _ = select_top(corpus, wanted, min(arm.pre_ranking_size, n_ads))
-        else:
-            sizes = (decision.competitive_set[rows] >= 0).sum(axis=1)
-            chosen, _ = select_sizes(corpus, wanted, sizes, arm.pre_ranking_size)
-        shares.append(consistency.rcs(chosen, decision.pre_ranking_set[rows]))
-    return np.concatenate(shares)
+    return np.concatenate(
+        [
+            _retrieved(platform, arm, part, corpus, decision.take(rows))
+            for rows, part, corpus in parts(block, n_ads)
+        ]
+    )
+
+
+def _retrieved(
+    platform: Platform, arm: Arm, part: Block, corpus: np.ndarray, decision: Decision
+) -> np.ndarray:
+    scores = score(part, corpus, arm.pre_ranking, arm, platform)
+    wanted = admitted(scores, arm.pre_ranking, arm).astype(np.float32)
+    if arm.size_rule is None:
+        chosen, _ = select_top(corpus, wanted, min(arm.pre_ranking_size, corpus.shape[1]))
+    else:
+        sizes = (decision.competitive_set >= 0).sum(axis=1)
+        chosen, _ = select_sizes(corpus, wanted, sizes, arm.pre_ranking_size)
+    return consistency.rcs(chosen, decision.pre_ranking_set)
 
 
 def attribution_table(tables: dict[str, dict[str, np.ndarray]], resamples: int, seed: int) -> dict:

@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 
-from cascade_sim.analysis.metrics.attribution import SlotList
 from cascade_sim.cascade.columns import impression_columns
 from cascade_sim.cascade.exploration import as_decided
 from cascade_sim.cascade.memo import Memo
@@ -109,7 +108,7 @@ class Evaluation:
             service_tables = {
                 name: open_table(f"service-{name}")
                 for name in self.sim.scenario.arms
-                if ranking_of(self.arms[name]) == ranking_of(self.baseline)
+                if measure.ranking_of(self.arms[name]) == measure.ranking_of(self.baseline)
             }
 
             def finish(block: Block, by_arm: dict[str, ArmBlock]) -> None:
@@ -127,20 +126,30 @@ class Evaluation:
     def measure_block(self, block: Block) -> dict[str, ArmBlock]:
         """Serve and measure a block with every arm. Pure."""
         block = replace(block, memo=Memo())
-        yards: dict[Arm, measure.Yardstick] = {}
-        best: dict[Arm, SlotList] = {}
+        group = self._group(block, GROUPS)
         oracle = self.ruler.oracle(block)
-        looked_at = self._head(block, self.n_detail)
+        oracle_paid = self._payments(oracle.decision, oracle.outcome, group)
+        yards: dict[Arm, measure.Yardstick] = {}
+        same: dict[Arm, ArmBlock] = {}  # the search for the culprit begins and ends with arms that are there
         by_arm = {}
         for name, arm in self.all_arms().items():
-            key = ranking_of(arm)
+            key, unnamed = measure.ranking_of(arm), replace(arm, name="")
             if key not in yards:
                 yards[key] = self.ruler.yardstick(block, arm)
-                if len(looked_at):
-                    n_ads = self.sim.world.n_ads
-                    best[key] = detail.true_best_of_corpus(self.ruler, n_ads, arm, looked_at)
-            by_arm[name] = self._measure_arm(block, arm, yards[key], oracle, looked_at, best.get(key))
+            if unnamed not in same:
+                same[unnamed] = self._measure_arm(block, arm, yards[key], oracle, oracle_paid, group)
+            by_arm[name] = same[unnamed]
+        looked_at = self._head(block, self.n_detail)
+        if len(looked_at):
+            n, n_ads = len(looked_at), self.sim.world.n_ads
+            heads = {name: (arm, head_of(by_arm[name].decision, n)) for name, arm in self.arms.items()}
+            for name, extra in detail.corpus_columns(self.ruler, n_ads, looked_at, heads).items():
+                by_arm[name] = replace(by_arm[name], detail=extra)
         return by_arm
+
+    def _payments(self, decision: Decision, result: Outcome, group: np.ndarray) -> np.ndarray:
+        world = self.sim.world
+        return measure.payments(decision, result, world.advertiser, world.n_advertisers, group, GROUPS)
 
     def _measure_arm(
         self,
@@ -148,26 +157,16 @@ class Evaluation:
         arm: Arm,
         yard: measure.Yardstick,
         oracle: measure.Oracle,
-        looked_at: Block,
-        best: SlotList | None,
+        oracle_paid: np.ndarray,
+        group: np.ndarray,
     ) -> ArmBlock:
-        sim, world = self.sim, self.sim.world
+        sim = self.sim
         decision = sim.serve(block, arm)
-        result = outcome(block, decision, sim.truth, world.slot_effects, sim.seed)
-        group = self._group(block, GROUPS)
-        paid = [
-            measure.payments(d, o, world.advertiser, world.n_advertisers, group, GROUPS)
-            for d, o in ((decision, result), (oracle.decision, oracle.outcome))
-        ]
-        vectors = {"payments": np.stack(paid, axis=1)}
-        proxy = measure.proxy_sums(decision, arm, yard)
+        result = outcome(block, decision, sim.truth, sim.world.slot_effects, sim.seed)
+        vectors = {"payments": np.stack([self._payments(decision, result, group), oracle_paid], axis=1)}
+        proxy = measure.proxy_sums(decision, arm, yard, group, GROUPS, block.memo)
         if proxy is not None:
-            vectors["proxy_bins"] = _by_group(proxy, group, GROUPS)
-        extra: dict[str, np.ndarray] = {}
-        if best is not None and arm.name in self.arms:
-            head = head_of(decision, len(looked_at))
-            extra = detail.attribution_columns(self.ruler, arm, looked_at, head, best)
-            extra |= detail.retrieval_columns(sim.platform, world.n_ads, arm, looked_at, head)
+            vectors["proxy_bins"] = proxy
         columns = self.ruler.columns(block, arm, decision, result, yard, oracle)
         row = self._group(block, self.n_rows)
         return ArmBlock(
@@ -176,7 +175,7 @@ class Evaluation:
             first_row=int(row[0]),
             columns={name: np.bincount(row - row[0], column) for name, column in columns.items()},
             vectors=vectors,
-            detail=extra,
+            detail={},
         )
 
     def _add(self, name: str, served: ArmBlock) -> None:
@@ -239,21 +238,9 @@ def evaluation_server(plan: Plan) -> Callable[..., Any]:
     return by_words(sim, Evaluation(sim, plan.folder, Progress(quiet=True)).measure_block)
 
 
-def ranking_of(arm: Arm) -> Arm:
-    """What an arm does after pre-ranking; equal for arms that differ in pre-ranking only."""
-    return replace(arm, name="", pre_ranking=arm.ranking, pre_ranking_size=1, size_rule=None)
-
-
 def head_of(decision: Decision, n: int) -> Decision:
     """The decision for the first n requests of its block."""
     return decision.take(slice(n))
-
-
-def _by_group(per_request: np.ndarray, group: np.ndarray, n_groups: int) -> np.ndarray:
-    """Sums over the requests of each group.  [R, ...] -> [G, ...]"""
-    total = np.zeros((n_groups, *per_request.shape[1:]))
-    np.add.at(total, group, per_request)
-    return total
 
 
 def _score_rows(block: Block, ids: np.ndarray, name: str, scores: np.ndarray) -> dict[str, np.ndarray]:

@@ -14,6 +14,7 @@ from cascade_sim.analysis.metrics.catalogue import with_factors
 from cascade_sim.analysis.metrics.ratio import mean_parts
 from cascade_sim.auction import MICROS
 from cascade_sim.cascade.fusion import fused_quality
+from cascade_sim.cascade.memo import Memo, made_once
 from cascade_sim.cascade.outcome import Outcome, outcome
 from cascade_sim.cascade.page import cpc_in_order
 from cascade_sim.cascade.seats import TruthScorer, is_probability
@@ -82,15 +83,21 @@ class Ruler:
     ) -> dict[str, np.ndarray]:
         """What is summed over requests: the catalogue's COLUMNS, never NaN.  {name: [R] float64}"""
         columns = {
-            **self._consistency(arm, decision, yard),
+            **self._consistency(block, arm, decision, yard),
             **self._prices(block, arm, decision, result),
             **self._welfare(block, decision, result, oracle),
         }
         return with_factors(columns)
 
-    def _consistency(self, arm: Arm, decision: Decision, yard: Yardstick) -> dict[str, np.ndarray]:
-        own_best = consistency.top_ids(
-            decision.pre_ranking_set, decision.pre_prediction, arm.pre_ranking_size
+    def _consistency(
+        self, block: Block, arm: Arm, decision: Decision, yard: Yardstick
+    ) -> dict[str, np.ndarray]:
+        ids, prediction, size = decision.pre_ranking_set, decision.pre_prediction, arm.pre_ranking_size
+        own_best = made_once(
+            block.memo,
+            ("best", size),
+            (ids, prediction),
+            lambda: consistency.top_ids(ids, prediction, size),
         )
         if arm.size_rule is not None:  # best first, as many as the request handed on
             handed_on = (decision.competitive_set >= 0).sum(axis=1, keepdims=True)
@@ -104,9 +111,8 @@ class Ruler:
             del pairs["single_objective"]  # a seat that predicts the same for all has no order of its own
         columns = {}
         for name, (best, reached) in pairs.items():
-            exposed, unexposed = consistency.rcs_split(best, reached, self.is_exposed)
-            shares = {"": consistency.rcs(best, reached), "_exposed": exposed, "_unexposed": unexposed}
-            for part, share in shares.items():
+            shares = consistency.rcs_shares(best, reached, self.is_exposed)
+            for part, share in zip(("", "_exposed", "_unexposed"), shares, strict=True):
                 sides = mean_parts(share)
                 columns[f"{name}_reached{part}"], columns[f"{name}_requests{part}"] = sides
         return columns
@@ -163,6 +169,11 @@ class Ruler:
         return cpc_in_order(decision.ranked_bid, quality, arm.rules(self.platform.slot_effects)) / MICROS
 
 
+def ranking_of(arm: Arm) -> Arm:
+    """What an arm does after pre-ranking; equal for arms that differ in pre-ranking only."""
+    return replace(arm, name="", pre_ranking=arm.ranking, pre_ranking_size=1, size_rule=None)
+
+
 def true_value(block: Block, ids: np.ndarray, arm: Arm, platform: Platform, truth: Truth) -> np.ndarray:
     """True CTR * bid of the ranking stage; -inf for what the auction would not admit.  [R, m]"""
     true_ctr = TruthScorer(truth).predict(block, ids)
@@ -178,12 +189,29 @@ def _ranking_quality(
     return fused_quality(arm.ranking.fusion, ctr, lambda: platform.bids.pcvr(block, ids))
 
 
-def proxy_sums(decision: Decision, arm: Arm, yard: Yardstick) -> np.ndarray | None:
-    """Bins of the pre-ranking prediction against the ranker's, per request; None if it is no probability."""
+def proxy_sums(
+    decision: Decision, arm: Arm, yard: Yardstick, group: np.ndarray, n_groups: int, memo: Memo | None = None
+) -> np.ndarray | None:
+    """Bins of the pre-ranking prediction against the ranker's, by group of requests.  [G, 3, bins]
+
+    None if it is no probability.
+    """
     if not is_probability(arm.pre_ranking.scorer):
         return None
-    valid = decision.pre_ranking_set >= 0
-    return scale.bin_sums(decision.pre_prediction, yard.ideal.pre_prediction, scale.PROXY_BINS, valid)
+    ids, own, rankers = decision.pre_ranking_set, decision.pre_prediction, yard.ideal.pre_prediction
+
+    def sums() -> np.ndarray:
+        return by_group(scale.bin_sums(own, rankers, scale.PROXY_BINS, ids >= 0), group, n_groups)
+
+    return made_once(memo, ("proxy bins", n_groups), (ids, own, rankers, group), sums)
+
+
+def by_group(per_request: np.ndarray, group: np.ndarray, n_groups: int) -> np.ndarray:
+    """Sums over the requests of each group, request after request.  [R, ...] -> [G, ...]"""
+    total = np.zeros((n_groups, *per_request.shape[1:]))
+    for own, values in zip(group.tolist(), per_request, strict=True):  # four times as fast as np.add.at
+        total[own] += values
+    return total
 
 
 def payments(

@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from cascade_sim.cascade.memo import Memo
+from cascade_sim.cascade.memo import Memo, made_once
 from cascade_sim.cascade.serve import Stage, serve, shadow
 from cascade_sim.scenario.schema import resolved_arms
 
@@ -83,3 +83,19 @@ def test_a_stage_of_another_model_is_asked(study, arms, block):
     serve(kept, first, study.sim.platform)
     serve(kept, first.with_pre_ranking(Stage(seat, "init", first.pre_ranking.fusion)), study.sim.platform)
     assert len(seat.asked) == 1
+
+
+def test_what_is_made_of_the_same_arrays_is_made_once():
+    memo, a, b = Memo(), np.arange(3), np.arange(3)
+    first = memo.made("sum", (a, b), lambda: a + b)
+    assert memo.made("sum", (a, b), lambda: a - b) is first
+    for what, of in (("difference", (a, b)), ("sum", (b, a)), ("sum", (a, a))):  # equal, but not the same
+        assert memo.made(what, of, lambda: a - b) is not first
+    assert made_once(None, "sum", (a, b), lambda: a + b) is not first
+
+
+def test_a_memo_keeps_what_it_knows_by_its_place_in_memory():
+    memo = Memo()
+    for i in range(50):  # an array that is gone leaves its place to the next
+        made = memo.made("twice", (np.full(8, i),), lambda i=i: np.full(8, 2 * i))
+        assert made[0] == 2 * i

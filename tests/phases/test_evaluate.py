@@ -242,3 +242,54 @@ def test_the_scenario_may_have_the_truth_in_both_seats(tmp_path):
     assert ranking[1]["ecpm_lost"]["value"] == pytest.approx(0, abs=1e-9)
     assert ranking[2]["ecpm_lost"]["value"] == pytest.approx(0, abs=1e-9)
     assert torch.get_num_threads() == 1
+
+
+def test_an_arm_that_goes_by_two_names_is_served_and_measured_once(study, monkeypatch):
+    evaluation, served = study.evaluation, []
+    block = study.sim.arrivals.block("evaluate", 0, evaluation.n_requests)
+    measure_arm = Evaluation._measure_arm
+
+    def watched(self, block, arm, *rest):
+        served.append(arm.name)
+        return measure_arm(self, block, arm, *rest)
+
+    monkeypatch.setattr(Evaluation, "_measure_arm", watched)
+    by_arm = evaluation.measure_block(block)
+    assert list(by_arm) == list(evaluation.all_arms())
+    (_, as_it_is), *_, (_, both) = ((key, arm.name) for key, arm in evaluation.culprits.items())
+    assert not {as_it_is, both} & set(served)
+    for name, twin in ((as_it_is, evaluation.baseline.name), (both, "ranker")):
+        for kind in ("columns", "vectors"):
+            left, right = getattr(by_arm[name], kind), getattr(by_arm[twin], kind)
+            assert {key: table.tobytes() for key, table in left.items()} == {
+                key: table.tobytes() for key, table in right.items()
+            }
+        assert by_arm[twin].detail and not by_arm[name].detail
+
+
+def test_arms_that_share_a_model_ask_it_once_for_the_whole_corpus(study, monkeypatch):
+    sim, evaluation = study.sim, study.evaluation
+    block = sim.arrivals.block("evaluate", 0, evaluation.n_requests).take(slice(20))
+    asked = []
+    for scorer in {id(s): s for s in sim.scorers.values()}.values():
+        predict = type(scorer).predict
+        watched = lambda self, block, ids, predict=predict: (  # noqa: E731
+            asked.append((self.name, ids.shape)),
+            predict(self, block, ids),
+        )[1]
+        if predict.__name__ != "<lambda>":
+            monkeypatch.setattr(type(scorer), "predict", watched)
+    heads = {name: (arm, sim.serve(block, arm)) for name, arm in evaluation.arms.items()}
+    wide = replace(
+        evaluation.baseline, name="wide", pre_ranking_size=evaluation.baseline.pre_ranking_size + 1
+    )
+    heads["wide"] = (wide, sim.serve(block, wide))
+    asked.clear()
+    found = detail.corpus_columns(evaluation.ruler, sim.world.n_ads, block, heads)
+    whole = [name for name, shape in asked if shape[1] == sim.world.n_ads]
+    assert len(whole) == len(set(whole)) and evaluation.baseline.pre_ranking.scorer.name in whole
+    for name, (arm, decision) in heads.items():
+        alone = detail.corpus_columns(evaluation.ruler, sim.world.n_ads, block, {name: (arm, decision)})
+        assert {key: column.tobytes() for key, column in alone[name].items()} == {
+            key: column.tobytes() for key, column in found[name].items()
+        }

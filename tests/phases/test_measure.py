@@ -193,7 +193,8 @@ def test_a_seat_without_an_opinion_has_no_single_objective_rcs(served):
 
 
 def test_only_probabilities_are_compared_with_the_rankers(served):
-    sim, _, arm, _ = served
+    sim, block, arm, _ = served
+    each = np.arange(len(block))
     for model, is_probability in [
         ("logloss", True),
         ("distill-pre", True),
@@ -202,11 +203,11 @@ def test_only_probabilities_are_compared_with_the_rankers(served):
     ]:
         one = arm.with_pre_ranking(Stage(sim.scorers[model], "init", Fusion()))
         _, decision, _, yard, _ = measured(served, one)
-        sums = measure.proxy_sums(decision, one, yard)
+        sums = measure.proxy_sums(decision, one, yard, each, len(block))
         assert (sums is not None) == is_probability
     same = arm.with_pre_ranking(arm.ranking)
     _, decision, _, yard, _ = measured(served, same)
-    counts = measure.proxy_sums(decision, same, yard)
+    counts = measure.proxy_sums(decision, same, yard, each, len(block))
     assert counts[:, 1] == pytest.approx(counts[:, 2]) and counts[:, 0].sum() == decision.pre_ranking_set.size
 
 
@@ -224,3 +225,12 @@ def test_payments_are_kept_by_group_of_requests_and_advertiser(served):
                 paid = decision.cpc_micros[r, k] / 1e6 * result.expected_clicks[r, k]
                 expected[group[r], sim.world.advertiser[ad]] += paid
     assert found == pytest.approx(expected) and found.sum() > 0
+
+
+def test_groups_of_requests_are_summed_request_by_request():
+    rng = np.random.default_rng(3)
+    group = np.sort(rng.integers(2, 40, 500))  # some have none
+    values = rng.lognormal(sigma=4, size=(500, 3, 5))
+    expected = np.zeros((41, 3, 5))
+    np.add.at(expected, group, values)
+    assert measure.by_group(values, group, 41).tobytes() == expected.tobytes()

@@ -3,7 +3,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cascade_sim.analysis.metrics.consistency import membership, rcs, rcs_split, top_ids
+from cascade_sim.analysis.metrics.consistency import membership, rcs, rcs_shares, rcs_split, top_ids
 
 ROWS = st.lists(st.lists(st.integers(-1, 8), min_size=3, max_size=3), min_size=1, max_size=6)
 
@@ -112,3 +112,27 @@ def test_the_choice_agrees_with_sorting_each_request_by_hand(seed, n, k, dtype):
     order = rng.permuted(np.tile(np.arange(n), (8, 1)), axis=1)
     shuffled = top_ids(np.take_along_axis(ids, order, 1), np.take_along_axis(score, order, 1), k)
     assert shuffled.tolist() == expected.tolist()
+
+
+@given(st.integers(0, 2**32 - 1), st.integers(1, 40), st.integers(0, 45), st.sampled_from([2, 5, 1000]))
+@settings(max_examples=60)
+def test_the_best_ids_are_those_of_a_plain_sort_whatever_ties_and_gaps_there_are(seed, n, k, n_scores):
+    rng = np.random.default_rng(seed)
+    ids = rng.permuted(np.tile(np.arange(-3, n - 3), (4, 1)), axis=1).clip(-1).astype(np.int32)
+    score = rng.integers(0, n_scores, ids.shape).astype(np.float64)
+    score[rng.random(ids.shape) < 0.1] = -np.inf
+    score[rng.random(ids.shape) < 0.1] = np.nan
+    for row, worth, found in zip(ids, score, top_ids(ids, score, k), strict=True):
+        real = [(-w, a) for a, w in zip(row.tolist(), worth.tolist(), strict=True) if a >= 0 and w > -np.inf]
+        best = [a for _, a in sorted(real)][:k]
+        assert found.tolist() == best + [-1] * (k - len(best))
+
+
+def test_the_whole_share_and_its_parts_are_those_of_each_alone():
+    rng = np.random.default_rng(4)
+    ideal, competitive = padded(rng, 300, 5, 40), padded(rng, 300, 20, 40)
+    is_exposed = rng.random(40) < 0.3
+    whole, *parts = rcs_shares(ideal, competitive, is_exposed)
+    np.testing.assert_array_equal(whole, rcs(ideal, competitive))
+    for found, kept in zip(parts, (is_exposed, ~is_exposed), strict=True):
+        np.testing.assert_array_equal(found, rcs(np.where(kept[ideal], ideal, -1), competitive))
