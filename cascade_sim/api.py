@@ -28,6 +28,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, cast
 
 from cascade_sim.errors import ScenarioError, UserError, unknown_name
+from cascade_sim.loading import loading
 from cascade_sim.workers import usable_cores
 
 if TYPE_CHECKING:
@@ -851,8 +852,9 @@ def trace(
 
         print(trace("runs/quick", 0, ad=40))
     """
-    from cascade_sim.questions import trace as explained
-    from cascade_sim.questions.reopen import reopen
+    with loading():
+        from cascade_sim.questions import trace as explained
+        from cascade_sim.questions.reopen import reopen
 
     return TraceResult(explained.trace(reopen(_path(run), _trusted(run, trust)), request, ad, arm))
 

@@ -13,6 +13,7 @@ from typing import Any
 import click
 
 from cascade_sim.errors import Notice, UserError, shortened, unknown_name
+from cascade_sim.loading import leave_quickly, loading
 from cascade_sim.signals import STOPPED, Terminated, heed, stoppable
 from cascade_sim.version import __version__
 
@@ -74,7 +75,8 @@ class LazyGroup(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in COMMANDS:
             return None
-        command: click.Command = importlib.import_module(COMMANDS[cmd_name][0]).command
+        with loading():
+            command: click.Command = importlib.import_module(COMMANDS[cmd_name][0]).command
         return command
 
     def resolve_command(
@@ -120,6 +122,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     defect.
     """
     warnings.formatwarning = _words
+    leave_quickly()
     with stoppable():
         return _answered(argv)
 

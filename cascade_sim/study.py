@@ -8,6 +8,7 @@ from typing import Any
 
 from cascade_sim.engines import LOCAL, Engine, open_engine
 from cascade_sim.errors import UserError
+from cascade_sim.loading import loading
 from cascade_sim.phases.report import write_report
 from cascade_sim.progress import Progress, terminal_width
 from cascade_sim.scenario.file import dump_scenario, scenario_hash
@@ -62,7 +63,8 @@ def run_study(
     of another run in `out` are removed with it only if told to `overwrite`. `engine` and `address` say where
     the work is done; all machines must see `out`, and all leave the same bytes there.
     """
-    from cascade_sim.market.rehearsal import rehearse
+    with loading():
+        from cascade_sim.market.rehearsal import rehearse
 
     if seeds > 1 or engine != LOCAL:
         refuse_registered(scenario)
@@ -136,11 +138,12 @@ def run_seed(
 
     `teacher`: the scenario whose cascade writes the log that the models learn from, if not this one.
     """
-    from cascade_sim.phases.evaluate import Evaluation
-    from cascade_sim.phases.prepare import prepare
-    from cascade_sim.phases.results import collect
-    from cascade_sim.questions.critical_bids import critical_bid_section
-    from cascade_sim.revenue.blocks import write_blocks
+    with loading():
+        from cascade_sim.phases.evaluate import Evaluation
+        from cascade_sim.phases.prepare import prepare
+        from cascade_sim.phases.results import collect
+        from cascade_sim.questions.critical_bids import critical_bid_section
+        from cascade_sim.revenue.blocks import write_blocks
 
     prepared = prepare(
         scenario, out, progress,
@@ -244,7 +247,8 @@ def run_world(
     The same run that lies there complete is taken as it is, one that was stopped goes on; any other run is
     replaced. `logged_by`: a scenario, resolved, whose cascade writes the log that the models learn from.
     """
-    from cascade_sim.market.rehearsal import rehearse
+    with loading():
+        from cascade_sim.market.rehearsal import rehearse
 
     require_memory(scenario)
     require_options(scenario, home)

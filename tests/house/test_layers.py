@@ -10,7 +10,7 @@ import pytest
 from house.sources import LEAVES, SOURCES, imported, parse
 from places import ROOT
 
-HEAVY = {"torch", "pandas", "seaborn", "matplotlib", "numba", "pyarrow", "scipy", "numpy", "simpy"}
+HEAVY = {"torch", "pandas", "matplotlib", "numba", "pyarrow", "scipy", "numpy", "simpy"}
 
 
 def offending(find):

@@ -17,6 +17,7 @@ from typing import Any
 
 from cascade_sim.analysis.metrics.catalogue import is_reference
 from cascade_sim.analysis.statistics.estimates import MINUS
+from cascade_sim.loading import loading
 
 # Okabe and Ito's palette without its yellow (too pale on white), then two that stay apart from it.
 COLORS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#6A4C93", "#8C6D31")
@@ -96,7 +97,11 @@ def load_matplotlib() -> None:
     """Import matplotlib, whatever MPLBACKEND says: nothing here needs a window, and a wrong name fails."""
     wanted = os.environ.pop("MPLBACKEND", None) if "matplotlib" not in sys.modules else None
     try:
-        import matplotlib
+        with loading():
+            import matplotlib
+            import matplotlib.backends.backend_agg
+            import matplotlib.backends.backend_svg
+            import matplotlib.figure
 
         if wanted is not None:
             with suppress(ValueError):  # a notebook's own is put back
