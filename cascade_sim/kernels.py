@@ -23,6 +23,7 @@ from cascade_sim.lanes import (
 )
 
 AHEAD = 8  # candidates ahead whose row is asked for, where a row is a cache line or two
+PASSES, LEAST_COLUMNS = 8, 16  # how wide tables are read: in so many passes of at least so many candidates
 SELECT_BINS = 512
 TILES_AT_ONCE = 256  # tiles that stay in the cache while every request of a group looks at them
 REQUESTS_AT_ONCE = 64  # of a group
@@ -95,42 +96,58 @@ def coaction_scores(
     mix [8, W], pair_weight [W], out_weight [1, H], pair [R, n].  -> [R, n] float32
     """
     n_requests, n = ids.shape
-    n_in, width, n_hidden = ad_matrix.shape[1], mix.shape[1], out_weight.shape[1]
     out = np.zeros((n_requests, n), np.float32)
-    for row in range(n_requests):
-        r = np.uint64(row)
-        for j in range(n):
-            if ids[r, j] < 0:
-                continue
-            a = np.uint64(ids[r, j])
-            following = max(ids[r, min(j + 1, n - 1)], 0)
-            prefetch_row(ad_matrix, following)
-            prefetch_row(ad_hidden, following)
-            m = splat8(np.float32(0.0))
-            for i in range(n_in):
-                k = np.uint64(i)
-                m += splat8(request_in[r, k]) * load8(ad_matrix, (a, k, ZERO))
-            m0, m1, m2, m3 = spread8(m, 0), spread8(m, 1), spread8(m, 2), spread8(m, 3)
-            m4, m5, m6, m7 = spread8(m, 4), spread8(m, 5), spread8(m, 6), spread8(m, 7)
-            p = splat8(pair[r, np.uint64(j)])
-            total = splat8(np.float32(0.0))
-            linear = np.float32(0.0)
-            for q in range(0, width, LANES):
-                k = np.uint64(q)
-                own = load8(request_hidden, (r, k)) + load8(ad_hidden, (a, k)) + p * load8(pair_weight, (k,))
-                left = (m0 * load8(mix, (ZERO, k)) + m1 * load8(mix, (ONE, k))) + (
-                    m2 * load8(mix, (TWO, k)) + m3 * load8(mix, (THREE, k))
-                )
-                right = (m4 * load8(mix, (FOUR, k)) + m5 * load8(mix, (FIVE, k))) + (
-                    m6 * load8(mix, (SIX, k)) + m7 * load8(mix, (SEVEN, k))
-                )
-                h = own + left + right
-                if q < n_hidden:
-                    total += relu8(h) * load8(out_weight, (ZERO, k))
-                elif q == n_hidden:
-                    linear = lane8(h, 0)
-            out[r, j] = sum8(total) + linear
+    # Some columns of all requests at a time: ids ascend, so the requests meet near each other in the tables.
+    step = max(LEAST_COLUMNS, n // PASSES)
+    for first in range(0, n, step):
+        last = min(first + step, n)
+        for row in range(n_requests):
+            _coaction_row(
+                request_in, request_hidden, ad_matrix, ad_hidden,
+                mix, pair_weight, out_weight, pair, ids, row, first, last, out,
+            )  # fmt: skip
     return out
+
+
+@njit(cache=True, nogil=True)
+def _coaction_row(
+    request_in, request_hidden, ad_matrix, ad_hidden,
+    mix, pair_weight, out_weight, pair, ids, row, first, last, out,
+):  # fmt: skip
+    """out[row, first:last] of `coaction_scores`."""
+    n_in, width, n_hidden = ad_matrix.shape[1], mix.shape[1], out_weight.shape[1]
+    r = np.uint64(row)
+    for j in range(first, last):
+        if ids[r, j] < 0:
+            continue
+        a = np.uint64(ids[r, j])
+        following = max(ids[r, min(j + 1, last - 1)], 0)
+        prefetch_row(ad_matrix, following)
+        prefetch_row(ad_hidden, following)
+        m = splat8(np.float32(0.0))
+        for i in range(n_in):
+            k = np.uint64(i)
+            m += splat8(request_in[r, k]) * load8(ad_matrix, (a, k, ZERO))
+        m0, m1, m2, m3 = spread8(m, 0), spread8(m, 1), spread8(m, 2), spread8(m, 3)
+        m4, m5, m6, m7 = spread8(m, 4), spread8(m, 5), spread8(m, 6), spread8(m, 7)
+        p = splat8(pair[r, np.uint64(j)])
+        total = splat8(np.float32(0.0))
+        linear = np.float32(0.0)
+        for q in range(0, width, LANES):
+            k = np.uint64(q)
+            own = load8(request_hidden, (r, k)) + load8(ad_hidden, (a, k)) + p * load8(pair_weight, (k,))
+            left = (m0 * load8(mix, (ZERO, k)) + m1 * load8(mix, (ONE, k))) + (
+                m2 * load8(mix, (TWO, k)) + m3 * load8(mix, (THREE, k))
+            )
+            right = (m4 * load8(mix, (FOUR, k)) + m5 * load8(mix, (FIVE, k))) + (
+                m6 * load8(mix, (SIX, k)) + m7 * load8(mix, (SEVEN, k))
+            )
+            h = own + left + right
+            if q < n_hidden:
+                total += relu8(h) * load8(out_weight, (ZERO, k))
+            elif q == n_hidden:
+                linear = lane8(h, 0)
+        out[r, j] = sum8(total) + linear
 
 
 @njit(cache=True, nogil=True, error_model="numpy")

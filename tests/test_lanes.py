@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from numba import njit
 
-from cascade_sim.kernels import coaction_scores, dot_scores, pad_lanes
+from cascade_sim.kernels import LEAST_COLUMNS, PASSES, coaction_scores, dot_scores, pad_lanes
 from cascade_sim.lanes import is_any_least8, lane8, load8, prefetch_row, relu8, splat8, spread8, store8, sum8
 
 F = np.float32
@@ -104,3 +104,29 @@ def test_co_action_is_that_of_single_numbers(hidden):
         left = (terms[0] + terms[1]) + (terms[2] + terms[3])
         h = own + left + ((terms[4] + terms[5]) + (terms[6] + terms[7]))
         assert found[r, j] == single_dot(np.maximum(h[:hidden], F(0)), out_weight[0]) + h[hidden]
+
+
+def test_a_pair_has_the_same_bits_whatever_candidates_stand_beside_it():
+    rng = np.random.default_rng(6)
+
+    def table(*shape):
+        return rng.standard_normal(shape).astype(np.float32)
+
+    n = 3 * PASSES * LEAST_COLUMNS + 7  # several passes, the last one short
+    ids = np.sort(rng.integers(0, 300, (5, n)), axis=1).astype(np.int32)
+    ids[2, -3:] = -1
+    pair = table(5, n)
+    sides = (
+        table(5, 16),
+        table(5, 40),
+        table(300, 16, 8),
+        table(300, 40),
+        table(8, 40),
+        table(40),
+        table(1, 32),
+    )
+    whole = coaction_scores(*sides, pair, ids)
+    for j in (0, 15, 16, n // 2, n - 4, n - 1):
+        alone = coaction_scores(*sides, pair[:, j : j + 1].copy(), ids[:, j : j + 1].copy())
+        assert alone[:, 0].tobytes() == whole[:, j].tobytes()
+    assert (whole[2, -3:] == 0).all() and (whole[:, :-3] != 0).all()
