@@ -143,6 +143,10 @@ class PreView:
     def __init__(self, find: Callable[[], tuple[Scores, np.ndarray]]):
         self._find = find
 
+    def __getstate__(self) -> dict[str, object]:
+        """What goes to another process is what was found, not the world that it is found in."""
+        return {"_found": self._found}
+
     @cached_property
     def _found(self) -> tuple[Scores, np.ndarray]:
         return self._find()

@@ -210,3 +210,20 @@ def test_a_model_that_predicts_nan_stops_the_run_with_model_stage_and_request(si
     text = str(error.value)
     assert "'mine'" in text and f" {stage} stage" in text and f"request {block.requests[2]}" in text
     assert "nan" in text
+
+
+def test_what_pre_ranking_says_is_found_when_asked_for_and_travels_without_its_world():
+    asked = []
+
+    class Asked(Table):
+        def predict(self, block, ids):
+            asked.append(ids.shape)
+            return super().predict(block, ids)
+
+    # All candidates go on: nothing to choose, nothing to predict.
+    found = one([0, 1, 2, 3], Bids(BID), pre=Asked(PCTR), rank=Table(PCTR))
+    assert found.competitive_set.tolist() == [[0, 1, 2, 3]] and asked == []
+    assert found.pre_prediction[0] == pytest.approx(np.asarray(PCTR)[:4])
+    assert found.pre_score.shape == (1, 4) and asked == [(1, 4)]
+    (sent,) = found.view.__getstate__().values()
+    assert sent[0] is found.view.scores and sent[1] is found.pre_score and asked == [(1, 4)]
