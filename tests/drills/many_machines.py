@@ -4,7 +4,10 @@
 
 Prints a table and ends with 1 if anything differs. Machines are processes with a host name of their own, in a
 network that nobody else can reach (Linux, with the right to `unshare`); a kill takes all processes of one at
-once, as a power cut would. Takes a while: `make drill-machines`.
+once, as a power cut would, at a moment at which jobs were under way in a run without kills. Which of them
+struck a machine at work is counted, and nine of ten must. Takes a while: `make drill-machines`.
+
+    python tests/drills/many_machines.py --kills 0 --full      # wall and CPU time of one worker and of two
 """
 
 from __future__ import annotations
@@ -18,7 +21,9 @@ import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import time
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -32,6 +37,9 @@ PORT = 6379
 OPTIONS = ("--device", "cpu", "--quiet")
 LEASE = "3"  # seconds: nobody wants to wait for a dead host in a drill
 ALONE = "1 worker"
+JOBS = ("ray::_do", "ray::_serve")  # as processes are called that are at a job, a task of chunks
+LOOKS = 0.1  # seconds between two looks at the processes
+STRUCK = 0.9  # of the kills, at least
 
 # quick.yaml made smaller: what is drilled is the way, not the work.
 SMALL = (
@@ -69,6 +77,89 @@ def digest(folder: Path) -> str:
         if file.is_file() and (file.name == "metrics.json" or {"logs", "models"} & set(inside.parts)):
             total.update(f"{inside}\0".encode() + hashlib.sha256(file.read_bytes()).digest())
     return total.hexdigest()
+
+
+@dataclass(frozen=True)
+class Process:
+    """What the kernel says of a process."""
+
+    name: str
+    host: str  # its UTS namespace
+    cpu: float  # seconds
+
+
+def processes() -> Iterator[tuple[int, Process]]:
+    """The processes of this network, other than this one."""
+    network, own = os.readlink("/proc/self/ns/net"), os.getpid()
+    tick = os.sysconf("SC_CLK_TCK")
+    for entry in Path("/proc").iterdir():
+        if not entry.name.isdigit() or int(entry.name) == own:
+            continue
+        try:
+            if os.readlink(entry / "ns" / "net") != network:
+                continue
+            times = (entry / "stat").read_text().rpartition(")")[2].split()[11:13]
+            name = (entry / "cmdline").read_bytes().partition(b"\0")[0].decode(errors="replace")
+            host = os.readlink(entry / "ns" / "uts")
+        except OSError:  # it is gone
+            continue
+        yield int(entry.name), Process(name, host, sum(map(int, times)) / tick)
+
+
+class Watch:
+    """Looks at all processes while something is done: their CPU time, and when which machine was at a job.
+
+    The CPU time of a process is that of the last look before its end.
+    """
+
+    def __init__(self) -> None:
+        self.started = time.monotonic()
+        self.at_work: dict[str, list[float]] = {}  # UTS namespace -> seconds of the looks
+        self._before = {pid: process.cpu for pid, process in processes()}
+        self._last = dict(self._before)
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._look_on, daemon=True)
+
+    def __enter__(self) -> Watch:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._over.set()
+        self._thread.join()
+
+    @property
+    def seconds(self) -> float:
+        return time.monotonic() - self.started
+
+    @property
+    def cpu(self) -> float:
+        return sum(self._last.values()) - sum(self._before.values())
+
+    def look(self) -> set[str]:
+        """The machines that are at a job now."""
+        now, busy = self.seconds, set()
+        for pid, process in processes():
+            self._last[pid] = process.cpu
+            if process.name.startswith(JOBS):
+                busy.add(process.host)
+        for host in busy:
+            self.at_work.setdefault(host, []).append(now)
+        return busy
+
+    def _look_on(self) -> None:
+        while not self._over.wait(LOOKS):
+            self.look()
+
+
+@dataclass(frozen=True)
+class Row:
+    work: str
+    where: str
+    seconds: float
+    cpu: float
+    digest: str
+    kill: str = ""  # what it struck
 
 
 @dataclass
@@ -150,7 +241,7 @@ class Drill:
     def __init__(self, folder: Path, seed: int) -> None:
         self.folder, self.luck = folder, random.Random(seed)
         self.cluster = Cluster(folder, f"{random.Random(seed).getrandbits(128):032x}")
-        self.rows: list[tuple[str, str, float, str]] = []
+        self.rows: list[Row] = []
         self.bad: list[str] = []
 
     def command(self, words: list[str], out: Path, *more: str) -> subprocess.Popen[str]:
@@ -163,51 +254,74 @@ class Drill:
             cwd=self.folder, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
         )  # fmt: skip
 
-    def done(self, work: str, where: str, words: list[str], *more: str, kill: float | None = None) -> float:
-        """Do it; digest and seconds go into the table. `kill`: a machine dies after so many seconds."""
-        out = self.folder / "out"
-        started = time.monotonic()
-        process = self.command(words, out, *more)
-        if kill is not None:
-            time.sleep(kill)
-            host = self.luck.choice(HOSTS[1:])
-            struck = process.poll() is None
-            self.cluster.kill(host)
-            where = f"{where}, {host} killed at {kill:.1f} s" + ("" if struck else " (too late)")
-        said = process.communicate(timeout=HANG)[0]
-        seconds = time.monotonic() - started
+    def done(self, work: str, where: str, words: list[str], *more: str, kill: float | None = None) -> Watch:
+        """Do it; digest and times go into the table. `kill`: a machine dies after so many seconds."""
+        out, struck = self.folder / "out", ""
+        with Watch() as watch:
+            process = self.command(words, out, *more)
+            if kill is not None:
+                time.sleep(kill)
+                busy = watch.look()
+                at_work = [host for host in HOSTS[1:] if self.cluster.namespaces[host] in busy]
+                struck = "at work" if at_work else "idle"
+                if process.poll() is not None:
+                    struck = "too late"
+                host = self.luck.choice(at_work or HOSTS[1:])
+                self.cluster.kill(host)
+                where = f"{where}, {host} killed at {kill:.1f} s, {struck}"
+            said = process.communicate(timeout=HANG)[0]
+            seconds = watch.seconds
         if process.returncode != 0:
             self.bad.append(f"{work}, {where}: exit code {process.returncode}\n{said[-1500:]}")
-        found = digest(out) if out.is_dir() else "-"
-        self.rows.append((work, where, seconds, found))
-        print(f"  {work} | {where} | {seconds:.1f} s | {found[:12]}", flush=True)
-        return seconds
+        row = Row(work, where, seconds, watch.cpu, digest(out) if out.is_dir() else "-", struck)
+        self.rows.append(row)
+        print(f"  {work} | {where} | {seconds:.1f} s | {row.cpu:.1f} CPU-s | {row.digest[:12]}", flush=True)
+        return watch
+
+    def moments(self, kills: int, watch: Watch) -> list[float]:
+        """One of each part of the time for which a machine that may be killed was at work."""
+        hosts = [self.cluster.namespaces[host] for host in HOSTS[1:]]
+        looks = sorted({look for host in hosts for look in watch.at_work.get(host, ())})
+        if not looks:
+            raise RuntimeError("no machine but the first was ever seen at work")
+        return [looks[int((i + self.luck.random()) / kills * len(looks))] for i in range(kills)]
+
+    def all_up(self) -> None:
+        for host in HOSTS:
+            if host not in self.cluster.machines:
+                self.cluster.start(host)
 
     def run(self, kills: int, todo: dict[str, list[str]]) -> None:
         ray = ("--engine", "ray")
         for work, words in todo.items():
             self.done(work, f"local, {ALONE}", words, "--workers", "1")
             self.done(work, "local, 2 workers", words, "--workers", "2")
+            self.done(work, f"one Ray, {ALONE}", words, "--workers", "1", *ray)
             self.done(work, "one Ray, 2 workers", words, "--workers", "2", *ray)
-        for host in HOSTS:
-            self.cluster.start(host)
+        self.all_up()
         far = (*ray, "--address", self.cluster.address)
         for work, words in todo.items():
-            lasts = self.done(work, "three machines", words, *far)
-            for i in range(kills):
-                for host in HOSTS:
-                    if host not in self.cluster.machines:
-                        self.cluster.start(host)
-                moment = (i + self.luck.random()) / kills * lasts
+            self.all_up()
+            self.done(work, "three machines", words, *far)
+            if kills == 0:
+                continue
+            # The first run after a start takes longer: moments of it would come after the end of later ones.
+            warm = self.done(work, "three machines, warm", words, *far)
+            for moment in self.moments(kills, warm):
+                self.all_up()
                 self.done(work, "three machines", words, *far, kill=moment)
-        for host in HOSTS:
-            if host not in self.cluster.machines:
-                self.cluster.start(host)
+        self.all_up()
         self.deadly()
         for work in todo:
-            digests = {row[3] for row in self.rows if row[0] == work}
+            digests = {row.digest for row in self.rows if row.work == work}
             if len(digests) != 1:
                 self.bad.append(f"{work}: {len(digests)} different results")
+            struck = self.struck(work)
+            if struck < int(STRUCK * kills):
+                self.bad.append(f"{work}: {struck} of {kills} kills struck a machine at work, too few")
+
+    def struck(self, work: str) -> int:
+        return sum(row.work == work and row.kill == "at work" for row in self.rows)
 
     def deadly(self) -> None:
         """A job that always kills its worker is named after three tries."""
@@ -236,12 +350,25 @@ class Drill:
             self.bad.append(f"the job that kills its worker: {tries} tries, {said[0]}")
 
     def table(self) -> None:
-        """The last column: how many times as fast as one worker of this machine, in the same minutes."""
-        print("\n| work | where | seconds | metrics, logs, models: sha256 | times as fast |")
+        """The last columns: against one worker of this machine, in the same minutes."""
+        print(
+            "\n| work | where | seconds | CPU-seconds | metrics, logs, models: sha256 | times as fast | CPU |"
+        )
+        print("|---|---|---|---|---|---|---|")
+        alone = {row.work: row for row in self.rows if row.where == f"local, {ALONE}"}
+        for row in self.rows:
+            one = alone[row.work]
+            print(
+                f"| {row.work} | {row.where} | {row.seconds:.1f} | {row.cpu:.1f} | {row.digest[:16]} | "
+                f"{one.seconds / row.seconds:.2f} | {row.cpu / one.cpu:.2f} |"
+            )
+        print("\n| work | runs | different results | kills | of a machine at work |")
         print("|---|---|---|---|---|")
-        alone = {work: seconds for work, where, seconds, _ in reversed(self.rows) if where.endswith(ALONE)}
-        for work, where, seconds, found in self.rows:
-            print(f"| {work} | {where} | {seconds:.1f} | {found[:16]} | {alone[work] / seconds:.2f} |")
+        for work in alone:
+            rows = [row for row in self.rows if row.work == work]
+            kills = sum(bool(row.kill) for row in rows)
+            different = len({row.digest for row in rows})
+            print(f"| {work} | {len(rows)} | {different} | {kills} | {self.struck(work)} |")
 
 
 def main() -> int:
