@@ -15,7 +15,7 @@ import torch
 
 from cascade_sim.models.known import check_known
 from cascade_sim.models.losses import padded as loss_torch
-from cascade_sim.models.losses.lists import Batch, with_anchor
+from cascade_sim.models.losses.lists import COMPILED, EACH, Batch, per_term, reduce, with_anchor
 from cascade_sim.models.losses.phis import phi_named
 
 ENGINES = ("auto", "fused", "torch")
@@ -35,8 +35,7 @@ class _Fused(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, grad: torch.Tensor) -> tuple[Any, ...]:
-        if torch.is_grad_enabled():  # with create_graph: the slopes would silently count as constants
-            raise RuntimeError("a fused loss can be differentiated once; pass engine='torch' to do so twice")
+        _require_first()
         (slope,) = ctx.saved_tensors
         if ctx.lists is None:
             return ((slope * grad).to(ctx.dtype), *[None] * ctx.n_others)
@@ -47,6 +46,38 @@ class _Fused(torch.autograd.Function):
         return (out, *[None] * ctx.n_others)
 
 
+class _FusedMean(torch.autograd.Function):
+    """The mean of the lists' values in float32, with nothing of torch on the way.
+
+    Of a few thousand items the calls of torch would take several times as long as the numbers.
+    """
+
+    @staticmethod
+    def forward(
+        ctx: Any, scores: torch.Tensor, batch: Batch, kernel: Callable[..., Any], *rest: Any
+    ) -> torch.Tensor:
+        mean, ctx.divisor, slope = kernel(_array(scores), _array(batch.labels), batch.lists, *rest)
+        ctx.save_for_backward(torch.from_numpy(slope))
+        ctx.lists, ctx.n_others = batch.lists, 2 + len(rest)
+        return torch.from_numpy(mean)
+
+    @staticmethod
+    def backward(ctx: Any, grad: torch.Tensor) -> tuple[Any, ...]:
+        _require_first()
+        from cascade_sim.models.losses import kernels_lists as loss_kernels_lists
+
+        slope = ctx.saved_tensors[0].numpy()
+        out = np.empty_like(slope)
+        loss_kernels_lists.slopes_of_mean(slope, ctx.divisor, grad.item(), ctx.lists, out)
+        return (torch.from_numpy(out), *[None] * ctx.n_others)
+
+
+def _require_first() -> None:
+    """RuntimeError with create_graph: the slopes would silently count as constants."""
+    if torch.is_grad_enabled():
+        raise RuntimeError("a fused loss can be differentiated once; pass engine='torch' to do so twice")
+
+
 def as_float64(values: torch.Tensor) -> np.ndarray:
     """A contiguous float64 array of a CPU tensor, without a copy where it already is one."""
     return np.ascontiguousarray(values.detach().to(torch.float64).numpy())  # numpy knows no bfloat16
@@ -55,7 +86,7 @@ def as_float64(values: torch.Tensor) -> np.ndarray:
 def is_fused(scores: torch.Tensor, engine: str) -> bool:
     """Whether the fused kernels compute this loss; ValueError if they are asked for and cannot."""
     check_known("engine", engine, ENGINES)
-    can = scores.device.type == "cpu" and scores.dtype in (torch.float32, torch.float64)
+    can = scores.device.type == "cpu" and scores.dtype in COMPILED
     if engine == "fused" and not can:
         raise ValueError(
             f"the fused kernels take float32 or float64 on the CPU, not {scores.dtype} on {scores.device}"
@@ -107,15 +138,51 @@ def softmax_lists(batch: Batch, engine: str, anchor: float = 0.0) -> torch.Tenso
 
     anchor > 0: with a virtual item of score 0 and this label in every list.
     """
-    if not np.isfinite(anchor):
-        raise ValueError(f"y0 must be finite, not {anchor}")
+    anchor = _finite_anchor(anchor)
     if not is_fused(batch.scores, engine):
         return loss_torch.softmax_lists(with_anchor(batch, anchor) if anchor > 0 else batch)
     from cascade_sim.models.losses import kernels_lists as loss_kernels_lists
 
     if batch.scores.dtype == torch.float32:
-        return fused_float32(batch, loss_kernels_lists.softmax_lists_float32, float(anchor))
-    return fused(batch, loss_kernels_lists.softmax_lists, float(anchor))
+        return fused_float32(batch, loss_kernels_lists.softmax_lists_float32, anchor)
+    return fused(batch, loss_kernels_lists.softmax_lists, anchor)
+
+
+def softmax_loss(
+    batch: Batch,
+    engine: str,
+    *,
+    anchor: float = 0.0,
+    weight: torch.Tensor | None = None,
+    reduction: str = "mean",
+    each: str = "sum",
+) -> torch.Tensor:
+    """`softmax_lists` as a loss; each="mean": of every list per unit of its labels, the anchor's among them.
+
+    The mean of float32 lists, which is what a training asks for, is made in one step.
+    """
+    check_known("each", each, EACH)
+    is_mean = weight is None and reduction == "mean"
+    if is_mean and batch.scores.dtype == torch.float32 and is_fused(batch.scores, engine):
+        from cascade_sim.models.losses import kernels_lists as loss_kernels_lists
+
+        kernel = loss_kernels_lists.softmax_mean_float32
+        return _FusedMean.apply(batch.scores, batch, kernel, _finite_anchor(anchor), each == "mean")
+    values = softmax_lists(batch, engine, anchor)
+    if each == "mean":
+        values = per_label(values, batch, anchor)
+    return reduce(values, batch.scores.dtype, weight, reduction)
+
+
+def per_label(values: torch.Tensor, batch: Batch, anchor: float = 0.0) -> torch.Tensor:
+    """The lists' values over the sums of their labels, the anchor's among them.  [L]"""
+    return per_term(values, list_totals(batch.labels, batch) + anchor)
+
+
+def _finite_anchor(anchor: float) -> float:
+    if not np.isfinite(anchor):
+        raise ValueError(f"y0 must be finite, not {anchor}")
+    return float(anchor)
 
 
 def approx_ndcg_lists(batch: Batch, beta: float, engine: str) -> torch.Tensor:

@@ -129,6 +129,51 @@ def softmax_lists_float32(scores, labels, lists, y0):
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
+def is_sound(labels, lists, low, high):
+    """Whether labels are finite and in [low, high], and offsets go from 0 to their end without a fall."""
+    if len(lists) == 0 or lists[0] != 0 or lists[-1] != len(labels):
+        return False
+    wrong = np.int64(0)  # counted without a branch, so that several are looked at in one step
+    for k in range(len(lists) - 1):
+        wrong += np.int64(lists[k + 1] < lists[k])
+    for i in range(len(labels)):
+        y = labels[i]
+        wrong += np.int64(not y >= low) + np.int64(not y <= high) + np.int64(not abs(y) < np.inf)
+    return wrong == 0
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def mean_of_lists(values, labels, lists, y0, is_per_label):
+    """Mean of the lists' values, each over its sum of labels with y0 if so asked.  -> mean, divisors [L]"""
+    n, total = len(lists) - 1, 0.0
+    divisor = list_totals(labels, lists) if is_per_label else np.zeros(n)
+    for k in range(n):
+        divisor[k] = divisor[k] + y0 if is_per_label and divisor[k] + y0 > 0.0 else 1.0
+        total += values[k] / divisor[k]
+    return total / n if n > 0 else 0.0, divisor
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def softmax_mean_float32(scores, labels, lists, y0, is_per_label):
+    """Mean of `softmax_lists_float32`.  -> mean [], divisors of the lists [L], slopes of their values [N]"""
+    value, slope = softmax_lists_float32(scores, labels, lists, y0)
+    mean, divisor = mean_of_lists(value, labels, lists, y0, is_per_label)
+    return np.full((), mean, np.float32), divisor, slope
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def slopes_of_mean(slope, divisor, grad, lists, out):
+    """out_i = slope_i times what a mean with this slope hands down to its list.  [N], [L] -> [N]"""
+    n = len(lists) - 1
+    for k in range(n):
+        factor = grad / n / divisor[k]
+        from_slope, to = slope[lists[k] : lists[k + 1]], out[lists[k] : lists[k + 1]]
+        for i in range(len(to)):
+            to[i] = from_slope[i] * factor
+    return out
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
 def list_totals(values, lists):
     """Sum of each list's values, in float64 and in the order of the items.  [N] -> [L]"""
     total = np.zeros(len(lists) - 1)

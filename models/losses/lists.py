@@ -14,6 +14,7 @@ from cascade_sim.models.known import check_known
 Offsets = torch.Tensor | np.ndarray | Sequence[int]
 REDUCTIONS = ("none", "sum", "mean")
 EACH = ("sum", "mean")
+COMPILED = (torch.float32, torch.float64)  # what the kernels take
 
 
 @dataclass(frozen=True)
@@ -61,12 +62,36 @@ def make_batch(
     if scores.dim() != 1 + (columns > 0) or (columns and scores.shape[1] != columns):
         wanted = f"[N, {columns}]" if columns else "[N]"
         raise ValueError(f"scores must have shape {wanted}, not {list(scores.shape)}")
-    offsets = check_offsets(lists, len(scores))
-    labels = torch.as_tensor(labels, device=scores.device)
+    if not isinstance(labels, torch.Tensor) or labels.device != scores.device:
+        labels = torch.as_tensor(labels, device=scores.device)
     if labels.shape != scores.shape[:1]:
         raise ValueError(f"labels have shape {list(labels.shape)}, the scores are of {len(scores)} items")
-    check_labels(labels, low, high)
+    offsets = _sound(labels, lists, low, high)
+    if offsets is None:
+        offsets = check_offsets(lists, len(scores))
+        check_labels(labels, low, high)
     return Batch(scores, labels.detach().to(scores.dtype), offsets)
+
+
+def _sound(labels: torch.Tensor, lists: Offsets, low: float, high: float) -> np.ndarray | None:
+    """The offsets, if one compiled look finds nothing wrong; None where it does, or cannot look.
+
+    The checks that follow then name the fault. They take as long as the loss of a small batch.
+    """
+    if labels.dtype not in COMPILED or labels.device.type != "cpu":
+        return None
+    if isinstance(lists, torch.Tensor) and lists.dtype == torch.int64 and lists.device.type == "cpu":
+        lists = lists.detach().numpy()
+    if not isinstance(lists, np.ndarray) or lists.dtype != np.int64 or lists.ndim != 1:
+        return None
+    from cascade_sim.models.losses.kernels_lists import is_sound
+
+    offsets = np.ascontiguousarray(lists)
+    return (
+        offsets
+        if is_sound(np.ascontiguousarray(labels.detach().numpy()), offsets, float(low), float(high))
+        else None
+    )
 
 
 def _kind(value: object) -> str:

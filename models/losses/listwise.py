@@ -14,17 +14,11 @@ from cascade_sim.models.losses.lists import (
     EACH,
     Batch,
     make_batch,
-    per_term,
     reduce,
     reduce_terms,
 )
 from cascade_sim.models.losses.padded import item_sums
 from cascade_sim.models.losses.pointwise import log_terms
-
-
-def label_sums(batch: Batch) -> np.ndarray:
-    """Sum of each list's labels.  [L] float64"""
-    return loss_engine.list_totals(batch.labels, batch)
 
 
 @loss
@@ -33,9 +27,7 @@ def softmax(given: Given, *, engine: str = "auto", **how: Unpack[PerTerm]) -> to
 
     0 for a list without positives, of one item or empty. Does not see s -> s + w.
     """
-    batch = make_batch(*given, low=0)
-    values = loss_engine.softmax_lists(batch, engine)
-    return reduce_terms(values, batch.scores.dtype, lambda: label_sums(batch), **how)
+    return loss_engine.softmax_loss(make_batch(*given, low=0), engine, **how)
 
 
 @loss
@@ -50,9 +42,7 @@ def calibrated_softmax(
     """
     if not y0 > 0:
         raise ValueError(f"y0 must be greater than 0, not {y0}")
-    batch = make_batch(*given, low=0)
-    values = loss_engine.softmax_lists(batch, engine, anchor=y0)
-    return reduce_terms(values, batch.scores.dtype, lambda: label_sums(batch) + y0, **how)
+    return loss_engine.softmax_loss(make_batch(*given, low=0), engine, anchor=y0, **how)
 
 
 def _log_softplus(scores: torch.Tensor) -> torch.Tensor:
@@ -69,13 +59,17 @@ LOG_TRANSFORMS: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
 }
 
 
-def _list_ce(batch: Batch, transform: str, engine: str, each: str = "mean") -> torch.Tensor:
-    """The lists' values: a softmax loss on log T(s), per unit of label unless each is "sum".  [L]"""
+def _logs(batch: Batch, transform: str) -> Batch:
+    """The same lists with scores log T(s): a list_ce is a softmax loss of these."""
     check_known("transform", transform, LOG_TRANSFORMS)
-    check_known("normalisation", each, EACH)
-    logs = Batch(LOG_TRANSFORMS[transform](batch.scores), batch.labels, batch.lists)
-    values = loss_engine.softmax_lists(logs, engine)
-    return per_term(values, label_sums(batch)) if each == "mean" else values
+    return Batch(LOG_TRANSFORMS[transform](batch.scores), batch.labels, batch.lists)
+
+
+def _list_ce(batch: Batch, transform: str, engine: str, normalisation: str) -> torch.Tensor:
+    """The lists' values, per unit of label unless the normalisation is "sum".  [L]"""
+    check_known("normalisation", normalisation, EACH)
+    values = loss_engine.softmax_lists(_logs(batch, transform), engine)
+    return loss_engine.per_label(values, batch) if normalisation == "mean" else values
 
 
 @loss
@@ -87,8 +81,8 @@ def list_ce(
     transform T: exp (then it is the softmax loss over C), sigmoid, softplus. Least where T(s) is
     proportional to E[y]. 0 for a list without positives, of one item or empty.
     """
-    batch = make_batch(*given, low=0)
-    return reduce(_list_ce(batch, transform, engine), batch.scores.dtype, **how)
+    batch = _logs(make_batch(*given, low=0), transform)
+    return loss_engine.softmax_loss(batch, engine, each="mean", **how)
 
 
 @loss

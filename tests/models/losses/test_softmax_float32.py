@@ -59,3 +59,64 @@ def test_float32_losses_keep_near_the_formula_in_float64(name):
     assert value.dtype == scores.grad.dtype == torch.float32
     assert value.item() == pytest.approx(exact.item(), rel=1e-6)
     assert scores.grad.numpy() == pytest.approx(wide.grad.numpy(), rel=1e-5, abs=1e-6)
+
+
+MEANS = [("softmax", {}), ("softmax", {"each": "mean"}), ("list_ce", {"transform": "exp"}),
+         ("calibrated_softmax", {"y0": 0.3}),
+         ("calibrated_softmax", {"y0": 0.3, "each": "mean"})]  # fmt: skip
+
+
+@pytest.mark.parametrize(("name", "options"), MEANS)
+@pytest.mark.parametrize("factor", [1.0, 0.3])
+def test_a_mean_made_in_one_step_has_the_slopes_of_the_mean_of_the_lists_to_the_bit(name, options, factor):
+    generator = np.random.default_rng(3)
+    lists = np.array([0, 9, 9, 10, 43, 90])
+    start = torch.from_numpy(generator.normal(0, 3, 90).astype(np.float32))
+    labels = torch.from_numpy(generator.random(90).astype(np.float32))
+    labels[10:43] = 0
+    whole, by_list = (start.clone().requires_grad_() for _ in range(2))
+    value = LOSSES[name](whole, labels, lists, **options)
+    weight = torch.ones(5)  # lists of weight 1 are put together by torch
+    expected = LOSSES[name](by_list, labels, lists, weight=weight, **options)
+    (value * factor).backward()
+    (expected * factor).backward()
+    assert value.dtype == torch.float32 and value.item() == pytest.approx(expected.item(), rel=2 * EPS)
+    assert torch.equal(whole.grad, by_list.grad)
+
+
+@pytest.mark.parametrize(("name", "options"), MEANS)
+def test_nothing_of_torch_stands_between_the_scores_and_their_mean_loss(name, options):
+    """Of a small batch those calls would take longer than the loss."""
+    scores = torch.tensor([0.5, -1.0, 2.0], requires_grad=True)
+    step = LOSSES[name](scores, torch.tensor([1.0, 0.0, 0.0]), [0, 2, 3], **options).grad_fn
+    assert [before.name() for before, _ in step.next_functions if before] == [
+        "torch::autograd::AccumulateGrad"
+    ]
+
+
+def test_a_mean_of_no_lists_is_0_and_one_that_is_not_finite_spoils_no_other():
+    assert LOSSES["softmax"](torch.zeros(0), torch.zeros(0), [0]).item() == 0
+    scores = torch.tensor([1.0, np.nan, 0.5, 1.5], requires_grad=True)
+    value = LOSSES["softmax"](scores, torch.tensor([1.0, 0, 1, 0]), [0, 2, 4])
+    value.backward()
+    assert value.isnan() and scores.grad[:2].isnan().all() and scores.grad[2:].isfinite().all()
+
+
+@pytest.mark.parametrize("kind", [np.float32, np.float64])
+@pytest.mark.parametrize(
+    ("labels", "lists", "is_right"),
+    [([0, 1, 0.5], [0, 1, 3], True), ([], [0], True), 
+     ([0, 1, 1.5], [0, 3], False), ([0, -0.1], [0, 2], False),
+     ([0, np.nan], [0, 2], False), ([np.inf, 0], [0, 2], False), ([0, 1], [0, 1], False),
+     ([0, 1], [1, 2], False), ([0, 1], [0, 3, 1, 2], False), ([0, 1], [], False)],
+)  # fmt: skip
+def test_one_look_finds_every_fault_of_labels_and_offsets(labels, lists, is_right, kind):
+    given = np.array(labels, kind), np.array(lists, np.int64)
+    assert kernels_lists.is_sound(*given, 0.0, 1.0) is is_right
+
+
+@pytest.mark.parametrize("wrong", [np.nan, np.inf, -np.inf])
+def test_labels_without_bounds_are_finite_all_the_same(wrong):
+    lists = np.array([0, 2])
+    assert kernels_lists.is_sound(np.array([-3e38, 3e38], np.float32), lists, -np.inf, np.inf)
+    assert not kernels_lists.is_sound(np.array([0, wrong], np.float32), lists, -np.inf, np.inf)
