@@ -24,7 +24,7 @@ from typing import Any
 from cascade_sim.analysis.report.sections.sweep import NEITHER, known_measures
 from cascade_sim.analysis.statistics.bootstrap import seed_spread
 from cascade_sim.analysis.statistics.moves import paired_move
-from cascade_sim.engines import LOCAL, Engine, open_engine
+from cascade_sim.engines import LOCAL, open_engine
 from cascade_sim.errors import ScenarioError, UserError, did_you_mean, unknown_name
 from cascade_sim.progress import Progress
 from cascade_sim.revenue.blocks import METRICS as IN_BLOCKS
@@ -242,49 +242,33 @@ def run_worlds(
     Each world leaves a run folder, FOLDER/seed-N. `logged_by`: the cell whose cascade writes the log that the
     models of all cells learn from; its worlds come first, and what is trained there is not trained again.
     """
+    from cascade_sim.study import run_world, taken_or_run
+
     for cell in cells:
         refuse_registered(cell.scenario)
         require_options(cell.scenario, Path("."))
-    files = [file for cell in cells for file in travelling_files(cell.scenario, Path("."))]
-    with open_engine(engine, address, dict.fromkeys(files)) as opened:
-        placed = {name: opened.place(folder) for name, folder in folders.items()}
-        opened.require_folder(*placed.values())
-        return _run_worlds(cells, placed, what, seeds, workers, device, quiet, keep_logs, logged_by, opened)
-
-
-def _run_worlds(
-    cells: Sequence[Cell],
-    folders: Mapping[str, Path],
-    what: str,
-    seeds: int,
-    workers: int,
-    device: str,
-    quiet: bool,
-    keep_logs: bool,
-    logged_by: Cell | None,
-    engine: Engine,
-) -> dict[str, list[Metrics]]:
-    from cascade_sim.study import run_world, taken_or_run
-
     worlds = {
         (cell.name, i): cell.scenario.model_copy(update={"seed": cell.scenario.seed + i})
         for cell in cells
         for i in range(seeds)
     }
-    jobs = {
-        key: Job(
-            f"{key[0]}, seed {world.seed}",
-            run_world,
-            (world, folders[key[0]] / f"seed-{world.seed}", device),
-            {"keep_logs": keep_logs, "logged_by": logged_by and scenario_data(logged_by.scenario)},
-        )
-        for key, world in worlds.items()
-    }
-    teachers = [job for key, job in jobs.items() if logged_by is None or key[0] == logged_by.name]
-    others = [job for job in jobs.values() if job not in teachers]
-    with Progress(quiet) as progress:
+    files = [file for cell in cells for file in travelling_files(cell.scenario, Path("."))]
+    with open_engine(engine, address, dict.fromkeys(files)) as opened, Progress(quiet) as progress:
+        placed = {name: opened.place(folder) for name, folder in folders.items()}
+        opened.require_folder(*placed.values())
+        jobs = {
+            key: Job(
+                f"{key[0]}, seed {world.seed}",
+                run_world,
+                (world, placed[key[0]] / f"seed-{world.seed}", device),
+                {"keep_logs": keep_logs, "logged_by": logged_by and scenario_data(logged_by.scenario)},
+            )
+            for key, world in worlds.items()
+        }
+        teachers = [job for key, job in jobs.items() if logged_by is None or key[0] == logged_by.name]
+        others = [job for job in jobs.values() if job not in teachers]
         done = taken_or_run(
-            (teachers, others), what, workers, progress, engine, go_on="the same command goes on from there"
+            (teachers, others), what, workers, progress, opened, go_on="the same command goes on from there"
         )
     return {cell.name: [done[jobs[cell.name, i].name] for i in range(seeds)] for cell in cells}
 

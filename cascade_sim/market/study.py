@@ -3,9 +3,13 @@
 Every `market.checkpoint` simulated seconds the state of an arm, its half-written tables included, goes into
 checkpoints/ARM.npz of the run folder, and the figures of an arm that is done into checkpoints/ARM.json. A run
 that was stopped takes up from there and writes the same bytes as one that was not.
+
+Arms know nothing of each other. Where there are several workers, and enough to do for a process to be worth
+its start, each arm is a job of the run's engine; its process builds the world again and leaves tables and
+figures in the same places.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -16,27 +20,32 @@ from cascade_sim.analysis.statistics.days import market_contrasts, market_lifts
 from cascade_sim.market.panel import learning_sections
 from cascade_sim.market.run import MarketRun
 from cascade_sim.market.server import Settled
+from cascade_sim.phases.rebuild import Plan, rebuilt
 from cascade_sim.phases.simulation import Simulation
 from cascade_sim.progress import Progress
-from cascade_sim.scenario.market import DAY, Market
+from cascade_sim.scenario.market import DAY, Market, market_jobs
+from cascade_sim.scenario.plugins import has_registered
 from cascade_sim.scenario.schema import ArmSpec, resolved_arms
+from cascade_sim.storage import own_code
 from cascade_sim.storage.checkpoints import load_figures, load_state, save_figures, save_state, state_errors
 from cascade_sim.storage.folder import CHECKPOINTS, keep
+from cascade_sim.storage.lock import holder_of, written_for
 from cascade_sim.storage.tables import ROW_GROUP, TableWriter
+from cascade_sim.workers import Job
 
 
 def run_markets(sim: Simulation, out: Path, progress: Progress, workers: int) -> dict[str, Any]:
     """Section `market` of metrics.json, without its designs: each arm over the simulated days."""
     spec = sim.scenario.market
     assert spec is not None
-    arms = {}
-    for name in sim.scenario.arms:
-        done = out / CHECKPOINTS / f"{name}.json"
-        if not done.is_file():
-            result = run_market(sim, name, out, progress, workers)
-            keep(out, f"market-{name}", market_tables(sim, name))
-            save_figures(done, result)
-        arms[name] = load_figures(done)
+    files = {name: _figures_file(out, name) for name in sim.scenario.arms}
+    left = [name for name, file in files.items() if not file.is_file()]
+    if _are_jobs(sim, left, workers):
+        _live_elsewhere(sim, left, out, progress, workers)
+    else:
+        for name in left:
+            live_market(sim, name, out, progress, workers)
+    arms = {name: load_figures(file) for name, file in files.items()}
     if spec.training is not None:
         report = sim.scenario.report
         learning = learning_sections(arms, report.baseline, report.resamples, sim.seed)
@@ -49,6 +58,53 @@ def run_markets(sim: Simulation, out: Path, progress: Progress, workers: int) ->
         "contrasts": market_contrasts(arms),
         "arms": arms,
     }
+
+
+def _figures_file(out: Path, name: str) -> Path:
+    return out / CHECKPOINTS / f"{name}.json"
+
+
+def live_market(sim: Simulation, name: str, out: Path, progress: Progress, workers: int) -> None:
+    """One arm's market; its tables and its figures are in the run folder when it is over."""
+    result = run_market(sim, name, out, progress, workers)
+    keep(out, f"market-{name}", market_tables(sim, name))
+    save_figures(_figures_file(out, name), result)
+
+
+def _are_jobs(sim: Simulation, left: Sequence[str], workers: int) -> bool:
+    """Whether several arms are left, there is somebody else to do them, and they are worth the start."""
+    spec, is_shared = sim.scenario.market, workers > 1 or sim.arrivals.engine.is_elsewhere
+    is_worth = market_jobs(spec, len(left), max(workers, 2)) > 0
+    return is_shared and is_worth and not has_registered(sim.scenario)
+
+
+def _live_elsewhere(
+    sim: Simulation, names: Sequence[str], out: Path, progress: Progress, workers: int
+) -> None:
+    """These arms' markets as jobs, each with its part of the workers."""
+    plan, holder = Plan.of(sim, out), holder_of(out)
+    threads = max(1, workers // len(names))
+    jobs = [Job(f"market of {name}", market_job, (plan, name, threads, holder)) for name in names]
+    with progress.stage("markets", len(jobs), "markets") as bar:
+
+        def finished(name: str) -> None:
+            bar.advance(1)
+            bar.tell(f"{name} finished")
+
+        done = sim.arrivals.engine.jobs(jobs, workers, on_done=finished, go_on="go on with --resume")
+    for loaded in done.values():
+        own_code.loaded_elsewhere(loaded)
+
+
+def market_job(plan: Plan, name: str, workers: int, holder: Mapping[str, Any]) -> dict[str, tuple[str, str]]:
+    """`live_market` in another process than the one that holds the run folder.
+
+    Returns the user's own modules that came in meanwhile: they belong to the run's code.
+    """
+    before = own_code.loaded()
+    with written_for(plan.folder, holder), Progress(quiet=True) as progress:
+        live_market(rebuilt(plan), name, plan.folder, progress, workers)
+    return own_code.loaded_since(before)
 
 
 def run_market(sim: Simulation, name: str, out: Path, progress: Progress, workers: int) -> dict[str, Any]:

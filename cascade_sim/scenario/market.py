@@ -21,6 +21,7 @@ LEAST_SECONDS, MOST_SECONDS = (
     0.001,
     1e9,
 )  # between two events of one sort: shorter is no time, longer is never
+WORTH_A_PROCESS = 20_000  # requests of a market: below it a process takes longer to start than to live them
 PREFIX = "design-"  # of the tables and checkpoints of a design: no arm may be called like one
 BUILT_IN_PROFILES = ("constant", "daily")
 
@@ -271,6 +272,13 @@ class Market(Section):
         if self.designs is None:
             data.pop("designs", None)
         return data
+
+
+def market_jobs(spec: Market | None, n_arms: int, workers: int) -> int:
+    """How many processes at a time live the markets of so many arms; 0: the run's own does, one by one."""
+    at_once = min(n_arms, workers)
+    is_worth = spec is not None and spec.days * DAY * spec.requests_per_second >= WORTH_A_PROCESS
+    return at_once if is_worth and at_once > 1 else 0
 
 
 def find_profile(profile: str, folder: Path) -> Path | None:

@@ -425,6 +425,11 @@ def refuse_registered(scenario: Scenario) -> None:
             )
 
 
+def has_registered(scenario: Scenario) -> bool:
+    """Whether a class of the scenario is known to this process alone."""
+    return any(reference.kind in reference.kinds.registered for reference in references(scenario))
+
+
 def kind_of(own: type) -> str:
     """How a scenario would name a class: by its file or, where it has none, by its module."""
     file = class_file(own)

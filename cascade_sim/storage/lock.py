@@ -17,7 +17,8 @@ import stat
 import threading
 import time
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -29,6 +30,9 @@ LOCK = ".lock"
 PROGRAM = "cascade_sim"
 BEGINS = json.dumps({"program": PROGRAM}).encode()[:-1]  # as it is written
 MOST_OF_LOCK = 4096  # bytes of it that are read
+
+LOOKS = 3  # at a lock: one may come in the middle of a beat
+HOLDER = ("pid", "host", "started", "attempt")  # of what the file says: who, and which time
 
 LEASE_VARIABLE = "CASCADE_SIM_LEASE"
 LEASE = 30.0  # seconds
@@ -199,6 +203,32 @@ def owner_of(path: Path) -> dict[str, Any]:
         return _written_owner(handle)
     finally:
         os.close(handle)
+
+
+def holder_of(folder: Path) -> dict[str, Any]:
+    """Who holds the folder, in what never changes while it does; empty if nobody says so."""
+    owner = owner_of(folder / LOCK)
+    return {name: owner[name] for name in HOLDER if name in owner}
+
+
+@contextmanager
+def written_for(folder: Path, holder: Mapping[str, Any]) -> Iterator[None]:
+    """Write in a folder for the process that holds it, and no more once it has lost it."""
+
+    def require() -> None:
+        now: dict[str, Any] = {}
+        for _ in range(LOOKS):
+            now = now or holder_of(folder)
+        if now != holder:
+            who = _named(now) + " has it now" if now else "nobody has it now"
+            raise UserError(f"{folder}: {_named(dict(holder))} for which this process works, lost it: {who}")
+
+    if holder:
+        guard(folder, require)
+    try:
+        yield
+    finally:
+        unguard(require)
 
 
 def _outlive(folder: Path, owner: dict[str, Any], waits: bool, clock: Clock) -> None:

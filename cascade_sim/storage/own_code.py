@@ -18,7 +18,7 @@ import inspect
 import os
 import sys
 import sysconfig
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 from importlib.machinery import ModuleSpec, PathFinder, SourceFileLoader
 from pathlib import Path
@@ -82,6 +82,18 @@ def begin_loading() -> None:
 def loaded() -> set[str]:
     """Names of the own modules that have been run since the first class of one's own was loaded."""
     return set(_loaded)
+
+
+def loaded_since(before: Iterable[str]) -> dict[str, tuple[str, str]]:
+    """{module: (file, digest)} of the own modules that have been run since `before`, for another process."""
+    names = sorted(loaded() - set(before))
+    return {name: (str(_loaded[name][0]), _loaded[name][1]) for name in names}
+
+
+def loaded_elsewhere(modules: Mapping[str, tuple[str, str]]) -> None:
+    """Modules that a job of this process's work has run in another: `late` tells of them too."""
+    for name, (file, content) in modules.items():
+        _loaded.setdefault(name, (Path(file), content))
 
 
 def note_late(own: type, before: Iterable[str]) -> set[str]:

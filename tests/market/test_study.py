@@ -1,13 +1,22 @@
 """The market phase of a study: its section of the metrics, and its tables on the disk."""
 
 import json
+from pathlib import Path
 
 import numpy as np
 import pytest
 
+from cascade_sim.engines import open_engine
+from cascade_sim.errors import UserError
+from cascade_sim.market import study
 from cascade_sim.market.study import run_markets
+from cascade_sim.phases.rebuild import Plan
 from cascade_sim.phases.simulation import Simulation
 from cascade_sim.progress import Progress
+from cascade_sim.scenario import market
+from cascade_sim.storage import own_code
+from cascade_sim.storage.files import write_file
+from cascade_sim.storage.lock import Lock, holder_of, written_for
 from cascade_sim.storage.tables import read_table, tables
 from cascade_sim.study import run_world
 from worlds.timed_market import SCARCE, timed_scenario
@@ -83,3 +92,72 @@ def test_the_metrics_of_a_study_with_a_market_are_the_same_bytes_when_repeated(t
 def test_a_study_without_a_market_has_no_such_section(tmp_path):
     scenario = timed_scenario().model_copy(update={"market": None})
     assert "market" not in run_world(scenario, tmp_path / "plain", "cpu")
+
+
+@pytest.mark.parametrize("engine", ["local", "ray"])
+def test_arms_that_are_jobs_leave_the_same_bytes_as_one_after_the_other(found, engine, tmp_path, monkeypatch):
+    """With two workers and enough to do, every arm's market is lived in a process of its own."""
+    folder, _, section = found
+    if engine == "ray":
+        pytest.importorskip("ray")
+    monkeypatch.setattr(market, "WORTH_A_PROCESS", 1)
+    monkeypatch.setattr(study, "live_market", None)  # of this process, which has others for it
+    scenario = timed_scenario(SCARCE)
+    with open_engine(engine) as opened, Progress(quiet=True) as progress:
+        sim = Simulation(scenario, scenario.seed, 2, engine=opened)
+        again = run_markets(sim, tmp_path.absolute(), progress, 2)
+    assert json.dumps(again) == json.dumps(section) and "markets" in progress.seconds
+    for arm in ("now", "opt"):
+        part = f"logs/market-{arm}/part-00000.parquet"
+        assert (folder / part).read_bytes() == (tmp_path / part).read_bytes()
+
+
+@pytest.mark.parametrize(
+    ("arms", "workers", "requests", "jobs"), [(2, 2, 20_000, 2), (3, 2, 20_000, 2), (2, 8, 20_000, 2),
+                                              (1, 8, 20_000, 0), (3, 1, 20_000, 0), (3, 2, 19_999, 0)]
+)  # fmt: skip
+def test_arms_are_jobs_where_several_have_enough_to_do_and_several_do_it(arms, workers, requests, jobs):
+    spec = timed_scenario({"days": 1.0, "requests_per_second": requests / market.DAY}).market
+    assert market.market_jobs(spec, arms, workers) == jobs
+    assert market.market_jobs(None, arms, workers) == 0
+
+
+def test_a_class_that_only_this_process_knows_keeps_the_markets_here(found, tmp_path, monkeypatch):
+    monkeypatch.setattr(market, "WORTH_A_PROCESS", 1)
+    monkeypatch.setattr(study, "has_registered", lambda scenario: True)
+    monkeypatch.setattr(study, "market_job", None)
+    _, again = markets(tmp_path, workers=2)
+    assert json.dumps(again) == json.dumps(found[2])
+
+
+def test_a_job_writes_no_more_when_its_run_has_lost_the_folder(tmp_path):
+    scenario = timed_scenario({**SCARCE, "days": 0.005})
+    sim = Simulation(scenario, scenario.seed)
+    lock = Lock.take(tmp_path)
+    holder = holder_of(tmp_path)
+    lock.release()
+    with pytest.raises(UserError, match="lost it: nobody has it now"):
+        study.market_job(Plan.of(sim, tmp_path), "now", 1, holder)
+    other = Lock.take(tmp_path)
+    try:
+        with (
+            written_for(tmp_path, {**holder_of(tmp_path), "attempt": 7}),
+            pytest.raises(UserError, match="has it now"),
+        ):
+            write_file(tmp_path / "a", b"")
+        with written_for(tmp_path, holder_of(tmp_path)):
+            write_file(tmp_path / "a", b"")
+    finally:
+        other.release()
+    write_file(tmp_path / "b", b"")  # nobody is asked any more
+
+
+def test_modules_that_came_in_with_a_job_are_late_code_of_the_run(monkeypatch):
+    monkeypatch.setattr(own_code, "_loaded", {"helpers": (Path("helpers.py"), "07")})
+    before = own_code.loaded()
+    own_code.loaded_elsewhere({"helpers": ("elsewhere.py", "99"), "curves": ("curves.py", "9c")})
+    assert own_code.late((), before) == {"curves": "9c"} and own_code.late(()) == {
+        "helpers": "07",
+        "curves": "9c",
+    }
+    assert own_code.loaded_since(before) == {"curves": ("curves.py", "9c")}
