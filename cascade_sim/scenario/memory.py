@@ -2,7 +2,9 @@
 
 The large arrays, counted in bytes as the engine makes them: features of users and ads, what retrieval keeps
 and scans, what models keep per ad, the blocks that are under way with all arms, payments by advertiser, and
-what is learned from. It is an estimate: right to a factor of two where one of them is large.
+what is learned from; the resamples of intervals, randomised logs, and what a market keeps: its users and
+bidders, clicks under way, the impressions it learns from, the rows of a trial. It is an estimate: right to a
+factor of two where one of them is large.
 """
 
 from __future__ import annotations
@@ -11,8 +13,11 @@ import os
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from cascade_sim.errors import UserError
+from cascade_sim.scenario.market import DAY, Market, market_jobs
+from cascade_sim.scenario.questions import OffPolicy
 from cascade_sim.scenario.schema import AUTOMATIC_ARMS, Scenario, resolved_arms
 
 BASE = 600 * 10**6  # the interpreter and its libraries
@@ -24,6 +29,8 @@ USERS_AT_ONCE, KEPT_IDS = 64, 100_000_000  # of retrieval
 DRAWN_AT_ONCE = 65_536  # rows of tables
 LEARNED = 20_000_000  # impressions, or candidates of a student, that a model learns from
 UNITS = 8  # of a co-action matrix, per dimension
+COUNTED_AT_ONCE = 4_000_000  # resample counts
+READ_AT_ONCE = 65_536  # requests of a randomised log
 
 
 @dataclass(frozen=True)
@@ -49,6 +56,16 @@ class Sizes:
     kept_of_ad: int  # numbers that models keep per ad
     sampled: int  # candidates per shadowed request, over all students
     students: int
+    resamples: int
+    knobs: int = 0  # requests of the log with randomised knobs
+    slates: int = 0  # and of that with randomised pages
+    depth: int = 0  # of the lists that those are drawn from
+    rate: float = 0.0  # requests a second of a market
+    days: float = 0.0
+    waiting: float = 0.0  # seconds for which something of a shown ad is under way
+    recent: float = 0.0  # seconds of impressions that a market learns from
+    is_trial: bool = False
+    own_markets: int = 0  # arms whose market is worth a process of its own
     workers: int = 1  # threads
     worlds: int = 1  # processes
 
@@ -62,10 +79,14 @@ KEYS = {
     "log": "phases.log",
     "shadow": "phases.shadow",
     "evaluate": "phases.evaluate",
+    "resamples": "report.resamples",
+    "knobs": "off_policy.requests",
+    "slates": "off_policy.slates.requests",
+    "rate": "market.requests_per_second",
     "worlds": "--workers",
     "workers": "--workers",
 }
-LEAST = {"ads": 2, "retrieved": 2, "log": 0, "shadow": 0}
+LEAST = {"ads": 2, "retrieved": 2, "log": 0, "shadow": 0, "resamples": 2, "knobs": 2, "slates": 2}
 
 
 def sizes_of(scenario: Scenario, workers: int = 1, worlds: int = 1) -> Sizes:
@@ -102,15 +123,44 @@ def sizes_of(scenario: Scenario, workers: int = 1, worlds: int = 1) -> Sizes:
             spec.sample.per_request for spec in scenario.models.values() if spec.trained_by.has_teacher
         ),
         students=sum(spec.trained_by.has_teacher for spec in scenario.models.values()),
+        resamples=scenario.report.resamples,
+        **_off_policy_sizes(scenario.off_policy),
+        **_market_sizes(scenario.market, len(scenario.arms)),
         workers=workers,
         worlds=worlds,
     )
 
 
+def _off_policy_sizes(spec: OffPolicy | None) -> dict[str, Any]:
+    if spec is None:
+        return {}
+    pages = {} if spec.slates is None else {"slates": spec.slates.requests, "depth": spec.slates.depth}
+    return {"knobs": 0 if spec.randomise is None else spec.requests, **pages}
+
+
+def _market_sizes(spec: Market | None, n_arms: int) -> dict[str, Any]:
+    if spec is None:
+        return {}
+    whole, charging, training = spec.days * DAY, spec.charging, spec.training
+    is_late = charging.click_delay > 0
+    learned = 0.0 if training is None else training.history or training.every
+    return {
+        "rate": spec.requests_per_second,
+        "days": spec.days,
+        "waiting": min(whole, max(charging.click_window, 3 * charging.click_delay)) if is_late else 0.0,
+        "recent": min(whole, learned),
+        "is_trial": spec.designs is not None,
+        "own_markets": market_jobs(spec, n_arms, n_arms),
+    }
+
+
 def peak_bytes(sizes: Sizes) -> int:
     """Bytes at the peak: what stays, and the largest of what comes and goes."""
-    one = sum(staying(sizes).values()) + max(passing(sizes).values())
-    return (BASE + one) * sizes.worlds
+    kept, market = sum(staying(sizes).values()), market_bytes(sizes)
+    jobs = min(sizes.own_markets, sizes.workers)
+    if jobs > 1:  # each process has a world of its own
+        market = jobs * (BASE + kept + market)
+    return (BASE + kept + max(*passing(sizes).values(), market)) * sizes.worlds
 
 
 def staying(sizes: Sizes) -> dict[str, int]:
@@ -142,7 +192,34 @@ def passing(sizes: Sizes) -> dict[str, int]:
         "building the world": 8 * min(n.users + n.ads, DRAWN_AT_ONCE) * (n.dims + 2),
         "serving": under_way * n.arms * (decided + paid) + scored + searched,
         "learning": impressions * 96 + candidates * 32,
+        "intervals": _interval_bytes(n),
+        "off-policy": _log_bytes(n.knobs, 88) + _log_bytes(n.slates, 24 + 32 * (n.depth + n.slots)),
     }
+
+
+def _interval_bytes(n: Sizes) -> int:
+    """Of the bootstrap: every arm's columns in parts that sum exactly, the counts, and the resampled sums."""
+    rows = min(n.evaluate, ROWS)
+    parts = n.arms * 8 * (2 * COLUMNS * rows + 2 * GROUPS * n.advertisers)
+    counts = 32 * min(COUNTED_AT_ONCE, n.resamples * rows)
+    return parts + counts + 32 * min(n.resamples, COUNTED_AT_ONCE // GROUPS) * n.advertisers
+
+
+def _log_bytes(requests: int, each: int) -> int:
+    """A randomised log: its portions and all of it joined, what is computed from it, and the tables' rows."""
+    return 3 * each * requests + 540 * min(requests, READ_AT_ONCE)
+
+
+def market_bytes(sizes: Sizes) -> int:
+    """Bytes of one arm's market while it is lived through; of the experiments on it, the larger one."""
+    n = sizes
+    if not n.rate:
+        return 0
+    shown = n.rate * n.slots  # ads a second
+    kept = 40 * n.users + 110 * n.ads + (300 + 16 * n.days) * n.advertisers
+    served = n.block * (n.retrieved * 80 + n.ranked * 48 + n.slots * 160)
+    rows = 90 * n.rate * n.days * DAY if n.is_trial else 0
+    return int(kept + served + 100 * shown * n.waiting + 120 * shown * n.recent + rows)
 
 
 def _padded(width: int) -> int:
@@ -202,7 +279,7 @@ def dominating(sizes: Sizes) -> str:
 
 def largest_that_fits(sizes: Sizes, name: str, room: int) -> int | None:
     """The largest value of one size with which a study takes no more than `room`; None if there is none."""
-    low, high = LEAST.get(name, 1), getattr(sizes, name)
+    low, high = LEAST.get(name, 1), int(getattr(sizes, name))
     if peak_bytes(_with(sizes, name, low)) > room:
         return None
     while low < high:
@@ -211,7 +288,7 @@ def largest_that_fits(sizes: Sizes, name: str, room: int) -> int | None:
     return low
 
 
-def _with(sizes: Sizes, name: str, value: int) -> Sizes:
+def _with(sizes: Sizes, name: str, value: float) -> Sizes:
     return replace(sizes, **{name: max(value, LEAST.get(name, 1))})
 
 

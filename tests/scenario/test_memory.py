@@ -1,5 +1,6 @@
 """The estimate of memory: near what arrays take, and a refusal with the key to change."""
 
+import inspect
 import tracemalloc
 from dataclasses import replace
 
@@ -7,25 +8,41 @@ import numpy as np
 import pytest
 
 from cascade_sim import draws, kernels
+from cascade_sim.analysis.statistics import bootstrap
 from cascade_sim.cascade import retrieval
 from cascade_sim.cli import main
 from cascade_sim.errors import UserError
+from cascade_sim.estimation.log import write_logs
+from cascade_sim.estimation.study import run_off_policy
+from cascade_sim.market.study import run_market
+from cascade_sim.phases.evaluate import Evaluation
+from cascade_sim.phases.results import collect
 from cascade_sim.phases.simulation import Simulation
+from cascade_sim.progress import Progress
 from cascade_sim.scenario import memory
 from cascade_sim.scenario.memory import (
     available_bytes,
     dominating,
     largest_that_fits,
+    market_bytes,
     passing,
     peak_bytes,
     require_memory,
     sizes_of,
     staying,
 )
+from cascade_sim.scenario.schema import resolved_arms
+from cascade_sim.storage import tables
 from cascade_sim.training import data
+from worlds.timed_market import SCARCE, timed_scenario
 from worlds.tiny_market import QUICK, tiny_scenario
 
 FACTOR = 2.0  # between the estimate and what is measured
+WRITTEN = 5 * 10**6  # bytes that a table holds until it is written, whatever the sizes
+UNTRAINED = (
+    *("models={}", "cascade.ranking.model=truth", "cascade.pre_ranking.model=random", "arms={now: {}}"),
+    *("phases.bootstrap=0", "phases.log=0", "phases.shadow=0", "report.baseline=now"),
+)
 GB = 10**9
 
 
@@ -66,6 +83,81 @@ def test_the_estimate_counts_with_the_sizes_that_the_engine_works_with():
     assert (memory.USERS_AT_ONCE, memory.DRAWN_AT_ONCE, memory.KEPT_IDS, memory.LEARNED) == (
         kernels.REQUESTS_AT_ONCE, draws.AT_ONCE, retrieval.KEPT_IDS, data.MOST
     )  # fmt: skip
+    read_at_once = inspect.signature(tables.iterate_table).parameters["batch_rows"].default
+    assert (bootstrap._CELLS, read_at_once) == (memory.COUNTED_AT_ONCE, memory.READ_AT_ONCE)
+
+
+def peak_of(work):
+    """Bytes at the peak of a piece of work, beyond what there was before it."""
+    tracemalloc.start()
+    try:
+        work()
+        return tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+
+
+@pytest.mark.parametrize(
+    "overrides",
+    [("world.ads=2000", "world.advertisers=2000", "report.resamples=1000"),
+     ("phases.evaluate=4096", "report.resamples=1000")],
+)  # fmt: skip
+def test_the_peak_of_the_intervals_is_as_estimated(overrides, tmp_path):
+    scenario = tiny_scenario(*UNTRAINED, *overrides)
+    sim = Simulation(scenario, 1)
+    with Progress(quiet=True) as progress:
+        evaluation = Evaluation(sim, tmp_path, progress)
+        evaluation.run()
+    estimate = passing(replace(sizes_of(scenario), arms=len(evaluation.tallies)))["intervals"]
+    assert 1 / FACTOR < estimate / peak_of(lambda: collect(evaluation)) < FACTOR
+
+
+@pytest.mark.parametrize(
+    "logs",
+    ["{requests: 15000, randomise: {reserve_cpc: 0.3}}", "{slates: {requests: 15000, depth: 12}}"],
+)
+def test_the_peak_of_answers_from_randomised_logs_is_as_estimated(logs, tmp_path):
+    scenario = tiny_scenario(*UNTRAINED, "auction.reserve_cpc=0.1", f"off_policy={logs}")
+    sim, name = Simulation(scenario, 1), scenario.report.baseline
+    arm = sim.arm(name, resolved_arms(scenario)[name])
+    with Progress(quiet=True) as progress:
+        write_logs(sim, arm, tmp_path, progress)
+        peak = peak_of(lambda: run_off_policy(sim, arm, tmp_path, progress))
+    assert 1 / FACTOR < passing(sizes_of(scenario))["off-policy"] / peak < FACTOR
+
+
+@pytest.mark.parametrize(
+    ("changes", "world"),
+    [({}, {"users": 50, "ads": 100_000, "advertisers": 50_000}),
+     ({"charging": {"click_delay": 3600.0, "click_window": 86_400.0}}, {}),
+     ({"training": {"every": 17_280.0, "panel": 64}}, {})],
+    ids=["many advertisers", "late clicks", "training"],
+)  # fmt: skip
+def test_the_peak_of_a_market_is_as_estimated(changes, world, tmp_path):
+    def lived(folder, days):
+        scenario = timed_scenario({**SCARCE, **changes, "requests_per_second": 2.0, "days": days})
+        scenario = scenario.model_copy(update={"world": scenario.world.model_copy(update=world)})
+        sim = Simulation(scenario, 1)
+        with Progress(quiet=True) as progress:
+            return scenario, peak_of(lambda: run_market(sim, "now", folder, progress, 1))
+
+    lived(tmp_path / "compiled", 0.001)  # what is imported and compiled once does not count
+    scenario, peak = lived(tmp_path / "lived", 0.02 if world else 0.2)
+    assert 1 / FACTOR < (market_bytes(sizes_of(scenario)) + WRITTEN) / peak < FACTOR
+
+
+def test_markets_in_processes_of_their_own_have_a_world_each():
+    days = {"days": 1.0, "requests_per_second": 1.0}
+    one, two, four = (peak_bytes(sizes_of(timed_scenario(days), workers)) for workers in (1, 2, 4))
+    assert two > one + 2 * memory.BASE and four - two < memory.BASE  # it has two arms
+    short = timed_scenario({**days, "days": 0.01})
+    assert peak_bytes(sizes_of(short, 2)) < peak_bytes(sizes_of(short)) + memory.BASE
+
+
+def test_a_market_that_is_far_too_large_is_refused_with_its_key():
+    large = {"days": 30.0, "requests_per_second": 10_000.0, "designs": {"treatment": "opt"}}
+    with pytest.raises(UserError, match=r"market.requests_per_second \(10,000.0\): \d+ would fit"):
+        require_memory(timed_scenario(large), available=16 * GB)
 
 
 @pytest.mark.parametrize("users", [1_000, 10**6, 10**8])
@@ -106,10 +198,11 @@ def test_the_peak_of_building_a_world_is_as_estimated(ads):
 
 
 @pytest.mark.parametrize(
-    "size", ["users", "ads", "advertisers", "block", "retrieved", "log", "shadow", "workers"]
+    "size",
+    ["users", "ads", "advertisers", "block", "retrieved", "log", "shadow", "workers", "resamples", "knobs"],
 )
 def test_more_of_anything_never_takes_less(size):
-    sizes = sizes_of(tiny_scenario())
+    sizes = replace(sizes_of(tiny_scenario()), knobs=10_000)
     assert peak_bytes(replace(sizes, **{size: 1000 * getattr(sizes, size)})) > peak_bytes(sizes)
 
 
