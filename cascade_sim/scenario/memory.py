@@ -289,7 +289,8 @@ def largest_that_fits(sizes: Sizes, name: str, room: int) -> int | None:
 
 
 def _with(sizes: Sizes, name: str, value: float) -> Sizes:
-    return replace(sizes, **{name: max(value, LEAST.get(name, 1))})
+    changed: dict[str, Any] = {name: max(value, LEAST.get(name, 1))}
+    return replace(sizes, **changed)
 
 
 def require_memory(
