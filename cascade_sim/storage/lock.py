@@ -207,7 +207,9 @@ def owner_of(path: Path) -> dict[str, Any]:
 
 def holder_of(folder: Path) -> dict[str, Any]:
     """Who holds the folder, in what never changes while it does; empty if nobody says so."""
-    owner = owner_of(folder / LOCK)
+    owner: dict[str, Any] = {}
+    for _ in range(LOOKS):
+        owner = owner or owner_of(folder / LOCK)
     return {name: owner[name] for name in HOLDER if name in owner}
 
 
@@ -216,9 +218,7 @@ def written_for(folder: Path, holder: Mapping[str, Any]) -> Iterator[None]:
     """Write in a folder for the process that holds it, and no more once it has lost it."""
 
     def require() -> None:
-        now: dict[str, Any] = {}
-        for _ in range(LOOKS):
-            now = now or holder_of(folder)
+        now = holder_of(folder)
         if now != holder:
             who = _named(now) + " has it now" if now else "nobody has it now"
             raise UserError(f"{folder}: {_named(dict(holder))} for which this process works, lost it: {who}")
