@@ -30,7 +30,7 @@ DRAWN_AT_ONCE = 65_536  # rows of tables
 LEARNED = 20_000_000  # impressions, or candidates of a student, that a model learns from
 UNITS = 8  # of a co-action matrix, per dimension
 COUNTED_AT_ONCE = 4_000_000  # resample counts
-READ_AT_ONCE = 65_536  # requests of a randomised log
+READ_AT_ONCE, ESTIMATED = 65_536, 20_000_000  # requests of a randomised log
 
 
 @dataclass(frozen=True)
@@ -57,6 +57,7 @@ class Sizes:
     sampled: int  # candidates per shadowed request, over all students
     students: int
     resamples: int
+    listed: int = 0  # ads in lists of neighbours, where retrieval is approximate
     knobs: int = 0  # requests of the log with randomised knobs
     slates: int = 0  # and of that with randomised pages
     depth: int = 0  # of the lists that those are drawn from
@@ -124,6 +125,7 @@ def sizes_of(scenario: Scenario, workers: int = 1, worlds: int = 1) -> Sizes:
         ),
         students=sum(spec.trained_by.has_teacher for spec in scenario.models.values()),
         resamples=scenario.report.resamples,
+        listed=0 if scenario.cascade.retrieval.probes is None else world.ads,
         **_off_policy_sizes(scenario.off_policy),
         **_market_sizes(scenario.market, len(scenario.arms)),
         workers=workers,
@@ -171,7 +173,7 @@ def staying(sizes: Sizes) -> dict[str, int]:
     return {
         "features": rows * (4 * columns + 24),
         "truth": rows * 4 * (_padded(n.dims + 2) + 2 * LANES),
-        "retrieval": rows * 4 * (2 * n.retrieval_dims + 1),
+        "retrieval": rows * 4 * (2 * n.retrieval_dims + 1) + n.listed * (4 * (2 * n.retrieval_dims + 1) + 8),
         "retrieved": 4 * min(n.users * n.retrieved * n.retrievals, most_ids),
         "seen": 4 * (n.users * n.seen_of_user + n.ads * n.seen_of_ad),
         "codes": 4 * n.ads * n.kept_of_ad,
@@ -207,7 +209,7 @@ def _interval_bytes(n: Sizes) -> int:
 
 def _log_bytes(requests: int, each: int) -> int:
     """A randomised log: its portions and all of it joined, what is computed from it, and the tables' rows."""
-    return 3 * each * requests + 540 * min(requests, READ_AT_ONCE)
+    return 3 * each * min(requests, ESTIMATED) + 540 * min(requests, READ_AT_ONCE)
 
 
 def market_bytes(sizes: Sizes) -> int:

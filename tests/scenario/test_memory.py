@@ -12,6 +12,7 @@ from cascade_sim.analysis.statistics import bootstrap
 from cascade_sim.cascade import retrieval
 from cascade_sim.cli import main
 from cascade_sim.errors import UserError
+from cascade_sim.estimation import log
 from cascade_sim.estimation.log import write_logs
 from cascade_sim.estimation.study import run_off_policy
 from cascade_sim.market.study import run_market
@@ -85,6 +86,7 @@ def test_the_estimate_counts_with_the_sizes_that_the_engine_works_with():
     )  # fmt: skip
     read_at_once = inspect.signature(tables.iterate_table).parameters["batch_rows"].default
     assert (bootstrap._CELLS, read_at_once) == (memory.COUNTED_AT_ONCE, memory.READ_AT_ONCE)
+    assert log.MOST == memory.ESTIMATED
 
 
 def peak_of(work):
