@@ -16,7 +16,7 @@ from cascade_sim.cascade.page import Page, at_reserve
 from cascade_sim.cascade.request import Arm, Block, Decision, Platform
 from cascade_sim.cascade.seats import is_probability
 from cascade_sim.cascade.serve import score
-from cascade_sim.kernels import n_filled
+from cascade_sim.kernels import least_of_rows, n_filled
 
 
 @dataclass(frozen=True)
@@ -75,7 +75,4 @@ def _explored_page(block: Block, ads: np.ndarray, arm: Arm, platform: Platform) 
 def random_page(requests: np.ndarray, ids: np.ndarray, slots: int, seed: int) -> np.ndarray:
     """A uniform draw of ads in random order, and no runner-up.  [R, n] -> [R, slots + 1]"""
     luck = draws.uniform(seed, "explored page", requests[:, None], ids)
-    order = np.argsort(np.where(ids >= 0, luck, 2.0), axis=1, kind="stable")[:, :slots]
-    page = np.full((len(ids), slots + 1), -1, np.int32)
-    page[:, : order.shape[1]] = np.take_along_axis(ids, order, 1)
-    return page
+    return np.pad(least_of_rows(ids, luck, slots), ((0, 0), (0, 1)), constant_values=-1)

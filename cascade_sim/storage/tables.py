@@ -180,7 +180,7 @@ class TableWriter:
         # No column has holes: said so, there is no mark for each value that it is there.
         fields = {name: pa.from_numpy_dtype(buffer.dtype) for name, buffer in self._buffers.items()}
         schema = pa.schema([pa.field(name, kind, nullable=False) for name, kind in fields.items()])
-        rows = pa.table([pa.array(b[: self._buffered]) for b in self._buffers.values()], schema=schema)
+        rows = pa.table([_arrow(b[: self._buffered]) for b in self._buffers.values()], schema=schema)
         try:
             with storage_errors(self._part):
                 if self._writer is None:
@@ -407,6 +407,14 @@ def _opened(path: Path, columns: Sequence[str] | None) -> Iterator[tuple["pq.Par
             yield file, known if columns is None else list(columns)
     except (pa.ArrowException, OSError) as error:
         raise UserError(f"cannot read {path}: {error}") from error
+
+
+def _arrow(values: NDArray[Any]) -> Any:
+    """The values as they lie there. `pa.array` would import pandas, in case they are one of its kinds."""
+    import pyarrow as pa
+
+    bits = np.packbits(values, bitorder="little") if values.dtype == bool else values
+    return pa.Array.from_buffers(pa.from_numpy_dtype(values.dtype), len(values), [None, pa.py_buffer(bits)])
 
 
 def _numpy(rows: Any) -> Columns:

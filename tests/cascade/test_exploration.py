@@ -1,8 +1,9 @@
 import numpy as np
 import pytest
 
+from cascade_sim import draws
 from cascade_sim.auction import floor_micros
-from cascade_sim.cascade.exploration import explore
+from cascade_sim.cascade.exploration import explore, random_page
 from cascade_sim.cascade.fusion import Fusion
 from cascade_sim.cascade.page import Page
 from cascade_sim.cascade.request import PreView, Scores
@@ -135,3 +136,16 @@ def test_whether_a_page_is_explored_does_not_depend_on_its_block():
     for r in range(20):
         one = explore(make_block([0], first_request=r), decision(ids[:1], (4, 1)), arm(), 0.5, 1, PLATFORM)
         assert np.array_equal(one.decision.win_set[0], whole.decision.win_set[r])
+
+
+@pytest.mark.parametrize("slots", [1, 3, 8])
+def test_a_random_page_is_the_head_of_the_candidates_sorted_by_luck(slots):
+    rng = np.random.default_rng(slots)
+    ids = np.sort(rng.integers(0, 900, (60, 6)), axis=1).astype(np.int32)
+    ids[rng.random(ids.shape) < 0.3] = -1
+    requests = np.arange(60)
+    luck = draws.uniform(5, "explored page", requests[:, None], ids)
+    order = np.argsort(np.where(ids >= 0, luck, 2.0), axis=1, kind="stable")[:, :slots]
+    expected = np.full((60, slots + 1), -1)
+    expected[:, : order.shape[1]] = np.take_along_axis(ids, order, 1)
+    assert np.array_equal(random_page(requests, ids, slots, 5), expected)
