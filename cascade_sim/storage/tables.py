@@ -420,7 +420,27 @@ def _arrow(values: NDArray[Any]) -> Any:
 def _numpy(rows: Any) -> Columns:
     """Arrow table or batch as fresh arrays."""
     columns = zip(rows.schema.names, rows.columns, strict=True)
-    return {name: np.array(column.to_numpy(zero_copy_only=False)) for name, column in columns}
+    return {name: _values(column) for name, column in columns}
+
+
+def _values(column: Any) -> NDArray[Any]:
+    """A column as a fresh array; as in `_arrow`, without pandas."""
+    chunks = getattr(column, "chunks", [column])
+    if column.null_count or not chunks:  # no column of ours: Arrow knows what to make of holes
+        return np.array(column.to_numpy(zero_copy_only=False))
+    return np.concatenate([_chunk(chunk) for chunk in chunks])
+
+
+def _chunk(chunk: Any) -> NDArray[Any]:
+    first, stop, kind = chunk.offset, chunk.offset + len(chunk), chunk.type.to_pandas_dtype()
+    values = chunk.buffers()[1]
+    if values is None:
+        return np.zeros(0, kind)
+    if kind is np.bool_:
+        bits: NDArray[np.uint8] = np.frombuffer(values, np.uint8)
+        return np.unpackbits(bits, count=stop, bitorder="little")[first:].astype(bool)
+    whole: NDArray[Any] = np.frombuffer(values, kind)
+    return whole[first:stop]
 
 
 def _listed(part: Mapping[str, Any]) -> dict[str, Any]:

@@ -2,6 +2,8 @@
 
 import errno
 import json
+import subprocess
+import sys
 from hashlib import blake2b
 
 import numpy as np
@@ -212,6 +214,22 @@ def test_a_missing_table_column_or_part_is_named_with_what_there_is(tmp_path):
     (folder / "part-00001.parquet").unlink()
     with pytest.raises(UserError, match=r"part-00001\.parquet is missing"):
         read_table(tmp_path, "log")
+
+
+def test_tables_are_written_and_read_without_pandas(tmp_path):
+    code = (
+        "import sys, numpy as np\n"
+        "from cascade_sim.storage.tables import TableWriter, iterate_table, read_table\n"
+        "at = np.arange(100)\n"
+        f"with TableWriter({str(tmp_path)!r}, 'log') as table:\n"
+        "    table.append({'ad': at, 'click': at % 3 == 0})\n"
+        f"read = read_table({str(tmp_path)!r}, 'log')\n"
+        f"parts = list(iterate_table({str(tmp_path)!r}, 'log', batch_rows=37))\n"
+        "assert all((np.concatenate([part[name] for part in parts]) == read[name]).all() for name in read)\n"
+        "assert (read['ad'] == at).all() and (read['click'] == (at % 3 == 0)).all()\n"
+        "assert read['click'].dtype == bool and 'pandas' not in sys.modules\n"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
 
 
 def test_a_list_of_an_older_version_has_digests_of_another_kind(tmp_path):
