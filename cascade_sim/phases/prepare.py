@@ -4,8 +4,8 @@ made = prepare(scenario, Path("runs/mine"), progress)
 made.sim.scorers, made.modules, made.calibrators   # trained seats, and what they were trained to
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import ExitStack
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -24,13 +24,13 @@ from cascade_sim.cascade.serve import Arm, Block, Stage
 from cascade_sim.engines import Engine
 from cascade_sim.errors import UserError
 from cascade_sim.models.calibrators import Calibrator
-from cascade_sim.models.page_training import ClickedPages, served_net
-from cascade_sim.models.training import Impressions, Lists, pick_device
+from cascade_sim.models.training import Lists, pick_device
 from cascade_sim.phases.rebuild import FIRST, Plan, by_words, rebuilt
 from cascade_sim.phases.simulation import Simulation
+from cascade_sim.phases.train_ahead import WORTH, Samples, Task, fit_module, forget, parted, train_ahead
 from cascade_sim.progress import Progress
 from cascade_sim.scenario.file import scenario_data
-from cascade_sim.scenario.models import ModelSpec, objective_of
+from cascade_sim.scenario.models import ModelSpec
 from cascade_sim.scenario.plugins import find_file
 from cascade_sim.scenario.schema import ArmOverrides, Scenario, resolve_arm, resolved_arms
 from cascade_sim.storage import own_code
@@ -41,6 +41,7 @@ from cascade_sim.storage.model_store import ModelStore, content_key
 from cascade_sim.storage.stack import processor
 from cascade_sim.storage.tables import TableWriter
 from cascade_sim.training.data import (
+    MOST,
     impressions,
     is_learned,
     join_lists,
@@ -48,14 +49,12 @@ from cascade_sim.training.data import (
     logged_rows,
     pages,
     share_learned,
-    split_pages,
 )
 from cascade_sim.training.modules import build_module, served_scorer
-from cascade_sim.training.recipes import fit, settings_of, stored_calibrator
+from cascade_sim.training.recipes import stored_calibrator
 from cascade_sim.version import SEMANTICS
 from cascade_sim.workers import Job
 
-Samples = Impressions | ClickedPages | Lists
 # The sections that decide what a log holds, besides the world, its traffic, the phases and the models.
 SERVING = ("cascade", "fusions", "auction", "bidding")
 
@@ -135,6 +134,7 @@ class Preparation:
         self.sim, self.logs, self.store, self.progress, self.device = sim, logs, store, progress, device
         self.modules: dict[str, torch.nn.Module] = {}
         self.calibrators: dict[str, Calibrator] = {}
+        self._ahead: ModelStore | None = None
 
     def run(self) -> None:
         """All phases before the evaluation."""
@@ -144,15 +144,57 @@ class Preparation:
         self.log_phase("log", phases.log, None, rate=phases.exploration)
         specs = sim.scenario.models
         students = {name: spec for name, spec in specs.items() if spec.trained_by.has_teacher}
-        for name, spec in specs.items():
-            if name not in students:
-                read = impressions if spec.is_plain else pages
-                phases_of = self._logged(spec.data)
-                data = read(self.logs, phases_of, sim.seed)
-                self.train_model(name, data, logged=logged_rows(self.logs, phases_of))
+        self._train_logged({name: spec for name, spec in specs.items() if name not in students})
         if students:
-            for name, lists in self._shadow_phase(students).items():
-                self.train_model(name, lists)
+            lists = self._shadow_phase(students)
+            with self._ahead_of(lists):
+                for name, own in lists.items():
+                    self.train_model(name, own)
+
+    def _train_logged(self, specs: Mapping[str, ModelSpec]) -> None:
+        """The models that learn from clicks."""
+        phases = {name: self._logged(spec.data) for name, spec in specs.items()}
+        logged = {name: logged_rows(self.logs, phases[name]) for name in specs}
+
+        def read(name: str) -> Samples:
+            form = impressions if specs[name].is_plain else pages
+            return form(self.logs, phases[name], self.sim.seed)
+
+        samples = sum(spec.epochs * min(logged[name], MOST) for name, spec in specs.items())
+        if samples < 2 * WORTH or not self._has_helpers():
+            for name in specs:
+                self.train_model(name, read(name), logged=logged[name])
+            return
+        data: dict[Any, Samples] = {}  # several models at once: what they have in common is there once
+        own: dict[str, Samples] = {}
+        for name, spec in specs.items():
+            same = (spec.is_plain, *phases[name])
+            if same not in data:
+                data[same] = read(name)
+            own[name] = data[same]
+        with self._ahead_of(own):
+            for name in specs:
+                self.train_model(name, own[name], logged=logged[name])
+
+    def _has_helpers(self) -> bool:
+        return self.sim.arrivals.workers > 1 or self.sim.arrivals.engine.is_elsewhere
+
+    @contextmanager
+    def _ahead_of(self, data: Mapping[str, Samples]) -> Iterator[None]:
+        """Where several processes may, and it is worth it, these models are trained by them beforehand."""
+        if not self._has_helpers():
+            yield
+            return
+        tasks = [self._task(name, own) for name, own in data.items()]
+        arrivals = self.sim.arrivals
+        try:
+            self._ahead = train_ahead(
+                tasks, self.logs, self.store, arrivals.engine, arrivals.workers, self.device, self.progress
+            )
+            yield
+        finally:
+            self._ahead = None
+            forget(self.logs)
 
     def export(self, folder: Path) -> None:
         """Write weights, calibrators and the files of the user's own classes into a folder.
@@ -206,61 +248,46 @@ class Preparation:
         `is_first`: as its first deployment, beside the model itself. `logged`: impressions of its log, where
         the data may be a sample of them.
         """
-        sim, own = self.sim, self.sim.scenario.models[name]
-        spec, alias = (own.as_first_deployed(), first(name)) if is_first else (own, name)
-        view, seed = sim.view(spec.features), self._seed(alias, spec)
-        module = build_module(name, spec, view, seed, sim.home)
-        apart = None
-        if spec.calibrator is not None and isinstance(data, ClickedPages):
-            data, apart = split_pages(data, spec.held_out, sim.seed)
-        key = content_key(
-            own.model_dump(mode="json", exclude={"calibrator", "held_out", "refit"}),
-            {**data.arrays(), **view.arrays()},
-            recipe=spec.recipe, seed=seed, semantics=SEMANTICS, torch=torch.__version__,
-            device=self.device.type, code=model_code_digest(module), processor=processor(),
-        )  # fmt: skip
+        sim, task = self.sim, self._task(name, data, is_first=is_first)
+        spec, alias, module = task.spec, task.alias, task.module
+        data, apart = parted(data, spec, sim.seed)
         samples = spec.epochs * data.arrays()["ads"].size
         with self.progress.stage(f"train {alias}", samples, "samples") as bar:
             if share_learned(logged) < 1:
                 bar.tell(f"learns from a sample of the requests, {share_learned(logged):.1%} of the log")
-            if not self.store.load(key, module):
+            if not self.store.load(task.key, module):
                 before = own_code.loaded()
-                self._fit(alias, spec, module, data, lambda: bar.advance(samples // spec.epochs))
+                if self._ahead is None or not self._ahead.load(task.key, module):
+                    fit_module(
+                        alias, spec, task.view, task.seed, module, data, self.device, sim.home,
+                        lambda: bar.advance(samples // spec.epochs),
+                    )  # fmt: skip
                 if not own_code.note_late(type(module), before):  # code that the key knows nothing of
-                    self.store.save(key, module, {"model": name, "recipe": spec.recipe})
+                    self.store.save(task.key, module, {"model": name, "recipe": spec.recipe})
             if apart is not None:
                 self.calibrators[alias] = stored_calibrator(
-                    self.store, key, alias, spec, view, module, apart, seed % 2**31
+                    self.store, task.key, alias, spec, task.view, module, apart, task.seed % 2**31
                 )
         self.modules[alias] = module
-        sim.scorers[alias] = served_scorer(name, spec, view, module, self.calibrators.get(alias))
+        sim.scorers[alias] = served_scorer(name, spec, task.view, module, self.calibrators.get(alias))
+
+    def _task(self, name: str, data: Samples, *, is_first: bool = False) -> Task:
+        """A model before its training, with the key of what it will be."""
+        sim, own = self.sim, self.sim.scenario.models[name]
+        spec, alias = (own.as_first_deployed(), first(name)) if is_first else (own, name)
+        view, seed = sim.view(spec.features), self._seed(alias, spec)
+        module = build_module(name, spec, view, seed, sim.home)
+        key = content_key(
+            own.model_dump(mode="json", exclude={"calibrator", "held_out", "refit"}),
+            {**parted(data, spec, sim.seed)[0].arrays(), **view.arrays()},
+            recipe=spec.recipe, seed=seed, semantics=SEMANTICS, torch=torch.__version__,
+            device=self.device.type, code=model_code_digest(module), processor=processor(),
+        )  # fmt: skip
+        return Task(alias, spec, view, seed, module, data, sim.seed, key)
 
     def _logged(self, phases: Iterable[str]) -> list[str]:
         """Those of these phases that have requests, and so a table."""
         return [phase for phase in phases if getattr(self.sim.scenario.phases, phase)]
-
-    def _fit(
-        self,
-        alias: str,
-        spec: ModelSpec,
-        module: torch.nn.Module,
-        data: Samples,
-        on_epoch: Callable[[], None],
-    ) -> None:
-        """Train a module of one head. An objective of several trains a net that has them, which is folded."""
-        sim, seed, view = self.sim, self._seed(alias, spec), self.sim.view(spec.features)
-        objective = objective_of(spec)
-        is_wide = objective.n_heads > 1
-        net = build_module(alias, spec, view, seed, sim.home, objective.n_heads) if is_wide else module
-        if isinstance(data, ClickedPages) and objective.is_log_loss:
-            data = data.shown
-        fit(
-            net, spec, view, data, what=f"training of model {alias!r}", device=self.device,
-            on_epoch=lambda epoch, loss: on_epoch(), **settings_of(spec, seed),
-        )  # fmt: skip
-        if is_wide:
-            module.load_state_dict(served_net(net, objective).state_dict())
-            module.eval()
 
     def _seed(self, alias: str, spec: ModelSpec) -> int:
         """Seed of weights and shuffles: objectives share it, so calibrators of one objective share a net."""

@@ -79,7 +79,7 @@ class Arrivals:
 
     def __init__(self, world: World, traffic, workers: int = 1, engine: Engine | None = None):
         self.env = simpy.Environment()
-        self._world, self._traffic, self._workers = world, traffic, workers
+        self._world, self._traffic, self.workers = world, traffic, workers
         self._visitors = Visitors(world.activity)
         self.engine = engine or open_engine()
 
@@ -96,7 +96,7 @@ class Arrivals:
         named = partial(serve_block, phase, serve=serve)
         service = Service(named, elsewhere, per_task=-(-WORTH_SENDING // self._traffic.block))
         engine = open_engine() if elsewhere is None else self.engine
-        for chunk, result in engine.chunks(service, self._arrived(queue), self._workers):
+        for chunk, result in engine.chunks(service, self._arrived(queue), self.workers):
             finish(chunk.content, result)
 
     def block(self, phase: str, index: int, n_requests: int, start: float = 0.0) -> Block:

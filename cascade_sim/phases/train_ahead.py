@@ -1,0 +1,204 @@
+"""Several models trained at once, each by a process of its own, before the world's process asks for them.
+
+Models know nothing of each other once their data are there. Where there are several workers, and enough to
+learn for a process to be worth its start, the models that no store has are parted into jobs of the run's
+engine. A job is given its data in files of the run's folder, trains as the world's process would, to the same
+bytes, and leaves the weights there under their content key. Whatever it does not leave is trained as usual.
+"""
+
+import shutil
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import nn
+
+from cascade_sim.engines import Engine
+from cascade_sim.models.features import FeatureView
+from cascade_sim.models.page_training import ClickedPages, served_net
+from cascade_sim.models.training import Impressions, Lists
+from cascade_sim.progress import Progress
+from cascade_sim.scenario.models import ModelSpec, objective_of
+from cascade_sim.storage.checkpoints import load_state, save_state
+from cascade_sim.storage.files import folder_inside
+from cascade_sim.storage.lock import holder_of, written_for
+from cascade_sim.storage.model_store import ModelStore
+from cascade_sim.training.data import split_pages
+from cascade_sim.training.modules import KINDS, build_module
+from cascade_sim.training.recipes import fit, settings_of
+from cascade_sim.workers import Job
+
+Samples = Impressions | ClickedPages | Lists
+WORTH = 4_000_000  # samples: a process that learns from fewer takes as long to start
+FOLDER = "training"  # of the checkpoints
+
+
+@dataclass(frozen=True)
+class Task:
+    """A model that is to be trained, and what it learns from."""
+
+    alias: str
+    spec: ModelSpec
+    view: FeatureView
+    seed: int  # of weights and shuffles
+    module: nn.Module
+    data: Samples  # all of it, also what a calibrator is given
+    world_seed: int
+    key: str
+
+    @property
+    def samples(self) -> int:
+        return self.spec.epochs * int(self.data.arrays()["ads"].size)
+
+
+def parted(data: Samples, spec: ModelSpec, seed: int) -> tuple[Samples, ClickedPages | None]:
+    """What a model trains on, and what is kept apart for its calibrator."""
+    if spec.calibrator is None or not isinstance(data, ClickedPages):
+        return data, None
+    return split_pages(data, spec.held_out, seed)
+
+
+def fit_module(
+    alias: str,
+    spec: ModelSpec,
+    view: FeatureView,
+    seed: int,
+    module: nn.Module,
+    data: Samples,
+    device: torch.device,
+    home: Path,
+    on_epoch: Callable[[], None] = lambda: None,
+) -> None:
+    """Train a module of one head. An objective of several trains a net that has them, which is folded."""
+    objective = objective_of(spec)
+    is_wide = objective.n_heads > 1
+    net = build_module(alias, spec, view, seed, home, objective.n_heads) if is_wide else module
+    if isinstance(data, ClickedPages) and objective.is_log_loss:
+        data = data.shown
+    fit(
+        net, spec, view, data, what=f"training of model {alias!r}", device=device,
+        on_epoch=lambda epoch, loss: on_epoch(), **settings_of(spec, seed),
+    )  # fmt: skip
+    if is_wide:
+        module.load_state_dict(served_net(net, objective).state_dict())
+        module.eval()
+
+
+def shares(samples: Mapping[str, int], most: int) -> list[list[str]]:
+    """Models in at most so many groups of about equal samples, each worth a process; [] if one is enough."""
+    n = min(len(samples), most, sum(samples.values()) // WORTH)
+    if n < 2:
+        return []
+    groups: list[list[str]] = [[] for _ in range(n)]
+    for name in sorted(samples, key=lambda name: -samples[name]):
+        min(groups, key=lambda group: sum(samples[member] for member in group)).append(name)
+    return groups
+
+
+def train_ahead(
+    tasks: Sequence[Task],
+    logs: Path,
+    store: ModelStore,
+    engine: Engine,
+    workers: int,
+    device: torch.device,
+    progress: Progress,
+) -> ModelStore | None:
+    """Train those of the tasks that the store has not, as jobs; what is left of it, for `forget`.
+
+    None: nothing was worth it. Users' own classes are trained by the world's process, which knows their code.
+    """
+    left = {task.alias: task for task in tasks if task.spec.kind in KINDS}
+    left = {alias: task for alias, task in left.items() if not store.load(task.key, task.module)}
+    most = len(left) if engine.is_elsewhere else workers
+    groups = shares({alias: task.samples for alias, task in left.items()}, most)
+    if not groups:
+        return None
+    folder = folder_inside(logs, "checkpoints", FOLDER)
+    files = _Files(folder)
+    holder = holder_of(logs)
+    jobs = [
+        Job(
+            f"training of {', '.join(group)}",
+            train_job,
+            (logs, [files.words(left[alias]) for alias in group], device.type, holder),
+        )
+        for group in groups
+    ]
+    with progress.stage(f"train {len(left)} models", len(jobs), "processes") as bar:
+        engine.jobs(jobs, workers, on_done=lambda name: bar.advance(1), go_on="run again with --workers 1")
+    return ModelStore(folder)
+
+
+def forget(logs: Path) -> None:
+    """Remove what the jobs were given and left."""
+    shutil.rmtree(logs / "checkpoints" / FOLDER, ignore_errors=True)
+
+
+def train_job(
+    logs: Path, models: Sequence[Mapping[str, Any]], device: str, holder: Mapping[str, Any]
+) -> None:
+    """Train these models, one after the other, and leave their weights under their keys."""
+    torch.set_num_threads(1)
+    with written_for(logs, holder):
+        for model in models:
+            spec, alias, seed = ModelSpec.model_validate(model["spec"]), model["alias"], model["seed"]
+            view, whole = _view(load_state(model["view"])), _samples(load_state(model["data"]))
+            data, _ = parted(whole, spec, model["world_seed"])
+            module = build_module(alias, spec, view, seed)
+            fit_module(alias, spec, view, seed, module, data, torch.device(device), Path("."))
+            ModelStore(model["data"].parent).save(model["key"], module, {"model": alias})
+
+
+class _Files:
+    """What jobs are given, as files; models that learn from the same share one."""
+
+    def __init__(self, folder: Path):
+        self._folder = folder
+        self._written: dict[tuple[str, int], Path] = {}
+        self._kept: list[object] = []  # an id belongs to one object as long as that is there
+
+    def words(self, task: Task) -> dict[str, Any]:
+        return {
+            "alias": task.alias, "spec": task.spec.model_dump(mode="json"), "seed": task.seed,
+            "key": task.key, "world_seed": task.world_seed,
+            "view": self._file("view", task.view, _state_of_view),
+            "data": self._file("data", task.data, lambda data: dict(data.arrays())),
+        }  # fmt: skip
+
+    def _file(self, what: str, content: Any, state: Callable[[Any], dict[str, Any]]) -> Path:
+        key = (what, id(content))
+        if key not in self._written:
+            self._kept.append(content)
+            self._written[key] = self._folder / f"{what}-{len(self._written)}.npz"
+            save_state(self._written[key], state(content))
+        return self._written[key]
+
+
+def _state_of_view(view: FeatureView) -> dict[str, Any]:
+    state = {"names": np.array(view.names), "user": view.user_table, "ad": view.ad_table}
+    state |= {"has_context": np.array(view.has_context), "threshold": np.array(view.pair_threshold)}
+    if view.pair_user is not None and view.pair_ad is not None:
+        state |= {"pair_user": view.pair_user, "pair_ad": view.pair_ad}
+    return state
+
+
+def _view(state: Mapping[str, Any]) -> FeatureView:
+    return FeatureView(
+        tuple(str(name) for name in state["names"]), state["user"], state["ad"], bool(state["has_context"]),
+        state.get("pair_user"), state.get("pair_ad"), float(state["threshold"]),
+    )  # fmt: skip
+
+
+def _samples(arrays: Mapping[str, Any]) -> Samples:
+    if "teacher_logit" in arrays:
+        return Lists(**arrays)
+    if "lists" not in arrays:
+        return Impressions(**arrays)
+    own = {name: arrays[name] for name in ("lists", "request", "dumped")}
+    return ClickedPages(
+        Impressions(**{name: values for name, values in arrays.items() if name not in own}), **own
+    )
