@@ -29,7 +29,7 @@ USERS_AT_ONCE, KEPT_IDS = 64, 100_000_000  # of retrieval
 DRAWN_AT_ONCE = 65_536  # rows of tables
 LEARNED = 20_000_000  # impressions, or candidates of a student, that a model learns from
 UNITS = 8  # of a co-action matrix, per dimension
-COUNTED_AT_ONCE = 4_000_000  # resample counts
+COUNTED_AT_ONCE, SUMMED_AT_ONCE = 4_000_000, 400_000  # resample counts, and sums over resamples
 READ_AT_ONCE, ESTIMATED = 65_536, 20_000_000  # requests of a randomised log
 
 
@@ -202,9 +202,9 @@ def passing(sizes: Sizes) -> dict[str, int]:
 def _interval_bytes(n: Sizes) -> int:
     """Of the bootstrap: every arm's columns in parts that sum exactly, the counts, and the resampled sums."""
     rows = min(n.evaluate, ROWS)
-    parts = n.arms * 8 * (2 * COLUMNS * rows + 2 * GROUPS * n.advertisers)
-    counts = 32 * min(COUNTED_AT_ONCE, n.resamples * rows)
-    return parts + counts + 32 * min(n.resamples, COUNTED_AT_ONCE // GROUPS) * n.advertisers
+    parts = n.arms * 8 * 2 * COLUMNS * rows + (n.arms + 1) * 8 * GROUPS * n.advertisers
+    counts = 24 * min(COUNTED_AT_ONCE, n.resamples * rows)
+    return parts + counts + 32 * min(SUMMED_AT_ONCE, n.resamples * n.advertisers)
 
 
 def _log_bytes(requests: int, each: int) -> int:

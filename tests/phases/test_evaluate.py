@@ -118,7 +118,7 @@ def test_sums_over_many_blocks_do_not_depend_on_who_serves_them_nor_when(study, 
     monkeypatch.setattr(evaluate, "GROUPS", 1)
     kept = []
     for workers in (1, 3):
-        monkeypatch.setattr(study.sim.arrivals, "_workers", workers)
+        monkeypatch.setattr(study.sim.arrivals, "workers", workers)
         found = evaluated(study, tmp_path / str(workers))
         kept.append(
             {

@@ -86,6 +86,7 @@ def test_the_estimate_counts_with_the_sizes_that_the_engine_works_with():
     )  # fmt: skip
     read_at_once = inspect.signature(tables.iterate_table).parameters["batch_rows"].default
     assert (bootstrap._CELLS, read_at_once) == (memory.COUNTED_AT_ONCE, memory.READ_AT_ONCE)
+    assert bootstrap._SUMS == memory.SUMMED_AT_ONCE
     assert log.MOST == memory.ESTIMATED
 
 

@@ -83,7 +83,7 @@ def test_models_and_calibrators_come_from_the_cache(tmp_path, monkeypatch):
     def refuse(*_, **__):
         raise AssertionError("trained again")
 
-    monkeypatch.setattr("cascade_sim.phases.prepare.fit", refuse)
+    monkeypatch.setattr("cascade_sim.phases.train_ahead.fit", refuse)
     monkeypatch.setattr("cascade_sim.training.recipes.fit_calibrator", refuse)
     again = learn(tmp_path / "b", tmp_path / "cache", *overrides(names))
     assert again.calibrators["softmax-platt"] == one.calibrators["softmax-platt"]
