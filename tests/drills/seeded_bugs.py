@@ -62,8 +62,8 @@ BUGS = (
     Bug(
         "bids below the reserve take part",
         KERNELS,
-        "if b <= 0.0 or q <= 0.0 or b < reserve or s < score_floor:",
-        "if b <= 0.0 or q <= 0.0 or s < score_floor:",
+        "(q > 0.0) & (b >= reserve) & (s >= score_floor)",
+        "(q > 0.0) & (s >= score_floor)",
         (f"{AUCTION}test_an_ad_below_the_reserve_neither_wins_nor_prices",),
         is_compiled=True,
     ),
@@ -102,9 +102,17 @@ BUGS = (
     Bug(
         "ties go to the larger id",
         KERNELS,
+        "ids[r, j] < ids[r, first]",
+        "ids[r, j] > ids[r, first]",
+        (f"{AUCTION}test_ties_go_to_the_smaller_column_or_the_smaller_id",),
+        is_compiled=True,
+    ),
+    Bug(
+        "ties of a long page go to the larger id",
+        KERNELS,
         "ids[r, ranked[r, place - 1]] <= ids[r, j]",
         "ids[r, ranked[r, place - 1]] >= ids[r, j]",
-        (f"{AUCTION}test_ties_go_to_the_smaller_column_or_the_smaller_id",),
+        ("tests/auction/test_reference.py::test_long_pages_agree_with_the_reference",),
         is_compiled=True,
     ),
     Bug(
@@ -244,10 +252,11 @@ BUGS = (
     ),
     Bug(
         "an ECE bucket loses its lower edge",
-        "analysis/metrics/scale.py",
-        "    index += (p >= (index + 1) / bins) & (index < bins - 1)\n",
+        "analysis/metrics/kernels.py",
+        "            if p >= (at + 1) / bins and at < bins - 1:\n                at += 1\n",
         "",
         ("tests/analysis/metrics/test_scale.py::test_every_edge_falls_into_the_bucket_it_opens",),
+        is_compiled=True,
     ),
     Bug(
         "over- and undercharged advertisers cancel",
@@ -259,8 +268,8 @@ BUGS = (
     Bug(
         "lifts are not paired",
         "analysis/statistics/bootstrap.py",
-        "rows[arm].append(evaluate[arm](exact(counts)))",
-        "rows[arm].append(evaluate[arm](exact(np.roll(counts, list(sums).index(arm), axis=1))))",
+        "sums[:, is_own[arm]] = own[arm](counts)",
+        "sums[:, is_own[arm]] = own[arm](np.roll(counts, list(columns).index(arm), axis=1))",
         (
             "tests/analysis/statistics/test_bootstrap.py::test_a_scaled_arm_has_a_certain_lift_because_resamples_are_paired",
         ),
@@ -288,15 +297,15 @@ BUGS = (
     Bug(
         "every price half a percent low",
         "cascade_sim/cascade/page.py",
-        "cpc_micros=to_micros(result.cpc, ranked_bid[:, :-1]),",
-        "cpc_micros=to_micros(0.995 * result.cpc, ranked_bid[:, :-1]),",
+        "cpc_micros=to_micros(result.cpc, result.bid[:, :-1]),",
+        "cpc_micros=to_micros(0.995 * result.cpc, result.bid[:, :-1]),",
         (CHECK,),
     ),
     Bug(
         "one ad too few reaches ranking",
         "cascade_sim/cascade/serve.py",
-        "select_top(pre_ranking_set, pre_score, arm.pre_ranking_size)",
-        "select_top(pre_ranking_set, pre_score, arm.pre_ranking_size - 1)",
+        "select_top(pre_ranking_set, view.order, arm.pre_ranking_size)",
+        "select_top(pre_ranking_set, view.order, arm.pre_ranking_size - 1)",
         (CHECK,),
     ),
     Bug(
