@@ -13,7 +13,7 @@ from typing import Any
 import click
 
 from cascade_sim.errors import Notice, UserError, shortened, unknown_name
-from cascade_sim.loading import leave_quickly, loading
+from cascade_sim.loading import keep_memory, leave_quickly, loading
 from cascade_sim.signals import STOPPED, Terminated, heed, stoppable
 from cascade_sim.version import __version__
 
@@ -123,6 +123,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     """
     warnings.formatwarning = _words
     leave_quickly()
+    keep_memory()
     with stoppable():
         return _answered(argv)
 

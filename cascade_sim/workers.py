@@ -23,6 +23,7 @@ from types import ModuleType
 from typing import Any
 
 from cascade_sim.errors import ScenarioError, UserError
+from cascade_sim.loading import keep_memory
 from cascade_sim.signals import STOPPED, Terminated, stoppable
 
 TRIES = 3
@@ -246,6 +247,7 @@ def _no_interrupts() -> Iterator[None]:
 
 def _work(pipe: Connection) -> None:
     """What a worker process does: take a job and answer, again and again, until the pipe ends."""
+    keep_memory()
     threading.Thread(target=_die_with_parent, daemon=True).start()
     with stoppable():  # told to stop: unwind, so that locks are released and half-written files dropped
         try:

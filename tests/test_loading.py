@@ -1,12 +1,13 @@
 """Libraries are loaded without the collector, which is afterwards as it was."""
 
 import gc
+import platform
 import subprocess
 import sys
 
 import pytest
 
-from cascade_sim.loading import loading
+from cascade_sim.loading import keep_memory, loading
 
 
 @pytest.mark.parametrize("is_on", [True, False])
@@ -33,3 +34,8 @@ def test_the_command_line_ends_without_a_search_for_cycles():
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.splitlines()[-2:] == ["0", "True"]
+
+
+def test_memory_is_kept_where_the_c_library_can_be_told_so():
+    assert keep_memory() == (platform.libc_ver()[0] == "glibc")
+    assert keep_memory() == keep_memory()

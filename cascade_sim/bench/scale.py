@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from cascade_sim.errors import UserError
+from cascade_sim.loading import keep_memory
 
 FEWEST = {"ads": 10_000, "users": 10_000, "requests": 100_000}
 LARGEST = {"ads": 10_000_000, "users": 1_000_000, "requests": 10_000_000}
@@ -195,6 +196,7 @@ def _timed_searches(retrieval: Any) -> list[tuple[int, float]]:
 
 
 if __name__ == "__main__":
+    keep_memory()  # as a run does
     try:
         answer = asdict(measure(Size(**json.loads(sys.argv[1]))))
     except UserError as error:
