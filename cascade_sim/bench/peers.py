@@ -29,7 +29,7 @@ from types import TracebackType
 from typing import Any
 
 from cascade_sim.bench import Spread, beside, in_turn
-from cascade_sim.bench.whole import ready, serving
+from cascade_sim.bench.whole import ready, serving, unlogged
 from cascade_sim.errors import UserError
 
 SEEN = ["user", "context", "quality", "tier", "G1", "G2"]
@@ -121,14 +121,17 @@ class Peer:
 HOW = "python -m pydoc cascade_sim.bench.peers"
 
 
-def our_rate(mode: Mode, n_auctions: int) -> Callable[[], float]:
+def our_rate(mode: Mode, n_auctions: int, is_logged: bool = True) -> Callable[[], float]:
     """A call that gives bids per CPU-second of the scenario; compiled, and all users seen before.
 
     A request for each auction of two bidders; large auctions are fewer, for about the same time.
+    `is_logged` False: what the log would get is made, and not written.
     """
     n_requests = n_auctions if mode.bidders == 2 else n_auctions // 4
     sim, arm = ready(mode.scenario())
     serving(sim, arm, sim.scenario.traffic.block, rate=0.0)
+    if not is_logged:
+        return lambda: n_requests * mode.bidders / unlogged(sim, arm, n_requests)
     return lambda: n_requests * mode.bidders / serving(sim, arm, n_requests, rate=0.0)
 
 
@@ -148,14 +151,25 @@ def bench_peers(
         calls: dict[str, Callable[[], float]] = {}
         for name, mode in MODES.items():
             calls[f"ours {name}"] = our_rate(mode, n_auctions)
+            calls[f"unlogged {name}"] = our_rate(mode, n_auctions, is_logged=False)
             if name in checkouts:
                 calls[name] = stack.enter_context(Peer(name, checkouts[name], python)).rate
         found = in_turn(calls, repeats)
     rows = []
     for name, mode in MODES.items():
         ours, theirs = found[f"ours {name}"], found.get(name)
+        bare = found[f"unlogged {name}"]
         times = None if theirs is None else ours.median / theirs.median
-        rows.append({"peer": name, "mode": mode.name, "ours": ours, "theirs": theirs, "times": times})
+        rows.append(
+            {
+                "peer": name,
+                "mode": mode.name,
+                "ours": ours,
+                "unlogged": bare,
+                "theirs": theirs,
+                "times": times,
+            }
+        )
     return rows
 
 
@@ -165,9 +179,11 @@ def peers_text(rows: list[dict[str, Any]]) -> str:
     for row in rows:
         lines.append(f"  {row['mode']}")
         lines.append(f"    ours               {row['ours'].text(0)}")
+        lines.append(f"    ours, no log       {row['unlogged'].text(0)}")
         if row["theirs"] is None:
             lines.append(f"    {row['peer']:<18} not given; how to get it: {HOW}")
         else:
             lines.append(f"    {row['peer']:<18} {row['theirs'].text(0)}")
-            lines.append(f"    ours / theirs      {row['times']:.1f} x")
+            without = row["unlogged"].median / row["theirs"].median
+            lines.append(f"    ours / theirs      {row['times']:.1f} x; without our log {without:.1f} x")
     return "\n".join(lines)

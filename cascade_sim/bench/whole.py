@@ -1,6 +1,7 @@
 """The whole way of requests in a scenario: what the bench times when it does not time a part."""
 
 import tempfile
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -8,7 +9,7 @@ import torch
 
 from cascade_sim.bench import seconds
 from cascade_sim.cascade.serve import Arm
-from cascade_sim.phases.prepare import Preparation
+from cascade_sim.phases.prepare import Preparation, rows_to_log
 from cascade_sim.phases.simulation import Simulation
 from cascade_sim.progress import Progress
 from cascade_sim.scenario.schema import Scenario, resolve_arm
@@ -32,3 +33,12 @@ def serving(sim: Simulation, arm: Arm, n_requests: int, rate: float = 0.01) -> f
     with tempfile.TemporaryDirectory() as folder:
         phases = Preparation(sim, Path(folder), ModelStore(Path(folder)), Progress(True), torch.device("cpu"))
         return seconds(lambda: phases.log_phase("bench", n_requests, arm, rate=rate))
+
+
+def unlogged(sim: Simulation, arm: Arm, n_requests: int) -> float:
+    """The same without exploration, up to the rows of the log, which nobody writes."""
+
+    def serve() -> None:
+        sim.arrivals.run_phase("bench", n_requests, partial(rows_to_log, sim, arm, 0.0), lambda *rows: None)
+
+    return seconds(serve)
