@@ -158,18 +158,9 @@ def bench_peers(
     rows = []
     for name, mode in MODES.items():
         ours, theirs = found[f"ours {name}"], found.get(name)
-        bare = found[f"unlogged {name}"]
         times = None if theirs is None else ours.median / theirs.median
-        rows.append(
-            {
-                "peer": name,
-                "mode": mode.name,
-                "ours": ours,
-                "unlogged": bare,
-                "theirs": theirs,
-                "times": times,
-            }
-        )
+        rates = {"ours": ours, "unlogged": found[f"unlogged {name}"], "theirs": theirs}
+        rows.append({"peer": name, "mode": mode.name, **rates, "times": times})
     return rows
 
 

@@ -86,6 +86,7 @@ def test_a_peer_that_stops_says_why(auction_net, tmp_path):
 def test_the_command_prints_text_or_json(monkeypatch, capsys):
     spread = Spread.of([1.0, 2.0])
     row = {"peer": "auction-gym", "mode": "2 of 6", "ours": spread, "theirs": spread, "times": 1.0}
+    row["unlogged"] = spread
     monkeypatch.setattr(peers, "bench_peers", lambda checkouts, python: [row])
     assert main(["bench", "peers", "--quiet"]) == 0
     assert "1.0 x" in capsys.readouterr().out
