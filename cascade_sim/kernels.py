@@ -278,7 +278,7 @@ def is_finite(values):
 
 
 @njit(cache=True, nogil=True)
-def _kth_largest(values, n, k):
+def kth_largest(values, n, k):
     """The k-th largest of values[:n] (1 <= k <= n). Quickselect, median of three; reorders values."""
     left, right = 0, n - 1
     target = k - 1
@@ -347,7 +347,7 @@ def select_top(ids, score, c):
             if ids[r, j] >= 0 and (np.int64(key[j]) - low) >> shift == last:
                 work[in_bin] = key[j]
                 in_bin += 1
-        cut = _kth_largest(work, in_bin, missing)
+        cut = kth_largest(work, in_bin, missing)
         ties = missing
         for j in range(in_bin):
             ties -= work[j] > cut
@@ -532,7 +532,7 @@ def _kth_of(values, n, k, work, count):
     scale = np.float32(SELECT_BINS - 1) / (high - low)
     if not np.isfinite(scale):  # too near each other for bins
         work[:n] = values[:n]
-        return _kth_largest(work, n, k)
+        return kth_largest(work, n, k)
     count[:] = 0
     for j in range(n):
         count[int((values[j] - low) * scale)] += 1
@@ -544,4 +544,4 @@ def _kth_of(values, n, k, work, count):
     for j in range(n):
         work[in_bin] = values[j]
         in_bin += int((values[j] - low) * scale) == last
-    return _kth_largest(work, in_bin, missing)
+    return kth_largest(work, in_bin, missing)

@@ -7,6 +7,8 @@ equal scores begins at a place) and `lists` (offsets).
 import numpy as np
 from numba import njit
 
+from cascade_sim.kernels import kth_largest
+
 
 @njit(cache=True, nogil=True)
 def positional_sums(utility, weight, order, is_first, lists):
@@ -120,7 +122,7 @@ def best_of_rows(ids, score, k):
                 size += 1
         if k < size:  # what lies below the k-th best score is out; the sort settles ties with it
             work[:size] = worth[:size]
-            least = _kth_largest(work, size, k)
+            least = kth_largest(work, size, k)
             kept = 0
             for j in range(size):
                 own[kept], worth[kept] = own[j], worth[j]
@@ -130,31 +132,6 @@ def best_of_rows(ids, score, k):
         for j in range(min(k, size)):
             result[r, j] = own[j]
     return result
-
-
-@njit(cache=True, nogil=True)
-def _kth_largest(values, n, k):
-    """The k-th largest of values[:n] (1 <= k <= n), whose order is lost on the way."""
-    left, right, target = 0, n - 1, k - 1
-    while left < right:
-        pivot = values[(left + right) // 2]
-        i, j = left, right
-        while i <= j:
-            while values[i] > pivot:
-                i += 1
-            while values[j] < pivot:
-                j -= 1
-            if i <= j:
-                values[i], values[j] = values[j], values[i]
-                i += 1
-                j -= 1
-        if target <= j:
-            right = j
-        elif target >= i:
-            left = i
-        else:
-            break
-    return values[target]
 
 
 @njit(cache=True, nogil=True)
