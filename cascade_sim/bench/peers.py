@@ -12,7 +12,7 @@ How to get the others and run all in turn, in the same minutes:
     git clone https://github.com/amzn/auction-gym
     git clone https://github.com/alimama-tech/AuctionNet
     python -m venv peers
-    peers/bin/pip install numpy pandas torch scipy scikit-learn matplotlib seaborn tqdm gin-config
+    peers/bin/pip install numpy pandas torch scipy scikit-learn matplotlib seaborn tqdm gin-config numba
     python -m cascade_sim bench peers --auction-gym auction-gym --auction-net AuctionNet \\
         --peer-python peers/bin/python
 
