@@ -159,7 +159,7 @@ def reduce(
     check_known("reduction", reduction, REDUCTIONS)
     if weight is None and reduction == "mean":
         return (values.mean() if len(values) else values.sum()).to(dtype)
-    total = values.new_tensor(float(len(values)))
+    total = values.new_full((), float(len(values)))
     if weight is not None:
         weight = torch.as_tensor(weight, device=values.device).to(values.dtype)
         if weight.shape != values.shape:

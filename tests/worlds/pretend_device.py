@@ -5,8 +5,8 @@
 
     pretend.waits     # how often the host asked for a number, and would have waited for a real device
 
-It finds what breaks on CUDA (a tensor left on the CPU) and on MPS (a float64) where there is neither, with the
-values of the CPU. It says nothing of speed, of memory, or of how an accelerator rounds.
+It finds what breaks on CUDA (a tensor left on the CPU) and on MPS (a float64) where there is neither, with
+the values of the CPU. It says nothing of speed, of memory, or of how an accelerator rounds.
 """
 
 from __future__ import annotations
