@@ -118,25 +118,38 @@ class _BatchLoss:
     ) -> None:
         self.model, self.objective, self.device = model, objective, device
         self.columns = on_device({**data.shown.arrays(), "dumped": data.dumped}, device)
+        self.is_scored = np.isfinite(data.dumped)
         self.tables = Tables(view, device)
         self.pages = PageRows(data.lists)
 
     def of_pages(self, picked: torch.Tensor) -> torch.Tensor:
-        rows, lists = self.pages.rows(picked.cpu().numpy())
-        return self._loss(torch.from_numpy(rows).to(self.device), lists, None)
+        rows, lists = self.pages.rows(picked.numpy())
+        return self._loss(torch.from_numpy(rows), lists, None)
 
     def of_samples(self, rows: torch.Tensor) -> torch.Tensor:
         each = np.arange(len(rows) + 1)  # a list of its own
         if self.objective.trains_on != "samples":
             return self._loss(rows, each, None)
-        context, lists = self.pages.rows(self.pages.owner[rows.cpu().numpy()])
-        dumped = _dump(self.columns, torch.from_numpy(context).to(self.device), lists)
-        return self._loss(rows, each, dumped)
+        context, lists = self.pages.rows(self.pages.owner[rows.numpy()])
+        return self._loss(rows, each, self._dump(context, lists))
 
     def of_samples_of_pages(self, picked: torch.Tensor) -> torch.Tensor:
-        return self.of_samples(torch.from_numpy(self.pages.rows(picked.cpu().numpy())[0]).to(self.device))
+        return self.of_samples(torch.from_numpy(self.pages.rows(picked.numpy())[0]))
+
+    def _dump(self, rows: np.ndarray, lists: np.ndarray) -> Dumped:
+        """Page k is that of sample k: the deployed log-odds of a click in each slot, and the clicks.
+
+        Pages that no ranker scored are empty: their samples count by the log loss alone.
+        """
+        is_scored = self.is_scored[rows]
+        kept = np.concatenate([[0], np.cumsum(is_scored)])[lists]
+        scored = torch.from_numpy(rows[is_scored]).to(self.device)
+        slot = slot_log_odds(self.columns["dumped"][scored], self.columns["examination"][scored])
+        request = torch.arange(len(lists) - 1, device=self.device)
+        return Dumped(slot, self.columns["click"][scored], kept, request)
 
     def _loss(self, rows: torch.Tensor, lists: np.ndarray, dumped: Dumped | None) -> torch.Tensor:
+        rows = rows.to(self.device)
         users, context, ads = (self.columns[name][rows] for name in ("users", "context", "ads"))
         given = outputs(self.model, self.tables, users, context, ads).float()
         n_heads = self.objective.n_heads
@@ -160,20 +173,6 @@ class PageRows:
         sizes = self.sizes[picked]
         lists = np.concatenate([[0], np.cumsum(sizes)])
         return np.arange(lists[-1]) + np.repeat(self.starts[picked] - lists[:-1], sizes), lists
-
-
-def _dump(columns: dict[str, torch.Tensor], rows: torch.Tensor, lists: np.ndarray) -> Dumped:
-    """Page k is that of sample k: the deployed log-odds of a click in each slot, and the clicks.
-
-    Pages that no ranker scored are empty: their samples count by the log loss alone.
-    """
-    score = columns["dumped"][rows]
-    is_scored = torch.isfinite(score)
-    kept = np.concatenate([[0], np.cumsum(is_scored.cpu().numpy())])[lists]
-    rows = rows[is_scored]
-    slot = slot_log_odds(score[is_scored], columns["examination"][rows])
-    request = torch.arange(len(lists) - 1, device=rows.device)
-    return Dumped(slot, columns["click"][rows], kept, request)
 
 
 def start_at_base_rate(model: nn.Module, shown: Impressions, objective: Objective) -> None:

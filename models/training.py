@@ -115,6 +115,7 @@ def train(
     columns, tables = on_device(data.arrays(), device), Tables(view, device)
 
     def loss(rows: torch.Tensor) -> torch.Tensor:
+        rows = rows.to(device)
         sample = {name: column.index_select(0, rows) for name, column in columns.items()}
         users, ads = sample["users"], sample["ads"]
         logit = outputs(model, tables, users, sample["context"], ads)
@@ -144,7 +145,8 @@ def run_epochs(
 ) -> list[float]:
     """Passes over n rows in shuffled batches; `loss` gives a batch's mean loss from its row numbers.
 
-    The mean loss of each epoch. Leaves the model on the CPU, in evaluation mode.
+    Row numbers are on the CPU, where what belongs to them can be found without waiting for the device; that
+    is waited for once an epoch. The mean loss of each epoch. Leaves the model on the CPU, in evaluation mode.
     """
     parameters = [p for p in model.parameters() if p.requires_grad]
     if not parameters:
@@ -167,7 +169,7 @@ def run_epochs(
     with torch.random.fork_rng():
         torch.manual_seed(seed)  # for models that draw while they train, such as dropout
         for epoch in range(epochs):
-            parts = torch.randperm(n, generator=shuffle).to(device).split(rows)
+            parts = torch.randperm(n, generator=shuffle).split(rows)
             values = [step(part) for part in parts]
             # Summed on the CPU: not every device has float64.
             sizes = torch.tensor([len(part) for part in parts], dtype=torch.float64)
@@ -187,10 +189,11 @@ def on_device(arrays: Mapping[str, np.ndarray], device: torch.device) -> dict[st
 def outputs(
     model: nn.Module, tables: "Tables", users: torch.Tensor, context: torch.Tensor, ads: torch.Tensor
 ) -> torch.Tensor:
-    """What the model says of a batch; in mixed precision where the device has it."""
-    kind = users.device.type
-    with torch.autocast(kind, dtype=torch.bfloat16, enabled=kind == "cuda"):
-        return predict(model, *tables.inputs(users, context, ads))
+    """What the model says of a batch, in float32 on every device.
+
+    The nets are small, and logits of half precision would be too coarse to rank by.
+    """
+    return predict(model, *tables.inputs(users, context, ads))
 
 
 def predict(model: nn.Module, request: torch.Tensor, ads: torch.Tensor, pair: torch.Tensor) -> torch.Tensor:

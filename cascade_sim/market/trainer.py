@@ -219,7 +219,7 @@ class Trainer:
         if apart is not None and apart.shown.click.any():
             net = served_net(self._modules[name], objective_of(spec))
             view, seed = self.sim.view(spec.features), self._seed(name) % 2**31
-            self._calibrators[name] = fit_calibrator(name, spec, view, net, apart, seed)
+            self._calibrators[name] = fit_calibrator(name, spec, view, net, apart, seed, self.sim.device)
 
     def _fit(self, name: str, data: Impressions | ClickedPages | Lists) -> None:
         spec, own = self._spec(name), self.spec
@@ -228,7 +228,7 @@ class Trainer:
             self._modules[name] = self._fresh(name)
         settings = settings_of(
             spec, self._seed(name), epochs=own.epochs, batch=own.batch, learning_rate=own.learning_rate,
-            warm_start=is_warm,
+            warm_start=is_warm, device=self.sim.device,
         )  # fmt: skip
         what = f"deployment {self.version} of model {name!r}"
         fit(self._modules[name], spec, self.sim.view(spec.features), data, what=what, **settings)

@@ -83,14 +83,14 @@ def prepare(
     except ValueError as error:
         raise UserError(f"--device: {error}") from error
     with progress.stage("build the world", 1, "worlds") as bar:
-        sim = Simulation(teacher or scenario, scenario.seed, workers, home, engine)
+        sim = Simulation(teacher or scenario, scenario.seed, workers, home, engine, chosen)
         found = sim.platform.retrieval.share_found(scenario.cascade.retrieval.size)
         if found is not None:
             bar.tell(f"approximate retrieval finds {found:.1%} of the nearest ads")
     preparation = Preparation(sim, folder, store or ModelStore(), progress, chosen)
     preparation.run()
     if teacher is not None:
-        preparation.sim = Simulation(scenario, scenario.seed, workers, home, engine)
+        preparation.sim = Simulation(scenario, scenario.seed, workers, home, engine, chosen)
         preparation.sim.scorers.update(sim.scorers)
     return preparation
 
@@ -266,7 +266,15 @@ class Preparation:
                     self.store.save(task.key, module, {"model": name, "recipe": spec.recipe})
             if apart is not None:
                 self.calibrators[alias] = stored_calibrator(
-                    self.store, task.key, alias, spec, task.view, module, apart, task.seed % 2**31
+                    self.store,
+                    task.key,
+                    alias,
+                    spec,
+                    task.view,
+                    module,
+                    apart,
+                    task.seed % 2**31,
+                    self.device,
                 )
         self.modules[alias] = module
         sim.scorers[alias] = served_scorer(name, spec, task.view, module, self.calibrators.get(alias))

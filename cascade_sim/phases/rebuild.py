@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import torch
+
 from cascade_sim.cascade.links import calibrator_file, load_calibrator
 from cascade_sim.cascade.seats import BUILT_IN, Scorer
 from cascade_sim.cascade.serve import Block
@@ -36,20 +38,22 @@ class Plan:
     home: Path
     folder: Path  # of the run: its logs, and the weights of its models
     models: tuple[str, ...]  # which of them are trained by now
+    device: str = "cpu"  # where further ones are trained
 
     @classmethod
     def of(cls, sim: Simulation, folder: Path) -> Plan:
         """The plan of a world as it is now; its trained models lie in the folder (`Preparation.export`)."""
         trained = tuple(name for name in sim.scorers if name not in BUILT_IN)
-        return cls(sim.scenario, sim.seed, sim.home, folder, trained)
+        return cls(sim.scenario, sim.seed, sim.home, folder, trained, str(sim.device))
 
 
 def rebuilt(plan: Plan) -> Simulation:
     """The world of a plan. Made once in a process, whatever phases come; its models are loaded once too."""
-    key = (dump_scenario(plan.scenario), plan.seed, plan.home, plan.folder)
+    key = (dump_scenario(plan.scenario), plan.seed, plan.home, plan.folder, plan.device)
     if key not in _kept:
         _kept.clear()  # a process has room for one world
-        _kept[key] = (Simulation(plan.scenario, plan.seed, home=plan.home), {})
+        device = torch.device(plan.device)
+        _kept[key] = (Simulation(plan.scenario, plan.seed, home=plan.home, device=device), {})
     sim, loaded = _kept[key]
     for name in plan.models:
         if name not in loaded:

@@ -29,11 +29,13 @@ class Simulation:
         workers: int = 1,
         home: Path = Path("."),
         engine: Engine | None = None,
+        device: torch.device | None = None,
     ):
         require_memory(scenario, workers)  # every command that makes a world comes through here
         # One thread: sums of floats would otherwise depend on how many cores there are.
         torch.set_num_threads(1)
         self.scenario, self.seed, self.home = scenario, seed, home
+        self.device = device or torch.device("cpu")  # where models are trained; all else is of the CPU
         self.world = build_world(scenario.world, seed)
         self.truth = Truth(self.world, scenario.world)
         self.platform = Platform(

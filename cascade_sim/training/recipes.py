@@ -5,6 +5,7 @@ from contextlib import nullcontext
 from typing import Any
 
 import numpy as np
+import torch
 from torch import nn
 
 from cascade_sim.cascade.links import export_calibrator, load_calibrator
@@ -64,6 +65,7 @@ def stored_calibrator(
     module: nn.Module,
     apart: ClickedPages,
     seed: int,
+    device: torch.device,
 ) -> Calibrator:
     """The calibrator kept for this model, section and data, else a new one, which is then kept."""
     key = content_key({"calibrator": spec.calibrator}, apart.arrays(), model=model_key)
@@ -73,7 +75,7 @@ def stored_calibrator(
             return load_calibrator(path, key)
         except UserError as error:
             warnings.warn(f"a stored calibrator is not usable and is made anew: {error}", stacklevel=2)
-    calibrator = fit_calibrator(name, spec, view, module, apart, seed)
+    calibrator = fit_calibrator(name, spec, view, module, apart, seed, device)
     if path is not None:
         try:
             export_calibrator(calibrator, path, key)
@@ -83,9 +85,18 @@ def stored_calibrator(
 
 
 def fit_calibrator(
-    name: str, spec: ModelSpec, view: FeatureView, module: nn.Module, apart: ClickedPages, seed: int
+    name: str,
+    spec: ModelSpec,
+    view: FeatureView,
+    module: nn.Module,
+    apart: ClickedPages,
+    seed: int,
+    device: torch.device,
 ) -> Calibrator:
-    """The calibrator of a section, from the scores of a trained module on pages it has not seen."""
+    """The calibrator of a section, from the scores of a trained module on pages it has not seen.
+
+    Only one with a net of its own is trained on the device.
+    """
     assert spec.calibrator is not None
     shown = apart.shown
     if not shown.click.any():
@@ -94,7 +105,7 @@ def fit_calibrator(
             "raise held_out or the requests of the phases"
         )
     has_net = calibrator_class(spec.calibrator).uses_request
-    options = {"seed": seed, "epochs": REQUEST_EPOCHS} if has_net else {}
+    options = {"seed": seed, "epochs": REQUEST_EPOCHS, "device": device} if has_net else {}
     with errors_of(f"model {name!r}", spec.kind):
         given = scores(module, view, shown)
     return fit_examined(

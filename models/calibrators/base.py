@@ -106,6 +106,9 @@ def frozen(values: ArrayLike) -> Floats:
     return array
 
 
-def wide(scores: torch.Tensor) -> torch.dtype:
-    """The dtype to look tables up in: double, so that distinct single-precision scores stay distinct."""
-    return torch.float32 if scores.device.type == "mps" else torch.float64  # MPS has no double
+def wide(device: torch.device) -> torch.dtype:
+    """The dtype to look tables up in: double, so that distinct single-precision scores stay distinct.
+
+    Only where a device is known to have it: MPS has none.
+    """
+    return torch.float64 if device.type in ("cpu", "cuda") else torch.float32

@@ -75,7 +75,7 @@ class RequestMap(nn.Module):
                 raise ValueError(f"this map needs {self.request_width} request features, got {seen}")
             features = request.detach().to(self.shift.dtype)
             logits = logits + self.net((features - self.shift) / self.scale)
-        return (1.0 - self.floor) * logits.to(wide(logits)).softmax(-1) + self.floor / self.intervals
+        return (1.0 - self.floor) * logits.to(wide(logits.device)).softmax(-1) + self.floor / self.intervals
 
     def log_odds(self, scores: torch.Tensor, request: torch.Tensor | None = None) -> torch.Tensor:
         """logit g, finite and rising for every finite score.
@@ -149,9 +149,13 @@ class PiecewiseLinear(Calibrator):
         batch: int = 1024,
         learning_rate: float = 0.003,
         seed: int = 0,
+        device: torch.device | None = None,
         **options: Any,
     ) -> PiecewiseLinear:
-        """scores, labels [N]; request [N, d], standardised by its own mean and spread."""
+        """scores, labels [N]; request [N, d], standardised by its own mean and spread.
+
+        Trained on the device, and on the CPU afterwards.
+        """
         cls.no_options(options)
         s, y = fit_inputs(scores, labels)
         x = torch.zeros(s.size, 0) if request is None else torch.as_tensor(request, dtype=torch.float32)
@@ -167,8 +171,10 @@ class PiecewiseLinear(Calibrator):
             spread = x.std(0, correction=0)
             net.shift.copy_(x.mean(0))
             net.scale.copy_(torch.where(spread > 0, spread, 1.0))
-        _train(net, torch.from_numpy(s), torch.from_numpy(y), x, epochs, batch, learning_rate, seed)
-        return cls(net.requires_grad_(False).eval())
+        place = device or torch.device("cpu")
+        given = (torch.from_numpy(values).to(wide(place)).to(place) for values in (s, y))
+        _train(_moved(net, place), *given, x.to(place), epochs, batch, learning_rate, seed)
+        return cls(_moved(net, torch.device("cpu")).requires_grad_(False).eval())
 
     def probability(self, scores: torch.Tensor, request: torch.Tensor | None) -> torch.Tensor:
         probability: torch.Tensor = self.map(scores, request)
@@ -189,6 +195,12 @@ class PiecewiseLinear(Calibrator):
         return cls(net.requires_grad_(False).eval())
 
 
+def _moved(net: RequestMap, device: torch.device) -> RequestMap:
+    """The map on that device, with its start in the widest type that there is."""
+    net.start = net.start.cpu().to(wide(device)).to(device)
+    return net.to(device)
+
+
 def _train(
     net: RequestMap,
     scores: torch.Tensor,
@@ -205,7 +217,7 @@ def _train(
     numbers = itertools.count()
     shuffle = torch.Generator().manual_seed(seed)
     for _ in range(epochs):
-        for rows in torch.randperm(len(scores), generator=shuffle).split(batch):
+        for rows in torch.randperm(len(scores), generator=shuffle).to(scores.device).split(batch):
             optimiser.zero_grad()
             features = request[rows] if net.request_width else None
             net.loss(scores[rows], labels[rows], features).backward()

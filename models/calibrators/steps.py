@@ -42,7 +42,7 @@ class Isotonic(Calibrator):
         return cls(frozen(at[is_end]), frozen(level[is_end]))
 
     def probability(self, scores: torch.Tensor, request: torch.Tensor | None) -> torch.Tensor:
-        at, level = (torch.tensor(a, dtype=wide(scores), device=scores.device) for a in self.points())
+        at, level = (torch.tensor(a, dtype=wide(scores.device), device=scores.device) for a in self.points())
         s = scores.to(at.dtype).clamp(at[0], at[-1])
         right = torch.searchsorted(at, s.detach().contiguous()).clamp(1, len(at) - 1)
         left = right - 1
@@ -111,7 +111,7 @@ class Histogram(Calibrator):
 
     def probability(self, scores: torch.Tensor, request: torch.Tensor | None) -> torch.Tensor:
         edges, level = (
-            torch.tensor(a, dtype=wide(scores), device=scores.device) for a in (self.edges, self.level)
+            torch.tensor(a, dtype=wide(scores.device), device=scores.device) for a in (self.edges, self.level)
         )
         index = torch.searchsorted(edges, scores.detach().to(edges.dtype).contiguous(), right=True)
         return level[index].to(scores.dtype)

@@ -15,7 +15,15 @@ import torch
 
 from cascade_sim.models.known import check_known
 from cascade_sim.models.losses import padded as loss_torch
-from cascade_sim.models.losses.lists import COMPILED, EACH, Batch, per_term, reduce, with_anchor
+from cascade_sim.models.losses.lists import (
+    COMPILED,
+    EACH,
+    Batch,
+    list_sums,
+    per_term,
+    reduce,
+    with_anchor,
+)
 from cascade_sim.models.losses.phis import phi_named
 
 ENGINES = ("auto", "fused", "torch")
@@ -214,11 +222,16 @@ def dumped_pairs(
     )
 
 
-def list_totals(values: torch.Tensor, batch: Batch) -> np.ndarray:
-    """Sum of each list's values [N], in float64 and in the order of the items.  [L] float64"""
+def list_totals(values: torch.Tensor, batch: Batch) -> np.ndarray | torch.Tensor:
+    """Sum of each list's values [N], in float64 and in the order of the items.  [L] float64
+
+    On another device than the CPU they are summed there, in their own type: nobody waits for it.
+    """
+    if values.device.type != "cpu":
+        return list_sums(values, batch)
     from cascade_sim.models.losses import kernels_lists as loss_kernels_lists
 
-    return loss_kernels_lists.list_totals(as_float64(values.cpu()), batch.lists)
+    return loss_kernels_lists.list_totals(as_float64(values), batch.lists)
 
 
 def ordered_pair_counts(batch: Batch) -> np.ndarray:

@@ -53,7 +53,8 @@ def make_batch(
 
     `lists` None: the scores are [L, m] and each row is a list.
     `low`, `high`: the labels the loss is made for. `columns`: scores have this many columns, 0 for none.
-    Scores may be anything: a NaN there makes NaN of its own list's value and of no other's.
+    Scores may be anything: a NaN there makes NaN of its own list's value and of no other's. Labels on another
+    device than the CPU are not looked at.
     """
     if not isinstance(scores, torch.Tensor) or not scores.is_floating_point():
         raise ValueError(f"scores must be a floating-point tensor, not {_kind(scores)}")
@@ -69,7 +70,8 @@ def make_batch(
     offsets = _sound(labels, lists, low, high)
     if offsets is None:
         offsets = check_offsets(lists, len(scores))
-        check_labels(labels, low, high)
+        if labels.device.type == "cpu":  # a look at another device would wait for it, batch after batch
+            check_labels(labels, low, high)
     return Batch(scores, labels.detach().to(scores.dtype), offsets)
 
 
@@ -157,7 +159,7 @@ def reduce(
     check_known("reduction", reduction, REDUCTIONS)
     if weight is None and reduction == "mean":
         return (values.mean() if len(values) else values.sum()).to(dtype)
-    total = values.new_tensor(float(len(values)))
+    total = values.new_full((), float(len(values)))
     if weight is not None:
         weight = torch.as_tensor(weight, device=values.device).to(values.dtype)
         if weight.shape != values.shape:
@@ -176,7 +178,7 @@ def reduce(
 def reduce_terms(
     values: torch.Tensor,
     dtype: torch.dtype,
-    count: Callable[[], np.ndarray],
+    count: Callable[[], np.ndarray | torch.Tensor],
     *,
     weight: torch.Tensor | None = None,
     reduction: str = "mean",
@@ -189,10 +191,12 @@ def reduce_terms(
     return reduce(values, dtype, weight, reduction)
 
 
-def per_term(values: torch.Tensor, terms: np.ndarray) -> torch.Tensor:
+def per_term(values: torch.Tensor, terms: np.ndarray | torch.Tensor) -> torch.Tensor:
     """The values [L] divided by the lists' numbers of terms [L]; as they are where there are none."""
+    if isinstance(terms, torch.Tensor):
+        return values / torch.where(terms > 0, terms, torch.ones_like(terms)).to(values.dtype)
     divisor = np.where(terms > 0, terms, 1.0)
-    return values / torch.from_numpy(divisor).to(values.device, values.dtype)
+    return values / torch.from_numpy(divisor).to(values.dtype).to(values.device)
 
 
 def list_sums(values: torch.Tensor, batch: Batch) -> torch.Tensor:

@@ -99,7 +99,8 @@ def self_boosted_pair(
         raise ValueError(
             f"scores {list(scores.shape)} and labels {list(labels.shape)} must be of the same [S]"
         )
-    check_labels(labels)
+    if labels.device.type == "cpu":
+        check_labels(labels)
     owner = _owner(request, len(scores), dump)
     labels = labels.detach().to(scores.dtype)
     values = loss_engine.dumped_pairs(scores, labels, owner, dump, engine)
@@ -120,7 +121,8 @@ def _owner(request: torch.Tensor | None, n_samples: int, dump: Batch) -> torch.T
         return torch.arange(n_samples, device=dump.scores.device)
     if request.shape != (n_samples,) or request.is_floating_point():
         raise ValueError(f"request must be {n_samples} integers, not {request.dtype} {list(request.shape)}")
-    if n_samples and (int(request.min()) < 0 or int(request.max()) >= dump.n_lists):
+    is_seen = request.device.type == "cpu"  # a look at another device would wait for it
+    if is_seen and n_samples and (int(request.min()) < 0 or int(request.max()) >= dump.n_lists):
         raise ValueError(f"request must be in 0..{dump.n_lists - 1}, the dumps there are")
     return request.to(dump.scores.device, torch.int64)
 
