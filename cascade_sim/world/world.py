@@ -29,6 +29,7 @@ class World:
     slot_effects: np.ndarray  # [k] float64
     mismatch_threshold: float
     popularity: np.ndarray = field(repr=False)  # [A] standardised log popularity
+    history: np.ndarray | None = None  # [U, L] int32: ads that each user clicked before time 0; None: not kept
 
     @property
     def n_users(self) -> int:
