@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
 from itertools import pairwise
+from math import pi, sqrt
 from pathlib import Path
 from typing import Any
 
-from cascade_sim.agents.advertisers import LEAST_HAZARD
 from cascade_sim.auction.pricing import RULES, missing, needless
 from cascade_sim.errors import UserError, did_you_mean, unknown_name
 from cascade_sim.models.objectives import OBJECTIVES
@@ -42,6 +42,7 @@ from cascade_sim.scenario.targets import KNOB_KEYS, Target, parse_target
 from cascade_sim.scenario.yaml import KeyPath, Problem
 
 LANES = 8  # hidden units that the compiled co-action takes at a time
+LEAST_HAZARD = sqrt(2.0 / pi)  # of the standard normal at 0, as where tails are drawn (agents.advertisers)
 FURTHEST_BELOW = 4.0  # sigmas between squashing and 0: a normal draw falls further once in 32,000
 
 
