@@ -30,7 +30,7 @@ from cascade_sim.models.calibrators import Calibrator, calibrator_class
 from cascade_sim.models.page_training import ClickedPages, make_pages, net_to_train, served_net
 from cascade_sim.models.training import Impressions, Lists
 from cascade_sim.phases.simulation import Simulation
-from cascade_sim.phases.train_ahead import parted
+from cascade_sim.phases.train_ahead import Samples, parted
 from cascade_sim.scenario.market import Training
 from cascade_sim.scenario.models import ModelSpec, objective_of
 from cascade_sim.training.data import arrived_clicks, join_lists, lists_for
@@ -228,9 +228,10 @@ class Trainer:
         Without a click among those the calibrator stays as it was.
         """
         spec, apart = self._spec(name), None
+        own: Samples = pages
         if spec.refit:
-            pages, apart = parted(pages, spec, self.sim.seed)
-        self._fit(name, pages.shown if spec.learns_by_sample else pages)
+            own, apart = parted(pages, spec, self.sim.seed)
+        self._fit(name, own.shown if spec.learns_by_sample and isinstance(own, ClickedPages) else own)
         if apart is not None and apart.shown.click.any():
             net = served_net(self._modules[name], objective_of(spec))
             view, seed = self.sim.view(spec.features), self._seed(name) % 2**31

@@ -60,8 +60,8 @@ def fit(
             if isinstance(data, ClickedPages):
                 objective = objective_of(spec)
                 batching = spec.batching or ("samples" if objective.is_log_loss else None)
-                beside = {} if joint is None else {"beside": joint.map}
-                train_pages(module, view, data, objective, batching=batching, **beside, **settings)
+                beside = None if joint is None else joint.map
+                train_pages(module, view, data, objective, batching=batching, beside=beside, **settings)
             else:
                 train(module, view, data, spec.recipe, **settings)
         except ValueError as error:
