@@ -4,6 +4,9 @@ Slots count as in `examination`: the served score is that of a fully examined sl
 trains on samples (self-boosted) is given single impressions in any order, each with the clicks of its page
 and the scores that the deployed model had given there. `batching` keeps its pages whole all the same, with
 the same loss: what is then left out is the shuffling of samples.
+
+A calibrator's map may be trained in the same batches, by the log loss of its own predictions. It is given the
+scores as numbers, so nothing of it reaches the net: that is trained as it would be without.
 """
 
 from __future__ import annotations
@@ -15,6 +18,8 @@ import numpy as np
 import torch
 from torch import nn
 
+from cascade_sim.models.adam import Adam
+from cascade_sim.models.calibrators.request import RequestMap, moved
 from cascade_sim.models.examination import slot_log_odds
 from cascade_sim.models.features import FeatureView
 from cascade_sim.models.objectives import Dumped, Objective
@@ -28,7 +33,7 @@ class ClickedPages:
     shown: Impressions
     lists: np.ndarray  # [L + 1] int64 offsets
     request: np.ndarray  # [L] int64
-    dumped: np.ndarray  # [N] float32: the deployed ranker's log-odds of a click; NaN where it gave none
+    dumped: np.ndarray  # [N] float32: the deployed ranker's own log-odds of a click; NaN where it gave none
 
     @property
     def users(self) -> np.ndarray:
@@ -46,10 +51,22 @@ class ClickedPages:
         return ClickedPages(shown, lists, self.request[keep], self.dumped[rows])
 
 
-def make_pages(shown: Impressions, request: np.ndarray, pctr: np.ndarray) -> ClickedPages:
-    """Impressions in the order of requests, with the request [N] and the deployed pCTR [N] of each."""
+def make_pages(
+    shown: Impressions, request: np.ndarray, pctr: np.ndarray, raw_score: np.ndarray | None = None
+) -> ClickedPages:
+    """Impressions in the order of requests, with the request [N] and the deployed pCTR [N] of each.
+
+    raw_score [N]: the log-odds that the deployed ranker itself gave, where something else was served; NaN
+    where the pCTR says it all.
+    """
     lists = page_offsets(request)
-    return ClickedPages(shown, lists, request[lists[:-1]], log_odds(pctr).astype(np.float32))
+    return ClickedPages(shown, lists, request[lists[:-1]], dumped_scores(pctr, raw_score).astype(np.float32))
+
+
+def dumped_scores(pctr: np.ndarray, raw_score: np.ndarray | None = None) -> np.ndarray:
+    """What is dumped of ads: their raw score or, without one, the log-odds of the pCTR.  [N] float64"""
+    odds = log_odds(pctr)
+    return odds if raw_score is None else np.where(np.isnan(raw_score), odds, raw_score)
 
 
 def page_offsets(request: np.ndarray) -> np.ndarray:
@@ -78,13 +95,15 @@ def train_pages(
     seed: int = 0,
     warm_start: bool = False,
     batching: str | None = None,
+    beside: RequestMap | None = None,
     on_epoch: Callable[[int, float], None] = lambda epoch, loss: None,
 ) -> list[float]:
     """Fit a net with the objective's heads in place; the mean loss of each epoch, per page or per sample.
 
     Repeatable, and otherwise as `training.train`. `batch` counts impressions; at least one page.
     `batching`: "samples" in any order, or "lists", whole pages; None: as the objective does by itself. Only
-    objectives that can take samples do without whole pages: ValueError for the others.
+    objectives that can take samples do without whole pages: ValueError for the others. `beside`: a map that
+    is trained in place in the same batches, with the same learning rate.
     """
     if batching == "samples" and not objective.can_take_samples:
         raise ValueError(f"{objective.name} compares the ads of a page: its batches are of whole pages")
@@ -95,14 +114,55 @@ def train_pages(
     if not warm_start:
         start_at_base_rate(model, data.shown, objective)
     loss = _BatchLoss(model, view, data, objective, device)
+    if beside is not None:
+        loss.calibration = _Calibration(beside, view, data, learning_rate, weight_decay, device)
     by_sample = (batching or objective.trains_on) == "samples"
     of_pages = loss.of_samples_of_pages if objective.trains_on == "samples" else loss.of_pages
     n = len(data.users) if by_sample else len(data.request)
-    return run_epochs(
+    history = run_epochs(
         model, loss.of_samples if by_sample else of_pages, n, max(1, round(batch * n / len(data.users))),
         epochs=epochs, learning_rate=learning_rate, weight_decay=weight_decay, device=device, seed=seed,
-        on_epoch=on_epoch,
+        on_epoch=on_epoch, after_step=loss.after_step,
     )  # fmt: skip
+    if beside is not None:
+        moved(beside, torch.device("cpu")).requires_grad_(False).eval()
+    return history
+
+
+class _Calibration:
+    """Trains a map on the batches that its net is trained on, one step after each of the net's."""
+
+    def __init__(
+        self,
+        net: RequestMap,
+        view: FeatureView,
+        data: ClickedPages,
+        learning_rate: float,
+        weight_decay: float,
+        device: torch.device,
+    ) -> None:
+        self._net, self._view, self._shown = moved(net.requires_grad_().train(), device), view, data.shown
+        self._device = device
+        self._optimiser = Adam(list(net.parameters()), learning_rate, weight_decay)
+        self._batch: tuple[np.ndarray, torch.Tensor] | None = None
+
+    def watch(self, rows: np.ndarray, scores: torch.Tensor) -> None:
+        """The batch that is next: scores [S] as the net gives them before its step, for examined slots."""
+        self._batch = rows, scores.detach()
+
+    def step(self, share: float) -> None:
+        """A step on the batch, with this share of the learning rate."""
+        assert self._batch is not None
+        (at, scores), shown = self._batch, self._shown
+        columns = (shown.click, shown.examination)
+        click, examination = (torch.from_numpy(column[at]).to(self._device) for column in columns)
+        request = None
+        if self._net.request_width:
+            features = self._view.request_features(shown.users[at], shown.context[at])
+            request = torch.from_numpy(features).to(self._device)
+        self._optimiser.zero_grad()
+        self._net.loss(scores, click, request, examination).backward()
+        self._optimiser.step(share)
 
 
 class _BatchLoss:
@@ -121,6 +181,12 @@ class _BatchLoss:
         self.is_scored = np.isfinite(data.dumped)
         self.tables = Tables(view, device)
         self.pages = PageRows(data.lists)
+        self.calibration: _Calibration | None = None
+
+    def after_step(self, share: float) -> None:
+        """The net has made its step on the batch; the map makes its own."""
+        if self.calibration is not None:
+            self.calibration.step(share)
 
     def of_pages(self, picked: torch.Tensor) -> torch.Tensor:
         rows, lists = self.pages.rows(picked.numpy())
@@ -149,7 +215,7 @@ class _BatchLoss:
         return Dumped(slot, self.columns["click"][scored], kept, request)
 
     def _loss(self, rows: torch.Tensor, lists: np.ndarray, dumped: Dumped | None) -> torch.Tensor:
-        rows = rows.to(self.device)
+        at, rows = rows.numpy(), rows.to(self.device)
         users, context, ads = (self.columns[name][rows] for name in ("users", "context", "ads"))
         given = outputs(self.model, self.tables, users, context, ads).float()
         n_heads = self.objective.n_heads
@@ -157,6 +223,8 @@ class _BatchLoss:
         if given.shape != wanted:
             raise ValueError(f"the model returned shape {tuple(given.shape)}, not {wanted}")
         heads = given.reshape(len(rows), n_heads)
+        if self.calibration is not None:
+            self.calibration.watch(at, self.objective.score(heads))
         slot = self.objective.slot_outputs(heads, self.columns["examination"][rows])
         return self.objective.loss(slot, self.columns["click"][rows], lists, dumped=dumped)
 

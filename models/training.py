@@ -142,11 +142,13 @@ def run_epochs(
     device: torch.device,
     seed: int,
     on_epoch: Callable[[int, float], None],
+    after_step: Callable[[float], None] = lambda share: None,
 ) -> list[float]:
     """Passes over n rows in shuffled batches; `loss` gives a batch's mean loss from its row numbers.
 
     Row numbers are on the CPU, where what belongs to them can be found without waiting for the device; that
     is waited for once an epoch. The mean loss of each epoch. Leaves the model on the CPU, in evaluation mode.
+    `after_step` is told with which share of the learning rate a batch's step was taken.
     """
     parameters = [p for p in model.parameters() if p.requires_grad]
     if not parameters:
@@ -161,7 +163,9 @@ def run_epochs(
         value = loss(part)
         optimiser.zero_grad()
         value.backward()
-        optimiser.step(1.0 - next(numbers) / steps)
+        share = 1.0 - next(numbers) / steps
+        optimiser.step(share)
+        after_step(share)
         return value.detach()
 
     shuffle = torch.Generator().manual_seed(seed)

@@ -103,7 +103,7 @@ RANKER_GROUPS = {
 }
 
 
-RANKER_SETTINGS = ("objective", "batching", "calibrator", "refit")
+RANKER_SETTINGS = ("objective", "ranking", "batching", "dumped_by", "calibrator", "fit", "refit")
 
 
 def drift_arms(metrics: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 
-from cascade_sim.cascade.seats import ModelScorer
+from cascade_sim.cascade.seats import ModelScorer, Scorer
 from cascade_sim.errors import UserError
 from cascade_sim.models import calibrators
 from cascade_sim.models.calibrators import Calibrator
@@ -31,8 +31,10 @@ class MappedScorer(ModelScorer):
         link: str,
         probability: Callable[[object, np.ndarray], np.ndarray],
         calibrator: Calibrator | None = None,
+        of_logits: bool = False,
     ):
         super().__init__(scorer.name, scorer.view, link)
+        self.of_logits = of_logits  # what is mapped is the log-odds of a click by itself
         self._scorer, self._probability, self.calibrator = scorer, probability, calibrator
         self.module = scorer.module  # type: ignore[attr-defined]  # every trained model's scorer has one
 
@@ -56,15 +58,27 @@ def with_link(scorer: ModelScorer, objective: Objective) -> ModelScorer:
     return MappedScorer(scorer, objective.link, lambda _, score: objective.probability(score))
 
 
-def with_calibrator(scorer: ModelScorer, calibrator: Calibrator) -> ModelScorer:
-    """The scorer with a calibrator on its scores; one that looks at requests sees the model's features."""
+def with_calibrator(scorer: ModelScorer, calibrator: Calibrator, *, of_logits: bool = False) -> ModelScorer:
+    """The scorer with a calibrator on its scores; one that looks at requests sees the model's features.
+
+    `of_logits`: the scores are log-odds of a click already, before the calibrator.
+    """
 
     def probability(block, score: np.ndarray) -> np.ndarray:
         if not calibrator.uses_request:
             return calibrator(score)
         return calibrator(score, scorer.view.request_features(block.users, block.context))
 
-    return MappedScorer(scorer, "calibrator", probability, calibrator)
+    return MappedScorer(scorer, "calibrator", probability, calibrator, of_logits)
+
+
+def dumper_of(scorer: Scorer) -> ModelScorer | None:
+    """The scorer, if its raw scores are dumped beside what it predicts: log-odds that a calibrator changed.
+
+    None where the prediction says all there is to dump: its own log-odds are those of the model, or (scores
+    without a scale, and links other than the sigmoid) the only log-odds there are.
+    """
+    return scorer if isinstance(scorer, MappedScorer) and scorer.of_logits else None
 
 
 def calibrator_file(model: Path) -> Path:

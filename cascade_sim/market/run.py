@@ -74,7 +74,8 @@ class MarketRun:
         return draw_budgets(self.spec.budgets, self.sim.world.n_advertisers, self.sim.seed)
 
     def _make_server(self) -> MarketServer:
-        return MarketServer(self.sim, self.trainer.arm, self.spec, self.audience, self.ledger)
+        trainer = self.trainer
+        return MarketServer(self.sim, trainer.arm, self.spec, self.audience, self.ledger, trainer.dumper)
 
     def _requests_until(self, end: float) -> Block:
         return self.audience.requests_until(end)
@@ -162,6 +163,7 @@ class MarketRun:
 
     def _deploy(self) -> None:
         self.server.arm, self.server.model_version = self.trainer.arm, self.trainer.version
+        self.server.dumper = self.trainer.dumper
 
     def _checkpoints(self) -> Generator:
         """Last of all at the end of a window, when everything of it is booked."""

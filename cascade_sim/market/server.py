@@ -16,6 +16,8 @@ from cascade_sim.agents.conversions import click_delays, delays
 from cascade_sim.agents.users import happens
 from cascade_sim.cascade.exploration import random_page
 from cascade_sim.cascade.late import BY_PRE_RANKING, BY_RANKING, BY_RETRIEVAL
+from cascade_sim.cascade.links import dumper_of
+from cascade_sim.cascade.seats import ModelScorer
 from cascade_sim.cascade.serve import Arm, Block, score, serve
 from cascade_sim.market.advertisers import Ledger
 from cascade_sim.market.audience import Audience
@@ -39,6 +41,7 @@ class Settled:
     bid: np.ndarray
     quality: np.ndarray
     prediction: np.ndarray
+    raw_score: np.ndarray | None  # dumped beside the prediction, NaN where that says it all; None: never
     cpc_micros: np.ndarray
     expected_clicks: np.ndarray
     clicks: np.ndarray  # bool, whenever they arrive
@@ -53,8 +56,17 @@ class Settled:
 class MarketServer:
     """One arm's server. `set_bids` before every window; `serve` settles against the ledger."""
 
-    def __init__(self, sim: Simulation, arm: Arm, spec: Market, audience: Audience, ledger: Ledger):
-        self.sim, self.arm, self.spec = sim, arm, spec
+    def __init__(
+        self,
+        sim: Simulation,
+        arm: Arm,
+        spec: Market,
+        audience: Audience,
+        ledger: Ledger,
+        dumper: ModelScorer | None = None,
+    ):
+        """dumper: who scores shown ads for models to learn beside; None: the arm's own ranker."""
+        self.sim, self.arm, self.spec, self.dumper = sim, arm, spec, dumper
         self._audience, self._ledger = audience, ledger
         self.model_version = 0  # the arm's models may be replaced between windows
         self.compute = MarketCompute(spec.compute, arm, spec.days * DAY, sim.seed)
@@ -155,8 +167,25 @@ class MarketServer:
             is_auctioned=is_auctioned,
             is_explored=is_explored,
             answered_by=answers,
+            raw_score=self._raw_scores(block, ads, is_explored | (answers >= BY_RANKING)),
             entrants=np.where(enters, entrants, -1),
         )
+
+    @property
+    def dumps(self) -> bool:
+        """Whether shown ads have raw scores beside their predictions."""
+        return self._dumper is not None
+
+    @property
+    def _dumper(self) -> ModelScorer | None:
+        return dumper_of(self.arm.ranking.scorer) if self.dumper is None else self.dumper
+
+    def _raw_scores(self, block: Block, ads: np.ndarray, is_ranked: np.ndarray) -> np.ndarray:
+        """What is dumped of these ads [R, D] of requests that ranking had time for [R]; NaN for all else."""
+        if self._dumper is None:
+            return np.broadcast_to(np.float32(np.nan), ads.shape)
+        score = self._dumper.checked_logit(block, ads)
+        return np.where(is_ranked[:, None] & (ads >= 0), score, np.float32(np.nan))
 
     def _may_explore(self, block: Block, ids: np.ndarray) -> np.ndarray:
         """The ads among these [R, n] that take part and bid, no less than the reserve; -1 for the others."""
@@ -253,6 +282,7 @@ class MarketServer:
             bid=of_page(lists.bid, pages, 0.0),
             quality=of_page(lists.quality, pages, 0.0),
             prediction=of_page(lists.prediction, pages, 0.0),
+            raw_score=of_page(lists.raw_score, pages, np.nan) if self.dumps else None,
             cpc_micros=pages.cpc_micros,
             expected_clicks=expected,
             clicks=clicks,

@@ -30,6 +30,7 @@ class RankedLists:
     is_auctioned: np.ndarray  # [R] bool; otherwise no auction made the order, and a slot costs the reserve
     is_explored: np.ndarray  # [R] bool
     answered_by: np.ndarray  # [R] int8: the stage whose order it is (cascade.late)
+    raw_score: np.ndarray  # float32, what is dumped beside the prediction; NaN where that says it all
     entrants: np.ndarray  # [R, c] int: advertisers of the ads that reached the auction and take part; or -1
 
     def take(self, rows) -> "RankedLists":

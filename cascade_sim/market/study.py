@@ -187,6 +187,7 @@ def market_columns(sim: Simulation, settled: Settled) -> dict[str, np.ndarray]:
     block = settled.block
     row, slot = np.nonzero(settled.ads >= 0)
     ad = settled.ads[row, slot]
+    dumped = {} if settled.raw_score is None else {"raw_score": settled.raw_score[row, slot]}
     return {
         **block.columns(row),
         "slot": slot.astype(np.int8),
@@ -196,6 +197,7 @@ def market_columns(sim: Simulation, settled: Settled) -> dict[str, np.ndarray]:
         "bid": settled.bid[row, slot],
         "quality": settled.quality[row, slot],
         "prediction": settled.prediction[row, slot],
+        **dumped,
         "model_version": settled.model_version[row],
         "is_explored": settled.lists.is_explored[row],
         "answered_by": settled.lists.answered_by[row],

@@ -4,8 +4,10 @@ Every `every` seconds the models in the arm's seats are fitted on the impression
 seconds, explored ones included, from the weights that are deployed. A click counts if it has arrived by
 then. Students (distill, ltr) follow: the new teacher scores candidates of a sample of the same requests, at
 the bids of the market's start. The arm owns copies of its models; nobody else sees them change. A model with
-an objective learns for it from whole pages, beside the predictions that were served there. A calibrator stays
-as the study fitted it or, with `refit`, learns anew from pages that its model is not shown (`held_out`).
+an objective learns for it from whole pages. One that learns beside dumped scores is given the raw scores of
+the ranker that was deployed when a page was shown, before any calibrator, or those of a model that is trained
+for nothing else (`dumped_by`). A calibrator stays as the study fitted it; with `refit` it learns anew from
+pages that its model is not shown (`held_out`); with `fit: joint` it goes on learning with its model.
 
 Repeatable: the log is read in request order, and every shuffle and fresh weight belongs to
 (seed, model, version). All that changes is in `state`.
@@ -28,16 +30,17 @@ from cascade_sim.models.calibrators import Calibrator, calibrator_class
 from cascade_sim.models.page_training import ClickedPages, make_pages, net_to_train, served_net
 from cascade_sim.models.training import Impressions, Lists
 from cascade_sim.phases.simulation import Simulation
+from cascade_sim.phases.train_ahead import Samples, parted
 from cascade_sim.scenario.market import Training
 from cascade_sim.scenario.models import ModelSpec, objective_of
-from cascade_sim.training.data import arrived_clicks, join_lists, lists_for, split_pages
+from cascade_sim.training.data import arrived_clicks, join_lists, lists_for
 from cascade_sim.training.modules import build_module, served_scorer
-from cascade_sim.training.recipes import fit, fit_calibrator, settings_of
+from cascade_sim.training.recipes import fit, fit_calibrator, joint_map, settings_of
 
 REPLAYED = {
     "request": np.int64, "time": np.float64, "user": np.int32, "context": np.float32, "ad": np.int32,
-    "examination": np.float32, "prediction": np.float64, "click": np.bool_, "click_time": np.float64,
-    "model_version": np.int32, "is_explored": np.bool_, "answered_by": np.int8,
+    "examination": np.float32, "prediction": np.float64, "raw_score": np.float32, "click": np.bool_,
+    "click_time": np.float64, "model_version": np.int32, "is_explored": np.bool_, "answered_by": np.int8,
 }  # fmt: skip
 
 
@@ -48,13 +51,14 @@ class RecentImpressions:
         self._parts: list[dict[str, np.ndarray]] = []
 
     def add(self, settled: Settled, slot_effects: np.ndarray) -> None:
-        block = settled.block
+        block, raw = settled.block, settled.raw_score
         row, slot = np.nonzero(settled.ads >= 0)
         columns = {
             **block.columns(row),
             "ad": settled.ads[row, slot],
             "examination": slot_effects[slot],
             "prediction": settled.prediction[row, slot],
+            "raw_score": np.full(len(row), np.nan) if raw is None else raw[row, slot],
             "click": settled.clicks[row, slot],
             "click_time": settled.click_time[row, slot],
             "model_version": settled.model_version[row],
@@ -88,7 +92,7 @@ class Trainer:
         self._panel = Panel(sim, arm, spec.panel)
         self._modules = self._own_models(arm)
         self._calibrators: dict[str, Calibrator | None] = {
-            name: getattr(sim.scorers.get(name), "calibrator", None) for name in self._modules
+            name: self._first_calibrator(name) for name in self._modules
         }
         self._scorers: dict[str, ModelScorer] = {}
         self._measured: list[tuple[float, int, dict[str, np.ndarray]]] = []
@@ -112,7 +116,8 @@ class Trainer:
             examination=shown["examination"], click=arrived_clicks(shown, now),
         )  # fmt: skip
         served = shown["prediction"]
-        pages = make_pages(data, shown["request"], np.where(served > 0, served, np.nan))
+        served = np.where(served > 0, served, np.nan)
+        pages = make_pages(data, shown["request"], served, shown["raw_score"])
         students = {name: spec for name in self._modules if (spec := self._spec(name)).trained_by.has_teacher}
         for name in self._modules:
             if name not in students:
@@ -145,7 +150,7 @@ class Trainer:
             "calibrators": {
                 name: calibrator.arrays()
                 for name, calibrator in self._calibrators.items()
-                if calibrator is not None and self._spec(name).refit
+                if calibrator is not None and (self._spec(name).refit or self._spec(name).is_joint)
             },
             "measured": {
                 "time": np.array([time for time, _, _ in self._measured]),
@@ -176,10 +181,19 @@ class Trainer:
         seats = [stage.scorer for stage in (arm.ranking, arm.pre_ranking)]
         names = [scorer.name for scorer in seats if isinstance(scorer, ModelScorer)]
         names += [str(self._spec(name).teacher) for name in names if self._spec(name).trained_by.has_teacher]
+        ranker = arm.ranking.scorer.name
+        if ranker in names and self._spec(ranker).dumped_by is not None:
+            names.append(str(self._spec(ranker).dumped_by))
         return {
             name: self._fresh(name) if self.spec.start_from == "random" else self._copy(name)
             for name in dict.fromkeys(names)
         }
+
+    def _first_calibrator(self, name: str) -> Calibrator | None:
+        """The study's; of a model that begins anew and has one in its own training, an untrained one."""
+        if self._spec(name).is_joint and self.spec.start_from == "random":
+            return joint_map(self.sim.view(self._spec(name).features), None, self._seed(name) % 2**31)
+        return getattr(self.sim.scorers.get(name), "calibrator", None)
 
     def _copy(self, name: str) -> torch.nn.Module:
         """The study's model, with the heads that its objective trains."""
@@ -205,6 +219,7 @@ class Trainer:
         spec = self._spec(name)
         keys = ("objective", "batching", "calibrator", "refit")
         told = {key: getattr(spec, key) for key in keys}
+        told |= spec.model_dump(include={"ranking", "dumped_by", "fit"})  # where they are not the usual ones
         return {"ranker": {"model": name, **told, "has_scale": objective_of(spec).has_scale}}
 
     def _learn(self, name: str, pages: ClickedPages) -> None:
@@ -213,9 +228,10 @@ class Trainer:
         Without a click among those the calibrator stays as it was.
         """
         spec, apart = self._spec(name), None
+        own: Samples = pages
         if spec.refit:
-            pages, apart = split_pages(pages, spec.held_out, self.sim.seed)
-        self._fit(name, pages.shown if spec.learns_by_sample else pages)
+            own, apart = parted(pages, spec, self.sim.seed)
+        self._fit(name, own.shown if spec.learns_by_sample and isinstance(own, ClickedPages) else own)
         if apart is not None and apart.shown.click.any():
             net = served_net(self._modules[name], objective_of(spec))
             view, seed = self.sim.view(spec.features), self._seed(name) % 2**31
@@ -230,8 +246,11 @@ class Trainer:
             spec, self._seed(name), epochs=own.epochs, batch=own.batch, learning_rate=own.learning_rate,
             warm_start=is_warm, device=self.sim.device,
         )  # fmt: skip
-        what = f"deployment {self.version} of model {name!r}"
-        fit(self._modules[name], spec, self.sim.view(spec.features), data, what=what, **settings)
+        what, view = f"deployment {self.version} of model {name!r}", self.sim.view(spec.features)
+        before = self._calibrators[name] if is_warm else None
+        joint = fit(self._modules[name], spec, view, data, what=what, calibrator=before, **settings)
+        if joint is not None:
+            self._calibrators[name] = joint
 
     def _lists(self, shown: Mapping[str, np.ndarray], students: Mapping[str, ModelSpec]) -> dict[str, Lists]:
         """Candidates of a keyed sample of the shown requests, scored by the teacher, for each student."""
@@ -250,6 +269,13 @@ class Trainer:
                 lists_for(students, self._scorers, block, decision, self.arm, sim.platform, sim.seed)
             )
         return {name: join_lists([lists[name] for lists in parts]) for name in students}
+
+    @property
+    def dumper(self) -> ModelScorer | None:
+        """Who scores what is shown for the ranker to learn beside; None: the ranker itself."""
+        name = self.arm.ranking.scorer.name
+        dumped_by = self._spec(name).dumped_by if name in self._modules else None
+        return None if dumped_by is None else self._scorers[dumped_by]
 
     def _deploy(self) -> None:
         """One scorer a model: seats that share a model stay equal, which the reserves look at."""
@@ -274,6 +300,7 @@ class NoTrainer:
 
     version = 0
     due = np.inf
+    dumper = None
 
     def __init__(self, arm: Arm):
         self.arm = arm

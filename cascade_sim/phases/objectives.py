@@ -36,7 +36,8 @@ def setting_of(spec: ModelSpec) -> dict[str, Any]:
 
 def family_of(spec: ModelSpec) -> str:
     """Rankers of one family differ in their setting only: rcr, rcr+platt, or multi_objective-mean."""
-    return objective_of(spec).family + (f"+{spec.calibrator}" if spec.calibrator else "")
+    how = "" if spec.fit == "held_out" else f"-{spec.fit}"
+    return objective_of(spec).family + (f"+{spec.calibrator}{how}" if spec.calibrator else "")
 
 
 def sweep_section(

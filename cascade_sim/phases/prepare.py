@@ -51,12 +51,14 @@ from cascade_sim.training.data import (
     share_learned,
 )
 from cascade_sim.training.modules import build_module, served_scorer
-from cascade_sim.training.recipes import stored_calibrator
+from cascade_sim.training.recipes import load_trained, save_trained, stored_calibrator
 from cascade_sim.version import SEMANTICS
 from cascade_sim.workers import Job
 
 # The sections that decide what a log holds, besides the world, its traffic, the phases and the models.
 SERVING = ("cascade", "fusions", "auction", "bidding")
+# Keys of a model's section that its weights do not depend on; what is trained with them is kept with them.
+OTHER_KEYS = {"calibrator", "fit", "held_out", "refit", "dumped_by"}
 
 
 def prepare(
@@ -255,15 +257,22 @@ class Preparation:
         with self.progress.stage(f"train {alias}", samples, "samples") as bar:
             if share_learned(logged) < 1:
                 bar.tell(f"learns from a sample of the requests, {share_learned(logged):.1%} of the log")
-            if not self.store.load(task.key, module):
+            is_kept, joint = load_trained(self.store, task.key, module, spec)
+            if not is_kept:
                 before = own_code.loaded()
-                if self._ahead is None or not self._ahead.load(task.key, module):
-                    fit_module(
+                is_made = False
+                if self._ahead is not None:
+                    is_made, joint = load_trained(self._ahead, task.key, module, spec)
+                if not is_made:
+                    joint = fit_module(
                         alias, spec, task.view, task.seed, module, data, self.device, sim.home,
                         lambda: bar.advance(samples // spec.epochs),
                     )  # fmt: skip
                 if not own_code.note_late(type(module), before):  # code that the key knows nothing of
-                    self.store.save(task.key, module, {"model": name, "recipe": spec.recipe})
+                    meta = {"model": name, "recipe": spec.recipe}
+                    save_trained(self.store, task.key, module, joint, meta)
+            if joint is not None:
+                self.calibrators[alias] = joint
             if apart is not None:
                 self.calibrators[alias] = stored_calibrator(
                     self.store,
@@ -285,8 +294,9 @@ class Preparation:
         spec, alias = (own.as_first_deployed(), first(name)) if is_first else (own, name)
         view, seed = sim.view(spec.features), self._seed(alias, spec)
         module = build_module(name, spec, view, seed, sim.home)
+        others = OTHER_KEYS - ({"calibrator", "fit"} if spec.is_joint else set())
         key = content_key(
-            own.model_dump(mode="json", exclude={"calibrator", "held_out", "refit"}),
+            own.model_dump(mode="json", exclude=others),
             {**parted(data, spec, sim.seed)[0].arrays(), **view.arrays()},
             recipe=spec.recipe, seed=seed, semantics=SEMANTICS, torch=torch.__version__,
             device=self.device.type, code=model_code_digest(module), processor=processor(),

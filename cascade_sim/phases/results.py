@@ -97,7 +97,10 @@ def _objectives(evaluation: Evaluation) -> dict[str, Any]:
     if all(specs[model].is_plain for model in trained.values()):
         return {}
     arms = {
-        arm: {"model": model, "objective": specs[model].objective, "calibrator": specs[model].calibrator}
+        arm: {
+            **{"model": model, "objective": specs[model].objective, "calibrator": specs[model].calibrator},
+            **specs[model].model_dump(include={"ranking", "fit"}),  # where they are not the usual ones
+        }
         for arm, model in trained.items()
         if not specs[model].trained_by.has_teacher
     }

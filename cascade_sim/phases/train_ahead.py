@@ -17,6 +17,7 @@ import torch
 from torch import nn
 
 from cascade_sim.engines import Engine
+from cascade_sim.models.calibrators import Calibrator
 from cascade_sim.models.features import FeatureView
 from cascade_sim.models.page_training import ClickedPages, served_net
 from cascade_sim.models.training import Impressions, Lists
@@ -28,7 +29,7 @@ from cascade_sim.storage.lock import holder_of, written_for
 from cascade_sim.storage.model_store import ModelStore
 from cascade_sim.training.data import split_pages
 from cascade_sim.training.modules import KINDS, build_module
-from cascade_sim.training.recipes import fit, settings_of
+from cascade_sim.training.recipes import fit, load_trained, save_trained, settings_of
 from cascade_sim.workers import Job
 
 Samples = Impressions | ClickedPages | Lists
@@ -55,9 +56,11 @@ class Task:
 
 
 def parted(data: Samples, spec: ModelSpec, seed: int) -> tuple[Samples, ClickedPages | None]:
-    """What a model trains on, and what is kept apart for its calibrator."""
-    if spec.calibrator is None or not isinstance(data, ClickedPages):
+    """What a model trains on, and what its calibrator is fitted to when that is done."""
+    if spec.calibrator is None or spec.is_joint or not isinstance(data, ClickedPages):
         return data, None
+    if spec.fit == "training":
+        return data, data
     return split_pages(data, spec.held_out, seed)
 
 
@@ -71,20 +74,24 @@ def fit_module(
     device: torch.device,
     home: Path,
     on_epoch: Callable[[], None] = lambda: None,
-) -> None:
-    """Train a module of one head. An objective of several trains a net that has them, which is folded."""
+) -> Calibrator | None:
+    """Train a module of one head. An objective of several trains a net that has them, which is folded.
+
+    Returns the calibrator that was trained with it, if its section wants it so.
+    """
     objective = objective_of(spec)
     is_wide = objective.n_heads > 1
     net = build_module(alias, spec, view, seed, home, objective.n_heads) if is_wide else module
-    if isinstance(data, ClickedPages) and objective.is_log_loss:
+    if isinstance(data, ClickedPages) and spec.learns_by_sample:
         data = data.shown
-    fit(
+    calibrator = fit(
         net, spec, view, data, what=f"training of model {alias!r}", device=device,
         on_epoch=lambda epoch, loss: on_epoch(), **settings_of(spec, seed),
     )  # fmt: skip
     if is_wide:
         module.load_state_dict(served_net(net, objective).state_dict())
         module.eval()
+    return calibrator
 
 
 def shares(samples: Mapping[str, int], most: int) -> list[list[str]]:
@@ -112,7 +119,7 @@ def train_ahead(
     None: nothing was worth it. Users' own classes are trained by the world's process, which knows their code.
     """
     left = {task.alias: task for task in tasks if task.spec.kind in KINDS}
-    left = {alias: task for alias, task in left.items() if not store.load(task.key, task.module)}
+    left = {alias: task for alias, task in left.items() if not _is_kept(store, task)}
     most = len(left) if engine.is_elsewhere else workers
     groups = shares({alias: task.samples for alias, task in left.items()}, most)
     if not groups:
@@ -133,6 +140,10 @@ def train_ahead(
     return ModelStore(folder)
 
 
+def _is_kept(store: ModelStore, task: Task) -> bool:
+    return load_trained(store, task.key, task.module, task.spec)[0]
+
+
 def forget(logs: Path) -> None:
     """Remove what the jobs were given and left."""
     shutil.rmtree(logs / "checkpoints" / FOLDER, ignore_errors=True)
@@ -149,8 +160,8 @@ def train_job(
             view, whole = _view(load_state(model["view"])), _samples(load_state(model["data"]))
             data, _ = parted(whole, spec, model["world_seed"])
             module = build_module(alias, spec, view, seed)
-            fit_module(alias, spec, view, seed, module, data, torch.device(device), Path("."))
-            ModelStore(model["data"].parent).save(model["key"], module, {"model": alias})
+            made = fit_module(alias, spec, view, seed, module, data, torch.device(device), Path("."))
+            save_trained(ModelStore(model["data"].parent), model["key"], module, made, {"model": alias})
 
 
 class _Files:

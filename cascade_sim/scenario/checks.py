@@ -425,7 +425,13 @@ def _check_training(scenario: Scenario) -> Iterator[Problem]:
                 at = ("models", name, "refit")
                 text = "calibrators are fitted anew where models are: add market.training, or remove it"
                 yield Problem(at, text, uses=(at, ("market",)))
+            if model.dumped_by is not None:
+                at = ("models", name, "dumped_by")
+                text = "models choose whose scores to learn beside in market.training: add it, or remove this"
+                yield Problem(at, text, uses=(at, ("market",)))
         return
+    for name in scenario.models:
+        yield from _check_dumper(scenario, name)
     cascade = scenario.cascade
     for name, arm in scenario.arms.items():
         pre_ranking = (arm.pre_ranking and arm.pre_ranking.model) or cascade.pre_ranking.model
@@ -433,6 +439,31 @@ def _check_training(scenario: Scenario) -> Iterator[Problem]:
         if pre_ranking not in scenario.models and ranking not in scenario.models:
             text = f"arm '{name}' has no model to train ({pre_ranking} and {ranking} are built in)"
             yield Problem(("market", "training"), text, uses=(("arms", name),))
+        pre = scenario.models.get(pre_ranking)
+        if pre is not None and pre.dumped_by is not None and pre_ranking != ranking:
+            at = ("models", pre_ranking, "dumped_by")
+            text = f"what is dumped is for the ranking seat to say; '{pre_ranking}' pre-ranks in arm '{name}'"
+            yield Problem(at, text, uses=(at, ("arms", name)))
+
+
+def _check_dumper(scenario: Scenario, name: str) -> Iterator[Problem]:
+    """What is wrong with the model whose scores another learns beside."""
+    at: KeyPath = ("models", name, "dumped_by")
+    dumper = scenario.models[name].dumped_by
+    others = [other for other, spec in scenario.models.items() if _gives_logits(spec) and other != name]
+    if dumper is None or dumper in others:
+        return
+    if dumper == name:
+        text = f"a model learns beside its own scores anyway; remove it, or use one of: {', '.join(others)}"
+    elif dumper in scenario.models:
+        text = f"the scores of '{dumper}' are no log-odds to learn beside; use one of: {', '.join(others)}"
+    else:
+        text = unknown_name("model", dumper, others)
+    yield Problem(at, text, uses=(at,))
+
+
+def _gives_logits(spec: ModelSpec) -> bool:
+    return not spec.trained_by.has_teacher and OBJECTIVES[spec.objective].gives_logits()
 
 
 def _check_designs(scenario: Scenario) -> Iterator[Problem]:

@@ -14,8 +14,8 @@ from cascade_sim.scenario.yaml import KeyPath, Problem
 
 Phase = Literal["bootstrap", "log"]
 CalibratorName = Literal["platt", "temperature", "isotonic", "histogram", "beta", "piecewise_linear"]
-OPTIONS = ("alpha", "beta", "y0", "normalisation")
-OBJECTIVE_KEYS = ("objective", *OPTIONS, "batching", "calibrator", "held_out", "refit")
+OPTIONS = ("alpha", "beta", "y0", "ranking", "normalisation")
+OBJECTIVE_KEYS = ("objective", *OPTIONS, "batching", "dumped_by", "calibrator", "fit", "held_out", "refit")
 
 
 def _takers(option: str, weighs: str = "") -> str:
@@ -62,20 +62,37 @@ class ModelSpec(Section):
         description="Label of the virtual item: for calibrated_softmax (absent: 1) and, below 1, "
         "calibrated_ranknet (absent: 0.5).",
     )
+    ranking: Literal["softmax", "ranknet"] | None = Field(
+        default=None,
+        description=f"For {_takers('ranking')}: its ranking part. Absent: softmax.",
+    )
     normalisation: Literal["sum", "mean"] | None = Field(
         default=None,
         description=f"For {_takers('normalisation')}: what alpha weighs of a page's ranking part: sum, all "
-        "of it, or mean, per click of the page. Absent: as in the paper of each, sum for multi_objective and "
-        "multi_task, mean for rcr and rcr_regression; equal alphas are alike where this is alike.",
+        "of it, or mean, per click of the page (of ranknet: per pair). Absent: as in the paper of each, sum "
+        "for multi_objective and multi_task, mean for rcr and rcr_regression; equal alphas are alike where "
+        "this is alike.",
     )
     batching: Literal["samples", "lists"] | None = Field(
         default=None,
         description="For logloss: samples, single impressions shuffled freely (pointwise and sbcr only), or "
-        "lists, pages that stay whole in a batch. Absent: samples for these two (but lists where the study "
-        "trains a pointwise model for a calibrator), lists for the others.",
+        "lists, pages that stay whole in a batch. Absent: samples for these two, lists for the others.",
+    )
+    dumped_by: Name | None = Field(
+        default=None,
+        description="For sbcr in the ranking seat, in market.training: the model whose scores of its pages "
+        "it learns beside. That one learns from the same pages and is not served. Absent: the model itself, "
+        "as it was deployed when a page was shown. The study's log has the scores of whoever wrote it.",
     )
     calibrator: CalibratorName | None = Field(
-        default=None, description="For logloss: what turns its scores into probabilities after training."
+        default=None, description="For logloss: what turns its scores into probabilities."
+    )
+    fit: Literal["held_out", "training", "joint"] = Field(
+        default="held_out",
+        description="With a calibrator: fitted after training, on pages that the model is not shown "
+        "(held_out) or on those that it learned from (training); or, of piecewise_linear, trained in the "
+        "same batches as the model, whose weights it leaves as they would be without (joint; in "
+        "market.training it goes on from what is deployed).",
     )
     held_out: float = Field(
         default=0.1,
@@ -145,7 +162,12 @@ class ModelSpec(Section):
     @property
     def learns_by_sample(self) -> bool:
         """Whether log loss on single impressions is all there is to its objective."""
-        return OBJECTIVES[self.objective].is_log_loss and self.batching != "lists"
+        return OBJECTIVES[self.objective].is_log_loss and self.batching != "lists" and not self.is_joint
+
+    @property
+    def is_joint(self) -> bool:
+        """Whether its calibrator is trained with it."""
+        return self.calibrator is not None and self.fit == "joint"
 
     @property
     def is_plain(self) -> bool:
@@ -172,15 +194,30 @@ def check_objective(spec: ModelSpec, given: Collection[KeyPath], at: KeyPath) ->
                 yield Problem((*at, key), text, uses=((*at, "recipe"),))
     else:
         yield from _check_options(spec, given, at)
-    for key in ("held_out", "refit"):
-        if (*at, key) in given and spec.calibrator is None:
-            text = "has no meaning without a calibrator; remove it, or add one"
-            yield Problem((*at, key), text, uses=((*at, "calibrator"),))
+    yield from _check_calibrator(spec, given, at)
     heads, objective = OBJECTIVES[spec.objective].n_heads, (*at, "objective")
     if heads > 1 and ":" in spec.kind:
         number = "two" if heads == 2 else heads
         text = f"{spec.objective} trains {number} heads, which only the kinds towers and coaction have"
         yield Problem(objective, text, uses=(objective, (*at, "kind")))
+
+
+def _check_calibrator(spec: ModelSpec, given: Collection[KeyPath], at: KeyPath) -> Iterator[Problem]:
+    """What is wrong with the keys that say how a calibrator is fitted."""
+    for key in ("fit", "held_out", "refit"):
+        if (*at, key) in given and spec.calibrator is None:
+            text = "has no meaning without a calibrator; remove it, or add one"
+            yield Problem((*at, key), text, uses=((*at, "calibrator"),))
+    fit: KeyPath = (*at, "fit")
+    if spec.is_joint and spec.calibrator != "piecewise_linear":
+        text = f"{spec.calibrator} is not trained in batches; use piecewise_linear, held_out or training"
+        yield Problem(fit, text, uses=(fit, (*at, "calibrator")))
+    if spec.calibrator is not None and spec.fit != "held_out" and (*at, "held_out") in given:
+        text = f"nothing is held out with fit {spec.fit}; remove it"
+        yield Problem((*at, "held_out"), text, uses=(fit,))
+    if spec.is_joint and (*at, "refit") in given:
+        text = "a calibrator with fit joint goes on learning with its model; remove it"
+        yield Problem((*at, "refit"), text, uses=(fit,))
 
 
 def _check_options(spec: ModelSpec, given: Collection[KeyPath], at: KeyPath) -> Iterator[Problem]:
@@ -195,6 +232,10 @@ def _check_options(spec: ModelSpec, given: Collection[KeyPath], at: KeyPath) -> 
         fault = kind.fault_for_clicks(option, value)
         if fault:
             yield Problem((*at, option), fault, uses=(objective,))
+    if (*at, "dumped_by") in given and kind.trains_on != "samples":
+        takers = [name for name, other in OBJECTIVES.items() if other.trains_on == "samples"]
+        text = f"has no meaning for objective {spec.objective} (only for {', '.join(takers)}); remove it"
+        yield Problem((*at, "dumped_by"), text, uses=(objective,))
     if spec.batching == "samples" and not kind.can_take_samples:
         text = f"{spec.objective} compares the ads of a page, which must stay whole: use lists, or remove it"
         yield Problem((*at, "batching"), text, uses=(objective,))

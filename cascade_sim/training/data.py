@@ -1,9 +1,10 @@
 """Samples for the training recipes: logged clicks, a teacher's lists, and what a market's server dumped.
 
 A market's log has a row per shown ad with the prediction of the ranking model that was deployed then
-(`prediction`, `model_version`), its click and when the click arrived. Read back as lists, every sample has
-the scores and labels of its whole page as context, so a pair loss needs no list in the batch and samples
-may be shuffled freely:
+(`prediction`, `model_version`), its click and when the click arrived; and, where a calibrator made the
+prediction of the model's own log-odds, or another model's scores are dumped, those (`raw_score`). Read back
+as lists, every sample has the scores and labels of its whole page as context, so a pair loss needs no list in
+the batch and samples may be shuffled freely:
 
     dump = dumped_context(columns, now)
     rows = shuffled[:batch]
@@ -20,7 +21,7 @@ import numpy as np
 from cascade_sim import draws
 from cascade_sim.cascade.seats import Scorer
 from cascade_sim.cascade.serve import Arm, Block, Decision, Platform, score
-from cascade_sim.models.page_training import ClickedPages, log_odds, make_pages, page_offsets
+from cascade_sim.models.page_training import ClickedPages, dumped_scores, make_pages, page_offsets
 from cascade_sim.models.training import Impressions, Lists, chunk_of_rank
 from cascade_sim.scenario.models import ModelSpec
 from cascade_sim.storage.tables import Columns, iterate_table, read_table, table_rows
@@ -28,7 +29,7 @@ from cascade_sim.storage.tables import Columns, iterate_table, read_table, table
 COLUMNS = ["user", "context", "ad", "examination", "click"]
 PAGE_COLUMNS = ["request", "pctr"]
 MOST = 20_000_000  # impressions, or candidates of a student, that a model learns from
-# Of a market's log, for `dumped_context`.
+# Of a market's log, for `dumped_context`; and `raw_score`, where it is there.
 DUMPED = ("request", "prediction", "click", "click_time", "model_version", "is_explored", "answered_by")
 
 
@@ -146,7 +147,7 @@ def join_lists(parts: list[Lists]) -> Lists:
 class Dump:
     """N samples of L lists, in the order of the log. List l is lists[l]:lists[l + 1]."""
 
-    scores: np.ndarray  # [N] float64: logit of the deployed model's prediction
+    scores: np.ndarray  # [N] float64: the deployed model's raw score, or the logit of its prediction
     labels: np.ndarray  # [N] float32: clicks that had arrived
     lists: np.ndarray  # [L + 1] int64 offsets
     list_of: np.ndarray  # [N] int64: the list of each sample
@@ -167,7 +168,7 @@ def dumped_context(columns: Mapping[str, np.ndarray], now: float = np.inf) -> Du
     lists = page_offsets(request)
     starts = lists[:-1]
     return Dump(
-        scores=log_odds(np.asarray(columns["prediction"])),
+        scores=dumped_scores(np.asarray(columns["prediction"]), columns.get("raw_score")),
         labels=arrived_clicks(columns, now),
         lists=lists,
         list_of=np.repeat(np.arange(len(starts)), np.diff(lists)),

@@ -76,10 +76,10 @@ def served_scorer(
     name: str, spec: ModelSpec, view: FeatureView, module: nn.Module, calibrator: Calibrator | None = None
 ) -> ModelScorer:
     """The scorer of a trained model as its section wants it served: with its link, or its calibrator."""
-    scorer = make_scorer(name, spec.recipe, view, module)
+    scorer, objective = make_scorer(name, spec.recipe, view, module), objective_of(spec)
     if calibrator is not None:
-        return with_calibrator(scorer, calibrator)
-    return with_link(scorer, objective_of(spec))
+        return with_calibrator(scorer, calibrator, of_logits=objective.gives_logits())
+    return with_link(scorer, objective)
 
 
 def build_bidder(

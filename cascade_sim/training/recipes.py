@@ -1,6 +1,8 @@
 """From a model's section and its data to weights and calibrator, for the study and for markets that learn."""
 
+import copy
 import warnings
+from collections.abc import Mapping
 from contextlib import nullcontext
 from typing import Any
 
@@ -10,7 +12,7 @@ from torch import nn
 
 from cascade_sim.cascade.links import export_calibrator, load_calibrator
 from cascade_sim.errors import UserError
-from cascade_sim.models.calibrators import Calibrator, calibrator_class
+from cascade_sim.models.calibrators import Calibrator, PiecewiseLinear, calibrator_class
 from cascade_sim.models.calibrators.examined import fit_examined
 from cascade_sim.models.features import FeatureView
 from cascade_sim.models.page_training import ClickedPages, scores, train_pages
@@ -22,6 +24,7 @@ from cascade_sim.training.modules import KINDS
 
 # Of a calibrator with a net of its own: the part held out is small, and soon learnt by heart.
 REQUEST_EPOCHS = 2
+STANDARDISED_BY = 100_000  # requests, whose features say well enough what is usual
 
 
 def settings_of(spec: ModelSpec, seed: int, **instead: Any) -> dict[str, Any]:
@@ -38,22 +41,45 @@ def fit(
     data: Impressions | ClickedPages | Lists,
     *,
     what: str,
+    calibrator: Calibrator | None = None,
     **settings: Any,
-) -> None:
+) -> Calibrator | None:
     """Train a net in place by the recipe of its section; on pages, for its objective, whose heads it has.
 
-    `settings`: of `settings_of`, and more of `training.train`. UserError, which begins with `what`, if a loss
-    is not finite or the user's own class fails.
+    Returns the calibrator that was trained in the same batches, of a section that wants it so; `calibrator`
+    is what that one goes on from, if not from the sigmoid. `settings`: of `settings_of`, and more of
+    `training.train`. UserError, which begins with `what`, if a loss is not finite or the user's own class
+    fails.
     """
+    joint = None
+    if spec.is_joint and isinstance(data, ClickedPages):
+        before = calibrator if isinstance(calibrator, PiecewiseLinear) else None
+        joint = joint_map(view, data, settings["seed"]) if before is None else copy.deepcopy(before)
     is_own = spec.kind not in KINDS  # a defect of a built-in net is ours, and shows as one
     with errors_of(what, spec.kind) if is_own else nullcontext():
         try:
             if isinstance(data, ClickedPages):
-                train_pages(module, view, data, objective_of(spec), batching=spec.batching, **settings)
+                objective = objective_of(spec)
+                batching = spec.batching or ("samples" if objective.is_log_loss else None)
+                beside = None if joint is None else joint.map
+                train_pages(module, view, data, objective, batching=batching, beside=beside, **settings)
             else:
                 train(module, view, data, spec.recipe, **settings)
         except ValueError as error:
             raise UserError(str(error) if is_own else f"{what}: {error}") from error
+    return joint
+
+
+def joint_map(view: FeatureView, data: ClickedPages | None, seed: int) -> PiecewiseLinear:
+    """A calibrator before it is trained with its model: the sigmoid itself.
+
+    `data`: pages whose requests say what features are usual; without any they will be taken as they are.
+    """
+    users, context = np.zeros(0, np.int32), np.zeros(0, np.float32)
+    if data is not None:
+        rows = data.lists[:-1][:: max(1, len(data.request) // STANDARDISED_BY)]
+        users, context = data.shown.users[rows], data.shown.context[rows]
+    return PiecewiseLinear.untrained(view.request_features(users, context), seed=seed)
 
 
 def stored_calibrator(
@@ -69,19 +95,55 @@ def stored_calibrator(
 ) -> Calibrator:
     """The calibrator kept for this model, section and data, else a new one, which is then kept."""
     key = content_key({"calibrator": spec.calibrator}, apart.arrays(), model=model_key)
-    path = store.beside(key)
-    if path is not None and path.is_file():
-        try:
-            return load_calibrator(path, key)
-        except UserError as error:
-            warnings.warn(f"a stored calibrator is not usable and is made anew: {error}", stacklevel=2)
+    kept = _kept_calibrator(store, key)
+    if kept is not None:
+        return kept
     calibrator = fit_calibrator(name, spec, view, module, apart, seed, device)
-    if path is not None:
-        try:
-            export_calibrator(calibrator, path, key)
-        except UserError as error:
-            warnings.warn(f"this calibrator is not kept for the next run: {error}", stacklevel=2)
+    _keep_calibrator(store, key, calibrator)
     return calibrator
+
+
+def load_trained(
+    store: ModelStore, key: str, module: nn.Module, spec: ModelSpec
+) -> tuple[bool, Calibrator | None]:
+    """Put the weights kept under a key into the module, and the calibrator that was trained with them.
+
+    False, and the module untouched, if there are none, or only one of the two where there should be both.
+    """
+    if not spec.is_joint:
+        return store.load(key, module), None
+    calibrator = _kept_calibrator(store, key)
+    return calibrator is not None and store.load(key, module), calibrator
+
+
+def save_trained(
+    store: ModelStore, key: str, module: nn.Module, calibrator: Calibrator | None, meta: Mapping[str, Any]
+) -> None:
+    """Keep what `load_trained` gives back."""
+    if calibrator is not None:
+        _keep_calibrator(store, key, calibrator)
+    store.save(key, module, meta)
+
+
+def _kept_calibrator(store: ModelStore, key: str) -> Calibrator | None:
+    path = store.beside(key)
+    if path is None or not path.is_file():
+        return None
+    try:
+        return load_calibrator(path, key)
+    except UserError as error:
+        warnings.warn(f"a stored calibrator is not usable and is made anew: {error}", stacklevel=3)
+        return None
+
+
+def _keep_calibrator(store: ModelStore, key: str, calibrator: Calibrator) -> None:
+    path = store.beside(key)
+    if path is None:
+        return
+    try:
+        export_calibrator(calibrator, path, key)
+    except UserError as error:
+        warnings.warn(f"this calibrator is not kept for the next run: {error}", stacklevel=3)
 
 
 def fit_calibrator(

@@ -22,7 +22,8 @@ from cascade_sim.scenario.market import Market
 from cascade_sim.trials.assignment import Assignment
 
 ARMS = ("control", "treatment")
-EMPTY = {"ads": -1, "entrants": -1}  # what fills a list up to the width of the other arm's; else 0
+# What fills a list up to the width of the other arm's; else 0.
+EMPTY = {"ads": -1, "entrants": -1, "raw_score": np.nan}
 FIELDS = tuple(RankedLists.__dataclass_fields__)
 
 
@@ -109,6 +110,10 @@ class SplitServer(MarketServer):
             if listed < len(rows):
                 stop = min(stop, int(rows[listed]))
         return pages, stop
+
+    @property
+    def dumps(self) -> bool:
+        return any(server.dumps for server in self.servers)
 
     def _rows(self, block: Block, arm: int) -> np.ndarray:
         return np.nonzero(self.assignment.is_treated(block) == bool(arm))[0]

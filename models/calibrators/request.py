@@ -21,6 +21,7 @@ from torch.nn import functional
 from cascade_sim.models.adam import Adam
 from cascade_sim.models.calibrators.base import Calibrator, fit_inputs, wide
 from cascade_sim.models.calibrators.logistic import Platt
+from cascade_sim.models.examination import slot_log_odds
 
 
 class RequestMap(nn.Module):
@@ -109,10 +110,19 @@ class RequestMap(nn.Module):
         return torch.sigmoid(self.log_odds(scores, request)).to(scores.dtype)
 
     def loss(
-        self, scores: torch.Tensor, labels: torch.Tensor, request: torch.Tensor | None = None
+        self,
+        scores: torch.Tensor,
+        labels: torch.Tensor,
+        request: torch.Tensor | None = None,
+        examination: torch.Tensor | None = None,
     ) -> torch.Tensor:
-        """Mean log loss; its gradient reaches this map's own parameters only."""
+        """Mean log loss; its gradient reaches this map's own parameters only.
+
+        With `examination` [N], the chances x that slots were looked at, labels are clicks: P(click) = x · g.
+        """
         odds = self.log_odds(scores, request)
+        if examination is not None:
+            odds = slot_log_odds(odds, examination.to(odds.dtype))
         return functional.binary_cross_entropy_with_logits(odds, labels.to(odds.dtype))
 
 
@@ -125,10 +135,11 @@ def _log(x: torch.Tensor) -> torch.Tensor:
 class PiecewiseLinear(Calibrator):
     """A trained RequestMap. Keeps the order within a request strictly, as far as floats can tell.
 
-    Platt's line brings the scores onto the scale of logits; where it does not rise (one class, equal scores,
-    scores that mislead) they are taken as they are. From there the map is trained by log loss with Adam for
-    `epochs` passes: one class or few samples bend it a little way towards 0 or 1 and no further. Without
-    `request` it is one map for all.
+    `fit` is for scores of a model that is done. Platt's line brings them onto the scale of logits; where it
+    does not rise (one class, equal scores, scores that mislead) they are taken as they are. From there the
+    map is trained by log loss with Adam for `epochs` passes: one class or few samples bend it a little way
+    towards 0 or 1 and no further. Without `request` it is one map for all. `untrained` is the map before all
+    that, to be trained with a model that is in training itself (`page_training.train_pages`).
     """
 
     map: RequestMap
@@ -161,20 +172,36 @@ class PiecewiseLinear(Calibrator):
         x = torch.zeros(s.size, 0) if request is None else torch.as_tensor(request, dtype=torch.float32)
         if x.ndim != 2 or len(x) != s.size or not torch.isfinite(x).all():
             raise ValueError(f"request must be finite and [{s.size}, d], not {tuple(x.shape)}")
-        with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(seed)
-            net = RequestMap(x.shape[1], hidden, intervals, floor)
+        net = cls.untrained(x, hidden=hidden, intervals=intervals, floor=floor, seed=seed).map
         line = Platt.fit(s, y)
         if line.slope > 0:
             net.start.copy_(torch.tensor([line.slope, line.intercept], dtype=torch.float64))
-        if x.shape[1]:
+        net.requires_grad_().train()
+        place = device or torch.device("cpu")
+        given = (torch.from_numpy(values).to(wide(place)).to(place) for values in (s, y))
+        _train(moved(net, place), *given, x.to(place), epochs, batch, learning_rate, seed)
+        return cls(moved(net, torch.device("cpu")).requires_grad_(False).eval())
+
+    @classmethod
+    def untrained(
+        cls,
+        request: ArrayLike,
+        *,
+        hidden: Sequence[int] = (255, 127, 127),
+        intervals: int = 100,
+        floor: float = 1e-3,
+        seed: int = 0,
+    ) -> PiecewiseLinear:
+        """g(q) = q, the sigmoid of the score; features will be standardised by those of `request` [N, d]."""
+        x = torch.as_tensor(request, dtype=torch.float32)
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(seed)
+            net = RequestMap(x.shape[1], hidden, intervals, floor)
+        if x.numel():
             spread = x.std(0, correction=0)
             net.shift.copy_(x.mean(0))
             net.scale.copy_(torch.where(spread > 0, spread, 1.0))
-        place = device or torch.device("cpu")
-        given = (torch.from_numpy(values).to(wide(place)).to(place) for values in (s, y))
-        _train(_moved(net, place), *given, x.to(place), epochs, batch, learning_rate, seed)
-        return cls(_moved(net, torch.device("cpu")).requires_grad_(False).eval())
+        return cls(net.requires_grad_(False).eval())
 
     def probability(self, scores: torch.Tensor, request: torch.Tensor | None) -> torch.Tensor:
         probability: torch.Tensor = self.map(scores, request)
@@ -195,7 +222,7 @@ class PiecewiseLinear(Calibrator):
         return cls(net.requires_grad_(False).eval())
 
 
-def _moved(net: RequestMap, device: torch.device) -> RequestMap:
+def moved(net: RequestMap, device: torch.device) -> RequestMap:
     """The map on that device, with its start in the widest type that there is."""
     net.start = net.start.cpu().to(wide(device)).to(device)
     return net.to(device)

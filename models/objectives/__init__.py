@@ -37,7 +37,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from cascade_sim.models.known import check_known
-from cascade_sim.models.objectives.base import NORMALISATIONS, Dumped, Objective, Option
+from cascade_sim.models.objectives.base import Choice, Dumped, Objective, Option
 from cascade_sim.models.objectives.joint import (
     JointRankingCalibration,
     MultiObjective,
@@ -113,17 +113,18 @@ def split_family(family: str) -> tuple[str, dict[str, str]]:
     >>> split_family("multi_objective-mean")
     ('multi_objective', {'normalisation': 'mean'})
     """
-    name, _, normalisation = family.rpartition("-")
-    if normalisation in NORMALISATIONS and name in OBJECTIVES and "normalisation" in OBJECTIVES[name].options:
-        return name, {"normalisation": normalisation}
-    return family, {}
+    name, *chosen = family.split("-")
+    if name not in OBJECTIVES:
+        return family, {}
+    own = {key: option for key, option in OBJECTIVES[name].options.items() if isinstance(option, Choice)}
+    options = {key: value for value in chosen for key, option in own.items() if value in option.names}
+    return (name, options) if len(options) == len(chosen) else (family, {})
 
 
 def family_name(family: str) -> str:
     """The family as it is called: rcr for rcr-mean, since that is its own normalisation."""
     name, options = split_family(family)
-    own = OBJECTIVES[name].options
-    return name if all(own[option].default == value for option, value in options.items()) else family
+    return make_objective(name, OBJECTIVES[name].tasks[0], **options).family
 
 
 def objectives_for(task: str) -> list[str]:

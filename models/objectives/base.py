@@ -56,6 +56,7 @@ class Choice:
 # equal alphas do not weigh alike: they are apart by that sum, list by list.
 NORMALISATIONS = ("sum", "mean")
 UNDIVIDED, DIVIDED = Choice("sum", NORMALISATIONS), Choice("mean", NORMALISATIONS)
+RANKING = Choice("softmax", ("softmax", "ranknet"))  # which loss is the ranking part
 ALPHA_RANKING = Option(0.5, 0.0, 1.0, weighs="ranking")
 ALPHA_REGRESSION = Option(0.5, 0.0, 1.0, weighs="regression")
 
@@ -103,10 +104,15 @@ class Objective:
 
     @property
     def family(self) -> str:
-        """Its name, and its normalisation where that is not its own: alpha then weighs something else."""
-        own = self.options.get("normalisation")
-        given = getattr(self, "normalisation", None)
-        return self.name if own is None or given == own.default else f"{self.name}-{given}"
+        """Its name, and whatever it chooses that is not its own choice: alpha then weighs something else."""
+        choices = {name: own.default for name, own in self.options.items() if isinstance(own, Choice)}
+        others = [given for name, own in choices.items() if (given := getattr(self, name)) != own]
+        return "-".join([self.name, *others])
+
+    @classmethod
+    def gives_logits(cls) -> bool:
+        """Whether its score is by itself the log-odds of a click, which another score can be held against."""
+        return cls.has_scale and cls.link == "sigmoid"
 
     @classmethod
     def fault_for_clicks(cls, option: str, value: Any) -> str:

@@ -13,6 +13,7 @@ from cascade_sim.models.objectives.base import (
     ALPHA_RANKING,
     ALPHA_REGRESSION,
     DIVIDED,
+    RANKING,
     UNDIVIDED,
     Choice,
     Dumped,
@@ -28,22 +29,29 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class MultiObjective(Objective):
-    """alpha · softmax + (1 − alpha) · regression on one score; the regression's link.
+    """alpha · ranking + (1 − alpha) · regression on one score; the regression's link.
 
-    The softmax is undivided, as where scale calibration comes from; where RCR comes from, its rival in the
-    comparisons is divided by the sum of the labels, as RCR is: normalisation mean.
+    The ranking part is the softmax or, as in combined regression and ranking, RankNet's pairs. The softmax is
+    undivided, as where scale calibration comes from; where RCR comes from, its rival in the comparisons is
+    divided by the sum of the labels, as RCR is: normalisation mean. Pairs are divided by their number.
     """
 
     alpha: float = 0.5
+    ranking: str = "softmax"
     normalisation: str = "sum"
     name = "multi_objective"
-    options: ClassVar[Mapping[str, Option | Choice]] = {"alpha": ALPHA_RANKING, "normalisation": UNDIVIDED}
+    options: ClassVar[Mapping[str, Option | Choice]] = {
+        "alpha": ALPHA_RANKING,
+        "ranking": RANKING,
+        "normalisation": UNDIVIDED,
+    }
 
     def loss(
         self, outputs: torch.Tensor, labels: torch.Tensor, lists: Offsets, *, dumped: Dumped | None = None
     ) -> torch.Tensor:
         scores = outputs[:, 0]
-        ranking = losses.softmax(scores, labels, lists, each=self.normalisation)
+        form = losses.softmax if self.ranking == "softmax" else losses.ranknet
+        ranking = form(scores, labels, lists, each=self.normalisation)
         return self.alpha * ranking + (1 - self.alpha) * self.regression(scores, labels, lists)
 
 
@@ -144,8 +152,8 @@ class SelfBoosted(Objective):
     """alpha · log loss + (1 − alpha) · pairs of a sample with the dumped scores of its request.
 
     Trained on single samples in any order: `lists` is not looked at, the mean is over samples, and `dumped`
-    says what the deployed model gave the rest of each sample's request. Link: the sigmoid. Its own
-    calibrator is `piecewise_linear`, fitted with features of the request.
+    says what the deployed model gave the rest of each sample's request. Link: the sigmoid. This is the
+    ranking module; the calibration module is `piecewise_linear`, trained in the same batches.
     """
 
     alpha: float = 0.5

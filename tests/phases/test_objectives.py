@@ -43,6 +43,10 @@ def test_a_setting_is_the_one_given_or_the_objectives_own():
     divided = ModelSpec(objective="multi_objective", normalisation="mean", alpha=0.9, calibrator="platt")
     assert family_of(divided) == "multi_objective-mean+platt"
     assert setting_of(divided) == {"option": "alpha", "setting": 0.9}
+    pairs = ModelSpec(objective="multi_objective", ranking="ranknet", normalisation="mean")
+    assert family_of(pairs) == "multi_objective-ranknet-mean" and setting_of(pairs)["option"] == "alpha"
+    joint = ModelSpec(objective="sbcr", calibrator="piecewise_linear", fit="joint")
+    assert family_of(joint) == "sbcr+piecewise_linear-joint"
 
 
 def test_every_ranker_is_a_point_once_but_the_one_whose_pages_are_looked_at(swept):

@@ -16,6 +16,7 @@ SMALL = (
     *("phases.bootstrap=300", "phases.log=400", "phases.shadow=200", "phases.evaluate=64"),
     f"models.both={{kind: coaction, objective: rcr, {NET}}}",
     f"models.scaled={{objective: softmax, calibrator: platt, {NET}}}",
+    f"models.joint={{objective: sbcr, calibrator: piecewise_linear, fit: joint, {NET}}}",
 )
 
 
@@ -65,10 +66,11 @@ def test_models_trained_by_other_processes_are_the_same_to_the_last_bit(alone, t
     together = learned(tmp_path / "run", workers=2)
     assert weights(together) == weights(alone)
     assert first and all(alias.endswith(")") for alias in first)  # which the log is waiting for
-    own, expected = (prepared.calibrators["scaled"].arrays() for prepared in (together, alone))
-    assert {name: values.tobytes() for name, values in own.items()} == {
-        name: values.tobytes() for name, values in expected.items()
-    }
+    for model in ("scaled", "joint"):
+        own, expected = (prepared.calibrators[model].arrays() for prepared in (together, alone))
+        assert {name: values.tobytes() for name, values in own.items()} == {
+            name: values.tobytes() for name, values in expected.items()
+        }
     assert not (tmp_path / "run" / "checkpoints" / ahead.FOLDER).exists()
 
 

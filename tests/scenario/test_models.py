@@ -52,6 +52,12 @@ WRONG = {
     "models.distill-pre.calibrator=platt": "has no meaning for recipe distill (only for logloss)",
     "models.rank.held_out=0.2": "has no meaning without a calibrator",
     "models.rank.refit=true": "has no meaning without a calibrator",
+    "models.rank.fit=joint": "has no meaning without a calibrator",
+    "models.rank.fit=together": "expected one of held_out, training, joint",
+    "models.rank.ranking=ranknet": "has no meaning for objective pointwise (only for multi_objective)",
+    "models.rank.ranking=pairs": "expected one of softmax, ranknet",
+    "models.rank.dumped_by=logloss": "has no meaning for objective pointwise (only for sbcr)",
+    "models.ltr.fit=joint": "has no meaning for recipe ltr (only for logloss)",
     "models.rank.batching=pages": "expected one of samples, lists",
     "models.ltr.batching=lists": "has no meaning for recipe ltr (only for logloss)",
 }
@@ -96,6 +102,49 @@ def test_pages_stay_whole_for_objectives_that_compare_their_ads():
         assert tiny_scenario(*changes).models["rank"].batching == batching
     assert not tiny_scenario("models.rank.batching=lists").models["rank"].is_plain
     assert tiny_scenario("models.rank.batching=samples").models["rank"].is_plain
+
+
+JOINT = ("models.rank.objective=sbcr", "models.rank.calibrator=piecewise_linear", "models.rank.fit=joint")
+LEARNING = "market={training: {every: 3600}}"
+
+
+@pytest.mark.parametrize(
+    ("overrides", "text"),
+    [
+        (("models.rank.calibrator=platt", "models.rank.fit=joint"), "platt is not trained in batches; use"),
+        ((*JOINT, "models.rank.held_out=0.2"), "nothing is held out with fit joint"),
+        (
+            ("models.rank.calibrator=platt", "models.rank.fit=training", "models.rank.held_out=0.2"),
+            "nothing is held out with fit training",
+        ),
+        ((*JOINT, LEARNING, "models.rank.refit=true"), "goes on learning with its model; remove it"),
+        ((*JOINT, "models.rank.dumped_by=logloss"), "in market.training: add it, or remove this"),
+        ((*JOINT, LEARNING, "models.rank.dumped_by=rank"), "learns beside its own scores anyway"),
+        ((*JOINT, LEARNING, "models.rank.dumped_by=logos"), "did you mean 'logloss'?"),
+        (
+            (*JOINT, LEARNING, "models.rank.dumped_by=logloss", "models.logloss.objective=softmax"),
+            "the scores of 'logloss' are no log-odds to learn beside",
+        ),
+        ((*JOINT, LEARNING, "models.rank.dumped_by=ltr"), "the scores of 'ltr' are no log-odds"),
+        (
+            (LEARNING, "models.logloss.objective=sbcr", "models.logloss.dumped_by=rank"),
+            "what is dumped is for the ranking seat to say; 'logloss' pre-ranks in arm",
+        ),
+    ],
+)
+def test_what_a_joint_calibrator_and_a_dump_cannot_be_is_refused(overrides, text):
+    with pytest.raises(UserError) as refused:
+        tiny_scenario(*overrides)
+    assert text in str(refused.value)
+
+
+def test_joint_calibrators_and_dumps_are_part_of_the_resolved_scenario_and_come_back(tmp_path):
+    made = tiny_scenario(*JOINT, LEARNING, "models.rank.dumped_by=logloss")
+    (tmp_path / "again.yaml").write_text(dump_scenario(made))
+    again = load_scenario(tmp_path / "again.yaml").models["rank"]
+    assert again == made.models["rank"] and again.is_joint and again.dumped_by == "logloss"
+    assert not again.is_plain and not again.learns_by_sample
+    assert not again.as_first_deployed().is_joint and again.as_first_deployed().is_plain
 
 
 def test_a_calibrator_is_fitted_anew_only_where_models_are():

@@ -29,6 +29,13 @@ def test_every_page_is_a_list_with_its_scores_labels_and_version():
     assert dump.is_explored.tolist() == [False, True, False] and dump.answered_by.tolist() == [2, 2, 1]
 
 
+def test_a_raw_score_is_dumped_in_place_of_the_prediction_where_there_is_one():
+    raw = np.array([-1.5, 0.25, np.nan, 2.0, np.nan, -3.0], np.float32)
+    scores = dumped_context({**LOG, "raw_score": raw}).scores
+    assert scores[[0, 1, 3, 5]].tolist() == [-1.5, 0.25, 2.0, -3.0]
+    assert scores[[2, 4]] == pytest.approx(dumped_context(LOG).scores[[2, 4]])
+
+
 def test_only_clicks_that_have_arrived_are_known():
     assert dumped_context(LOG, now=5.0).labels.tolist() == [1, 0, 0, 0, 1, 0]
     assert dumped_context(LOG, now=2.9).labels.sum() == 0

@@ -9,6 +9,7 @@ from cascade_sim.cascade.seats import CoActionScorer
 from cascade_sim.errors import UserError
 from cascade_sim.models.training import train
 from cascade_sim.questions.reopen import reopen
+from cascade_sim.training import recipes
 from cascade_sim.training.data import impressions, pages, split_pages
 from worlds.learned import learn
 from worlds.tiny_market import run_phases, tiny_scenario
@@ -17,6 +18,7 @@ from worlds.traced_run import as_run_folder
 RANKERS = {
     "softmax-platt": ("objective: softmax", "calibrator: platt"),
     "sbcr-request": ("objective: sbcr", "calibrator: piecewise_linear"),
+    "sbcr-joint": ("objective: sbcr", "calibrator: piecewise_linear", "fit: joint"),
     "csm": ("objective: calibrated_softmax", "y0: 0.5"),
     "jrc": ("objective: jrc",),
 }
@@ -44,6 +46,7 @@ def test_every_ranker_serves_its_arm_and_is_measured_as_a_probability(rankers):
     assert found["objectives"]["arms"]["sbcr-request"] == {
         "model": "sbcr-request", "objective": "sbcr", "calibrator": "piecewise_linear",
     }  # fmt: skip
+    assert found["objectives"]["arms"]["sbcr-joint"]["fit"] == "joint"
     assert found["objectives"]["arms"]["logloss"]["objective"] == "pointwise"
     curve = found["objectives"]["reliability"]["csm"]
     quality = found["models"]["csm"]["win_set"]
@@ -93,6 +96,57 @@ def test_models_and_calibrators_come_from_the_cache(tmp_path, monkeypatch):
     with pytest.raises(AssertionError, match="trained again"):
         changed = [o.replace("y0: 0.5", "y0: 0.6") for o in overrides(("csm",))]
         learn(tmp_path / "c", tmp_path / "cache", *changed)
+
+
+def same_weights(one, other):
+    weights = zip(one.parameters(), other.parameters(), strict=True)
+    return all(torch.equal(a, b) for a, b in weights)
+
+
+def test_a_joint_calibrator_leaves_its_net_alone_and_both_come_from_the_cache(tmp_path, monkeypatch):
+    alone = f"models.alone={{{NET}, objective: sbcr}}"
+    made = learn(tmp_path / "a", tmp_path / "cache", *overrides(("sbcr-joint",)), alone)
+    assert same_weights(made.modules["alone"], made.modules["sbcr-joint"])
+    calibrator = made.calibrators["sbcr-joint"]
+    assert "alone" not in made.calibrators and calibrator.arrays()["common"].any()
+
+    def refuse(*_, **__):
+        raise AssertionError("trained again")
+
+    monkeypatch.setattr("cascade_sim.phases.train_ahead.fit", refuse)
+    again = learn(tmp_path / "b", tmp_path / "cache", *overrides(("sbcr-joint",)))
+    assert same_weights(again.modules["sbcr-joint"], made.modules["sbcr-joint"])
+    for name, values in again.calibrators["sbcr-joint"].arrays().items():
+        assert np.array_equal(values, calibrator.arrays()[name])
+    for file in (tmp_path / "cache").glob("*.calibrator.safetensors"):
+        file.unlink()
+    with pytest.raises(AssertionError, match="trained again"):  # a net without its map is none
+        learn(tmp_path / "c", tmp_path / "cache", *overrides(("sbcr-joint",)))
+
+
+def test_a_calibrator_of_the_training_pages_leaves_its_net_all_of_them(tmp_path):
+    models = (
+        f"models.bare={{{NET}, objective: softmax}}",
+        f"models.lined={{{NET}, objective: softmax, calibrator: platt, fit: training}}",
+    )
+    made = learn(tmp_path / "a", tmp_path / "cache", *models, *overrides(("softmax-platt",)))
+    assert same_weights(made.modules["bare"], made.modules["lined"])
+    assert not same_weights(made.modules["bare"], made.modules["softmax-platt"])
+    assert made.calibrators["lined"].slope != made.calibrators["softmax-platt"].slope
+
+
+def test_a_study_keeps_the_pages_of_a_pointwise_ranker_whole_if_told_to(tmp_path, monkeypatch):
+    seen, real = [], recipes.train_pages
+
+    def watched(module, view, data, objective, **options):
+        seen.append((objective.name, options["batching"]))
+        return real(module, view, data, objective, **options)
+
+    monkeypatch.setattr(recipes, "train_pages", watched)
+    pointwise = f"models.whole={{{NET}, batching: lists}}"
+    joint = f"models.joint={{{NET}, calibrator: piecewise_linear, fit: joint}}"
+    learn(tmp_path / "a", tmp_path / "cache", pointwise, joint)
+    assert seen == [("pointwise", "lists"), ("pointwise", "samples")]
 
 
 def test_calibrators_of_one_objective_share_its_net(tmp_path):

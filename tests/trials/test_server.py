@@ -127,7 +127,7 @@ def lists_of(width, rows, fill):
     return RankedLists(
         np.full(shape, fill, np.int32), np.full(shape, 1.0), np.full(shape, 0.5), np.full(shape, 0.1),
         np.ones(shape, bool), np.ones(rows, bool), np.ones(rows, bool), np.zeros(rows, bool),
-        np.full(rows, 2, np.int8), np.full((rows, width + 1), fill),
+        np.full(rows, 2, np.int8), np.full(shape, 0.3, np.float32), np.full((rows, width + 1), fill),
     )  # fmt: skip
 
 
@@ -135,5 +135,6 @@ def test_lists_of_different_depth_come_together_in_request_order():
     found = mixed([(np.array([0, 2]), lists_of(2, 2, 7)), (np.array([1]), lists_of(3, 1, 8))])
     assert found.ads.tolist() == [[7, 7, -1], [8, 8, 8], [7, 7, -1]]
     assert found.entrants.tolist() == [[7, 7, 7, -1], [8] * 4, [7, 7, 7, -1]]
+    assert np.isnan(found.raw_score).tolist() == [[False, False, True], [False] * 3, [False, False, True]]
     assert found.is_in.tolist() == [[True, True, False], [True] * 3, [True, True, False]]
     assert type(found.take([1])) is RankedLists and found.take([1]).ads.tolist() == [[8, 8, 8]]

@@ -20,6 +20,7 @@ from cascade_sim.analysis.statistics.estimates import NBSP, arm_value, number_te
 QUALITY_MEASURES = {**MODEL_MEASURES, "ece": replace(MODEL_MEASURES["ece"], decimals=4)}
 OFF_SCALE = 1.5  # a PCOC beyond this factor of 1, either way, is called off the scale
 QUALITY = ("gauc", "ndcg", "logloss", "ece", "pcoc")
+FITTED = {"joint": ", trained with it", "training": " on the same pages"}
 ON_PRE_RANKING_SET = ("gauc", "ndcg", "pcoc")
 PAID = ("cpc_error", "revenue_pcoc", "welfare")
 ABOUT = (
@@ -97,9 +98,16 @@ def _rows(metrics: Mapping[str, Any], columns: Sequence[Sequence[Cell]]) -> list
     rows = []
     for i, (arm, model) in enumerate(objective_arms(metrics).items()):
         kind = "baseline" if arm == metrics["baseline"] else ""
-        how = model["objective"] + (f", then {model['calibrator']}" if model.get("calibrator") else "")
-        rows.append(Row(arm, [made[i] for made in columns], kind, hint=how, arm=arm))
+        rows.append(Row(arm, [made[i] for made in columns], kind, hint=_how(model), arm=arm))
     return rows
+
+
+def _how(model: Mapping[str, Any]) -> str:
+    """ "softmax, then platt"."""
+    text = str(model["objective"]) + (f" with {model['ranking']}" if model.get("ranking") else "")
+    if model.get("calibrator"):
+        text += f", then {model['calibrator']}" + FITTED.get(model.get("fit", ""), "")
+    return text
 
 
 def objectives_words(metrics: Mapping[str, Any]) -> str:

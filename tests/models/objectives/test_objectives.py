@@ -12,9 +12,11 @@ from cascade_sim.models.objectives import (
     OBJECTIVES,
     Calibrated,
     Dumped,
+    family_name,
     make_objective,
     objective_class,
     objectives_for,
+    split_family,
 )
 from worlds.ragged_lists import ragged
 
@@ -195,6 +197,36 @@ def test_a_normalisation_divides_the_ranking_part_of_each_list_alone(name):
         assert len({objective.loss(outputs, labels, lists).item() for objective in at_0}) == 1
         default = make_objective(name, alpha=1.0).loss(outputs, labels, lists)
         assert default.item() == (whole if own == "sum" else divided).item()
+
+
+@pytest.mark.parametrize("alpha", [0.0, 0.3, 1.0])
+def test_the_ranking_part_may_be_pairs_in_place_of_the_softmax(alpha):
+    """Two lists: pairs of scores 2 above 0 and −1, and 1 below 3; per pair with the mean."""
+    scores, labels, lists = doubles(2, 0, -1, 1, 3), doubles(1, 0, 0, 1, 0), [0, 3, 5]
+    pairs = [math.log1p(math.exp(-2)), math.log1p(math.exp(-3)), math.log1p(math.exp(2))]
+    point = losses.logistic(scores, labels, lists).item()
+    for normalisation, ranking in (
+        ("sum", sum(pairs) / 2),
+        ("mean", ((pairs[0] + pairs[1]) / 2 + pairs[2]) / 2),
+    ):
+        objective = make_objective(
+            "multi_objective", alpha=alpha, ranking="ranknet", normalisation=normalisation
+        )
+        found = objective.loss(scores[:, None], labels, lists).item()
+        assert found == pytest.approx(alpha * ranking + (1 - alpha) * point)
+
+
+def test_a_family_says_all_that_is_chosen_otherwise_than_usual():
+    assert make_objective("multi_objective", ranking="softmax").family == "multi_objective"
+    family = make_objective("multi_objective", ranking="ranknet", normalisation="mean").family
+    assert family == "multi_objective-ranknet-mean"
+    assert split_family(family) == ("multi_objective", {"ranking": "ranknet", "normalisation": "mean"})
+    assert family_name("multi_objective-ranknet-sum") == family_name("multi_objective-ranknet")
+    assert split_family("rcr-ranknet") == ("rcr-ranknet", {})  # rcr has no such choice
+    assert split_family("multi_objective-mean-sum") == ("multi_objective-mean-sum", {})
+    assert {name for name, kind in OBJECTIVES.items() if not kind.gives_logits()} == {
+        "ranknet", "softmax", "approx_ndcg", "listce", "calibrated_softmax", "rcr_regression",
+    }  # fmt: skip
 
 
 def doubles(*values):

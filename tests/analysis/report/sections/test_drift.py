@@ -77,6 +77,8 @@ def test_two_sentences_say_who_holds_the_level_and_who_orders_best(metrics):
 def test_a_setting_is_told_in_words():
     assert how({"objective": "sbcr", "batching": "lists"}) == "sbcr, batches of whole pages"
     assert how({"objective": "softmax", "calibrator": "platt"}) == "softmax, then platt, fitted once"
+    told = {"objective": "sbcr", "calibrator": "platt", "fit": "joint", "dumped_by": "old"}
+    assert how(told) == "sbcr, beside the scores of old, then platt, trained with it"
 
 
 def test_rankers_trained_alike_have_no_such_section(metrics):
