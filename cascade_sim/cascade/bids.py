@@ -80,8 +80,9 @@ class DotRates:
     def opt_bid(self, init_bid: np.ndarray, block, ids: np.ndarray, low: float, high: float) -> np.ndarray:
         """init-bid * clip(rho, low, high); 0 for padding.  [R, m] float64"""
         return _opt_bid(
-            self.code(block), self._ad, self._offset, self._mean, self._users_for_mean, init_bid, ids, low, high
-        )
+            self.code(block), self._ad, self._offset, self._mean, self._users_for_mean,
+            init_bid, ids, low, high,
+        )  # fmt: skip
 
 
 class KnownRates(DotRates):

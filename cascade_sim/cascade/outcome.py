@@ -61,9 +61,7 @@ def conversion_times(
     return times
 
 
-def conversion_delays(
-    seed: int, requests: np.ndarray, ads: np.ndarray, mixture: DelayMixture
-) -> np.ndarray:
+def conversion_delays(seed: int, requests: np.ndarray, ads: np.ndarray, mixture: DelayMixture) -> np.ndarray:
     """Seconds from a click to its conversion, infinite where it comes after the window.  [n], [n] -> [n]"""
     kind, delay = (draws.uniform(seed, purpose, requests, ads) for purpose in ("delay kind", "delay"))
     return delays(kind, delay, mixture)

@@ -93,7 +93,9 @@ class Evaluation:
         ranker = self.specs[sim.scenario.report.baseline].ranking.model
         self.model_quality = QualityStudy(sim, named, ranker, self.n_quality)
         asked = dict.fromkeys(name for spec in self.specs.values() for name in spec.pcvr_models)
-        self.pcvr_quality = QualityStudy(sim, list(asked), None, self.n_quality, sim.truth.cvr) if asked else None
+        self.pcvr_quality = None
+        if asked:
+            self.pcvr_quality = QualityStudy(sim, list(asked), None, self.n_quality, sim.truth.cvr)
         self.tallies = {name: self._empty_tally() for name in self.all_arms()}
 
     def all_arms(self) -> dict[str, Arm]:

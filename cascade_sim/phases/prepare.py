@@ -379,7 +379,7 @@ def shadowed_arm(sim: Simulation) -> Arm:
 
 
 def without_pcvr(stage: Stage) -> Stage:
-    """A stage before the model of its pCVR is trained: its opt-bids are the init-bids, its fusion has none."""
+    """A stage before the model of its pCVR is trained: opt-bids are init-bids, and its fusion has no pCVR."""
     bid = "init" if stage.bid == "opt" else stage.bid
     return replace(stage, bid=bid, fusion=replace(stage.fusion, pcvr=0.0))
 

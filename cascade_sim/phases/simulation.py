@@ -94,9 +94,7 @@ class Simulation:
 
     def arm(self, name: str, spec: ArmSpec) -> Arm:
         """An arm ready to serve; its models must have been trained."""
-        arm = self.arm_of(
-            name, spec, self.stage(spec.pre_ranking, spec), self.stage(spec.ranking, spec)
-        )
+        arm = self.arm_of(name, spec, self.stage(spec.pre_ranking, spec), self.stage(spec.ranking, spec))
         if spec.sizes is None:
             return arm
 

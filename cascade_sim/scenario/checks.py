@@ -238,7 +238,7 @@ def _check_student(scenario: Scenario, at: KeyPath, spec: ModelSpec) -> Iterator
         text = f"'{spec.teacher}' predicts a {teacher.target} and this model a {spec.target}; make them agree"
         yield Problem(path, text, uses=(path, (*at, "target"), ("models", spec.teacher, "target")))
     elif teacher.target != "click" and not spec.trained_by.gives_probabilities:
-        text = f"'{spec.teacher}' predicts conversions; recipe {spec.recipe} needs a ranker, a model of clicks"
+        text = f"'{spec.teacher}' predicts conversions; {spec.recipe} needs a ranker, a model of clicks"
         yield Problem(path, text, uses=(path, recipe, ("models", spec.teacher, "target")))
     if scenario.phases.shadow == 0:
         text = f"0 leaves model '{at[-1]}' (recipe {spec.recipe}) nothing to learn from; use at least 1"
@@ -362,7 +362,7 @@ def _pcvr_conflicts(scenario: Scenario, arm: ArmSpec) -> Iterator[Blame]:
             text = unknown_name("model of conversions", name, rates)
         yield [(key, text)]
     if own is not None and arm.pre_ranking.bid != "opt" and (fusion is None or fusion.pcvr == 0):
-        text = f"means nothing with bid {arm.pre_ranking.bid}, which no pCVR is in; use bid: opt, or remove it"
+        text = f"means nothing with bid {arm.pre_ranking.bid}, which has no pCVR; use bid: opt, or remove it"
         yield [(("pre_ranking", "pcvr"), text)]
     if own is not None and arm.pre_ranking.bid == "opt" and arm.bidding.rule == "none":
         text = "means nothing with bidding.rule none, by which an opt-bid is the init-bid; remove it"

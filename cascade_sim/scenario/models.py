@@ -109,8 +109,8 @@ class ModelSpec(Section):
         default=(),
         min_length=1,
         description="Of user, context, quality, tier, mismatch, conversion, mismatch_pair and groups, "
-        "what it sees; when absent, user, context, quality, tier, mismatch and all groups, and for conversions "
-        "conversion too.",
+        "what it sees; when absent, user, context, quality, tier, mismatch and all groups, and "
+        "conversion if that is its target.",
     )
     data: Annotated[tuple[Phase, ...], Field(strict=False)] = Field(
         default=("bootstrap", "log"),

@@ -71,8 +71,8 @@ def clicked(
             raise UserError(f"model {name!r}: {error}; raise the requests of the phases") from error
     if not label[keep].any():
         raise UserError(
-            f"model {name!r} has {keep.sum():,} clicks and no conversion to learn from; raise the requests of "
-            "the phases"
+            f"model {name!r} has {keep.sum():,} clicks and no conversion to learn from; "
+            "raise the requests of the phases"
         )
     user, context, ad = (columns[key][keep] for key in ("user", "context", "ad"))
     return Impressions(user, context, ad, chance[keep], label[keep])

@@ -93,6 +93,7 @@ def models_table(metrics: Mapping[str, Any], kind: str = "models") -> Table | No
         groups.append((heading, len(MODEL_MEASURES)))
     # A model that is called like an arm goes with it where the page switches arms off, as in the figures.
     rows = [Row(model, [made[i] for made in columns], arm=model) for i, model in enumerate(models)]
-    return Table(
-        TITLES[kind], "Model", [m.heading for m in MODEL_MEASURES.values()] * len(MODEL_SETS), rows, groups
-    )
+    headings = [m.heading for m in MODEL_MEASURES.values()] * len(MODEL_SETS)
+    if kind == "pcvr_models":
+        headings = [heading.replace("pCTR", "pCVR") for heading in headings]
+    return Table(TITLES[kind], "Model", headings, rows, groups)
