@@ -40,7 +40,9 @@ def _models_by_set(metrics: Mapping[str, Any]) -> list[Table]:
     tables = []
     for kind in ("models", "pcvr_models"):
         wide, cut = models_table(metrics, kind), 0
-        for heading, width in wide.groups if wide is not None else ():
+        if wide is None:
+            continue
+        for heading, width in wide.groups:
             span = slice(cut, cut + width)
             rows = [Row(row.label, row.cells[span]) for row in wide.rows]
             tables.append(Table(f"{wide.title} on the {heading.lower()}", "model", wide.columns[span], rows))
