@@ -330,8 +330,14 @@ def point_label(answer: Mapping[str, Any], point: Mapping[str, Any]) -> str:
 
 def score_label(row: Mapping[str, Any], model: str | None = None) -> str:
     """The row's pre-ranking score as people write it: init-bid × logloss."""
-    bid = "no bid" if row["bid"] == "none" else f"{row['bid']}-bid"
-    return f"{bid} × {row['model'] if model is None else model}"
+    return f"{bid_label(row)} × {row['model'] if model is None else model}"
+
+
+def bid_label(row: Mapping[str, Any]) -> str:
+    """The row's bid as people write it: init-bid, or opt-bid (pcvr) with the model it comes from."""
+    if row["bid"] == "none":
+        return "no bid"
+    return f"{row['bid']}-bid" + (f" ({row['pcvr']})" if row.get("pcvr") else "")
 
 
 def culprit_measures(metrics: Mapping[str, Any]) -> tuple[str, str]:

@@ -37,15 +37,16 @@ def _terminal_arms(metrics: Mapping[str, Any]) -> Table:
 
 def _models_by_set(metrics: Mapping[str, Any]) -> list[Table]:
     """The models table cut at its groups, because both sets side by side do not fit a terminal."""
-    wide = models_table(metrics)
-    if wide is None:
-        return []
-    cut, tables = 0, []
-    for heading, width in wide.groups:
-        span = slice(cut, cut + width)
-        rows = [Row(row.label, row.cells[span]) for row in wide.rows]
-        tables.append(Table(f"Models on the {heading.lower()}", "model", wide.columns[span], rows))
-        cut += width
+    tables = []
+    for kind in ("models", "pcvr_models"):
+        wide, cut = models_table(metrics, kind), 0
+        if wide is None:
+            continue
+        for heading, width in wide.groups:
+            span = slice(cut, cut + width)
+            rows = [Row(row.label, row.cells[span]) for row in wide.rows]
+            tables.append(Table(f"{wide.title} on the {heading.lower()}", "model", wide.columns[span], rows))
+            cut += width
     return tables
 
 

@@ -35,12 +35,13 @@ class _Shown:
 
 
 def impression_columns(
-    world: World, block: Block, explored: Explored, result: Outcome
+    world: World, block: Block, explored: Explored, result: Outcome, arrives: np.ndarray | None = None
 ) -> dict[str, np.ndarray]:
-    """One row per shown ad, in request and slot order."""
+    """One row per shown ad, in request and slot order; with `arrives` [R, k], when its conversion is seen."""
     decision = explored.decision
     shown, slots = _Shown(decision.win_set), np.arange(decision.win_set.shape[1], dtype=np.int8)
     ad = shown.of_slots(decision.win_set)
+    late = {} if arrives is None else {"conversion_time": shown.of_slots(arrives)}
     return {
         "request": shown.of_requests(block.requests),
         "time": shown.of_requests(block.times),
@@ -56,6 +57,7 @@ def impression_columns(
         "cpc_micros": shown.of_slots(decision.cpc_micros),
         "click": shown.of_slots(result.clicks),
         "conversion": shown.of_slots(result.conversions),
+        **late,
         "charge_micros": shown.of_slots(result.charges_micros),
         "is_explored": shown.of_requests(explored.is_explored),
         "propensity": shown.of_slots(explored.propensity),

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from cascade_sim import draws
+from cascade_sim.agents.conversions import DelayMixture, delays
 from cascade_sim.agents.users import click_probability, happens
 from cascade_sim.cascade.request import Block, Decision
 from cascade_sim.world.truth import Truth
@@ -45,3 +46,22 @@ def outcome(block: Block, decision: Decision, truth: Truth, slot_effects: np.nda
         conversions=conversions,
         charges_micros=np.where(clicks, decision.cpc_micros, 0),
     )
+
+
+def conversion_times(
+    block: Block, decision: Decision, result: Outcome, mixture: DelayMixture, seed: int
+) -> np.ndarray:
+    """When each conversion is seen; infinite where there is none, or it is never seen.  [R, k] float64"""
+    times = np.full(result.conversions.shape, np.inf)
+    row, slot = np.nonzero(result.conversions)
+    if len(row):
+        times[row, slot] = block.times[row] + conversion_delays(
+            seed, block.requests[row], decision.win_set[row, slot], mixture
+        )
+    return times
+
+
+def conversion_delays(seed: int, requests: np.ndarray, ads: np.ndarray, mixture: DelayMixture) -> np.ndarray:
+    """Seconds from a click to its conversion, infinite where it comes after the window.  [n], [n] -> [n]"""
+    kind, delay = (draws.uniform(seed, purpose, requests, ads) for purpose in ("delay kind", "delay"))
+    return delays(kind, delay, mixture)

@@ -7,7 +7,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from cascade_sim.cascade.bids import BidRules
+from cascade_sim.cascade.bids import BidRules, Rates
 from cascade_sim.cascade.fusion import Fusion
 from cascade_sim.cascade.memo import Memo
 from cascade_sim.cascade.page import Page, Rules
@@ -73,6 +73,21 @@ class Stage:
     scorer: Scorer
     bid: str  # init | opt | none
     fusion: Fusion
+    rates: Rates | None = None  # a model's pCVR, where the stage looks at one; None: the known pCVR
+
+    @property
+    def pcvr(self) -> str | None:
+        """The name of the model that its opt-bids come from; None where no model has a part in its bids."""
+        return self.rates.name if self.rates is not None and self.bid == "opt" else None
+
+    @property
+    def bid_name(self) -> str:
+        """Its bid in a few letters: `init`, `opt`, or `opt (pcvr)` with the name of the model."""
+        return self.bid if self.pcvr is None else f"{self.bid} ({self.pcvr})"
+
+    def bids_like(self, other: "Stage") -> bool:
+        """Whether both stages see the same bids."""
+        return self.bid == other.bid and (self.bid != "opt" or self.rates is other.rates)
 
 
 @dataclass(frozen=True)

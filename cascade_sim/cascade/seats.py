@@ -121,7 +121,7 @@ class TowersScorer(ModelScorer):
         super().__init__(name, view, link)
         self.module = module
         with torch.no_grad():
-            self._ad_code = pad_lanes(module.ad_code(torch.from_numpy(view.ad_table)).numpy())
+            self.ad_code = pad_lanes(module.ad_code(torch.from_numpy(view.ad_table)).numpy())
 
     def request_code(self, block) -> np.ndarray:
         import torch
@@ -131,7 +131,7 @@ class TowersScorer(ModelScorer):
             return pad_lanes(self.module.request_code(request).numpy())
 
     def logit(self, block, ids):
-        return dot_scores(self.request_code(block), self._ad_code, ids)
+        return dot_scores(self.request_code(block), self.ad_code, ids)
 
 
 class CoActionScorer(ModelScorer):

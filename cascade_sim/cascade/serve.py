@@ -28,6 +28,7 @@ __all__ = [
     "Scores",
     "Stage",
     "admitted",
+    "bids",
     "pre_rank",
     "rank",
     "score",
@@ -108,17 +109,23 @@ def score(block: Block, ids: np.ndarray, stage: Stage, arm: Arm, platform: Platf
         fusion = block.knobs.squashed(fusion)
     return Scores(
         prediction=prediction,
-        bid=bids(block, ids, stage.bid, arm, platform),
-        quality=fused_quality(fusion, prediction, lambda: platform.bids.pcvr(block, ids)),
+        bid=bids(block, ids, stage, arm, platform),
+        quality=fused_quality(fusion, prediction, lambda: platform.bids.pcvr(block, ids, stage.rates)),
     )
 
 
-def bids(block: Block, ids: np.ndarray, kind: str, arm: Arm, platform: Platform) -> np.ndarray:
-    """What the candidates bid for a click, by the arm's bid rule.  [R, m]"""
-    key = (platform.bids, kind, arm.bid_rule, arm.bid_range)
-    return remembered(
-        block.memo, key, ids, lambda: platform.bids.bid(kind, block, ids, arm.bid_rule, arm.bid_range)
-    )
+def bids(block: Block, ids: np.ndarray, stage: Stage, arm: Arm, platform: Platform) -> np.ndarray:
+    """What the candidates bid for a click in a stage, by the arm's bid rule.  [R, m]"""
+    rule, reach, rates = arm.bid_rule, arm.bid_range, stage.rates if stage.bid == "opt" else None
+
+    def compute() -> np.ndarray:
+        try:
+            return platform.bids.bid(stage.bid, block, ids, rule, reach, rates)
+        except UserError as error:
+            raise UserError(f"arm {arm.name!r}, bids: {error}") from error
+
+    key = (platform.bids, stage.bid, rule, reach, rates)
+    return remembered(block.memo, key, ids, compute, rates is None or rates.by_pair)
 
 
 def admitted(
@@ -134,7 +141,7 @@ def admitted(
     score = scores.score
     barred = None
     reserve = np.asarray(arm.reserve_cpc if reserve_cpc is None else reserve_cpc)
-    if reserve.any() and stage.bid == arm.ranking.bid:
+    if reserve.any() and stage.bids_like(arm.ranking):
         barred = scores.bid < reserve[..., None]
     if arm.score_floor > 0 and stage == arm.ranking:
         barred = (score < arm.score_floor) if barred is None else barred | (score < arm.score_floor)

@@ -235,7 +235,7 @@ def page_odds(sim: Simulation, arm: Arm, log: SlateLog, target: Target) -> Float
         return log_odds(log.listed.score, temperature)
     spec = baseline_spec(sim.scenario)
     section = spec.ranking.model_copy(update={"model": target.model})
-    stage: Stage = sim.stage(section, spec.auction.squashing)
+    stage: Stage = sim.stage(section, spec)
     parts = []
     for cut, block in log.visits.blocks(sim.scenario.traffic.block):
         ads = log.listed.ads[cut]

@@ -30,7 +30,7 @@ from cascade_sim.cascade.columns import impression_columns, request_columns
 from cascade_sim.cascade.exploration import Explored, as_decided
 from cascade_sim.cascade.knobs import RANDOMISED, Randomiser, with_knobs
 from cascade_sim.cascade.outcome import Outcome, outcome
-from cascade_sim.cascade.serve import Arm, Block, Decision
+from cascade_sim.cascade.serve import Arm, Block, Decision, bids
 from cascade_sim.errors import UserError
 from cascade_sim.estimation.slates import (
     SlateList,
@@ -204,7 +204,7 @@ def revenue_limit(sim: Simulation, block: Block, arm: Arm, pre_ranking_set: np.n
 
     What was retrieved does not depend on the knobs, so this is known before they are drawn.
     """
-    bid = sim.platform.bids.bid(arm.ranking.bid, block, pre_ranking_set, arm.bid_rule, arm.bid_range)
+    bid = bids(block, pre_ranking_set, arm.ranking, arm, sim.platform)
     k = min(arm.slots, bid.shape[1])
     return np.partition(bid, bid.shape[1] - k, axis=1)[:, -k:].sum(axis=1)
 

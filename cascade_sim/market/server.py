@@ -12,13 +12,14 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from cascade_sim import draws
-from cascade_sim.agents.conversions import click_delays, delays
+from cascade_sim.agents.conversions import DEFAULT_MIXTURE, click_delays
 from cascade_sim.agents.users import happens
 from cascade_sim.cascade.exploration import random_page
 from cascade_sim.cascade.late import BY_PRE_RANKING, BY_RANKING, BY_RETRIEVAL
 from cascade_sim.cascade.links import dumper_of
+from cascade_sim.cascade.outcome import conversion_delays
 from cascade_sim.cascade.seats import ModelScorer
-from cascade_sim.cascade.serve import Arm, Block, score, serve
+from cascade_sim.cascade.serve import Arm, Block, bids, score, serve
 from cascade_sim.market.advertisers import Ledger
 from cascade_sim.market.audience import Audience
 from cascade_sim.market.servers import MarketCompute
@@ -189,7 +190,7 @@ class MarketServer:
 
     def _may_explore(self, block: Block, ids: np.ndarray) -> np.ndarray:
         """The ads among these [R, n] that take part and bid, no less than the reserve; -1 for the others."""
-        bid = self.platform.bids.bid(self.arm.ranking.bid, block, ids, self.arm.bid_rule, self.arm.bid_range)
+        bid = bids(block, ids, self.arm.ranking, self.arm, self.platform)
         there = (ids >= 0) & (bid > 0) & (bid >= self.arm.reserve_cpc)
         there &= self._takes_part(block, self.sim.world.advertiser[np.maximum(ids, 0)])
         return np.where(there, ids, np.int32(-1))
@@ -315,7 +316,7 @@ class MarketServer:
             ad = ads[row, slot][:, None]
             ids = (clicked.requests[:, None], ad)
             bought = happens(self.sim.truth.cvr(clicked, ad), draws.uniform(seed, "conversion", *ids))[:, 0]
-            wait = delays(draws.uniform(seed, "delay kind", *ids), draws.uniform(seed, "delay", *ids))[:, 0]
+            wait = conversion_delays(seed, clicked.requests, ad[:, 0], self.sim.delays or DEFAULT_MIXTURE)
             conversions[row, slot] = bought
             times[row, slot] = np.where(bought, click_time[row, slot] + wait, np.inf)
         return conversions, times

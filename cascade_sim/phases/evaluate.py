@@ -13,7 +13,7 @@ from cascade_sim.cascade.exploration import as_decided
 from cascade_sim.cascade.memo import Memo
 from cascade_sim.cascade.outcome import Outcome, outcome
 from cascade_sim.cascade.seats import BUILT_IN
-from cascade_sim.cascade.serve import Arm, Block, Decision, Stage, admitted, score
+from cascade_sim.cascade.serve import Arm, Block, Decision, admitted, score
 from cascade_sim.phases import corpus as detail
 from cascade_sim.phases import measure
 from cascade_sim.phases.model_quality import QualityStudy
@@ -59,14 +59,18 @@ class ArmBlock:
 def culprit_arms(baseline: Arm) -> dict[tuple[str, str], Arm]:
     """The baseline with its pre-ranking seats replaced one at a time by the ranking stage's.
 
-    Keyed by (bid, model); the last one has both replaced and must reach an RCS of exactly 1.
+    Keyed by (bid, model); the last one has both replaced and must reach an RCS of exactly 1. A bid is the
+    kind of bid and, of opt-bids, the model of their pCVR.
     """
     pre, rank = baseline.pre_ranking, baseline.ranking
     arms = {}
-    for scorer, fusion in ((pre.scorer, pre.fusion), (rank.scorer, rank.fusion)):
-        for bid in (pre.bid, rank.bid):
-            stage = Stage(scorer, bid, fusion)
-            arms[bid, scorer.name] = baseline.with_pre_ranking(stage, f"{bid} x {scorer.name}")
+    for own in (pre, rank):
+        for other in (pre, rank):
+            # Opt-bids bring the pCVR they come from; else a fusion that looks at a pCVR keeps its own.
+            rates = other.rates if other.bid == "opt" else own.rates
+            stage = replace(own, bid=other.bid, rates=rates)
+            bid, model = stage.bid_name, stage.scorer.name
+            arms[bid, model] = baseline.with_pre_ranking(stage, f"{bid} x {model}")
     return arms
 
 
@@ -88,6 +92,10 @@ class Evaluation:
         named = [name for name in dict.fromkeys(seats) if name not in BUILT_IN]
         ranker = self.specs[sim.scenario.report.baseline].ranking.model
         self.model_quality = QualityStudy(sim, named, ranker, self.n_quality)
+        asked = dict.fromkeys(name for spec in self.specs.values() for name in spec.pcvr_models)
+        self.pcvr_quality = None
+        if asked:
+            self.pcvr_quality = QualityStudy(sim, list(asked), None, self.n_quality, sim.truth.cvr)
         self.tallies = {name: self._empty_tally() for name in self.all_arms()}
 
     def all_arms(self) -> dict[str, Arm]:
@@ -197,7 +205,9 @@ class Evaluation:
             return
         sim, arm = self.sim, self.baseline
         decision = head_of(by_arm[arm.name].decision, len(part))
-        self.model_quality.add(part, decision, self._group(part, self.model_quality.n_groups, self.n_quality))
+        for study in (self.model_quality, self.pcvr_quality):
+            if study is not None:
+                study.add(part, decision, self._group(part, study.n_groups, self.n_quality))
         ids = decision.pre_ranking_set
         rank_score = admitted(score(part, ids, arm.ranking, arm, sim.platform), arm.ranking, arm)
         # An ad that the auction would not admit cannot be an ideal winner, however few there are.

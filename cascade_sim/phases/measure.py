@@ -18,7 +18,7 @@ from cascade_sim.cascade.memo import Memo, made_once
 from cascade_sim.cascade.outcome import Outcome, outcome
 from cascade_sim.cascade.page import cpc_in_order
 from cascade_sim.cascade.seats import TruthScorer, is_probability
-from cascade_sim.cascade.serve import Arm, Block, Decision, Platform, Stage, bids, serve, shadow
+from cascade_sim.cascade.serve import Arm, Block, Decision, Platform, bids, serve, shadow
 from cascade_sim.world.truth import Truth
 
 
@@ -63,7 +63,7 @@ class Ruler:
     def oracle(self, block: Block) -> Oracle:
         """The true CTR in every seat of the baseline, and nothing cut before the auction."""
         arm = self.baseline
-        seat = Stage(TruthScorer(self.truth), arm.ranking.bid, arm.ranking.fusion)
+        seat = replace(arm.ranking, scorer=TruthScorer(self.truth))
         known = replace(
             arm,
             name="oracle",
@@ -147,7 +147,7 @@ class Ruler:
         """Value of clicks in one currency for all arms: the bid of the baseline's ranking stage."""
         base, best = self.baseline, oracle.decision
         value = self.platform.bids.bid(
-            base.ranking.bid, block, decision.win_set, base.bid_rule, base.bid_range
+            base.ranking.bid, block, decision.win_set, base.bid_rule, base.bid_range, base.ranking.rates
         )
         oracle_clicks, oracle_shown = oracle.outcome.expected_clicks, best.win_set >= 0
         welfare, oracle_welfare = money.welfare(
@@ -177,7 +177,7 @@ def ranking_of(arm: Arm) -> Arm:
 def true_value(block: Block, ids: np.ndarray, arm: Arm, platform: Platform, truth: Truth) -> np.ndarray:
     """True CTR * bid of the ranking stage; -inf for what the auction would not admit.  [R, m]"""
     true_ctr = TruthScorer(truth).predict(block, ids)
-    bid = bids(block, ids, arm.ranking.bid, arm, platform)
+    bid = bids(block, ids, arm.ranking, arm, platform)
     worth = bid * _ranking_quality(block, ids, arm, platform, true_ctr)
     is_admitted = (ids >= 0) & (worth > 0) & (bid >= arm.reserve_cpc) & (worth >= arm.score_floor)
     return np.where(is_admitted, true_ctr * bid, -np.inf)
@@ -186,7 +186,7 @@ def true_value(block: Block, ids: np.ndarray, arm: Arm, platform: Platform, trut
 def _ranking_quality(
     block: Block, ids: np.ndarray, arm: Arm, platform: Platform, ctr: np.ndarray
 ) -> np.ndarray:
-    return fused_quality(arm.ranking.fusion, ctr, lambda: platform.bids.pcvr(block, ids))
+    return fused_quality(arm.ranking.fusion, ctr, lambda: platform.bids.pcvr(block, ids, arm.ranking.rates))
 
 
 def proxy_sums(

@@ -4,7 +4,7 @@ Predictions are held against the truth. Also the curves of the report: distribut
 both sets, and the reliability of the pre-ranking predictions against the ranker's.
 """
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 
 import numpy as np
 
@@ -84,12 +84,23 @@ class ModelQuality:
 
 
 class QualityStudy:
-    """Collects every model on both sets of the baseline's decisions."""
+    """Collects every model on both sets of the baseline's decisions, against a truth, by default the CTR.
 
-    def __init__(self, sim: Simulation, models: list[str], ranker: str, n_requests: int):
-        self._sim, self._ranker = sim, ranker
+    With a ranker, which then comes first, also the models' reliability against its predictions.
+    """
+
+    def __init__(
+        self,
+        sim: Simulation,
+        models: list[str],
+        ranker: str | None,
+        n_requests: int,
+        truth: Callable[[Block, np.ndarray], np.ndarray] | None = None,
+    ):
+        self._truth, self._ranker = truth or sim.truth.ctr, ranker
         self.n_groups = max(1, min(GROUPS, n_requests))
-        self.models = {name: sim.scorers[name] for name in [ranker, *[m for m in models if m != ranker]]}
+        first = [] if ranker is None else [ranker]
+        self.models = {name: sim.scorers[name] for name in [*first, *[m for m in models if m != ranker]]}
         self.by_model = {
             name: {kind: ModelQuality(is_probability(scorer), self.n_groups) for kind in SETS}
             for name, scorer in self.models.items()
@@ -101,11 +112,11 @@ class QualityStudy:
         sets = {"win_set": decision.win_set, "pre_ranking_set": decision.pre_ranking_set}
         for kind, ids in sets.items():
             valid = ids >= 0
-            true_ctr = self._sim.truth.ctr(block, ids)
+            true_rate = self._truth(block, ids)
             predictions = {name: scorer.predict(block, ids) for name, scorer in self.models.items()}
             for name, prediction in predictions.items():
-                self.by_model[name][kind].add(prediction, true_ctr, valid, group)
-                if kind == "pre_ranking_set" and self._is_student(name):
+                self.by_model[name][kind].add(prediction, true_rate, valid, group)
+                if self._ranker is not None and kind == "pre_ranking_set" and self._is_student(name):
                     self._reliability[name].append((prediction[valid], predictions[self._ranker][valid]))
 
     def _is_student(self, name: str) -> bool:

@@ -6,6 +6,7 @@ made.sim.scorers, made.modules, made.calibrators   # trained seats, and what the
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -18,13 +19,13 @@ from cascade_sim.cascade.columns import impression_columns, request_columns
 from cascade_sim.cascade.exploration import explore
 from cascade_sim.cascade.fusion import named_fusion
 from cascade_sim.cascade.links import calibrator_file, export_calibrator
-from cascade_sim.cascade.outcome import outcome
+from cascade_sim.cascade.outcome import conversion_times, outcome
 from cascade_sim.cascade.seats import BUILT_IN
 from cascade_sim.cascade.serve import Arm, Block, Stage
 from cascade_sim.engines import Engine
 from cascade_sim.errors import UserError
 from cascade_sim.models.calibrators import Calibrator
-from cascade_sim.models.training import Lists, pick_device
+from cascade_sim.models.training import Impressions, Lists, pick_device
 from cascade_sim.phases.rebuild import FIRST, Plan, by_words, rebuilt
 from cascade_sim.phases.simulation import Simulation
 from cascade_sim.phases.train_ahead import WORTH, Samples, Task, fit_module, forget, parted, train_ahead
@@ -32,7 +33,15 @@ from cascade_sim.progress import Progress
 from cascade_sim.scenario.file import scenario_data
 from cascade_sim.scenario.models import ModelSpec
 from cascade_sim.scenario.plugins import find_file
-from cascade_sim.scenario.schema import ArmOverrides, Scenario, resolve_arm, resolved_arms
+from cascade_sim.scenario.schema import (
+    KNOWN,
+    ArmOverrides,
+    PreRanking,
+    Ranking,
+    Scenario,
+    resolve_arm,
+    resolved_arms,
+)
 from cascade_sim.storage import own_code
 from cascade_sim.storage.code_version import model_code_digest
 from cascade_sim.storage.files import folder_inside, write_file
@@ -42,6 +51,7 @@ from cascade_sim.storage.stack import processor
 from cascade_sim.storage.tables import TableWriter
 from cascade_sim.training.data import (
     MOST,
+    clicked,
     impressions,
     is_learned,
     join_lists,
@@ -119,8 +129,7 @@ def logging_scenario(scenario: Scenario, logged_by: Mapping[str, Any]) -> Scenar
         }
     )
     deployed, shadowed = teacher.cascade, resolved_arms(teacher)[baseline]
-    asked = {deployed.pre_ranking.model, deployed.ranking.model}
-    asked |= {shadowed.pre_ranking.model, shadowed.ranking.model}
+    asked = {deployed.pre_ranking.model, deployed.ranking.model, *shadowed.seats}
     return teacher if asked <= {*teacher.models, *BUILT_IN} else None
 
 
@@ -159,6 +168,8 @@ class Preparation:
         logged = {name: logged_rows(self.logs, phases[name]) for name in specs}
 
         def read(name: str) -> Samples:
+            if specs[name].target == "conversion":
+                return self._clicked(name, phases[name])
             form = impressions if specs[name].is_plain else pages
             return form(self.logs, phases[name], self.sim.seed)
 
@@ -170,13 +181,19 @@ class Preparation:
         data: dict[Any, Samples] = {}  # several models at once: what they have in common is there once
         own: dict[str, Samples] = {}
         for name, spec in specs.items():
-            same = (spec.is_plain, *phases[name])
+            same = (spec.is_plain, spec.target, spec.delay_correction, spec.delay_window, *phases[name])
             if same not in data:
                 data[same] = read(name)
             own[name] = data[same]
         with self._ahead_of(own):
             for name in specs:
                 self.train_model(name, own[name], logged=logged[name])
+
+    def _clicked(self, name: str, phases: list[str]) -> Impressions:
+        """Logged clicks and the conversions that have come of them by now, which is the end of the log."""
+        spec = self.sim.scenario.models[name]
+        now = float(self.sim.arrivals.env.now) if self.sim.delays is not None else None
+        return clicked(name, spec, self.logs, phases, self.sim.seed, now)
 
     def _has_helpers(self) -> bool:
         return self.sim.arrivals.workers > 1 or self.sim.arrivals.engine.is_elsewhere
@@ -347,16 +364,18 @@ class Preparation:
 def deployed_arm(sim: Simulation) -> Arm:
     """The cascade that writes the log: the scenario's own, with the models of the first deployment.
 
-    Random seats before the bootstrap is over and its models exist.
+    Random seats before the bootstrap is over and its models exist. A pCVR that is learned is learned from
+    this very log, so it has no part in it.
     """
+    spec = resolve_arm(sim.scenario, ArmOverrides())
 
-    def seat(section) -> Stage:
+    def seat(section: PreRanking | Ranking) -> Stage:
         name = section.model if section.model in BUILT_IN else first(section.model)
         scorer = sim.scorers.get(name, sim.scorers["random"])
         fusion = named_fusion(section.fusion, sim.scenario.fusions, sim.scenario.auction.squashing)
-        return Stage(scorer, section.bid, fusion)
+        stage = Stage(scorer, section.bid, fusion)
+        return stage if spec.pcvr_of(section) == KNOWN else without_pcvr(stage)
 
-    spec = resolve_arm(sim.scenario, ArmOverrides())
     return sim.arm_of("deployed", spec, seat(spec.pre_ranking), seat(spec.ranking))
 
 
@@ -364,22 +383,34 @@ def shadowed_arm(sim: Simulation) -> Arm:
     """The baseline arm; with the deployed stage where its own model is still to be trained."""
     spec = resolved_arms(sim.scenario)[sim.scenario.report.baseline]
 
-    def seat(section, deployed: Stage) -> Stage:
+    def seat(section: PreRanking | Ranking, deployed: Stage) -> Stage:
         if section.model not in sim.scorers:
             return deployed
-        return sim.stage(section, spec.auction.squashing)
+        if spec.pcvr_of(section) in (KNOWN, *sim.scorers):
+            return sim.stage(section, spec)
+        fusion = named_fusion(section.fusion, sim.scenario.fusions, spec.auction.squashing)
+        return without_pcvr(Stage(sim.scorers[section.model], section.bid, fusion))
 
     deployed = deployed_arm(sim)
     pre_ranking = seat(spec.pre_ranking, deployed.pre_ranking)
     return sim.arm_of("shadowed", spec, pre_ranking, seat(spec.ranking, deployed.ranking))
 
 
+def without_pcvr(stage: Stage) -> Stage:
+    """A stage before the model of its pCVR is trained: opt-bids are init-bids, and its fusion has no pCVR."""
+    bid = "init" if stage.bid == "opt" else stage.bid
+    return replace(stage, bid=bid, fusion=replace(stage.fusion, pcvr=0.0))
+
+
 def rows_to_log(sim: Simulation, arm: Arm, rate: float, block: Block) -> list[dict[str, np.ndarray]]:
     """What is written down of a block of a logged phase: its impressions, and its requests. Pure."""
     explored = explore(block, sim.serve(block, arm), arm, rate, sim.seed, sim.platform)
     happened = outcome(block, explored.decision, sim.truth, sim.world.slot_effects, sim.seed)
+    late, arrives = sim.delays, None
+    if late is not None:
+        arrives = conversion_times(block, explored.decision, happened, late, sim.seed)
     return [
-        impression_columns(sim.world, block, explored, happened),
+        impression_columns(sim.world, block, explored, happened, arrives),
         request_columns(block, explored, rate),
     ]
 

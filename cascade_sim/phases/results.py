@@ -52,12 +52,13 @@ def collect(evaluation: Evaluation) -> dict[str, Any]:
         "contrasts": sample.contrasts(list(sim.scenario.arms), list(evaluation.arms), CONTRASTED),
         "culprit": [
             {
-                "bid": bid,
+                "bid": arm.pre_ranking.bid,
+                **({"pcvr": arm.pre_ranking.pcvr} if arm.pre_ranking.pcvr else {}),
                 "model": model,
                 "role": culprit_role(arm, evaluation.baseline),
                 **{metric: measured[arm.name][metric] for metric in IN_CULPRIT},
             }
-            for (bid, model), arm in evaluation.culprits.items()
+            for (_, model), arm in evaluation.culprits.items()
         ],
         "detail": {
             "corpus_requests": evaluation.n_detail,
@@ -67,6 +68,7 @@ def collect(evaluation: Evaluation) -> dict[str, Any]:
         "funnel": {name: _funnel(evaluation, name) for name in evaluation.arms},
         "models": evaluation.model_quality.metrics(QUALITY_RESAMPLES, seed),
         "curves": evaluation.model_quality.curves(),
+        **_pcvr_models(evaluation),
         **_objectives(evaluation),
     }
 
@@ -108,6 +110,12 @@ def _objectives(evaluation: Evaluation) -> dict[str, Any]:
     sweep = sweep_section(evaluation, arms, QUALITY_RESAMPLES, evaluation.sim.seed)
     reliability = evaluation.model_quality.reliability(models)
     return {"objectives": {"arms": arms, "reliability": reliability, **sweep}}
+
+
+def _pcvr_models(evaluation: Evaluation) -> dict[str, Any]:
+    """Quality of the models that opt-bids come from; nothing where the pCVR is known."""
+    study = evaluation.pcvr_quality
+    return {} if study is None else {"pcvr_models": study.metrics(QUALITY_RESAMPLES, evaluation.sim.seed)}
 
 
 def vector_metrics(
@@ -167,7 +175,7 @@ def arm_metrics(
 def culprit_role(arm: Arm, baseline: Arm) -> str:
     """Which seats of the baseline's pre-ranking stage the arm replaces; the fusion comes with the model."""
     own, before = arm.pre_ranking, baseline.pre_ranking
-    has_other_bid = own.bid != before.bid
+    has_other_bid = own.bid_name != before.bid_name
     has_other_model = own.scorer.name != before.scorer.name or own.fusion != before.fusion
     if has_other_bid and has_other_model:
         return "both"

@@ -1,20 +1,29 @@
 """A scenario and a seed made concrete: world, truth, platform, market and the seats of its arms."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import torch
 
-from cascade_sim.cascade.bids import BidRules
+from cascade_sim.agents.conversions import DelayMixture
+from cascade_sim.cascade.bids import BidRules, Rates, learned_rates
 from cascade_sim.cascade.fusion import named_fusion
 from cascade_sim.cascade.retrieval import Retrieval
-from cascade_sim.cascade.seats import BUILT_IN, ConstantScorer, RandomScorer, Scorer, TruthScorer
+from cascade_sim.cascade.seats import (
+    BUILT_IN,
+    ConstantScorer,
+    ModelScorer,
+    RandomScorer,
+    Scorer,
+    TruthScorer,
+)
 from cascade_sim.cascade.serve import Arm, Block, Decision, Platform, Stage, serve
 from cascade_sim.engines import Engine
 from cascade_sim.models.features import FeatureView, make_view
 from cascade_sim.phases.size_fit import with_size_rule
 from cascade_sim.phases.traffic import Arrivals
 from cascade_sim.scenario.memory import require_memory
-from cascade_sim.scenario.schema import ArmSpec, Scenario, requests_by_phase
+from cascade_sim.scenario.schema import KNOWN, ArmSpec, PreRanking, Ranking, Scenario, requests_by_phase
 from cascade_sim.world.truth import Truth
 from cascade_sim.world.world import build_world
 
@@ -51,22 +60,44 @@ class Simulation:
             "truth": TruthScorer(self.truth),
         }
         assert set(self.scorers) == set(BUILT_IN)
+        self._rates: dict[Scorer, Rates] = {}
 
     def view(self, features: tuple[str, ...]) -> FeatureView:
         world = self.world
         return make_view(features, world.user_features, world.ad_features, world.mismatch_threshold)
 
-    def stage(self, spec, squashing: float) -> Stage:
-        """A stage from its section (model, bid, fusion)."""
-        fusion = named_fusion(spec.fusion, self.scenario.fusions, squashing)
-        return Stage(self.scorers[spec.model], spec.bid, fusion)
+    @property
+    def delays(self) -> DelayMixture | None:
+        """How late conversions are; None where the scenario does not say."""
+        late = self.scenario.world.conversion.delay
+        return None if late is None else DelayMixture(late.weights, late.means, late.window)
+
+    def rates(self, pcvr: str) -> Rates | None:
+        """The conversion rates of a trained model, one object a model; None: the known ones."""
+        if pcvr == KNOWN:
+            return None
+        scorer = self.scorers[pcvr]
+        assert isinstance(scorer, ModelScorer)
+        if scorer not in self._rates:
+            self._rates[scorer] = learned_rates(scorer, self.world)
+        return self._rates[scorer]
+
+    def stage(self, section: PreRanking | Ranking, spec: ArmSpec) -> Stage:
+        """A stage of an arm from its section (model, bid, fusion)."""
+        fusion = named_fusion(section.fusion, self.scenario.fusions, spec.auction.squashing)
+        stage = Stage(self.scorers[section.model], section.bid, fusion)
+        if not self.asks_pcvr(section, spec):
+            return stage
+        return replace(stage, rates=self.rates(spec.pcvr_of(section)))
+
+    def asks_pcvr(self, section: PreRanking | Ranking, spec: ArmSpec) -> bool:
+        """Whether a stage of an arm looks at a pCVR: in its bids, or in its fusion."""
+        fusion = named_fusion(section.fusion, self.scenario.fusions, spec.auction.squashing)
+        return (section.bid == "opt" and spec.bidding.rule != "none") or fusion.pcvr != 0.0
 
     def arm(self, name: str, spec: ArmSpec) -> Arm:
         """An arm ready to serve; its models must have been trained."""
-        squashing = spec.auction.squashing
-        arm = self.arm_of(
-            name, spec, self.stage(spec.pre_ranking, squashing), self.stage(spec.ranking, squashing)
-        )
+        arm = self.arm_of(name, spec, self.stage(spec.pre_ranking, spec), self.stage(spec.ranking, spec))
         if spec.sizes is None:
             return arm
 

@@ -110,7 +110,7 @@ def with_sizes_of(decision: Decision, arm: Arm) -> Arm:
 def bid_factor(block: Block, stage: Stage, arm: Arm, platform: Platform, ids: np.ndarray) -> np.ndarray:
     """The stage's bid per unit of init-bid: the bid is their product, in one rounding.  [R, m]"""
     unit = platform.bids.with_bids(np.ones_like(platform.bids.init_bid))
-    return unit.bid(stage.bid, block, ids, arm.bid_rule, arm.bid_range)
+    return unit.bid(stage.bid, block, ids, arm.bid_rule, arm.bid_range, stage.rates)
 
 
 def stage_bid(stage: Stage, factor: np.ndarray, init_bid: np.ndarray) -> np.ndarray:

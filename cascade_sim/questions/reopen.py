@@ -102,8 +102,8 @@ class ReopenedRun:
         return self.sim.arm(name, specs[name])
 
     def load_models(self, spec: ArmSpec) -> None:
-        """Have the trained models of an arm's seats among the simulation's scorers."""
-        for model in (spec.pre_ranking.model, spec.ranking.model):
+        """Have the trained models that an arm asks among the simulation's scorers."""
+        for model in spec.seats:
             if model not in self.sim.scorers:
                 self._seat(model)
 

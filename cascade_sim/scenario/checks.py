@@ -13,7 +13,7 @@ from cascade_sim.errors import UserError, did_you_mean, unknown_name
 from cascade_sim.models.objectives import OBJECTIVES
 from cascade_sim.models.recipes import RECIPES
 from cascade_sim.scenario.market import BUILT_IN_PROFILES, DAY, PREFIX, Market, find_profile
-from cascade_sim.scenario.models import check_objective
+from cascade_sim.scenario.models import DELAY_KEYS, OBJECTIVE_KEYS, check_objective
 from cascade_sim.scenario.plugins import (
     BIDDER_KINDS,
     MODEL_KEYS,
@@ -28,6 +28,7 @@ from cascade_sim.scenario.questions import OffPolicy
 from cascade_sim.scenario.schema import (
     AUTOMATIC_ARMS,
     BUILT_IN_FEATURES,
+    KNOWN,
     SEATS,
     ArmOverrides,
     ArmSpec,
@@ -86,6 +87,15 @@ def _check_world(scenario: Scenario) -> Iterator[Problem]:
     if group is not None and group not in world.groups:
         text = unknown_name("group", group, world.groups) + " (or null for none)"
         yield Problem(("world", "conversion", "opposed_to"), text, uses=(groups,))
+    delay = world.conversion.delay
+    if delay is not None:
+        at: KeyPath = ("world", "conversion", "delay")
+        if len(delay.means) != len(delay.weights):
+            text = f"{len(delay.weights)} weights for {len(delay.means)} means; give one for each"
+            yield Problem((*at, "weights"), text, uses=((*at, "weights"), (*at, "means")))
+        elif abs(sum(delay.weights) - 1) >= 1e-9:
+            text = f"must sum to 1, found {sum(delay.weights):g}"
+            yield Problem((*at, "weights"), text, uses=((*at, "weights"),))
     group = scenario.cascade.retrieval.group
     if group not in world.groups:
         yield Problem(
@@ -128,7 +138,7 @@ def tail_fault(tail: float | None, sigma: float) -> str:
 
 def _check_names(scenario: Scenario) -> Iterator[Problem]:
     reserved = {
-        "models": (SEATS, "is a built-in seat; give the model another name"),
+        "models": ((*SEATS, KNOWN), "is built in; give the model another name"),
         "arms": (AUTOMATIC_ARMS, "is the name of an automatic arm; give this one another name"),
         "fusions": (("ecpm",), "is the built-in fusion; give this one another name"),
     }
@@ -168,6 +178,7 @@ def _check_models(scenario: Scenario, given: Collection[KeyPath], folder: Path) 
                 text = f"has no meaning for recipe {spec.recipe} (only for {' and '.join(fits)}); remove it"
                 yield Problem(path, text, uses=((*at, "recipe"),))
         yield from check_objective(spec, given, at)
+        yield from _check_target(scenario, given, at, spec)
         if OBJECTIVES[spec.objective].n_heads > 1 and spec.kind in MODEL_KINDS.registered:
             text = f"{spec.objective} trains two heads, which only the kinds towers and coaction have"
             yield Problem((*at, "objective"), text, uses=((*at, "objective"), (*at, "kind")))
@@ -187,6 +198,49 @@ def _check_features(scenario: Scenario, at: KeyPath, spec: ModelSpec) -> Iterato
             )
         elif feature in spec.features[:i]:
             yield Problem((*path, i), f"'{feature}' is listed twice; remove one", uses=(path,))
+
+
+def _check_target(
+    scenario: Scenario, given: Collection[KeyPath], at: KeyPath, spec: ModelSpec
+) -> Iterator[Problem]:
+    """What is wrong with what a model predicts, and with how it treats conversions that come late."""
+    target, recipe, correction = (*at, "target"), (*at, "recipe"), (*at, "delay_correction")
+    if spec.target == "conversion":
+        if not spec.trained_by.gives_probabilities:
+            text = f"recipe {spec.recipe} learns the order of the fused score, which has no target; remove it"
+            yield Problem(target, text, uses=(target, recipe))
+        if not spec.trained_by.has_teacher:
+            for key in OBJECTIVE_KEYS:
+                if (*at, key) in given and getattr(spec, key) != type(spec).model_fields[key].default:
+                    text = "is for models of clicks: single clicks are learned from by log loss; remove it"
+                    yield Problem((*at, key), text, uses=((*at, key), target))
+    delay, window = scenario.world.conversion.delay, (*at, "delay_window")
+    for key in DELAY_KEYS:
+        why = ""
+        if spec.target != "conversion" or spec.trained_by.has_teacher:
+            why = "is for logloss models with target conversion; remove it"
+        elif delay is None:
+            why = "conversions come at once in this world; add world.conversion.delay, or remove it"
+        if why and getattr(spec, key) != type(spec).model_fields[key].default:
+            yield Problem((*at, key), why, uses=((*at, key), target, ("world", "conversion", "delay")))
+            return
+    if spec.delay_correction == "none":
+        if spec.delay_window is not None:
+            text = "has no meaning without a delay_correction; use wait or elapsed, or remove it"
+            yield Problem(window, text, uses=(window, correction))
+        return
+    if spec.delay_window is None:
+        text = f"'{spec.delay_correction}' needs a delay_window, in seconds; add one"
+        yield Problem(correction, text, uses=(correction, window))
+        return
+    lasts = sum(getattr(scenario.phases, phase) for phase in ("bootstrap", "log"))
+    lasts = lasts / scenario.traffic.requests_per_second
+    if spec.delay_window >= lasts:
+        text = (
+            f"{spec.delay_window:g} s, but bootstrap and log last about {lasts:.0f} s: no click is so old; "
+            "use less, or more requests at a lower traffic.requests_per_second"
+        )
+        yield Problem(window, text, uses=(window, ("phases", "log"), ("traffic", "requests_per_second")))
 
 
 def _check_data(scenario: Scenario, at: KeyPath, spec: ModelSpec) -> Iterator[Problem]:
@@ -216,6 +270,12 @@ def _check_student(scenario: Scenario, at: KeyPath, spec: ModelSpec) -> Iterator
     elif teacher.trained_by.has_teacher:
         text = f"'{spec.teacher}' is itself a student (recipe {teacher.recipe}); use one of: {known}"
         yield Problem(path, text, uses=(path, recipe, ("models", spec.teacher, "recipe")))
+    elif teacher.target != spec.target and spec.trained_by.gives_probabilities:
+        text = f"'{spec.teacher}' predicts a {teacher.target} and this model a {spec.target}; make them agree"
+        yield Problem(path, text, uses=(path, (*at, "target"), ("models", spec.teacher, "target")))
+    elif teacher.target != "click" and not spec.trained_by.gives_probabilities:
+        text = f"'{spec.teacher}' predicts conversions; {spec.recipe} needs a ranker, a model of clicks"
+        yield Problem(path, text, uses=(path, recipe, ("models", spec.teacher, "target")))
     if scenario.phases.shadow == 0:
         text = f"0 leaves model '{at[-1]}' (recipe {spec.recipe}) nothing to learn from; use at least 1"
         yield Problem(("phases", "shadow"), text, uses=(("phases", "shadow"), recipe))
@@ -323,8 +383,32 @@ def _conflicts(scenario: Scenario, arm: ArmSpec) -> Iterator[Blame]:
         models, fusions = (*scenario.models, *SEATS), ("ecpm", *scenario.fusions)
         if seat.model not in models:
             yield [((stage, "model"), unknown_name("model", seat.model, models))]
+        elif seat.model in scenario.models and scenario.models[seat.model].target != "click":
+            text = f"'{seat.model}' predicts conversions; a stage needs a model of clicks (see bidding.pcvr)"
+            yield [((stage, "model"), text)]
         if seat.fusion not in fusions:
             yield [((stage, "fusion"), unknown_name("fusion", seat.fusion, fusions))]
+    yield from _pcvr_conflicts(scenario, arm)
+
+
+def _pcvr_conflicts(scenario: Scenario, arm: ArmSpec) -> Iterator[Blame]:
+    """What is wrong with whose pCVR the opt-bids of an arm come from."""
+    rates = (KNOWN, *(name for name, spec in scenario.models.items() if spec.target == "conversion"))
+    own, fusion = arm.pre_ranking.pcvr, scenario.fusions.get(arm.pre_ranking.fusion)
+    for key, name in ((("bidding", "pcvr"), arm.bidding.pcvr), (("pre_ranking", "pcvr"), own)):
+        if name is None or name in rates:
+            continue
+        if name in scenario.models:
+            text = f"'{name}' predicts clicks; use a model with target conversion, or {KNOWN}"
+        else:
+            text = unknown_name("model of conversions", name, rates)
+        yield [(key, text)]
+    if own is not None and arm.pre_ranking.bid != "opt" and (fusion is None or fusion.pcvr == 0):
+        text = f"means nothing with bid {arm.pre_ranking.bid}, which has no pCVR; use bid: opt, or remove it"
+        yield [(("pre_ranking", "pcvr"), text)]
+    if own is not None and arm.pre_ranking.bid == "opt" and arm.bidding.rule == "none":
+        text = "means nothing with bidding.rule none, by which an opt-bid is the init-bid; remove it"
+        yield [(("pre_ranking", "pcvr"), text), (("bidding", "rule"), text)]
 
 
 def _check_market(market: Market | None, folder: Path) -> Iterator[Problem]:
@@ -539,7 +623,11 @@ def target_fault(target: Target, section: OffPolicy, arm: ArmSpec, scenario: Sce
             "pages were not randomised, so a log cannot tell what another order does; set off_policy.slates"
         )
     if target.model is not None:
-        known = [name for name, spec in scenario.models.items() if spec.trained_by.gives_probabilities]
+        known = [
+            name
+            for name, spec in scenario.models.items()
+            if spec.trained_by.gives_probabilities and spec.target == "click"
+        ]
         if target.model not in known:
             return f"ranking.model: {unknown_name('model', target.model, known)}"
     if target.is_launch:

@@ -16,6 +16,8 @@ Phase = Literal["bootstrap", "log"]
 CalibratorName = Literal["platt", "temperature", "isotonic", "histogram", "beta", "piecewise_linear"]
 OPTIONS = ("alpha", "beta", "y0", "ranking", "normalisation")
 OBJECTIVE_KEYS = ("objective", *OPTIONS, "batching", "dumped_by", "calibrator", "fit", "held_out", "refit")
+DELAY_KEYS = ("delay_correction", "delay_window")
+TARGET_KEYS = ("target", *DELAY_KEYS)
 
 
 def _takers(option: str, weighs: str = "") -> str:
@@ -44,6 +46,21 @@ class ModelSpec(Section):
 
     kind: str = Field(default="towers", description="towers, coaction, path/file.py:Class or module:Class.")
     recipe: Annotated[str, NameIn(RECIPES)] = Field(default="logloss", description="Training recipe.")
+    target: Literal["click", "conversion"] = Field(
+        default="click",
+        description="What it predicts: the click of an ad that is looked at, or the conversion after a click "
+        "(then a logloss model learns from the clicked impressions alone).",
+    )
+    delay_correction: Literal["none", "wait", "elapsed"] = Field(
+        default="none",
+        description="For conversions that come late: none, what has not come by the end of the log counts "
+        "as no conversion; wait, only clicks older than delay_window are learned from; elapsed, all clicks "
+        "are, younger ones by the share of conversions that is seen by their age, estimated from the log.",
+    )
+    delay_window: Annotated[float, Field(gt=0, le=1e9)] | None = Field(
+        default=None,
+        description="With a delay_correction: a conversion within so many seconds of its click is predicted.",
+    )
     objective: Annotated[str, NameIn(OBJECTIVES)] = Field(
         default="pointwise", description="For logloss: what its impressions are learned for."
     )
@@ -109,7 +126,8 @@ class ModelSpec(Section):
         default=(),
         min_length=1,
         description="Of user, context, quality, tier, mismatch, conversion, mismatch_pair and groups, "
-        "what it sees; when absent, user, context, quality, tier, mismatch and all groups.",
+        "what it sees; when absent, user, context, quality, tier, mismatch and all groups, and "
+        "conversion if that is its target.",
     )
     data: Annotated[tuple[Phase, ...], Field(strict=False)] = Field(
         default=("bootstrap", "log"),
@@ -145,7 +163,7 @@ class ModelSpec(Section):
         return {
             key: value
             for key, value in data.items()
-            if key not in OBJECTIVE_KEYS or value != fields[key].default
+            if key not in (*OBJECTIVE_KEYS, *TARGET_KEYS) or value != fields[key].default
         }
 
     @property

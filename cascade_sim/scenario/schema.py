@@ -11,12 +11,14 @@ from cascade_sim.scenario.market import Market, Sizes
 from cascade_sim.scenario.models import ModelSpec, Sample
 from cascade_sim.scenario.questions import OffPolicy, WhatIfChanges
 from cascade_sim.scenario.sections import (
+    KNOWN,
     RUN_NAME,
     Auction,
     Bidding,
     Bids,
     Cascade,
     Conversion,
+    Delay,
     Effects,
     Fusion,
     Group,
@@ -36,6 +38,7 @@ from cascade_sim.scenario.sections import (
 __all__ = [
     "AUTOMATIC_ARMS",
     "BUILT_IN_FEATURES",
+    "KNOWN",
     "PAIR_FEATURES",
     "SEATS",
     "SINGLE_FEATURES",
@@ -47,6 +50,7 @@ __all__ = [
     "Bids",
     "Cascade",
     "Conversion",
+    "Delay",
     "Effects",
     "Fusion",
     "Group",
@@ -170,6 +174,22 @@ class ArmSpec(Section):
     bidding: Bidding
     exploration: float | None = None  # of its market; None: market.exploration
 
+    def pcvr_of(self, stage: PreRanking | Ranking) -> str:
+        """Whose pCVR a stage of this arm looks at, if it looks at one: a model's name, or known."""
+        own = stage.pcvr if isinstance(stage, PreRanking) else None
+        return own or self.bidding.pcvr
+
+    @property
+    def pcvr_models(self) -> tuple[str, ...]:
+        """The models of conversions that its stages may ask, ranking's first."""
+        asked = (self.pcvr_of(self.ranking), self.pcvr_of(self.pre_ranking))
+        return tuple(name for name in dict.fromkeys(asked) if name != KNOWN)
+
+    @property
+    def seats(self) -> tuple[str, ...]:
+        """Who it asks to serve a request: the seats of its stages, and models of conversions."""
+        return tuple(dict.fromkeys([self.pre_ranking.model, self.ranking.model, *self.pcvr_models]))
+
 
 class Scenario(Section):
     """A study: a world, its traffic, the deployed cascade, the models to train and the arms to compare.
@@ -211,13 +231,17 @@ class Scenario(Section):
     @field_validator("models", mode="after")
     @classmethod
     def _default_features(cls, models: dict[str, ModelSpec], info: ValidationInfo) -> dict[str, ModelSpec]:
-        """A model that lists no features sees what a pre-ranker may: no bid, conversion or pair feature."""
+        """A model that lists no features sees what a pre-ranker may: no bid or pair feature.
+
+        Conversion features only if it predicts conversions.
+        """
         if "world" not in info.data:
             return models
         groups = [group for group in info.data["world"].groups if group not in BUILT_IN_FEATURES]
         seen = ("user", "context", "quality", "tier", "mismatch", *groups)
+        more = {"click": (), "conversion": ("conversion",)}
         return {
-            name: spec if spec.features else spec.model_copy(update={"features": seen})
+            name: spec if spec.features else spec.model_copy(update={"features": (*seen, *more[spec.target])})
             for name, spec in models.items()
         }
 
@@ -274,11 +298,11 @@ def resolved_arms(scenario: Scenario) -> dict[str, ArmSpec]:
     arms = {name: resolve_arm(scenario, overrides) for name, overrides in scenario.arms.items()}
     baseline = arms[scenario.report.baseline]
     pre, rank = baseline.pre_ranking, baseline.ranking
-    seats: dict[str, dict[str, str]] = {
+    seats: dict[str, dict[str, str | None]] = {
         "random": {"model": "random", "bid": "none", "fusion": "ecpm"},
         "bid_only": {"model": "constant", "bid": "init" if pre.bid == "none" else pre.bid, "fusion": "ecpm"},
         "pctr_only": {"model": pre.model, "bid": "none", "fusion": "ecpm"},
-        "ranker": {"model": rank.model, "bid": rank.bid, "fusion": rank.fusion},
+        "ranker": {"model": rank.model, "bid": rank.bid, "fusion": rank.fusion, "pcvr": None},
     }
     for name in AUTOMATIC_ARMS:
         arms[name] = baseline.model_copy(update={"pre_ranking": pre.model_copy(update=seats[name])})

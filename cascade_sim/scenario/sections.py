@@ -122,6 +122,37 @@ class Bids(Section):
         return without_absent(dump(self), "tail")
 
 
+KNOWN = "known"  # the pCVR that no model has to learn
+
+Seconds = Annotated[float, Field(gt=0, le=1e9)]
+
+
+def without(dumped: dict[str, Any], section: Section, *keys: str) -> dict[str, Any]:
+    """What is dumped of a section but for those of these keys that are at their default: they say nothing."""
+    fields = type(section).model_fields
+    return {key: value for key, value in dumped.items() if key not in keys or value != fields[key].default}
+
+
+class Delay(Section):
+    """How late of its click a conversion is: a mixture of exponential delays, within a window.
+
+    By default a third comes within the hour and half within the day.
+    """
+
+    means: Annotated[tuple[Seconds, ...], Field(strict=False)] = Field(
+        default=(600.0, 21_600.0, 864_000.0),
+        min_length=1,
+        max_length=100,
+        description="Mean delays, in seconds.",
+    )
+    weights: Annotated[tuple[Share, ...], Field(strict=False)] = Field(
+        default=(0.31, 0.14, 0.55), min_length=1, max_length=100, description="Share of each; together 1."
+    )
+    window: Seconds = Field(
+        default=2_592_000.0, description="A conversion later than this after its click is never seen."
+    )
+
+
 class Conversion(Section):
     """What happens after a click, and what the platform's bid rule knows of it."""
 
@@ -137,8 +168,17 @@ class Conversion(Section):
         default=0.3, description="Standard deviation of the part no model can know."
     )
     pcvr_error: Deviation = Field(
-        default=0.1, description="Standard deviation of the pCVR's error, in logits."
+        default=0.1, description="Standard deviation of the known pCVR's error, in logits."
     )
+    delay: Delay | None = Field(
+        default=None,
+        description="How late conversions are. Absent: at once in the phases of the study, and in a market "
+        "by the default of this section.",
+    )
+
+    @model_serializer(mode="wrap")
+    def _without_delay(self, dump: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        return without(dump(self), self, "delay")
 
 
 class Intent(Section):
@@ -338,6 +378,15 @@ class PreRanking(Section):
     size: int = Field(
         default=100, ge=2, le=MAX_ID, description="Ads handed to ranking per request; more than the slots."
     )
+    pcvr: Name | None = Field(
+        default=None,
+        description="Whose pCVR this stage's opt-bids come from: a model of conversions under `models`, or "
+        "known. Absent: as bidding.pcvr, which is the ranking stage's.",
+    )
+
+    @model_serializer(mode="wrap")
+    def _without_pcvr(self, dump: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        return without(dump(self), self, "pcvr")
 
 
 class Ranking(Section):
@@ -426,6 +475,16 @@ class Bidding(Section):
         description="ocpc (optimised CPC, within range), target_cpa (bid times pCVR, unbounded) or none.",
     )
     range: float = Field(default=0.4, ge=0, lt=1, description="For ocpc: largest relative change of the bid.")
+    pcvr: Name = Field(
+        default=KNOWN,
+        description="Whose pCVR opt-bids come from: known (the conversion features with a fixed error of "
+        "each ad), or a model under `models` with target conversion. Until that is trained, so in bootstrap "
+        "and log, init-bids stand for opt-bids.",
+    )
+
+    @model_serializer(mode="wrap")
+    def _without_known(self, dump: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        return without(dump(self), self, "pcvr")
 
 
 class Phases(Section):

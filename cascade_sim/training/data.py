@@ -21,12 +21,15 @@ import numpy as np
 from cascade_sim import draws
 from cascade_sim.cascade.seats import Scorer
 from cascade_sim.cascade.serve import Arm, Block, Decision, Platform, score
+from cascade_sim.errors import UserError
+from cascade_sim.models.delays import correct_delays
 from cascade_sim.models.page_training import ClickedPages, dumped_scores, make_pages, page_offsets
 from cascade_sim.models.training import Impressions, Lists, chunk_of_rank
 from cascade_sim.scenario.models import ModelSpec
 from cascade_sim.storage.tables import Columns, iterate_table, read_table, table_rows
 
 COLUMNS = ["user", "context", "ad", "examination", "click"]
+CLICKED_COLUMNS = ["user", "context", "ad", "click", "conversion"]
 PAGE_COLUMNS = ["request", "pctr"]
 MOST = 20_000_000  # impressions, or candidates of a student, that a model learns from
 # Of a market's log, for `dumped_context`; and `raw_score`, where it is there.
@@ -44,6 +47,36 @@ def impressions(logs: Path, phases: Iterable[str], seed: int = 0) -> Impressions
         return Impressions(nothing.astype(np.int32), nothing, nothing.astype(np.int32), nothing, nothing)
     user, context, ad, examination, click = (columns[name] for name in COLUMNS)
     return Impressions(user, context, ad, examination, click.astype(np.float32))
+
+
+def clicked(
+    name: str, spec: ModelSpec, logs: Path, phases: Iterable[str], seed: int = 0, now: float | None = None
+) -> Impressions:
+    """The clicked impressions of these phases, for a model of conversions: `click` is a conversion seen.
+
+    now: the moment up to which conversions have come; None where they come at once. `examination` is the
+    chance that a conversion is seen by then, as the model's section wants it corrected. UserError where
+    nothing can be learned from them.
+    """
+    names = [*CLICKED_COLUMNS, *(["time", "conversion_time"] if now is not None else [])]
+    columns = _logged(logs, list(phases), names, seed)
+    assert columns is not None
+    columns = {key: values[columns["click"]] for key, values in columns.items()}
+    label = columns["conversion"].astype(np.float32)
+    keep, chance = np.ones(len(label), bool), np.ones(len(label), np.float32)
+    if now is not None:
+        age, delay = now - columns["time"], columns["conversion_time"] - columns["time"]
+        try:
+            keep, label, chance = correct_delays(delay, age, spec.delay_correction, spec.delay_window)
+        except ValueError as error:
+            raise UserError(f"model {name!r}: {error}; raise the requests of the phases") from error
+    if not label[keep].any():
+        raise UserError(
+            f"model {name!r} has {keep.sum():,} clicks and no conversion to learn from; "
+            "raise the requests of the phases"
+        )
+    user, context, ad = (columns[key][keep] for key in ("user", "context", "ad"))
+    return Impressions(user, context, ad, chance[keep], label[keep])
 
 
 def pages(logs: Path, phases: Iterable[str], seed: int = 0) -> ClickedPages:

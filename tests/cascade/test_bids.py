@@ -96,9 +96,9 @@ def test_means_are_computed_for_ads_that_bid_and_are_the_same_whoever_asks(sim, 
     conversion = sim.scenario.world.conversion
     asked, whole = BidRules(sim.world, conversion), BidRules(sim.world, conversion)
     everyone = whole.mean_pcvr.copy()
-    assert np.isnan(asked._mean_pcvr).all()
+    assert np.isnan(asked.known._mean).all()
     bids = asked.with_bids(sim.world.init_bid).bid("opt", block, ids[:, :3], "ocpc", 0.4)
     known = np.unique(ids[:, :3])
-    assert np.array_equal(np.flatnonzero(~np.isnan(asked._mean_pcvr)), known) and len(known) < len(everyone)
+    assert np.array_equal(np.flatnonzero(~np.isnan(asked.known._mean)), known) and len(known) < len(everyone)
     assert np.array_equal(bids, whole.bid("opt", block, ids[:, :3], "ocpc", 0.4))
     assert np.array_equal(asked.mean_pcvr, everyone)

@@ -21,7 +21,7 @@ from cascade_sim.scenario.messages import expected, known_keys, path_text, schem
         (("models", "any", "data"), "a list of bootstrap, log"),
         (("models", "any", "features"), "a list of names"),
         (("models",), "a mapping (name: value)"),
-        (("bidding",), "a mapping with keys rule, range"),
+        (("bidding",), "a mapping with keys rule, range, pcvr"),
         (("name",), "a name of lower-case letters, digits, '_' and '-' (100 at most)"),
         (("description",), "text"),
     ],

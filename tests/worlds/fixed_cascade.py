@@ -31,10 +31,12 @@ class Bids:
         }
         self.tables["none"] = np.ones(len(init))
 
-    def bid(self, kind: str, block: Any, ids: np.ndarray, rule: str, reach: float) -> np.ndarray:
+    def bid(
+        self, kind: str, block: Any, ids: np.ndarray, rule: str, reach: float, rates: Any = None
+    ) -> np.ndarray:
         return np.where(ids >= 0, self.tables[kind][ids], 0.0)
 
-    def pcvr(self, block: Any, ids: np.ndarray) -> np.ndarray:
+    def pcvr(self, block: Any, ids: np.ndarray, rates: Any = None) -> np.ndarray:
         return np.full(ids.shape, 0.5)
 
 

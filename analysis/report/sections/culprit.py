@@ -7,7 +7,7 @@ from typing import Any
 
 from cascade_sim.analysis.metrics.catalogue import ARM_MEASURES
 from cascade_sim.analysis.report.figures.arms import culprit
-from cascade_sim.analysis.report.readings import culprit_measures, score_label
+from cascade_sim.analysis.report.readings import bid_label, culprit_measures, score_label
 from cascade_sim.analysis.report.section import Columns, Figure, Section, Stack, TablePart, Text
 from cascade_sim.analysis.report.tables import LIFT, Row, Table, column
 from cascade_sim.analysis.statistics.estimates import NBSP, estimate, lift_of, number_text
@@ -109,11 +109,13 @@ def culprit_words(metrics: Mapping[str, Any]) -> str:
         return text + f"the ranker's {seat} makes it {shown[seat]}; the {other} is the same in both stages."
     text += (
         f"the ranker's model ({corners['model']['model']}) makes it {shown['model']}, giving it the ranker's "
-        f"bid ({corners['bid']['bid']}-bid) {shown['bid']}, both {shown['both']}. "
+        f"bid ({bid_label(corners['bid'])}) {shown['bid']}, both {shown['both']}. "
     )
     gain = {seat: level[seat] - level["as it is"] for seat in ("model", "bid")}
     if abs(gain["model"] - gain["bid"]) < 1.0:
         return text + "Model and bid are about equally to blame."
     seat = "model" if gain["model"] > gain["bid"] else "bid"
     fix = "A better pre-ranking model" if seat == "model" else "Bringing the optimised bid to pre-ranking"
+    if seat == "bid" and corners["as it is"]["bid"] == "opt":
+        fix = "A pre-ranking pCVR nearer to ranking's"
     return text + f"The {seat} is the main culprit. {fix} is the first thing to try."

@@ -51,6 +51,10 @@ def models_section(metrics: Mapping[str, Any]) -> Section:
             ),
             TablePart(table, margins=True),
             Text(about, "small") if table else None,
+            TablePart(models_table(metrics, "pcvr_models"), margins=True),
+            Text("Against the true conversion rate after a click, on the same requests.", "small")
+            if metrics.get("pcvr_models")
+            else None,
         ),
         rests_on_data=True,
         short="Predictions",
@@ -69,9 +73,15 @@ def _reliability_worlds(metrics: Mapping[str, Any]) -> str:
     return "Mean over worlds where their bins match, otherwise the first world alone."
 
 
-def models_table(metrics: Mapping[str, Any]) -> Table | None:
-    """Quality of every model against the truth, on the win set and the pre-ranking set; None if unknown."""
-    models = metrics.get("models")
+TITLES = {"models": "Models", "pcvr_models": "pCVR models"}
+
+
+def models_table(metrics: Mapping[str, Any], kind: str = "models") -> Table | None:
+    """Quality of every model against the truth, on the win set and the pre-ranking set; None if unknown.
+
+    kind: `models`, of clicks, or `pcvr_models`, which opt-bids come from.
+    """
+    models = metrics.get(kind)
     if not models:
         return None
     columns, groups = [], []
@@ -83,6 +93,7 @@ def models_table(metrics: Mapping[str, Any]) -> Table | None:
         groups.append((heading, len(MODEL_MEASURES)))
     # A model that is called like an arm goes with it where the page switches arms off, as in the figures.
     rows = [Row(model, [made[i] for made in columns], arm=model) for i, model in enumerate(models)]
-    return Table(
-        "Models", "Model", [m.heading for m in MODEL_MEASURES.values()] * len(MODEL_SETS), rows, groups
-    )
+    headings = [m.heading for m in MODEL_MEASURES.values()] * len(MODEL_SETS)
+    if kind == "pcvr_models":
+        headings = [heading.replace("pCTR", "pCVR") for heading in headings]
+    return Table(TITLES[kind], "Model", headings, rows, groups)
