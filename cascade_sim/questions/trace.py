@@ -109,8 +109,8 @@ def find_request(sim: Simulation, request_id: int) -> Request:
             f"expected {first} to {first + n - 1}, or its number from 0 to {n - 1}"
         )
     phases = sim.scenario.phases
-    has_students = any(spec.trained_by.has_teacher for spec in sim.scenario.models.values())
-    arrivals = {"bootstrap": phases.bootstrap, "log": phases.log, "shadow": phases.shadow * has_students}
+    has_shadow = any(spec.is_shadowed for spec in sim.scenario.models.values())
+    arrivals = {"bootstrap": phases.bootstrap, "log": phases.log, "shadow": phases.shadow * has_shadow}
     again = Arrivals(sim.world, sim.scenario.traffic)
     holders: list[Block] = []
 
