@@ -26,11 +26,8 @@ def order_between_worlds(
     worlds of the paired difference (`seed_spread`), relative to the second if `is_relative`. `whole`: worlds
     in which all neighbours are in order. None with fewer than two names or worlds.
     """
-    known = {
-        name: [float(v) for v in row]
-        for name, row in values.items()
-        if all(finite(v) is not None for v in row)
-    }  # type: ignore[arg-type]
+    defined = {name: [v for v in map(finite, row) if v is not None] for name, row in values.items()}
+    known = {name: row for name, row in defined.items() if len(row) == len(values[name])}
     n = max((len(row) for row in known.values()), default=0)
     if len(known) < 2 or n < 2:
         return None
