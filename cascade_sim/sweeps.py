@@ -455,6 +455,28 @@ def culprit_table(results: Mapping[str, Metrics]) -> str:
     return "\n".join(lines)
 
 
+def orders_kept(results: Mapping[str, Metrics], metric: str) -> str:
+    """A Markdown table: the order of each variant's arms by a metric, and how many worlds keep it.
+
+    Between two neighbours stands in how many worlds the first is ahead. Empty for one world.
+    """
+    rows = []
+    for name, metrics in results.items():
+        order = (metrics.get("orders") or {}).get(metric)
+        if order is None:
+            continue
+        kept = {(pair["first"], pair["second"]): pair["kept"] for pair in order["pairs"]}
+        text = order["order"][0]
+        for first, second in itertools.pairwise(order["order"]):
+            text += f" >({kept[first, second]}) {second}"
+        rows.append(f"| {name} | {text} | {order['whole']} of {order['worlds']} |")
+    return (
+        "\n".join(["| variant | order, best first (worlds) | whole order |", "|---|---|---|", *rows])
+        if rows
+        else ""
+    )
+
+
 def _cell(node: dict[str, Any] | None, signed: bool) -> str:
     """Percent with half the width of the interval; – where undefined."""
     if not node or node.get("value") is None:

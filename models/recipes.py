@@ -65,7 +65,7 @@ MOST_CHUNKS = 128  # their numbers are int8
 RECIPES: dict[str, Recipe] = {
     "logloss": Recipe(log_loss, ("data",), has_teacher=False),
     "distill": Recipe(distillation, ("teacher", "sample"), has_teacher=True),
-    "ltr": Recipe(order_of_chunks, ("teacher", "sample", "chunks"), has_teacher=True, link="exp"),
+    "ltr": Recipe(order_of_chunks, ("teacher", "sample", "chunks", "chunking"), has_teacher=True, link="exp"),
 }
 
 

@@ -55,6 +55,26 @@ class Lists(_Columns):
     chunk: np.ndarray  # [L, m] int8, larger is better in the ranking stage's order
 
 
+def chunk_of_order(best_first: np.ndarray, is_shown: np.ndarray, chunks: int, chunking: str) -> np.ndarray:
+    """Chunk labels of lists: best_first [L, m] column numbers, is_shown [L, m] -> [L, m] int8
+
+    halving    as `chunk_of_rank`
+    quantiles  chunks of equal size, to a rank
+    exposed    what was shown is the best chunk whatever its rank; the rest is cut into quantiles
+    """
+    m = best_first.shape[1]
+    if chunking == "halving":
+        by_rank = np.broadcast_to(chunk_of_rank(m, chunks), best_first.shape)
+    else:
+        apart = np.take_along_axis(is_shown, best_first, 1) & (chunking == "exposed")
+        rank = np.cumsum(~apart, axis=1) - 1  # among those that are cut
+        n, cuts = (m - apart.sum(axis=1, keepdims=True)), chunks - int(chunking == "exposed")
+        by_rank = np.where(apart, chunks, cuts - rank * cuts // np.maximum(n, 1)).astype(np.int8)
+    labels = np.empty(best_first.shape, np.int8)
+    np.put_along_axis(labels, best_first, by_rank, 1)
+    return labels
+
+
 def chunk_of_rank(m: int, chunks: int) -> np.ndarray:
     """Chunk label of each rank 0..m-1: halving chunks, so that the head is cut finely.  [m] int8
 
@@ -198,6 +218,17 @@ def outputs(
     The nets are small, and logits of half precision would be too coarse to rank by.
     """
     return predict(model, *tables.inputs(users, context, ads))
+
+
+@torch.no_grad()
+def list_scores(model: nn.Module, view: FeatureView, lists: Lists, at_once: int = 1024) -> np.ndarray:
+    """The served score of each candidate of the lists, of a net with one head.  [L, m] float64"""
+    columns, tables = on_device(lists.arrays(), torch.device("cpu")), Tables(view, torch.device("cpu"))
+    parts = [
+        outputs(model, tables, *(columns[name][rows] for name in ("users", "context", "ads"))).double()
+        for rows in torch.arange(len(lists.users)).split(at_once)
+    ]
+    return torch.cat(parts).numpy() if parts else np.zeros(lists.ads.shape)
 
 
 def predict(model: nn.Module, request: torch.Tensor, ads: torch.Tensor, pair: torch.Tensor) -> torch.Tensor:

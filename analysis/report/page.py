@@ -28,6 +28,7 @@ from cascade_sim.analysis.report.sections.models import models_section
 from cascade_sim.analysis.report.sections.money import money_section
 from cascade_sim.analysis.report.sections.objectives import objectives_section
 from cascade_sim.analysis.report.sections.off_policy import off_policy_section
+from cascade_sim.analysis.report.sections.orders import orders_section
 from cascade_sim.analysis.report.sections.pareto import pareto_section
 from cascade_sim.analysis.report.sections.whatif import what_if_section
 from cascade_sim.analysis.report.template import Page, page_html
@@ -40,6 +41,7 @@ SECTIONS: list[Builder] = [
     answer_section,
     arms_section,
     culprit_section,
+    orders_section,
     funnel_section,
     models_section,
     objectives_section,

@@ -16,6 +16,7 @@ from cascade_sim.analysis.report.sections.culprit import culprit_table
 from cascade_sim.analysis.report.sections.learning import learning_words
 from cascade_sim.analysis.report.sections.market import bidders_table, market_words
 from cascade_sim.analysis.report.sections.models import models_table
+from cascade_sim.analysis.report.sections.orders import orders_table
 from cascade_sim.analysis.report.tables import Row, Table, arm_rows, lift_column, value_column
 
 
@@ -123,6 +124,8 @@ def terminal_summary(metrics: Mapping[str, Any], *, color: bool = False, width: 
     culprit = culprit_table(metrics)
     if culprit is not None:
         parts.append(table_text(culprit, color=color, width=width))
+    orders = [orders_table(metrics, name) for name in metrics.get("orders") or {}]
+    parts += [table_text(table, color=color, width=width) for table in orders if table is not None]
     parts += [table_text(table, color=color, width=width, margins=False) for table in _models_by_set(metrics)]
     words = [*([answer.gain] if answer.gain else []), *answer.reasons, *answer.findings, *(lost or [])]
     if market_baseline(metrics) is not None:

@@ -32,7 +32,7 @@ from cascade_sim.errors import UserError, unknown_name
 from cascade_sim.models.adam import Adam
 from cascade_sim.models.features import FeatureView, make_view
 from cascade_sim.models.nets.towers import TwoTowers
-from cascade_sim.models.training import Impressions, Lists, chunk_of_rank, predict, train
+from cascade_sim.models.training import Impressions, Lists, chunk_of_order, predict, train
 from cascade_sim.questions.reopen import load_weights
 from cascade_sim.scenario.plugins import (
     MODEL_KINDS,
@@ -593,9 +593,9 @@ def samples(subject: Subject) -> Impressions | Lists:
             click=click.ravel().astype(np.float32),
         )
     bid = subject.world.init_bid[ads]
-    chunk = np.empty(ads.shape, np.int8)
     best_first = np.lexsort((ads, -ctr * bid), axis=1)
-    np.put_along_axis(chunk, best_first, chunk_of_rank(LIST, subject.spec.chunks)[None, :], 1)
+    is_shown = ads == np.take_along_axis(ads, best_first[:, :1], 1)  # the best
+    chunk = chunk_of_order(best_first, is_shown, subject.spec.chunks, subject.spec.chunking)
     return Lists(
         users=block.users,
         context=block.context,

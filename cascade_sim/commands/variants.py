@@ -25,6 +25,7 @@ TABLES = {
     "proxy-ECE, % of a click": ("proxy_ece", False),
     "CTR of the win set, %": ("expected_ctr", False),
 }
+ORDERS = {"RCS": "rcs", "expected CTR": "expected_ctr", "expected RPM": "expected_rpm"}
 
 
 @click.command()
@@ -39,10 +40,10 @@ TABLES = {
 def command(variants: Path, overrides: tuple[str, ...], seeds: int, out: Path | None, **options: Any) -> None:
     """Run a study under several settings, side by side.
 
-    Prints, as Markdown, how RCS, lifts and the culprit table change.
+    Prints, as Markdown, how RCS, lifts and the culprit table change, and how many worlds keep each order.
     """
     from cascade_sim.storage.folder import default_folder
-    from cascade_sim.sweeps import culprit_table, load_variants, run_variants, variants_table
+    from cascade_sim.sweeps import culprit_table, load_variants, orders_kept, run_variants, variants_table
 
     cells = load_variants(variants, overrides)
     with says_how_to_go_on():
@@ -53,3 +54,8 @@ def command(variants: Path, overrides: tuple[str, ...], seeds: int, out: Path | 
         click.echo(variants_table(results, arms, metric, lift))
     click.echo("\n**RCS with pre-ranking seats replaced, %**\n")
     click.echo(culprit_table(results))
+    for title, metric in ORDERS.items():
+        table = orders_kept(results, metric)
+        if table:
+            click.echo(f"\n**Worlds that keep the order by {title}**\n")
+            click.echo(table)

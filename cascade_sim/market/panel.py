@@ -1,8 +1,10 @@
 """How much of the true value a deployed cascade finds: the same panel of requests for every deployment.
 
 Of the k truly most valuable ads of a request's pre-ranking set (true CTR * bid, as in `measure`), recall is
-the share that reaches ranking and win recall the share that is shown. Bids are those at the start of the
-market, so that deployments and arms differ in their models alone.
+the share that reaches ranking and win recall the share that is shown. Ranking consistency is watched beside
+them: of what the deployed ranker would show if it saw the whole pre-ranking set (`shadow`), RCS is the share
+that pre-ranking lets through. Bids are those at the start of the market, so that deployments and arms differ
+in their models alone.
 
 How the ranker orders is measured on the pre-ranking set, which is the same for every deployment: mean
 prediction, AUC, log loss and ECE. AUC and ECE are of the panel as a whole, so they have no interval within a
@@ -23,8 +25,9 @@ from cascade_sim.analysis.metrics.scale import bin_sums, ece_of_bins, log_loss_s
 from cascade_sim.analysis.metrics.stability import drift_section
 from cascade_sim.analysis.statistics.bootstrap import ratio_differences, ratio_intervals
 from cascade_sim.analysis.statistics.days import market_lifts
+from cascade_sim.cascade.memo import Memo
 from cascade_sim.cascade.seats import ModelScorer, Scorer
-from cascade_sim.cascade.serve import Arm, Block, score, serve
+from cascade_sim.cascade.serve import Arm, Block, serve, shadow
 from cascade_sim.phases.measure import true_value
 from cascade_sim.phases.simulation import Simulation
 
@@ -32,6 +35,7 @@ from cascade_sim.phases.simulation import Simulation
 PANEL_RATIOS: dict[str, tuple[str, str | None]] = {
     "recall": ("recall", None),
     "win_recall": ("win_recall", None),
+    "rcs": ("rcs", None),
     "gauc": ("auc", "auc_weight"),  # of the ranker on the pre-ranking set, clicks weighed by the true CTR
     "pcoc": ("predicted", "true"),  # of the ranker on the pre-ranking set
     "shown_pcoc": ("shown_predicted", "shown_true"),  # of the ranker on its own win set
@@ -91,9 +95,10 @@ class Panel:
     ) -> tuple[dict[str, np.ndarray], tuple[np.ndarray, np.ndarray]]:
         """Columns of a block, and the prediction and true CTR of every candidate in it."""
         platform, truth = self._sim.platform, self._sim.truth
-        decision = serve(block, arm, platform)
+        block = replace(block, memo=Memo())  # both stages' scores and the candidates are found once
+        decision, ideal = serve(block, arm, platform), serve(block, shadow(arm), platform)
         ids, shown = decision.pre_ranking_set, decision.win_set >= 0
-        prediction = score(block, ids, arm.ranking, arm, platform).prediction.astype(np.float64)
+        prediction = ideal.pre_prediction.astype(np.float64)  # the ranker's
         true_ctr = truth.ctr(block, ids)
         is_ad = ids >= 0
         auc, weight = table_auc(prediction, true_ctr, is_ad)
@@ -101,6 +106,7 @@ class Panel:
         columns = {
             "recall": rcs(best, decision.competitive_set),
             "win_recall": rcs(best, decision.win_set),
+            "rcs": rcs(ideal.win_set, decision.competitive_set),
             "auc": auc * weight,
             "auc_weight": weight,
             "predicted": np.where(ids >= 0, prediction, 0.0).sum(axis=1),

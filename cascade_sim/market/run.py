@@ -27,6 +27,7 @@ from cascade_sim.cascade.serve import Arm, Block
 from cascade_sim.errors import UserError
 from cascade_sim.market.advertisers import Crowd, Ledger, draw_budgets
 from cascade_sim.market.audience import Audience
+from cascade_sim.market.live_shadow import LiveShadow
 from cascade_sim.market.pending import Deliveries
 from cascade_sim.market.server import MarketServer, Settled
 from cascade_sim.market.tally import MarketTally
@@ -49,6 +50,7 @@ class MarketRun:
         spec: Market,
         *,
         workers: int = 1,
+        is_watched: bool = False,
         on_block: Callable[[Settled], None] = lambda settled: None,
         on_charges: Callable[[dict[str, np.ndarray]], None] = lambda charges: None,
         on_checkpoint: Callable[[dict[str, Any]], None] = lambda state: None,
@@ -65,6 +67,7 @@ class MarketRun:
         self.server = self._make_server()
         self.deliveries = Deliveries()
         self.tally = MarketTally(self.crowd, self.ledger, spec, self.profile, sim.world)
+        self.live_shadow = LiveShadow(spec, sim.seed, is_on=is_watched)
         self._workers = workers
         self._bids_due, self._checkpoint_due = spec.update, spec.checkpoint
         self._since = self._nothing()
@@ -198,6 +201,7 @@ class MarketRun:
         self.deliveries.conversions.add(time=settled.conversion_time[known], advertiser=owner[known])
         self.tally.add(settled)
         self.trainer.add(settled)
+        self.live_shadow.add(settled, self.server)
         self.on_block(settled)
 
     def _charged(self, clicks: dict[str, np.ndarray]) -> None:
@@ -258,7 +262,7 @@ class MarketRun:
         self.server.set_bids(self.bids, self.participation)
 
 
-STATEFUL = ("audience", "ledger", "crowd", "deliveries", "tally", "trainer")
+STATEFUL = ("audience", "ledger", "crowd", "deliveries", "tally", "trainer", "live_shadow")
 
 
 def traffic_profile(spec: Market, home: Path = Path(".")) -> Profile:

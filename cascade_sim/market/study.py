@@ -110,10 +110,12 @@ def market_job(plan: Plan, name: str, workers: int, holder: Mapping[str, Any]) -
 def run_market(sim: Simulation, name: str, out: Path, progress: Progress, workers: int) -> dict[str, Any]:
     """One arm's market, from its last checkpoint if there is one."""
     arm = resolved_arms(sim.scenario)[name]
-    run = MarketRun(sim, sim.arm(name, arm), arm_market(sim, arm), workers=workers)
+    run = MarketRun(sim, sim.arm(name, arm), arm_market(sim, arm), workers=workers, is_watched=True)
     figures = run_recorded(run, name, out, progress)
     compute = run.server.compute.metrics(figures["revenue"])
     figures = figures if compute is None else {**figures, "compute": compute}
+    watched = run.live_shadow.metrics()
+    figures = figures if watched is None else {**figures, "consistency": watched}
     learning = run.trainer.metrics(run.now)
     return figures if learning is None else {**figures, "learning": learning}
 

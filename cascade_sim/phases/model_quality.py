@@ -1,7 +1,8 @@
-"""How good each model is on what was shown (win set) and on what was not (pre-ranking set).
+"""How good each model is on the win set (what was shown), the competitive set and the pre-ranking set.
 
-Predictions are held against the truth. Also the curves of the report: distributions of predictions on
-both sets, and the reliability of the pre-ranking predictions against the ranker's.
+Predictions are held against the truth and, in level, against the ranker's (`proxy_pcoc`). Also the curves of
+the report: distributions of predictions on the sets, and the reliability of the pre-ranking predictions
+against the ranker's.
 """
 
 from collections.abc import Callable, Collection
@@ -17,7 +18,7 @@ from cascade_sim.cascade.seats import Scorer, is_probability
 from cascade_sim.cascade.serve import Block, Decision
 from cascade_sim.phases.simulation import Simulation
 
-SETS = ("win_set", "pre_ranking_set")
+SETS = ("win_set", "competitive_set", "pre_ranking_set")
 GROUPS = 128  # of consecutive requests, over which the intervals resample
 LOG10_EDGES = np.linspace(-5.0, 0.0, 61)
 AUC_BINS = 512
@@ -84,7 +85,7 @@ class ModelQuality:
 
 
 class QualityStudy:
-    """Collects every model on both sets of the baseline's decisions, against a truth, by default the CTR.
+    """Collects every model on the three sets of the baseline's decisions, against a truth: the CTR, if None.
 
     With a ranker, which then comes first, also the models' reliability against its predictions.
     """
@@ -109,8 +110,8 @@ class QualityStudy:
 
     def add(self, block: Block, decision: Decision, group: np.ndarray) -> None:
         """Add a block; `group` [R] says which group of requests each belongs to."""
-        sets = {"win_set": decision.win_set, "pre_ranking_set": decision.pre_ranking_set}
-        for kind, ids in sets.items():
+        for kind in SETS:
+            ids: np.ndarray = getattr(decision, kind)
             valid = ids >= 0
             true_rate = self._truth(block, ids)
             predictions = {name: scorer.predict(block, ids) for name, scorer in self.models.items()}
@@ -125,9 +126,26 @@ class QualityStudy:
 
     def metrics(self, resamples: int, seed: int) -> dict:
         return {
-            name: {kind: quality.metrics(resamples, seed) for kind, quality in sets.items()}
+            name: {
+                **{kind: quality.metrics(resamples, seed) for kind, quality in sets.items()},
+                **({"proxy_pcoc": self._proxy_pcoc(name, resamples, seed)} if self._is_student(name) else {}),
+            }
             for name, sets in self.by_model.items()
         }
+
+    def _proxy_pcoc(self, name: str, resamples: int, seed: int) -> dict:
+        """Mean prediction over the ranker's mean prediction, of the same ads of each set."""
+        level = {"proxy_pcoc": Function(lambda sums: divide(sums[:, 0], sums[:, 1]))}
+        entries = {}
+        for kind in SETS:
+            bins = [self.by_model[model][kind].sums.get("bins") for model in (name, self._ranker)]
+            if any(sums is None for sums in bins):
+                entries[kind] = {"value": None, "low": None, "high": None}
+                continue
+            both = np.stack([sums[:, 1].sum(axis=-1) for sums in bins if sums is not None], axis=1)
+            measured = paired_functions_intervals({"": both}, level, "", resamples, seed)
+            entries[kind] = measured["proxy_pcoc"][""]
+        return entries
 
     def reliability(self, models: Collection[str]) -> dict:
         """Count, sum of predictions and sum of true CTRs by bin of the prediction, on the win set."""

@@ -58,17 +58,21 @@ from cascade_sim.training.data import (
     lists_for,
     logged_rows,
     pages,
+    sample_lists,
     share_learned,
 )
 from cascade_sim.training.modules import build_module, served_scorer
-from cascade_sim.training.recipes import load_trained, save_trained, stored_calibrator
+from cascade_sim.training.recipes import fit_proxy_calibrator, load_trained, save_trained, stored_calibrator
 from cascade_sim.version import SEMANTICS
 from cascade_sim.workers import Job
 
 # The sections that decide what a log holds, besides the world, its traffic, the phases and the models.
 SERVING = ("cascade", "fusions", "auction", "bidding")
 # Keys of a model's section that its weights do not depend on; what is trained with them is kept with them.
-OTHER_KEYS = {"calibrator", "fit", "held_out", "refit", "dumped_by"}
+OTHER_KEYS = {"calibrator", "proxy_calibrator", "fit", "held_out", "refit", "dumped_by"}
+WITHOUT_PROXY = {"proxy_calibrator": None, "held_out": ModelSpec.model_fields["held_out"].default}
+# Of a block of the shadow phase: lists for the students to learn from, and for the proxy calibrators.
+Shadowed = tuple[dict[str, Lists], dict[str, Lists]]
 
 
 def prepare(
@@ -156,11 +160,14 @@ class Preparation:
         specs = sim.scenario.models
         students = {name: spec for name, spec in specs.items() if spec.trained_by.has_teacher}
         self._train_logged({name: spec for name, spec in specs.items() if name not in students})
-        if students:
-            lists = self._shadow_phase(students)
+        proxied = {name: spec for name, spec in specs.items() if spec.proxy_calibrator is not None}
+        if students or proxied:
+            lists, apart = self._shadow_phase(students, proxied)
             with self._ahead_of(lists):
                 for name, own in lists.items():
                     self.train_model(name, own)
+            for name in proxied:
+                self._hold_to_ranker(name, apart[name])
 
     def _train_logged(self, specs: Mapping[str, ModelSpec]) -> None:
         """The models that learn from clicks."""
@@ -303,7 +310,16 @@ class Preparation:
                     self.device,
                 )
         self.modules[alias] = module
-        sim.scorers[alias] = served_scorer(name, spec, task.view, module, self.calibrators.get(alias))
+        if spec.proxy_calibrator is None:  # else it is seated when that is fitted
+            sim.scorers[alias] = served_scorer(name, spec, task.view, module, self.calibrators.get(alias))
+
+    def _hold_to_ranker(self, name: str, apart: Lists) -> None:
+        """Fit the proxy calibrator of a trained model on requests that no student has seen, and seat it."""
+        spec, module = self.sim.scenario.models[name], self.modules[name]
+        view = self.sim.view(spec.features)
+        with self.progress.stage(f"hold {name} to its ranker", apart.ads.size, "samples"):
+            self.calibrators[name] = fit_proxy_calibrator(name, spec, view, module, apart)
+        self.sim.scorers[name] = served_scorer(name, spec, view, module, self.calibrators[name])
 
     def _task(self, name: str, data: Samples, *, is_first: bool = False) -> Task:
         """A model before its training, with the key of what it will be."""
@@ -325,9 +341,20 @@ class Preparation:
         return [phase for phase in phases if getattr(self.sim.scenario.phases, phase)]
 
     def _seed(self, alias: str, spec: ModelSpec) -> int:
-        """Seed of weights and shuffles: objectives share it, so calibrators of one objective share a net."""
-        luck = alias if spec.is_plain else "objective"
+        """Seed of weights and shuffles: objectives share it, so calibrators of one objective share a net.
+
+        So do models that differ in their proxy calibrator alone: the first of them lends its name.
+        """
+        luck = self._namesake(alias, spec) if spec.is_plain else "objective"
         return int(draws.bits(self.sim.seed, f"weights {luck}")[0] >> np.uint64(1))
+
+    def _namesake(self, alias: str, spec: ModelSpec) -> str:
+        """The first model of the same section but for the proxy calibrator; itself without such a map."""
+        if spec.proxy_calibrator is None:
+            return alias
+        own = spec.model_copy(update=WITHOUT_PROXY)
+        models = self.sim.scenario.models.items()
+        return next(name for name, other in models if other.model_copy(update=WITHOUT_PROXY) == own)
 
     def _train_first_deployment(self) -> None:
         """The models that write the log have seen random traffic only; always by log loss."""
@@ -337,28 +364,45 @@ class Preparation:
             if name not in BUILT_IN:
                 self.train_model(name, random_traffic, is_first=True)
 
-    def _shadow_phase(self, students: dict[str, ModelSpec]) -> dict[str, Lists]:
+    def _shadow_phase(
+        self, students: dict[str, ModelSpec], proxied: dict[str, ModelSpec]
+    ) -> tuple[dict[str, Lists], dict[str, Lists]]:
         """Requests on which the ranker scores more than it serves, for the students to learn from.
 
-        Of very many requests a sample (`share_learned`); the others are not served.
+        And, of requests kept from all of them, for the proxy calibrators. Of very many requests a sample
+        (`share_learned`); the others are not served.
         """
         sim = self.sim
         n_requests = sim.scenario.phases.shadow
-        share = share_learned(n_requests * max(spec.sample.per_request for spec in students.values()))
-        parts: list[dict[str, Lists]] = []
+        sampled = [spec.sample.per_request for spec in (*students.values(), *proxied.values())]
+        share = share_learned(n_requests * max(sampled))
+        parts: list[Shadowed] = []
         with self.progress.stage("shadow", n_requests) as bar:
             if share < 1:
                 bar.tell(f"students learn from a sample of the requests, {share:.1%} of them")
 
-            def finish(block: Block, lists: dict[str, Lists] | None) -> None:
-                if lists is not None:
-                    parts.append(lists)
+            def finish(block: Block, lists: Shadowed) -> None:
+                parts.append(lists)
                 bar.advance(len(block))
 
-            handle = partial(shadow_lists, sim, shadowed_arm(sim), students, share)
-            elsewhere = Job("phase shadow", shadow_server, (self._plan(), students, share))
+            handle = partial(shadow_lists, sim, shadowed_arm(sim), students, proxied, share)
+            elsewhere = Job("phase shadow", shadow_server, (self._plan(), students, proxied, share))
             sim.arrivals.run_phase("shadow", n_requests, handle, finish, elsewhere)
-        return {name: join_lists([lists[name] for lists in parts]) for name in students if parts}
+        learned, apart = (
+            {
+                name: join_lists(own)
+                for name in names
+                if (own := [part[side][name] for part in parts if name in part[side]])
+            }
+            for side, names in enumerate((students, proxied))
+        )
+        for name in proxied:
+            if name not in apart:
+                raise UserError(
+                    f"the proxy calibrator of model {name!r} has no request to learn from among "
+                    f"{n_requests:,}; raise held_out or phases.shadow"
+                )
+        return learned, apart
 
 
 def deployed_arm(sim: Simulation) -> Arm:
@@ -416,15 +460,33 @@ def rows_to_log(sim: Simulation, arm: Arm, rate: float, block: Block) -> list[di
 
 
 def shadow_lists(
-    sim: Simulation, arm: Arm, students: Mapping[str, ModelSpec], share: float, block: Block
-) -> dict[str, Lists] | None:
-    """What the students learn from a block of the shadow phase, of a share of its requests. Pure."""
+    sim: Simulation,
+    arm: Arm,
+    students: Mapping[str, ModelSpec],
+    proxied: Mapping[str, ModelSpec],
+    share: float,
+    block: Block,
+) -> Shadowed:
+    """What students and proxy calibrators learn from a block of the shadow phase. Pure.
+
+    Of a share of its requests; those that a proxy calibrator is given are kept from every student, so that
+    students with and without one are the same net.
+    """
     if share < 1:
         block = block.take(is_learned(block.requests, share, sim.seed))
-    if not len(block):
-        return None
-    decision = sim.serve(block, arm)
-    return lists_for(dict(students), sim.scorers, block, decision, arm, sim.platform, sim.seed)
+    luck = draws.uniform(sim.seed, "held to the ranker", block.requests) if proxied else np.ones(len(block))
+    learned = {}
+    if students and len(rest := block.take(luck >= max((s.held_out for s in proxied.values()), default=0.0))):
+        decision = sim.serve(rest, arm)
+        learned = lists_for(students, sim.scorers, rest, decision, arm, sim.platform, sim.seed)
+    apart = {}
+    for name, spec in proxied.items():
+        if len(held := block.take(luck < spec.held_out)):
+            teacher = arm.ranking.scorer if spec.teacher is None else sim.scorers[spec.teacher]
+            whole = spec.model_copy(update={"sample": spec.sample.model_copy(update={"set": "pre_ranking"})})
+            decision = sim.serve(held, arm)
+            apart[name] = sample_lists(whole, teacher, held, decision, arm, sim.platform, sim.seed)
+    return learned, apart
 
 
 def log_server(plan: Plan, rate: float) -> Callable[..., Any]:
@@ -433,10 +495,12 @@ def log_server(plan: Plan, rate: float) -> Callable[..., Any]:
     return by_words(sim, partial(rows_to_log, sim, deployed_arm(sim), rate))
 
 
-def shadow_server(plan: Plan, students: Mapping[str, ModelSpec], share: float) -> Callable[..., Any]:
+def shadow_server(
+    plan: Plan, students: Mapping[str, ModelSpec], proxied: Mapping[str, ModelSpec], share: float
+) -> Callable[..., Any]:
     """Serves the shadow phase in another process."""
     sim = rebuilt(plan)
-    return by_words(sim, partial(shadow_lists, sim, shadowed_arm(sim), students, share))
+    return by_words(sim, partial(shadow_lists, sim, shadowed_arm(sim), students, proxied, share))
 
 
 def first(model: str) -> str:

@@ -86,5 +86,5 @@ def _seated(sim: Simulation, alias: str, folder: Path) -> Scorer:
         load_file(file, module)
     except (OSError, ValueError) as error:
         raise UserError(f"{file}, which the run has just written, cannot be read here: {error}") from error
-    calibrator = load_calibrator(calibrator_file(file)) if spec.calibrator is not None else None
+    calibrator = load_calibrator(calibrator_file(file)) if spec.has_map else None
     return served_scorer(name, spec, view, module, calibrator)

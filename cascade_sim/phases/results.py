@@ -6,7 +6,13 @@ from typing import Any
 import numpy as np
 
 from cascade_sim.analysis.metrics import scale
-from cascade_sim.analysis.metrics.catalogue import ARM_MEASURES, REFERENCE_ARMS, Metric, ratio_parts
+from cascade_sim.analysis.metrics.catalogue import (
+    ARM_MEASURES,
+    REFERENCE_ARMS,
+    Metric,
+    is_reference,
+    ratio_parts,
+)
 from cascade_sim.analysis.statistics.bootstrap import (
     Function,
     RatioSample,
@@ -14,6 +20,7 @@ from cascade_sim.analysis.statistics.bootstrap import (
     ratio_intervals,
     seed_spread,
 )
+from cascade_sim.analysis.statistics.orders import order_between_worlds
 from cascade_sim.cascade.serve import Arm
 from cascade_sim.phases.corpus import attribution_table
 from cascade_sim.phases.evaluate import ArmTally, Evaluation
@@ -22,6 +29,8 @@ from cascade_sim.scenario.file import scenario_hash
 from cascade_sim.version import SEMANTICS, __version__
 
 QUALITY_RESAMPLES = 200
+# Arms are put in order between worlds by these; whether differences are relative, or in points.
+ORDERED = {"rcs": False, "single_objective_rcs": False, "expected_ctr": True, "expected_rpm": True}
 CONTRASTED = ("expected_revenue_per_request", "expected_rpm", "expected_ctr", "rcs")
 IN_CULPRIT = (
     *("rcs", "ctr", "expected_ctr", "rpm", "expected_rpm"),
@@ -201,7 +210,26 @@ def combine_seeds(studies: list[dict[str, Any]]) -> dict[str, Any]:
             [study["curves"]["proxy_reliability"] for study in studies]
         )
     combined["seeds"] = {"n": len(studies), "seeds": [s["seed"] for s in studies]}
-    return combined
+    orders = _orders(studies)
+    return {**combined, "orders": orders} if orders else combined
+
+
+def _orders(studies: list[dict[str, Any]]) -> dict[str, Any]:
+    """How many worlds keep each order of the scenario's arms by ORDERED, and of the culprit rows by RCS."""
+    worlds = [study.get("arms") or {} for study in studies]
+    arms = [arm for arm in worlds[0] if not is_reference(arm) and all(arm in world for world in worlds)]
+    found = {
+        metric: order_between_worlds(
+            {arm: [(world[arm].get(metric) or {}).get("value") for world in worlds] for arm in arms},
+            is_relative=is_relative,
+        )
+        for metric, is_relative in ORDERED.items()
+    }
+    rows = {f"{row['bid']} × {row['model']}": i for i, row in enumerate(studies[0].get("culprit") or [])}
+    if all(len(s.get("culprit") or []) == len(rows) for s in studies):
+        by_row = {row: [s["culprit"][i]["rcs"]["value"] for s in studies] for row, i in rows.items()}
+        found["culprit"] = order_between_worlds(by_row, is_relative=False)
+    return {name: order for name, order in found.items() if order is not None}
 
 
 def _pool_reliability(worlds: list[dict[str, Any]]) -> dict[str, dict]:

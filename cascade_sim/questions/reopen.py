@@ -117,7 +117,7 @@ class ReopenedRun:
         seals.check_file(self.path, f"models/{file.name}")
         load_weights(file, module)
         calibrator = None
-        if spec.calibrator is not None:
+        if spec.has_map:
             seals.check_file(self.path, f"models/{calibrator_file(file).name}")
             calibrator = load_calibrator(calibrator_file(file))
         self.sim.scorers[name] = served_scorer(name, spec, view, module, calibrator)

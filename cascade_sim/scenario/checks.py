@@ -11,7 +11,7 @@ from typing import Any
 from cascade_sim.auction.pricing import RULES, missing, needless
 from cascade_sim.errors import UserError, did_you_mean, unknown_name
 from cascade_sim.models.objectives import OBJECTIVES
-from cascade_sim.models.recipes import RECIPES
+from cascade_sim.models.recipes import MOST_CHUNKS, RECIPES
 from cascade_sim.scenario.market import BUILT_IN_PROFILES, DAY, PREFIX, Market, find_profile
 from cascade_sim.scenario.models import DELAY_KEYS, OBJECTIVE_KEYS, check_objective
 from cascade_sim.scenario.plugins import (
@@ -179,10 +179,37 @@ def _check_models(scenario: Scenario, given: Collection[KeyPath], folder: Path) 
                 yield Problem(path, text, uses=((*at, "recipe"),))
         yield from check_objective(spec, given, at)
         yield from _check_target(scenario, given, at, spec)
+        yield from _check_proxied(scenario, at, spec)
         if OBJECTIVES[spec.objective].n_heads > 1 and spec.kind in MODEL_KINDS.registered:
             text = f"{spec.objective} trains two heads, which only the kinds towers and coaction have"
             yield Problem((*at, "objective"), text, uses=((*at, "objective"), (*at, "kind")))
         yield from (_check_student if spec.trained_by.has_teacher else _check_data)(scenario, at, spec)
+
+
+def _check_proxied(scenario: Scenario, at: KeyPath, spec: ModelSpec) -> Iterator[Problem]:
+    """A model held to the ranker needs shadowed requests, and cannot be the ranker or teach as it does."""
+    if spec.proxy_calibrator is None:
+        return
+    own, shadow = (*at, "proxy_calibrator"), ("phases", "shadow")
+    if scenario.phases.shadow == 0:
+        text = "0 leaves the proxy calibrator of model '{}' nothing to learn from; use at least 1"
+        yield Problem(shadow, text.format(at[-1]), uses=(shadow, own))
+    rankers = [scenario.cascade.ranking.model]
+    rankers += [arm.ranking.model for arm in scenario.arms.values() if arm.ranking and arm.ranking.model]
+    if at[-1] in rankers:
+        text = "the model ranks, and a proxy calibrator holds pre-ranking to the ranker; remove it"
+        yield Problem(own, text, uses=(own, ("cascade", "ranking", "model")))
+    baseline = scenario.arms.get(scenario.report.baseline)
+    if spec.teacher is None and baseline is not None:
+        ranker = resolve_arm(scenario, baseline).ranking.model
+        known = scenario.models.get(ranker)
+        if known is None or known.trained_by.has_teacher:
+            text = f"the baseline arm ranks by '{ranker}', which is no logloss model to be held to"
+            yield Problem(own, text, uses=(own, ("report", "baseline"), ("cascade", "ranking", "model")))
+    for name, other in scenario.models.items():
+        if other.teacher == at[-1]:
+            text = f"'{name}' learns from this model before its proxy calibrator is fitted; remove it"
+            yield Problem(own, text, uses=(own, ("models", name, "teacher")))
 
 
 def _check_features(scenario: Scenario, at: KeyPath, spec: ModelSpec) -> Iterator[Problem]:
@@ -283,6 +310,23 @@ def _check_student(scenario: Scenario, at: KeyPath, spec: ModelSpec) -> Iterator
         drawn: KeyPath = (*at, "sample", "per_request")
         text = f"{spec.chunks} chunks need as many ads; sample.per_request is {spec.sample.per_request}"
         yield Problem((*at, "chunks"), text, uses=((*at, "chunks"), drawn, recipe))
+    if "chunking" in spec.trained_by.keys:
+        yield from _check_chunking(scenario, at, spec)
+
+
+def _check_chunking(scenario: Scenario, at: KeyPath, spec: ModelSpec) -> Iterator[Problem]:
+    """Whether lists can be cut so: halving runs out of ads before it runs out of numbers, others do not."""
+    chunks, chunking, drawn = (*at, "chunks"), (*at, "chunking"), (*at, "sample", "per_request")
+    if spec.chunking != "halving" and spec.chunks >= MOST_CHUNKS:
+        text = f"{spec.chunks} chunks by {spec.chunking} are too many; use at most {MOST_CHUNKS - 1}"
+        yield Problem(chunks, text, uses=(chunks, chunking))
+    slots, per_request = scenario.cascade.slots, spec.sample.per_request
+    if spec.chunking == "exposed" and per_request < slots + spec.chunks - 1:
+        text = (
+            f"{per_request} ads of a request leave, beside the {slots} that are shown, too few for "
+            f"{spec.chunks - 1} chunks of the rest; use at least {slots + spec.chunks - 1}"
+        )
+        yield Problem(drawn, text, uses=(drawn, chunking, chunks, ("cascade", "slots")))
 
 
 # A conflict can be blamed on any of several keys; the first of them that the user wrote is named.

@@ -42,5 +42,5 @@ def scenario_data(scenario: Scenario) -> dict[str, Any]:
     for spec in data["models"].values():
         used = RECIPES[spec["recipe"]].keys
         for key in {key for recipe in RECIPES.values() for key in recipe.keys if key not in used}:
-            del spec[key]
+            spec.pop(key, None)
     return data

@@ -249,6 +249,11 @@ class Market(Section):
         default=300.0, ge=LEAST_SECONDS, le=DAY, description="Seconds between updates of the bidders."
     )
     exploration: Share = Field(default=0.0, description="Share of requests whose page is filled at random.")
+    shadow: Share = Field(
+        default=0.0,
+        description="Share of requests that an online simulator scores too, by the deployed ranker on the "
+        "whole pre-ranking set: RCS as it is lived, by hour. Costs time and changes nothing.",
+    )
     checkpoint: float = Field(
         default=21_600.0,
         ge=LEAST_SECONDS,
@@ -276,10 +281,12 @@ class Market(Section):
 
     @model_serializer(mode="wrap")
     def _without_absent_designs(self, write: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """A market without experiments is written, and hashed, as before there were any."""
+        """A market without experiments or a live shadow is written, and hashed, as before there were any."""
         data = write(self)
         if self.designs is None:
             data.pop("designs", None)
+        if self.shadow == 0:
+            data.pop("shadow", None)
         return data
 
 

@@ -124,10 +124,8 @@ def sizes_of(scenario: Scenario, workers: int = 1, worlds: int = 1) -> Sizes:
         seen_of_user=sum(widths.get(name, 1) for name in seen),
         seen_of_ad=sum(widths.get(name, 1) for name in seen),
         kept_of_ad=kept,
-        sampled=sum(
-            spec.sample.per_request for spec in scenario.models.values() if spec.trained_by.has_teacher
-        ),
-        students=sum(spec.trained_by.has_teacher for spec in scenario.models.values()),
+        sampled=sum(spec.sample.per_request for spec in scenario.models.values() if spec.is_shadowed),
+        students=sum(spec.is_shadowed for spec in scenario.models.values()),
         resamples=scenario.report.resamples,
         listed=0 if scenario.cascade.retrieval.probes is None else world.ads,
         **_hidden_sizes(world),

@@ -13,11 +13,14 @@ from cascade_sim.scenario.sections import MAX_ID, Name, NameIn, Section, Share
 from cascade_sim.scenario.yaml import KeyPath, Problem
 
 Phase = Literal["bootstrap", "log"]
+Chunking = Literal["halving", "quantiles", "exposed"]
 CalibratorName = Literal["platt", "temperature", "isotonic", "histogram", "beta", "piecewise_linear"]
 OPTIONS = ("alpha", "beta", "y0", "ranking", "normalisation")
 OBJECTIVE_KEYS = ("objective", *OPTIONS, "batching", "dumped_by", "calibrator", "fit", "held_out", "refit")
 DELAY_KEYS = ("delay_correction", "delay_window")
 TARGET_KEYS = ("target", *DELAY_KEYS)
+# Of what is written, where they say nothing.
+LEFT_OUT = (*OBJECTIVE_KEYS, *TARGET_KEYS, "chunking", "proxy_calibrator")
 
 
 def _takers(option: str, weighs: str = "") -> str:
@@ -111,11 +114,18 @@ class ModelSpec(Section):
         "same batches as the model, whose weights it leaves as they would be without (joint; in "
         "market.training it goes on from what is deployed).",
     )
+    proxy_calibrator: CalibratorName | None = Field(
+        default=None,
+        description="For a model of the pre-ranking seat that predicts probabilities: what maps its scores "
+        "to the predictions of its teacher or, without one, of the baseline arm's ranking model, on the "
+        "pre-ranking set of shadowed requests.",
+    )
     held_out: float = Field(
         default=0.1,
         gt=0,
         lt=1,
-        description="With a calibrator: share of the requests that it learns from, and the model does not.",
+        description="With a calibrator: share of the requests that it learns from, and the model does not. "
+        "With a proxy_calibrator: share of the shadowed requests that it learns from, and no student does.",
     )
     refit: bool = Field(
         default=False,
@@ -143,6 +153,12 @@ class ModelSpec(Section):
     chunks: int = Field(
         default=5, ge=2, le=10_000, description="For ltr: chunks that the teacher's order is cut into."
     )
+    chunking: Chunking = Field(
+        default="halving",
+        description="For ltr: halving, the worse half is a chunk, the worse half of the rest another, and so "
+        "on; quantiles, chunks of equal size; exposed, what the cascade showed is the best chunk and the "
+        "rest is cut into quantiles (all that was shown is then in the sample).",
+    )
     hidden: int = Field(default=32, ge=1, le=65536, description="Width of the hidden layer.")
     dims: int = Field(
         default=12, ge=1, le=65536, description="Length of the embeddings that meet in the dot product."
@@ -161,9 +177,7 @@ class ModelSpec(Section):
         data: dict[str, Any] = dump(self)
         fields = type(self).model_fields
         return {
-            key: value
-            for key, value in data.items()
-            if key not in (*OBJECTIVE_KEYS, *TARGET_KEYS) or value != fields[key].default
+            key: value for key, value in data.items() if key not in LEFT_OUT or value != fields[key].default
         }
 
     @property
@@ -192,9 +206,20 @@ class ModelSpec(Section):
         """Whether it is trained by log loss on single impressions (or by a teacher) and served as it is."""
         return self.learns_by_sample and self.calibrator is None
 
+    @property
+    def is_shadowed(self) -> bool:
+        """Whether it learns anything from the requests of the shadow phase."""
+        return self.trained_by.has_teacher or self.proxy_calibrator is not None
+
+    @property
+    def has_map(self) -> bool:
+        """Whether a calibrator, of whichever kind, is kept and served with it."""
+        return self.calibrator is not None or self.proxy_calibrator is not None
+
     def as_first_deployed(self) -> ModelSpec:
         """The section of its first deployment: whatever it is, by log loss on impressions."""
-        return self.model_copy(update={"recipe": "logloss", "objective": "pointwise", "calibrator": None})
+        plain = {"recipe": "logloss", "objective": "pointwise", "calibrator": None, "proxy_calibrator": None}
+        return self.model_copy(update=plain)
 
 
 def objective_of(spec: ModelSpec) -> Objective:
@@ -204,10 +229,11 @@ def objective_of(spec: ModelSpec) -> Objective:
 
 def check_objective(spec: ModelSpec, given: Collection[KeyPath], at: KeyPath) -> Iterator[Problem]:
     """What is wrong with a model's objective, its options and its calibrator."""
+    yield from _check_proxy(spec, at)
     if spec.trained_by.has_teacher:
         fits = " and ".join(name for name, recipe in RECIPES.items() if not recipe.has_teacher)
         for key in OBJECTIVE_KEYS:
-            if (*at, key) in given:
+            if (*at, key) in given and not (key == "held_out" and spec.proxy_calibrator is not None):
                 text = f"has no meaning for recipe {spec.recipe} (only for {fits}); remove it"
                 yield Problem((*at, key), text, uses=((*at, "recipe"),))
     else:
@@ -223,7 +249,8 @@ def check_objective(spec: ModelSpec, given: Collection[KeyPath], at: KeyPath) ->
 def _check_calibrator(spec: ModelSpec, given: Collection[KeyPath], at: KeyPath) -> Iterator[Problem]:
     """What is wrong with the keys that say how a calibrator is fitted."""
     for key in ("fit", "held_out", "refit"):
-        if (*at, key) in given and spec.calibrator is None:
+        maps = (spec.calibrator, spec.proxy_calibrator if key == "held_out" else None)
+        if (*at, key) in given and not any(maps):
             text = "has no meaning without a calibrator; remove it, or add one"
             yield Problem((*at, key), text, uses=((*at, "calibrator"),))
     fit: KeyPath = (*at, "fit")
@@ -236,6 +263,19 @@ def _check_calibrator(spec: ModelSpec, given: Collection[KeyPath], at: KeyPath) 
     if spec.is_joint and (*at, "refit") in given:
         text = "a calibrator with fit joint goes on learning with its model; remove it"
         yield Problem((*at, "refit"), text, uses=(fit,))
+
+
+def _check_proxy(spec: ModelSpec, at: KeyPath) -> Iterator[Problem]:
+    """What a proxy calibrator does not go with: scores that are no probabilities, and another calibrator."""
+    if spec.proxy_calibrator is None:
+        return
+    own, recipe, calibrator = (*at, "proxy_calibrator"), (*at, "recipe"), (*at, "calibrator")
+    if not spec.trained_by.gives_probabilities:
+        text = f"recipe {spec.recipe} learns an order, not the ranker's pCTR; use logloss or distill"
+        yield Problem(own, text, uses=(own, recipe))
+    if spec.calibrator is not None:
+        text = "the model has a calibrator already, and only one map can be served; remove one of them"
+        yield Problem(own, text, uses=(own, calibrator))
 
 
 def _check_options(spec: ModelSpec, given: Collection[KeyPath], at: KeyPath) -> Iterator[Problem]:

@@ -312,8 +312,7 @@ def resolved_arms(scenario: Scenario) -> dict[str, ArmSpec]:
 def requests_by_phase(scenario: Scenario) -> dict[str, int]:
     """The phases of a study in their order, and how many requests come in each."""
     phases = scenario.phases
-    has_students = any(spec.trained_by.has_teacher for spec in scenario.models.values())
-    shadow = phases.shadow if has_students else 0
+    shadow = phases.shadow if any(spec.is_shadowed for spec in scenario.models.values()) else 0
     return {"bootstrap": phases.bootstrap, "log": phases.log, "shadow": shadow, "evaluate": phases.evaluate}
 
 

@@ -19,12 +19,13 @@ from pathlib import Path
 import numpy as np
 
 from cascade_sim import draws
+from cascade_sim.analysis.metrics.consistency import membership
 from cascade_sim.cascade.seats import Scorer
 from cascade_sim.cascade.serve import Arm, Block, Decision, Platform, score
 from cascade_sim.errors import UserError
 from cascade_sim.models.delays import correct_delays
 from cascade_sim.models.page_training import ClickedPages, dumped_scores, make_pages, page_offsets
-from cascade_sim.models.training import Impressions, Lists, chunk_of_rank
+from cascade_sim.models.training import Impressions, Lists, chunk_of_order
 from cascade_sim.scenario.models import ModelSpec
 from cascade_sim.storage.tables import Columns, iterate_table, read_table, table_rows
 
@@ -138,19 +139,24 @@ def sample_lists(
 
     The chunk labels follow the ranking stage's fused score (its pCTR and its opt-bid), which is the
     order the student of `ltr` has to learn. Requests with fewer candidates than the sample are left out.
+    Where what was shown is a chunk of its own, all of it is in the sample: a uniform one of the pre-ranking
+    set would seldom hold any.
     """
     pool = decision.competitive_set if spec.sample.set == "competitive" else decision.pre_ranking_set
     size = min(spec.sample.per_request, pool.shape[1])
     luck = draws.uniform(seed, "list sample", block.requests[:, None], pool)
+    is_shown = np.zeros(pool.shape, bool)
+    if "chunking" in spec.trained_by.keys and spec.chunking == "exposed":
+        is_shown = membership(pool, decision.win_set)
+        luck = luck - is_shown
     order = np.argsort(np.where(pool >= 0, luck, 2.0), axis=1, kind="stable")[:, :size]
-    ads = np.take_along_axis(pool, order, 1)
+    ads, is_shown = np.take_along_axis(pool, order, 1), np.take_along_axis(is_shown, order, 1)
     keep = (ads >= 0).all(axis=1)
-    block, ads = block.take(keep), ads[keep]
+    block, ads, is_shown = block.take(keep), ads[keep], is_shown[keep]
     logit = teacher.log_odds(block, ads)  # type: ignore[attr-defined]  # a teacher is a trained model
     fused = score(block, ads, arm.ranking, arm, platform).score
     best_first = np.lexsort((ads, -fused), axis=1)
-    chunk = np.empty(ads.shape, np.int8)
-    np.put_along_axis(chunk, best_first, chunk_of_rank(size, spec.chunks)[None, :], 1)
+    chunk = chunk_of_order(best_first, is_shown, spec.chunks, spec.chunking)
     log_bid = np.log(platform.bids.init_bid[ads]).astype(np.float32)
     return Lists(block.users, block.context, ads, logit, log_bid, chunk)
 

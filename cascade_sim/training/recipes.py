@@ -16,7 +16,7 @@ from cascade_sim.models.calibrators import Calibrator, PiecewiseLinear, calibrat
 from cascade_sim.models.calibrators.examined import fit_examined
 from cascade_sim.models.features import FeatureView
 from cascade_sim.models.page_training import ClickedPages, scores, train_pages
-from cascade_sim.models.training import Impressions, Lists, train
+from cascade_sim.models.training import Impressions, Lists, list_scores, train
 from cascade_sim.scenario.models import ModelSpec, objective_of
 from cascade_sim.scenario.plugins import errors_of
 from cascade_sim.storage.model_store import ModelStore, content_key
@@ -178,3 +178,25 @@ def fit_calibrator(
         request=view.request_features(shown.users, shown.context),
         **options,
     )
+
+
+def fit_proxy_calibrator(
+    name: str, spec: ModelSpec, view: FeatureView, module: nn.Module, apart: Lists
+) -> Calibrator:
+    """The proxy calibrator of a section: from the scores of a trained module to the ranker's predictions.
+
+    The predictions are labels as clicks are, only not 0 or 1; all candidates weigh alike.
+    """
+    assert spec.proxy_calibrator is not None
+    kind = calibrator_class(spec.proxy_calibrator)
+    with errors_of(f"model {name!r}", spec.kind):
+        given = list_scores(module, view, apart)
+    labels = 1.0 / (1.0 + np.exp(-apart.teacher_logit.astype(np.float64)))
+    request = None
+    if kind.uses_request:
+        features = view.request_features(apart.users, apart.context)
+        request = np.repeat(features, apart.ads.shape[1], axis=0)
+    try:
+        return kind.fit(given.ravel(), labels.ravel(), request=request)
+    except ValueError as error:
+        raise UserError(f"the proxy calibrator of model {name!r}: {error}") from error

@@ -10,7 +10,7 @@ from cascade_sim.analysis.metrics.catalogue import ARM_MEASURES
 from cascade_sim.cascade.fusion import Fusion
 from cascade_sim.cascade.links import with_calibrator
 from cascade_sim.cascade.outcome import outcome
-from cascade_sim.cascade.serve import Stage, serve
+from cascade_sim.cascade.serve import Stage, serve, shadow
 from cascade_sim.market.panel import PANEL_COLUMNS, Panel, learning_sections
 from cascade_sim.models.calibrators import Platt
 from cascade_sim.phases.measure import Ruler
@@ -47,6 +47,21 @@ def test_a_random_draw_finds_its_share_of_them(sim, arm):
     recall = Panel(sim, arm, N).measure(arm)["recall"]
     assert abs(recall.mean() - 20 / 60) < 4 * recall.std() / np.sqrt(N)
     assert set(np.round(3 * recall)) <= {0, 1, 2, 3}
+
+
+def test_the_consistency_of_a_deployment_is_that_of_an_evaluation(sim, arm):
+    """The ranker's own choice from all candidates, whether it is right or wrong."""
+    wrong = replace(arm, ranking=replace(arm.ranking, scorer=sim.scorers["random"]))
+    for deployed in (arm, wrong):
+        found = Panel(sim, arm, 64).measure(deployed)
+        block = sim.arrivals.block("panel", 0, 64)
+        ideal = serve(block, shadow(deployed), sim.platform).win_set
+        reached = serve(block, deployed, sim.platform).competitive_set
+        shares = [len({*k} & {*c}) / len(k) for k, c in zip(ideal.tolist(), reached.tolist(), strict=True)]
+        assert found["rcs"] == pytest.approx(shares)
+    same = replace(wrong, pre_ranking=wrong.ranking)
+    found = Panel(sim, arm, 64).measure(same)
+    assert (found["rcs"] == 1).all() and found["recall"].mean() < 0.6  # consistent, and wrong
 
 
 def test_shown_ads_are_no_more_than_those_ranked(sim, arm):

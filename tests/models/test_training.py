@@ -12,6 +12,7 @@ from cascade_sim.models.recipes import RECIPES
 from cascade_sim.models.training import (
     Impressions,
     Lists,
+    chunk_of_order,
     chunk_of_rank,
     pick_device,
     set_base_rate,
@@ -213,6 +214,29 @@ def test_chunks_halve_from_the_worst_to_the_best():
 def test_every_list_has_its_worst_half_in_chunk_1_and_never_rises(m):
     chunk = chunk_of_rank(m, 5)
     assert (chunk == 1).sum() == m - m // 2 and np.all(np.diff(chunk) <= 0) and chunk.max() <= 5
+
+
+def labels(order, shown, chunks, chunking):
+    """Of one list: `order` are columns best first, `shown` the columns that were shown."""
+    is_shown = np.isin(np.arange(len(order)), shown)
+    return chunk_of_order(np.array([order]), is_shown[None], chunks, chunking)[0].tolist()
+
+
+def test_quantiles_are_chunks_of_equal_size_with_the_best_on_top():
+    assert labels([3, 0, 1, 5, 4, 2], [2], 3, "quantiles") == [3, 2, 1, 3, 1, 2]
+    sizes = np.bincount(labels(range(10), [], 4, "quantiles"))[1:]
+    assert sizes.tolist() == [2, 3, 2, 3] and sizes.sum() == 10
+
+
+def test_what_was_shown_is_the_best_chunk_and_the_rest_is_cut_into_quantiles():
+    # Best first 3 0 1 5 4 2; of them 0 and 4 were shown: 3 1 are the better half of the rest, 5 2 the worse.
+    assert labels([3, 0, 1, 5, 4, 2], [0, 4], 3, "exposed") == [3, 2, 1, 2, 3, 1]
+    assert labels([3, 0, 1, 5, 4, 2], [0, 4], 2, "exposed") == [2, 1, 1, 1, 2, 1]  # shown against the rest
+    assert labels([1, 0], [0, 1], 2, "exposed") == [2, 2]  # nothing to tell apart
+
+
+def test_halving_looks_at_ranks_alone():
+    assert labels([2, 1, 0, 3], [3], 5, "halving") == chunk_of_rank(4, 5)[[2, 1, 0, 3]].tolist()
 
 
 def test_a_device_that_is_not_there_is_refused():

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from cascade_sim.analysis.metrics import auc
-from cascade_sim.phases.model_quality import LOG10_EDGES, ModelQuality, QualityStudy
+from cascade_sim.phases.model_quality import LOG10_EDGES, SETS, ModelQuality, QualityStudy
 
 RNG = np.random.default_rng(0)
 TRUE = 1 / (1 + np.exp(-RNG.normal(-2, 1, (300, 20))))
@@ -90,18 +90,28 @@ def test_a_score_that_is_only_an_order_has_no_calibration():
     assert found["ndcg"] == pytest.approx(1.0) and values(1 - TRUE)[0]["ndcg"] < 0.9
 
 
-def test_the_study_covers_the_ranker_and_every_pre_ranker_on_both_sets(study):
+def test_the_study_covers_the_ranker_and_every_pre_ranker_on_all_sets(study):
     models = study.metrics["models"]
     assert list(models) == ["rank", "logloss", "ltr", "distill-pre"]
     for name, sets in models.items():
-        for entry in sets.values():
+        for entry in (sets[kind] for kind in SETS):
             assert 0.4 < entry["gauc"]["value"] < 1 and entry["auc"]["low"] <= entry["auc"]["high"]
             assert ("ece" in entry) == (name != "ltr")
 
 
+def test_the_level_against_the_ranker_is_the_ratio_of_mean_predictions_of_the_same_ads(study):
+    models = study.metrics["models"]
+    assert [name for name, of in models.items() if "proxy_pcoc" in of] == ["logloss", "distill-pre"]
+    for kind in SETS:
+        own, ranker = (models[name][kind]["mean_prediction"]["value"] for name in ("distill-pre", "rank"))
+        found = models["distill-pre"]["proxy_pcoc"][kind]
+        assert found["value"] == pytest.approx(own / ranker, rel=1e-9)
+        assert found["low"] < found["value"] < found["high"]
+
+
 def test_the_distributions_are_densities_and_the_reliability_is_against_the_ranker(study):
     curves = study.metrics["curves"]
-    for kind in ("win_set", "pre_ranking_set"):
+    for kind in SETS:
         density = curves["score_distribution"][kind]["density"]
         assert set(density) == {"rank", "logloss", "distill-pre"}
         for values_ in density.values():

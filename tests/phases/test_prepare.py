@@ -9,6 +9,7 @@ from cascade_sim.auction import floor_micros
 from cascade_sim.cascade.fusion import Fusion
 from cascade_sim.cascade.serve import Block
 from cascade_sim.errors import UserError
+from cascade_sim.phases import prepare as prepare_module
 from cascade_sim.phases.prepare import Preparation, deployed_arm, first, shadowed_arm
 from cascade_sim.phases.simulation import Simulation
 from cascade_sim.storage import code_version
@@ -311,3 +312,85 @@ def test_a_module_beside_ones_own_model_is_part_of_its_code(tmp_path, trained, m
     assert "logloss" in trained
     for name in [name for name in sys.modules if name.startswith("nets_of_mine")]:
         del sys.modules[name]
+
+
+SEEN = "features: [user, context, quality, tier, mismatch, G1, G2, G3], dims: 6, hidden: 16"
+LOGLOSS = f"{SEEN}, data: [log], epochs: 2"
+DISTILL = f"{SEEN}, recipe: distill, teacher: rank, sample: {{set: pre_ranking, per_request: 30}}"
+HELD = (
+    f"models.logloss-held={{{LOGLOSS}, proxy_calibrator: isotonic, held_out: 0.5}}",
+    f"models.distill-held={{{DISTILL}, proxy_calibrator: isotonic, held_out: 0.4}}",
+)
+
+
+def weights(preparation, name):
+    return torch.cat([value.flatten() for value in preparation.modules[name].state_dict().values()])
+
+
+def test_a_model_held_to_its_ranker_is_the_same_net_with_a_rising_map_to_the_rankers_level(tmp_path):
+    made = learn(tmp_path / "a", tmp_path / "cache", *HELD, "phases.shadow=200", "phases.log=1000")
+    sim = made.sim
+    block = sim.arrivals.block("evaluate", 0, 128)
+    ids = sim.serve(block, shadowed_arm(sim)).pre_ranking_set
+    ranker = sim.scorers["rank"].predict(block, ids)
+    for plain, held in (("logloss", "logloss-held"), ("distill-pre", "distill-held")):
+        assert torch.equal(weights(made, plain), weights(made, held))
+        before, after = (sim.scorers[name].predict(block, ids).astype(float) for name in (plain, held))
+        order = np.argsort(before, axis=None)
+        assert np.diff(after.ravel()[order]).min() >= -1e-6
+        assert abs(after.mean() / ranker.mean() - 1) < 0.1  # on requests that nobody learned from
+        assert after.mean() != pytest.approx(before.mean(), rel=0.01)
+    bid = sim.platform.bids.init_bid[ids]
+    fused = [np.argsort(-sim.scorers[name].predict(block, ids) * bid) for name in ("logloss", "logloss-held")]
+    assert not np.array_equal(*fused)  # a map that keeps the order of pCTR changes that of bid * pCTR
+
+
+def test_what_holds_a_model_to_its_ranker_is_kept_from_every_student(tmp_path, monkeypatch):
+    given = {}
+    real = prepare_module.shadow_lists
+
+    def look(sim, arm, students, proxied, share, block):
+        learned, apart = real(sim, arm, students, proxied, share, block)
+        for side, by_model in (("learned", learned), ("apart", apart)):
+            for name, lists in by_model.items():
+                given.setdefault((side, name), []).append(len(lists.users))
+        return learned, apart
+
+    monkeypatch.setattr(prepare_module, "shadow_lists", look)
+    learn(tmp_path / "a", tmp_path / "cache", *HELD, "phases.shadow=200")
+    counts = {key: sum(parts) for key, parts in given.items()}
+    students = {counts["learned", name] for name in ("ltr", "distill-pre", "distill-held")}
+    assert len(students) == 1  # all learn from the same requests
+    assert students.pop() + counts["apart", "logloss-held"] == 200
+    spread = 4 * np.sqrt(200 * 0.25)
+    assert abs(counts["apart", "logloss-held"] - 0.5 * 200) < spread
+    assert abs(counts["apart", "distill-held"] - 0.4 * 200) < spread
+
+
+def test_a_scenario_in_which_nothing_is_held_to_a_ranker_learns_as_before(tmp_path):
+    plain = learn(tmp_path / "a", tmp_path / "cache")
+    again = learn(tmp_path / "b", tmp_path / "other", "models.ltr.chunking=halving")
+    assert all(torch.equal(weights(plain, name), weights(again, name)) for name in plain.modules)
+    text = plain.sim.scenario.model_dump_json()
+    assert "chunking" not in text and "proxy_calibrator" not in text
+
+
+@pytest.mark.parametrize(
+    ("overrides", "words"),
+    [
+        (["models.ltr.proxy_calibrator=isotonic"], "learns an order"),
+        (["models.rank.proxy_calibrator=isotonic"], "the model ranks"),
+        (["models.logloss.proxy_calibrator=platt", "models.logloss.calibrator=platt"], "already"),
+        (["models.distill-pre.held_out=0.2"], "has no meaning"),
+        (["models.distill-pre.chunking=exposed"], "has no meaning for recipe distill"),
+        (["models.ltr.chunking=exposed", "models.ltr.sample.per_request=6"], "use at least 7"),
+        (
+            ["models.ltr.chunking=quantiles", "models.ltr.chunks=200", "models.ltr.sample.per_request=300"],
+            "at most 127",
+        ),
+        (["models.logloss.proxy_calibrator=platt", "cascade.ranking.model=truth"], "no logloss model"),
+    ],
+)
+def test_chunks_and_maps_that_mean_nothing_are_refused(overrides, words):
+    with pytest.raises(UserError, match=words):
+        tiny_scenario(*overrides)

@@ -15,11 +15,11 @@ def served(study):
     return sim, block, arm, sim.serve(block, arm)
 
 
-def lists(served, kind="pre_ranking", per_request=30, model="ltr"):
+def lists(served, kind="pre_ranking", per_request=30, model="ltr", **keys):
     sim, block, arm, decision = served
     spec = sim.scenario.models[model]
     sample = spec.sample.model_copy(update={"set": kind, "per_request": per_request})
-    spec = spec.model_copy(update={"sample": sample})
+    spec = spec.model_copy(update={"sample": sample, **keys})
     return sample_lists(spec, sim.scorers[spec.teacher], block, decision, arm, sim.platform, sim.seed)
 
 
@@ -96,6 +96,29 @@ def test_the_teachers_logit_and_the_order_of_the_ranking_stage(served):
         best_first = chunk[np.argsort(-score, kind="stable")]
         assert np.all(np.diff(best_first) <= 0) and best_first[0] == 5 and best_first[-1] == 1
     assert found.log_bid == pytest.approx(np.log(sim.world.init_bid[found.ads]), abs=1e-6)
+
+
+@pytest.mark.parametrize("kind", ["pre_ranking", "competitive"])
+def test_where_what_was_shown_is_a_chunk_all_of_it_is_in_the_list(served, kind):
+    decision = served[3]
+    found = lists(served, kind, 10, chunking="exposed", chunks=3)
+    for ads, chunk, shown in zip(found.ads, found.chunk, decision.win_set, strict=True):
+        assert set(ads[chunk == 3]) == set(shown) and len(set(ads)) == 10
+        assert (chunk == 2).sum() == 4 and (chunk == 1).sum() == 3  # of the seven that are left
+    plain = lists(served, kind, 10)
+    assert not np.array_equal(found.ads, plain.ads)
+    pool = decision.competitive_set if kind == "competitive" else decision.pre_ranking_set
+    rest = (pool[:, :, None] != decision.win_set[:, None, :]).all(axis=2)
+    picked = (pool[:, :, None] == found.ads[:, None, :]).any(axis=2)
+    share, n = 7 / (pool.shape[1] - 3), rest.sum(axis=0)  # the others are drawn uniformly
+    drawn = (picked & rest).sum(axis=0)
+    assert (abs(drawn - share * n) < 5 * np.sqrt(share * (1 - share) * n)).all() and n.min() > 50
+
+
+def test_a_student_that_knows_no_chunks_is_not_given_what_was_shown(served):
+    plain = lists(served, per_request=10, model="distill-pre")
+    odd = lists(served, per_request=10, model="distill-pre", chunking="exposed")
+    assert np.array_equal(plain.ads, odd.ads)
 
 
 def test_requests_with_fewer_candidates_than_the_sample_are_left_out(served):

@@ -15,11 +15,12 @@ PANELS = {
     "recall": "Reach ranking, % of the best ads",
     "recall_difference": "Reach ranking, points more than {base}",
     "win_recall": "Are shown, % of the best ads",
+    "rcs": "RCS: reach ranking, % of what the ranker would show",
 }
 
 
 def learning_recall(metrics: Mapping[str, Any]) -> Any | None:
-    """True-value recall of every deployment, in ranking and on the page, a line per arm and its 95 % band."""
+    """True-value recall and RCS of every deployment, a line per arm and its 95 % band."""
     lines = {name: {arm: _curve(metrics, arm, name) for arm in learning_arms(metrics)} for name in PANELS}
     lines = {name: {arm: curve for arm, curve in curves.items() if curve} for name, curves in lines.items()}
     if not lines["recall"]:

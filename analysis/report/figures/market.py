@@ -25,7 +25,7 @@ from cascade_sim.analysis.report.figures.style import (
 )
 from cascade_sim.analysis.report.readings import bidder_kinds, has_budget, market_arms
 from cascade_sim.analysis.report.words import clock
-from cascade_sim.analysis.statistics.estimates import finite, number_text
+from cascade_sim.analysis.statistics.estimates import estimate, finite, number_text
 
 DAY = 24
 PER_LINE = 600  # points of a line; more would not be seen and make the page heavy
@@ -283,6 +283,38 @@ def market_hours(metrics: Mapping[str, Any]) -> Any | None:
     time_axis(panels, float(n_hours))
     panels[-1].set_xlabel("hour")
     legend(figure, looks, arms)
+    return figure
+
+
+def market_consistency(metrics: Mapping[str, Any]) -> Any | None:
+    """RCS of the watched requests by hour, or by day of a long market, a line per arm and its 95 % band."""
+    lived = {arm: metrics["market"]["arms"][arm].get("consistency") or {} for arm in market_arms(metrics)}
+    lived = {arm: watched for arm, watched in lived.items() if watched.get("hours")}
+    if not lived:
+        return None
+    n_hours = max(len(watched["hours"]) for watched in lived.values())
+    part, step = ("hours", 1) if n_hours <= HOURLY_DAYS * DAY else ("days", DAY)
+    figure, axes = blank(2.9 + legend_room(list(lived)))
+    bare(axes, grid="y")
+    looks = _looks(metrics, list(lived))
+    for arm, watched in lived.items():
+        points = [((i + 0.5) * step, estimate(entry)) for i, entry in enumerate(watched[part])]
+        known = [(x, p.value, p.low, p.high) for x, p in points if p.value is not None]
+        hours, values, low, high = zip(*known, strict=True) if known else ((), (), (), ())
+        with of_arms(axes, arm):
+            axes.plot(hours, [100 * (value or 0.0) for value in values], zorder=3, **looks[arm])
+            axes.fill_between(
+                hours,
+                [100 * (v if x is None else x) for v, x in zip(values, low, strict=True)],
+                [100 * (v if x is None else x) for v, x in zip(values, high, strict=True)],
+                color=looks[arm]["color"],
+                alpha=0.15,
+                linewidth=0,
+                zorder=2,
+            )
+    axes.set(xlabel="hour", ylabel="RCS, %")
+    time_axis([axes], float(n_hours))
+    legend(figure, looks, list(lived))
     return figure
 
 

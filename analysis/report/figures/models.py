@@ -26,6 +26,7 @@ from cascade_sim.analysis.statistics.estimates import finite
 
 PANELS = {
     "win_set": "Win set: what was shown",
+    "competitive_set": "Competitive set: what was handed on",
     "pre_ranking_set": "Pre-ranking set: what pre-ranking must judge",
 }
 LINES = ("-", (0, (5, 1.5)), (0, (1.2, 1.2)), (0, (5, 1.5, 1.2, 1.5)))

@@ -27,6 +27,7 @@ MANY = 6  # arms beside the baseline that a sentence can hold
 LEVELS: dict[str, Measure] = {
     "recall": Measure("Recall", "percent", "", 1),
     "win_recall": Measure("Recall", "percent", "", 1),
+    "rcs": Measure("RCS", "percent", "", 1),
     "gauc": Measure("GAUC", "ratio", "", 3),
     "pcoc": Measure("PCOC, all ads", "ratio", "", 2),
     "shown_pcoc": Measure("PCOC, shown", "ratio", "", 2),
@@ -48,10 +49,11 @@ def learning_section(metrics: Mapping[str, Any]) -> Section | None:
                     Figure(
                         "learning_recall",
                         learning_recall,
-                        "True-value recall of every deployment over time, by arm",
+                        "True-value recall and ranking consistency of every deployment over time, by arm",
                         "Share of the truly most valuable ads that each deployment lets through to ranking, "
-                        f"its difference to {metrics['baseline']} on the same requests, and the share that "
-                        "is shown, with 95 % bands.",
+                        f"its difference to {metrics['baseline']} on the same requests, the share that is "
+                        "shown, and RCS: how much of what its own ranker would show it lets through, with "
+                        "95 % bands.",
                     ),
                     Figure(
                         "learning_revenue",
@@ -93,9 +95,11 @@ def arms_table(metrics: Mapping[str, Any]) -> Table:
     explored = [Estimate(finite(learning_of(metrics, arm).get("exploration"))) for arm in arms]
     whole = [learning_of(metrics, arm).get("revenue_per_request") for arm in arms]
     last_day = [(learning_of(metrics, arm).get("revenue_by_day") or [None])[-1] for arm in arms]
+    has_rcs = any(final(metrics, arm, "rcs").value is not None for arm in arms)  # older runs have none
     columns = [
         column(Measure("", "percent", "", 1), explored),
         *(cells for measure in ("recall", "win_recall") for cells in (levels(measure), gaps(measure))),
+        *(cells for cells in (levels("rcs"), gaps("rcs")) if has_rcs),
         *(levels(measure) for measure in ("gauc", "pcoc", "shown_pcoc")),
         column(Measure("", "money", "", digits=4), [estimate(entry) for entry in whole]),
         *(
@@ -112,12 +116,15 @@ def arms_table(metrics: Mapping[str, Any]) -> Table:
         "What the last models find",
         "Arm",
         [
-            "%", "Recall %", POINTS.label, "Recall %", POINTS.label,
+            "%", "Recall %", POINTS.label, "Recall %", POINTS.label, *(["RCS %", POINTS.label] * has_rcs),
             *(LEVELS[measure].heading for measure in ("gauc", "pcoc", "shown_pcoc")),
             "all days", "lift %", "last day, lift %",
         ],
         arm_rows(metrics, arms, columns),
-        [("Explored", 1), ("Ranked", 2), ("Shown", 2), ("Ranker", 3), ("Revenue per request", 3)],
+        [
+            ("Explored", 1), ("Ranked", 2), ("Shown", 2), *([("Consistency", 2)] * has_rcs), ("Ranker", 3),
+            ("Revenue per request", 3),
+        ],
     )  # fmt: skip
 
 
@@ -198,7 +205,9 @@ def _about(metrics: Mapping[str, Any]) -> str:
         f"Every {number_text(hours, 1).removesuffix('.0')} hours each arm trains its own models on what it "
         f"has shown, and redeploys them. Every deployment answers the same {number_text(requests, 0)} "
         "requests at the bids of the start. Recall is the share of the ads with the highest true CTR × bid "
-        "of the pre-ranking set, as many as there are slots, that reach ranking or are shown. GAUC and PCOC "
-        "(mean prediction over mean true CTR) are the ranker's on the pre-ranking set, or on what it shows. "
+        "of the pre-ranking set, as many as there are slots, that reach ranking or are shown. RCS is the "
+        "share of what the deployed ranker would show, if it saw the whole pre-ranking set, that reaches "
+        "ranking: agreement with the ranker, be that right or wrong. GAUC and PCOC (mean prediction over "
+        "mean true CTR) are the ranker's on the pre-ranking set, or on what it shows. "
         f"{spread}"
     )

@@ -10,6 +10,7 @@ from typing import Any
 
 from cascade_sim.analysis.metrics.catalogue import Measure
 from cascade_sim.analysis.report.figures.market import (
+    market_consistency,
     market_hours,
     market_multipliers,
     market_spend,
@@ -229,6 +230,13 @@ HOURS_FIGURE = Figure(
     "Revenue, CPC and requests by hour, by arm",
     "Revenue, price of a click and requests over time.",
 )
+CONSISTENCY_FIGURE = Figure(
+    "market_consistency",
+    market_consistency,
+    "Ranking consistency of live requests over time, by arm",
+    "RCS as it is lived: of what the deployed ranker would have shown from the whole pre-ranking set, the "
+    "share that pre-ranking let through, on the requests that an online simulator sees too, with 95 % bands.",
+)
 BUDGET_FIGURES = (
     Figure(
         "market_spend",
@@ -254,6 +262,11 @@ PERCENT, MONEY, NUMBER = (
 )
 
 
+def _is_watched(metrics: Mapping[str, Any]) -> bool:
+    """Whether an online simulator saw some of the requests of any arm."""
+    return any(section.get("consistency") for section in metrics["market"]["arms"].values())
+
+
 def market_section(metrics: Mapping[str, Any]) -> Section | None:
     """The report's section on the market; None for a study without one."""
     arm = market_baseline(metrics)
@@ -274,6 +287,7 @@ def market_section(metrics: Mapping[str, Any]) -> Section | None:
             *titled("Day by day", days_table(metrics)),
             *titled("Who won, and what it was worth", kinds_table(metrics), Text(ABOUT_KINDS, "small")),
             Columns((HOURS_FIGURE, _wins_figure(arm))),
+            CONSISTENCY_FIGURE if _is_watched(metrics) else None,
             *titled("Late clicks", delayed_table(metrics), Text(ABOUT_DELAYED, "small")),
             *_budgets(metrics, arm),
             Columns(BUDGET_FIGURES),

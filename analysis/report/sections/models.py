@@ -8,11 +8,16 @@ from typing import Any
 from cascade_sim.analysis.metrics.catalogue import MODEL_MEASURES
 from cascade_sim.analysis.report.figures.models import reliability, score_distributions
 from cascade_sim.analysis.report.readings import detail_requests
-from cascade_sim.analysis.report.section import Columns, Figure, Section, TablePart, Text
+from cascade_sim.analysis.report.section import Columns, Figure, Section, TablePart, Text, titled
 from cascade_sim.analysis.report.tables import Row, Table, column
 from cascade_sim.analysis.statistics.estimates import estimate
 
 MODEL_SETS = {"win_set": "Win set", "pre_ranking_set": "Pre-ranking set"}
+LEVEL_SETS = {
+    "win_set": "Win set",
+    "competitive_set": "Competitive set",
+    "pre_ranking_set": "Pre-ranking set",
+}
 
 
 def models_section(metrics: Mapping[str, Any]) -> Section:
@@ -36,8 +41,9 @@ def models_section(metrics: Mapping[str, Any]) -> Section:
                     Figure(
                         "score_distributions",
                         score_distributions,
-                        "Distribution of predicted CTR on the win set and on the pre-ranking set",
-                        "Predicted CTR on both sets. Where a line leaves the grey area, the pre-ranking "
+                        "Distribution of predicted CTR on the win set, the competitive set and the "
+                        "pre-ranking set",
+                        "Predicted CTR on each set. Where a line leaves the grey area, the pre-ranking "
                         "model disagrees with the ranker.",
                     ),
                     Figure(
@@ -55,10 +61,38 @@ def models_section(metrics: Mapping[str, Any]) -> Section:
             Text("Against the true conversion rate after a click, on the same requests.", "small")
             if metrics.get("pcvr_models")
             else None,
+            *titled("Levels by set", levels_table(metrics), Text(LEVELS, "small"), margins=True),
         ),
         rests_on_data=True,
         short="Predictions",
     )
+
+
+LEVELS = (
+    "PCOC is the mean prediction divided by the mean true CTR (models.NAME.SET.pcoc in metrics.json), "
+    "proxy-PCOC the mean prediction divided by the ranker's mean prediction of the same ads "
+    "(models.NAME.proxy_pcoc.SET). Sets are the baseline's. A student of sets that are mostly not shown may "
+    "be right on average there and too low on the few ads that win, and a model of what was shown the other "
+    "way round."
+)
+
+
+def levels_table(metrics: Mapping[str, Any]) -> Table | None:
+    """PCOC and proxy-PCOC of every model on each set; None in runs that did not look at all sets."""
+    models = metrics.get("models") or {}
+    if not any((of or {}).get("competitive_set") for of in models.values()):
+        return None
+    measure = MODEL_MEASURES["pcoc"]
+    columns = [
+        column(measure, [estimate(((of or {}).get(part) or {}).get("pcoc")) for of in models.values()])
+        for part in LEVEL_SETS
+    ] + [
+        column(measure, [estimate(((of or {}).get("proxy_pcoc") or {}).get(part)) for of in models.values()])
+        for part in LEVEL_SETS
+    ]
+    rows = [Row(model, [made[i] for made in columns], arm=model) for i, model in enumerate(models)]
+    groups = [("PCOC", len(LEVEL_SETS)), ("Proxy-PCOC", len(LEVEL_SETS))]
+    return Table("Levels by set", "Model", [*LEVEL_SETS.values()] * 2, rows, groups)
 
 
 def _reliability_worlds(metrics: Mapping[str, Any]) -> str:

@@ -1,0 +1,70 @@
+"""In how many worlds each order of arms holds, for a study over several."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from itertools import pairwise
+from typing import Any
+
+from cascade_sim.analysis.metrics.catalogue import Measure, arm_measure
+from cascade_sim.analysis.report.section import Details, Section, TablePart, Text, titled
+from cascade_sim.analysis.report.tables import Cell, Row, Table, column
+from cascade_sim.analysis.statistics.estimates import estimate
+
+CULPRIT = "culprit"  # of `orders` in metrics.json: the rows of the culprit table, by RCS
+GAP = Measure("Ahead by, %", "percent", "", 2)
+
+
+def orders_section(metrics: Mapping[str, Any]) -> Section | None:
+    """Neighbouring orders with the number of worlds that keep them; None for a study of one world."""
+    orders = metrics.get("orders") or {}
+    neighbours = {name: orders_table(metrics, name) for name in orders}
+    if not neighbours:
+        return None
+    return Section(
+        "orders",
+        "How many worlds keep each order?",
+        parts=(
+            Text(
+                "Arms by their mean over worlds, best first. A row is kept in a world where its first is "
+                "strictly ahead of its second there. By how much is paired within worlds, with a Student t "
+                "interval between them: in points for shares, relative to the second for CTR and RPM."
+            ),
+            *(
+                part
+                for name, table in neighbours.items()
+                for part in titled(f"{order_label(name)}: {_whole(orders[name])}", table)
+            ),
+            Details(
+                summary="Every pair of arms",
+                parts=tuple(TablePart(orders_table(metrics, name, every_pair=True)) for name in orders),
+            ),
+        ),
+        short="Orders",
+    )
+
+
+def order_label(name: str) -> str:
+    """What is put in order, and by which measure."""
+    return "Culprit rows by RCS" if name == CULPRIT else arm_measure(name).label
+
+
+def _whole(order: Mapping[str, Any]) -> str:
+    return f"the whole order in {order['whole']} of {order['worlds']} worlds"
+
+
+def orders_table(metrics: Mapping[str, Any], name: str, *, every_pair: bool = False) -> Table | None:
+    """Neighbours in the order by one measure, or every pair; None where the study has no such order."""
+    order = (metrics.get("orders") or {}).get(name)
+    if not order:
+        return None
+    neighbours = set(pairwise(order["order"]))
+    pairs = [p for p in order["pairs"] if every_pair or (p["first"], p["second"]) in neighbours]
+    ahead = column(GAP, [estimate(pair["difference"]) for pair in pairs], signed=True)
+    rows = [
+        Row(f"{pair['first']} > {pair['second']}", [Cell(f"{pair['kept']} of {order['worlds']}"), gap])
+        for pair, gap in zip(pairs, ahead, strict=True)
+    ]
+    unit = "Ahead by, %" if order["is_relative"] else "Ahead by, points"
+    title = f"{order_label(name)}: {_whole(order)}"
+    return Table(title, "Order", ["worlds", unit], rows)
