@@ -225,7 +225,7 @@ class Drift(Section):
         default=0.05,
         gt=0,
         lt=1,
-        description="Correlation that a taste loses in a simulated day; after t days (1 - per_day)^t is left",
+        description="Correlation that tastes lose in a day; after t simulated days (1 - per_day)^t is left.",
     )
 
 

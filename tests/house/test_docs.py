@@ -30,7 +30,8 @@ def workplace(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     No figure is drawn and no process started: that takes longest, and other tests see to it.
     """
     # pytester forgets the modules that came in during a test, and these cannot be imported a second time.
-    for name in ("matplotlib.pyplot", "matplotlib.backends.backend_svg", "torch._dynamo"):
+    once = ("matplotlib.pyplot", "matplotlib.backends.backend_svg", "torch._dynamo", "numba.core.boxing")
+    for name in once:
         importlib.import_module(name)
     folder = tmp_path_factory.mktemp("reader")
     shutil.copytree(ROOT / "scenarios", folder / "scenarios")
