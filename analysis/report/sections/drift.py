@@ -128,7 +128,7 @@ def drift_table(metrics: Mapping[str, Any], *, narrow: bool = False) -> Table:
         ("Mean score", "end", column(FACTOR, [final(metrics, arm, "mean_score") for arm in arms]), ""),
         ("Mean score", "moved", _untoned(column(FACTOR, entries("moved"), signed=True)), ""),
         ("Mean score", per, _untoned(column(FACTOR, entries("slope", PER), signed=True)), per),
-        ("Mean score", "persistence", column(FACTOR, entries("persistence")), ""),
+        ("Mean score", "persistence", column(FACTOR, entries("persistence")), "persistence"),
         ("Mean score", "unit root", column(UNIT_ROOT, entries("unit_root")), "unit root"),
         ("Mean score", "level", [_verdict(metrics, arm) for arm in arms], "level"),
         ("Mean score", "paper's mark", [_mark(metrics, arm) for arm in arms], "paper's mark"),
