@@ -1,7 +1,9 @@
 """Does the level of a model's scores settle while it trains, or drift?
 
-`stability` judges any curve, such as the mean score by step of training; `drift_section` that of a market's
-deployments, for metrics.json.
+`stability` is the mark of the paper on scale calibration, for any curve, such as the mean score by step of
+training. It takes neighbouring points for independent: noise that lasts is called drift. `drift_section`
+judges the curve of a market's deployments for metrics.json, by that mark and by tests that are right under
+correlated noise (analysis.statistics.levels), once the first deployments are left out.
 """
 
 from __future__ import annotations
@@ -13,6 +15,8 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
+
+from cascade_sim.analysis.statistics.levels import LEAST, level_test
 
 _SETTLED = 1e-9  # a change below this share of the level is rounding, not drift
 
@@ -32,7 +36,7 @@ class Stability:
 
 
 def stability(curve: ArrayLike, last: int = 100) -> Stability:
-    """Whether the last points of a curve (the mean score at each evaluation) are level up to their noise.
+    """The paper's mark: whether the last points of a curve are level up to their noise.
 
     Fits a least-squares line to the last `last` points: unstable if |change between the line's ends| is more
     than the mean |residual|. With independent noise around a level, 100 points are called unstable about once
@@ -54,11 +58,26 @@ def stability(curve: ArrayLike, last: int = 100) -> Stability:
     return Stability(change, residual, bool(abs(change) <= max(residual, _SETTLED * level)))
 
 
-# Deployments that the mark looks at, and needs. A level with independent noise around it is then called
-# unstable in 2 % of cases; with 50 it would be 11 %, with 30 21 %. Noise that lasts is taken for drift more
-# often: with a correlation of 0.5 between neighbours in 21 % of cases, with 0.8 in 47 %.
+# Deployments that the paper's mark looks at, and needs. A level with independent noise around it is then
+# called unstable in 2 % of cases; with 50 it would be 11 %, with 30 21 %. Noise that lasts is taken for drift
+# more often: with a correlation of 0.5 between neighbours in 21 % of cases, with 0.8 in 47 %.
 LAST = 100
 ENDS = 10  # deployments averaged at either end of the stream
+TRANSIENT = 3  # the first of so many parts of the deployments is left out, unless told otherwise
+
+
+def deployments_of(version: Sequence[int], after: int | None = None) -> tuple[list[int], list[int]]:
+    """Where each deployment is first measured, in order; and the part of it that is past the transient.
+
+    version: the number of the deployment of each measurement. Version 0, from before the first training, is
+    none, and a deployment measured twice counts once. `after` are left out at the start; None: a third.
+    """
+    seen: dict[int, int] = {}
+    for i, number in enumerate(version):
+        if number > 0:
+            seen.setdefault(number, i)
+    rows = [seen[number] for number in sorted(seen)]
+    return rows, rows[len(rows) // TRANSIENT if after is None else after :]
 
 
 def drift_section(
@@ -66,52 +85,74 @@ def drift_section(
     score: Sequence[float | None],
     pcoc: Mapping[str, Sequence[float | None]],
     last: int = LAST,
+    after: int | None = None,
 ) -> dict[str, Any]:
-    """How an arm's ranker moved over its last deployments, for metrics.json.
+    """How an arm's ranker moved over its deployments, for metrics.json.
 
     version, score and each of `pcoc` have an entry per measurement: the number of the deployment, its mean
-    raw score and, by the name it is to have here, its mean prediction over the mean truth on some set. What
-    was there before the first training (version 0) and a deployment measured twice do not count. Returns
+    raw score and, by the name it is to have here, its mean prediction over the mean truth on some set;
+    `after` as in `deployments_of`. Returns
 
-        deployments  how many the figures rest on: the last `last`, or fewer
-        stable       1 or 0: whether the mean score is level up to its noise (`stability`), so
-                     that the mean over worlds is the share of stable ones; None with fewer than `last`
-        change       between the ends of the fitted line, in units of the score
-        residual     mean distance of the points from that line
-        moved        mean of the last ten deployments less that of the first ten, over the whole stream. It
-                     has no threshold; None with fewer than twenty
-        moved_by     its size, whichever the direction: what may be averaged over worlds
-        names of pcoc  the factor by which predictions are typically off: exp(mean |log PCOC|), at least 1
+        deployments     how many there are
+        judged          how many are past the transient: what all but `moved` and the paper's mark rest on
+        drifts          1 or 0: whether a level that returns is refused (`level_test`), so that the mean over
+                        worlds is the share of those that drift; None with fewer than 50 judged
+        holds           1 or 0: whether that is not refused, and a random walk is; neither: it is left open
+        slope           of the mean score, per deployment, with a 95 % interval for correlated noise
+        persistence     the part of a departure from the level that is left one deployment later
+        unit_root       the statistic of Dickey and Fuller: the lower, the surer the score comes back
+        slope_p, persistence_p, unit_root_p, drift_p    as in `LevelTest`
+        moved           mean of the last ten deployments less that of the first ten, over the whole stream. It
+                        has no threshold; None with fewer than twenty
+        moved_by        its size, whichever the direction: what may be averaged over worlds
+        names of pcoc   the factor by which predictions are typically off: exp(mean |log PCOC|), at least 1
+        paper_stable    1 or 0: the paper's mark over the last `last` deployments; None with fewer
+        paper_change    between the ends of its line
+        paper_residual  mean distance of the points from that line
 
-    Each of the last as {"value", "low", "high"} without an interval, None where undefined.
+    Slope, persistence, unit_root, moved, the names of pcoc and the paper's two lengths as {"value", "low",
+    "high"}, where None is what is undefined.
     """
-    seen: dict[int, int] = {}
-    for i, number in enumerate(version):
-        if number > 0:
-            seen.setdefault(number, i)
-    rows = [seen[number] for number in sorted(seen)][-last:]
+    rows, judged = deployments_of(version, after)
     curve = [math.nan if score[i] is None else float(score[i]) for i in rows]  # type: ignore[arg-type]
     has_scores = any(math.isfinite(point) for point in curve)  # a seat without a trained model has none
-    moved = _moved([score[seen[number]] for number in sorted(seen)])
+    moved = _moved(curve)
     line = stability(curve, last) if len(curve) > 2 and has_scores else None
     return {
         "deployments": len(rows),
-        "stable": float(line.is_stable) if line is not None and len(rows) == last else None,
-        "change": _entry(line.change if line is not None else math.nan),
-        "residual": _entry(line.residual if line is not None else math.nan),
+        "judged": len(judged),
+        **_level(curve[len(rows) - len(judged) :] if has_scores else []),
         "moved": _entry(moved),
         "moved_by": _entry(abs(moved)),
-        **{name: _entry(_typical_factor([ratios[i] for i in rows])) for name, ratios in pcoc.items()},
+        **{name: _entry(_typical_factor([ratios[i] for i in judged])) for name, ratios in pcoc.items()},
+        "paper_stable": float(line.is_stable) if line is not None and len(rows) >= last else None,
+        "paper_change": _entry(line.change if line is not None else math.nan),
+        "paper_residual": _entry(line.residual if line is not None else math.nan),
     }
 
 
-def _moved(curve: Sequence[float | None]) -> float:
+def _level(curve: Sequence[float]) -> dict[str, Any]:
+    """What `level_test` says of a curve; all None of one that is too short."""
+    found = level_test(curve) if len(curve) >= LEAST else None
+
+    def of(name: str) -> float:
+        return math.nan if found is None else float(getattr(found, name))
+
+    return {
+        "drifts": None if found is None else float(found.drifts),
+        "holds": None if found is None else float(found.holds),
+        "slope": _entry(of("slope"), of("low"), of("high")),
+        "persistence": _entry(of("persistence")),
+        "unit_root": _entry(of("unit_root")),
+        **{name: _number(of(name)) for name in ("slope_p", "persistence_p", "unit_root_p", "drift_p")},
+    }
+
+
+def _moved(curve: Sequence[float]) -> float:
     """From the first ten points to the last ten; NaN with fewer than twenty, or where one is undefined."""
-    ends = [*curve[:ENDS], *curve[-ENDS:]]
-    values = [math.nan if point is None else point for point in ends]
     if len(curve) < 2 * ENDS:
         return math.nan
-    return (math.fsum(values[ENDS:]) - math.fsum(values[:ENDS])) / ENDS
+    return (math.fsum(curve[-ENDS:]) - math.fsum(curve[:ENDS])) / ENDS
 
 
 def _typical_factor(ratios: Sequence[float | None]) -> float:
@@ -120,5 +161,9 @@ def _typical_factor(ratios: Sequence[float | None]) -> float:
     return math.exp(math.fsum(logs) / len(logs)) if logs else math.nan
 
 
-def _entry(value: float) -> dict[str, float | None]:
-    return {"value": value if math.isfinite(value) else None, "low": None, "high": None}
+def _entry(value: float, low: float = math.nan, high: float = math.nan) -> dict[str, float | None]:
+    return {"value": _number(value), "low": _number(low), "high": _number(high)}
+
+
+def _number(value: float) -> float | None:
+    return value if math.isfinite(value) else None

@@ -10,9 +10,10 @@ from typing import Any
 
 from cascade_sim.analysis.report.comparisons import lift_measure, ordered_arms
 from cascade_sim.analysis.report.decision import decide, money_lost
-from cascade_sim.analysis.report.readings import market_baseline
+from cascade_sim.analysis.report.readings import drift_arms, market_baseline
 from cascade_sim.analysis.report.sections.asked import asked_answers
 from cascade_sim.analysis.report.sections.culprit import culprit_table
+from cascade_sim.analysis.report.sections.drift import drift_table, drift_words
 from cascade_sim.analysis.report.sections.learning import learning_words
 from cascade_sim.analysis.report.sections.market import bidders_table, market_words
 from cascade_sim.analysis.report.sections.models import models_table
@@ -130,7 +131,10 @@ def terminal_summary(metrics: Mapping[str, Any], *, color: bool = False, width: 
     words = [*([answer.gain] if answer.gain else []), *answer.reasons, *answer.findings, *(lost or [])]
     if market_baseline(metrics) is not None:
         parts.append(table_text(bidders_table(metrics, narrow=True), color=color, width=width))
-        words += [line for line in (market_words(metrics), learning_words(metrics)) if line]
+        if drift_arms(metrics):
+            parts.append(table_text(drift_table(metrics, narrow=True), color=color, width=width))
+        said = (market_words(metrics), drift_words(metrics), learning_words(metrics))
+        words += [line for line in said if line]
     words += [*answer.notes, *answer.warnings]
     lines = [textwrap.fill(line, max(width, 40)) for line in words]
     return "\n".join([*parts, *lines]) + "\n"

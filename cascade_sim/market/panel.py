@@ -7,10 +7,18 @@ that pre-ranking lets through. Bids are those at the start of the market, so tha
 in their models alone.
 
 How the ranker orders is measured on the pre-ranking set, which is the same for every deployment: mean
-prediction, AUC, log loss and ECE. AUC and ECE are of the panel as a whole, so they have no interval within a
-world. Whether its level holds shows in the mean raw score (before link and calibrator) of the ads that the
-first deployment shows: fixed ads, of the kind that it learns from. On ads of another kind nothing in training
-holds the level of its scores in place.
+prediction, AUC, log loss and ECE. AUC comes in four, all against the true CTR:
+
+    gauc       per request, on its pre-ranking set; the mean over requests, weighed by candidates
+    page_gauc  per request, on the page that the baseline shows there before anybody trains: fixed pages, the
+               same for all arms, of the kind that is shown; the plain mean over requests. It is what the
+               paper on scale calibration reports of continual training (AUC per query, averaged over queries)
+    auc        of all pre-ranking sets pooled, page_auc of all those pages pooled
+
+What is pooled (AUC, ECE) is of the panel as a whole, so it has no interval within a world. Whether its level
+holds shows in the mean raw score (before link and calibrator) of the ads that the first deployment shows:
+fixed ads, of the kind that it learns from. On ads of another kind nothing in training holds the level of its
+scores in place.
 """
 
 from collections.abc import Mapping, Sequence
@@ -22,7 +30,7 @@ import numpy as np
 from cascade_sim.analysis.metrics.consistency import rcs, top_ids
 from cascade_sim.analysis.metrics.order import table_auc
 from cascade_sim.analysis.metrics.scale import bin_sums, ece_of_bins, log_loss_sums
-from cascade_sim.analysis.metrics.stability import drift_section
+from cascade_sim.analysis.metrics.stability import deployments_of, drift_section
 from cascade_sim.analysis.statistics.bootstrap import ratio_differences, ratio_intervals
 from cascade_sim.analysis.statistics.days import market_lifts
 from cascade_sim.cascade.memo import Memo
@@ -30,6 +38,7 @@ from cascade_sim.cascade.seats import ModelScorer, Scorer
 from cascade_sim.cascade.serve import Arm, Block, serve, shadow
 from cascade_sim.phases.measure import true_value
 from cascade_sim.phases.simulation import Simulation
+from cascade_sim.scenario.schema import resolved_arms
 
 # metric -> (numerator, denominator) among the columns of a panel; None: the mean over requests.
 PANEL_RATIOS: dict[str, tuple[str, str | None]] = {
@@ -37,6 +46,7 @@ PANEL_RATIOS: dict[str, tuple[str, str | None]] = {
     "win_recall": ("win_recall", None),
     "rcs": ("rcs", None),
     "gauc": ("auc", "auc_weight"),  # of the ranker on the pre-ranking set, clicks weighed by the true CTR
+    "page_gauc": ("auc_on_page", None),  # the same on the page that the baseline shows at the start
     "pcoc": ("predicted", "true"),  # of the ranker on the pre-ranking set
     "shown_pcoc": ("shown_predicted", "shown_true"),  # of the ranker on its own win set
     "mean_score": ("page_score", "page_ads"),  # before link and calibrator, on the pages of the start
@@ -48,8 +58,9 @@ PANEL_COLUMNS = tuple(
     dict.fromkeys(name for pair in PANEL_RATIOS.values() for name in pair if name is not None)
 )
 # metric -> a number of the panel as a whole, in an array of shape []
-POOLED = {"auc": "pooled_auc", "ece": "pooled_ece"}
+POOLED = {"auc": "pooled_auc", "page_auc": "pooled_page_auc", "ece": "pooled_ece"}
 MEASURED = (*PANEL_COLUMNS, *POOLED.values())
+SETTLED = ("gauc", "page_gauc", "pcoc", "shown_pcoc", "logloss")  # averaged over deployments, too
 
 
 class Panel:
@@ -62,6 +73,9 @@ class Panel:
         self._first_arm, self._is_timed = arm, sim.world.is_timed
         self._best = [self._best_ads(block, arm) for block in self._blocks]
         self._pages: list[np.ndarray] | None = None  # of the first deployment that is measured
+        base = sim.scenario.report.baseline
+        production = sim.arm(base, resolved_arms(sim.scenario)[base])
+        self._common = [serve(block, production, sim.platform).win_set for block in self._blocks]
 
     def _best_ads(self, block: Block, arm: Arm) -> np.ndarray:
         """The k best ads of the pre-ranking set by true value.  [R, k]"""
@@ -81,14 +95,28 @@ class Panel:
             self._pages = [serve(block, arm, self._sim.platform).win_set for block in self._blocks]
         parts = zip(self._blocks, self._best, self._pages, strict=True)
         by_block = [self._columns(block, best, pages, arm) for block, best, pages in parts]
-        columns = {name: np.concatenate([table[name] for table, _ in by_block]) for name in PANEL_COLUMNS}
+        names = by_block[0][0]
+        columns = {name: np.concatenate([table[name] for table, _ in by_block]) for name in names}
         prediction, true_ctr = (np.concatenate([pair[i] for _, pair in by_block]) for i in (0, 1))
         pooled_auc, _ = table_auc(prediction[None], true_ctr[None])
+        on_page, pooled_page_auc = self._on_common_pages(arm)
         return {
             **columns,
+            "auc_on_page": on_page,
             "pooled_auc": np.array(pooled_auc[0]),
+            "pooled_page_auc": pooled_page_auc,
             "pooled_ece": np.array(ece_of_bins(bin_sums(prediction, true_ctr)), np.float64),
         }
+
+    def _on_common_pages(self, arm: Arm) -> tuple[np.ndarray, np.ndarray]:
+        """AUC of the arm's ranker on the baseline's pages: per request [R], and of all of them pooled []."""
+        tables = []
+        for block, ids in zip(self._blocks, self._common, strict=True):
+            said = score(block, ids, arm.ranking, arm, self._sim.platform).prediction.astype(np.float64)
+            tables.append([np.where(ids >= 0, x, np.nan) for x in (said, self._sim.truth.ctr(block, ids))])
+        prediction, true_ctr = (np.concatenate([pair[i] for pair in tables]) for i in (0, 1))
+        pooled, _ = table_auc(prediction.reshape(1, -1), true_ctr.reshape(1, -1))
+        return table_auc(prediction, true_ctr)[0], np.array(pooled[0])
 
     def _columns(
         self, block: Block, best: np.ndarray, pages: np.ndarray, arm: Arm
@@ -131,14 +159,19 @@ def _raw_scores(scorer: Scorer, block: Block, ids: np.ndarray) -> np.ndarray:
 
 
 def learning_sections(
-    arms: Mapping[str, Mapping[str, Any]], baseline: str, resamples: int, seed: int
+    arms: Mapping[str, Mapping[str, Any]],
+    baseline: str,
+    resamples: int,
+    seed: int,
+    after: int | None = None,
 ) -> dict[str, dict[str, Any]]:
     """The section `learning` of each arm in metrics.json.
 
     arms: {arm: its market section, whose `learning` is what `Trainer.metrics` gave}. Lists have an entry per
     deployment (`time`, `version`); `difference` is that of the last one to the baseline's; `drift` judges the
-    curve of the mean score (analysis.metrics.stability). Intervals resample the requests of the panel, the
-    same in every arm; those of revenue lifts are over days.
+    curve of the mean score (analysis.metrics.stability); `settled` are means over the deployments past the
+    transient, of which `after` are left out, and their differences to the baseline's. Intervals resample the
+    requests of the panel, the same in every arm; those of revenue lifts are over days.
     """
     revenue = _revenue(arms, baseline)
     sections: dict[str, dict[str, Any]] = {}
@@ -153,7 +186,7 @@ def learning_sections(
             **{key: value for key, value in raw.items() if key != "panel"},
             **{metric: [values[metric] for values in measured] for metric in PANEL_RATIOS},
             **{
-                metric: [{"value": _number(table[column]), "low": None, "high": None} for table in panel]
+                metric: [_without_interval(table[column]) for table in panel]
                 for metric, column in POOLED.items()
                 if column in panel[0]
             },
@@ -164,7 +197,8 @@ def learning_sections(
             for metric in ("mean_score", "pcoc", "shown_pcoc")
         }
         off = {"scale_off": curve["pcoc"], "shown_scale_off": curve["shown_pcoc"]}
-        learning["drift"] = drift_section(raw["version"], curve["mean_score"], off)
+        learning["drift"] = drift_section(raw["version"], curve["mean_score"], off, after=after)
+        learning["settled"] = _settled(raw, arms[baseline]["learning"], after, resamples, seed)
         if name != baseline:
             base = _arrays(arms[baseline]["learning"]["panel"])
             learning["difference"] = _differences(panel[-1], base[-1], PANEL_RATIOS, resamples, seed)
@@ -175,6 +209,39 @@ def learning_sections(
                     for own, other in zip(panel, base, strict=True)
                 ]
     return sections
+
+
+def _settled(
+    own: Mapping[str, Any], base: Mapping[str, Any], after: int | None, resamples: int, seed: int
+) -> dict[str, Any]:
+    """Means over the deployments past the transient: what one deployment more or less does not change.
+
+    Each request's figures are averaged first, and requests resampled then. `difference`: to the baseline on
+    the same requests; also there for the baseline itself, as 0.
+    """
+    tables = {}
+    for name, raw in (("own", own), ("base", base)):
+        panel = _arrays([raw["panel"][i] for i in deployments_of(raw["version"], after)[1]])
+        if not panel:
+            return {}
+        tables[name] = {key: np.mean([table[key] for table in panel], axis=0) for key in panel[0]}
+    columns = {name: _columns_of(table) for name, table in tables.items()}
+    ratios = {metric: names for metric, names in PANEL_RATIOS.items() if metric in SETTLED}
+    levels = ratio_intervals(columns, ratios, "base", resamples, seed)["own"]
+    known = {metric: column for metric, column in POOLED.items() if column in tables["own"]}
+    pooled = {metric: [tables[name][column] for name in ("own", "base")] for metric, column in known.items()}
+    return {
+        **{metric: {key: levels[metric][key] for key in ("value", "low", "high")} for metric in ratios},
+        **{metric: _without_interval(value) for metric, (value, _) in pooled.items()},
+        "difference": {
+            **ratio_differences(columns, ratios, "base", resamples, seed)["own"],
+            **{metric: _without_interval(value - other) for metric, (value, other) in pooled.items()},
+        },
+    }
+
+
+def _without_interval(value: np.ndarray) -> dict[str, float | None]:
+    return {"value": _number(value), "low": None, "high": None}
 
 
 def _number(value: np.ndarray) -> float | None:

@@ -48,7 +48,8 @@ def run_markets(sim: Simulation, out: Path, progress: Progress, workers: int) ->
     arms = {name: load_figures(file) for name, file in files.items()}
     if spec.training is not None:
         report = sim.scenario.report
-        learning = learning_sections(arms, report.baseline, report.resamples, sim.seed)
+        after = spec.training.settle
+        learning = learning_sections(arms, report.baseline, report.resamples, sim.seed, after)
         arms = {name: {**section, "learning": learning[name]} for name, section in arms.items()}
     return {
         "days": spec.days,

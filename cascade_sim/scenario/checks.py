@@ -560,6 +560,11 @@ def _check_training(scenario: Scenario) -> Iterator[Problem]:
         return
     for name in scenario.models:
         yield from _check_dumper(scenario, name)
+    assert scenario.market is not None
+    deployments = int(scenario.market.days * DAY // training.every)
+    if training.settle is not None and training.settle >= max(1, deployments):
+        text = f"{training.settle} of {deployments} deployments would be left out; at least one must be left"
+        yield Problem(("market", "training", "settle"), text)
     cascade = scenario.cascade
     for name, arm in scenario.arms.items():
         pre_ranking = (arm.pre_ranking and arm.pre_ranking.model) or cascade.pre_ranking.model

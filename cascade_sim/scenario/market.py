@@ -121,6 +121,23 @@ class Training(Section):
         le=10**6,
         description="Requests on which every deployment is held against the truth.",
     )
+    settle: int | None = Field(
+        default=None,
+        ge=0,
+        le=10**6,
+        description=(
+            "First deployments that the report leaves out where it asks whether a ranker's level holds: they "
+            "may still be on their way from where they began; absent: a third of them."
+        ),
+    )
+
+    @model_serializer(mode="wrap")
+    def _without_absent_settle(self, write: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """What is left to the default is written, and hashed, as before there was a choice."""
+        data: dict[str, Any] = write(self)
+        if self.settle is None:
+            data.pop("settle", None)
+        return data
 
 
 Kind = Literal["request", "user", "budget", "switchback"]

@@ -37,11 +37,27 @@ def make_drift(arm: str) -> dict[str, Any]:
         "pcoc": [around(pcoc)] * len(version),
         "gauc": [around(0.7)] * len(version),
         "logloss": [around(0.1)] * len(version),
+        "page_gauc": [around(0.6)] * len(version),
         "auc": [{"value": 0.8 - 0.01 * len(arm), "low": None, "high": None}] * len(version),
         "ece": [{"value": 0.02, "low": None, "high": None}] * len(version),
         "drift": drift_section(version, score, off),
+        "settled": make_settled(arm),
         "revenue_per_request": around(2.0, **({} if arm == "logloss" else {"lift": around(-0.05, 0.01)})),
     }  # fmt: skip
+
+
+def make_settled(arm: str) -> dict[str, Any]:
+    """Means past the transient; the longer an arm's name, the worse it orders."""
+    auc, base = ({"page": 0.7 - 0.01 * len(name), "all": 0.8 - 0.01 * len(name)} for name in (arm, "logloss"))
+    return {
+        "page_gauc": around(auc["page"]),
+        "gauc": around(auc["all"]),
+        "page_auc": {"value": auc["page"] + 0.1, "low": None, "high": None},
+        "auc": {"value": auc["all"] + 0.1, "low": None, "high": None},
+        "logloss": around(0.1),
+        "ece": {"value": 0.02, "low": None, "high": None},
+        "difference": {"page_gauc": around(auc["page"] - base["page"], 0.002)},
+    }
 
 
 def with_drift(metrics: dict[str, Any]) -> None:

@@ -61,9 +61,18 @@ def section_of(figures):
 def test_a_long_stream_gets_its_curves_and_its_mark(figures):
     found = section_of(figures)
     n = len(found["version"])
-    assert found["version"][-1] >= LAST == found["drift"]["deployments"]
-    assert all(len(found[m]) == n for m in ("mean_score", "mean_pctr", "mean_ctr", "auc", "logloss", "ece"))
-    assert found["drift"]["stable"] in (0.0, 1.0)
+    drift = found["drift"]
+    assert drift["deployments"] == found["version"][-1] >= LAST
+    assert drift["judged"] == drift["deployments"] - drift["deployments"] // 3
+    assert all(len(found[m]) == n for m in ("mean_score", "mean_pctr", "mean_ctr", "logloss", "ece"))
+    assert all(len(found[m]) == n for m in ("auc", "gauc", "page_auc", "page_gauc"))
+    assert drift["paper_stable"] in (0.0, 1.0) and drift["drifts"] in (0.0, 1.0)
+    assert drift["slope"]["low"] < drift["slope"]["value"] < drift["slope"]["high"]
+    past = [entry["value"] for entry in found["page_gauc"]][1 + drift["deployments"] // 3 :][
+        : drift["judged"]
+    ]
+    assert found["settled"]["page_gauc"]["value"] == pytest.approx(np.mean(past))
+    assert found["settled"]["difference"]["page_gauc"]["value"] == 0  # it is the baseline itself
     assert found["ranker"] == {
         "model": "rank", "objective": "softmax", "batching": None, "calibrator": None, "refit": False,
         "has_scale": False,
@@ -73,15 +82,15 @@ def test_a_long_stream_gets_its_curves_and_its_mark(figures):
     assert found["mean_pctr"][-1]["value"] / truths.pop() == pytest.approx(found["pcoc"][-1]["value"])
 
 
-def test_over_worlds_the_mark_becomes_the_share_of_stable_ones(figures):
+def test_over_worlds_the_verdict_becomes_the_share_of_those_that_drift(figures):
     studies = []
     for seed, mark in enumerate((1.0, 0.0, 1.0, 1.0)):
         section = section_of(figures)
-        section["drift"] = {**section["drift"], "stable": mark}
+        section["drift"] = {**section["drift"], "drifts": mark}
         studies.append({"seed": seed, "market": {"arms": {"now": {"learning": section}}}})
     drift = combine_seeds(studies)["market"]["arms"]["now"]["learning"]["drift"]
-    assert drift["stable"] == 0.75 and drift["deployments"] == LAST
-    assert drift["change"]["low"] == pytest.approx(drift["change"]["value"])  # the same in all four
+    assert drift["drifts"] == 0.75 and drift["deployments"] >= LAST
+    assert drift["slope"]["low"] == pytest.approx(drift["slope"]["value"])  # the same in all four
 
 
 @pytest.mark.drill

@@ -7,11 +7,12 @@ import pytest
 
 from cascade_sim.analysis.metrics import ece, logloss
 from cascade_sim.analysis.metrics.catalogue import ARM_MEASURES
+from cascade_sim.analysis.statistics.bootstrap import ratio_intervals
 from cascade_sim.cascade.fusion import Fusion
 from cascade_sim.cascade.links import with_calibrator
 from cascade_sim.cascade.outcome import outcome
 from cascade_sim.cascade.serve import Stage, serve, shadow
-from cascade_sim.market.panel import PANEL_COLUMNS, Panel, learning_sections
+from cascade_sim.market.panel import PANEL_COLUMNS, PANEL_RATIOS, Panel, learning_sections
 from cascade_sim.models.calibrators import Platt
 from cascade_sim.phases.measure import Ruler
 from cascade_sim.phases.results import combine_seeds
@@ -214,3 +215,60 @@ def _soft_auc(p, y):
 def test_the_truth_in_the_ranking_seat_has_no_score_of_its_own(sim, arm):
     found = Panel(sim, arm, 20).measure(arm)
     assert np.isnan(found["page_score"]).all() and found["pooled_ece"] < 1e-6
+
+
+def test_auc_per_request_is_measured_on_the_same_pages_for_every_arm():
+    """Those of the baseline before anybody trains; each request counts alike, whatever it is worth."""
+    sim = learning_sim(learning_scenario())
+    arms = {name: sim.arm(name, resolved_arms(sim.scenario)[name]) for name in ("now", "twice")}
+    block = sim.arrivals.block("panel", 0, 40)
+    pages = serve(block, arms[sim.scenario.report.baseline], sim.platform).win_set
+    truth = sim.truth.ctr(block, pages).astype(np.float64)
+
+    class Backwards:
+        name, link = "backwards", "sigmoid"
+
+        def predict(self, block, ids):
+            return 1.0 - sim.truth.ctr(block, ids)
+
+    for arm in (*arms.values(), replace(arms["now"], ranking=Stage(Backwards(), "opt", Fusion()))):
+        found = Panel(sim, arm, 40).measure(arm)
+        said = arm.ranking.scorer.predict(block, pages).astype(np.float64)
+        each = [_soft_auc(said[i][pages[i] >= 0], truth[i][pages[i] >= 0]) for i in range(40)]
+        assert found["auc_on_page"] == pytest.approx(each, abs=1e-9)
+        shown = pages >= 0
+        assert found["pooled_page_auc"] == pytest.approx(_soft_auc(said[shown], truth[shown]), abs=1e-9)
+
+
+def test_a_page_with_one_ad_has_no_auc_and_is_left_out_of_the_mean():
+    pages = np.array([0.5, np.nan, 0.7])
+    found = ratio_intervals({"": {"auc_on_page": pages}}, {"page_gauc": PANEL_RATIOS["page_gauc"]}, "", 0, 1)
+    assert found[""]["page_gauc"]["value"] == pytest.approx(0.6)
+
+
+def test_means_past_the_transient_are_over_deployments_and_then_over_requests():
+    """Three deployments of two requests: the first is the transient. Differences are paired by request."""
+
+    def learning(first, second, third):
+        columns = {name: [1.0, 1.0] for name in PANEL_COLUMNS}
+        tables = [
+            {**columns, "auc_on_page": x, "pooled_auc": x[0]} for x in ([0.0, 0.0], first, second, third)
+        ]
+        return {"panel": tables, "version": [0, 1, 2, 3], "time": [0.0, 1.0, 2.0, 3.0]}
+
+    hours = {"requests": [10.0] * 24, "revenue": [1.0] * 24}
+    arms = {
+        "base": {"learning": learning([0.1, 0.1], [0.5, 0.7], [0.7, 0.9]), "hours": hours},
+        "own": {"learning": learning([0.9, 0.9], [0.6, 0.8], [0.8, 1.0]), "hours": hours},
+    }
+    found = learning_sections(arms, "base", 50, 1)["own"]["settled"]
+    assert found["page_gauc"]["value"] == pytest.approx(np.mean([0.6, 0.8, 0.8, 1.0]))
+    assert found["page_gauc"]["low"] == pytest.approx(0.7) and found["page_gauc"]["high"] == pytest.approx(
+        0.9
+    )
+    gap = found["difference"]["page_gauc"]
+    assert (gap["value"], gap["low"], gap["high"]) == pytest.approx((0.1, 0.1, 0.1))  # of both requests
+    assert found["auc"]["value"] == pytest.approx(0.7)
+    assert found["difference"]["auc"]["value"] == pytest.approx(0.1)
+    whole = learning_sections(arms, "base", 50, 1, after=0)["own"]["settled"]
+    assert whole["page_gauc"]["value"] == pytest.approx(np.mean([0.9, 0.9, 0.6, 0.8, 0.8, 1.0]))

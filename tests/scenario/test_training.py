@@ -66,7 +66,9 @@ def test_one_model_is_enough(tmp_path):
     loaded(tmp_path, ("bold: {", "bold: {ranking: {model: truth}, "))
 
 
-@pytest.mark.parametrize("text", ["every: 0", "epochs: 0", "start_from: scratch", "history: -1", "panel: 0"])
+@pytest.mark.parametrize(
+    "text", ["every: 0", "epochs: 0", "start_from: scratch", "history: -1", "panel: 0", "settle: -1"]
+)
 def test_values_out_of_range_are_refused(tmp_path, text):
     assert "market.training." + text.partition(":")[0] in refusal(tmp_path, ("every: 3600", text))
 
@@ -74,3 +76,16 @@ def test_values_out_of_range_are_refused(tmp_path, text):
 @pytest.mark.parametrize("share", ["1.1", "-0.1", ""])
 def test_exploration_is_a_share(tmp_path, share):
     assert "arms.bold.exploration" in refusal(tmp_path, ("exploration: 0.1", f"exploration: {share}"))
+
+
+def test_deployments_to_leave_out_are_written_only_where_they_are_told(tmp_path):
+    assert "settle" not in dump_scenario(loaded(tmp_path))
+    scenario = loaded(tmp_path, ("every: 3600", "every: 3600, settle: 7"))
+    assert scenario.market.training.settle == 7 and "settle: 7" in dump_scenario(scenario)
+
+
+def test_more_deployments_left_out_than_there_are_is_refused(tmp_path):
+    """A day of 24 deployments: at least one must be left."""
+    text = refusal(tmp_path, ("every: 3600", "every: 3600, settle: 24"))
+    assert "market.training.settle" in text and "24" in text
+    loaded(tmp_path, ("every: 3600", "every: 3600, settle: 23"))

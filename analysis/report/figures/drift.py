@@ -14,7 +14,7 @@ DAY = 86_400.0
 PANELS = {
     "mean_score": "Mean score",
     "pcoc": "Mean pCTR over mean true CTR (log scale)",
-    "auc": "AUC",
+    "gauc": "AUC per request, on candidates",
 }
 TICKS = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 50, 100)
 

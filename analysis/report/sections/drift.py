@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
+from itertools import groupby
 from typing import Any
 
 from cascade_sim.analysis.metrics.catalogue import Measure
@@ -21,7 +22,9 @@ from cascade_sim.analysis.statistics.estimates import (
     finite,
     lift_of,
     number_text,
+    scaled,
 )
+from cascade_sim.analysis.statistics.levels import RETURNING
 
 FACTOR = Measure("", "ratio", "", 2)
 # How each group's figure is drawn, and what it is called aloud.
@@ -33,16 +36,27 @@ DRAWN: dict[str, tuple[Callable[[Mapping[str, Any]], Any], str]] = {
 ABOUT = (
     "Every deployment is measured on the same {requests} requests, so that a curve moves with its model "
     "alone. The score is what the model gives before link and calibrator, on the ads that the first "
-    "deployment shows; all else is measured on the pre-ranking sets, unless said otherwise. “Moved” is the "
-    "mean of the last ten deployments less that of the first ten. Stable "
-    "means that over the last {last} deployments the ends of a fitted line differ by at most the points' "
-    "mean distance from it; {last} deployments are needed, for a steady level with independent noise would "
-    "be called unstable once in fifty times (one whose noise lasts for some deployments, more often). “Off "
-    "by” is the factor by which the mean prediction typically misses the mean true CTR over the same "
-    "deployments, on all ads or on those that the ranker shows; AUC, GAUC, LogLoss and ECE are those of the "
-    "last deployment, against the true CTR. A ranker learns from what it shows, so none is exact on all ads. "
-    "{spread}"
+    "deployment shows. “Moved” is the mean of the last ten deployments less that of the first ten. All "
+    "that follows rests on the {judged} deployments past the transient, for which the first {left_out} "
+    "are left out, but for the paper's mark. The slope is that of a line by generalised least squares "
+    "with correlated errors; it sees a steady rise. Persistence is the part of a departure that is left "
+    "at the next deployment; a random walk has 1, and no slope. A ranker drifts if a level that returns "
+    "(persistence of {returning} or less, no slope) is refused at 5 %, by the slope or by the "
+    "persistence; it holds if that is not refused and a random walk is, by the unit-root test of Dickey "
+    "and Fuller (about −2.9 or lower); else it is open: too short to tell. The paper's mark: stable if "
+    "over the last {last} deployments the ends of a fitted line differ by at most the points' mean "
+    "distance from it; it takes neighbouring deployments for independent, and calls noise that lasts "
+    "unstable. “Off by” is the factor by which the mean prediction typically misses the mean true CTR, on"
+    " all ads or on those that the ranker shows. AUC, against the true CTR, is per request and averaged "
+    "over requests, or of all requests pooled; on pages: those that {baseline} shows before the market "
+    "starts, the same for all, of five or so ads that were chosen for their scores; on candidates: the "
+    "pre-ranking sets. LogLoss and ECE are on candidates. A ranker learns from what it shows, so none is "
+    "exact on all ads. {spread}"
 )
+UNIT_ROOT = Measure("", "ratio", "", 1)
+AUC = Measure("", "ratio", "", 4)
+LOSS = Measure("", "ratio", "", 4)
+PER = 100  # deployments that a slope is told for
 
 
 def drift_section(metrics: Mapping[str, Any]) -> Section | None:
@@ -74,51 +88,81 @@ def drift_of(metrics: Mapping[str, Any], arm: str, measure: str) -> Estimate:
     return estimate((learning_of(metrics, arm).get("drift") or {}).get(measure))
 
 
-def drift_table(metrics: Mapping[str, Any]) -> Table:
-    """A row per ranker: where its score began and ended, whether it settled, its scale and its order."""
+def settled(metrics: Mapping[str, Any], arm: str, measure: str) -> Estimate:
+    """A mean over the deployments past the transient; of the last one, where a file has no such means."""
+    means = learning_of(metrics, arm).get("settled") or {}
+    return estimate(means[measure]) if measure in means else final(metrics, arm, measure)
+
+
+def auc_gap(metrics: Mapping[str, Any], arm: str, measure: str) -> Estimate:
+    """A ranker's mean past the transient less the baseline's, on the same requests."""
+    means = learning_of(metrics, arm).get("settled") or {}
+    return estimate((means.get("difference") or {}).get(measure))
+
+
+def drift_table(metrics: Mapping[str, Any], *, narrow: bool = False) -> Table:
+    """A row per ranker: where its score began and ended, whether it drifts, its scale and its order.
+
+    `narrow`: the columns that answer the question, for a terminal.
+    """
     rankers = drift_arms(metrics)
     arms = list(rankers)
+    base = metrics["baseline"]
+
+    def entries(measure: str, factor: float = 1.0) -> list[Estimate]:
+        return [scaled(drift_of(metrics, arm, measure), factor) for arm in arms]
+
+    def means(measure: str, shown: Measure) -> list[Cell]:
+        return column(shown, [settled(metrics, arm, measure) for arm in arms])
+
+    def against_base(cells: Sequence[Cell]) -> list[Cell]:
+        return [Cell("0") if arm == base else made for arm, made in zip(arms, cells, strict=True)]
+
     first = [estimate((learning_of(metrics, arm).get("mean_score") or [None])[0]) for arm in arms]
+    gaps = column(AUC, [auc_gap(metrics, arm, "page_gauc") for arm in arms], signed=True)
     lifts = [lift_of(learning_of(metrics, arm).get("revenue_per_request")) for arm in arms]
-    earned = column(LIFT, lifts, signed=True)
-    columns = [
-        column(FACTOR, first),
-        column(FACTOR, [final(metrics, arm, "mean_score") for arm in arms]),
-        *(
-            [_untoned(cell) for cell in column(FACTOR, _entries(metrics, arms, name), signed=True)]
-            for name in ("moved", "change")
-        ),
-        [_mark(metrics, arm) for arm in arms],
-        column(FACTOR, [final(metrics, arm, "pcoc") for arm in arms]),
-        *(column(FACTOR, _entries(metrics, arms, name)) for name in ("scale_off", "shown_scale_off")),
-        *(
-            column(Measure("", "ratio", "", decimals), [final(metrics, arm, name) for arm in arms])
-            for name, decimals in (("auc", 3), ("gauc", 3), ("logloss", 4), ("ece", 4))
-        ),
-        [Cell("0") if arm == metrics["baseline"] else lift for arm, lift in zip(arms, earned, strict=True)],
+    per = f"slope/{PER}"
+    # (group, heading, cells, heading in a terminal or nothing)
+    made: list[tuple[str, str, list[Cell], str]] = [
+        ("Mean score", "start", column(FACTOR, first), ""),
+        ("Mean score", "end", column(FACTOR, [final(metrics, arm, "mean_score") for arm in arms]), ""),
+        ("Mean score", "moved", _untoned(column(FACTOR, entries("moved"), signed=True)), ""),
+        ("Mean score", per, _untoned(column(FACTOR, entries("slope", PER), signed=True)), per),
+        ("Mean score", "persistence", column(FACTOR, entries("persistence")), "persistence"),
+        ("Mean score", "unit root", column(UNIT_ROOT, entries("unit_root")), "unit root"),
+        ("Mean score", "level", [_verdict(metrics, arm) for arm in arms], "level"),
+        ("Mean score", "paper's mark", [_mark(metrics, arm) for arm in arms], "paper's mark"),
+        ("pCTR / true CTR", "off by, shown", column(FACTOR, entries("shown_scale_off")), "off by, shown"),
+        ("pCTR / true CTR", "off by, all ads", column(FACTOR, entries("scale_off")), ""),
+        ("AUC per request", "AUC/request, pages", means("page_gauc", AUC), "AUC/req. pages"),
+        ("AUC per request", "less baseline's", against_base(gaps), "less base"),
+        ("AUC per request", "AUC/request, candidates", means("gauc", AUC), "AUC/req. all ads"),
+        ("AUC pooled", "AUC pooled, pages", means("page_auc", AUC), ""),
+        ("AUC pooled", "AUC pooled, candidates", means("auc", AUC), "AUC pooled"),
+        ("Candidates", "LogLoss", means("logloss", LOSS), ""),
+        ("Candidates", "ECE", means("ece", LOSS), ""),
+        ("Revenue", "lift %", against_base(column(LIFT, lifts, signed=True)), ""),
     ]
+    made = [entry for entry in made if entry[3] or not narrow]
     rows = [
         Row(
             arm,
-            [cells[i] for cells in columns],
-            "baseline" if arm == metrics["baseline"] else "",
+            [cells[i] for _, _, cells, _ in made],
+            "baseline" if arm == base else "",
             hint=how(ranker),
-            tag=RANKER_GROUPS[group_of(ranker)],
+            tag="" if narrow else RANKER_GROUPS[group_of(ranker)],
             arm=arm,
         )
         for i, (arm, ranker) in enumerate(rankers.items())
     ]
+    groups = [(group, len(list(same))) for group, same in groupby(entry[0] for entry in made)]
+    title = f"Does the level hold? Slope per {PER} deployments; AUC per request or pooled"
     return Table(
-        "Does the level hold?",
+        title if narrow else "Does the level hold?",
         "Ranker",
-        [
-            *("start", "end", "moved", f"line, last {LAST}", "level"),
-            *("PCOC at the end", "off by, all ads", "off by, shown"),
-            *("AUC", "GAUC", "LogLoss", "ECE"),
-            "lift %",
-        ],
+        [short if narrow else heading for _, heading, _, short in made],
         rows,
-        [("Mean score", 5), ("pCTR / true CTR", 3), ("Last deployment", 4), ("Revenue", 1)],
+        [] if narrow else groups,
     )
 
 
@@ -136,23 +180,34 @@ def how(ranker: Mapping[str, Any]) -> str:
     return text
 
 
-def _entries(metrics: Mapping[str, Any], arms: Sequence[str], measure: str) -> list[Estimate]:
-    return [drift_of(metrics, arm, measure) for arm in arms]
-
-
-def _untoned(made: Cell) -> Cell:
+def _untoned(cells: Sequence[Cell]) -> list[Cell]:
     """A change of level is neither good nor bad by its sign."""
-    return Cell(made.text, made.interval, made.margin)
+    return [Cell(made.text, made.interval, made.margin) for made in cells]
+
+
+def _verdict(metrics: Mapping[str, Any], arm: str) -> Cell:
+    """Drifts, holds or open, with its p-value; over several worlds, how many of each."""
+    drifts, holds = (drift_of(metrics, arm, name).value for name in ("drifts", "holds"))
+    worlds = n_worlds(metrics)
+    if drifts is None or holds is None:
+        return Cell(MISSING)
+    tone = "down" if drifts >= 0.5 else ""
+    if worlds > 1:
+        n_drift, n_hold = round(drifts * worlds), round(holds * worlds)
+        return Cell(f"drifts {n_drift}, holds {n_hold} of {worlds}", tone=tone)
+    if drifts:
+        p = drift_of(metrics, arm, "drift_p").value
+        return Cell("drifts" if p is None else f"drifts, p {number_text(p, 3)}", tone=tone)
+    return Cell("holds" if holds else "open")
 
 
 def _mark(metrics: Mapping[str, Any], arm: str) -> Cell:
-    share, worlds = drift_of(metrics, arm, "stable").value, n_worlds(metrics)
+    share, worlds = drift_of(metrics, arm, "paper_stable").value, n_worlds(metrics)
     if share is None:
         return Cell(MISSING)
-    tone = "down" if share < 0.5 else ""
     if worlds == 1:
-        return Cell("stable" if share else "unstable", tone=tone)
-    return Cell(f"stable in {round(share * worlds)} of {worlds}", tone=tone)
+        return Cell("stable" if share else "unstable")
+    return Cell(f"stable in {round(share * worlds)} of {worlds}")
 
 
 def n_worlds(metrics: Mapping[str, Any]) -> int:
@@ -160,53 +215,57 @@ def n_worlds(metrics: Mapping[str, Any]) -> int:
     return int((metrics.get("seeds") or {}).get("n") or 1)
 
 
+def _counted(metrics: Mapping[str, Any], group: str, measure: str) -> str:
+    """ "3 of 10" rankers of a group, times worlds, whose measure of 0 or 1 is 1; empty if none is judged."""
+    worlds = n_worlds(metrics)
+    shares = [drift_of(metrics, arm, measure).value for arm in arms_of(metrics, group)]
+    known = [share for share in shares if share is not None]
+    return f"{round(sum(known) * worlds)} of {len(known) * worlds}" if known else ""
+
+
+def _counted_what(metrics: Mapping[str, Any]) -> str:
+    return "rankers" if n_worlds(metrics) == 1 else f"rankers times {n_worlds(metrics)} worlds"
+
+
 def level_words(metrics: Mapping[str, Any]) -> str:
-    """Of how many rankers of each group the level held; empty where none can be judged."""
-    worlds, parts = n_worlds(metrics), []
-    for group, text in RANKER_GROUPS.items():
-        stable = [drift_of(metrics, arm, "stable").value for arm in arms_of(metrics, group)]
-        marks = [share for share in stable if share is not None]
-        if marks:
-            parts.append(f"{text} {round(sum(marks) * worlds)} of {len(marks) * worlds}")
-    what = "rankers" if worlds == 1 else f"rankers times {worlds} worlds"
-    return f"The level of scores held, of {what} {', '.join(parts)}." if parts else ""
+    """How many rankers of each group drift; empty where none can be judged."""
+    counts = {group: _counted(metrics, group, "drifts") for group in RANKER_GROUPS}
+    parts = [f"{RANKER_GROUPS[group]} {count}" for group, count in counts.items() if count]
+    return f"The level of scores drifts, of {_counted_what(metrics)} {', '.join(parts)}." if parts else ""
 
 
 def drift_words(metrics: Mapping[str, Any]) -> str:
-    """Two sentences: who keeps the level and the scale, by group; and who orders best at the end."""
+    """Two sentences: whose level drifts and whose scale is off, by group; and who orders best."""
     if not drift_arms(metrics):
         return ""
-    worlds = n_worlds(metrics)
     said: list[str] = []
     for group, text in RANKER_GROUPS.items():
         arms = arms_of(metrics, group)
-        marks = [share for arm in arms if (share := drift_of(metrics, arm, "stable").value) is not None]
         off = [value for arm in arms if (value := drift_of(metrics, arm, "shown_scale_off").value)]
         if not arms:
             continue
-        kept = f"{round(sum(marks) * worlds)} of {len(marks) * worlds}" if marks else "(too few to judge)"
+        count = _counted(metrics, group, "drifts") or "(too few to judge)"
         factor = math.exp(math.fsum(map(math.log, off)) / len(off)) if off else None
         size = number_text(factor, 2)
         moved = [value for arm in arms if (value := drift_of(metrics, arm, "moved_by").value) is not None]
         way = f", score moved by {number_text(math.fsum(moved) / len(moved), 2)}" if moved else ""
         if not said:
-            said.append(f"{text} {kept} (predictions of what is shown: off by a factor of {size}{way})")
+            said.append(f"{text} {count} (predictions of what is shown: off by a factor of {size}{way})")
         else:
-            said.append(f"{text} {kept} ({size}{way})")
-    what = "rankers" if worlds == 1 else f"rankers times {worlds} worlds"
-    deployments = finite(
-        (learning_of(metrics, next(iter(drift_arms(metrics)))).get("drift") or {}).get("deployments")
-    )
+            said.append(f"{text} {count} ({size}{way})")
+    judged, _ = _deployments(metrics)
+    over = f"Level drifts over the {number_text(judged, 0)} deployments past the transient"
+    text = f"{over}: of the {_counted_what(metrics)} {', '.join(said)}."
     auc = {
-        arm: value for arm in drift_arms(metrics) if (value := final(metrics, arm, "auc").value) is not None
+        arm: value
+        for arm in drift_arms(metrics)
+        if (value := settled(metrics, arm, "page_gauc").value) is not None
     }
-    over = f"Level held over the last {number_text(deployments, 0)} deployments"
-    text = f"{over}: of the {what} {', '.join(said)}."
     if auc:
         best, worst = max(auc, key=lambda arm: auc[arm]), min(auc, key=lambda arm: auc[arm])
         text += (
-            f" At the end {best} has the highest AUC ({number_text(auc[best], 3)}) and {worst} the lowest "
-            f"({number_text(auc[worst], 3)})"
+            f" Per request, on the same pages, {best} has the highest AUC ({number_text(auc[best], 3)}) and "
+            f"{worst} the lowest ({number_text(auc[worst], 3)})"
         )
         base = metrics["baseline"]
         text += (
@@ -217,6 +276,13 @@ def drift_words(metrics: Mapping[str, Any]) -> str:
     return text
 
 
+def _deployments(metrics: Mapping[str, Any]) -> tuple[float | None, float | None]:
+    """How many deployments are judged, and how many are left out before them."""
+    first = learning_of(metrics, next(iter(drift_arms(metrics)))).get("drift") or {}
+    judged, whole = finite(first.get("judged")), finite(first.get("deployments"))
+    return judged, None if judged is None or whole is None else whole - judged
+
+
 def _about(metrics: Mapping[str, Any]) -> str:
     first = learning_of(metrics, next(iter(drift_arms(metrics))))
     spread = (
@@ -225,4 +291,9 @@ def _about(metrics: Mapping[str, Any]) -> str:
         else f"± is the longer half of the 95{NBSP}% interval from resampling the panel's requests, where "
         "there is one; what another world would give, it does not say."
     )
-    return ABOUT.format(requests=number_text(finite(first.get("requests")), 0), last=LAST, spread=spread)
+    judged, left_out = _deployments(metrics)
+    return ABOUT.format(
+        requests=number_text(finite(first.get("requests")), 0), last=LAST, spread=spread,
+        judged=number_text(judged, 0), left_out=number_text(left_out, 0), returning=RETURNING,
+        baseline=metrics["baseline"],
+    )  # fmt: skip

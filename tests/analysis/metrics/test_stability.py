@@ -3,7 +3,7 @@ import math
 import numpy as np
 import pytest
 
-from cascade_sim.analysis.metrics.stability import LAST, drift_section, stability
+from cascade_sim.analysis.metrics.stability import LAST, deployments_of, drift_section, stability
 
 
 def test_a_straight_rise_is_unstable_and_its_change_is_that_of_its_ends():
@@ -66,24 +66,25 @@ def section(score, version=None, **more):
 
 
 def test_a_level_is_stable_and_a_slope_above_the_noise_is_not():
-    assert section(zigzag(LAST))["stable"] == 1.0
-    assert section(zigzag(LAST, slope=2.0 / LAST))["stable"] == 0.0  # rises by 2, noise of 1
+    assert section(zigzag(LAST))["paper_stable"] == 1.0
+    assert section(zigzag(LAST, slope=2.0 / LAST))["paper_stable"] == 0.0  # rises by 2, noise of 1
     found = section([0.25 * i for i in range(150)])
-    assert (found["deployments"], found["stable"]) == (100, 0.0)
-    assert found["change"]["value"] == pytest.approx(0.25 * 99) and found["residual"]["value"] < 1e-9
+    assert (found["deployments"], found["paper_stable"]) == (150, 0.0)
+    assert found["paper_change"]["value"] == pytest.approx(0.25 * 99)
+    assert found["paper_residual"]["value"] < 1e-9
 
 
-def test_only_the_last_hundred_deployments_count():
+def test_only_the_last_hundred_deployments_count_for_the_paper_s_mark():
     settled = [10.0 * 0.5**i for i in range(50)] + zigzag(LAST, size=0.1)
-    assert section(settled)["stable"] == 1.0
-    assert drift_section(list(range(1, 151)), settled, LEVEL, last=150)["stable"] == 0.0
+    assert section(settled)["paper_stable"] == 1.0
+    assert drift_section(list(range(1, 151)), settled, LEVEL, last=150)["paper_stable"] == 0.0
 
 
 def test_too_few_deployments_have_no_mark_but_their_change_is_told():
     found = section(zigzag(LAST - 1, slope=1.0))
-    assert found["stable"] is None and found["deployments"] == 99
-    assert found["change"]["value"] == pytest.approx(98, rel=0.01)
-    assert section([1.0, 2.0])["change"]["value"] is None
+    assert found["paper_stable"] is None and found["deployments"] == 99
+    assert found["paper_change"]["value"] == pytest.approx(98, rel=0.01)
+    assert section([1.0, 2.0])["paper_change"]["value"] is None
 
 
 def test_untrained_models_and_a_deployment_measured_twice_do_not_count():
@@ -91,21 +92,66 @@ def test_untrained_models_and_a_deployment_measured_twice_do_not_count():
     score = [99.0, *zigzag(LAST), 99.0]
     version = [0, *range(1, LAST + 1), LAST]
     found = section(score, version)
-    assert (found["deployments"], found["stable"]) == (LAST, 1.0)
+    assert (found["deployments"], found["paper_stable"]) == (LAST, 1.0)
     few = section([99.0, 1.0, 1.0, 1.0, 99.0], [0, 1, 2, 3, 3])
-    assert few["deployments"] == 3 and few["change"]["value"] == 0.0
+    assert few["deployments"] == 3 and few["paper_change"]["value"] == 0.0
+
+
+def noisy(n, seed, slope=0.0):
+    return (np.random.default_rng(seed).normal(size=n) + slope * np.arange(n)).tolist()
+
+
+def test_a_transient_is_left_out_a_third_of_the_deployments_or_as_many_as_told():
+    curve = [20.0 * 0.8**i + x for i, x in enumerate(noisy(150, 3))]
+    found = section(curve)
+    assert (found["deployments"], found["judged"], found["drifts"], found["holds"]) == (150, 100, 0.0, 1.0)
+    whole = section(curve, after=0)
+    assert (whole["judged"], whole["drifts"], whole["holds"]) == (150, 1.0, 0.0)
+    assert section(curve, after=30)["judged"] == 120
+
+
+def test_a_steady_slope_past_the_transient_drifts_and_is_told_per_deployment():
+    found = section(noisy(150, 4, slope=0.05))
+    slope = found["slope"]
+    assert (found["drifts"], found["holds"]) == (1.0, 0.0) and found["drift_p"] < 0.01
+    assert slope["low"] < 0.05 < slope["high"] and slope["value"] == pytest.approx(0.05, abs=0.01)
+    assert found["slope_p"] <= found["drift_p"] and found["unit_root"]["value"] is not None
+
+
+def test_fewer_than_fifty_deployments_past_the_transient_are_not_judged():
+    few, enough = section(noisy(74, 5)), section(noisy(75, 5))
+    assert few["judged"] == 74 - 74 // 3 == 50 and few["drifts"] is not None
+    found = section(noisy(72, 5))
+    assert (found["judged"], found["drifts"], found["holds"], found["drift_p"]) == (48, None, None, None)
+    assert found["slope"] == {"value": None, "low": None, "high": None} and enough["drifts"] is not None
+
+
+def test_the_scale_is_that_of_the_deployments_past_the_transient():
+    off = {"off": [8.0] * 30 + [2.0] * 60}
+    assert drift_section(list(range(1, 91)), [0.0] * 90, off)["off"]["value"] == pytest.approx(2.0)
+    whole = drift_section(list(range(1, 91)), [0.0] * 90, off, after=0)["off"]["value"]
+    assert whole == pytest.approx(2.0 ** ((3 * 30 + 60) / 90))
+
+
+def test_deployments_are_those_that_were_trained_each_once():
+    rows, judged = deployments_of([0, 1, 2, 2, 3, 4, 5, 6, 6])
+    assert rows == [1, 2, 4, 5, 6, 7] and judged == [4, 5, 6, 7]
+    assert deployments_of([0, 1, 2], after=2) == ([1, 2], []) and deployments_of([0]) == ([], [])
 
 
 def test_the_typical_factor_counts_half_and_double_alike():
-    found = drift_section([1, 2, 3, 4], [0.0] * 4, {"off": [0.5, 2.0, 1.0, None], "shown": [None] * 4})
+    ratios = {"off": [0.5, 2.0, 1.0, None], "shown": [None] * 4}
+    found = drift_section([1, 2, 3, 4], [0.0] * 4, ratios, after=0)
     assert found["off"]["value"] == pytest.approx(math.exp(2 * math.log(2) / 3))
     assert found["shown"] == {"value": None, "low": None, "high": None}
 
 
 def test_a_seat_without_scores_has_no_mark_and_a_curve_that_breaks_is_unstable():
-    assert section([None] * LAST)["stable"] is None
+    without = section([None] * LAST)
+    assert without["paper_stable"] is None and without["drifts"] is None
     broken = section([*zigzag(LAST - 1), None])
-    assert broken["stable"] == 0.0 and broken["change"]["value"] is None
+    assert (broken["paper_stable"], broken["drifts"]) == (0.0, 1.0)
+    assert broken["paper_change"]["value"] is None and broken["slope"]["value"] is None
 
 
 def test_moved_is_from_the_first_ten_deployments_to_the_last_ten():

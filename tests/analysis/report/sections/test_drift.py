@@ -13,7 +13,9 @@ from cascade_sim.analysis.report.sections.drift import (
     drift_table,
     drift_words,
     how,
+    level_words,
 )
+from cascade_sim.analysis.report.terminal import terminal_summary
 
 
 @pytest.fixture
@@ -32,46 +34,88 @@ def test_rankers_come_by_what_gives_them_their_scale(metrics):
     ]  # fmt: skip
 
 
-def test_the_table_tells_start_end_change_mark_and_scale(metrics):
+def shown(metrics, arm, **which):
+    """Heading -> what stands under it in the arm's row."""
+    table = drift_table(metrics, **which)
+    return dict(zip(table.columns, [cell.text for cell in cells(table, arm)], strict=True))
+
+
+def test_the_table_tells_start_end_slope_verdict_and_scale(metrics):
     table = drift_table(metrics)
     assert sum(width for _, width in table.groups) == len(table.columns) == len(texts(metrics, "ltr"))
-    start, end, moved, change, mark, pcoc, off, shown, *_, lift = texts(metrics, "ltr")
-    assert (start, end, mark) == ("−0.60", "−3.00", "unstable")  # -0.5 - 0.1, and -0.5 - 120 * 0.02 - 0.1
-    assert moved == "−2.20"  # from deployments 1 to 10 to 111 to 120: 110 * 0.02
-    assert change == "−1.99"  # 99 * 0.02 and a trace of the zigzag: 6 * 0.1 / 101
-    assert (pcoc, off, shown, lift) == ("12.00", "12.00", "6.50", "−5.0")
-    assert texts(metrics, "logloss")[4] == "stable" and texts(metrics, "logloss")[-1] == "0"
+    ltr = shown(metrics, "ltr")
+    assert (ltr["start"], ltr["end"]) == ("−0.60", "−3.00")  # -0.5 - 0.1, and -0.5 - 120 * 0.02 - 0.1
+    assert ltr["moved"] == "−2.20"  # from deployments 1 to 10 to 111 to 120: 110 * 0.02
+    assert ltr["slope/100"] == "−2.00" and ltr["level"] == "drifts, p 0.002"  # 100 * 0.02
+    assert ltr["paper's mark"] == "unstable" and ltr["lift %"] == "−5.0"
+    assert (ltr["off by, shown"], ltr["off by, all ads"]) == ("6.50", "12.00")
+    base = shown(metrics, "logloss")
+    assert (base["level"], base["paper's mark"], base["lift %"]) == ("holds", "stable", "0")
     row = next(row for row in table.rows if row.label == "distill-pre")
     assert row.tag == "followed by a calibrator" and says(row.hint, "softmax", "platt", "anew")
 
 
-def test_over_several_worlds_the_mark_is_the_share_that_is_stable(metrics):
+def test_auc_per_request_stands_apart_from_the_pooled_one_and_is_held_against_the_baseline(metrics):
+    ltr, base = shown(metrics, "ltr"), shown(metrics, "logloss")
+    assert (ltr["AUC/request, pages"], ltr["AUC pooled, pages"]) == ("0.6700", "0.7700")  # 0.7 - 3 * 0.01
+    assert (ltr["AUC/request, candidates"], ltr["AUC pooled, candidates"]) == ("0.7700", "0.8700")
+    assert (ltr["less baseline's"], base["less baseline's"]) == ("+0.0400", "0")  # 4 letters fewer
+
+
+def test_the_terminal_has_the_columns_that_answer_the_question(metrics):
+    ltr = shown(metrics, "ltr", narrow=True)
+    assert ltr["level"] == "drifts, p 0.002" and ltr["AUC/req. pages"] == "0.6700"
+    assert set(ltr) == {
+        *("slope/100", "persistence", "unit root", "level", "paper's mark", "off by, shown"),
+        *("AUC/req. pages", "less base", "AUC/req. all ads", "AUC pooled"),
+    }
+    text = terminal_summary(metrics)
+    wanted = ("Does the level hold?", "slope/100", "drifts, p 0.002", "AUC/req. pages", "AUC pooled")
+    assert all(part in text for part in wanted)
+    assert "Does the level hold?" not in terminal_summary(learning_metrics())
+
+
+def test_over_several_worlds_it_counts_those_that_drift_and_those_that_hold(metrics):
     metrics["seeds"] = {"n": 5, "seeds": [1, 2, 3, 4, 5]}
-    for arm, share in (("ltr", 0.2), ("logloss", 0.8)):
-        metrics["market"]["arms"][arm]["learning"]["drift"]["stable"] = share
-    assert texts(metrics, "ltr")[4] == "stable in 1 of 5"
-    assert texts(metrics, "logloss")[4] == "stable in 4 of 5"
-    tones = {row.label: row.cells[4].tone for row in drift_table(metrics).rows}
+    for arm, drifts, holds in (("ltr", 0.8, 0.0), ("logloss", 0.2, 0.6)):
+        metrics["market"]["arms"][arm]["learning"]["drift"] |= {"drifts": drifts, "holds": holds}
+    assert shown(metrics, "ltr")["level"] == "drifts 4, holds 0 of 5"
+    assert shown(metrics, "logloss")["level"] == "drifts 1, holds 3 of 5"
+    assert shown(metrics, "ltr")["paper's mark"] == "stable in 0 of 5"
+    table = drift_table(metrics)
+    tones = {row.label: row.cells[table.columns.index("level")].tone for row in table.rows}
     assert (tones["ltr"], tones["logloss"]) == ("down", "")
     assert "5 worlds" in said(drift_section(metrics))
+    assert says(level_words(metrics), "times 5 worlds", "order alone 4 of 5", "regression part 1 of 5")
 
 
-def test_too_few_deployments_leave_the_mark_open(metrics):
-    metrics["market"]["arms"]["ltr"]["learning"]["drift"]["stable"] = None
-    assert texts(metrics, "ltr")[4] == "–"
+def test_neither_drift_nor_return_is_left_open(metrics):
+    metrics["market"]["arms"]["ltr"]["learning"]["drift"] |= {"drifts": 0.0, "holds": 0.0}
+    assert shown(metrics, "ltr")["level"] == "open"
+
+
+def test_too_few_deployments_leave_the_verdict_open(metrics):
+    metrics["market"]["arms"]["ltr"]["learning"]["drift"] |= {"drifts": None, "paper_stable": None}
+    assert (shown(metrics, "ltr")["level"], shown(metrics, "ltr")["paper's mark"]) == ("–", "–")
     assert "too few to judge" in drift_words(metrics)
 
 
-def test_two_sentences_say_who_holds_the_level_and_who_orders_best(metrics):
+def test_a_file_without_means_past_the_transient_shows_the_last_deployment(metrics):
+    del metrics["market"]["arms"]["ltr"]["learning"]["settled"]
+    ltr = shown(metrics, "ltr")
+    assert (ltr["AUC/request, pages"], ltr["less baseline's"]) == ("0.6000", "–")
+
+
+def test_two_sentences_say_whose_level_drifts_and_who_orders_best(metrics):
     words = drift_words(metrics)
     groups = [
-        *("order alone", "0 of 1", "6.50", "2.20"),
-        *("calibrator", "0 of 1", "1.10", "2.20"),
-        *("regression", "1 of 1", "1.05", "0.00"),
+        *("order alone", "1 of 1", "6.50", "2.20"),
+        *("calibrator", "1 of 1", "1.10", "2.20"),
+        *("regression", "0 of 1", "1.05", "0.00"),
     ]
-    assert says(words, "100 deployments", *groups)
-    assert says(words, "ltr", "highest AUC", "0.770", "distill-pre", "lowest", "0.690")
-    assert says(words, "logloss", "0.730")
+    assert says(words, "80 deployments past the transient", *groups)
+    assert says(words, "Per request", "ltr", "highest AUC", "0.670", "distill-pre", "lowest", "0.590")
+    assert says(words, "logloss", "0.630")
 
 
 def test_a_setting_is_told_in_words():
