@@ -10,7 +10,7 @@ The results are plain numbers: rows over seeds with paired tests, cells, wins, c
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -90,8 +90,8 @@ class Files:
         if self.whole is None:
             return self
         is_aside = drawn_aside(self.whole.n_lists, seed)
-        parts = (self.whole.take_lists(np.flatnonzero(part)) for part in (~is_aside, is_aside))
-        return Files(*parts, self.test, self.whole)
+        train, valid = (self.whole.take_lists(np.flatnonzero(part)) for part in (~is_aside, is_aside))
+        return Files(train, valid, self.test, self.whole)
 
 
 @dataclass(frozen=True)
@@ -483,7 +483,7 @@ def results(findings: StudyResult, files: Files, plan: Plan) -> dict[str, Any]:
     for row in findings.rows:
         grouped.setdefault(row.name, []).append(row)
     rows = [_row(name, group) for name, group in grouped.items()]
-    compared = _compare(rows, grouped, plan.baseline)
+    compared = _compare([(rows, grouped)], plan.baseline)
     best = {metric: _best(rows, grouped, metric) for metric in ("ndcg", "loss")}
     cells = [_cell(cell) for cell in findings.cells]
     same = constant(files, plan.task)
@@ -527,27 +527,14 @@ def _by_rule(by_rule: Mapping[str, list[Row]]) -> dict[str, Any]:
 
     A row's p compares it with the rival under the same rule, adjusted for all comparisons of both rules.
     """
-    grouped: dict[str, dict[str, list[Row]]] = {}
-    for rule, rows in by_rule.items():
-        for row in rows:
-            grouped.setdefault(rule, {}).setdefault(row.name, []).append(row)
-    names = list(dict.fromkeys(row.name for rows in by_rule.values() for row in rows))
-    rival = next((name for name in RIVALS if name in names), None)
+    grouped: dict[str, dict[str, list[Row]]] = {rule: {} for rule in by_rule}
+    for rule, chosen in by_rule.items():
+        for row in chosen:
+            grouped[rule].setdefault(row.name, []).append(row)
     tables = {rule: [_row(name, group) for name, group in groups.items()] for rule, groups in grouped.items()}
-    places: list[dict[str, Any]] = []
-    ps: list[float] = []
-    for rule, rows_of_rule in tables.items():
-        for row in rows_of_rule if rival is not None else ():
-            if row["objective"] == rival:
-                continue
-            for metric in ("ndcg", "loss"):
-                values = _per_list(grouped[rule][row["objective"]], metric)
-                base = _per_list(grouped[rule][str(rival)], metric)
-                row[metric]["gap"] = _number(_mean(values - base))
-                places.append(row[metric])
-                ps.append(paired_p(values, base))
-    for place, p in zip(places, holm(ps), strict=True):
-        place["p"] = _number(p)
+    rival = next((name for name in RIVALS if all(name in groups for groups in grouped.values())), None)
+    pairs = [(tables[rule], grouped[rule]) for rule in by_rule]
+    compared = _compare(pairs, rival, ("ndcg", "loss")) if rival is not None else 0
     players = [
         {"objective": approach_of(row.name), "rule": rule, "seed": row.cell.seed, **row.test.means}
         for rule, rows in by_rule.items()
@@ -556,7 +543,7 @@ def _by_rule(by_rule: Mapping[str, list[Row]]) -> dict[str, Any]:
     return {
         "by_rule": tables,
         "rival": rival,
-        "rule_comparisons": sum(not math.isnan(p) for p in ps),
+        "rule_comparisons": compared,
         "approaches": strict_wins(players, same=("rule", "seed")),
     }
 
@@ -586,18 +573,26 @@ def _row(name: str, group: list[Row]) -> dict[str, Any]:
     }
 
 
-def _compare(rows: list[dict[str, Any]], grouped: dict[str, list[Row]], baseline: str) -> int:
-    """Put gap and adjusted p into the rows; returns the number of comparisons."""
-    if baseline not in grouped:
-        return 0
+def _compare(
+    tables: Sequence[tuple[list[dict[str, Any]], dict[str, list[Row]]]],
+    baseline: str,
+    tested: Sequence[str] = _TESTED,
+) -> int:
+    """Put gap and adjusted p into the rows of tables, each against its own baseline.
+
+    The adjustment is for all tables together; returns the number of comparisons.
+    """
     places: list[dict[str, Any]] = []
     ps: list[float] = []
-    for row, (name, group) in zip(rows, grouped.items(), strict=True):
-        for metric in _TESTED if name != baseline else ():
-            values, base = _per_list(group, metric), _per_list(grouped[baseline], metric)
-            row[metric]["gap"] = _number(_mean(values - base))
-            places.append(row[metric])
-            ps.append(paired_p(values, base))
+    for rows, grouped in tables:
+        if baseline not in grouped:
+            continue
+        for row, (name, group) in zip(rows, grouped.items(), strict=True):
+            for metric in tested if name != baseline else ():
+                values, base = _per_list(group, metric), _per_list(grouped[baseline], metric)
+                row[metric]["gap"] = _number(_mean(values - base))
+                places.append(row[metric])
+                ps.append(paired_p(values, base))
     for place, p in zip(places, holm(ps), strict=True):
         place["p"] = _number(p)
     return sum(not math.isnan(p) for p in ps)
