@@ -28,6 +28,7 @@ from collections.abc import Callable
 from cascade_sim.analysis.metrics.lists import PerRequest, Ranking, rank_lists
 from cascade_sim.analysis.metrics.order import (
     auc,
+    auc_pr,
     average_precision,
     dcg,
     err,
@@ -68,6 +69,7 @@ __all__ = [
     "Ranking",
     "Stability",
     "auc",
+    "auc_pr",
     "average_precision",
     "dcg",
     "ece",

@@ -182,6 +182,12 @@ def ltr_page(findings: Mapping[str, Any], svgs: Mapping[str, str]) -> str:
                 short="Figures"),
     ]  # fmt: skip
     for heading, table, about in (
+        (
+            "By rule",
+            ltr.rules_table(findings),
+            " ".join(ltr.about_rules(findings)) if "rival" in findings else "",
+        ),
+        ("Approaches", ltr.approaches_table(findings), ltr.about_approaches(findings)),
         ("Strict wins", ltr.wins_table(findings), " ".join(ltr.about_wins(findings))),
         ("Pareto frontier", ltr.frontier_table(findings), f"{ltr.about_frontier(findings)}."),
     ):

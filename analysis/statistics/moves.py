@@ -28,6 +28,7 @@ from cascade_sim.analysis.statistics.estimates import t_quantile
 Floats = NDArray[np.float64]
 ROUNDING = 1e-9  # relative: sums are kept to ten digits, so below this a move is arithmetic and no change
 POWER = 0.95
+SETTING = ("objective", "alpha", "learning_rate", "dropout", "momentum", "y0")  # of a cell, but for its seed
 FEWEST_DAYS = 5  # as for the market's lifts: below, a t interval over days says next to nothing
 
 
@@ -207,17 +208,21 @@ def beats(
 
 
 def strict_wins(
-    cells: Sequence[Mapping[str, Any]], order: str = "ndcg", scale: str = "loss"
+    cells: Sequence[Mapping[str, Any]],
+    order: str = "ndcg",
+    scale: str = "loss",
+    same: tuple[str, ...] = ("learning_rate", "seed"),
 ) -> dict[str, dict[str, dict[str, int]]]:
     """{objective: {rival: {"games", "won", "lost"}}} over all cells of the two at one learning rate and seed.
 
-    A game is a pair of cells, one of each, whatever their alphas; rate and seed may be absent.
+    A game is a pair of cells, one of each, that are alike in what `same` names, whatever their alphas; what
+    it names may be absent.
     """
     names = list(dict.fromkeys(cell["objective"] for cell in cells))
     counts = {a: {b: {"games": 0, "won": 0, "lost": 0} for b in names if b != a} for a in names}
     for cell in cells:
         for other in cells:
-            is_game = all(cell.get(key) == other.get(key) for key in ("learning_rate", "seed"))
+            is_game = all(cell.get(key) == other.get(key) for key in same)
             if not is_game or cell["objective"] == other["objective"]:
                 continue
             count = counts[cell["objective"]][other["objective"]]
@@ -239,13 +244,11 @@ def over_seeds(cells: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     """Cells that differ in their seed only, averaged."""
     groups: dict[tuple[Any, ...], list[Mapping[str, Any]]] = {}
     for cell in cells:
-        groups.setdefault((cell["objective"], cell["alpha"], cell["learning_rate"]), []).append(cell)
+        groups.setdefault(tuple(cell.get(name) for name in SETTING), []).append(cell)
     return [
         {
-            "objective": objective,
-            "alpha": alpha,
-            "learning_rate": rate,
+            **{name: group[0][name] for name in SETTING if name in group[0]},
             **{name: float(np.mean([cell[name] for cell in group])) for name in ("ndcg", "loss")},
         }
-        for (objective, alpha, rate), group in groups.items()
+        for group in groups.values()
     ]

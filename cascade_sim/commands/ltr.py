@@ -6,9 +6,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
+from click.core import ParameterSource
 
 from cascade_sim.commands.options import PATH, device_option, out_option, quiet_option, seeds_option
 from cascade_sim.errors import UserError, did_you_mean, unknown_name
+from cascade_sim.ltr.presets import OBJECTIVES_OF, PRESETS
 
 if TYPE_CHECKING:
     from cascade_sim.ltr.study import Plan
@@ -50,9 +52,20 @@ class Layers(click.ParamType):
 
 
 @click.command(epilog=FILES)
-@click.option("--train", type=PATH, required=True, help="Lists to train on.")
-@click.option("--valid", type=PATH, help="Lists to choose by.  [default: every fifth of --train]")
-@click.option("--test", type=PATH, required=True, help="Lists to measure on.")
+@click.option("--train", type=PATH, help="Lists to train on.")
+@click.option("--valid", "--vali", type=PATH, help="Lists to choose by.  [default: a fifth of --train]")
+@click.option("--test", type=PATH, help="Lists to measure on.")
+@click.option(
+    "--data",
+    type=PATH,
+    metavar="FOLDER",
+    help="In place of the three, a folder as published: train.txt, vali.txt, test.txt, or set1.train.txt …",
+)
+@click.option(
+    "--preset",
+    type=click.Choice(tuple(PRESETS)),
+    help="The papers' set-up for that data set, or for small files. Options that are given come first.",
+)
 @click.option(
     "--objective",
     "names",
@@ -79,14 +92,57 @@ class Layers(click.ParamType):
 )
 @click.option("--alpha", type=Numbers(), default="0.1,0.5,0.9", show_default=True, help="Grid of weights.")
 @click.option("--learning-rate", type=Numbers(), default="0.003", show_default=True, help="Grid of rates.")
+@click.option("--dropout", type=Numbers(), default="0.2", show_default=True, help="Grid of dropouts.")
+@click.option(
+    "--momentum",
+    type=Numbers(),
+    default="0.1",
+    show_default=True,
+    help="Grid of momenta of batch norm: the weight of the latest batch in what is kept for serving.",
+)
+@click.option(
+    "--y0", type=Numbers(), help="Grid of labels of the virtual item.  [default: each objective's own]"
+)
+@click.option(
+    "--budget",
+    type=click.IntRange(min=0),
+    default=0,
+    help="Trainings of every objective and seed: as many points of its grid, spread evenly.  "
+    "[default: 0, the whole grid of each, which is larger where there is an alpha]",
+)
 @click.option(
     "--layers", type=Layers(), help="Widths, as 256-128.  [default: by --train, 64-32 to 1024-512-256]"
 )
-@click.option("--dropout", type=click.FloatRange(0, 1, max_open=True), default=0.2, show_default=True)
 @click.option("--epochs", type=click.IntRange(min=1), help="[default: by --train, 5 to 40]")
 @click.option("--batch", type=click.IntRange(min=1), help="Lists a step.  [default: by --train, 4 to 32]")
-@click.option("--y0", type=float, help="Label of the virtual item.  [default: each objective's own]")
 @click.option("--beta", type=float, help="Sharpness of approx_ndcg.  [default: 10]")
+@click.option(
+    "--inputs",
+    type=click.Choice(["log1p", "plain"]),
+    default="log1p",
+    show_default=True,
+    help="Features as sign(x) log(1 + |x|), or as they are.",
+)
+@click.option(
+    "--split",
+    type=click.Choice(["every", "seed"]),
+    default="every",
+    show_default=True,
+    help="Without --valid: every fifth list to choose by, or a fifth that each seed draws.",
+)
+@click.option(
+    "--baseline",
+    default="pointwise",
+    show_default=True,
+    help="Row that the others are tested against, such as softmax+platt.",
+)
+@click.option(
+    "--tables",
+    type=click.Choice(["usual", "papers"]),
+    default="usual",
+    show_default=True,
+    help="papers: also choose by NDCG@10 and by the loss alone, with the tables of RCR's paper.",
+)
 @seeds_option("Trainings per cell.", default=1)
 @device_option("cpu")
 @click.option(
@@ -98,12 +154,20 @@ class Layers(click.ParamType):
 )
 @out_option("Folder.", default=Path("runs/ltr"), show_default=True)
 @quiet_option
-def command(train: Path, valid: Path | None, test: Path, out: Path, quiet: bool, **options: Any) -> None:
+def command(
+    train: Path | None,
+    valid: Path | None,
+    test: Path | None,
+    data: Path | None,
+    out: Path,
+    quiet: bool,
+    **options: Any,
+) -> None:
     """Compare objectives on learning-to-rank files.
 
     Trains a net for every objective on the grid of alphas and learning rates, chooses by the validation
     lists, and measures order and scale on the test lists. Prints the table of rankers with paired tests
-    against pointwise, the strict wins and the Pareto frontier; writes ltr.html, ltr.csv, ltr.json and the
+    against the baseline, the strict wins and the Pareto frontier; writes ltr.html, ltr.csv, ltr.json and the
     figures pareto and drift as PNG and SVG.
     """
     from cascade_sim.analysis.report.sections import ltr as ltr_tables
@@ -116,7 +180,9 @@ def command(train: Path, valid: Path | None, test: Path, out: Path, quiet: bool,
         device = pick_device(options["device"]).type
     except ValueError as error:
         raise UserError(str(error)) from error
+    options = with_preset(options, click.get_current_context())
     plan = make_plan(options, device)
+    train, valid, test = files_of(train, valid, test, data)
     for option, file in (("--train", train), ("--valid", valid), ("--test", test)):
         if file is not None and not file.exists():  # now, not after a large file was read
             beside = sorted(str(path) for path in file.parent.glob("*"))
@@ -125,13 +191,54 @@ def command(train: Path, valid: Path | None, test: Path, out: Path, quiet: bool,
         out.mkdir(parents=True, exist_ok=True)
     with Progress(quiet) as progress:
         positive_from = options["positive_from"] if options["binary"] else None
-        files = load_files(train, valid, test, positive_from, device, progress)
+        files = load_files(
+            train,
+            valid,
+            test,
+            positive_from,
+            device,
+            progress,
+            log1p=options["inputs"] == "log1p",
+            split_by_seed=options["split"] == "seed",
+        )
         given = {key: options[key] for key in ("layers", "epochs", "batch")}
         plan = plan.sized(files.train, **given)
         findings = compare(files, plan, progress, options["threads"])
     click.echo(ltr_tables.text(findings), nl=False)
     for path in write_study(findings, out):
         click.echo(path)
+
+
+def with_preset(options: dict[str, Any], context: click.Context) -> dict[str, Any]:
+    """The options, of which those that were not given are as the preset has them."""
+    name = options.pop("preset")
+    if name is None:
+        return options
+    task = "binary" if options["binary"] else "graded"
+    of_preset = {"names": OBJECTIVES_OF[task], **PRESETS[name].options}
+    is_given = {
+        option: context.get_parameter_source(option) is not ParameterSource.DEFAULT for option in options
+    }
+    return {
+        option: value if is_given[option] else of_preset.get(option, value)
+        for option, value in options.items()
+    }
+
+
+def files_of(
+    train: Path | None, valid: Path | None, test: Path | None, data: Path | None
+) -> tuple[Path, Path | None, Path]:
+    """The three files, named one by one or found in the folder."""
+    from cascade_sim.ltr.files import parts_of
+
+    if data is not None:
+        if any(part is not None for part in (train, valid, test)):
+            raise UserError("--data names all three files; leave out --train, --valid and --test")
+        parts = parts_of(data)
+        return parts["train"], parts.get("valid"), parts["test"]
+    if train is None or test is None:
+        raise UserError("give --train and --test, or a folder with --data")
+    return train, valid, test
 
 
 def make_plan(options: dict[str, Any], device: str) -> Plan:
@@ -162,10 +269,29 @@ def make_plan(options: dict[str, Any], device: str) -> Plan:
             raise UserError("calibrators give probabilities; add --binary")
     if not all(0 < rate <= MOST_RATE for rate in options["learning_rate"]):
         raise UserError(f"--learning-rate: rates must be greater than 0 and at most {MOST_RATE:g}")
-    given = {name: options[name] for name in ("y0", "beta") if options[name] is not None}
-    settings = Settings(dropout=options["dropout"], device=device)
-    seeds = tuple(range(1, options["seeds"] + 1))
-    plan = Plan(names, task, options["alpha"], options["learning_rate"], seeds, calibrators, given, settings)
+    if not all(0 <= share < 1 for share in options["dropout"]):
+        raise UserError("--dropout: shares must be at least 0 and less than 1")
+    if not all(0 < momentum <= 1 for momentum in options["momentum"]):
+        raise UserError("--momentum: momenta must be greater than 0 and at most 1")
+    plan = Plan(
+        names,
+        task,
+        options["alpha"],
+        options["learning_rate"],
+        tuple(range(1, options["seeds"] + 1)),
+        calibrators,
+        {} if options["beta"] is None else {"beta": options["beta"]},
+        Settings(device=device),
+        dropouts=options["dropout"],
+        momenta=options["momentum"],
+        y0s=options["y0"] or (),
+        budget=options["budget"] or None,
+        baseline=options["baseline"],
+        papers=options["tables"] == "papers",
+    )
+    rows = [row for name in names for row in plan.rows_of(name)]
+    if plan.baseline not in (*rows, "pointwise"):
+        raise UserError(unknown_name("baseline", plan.baseline, rows))
     try:
         for name in names:
             plan.cells_of(name)

@@ -38,6 +38,13 @@ _CELLS = 2_000_000_000  # of the table of features: 8 GB
 
 _GROUP_SUFFIXES = (".query", ".group")
 
+# Names of the parts in folders as they are published: Web30K and Istella, Yahoo.
+PART_NAMES = {
+    "train": ("train.txt", "set1.train.txt"),
+    "valid": ("vali.txt", "valid.txt", "set1.valid.txt"),
+    "test": ("test.txt", "set1.test.txt"),
+}
+
 _NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?\Z", re.ASCII)
 
 _WHOLE = re.compile(r"\d{1,18}\Z", re.ASCII)
@@ -107,6 +114,25 @@ def read_file(
     if len(labels) * len(columns) > _CELLS:
         raise UserError(f"{path}: {len(labels):,} rows of {len(columns):,} features do not fit into memory")
     return RankingFile(_dense(parts, columns), labels, lists, columns)
+
+
+def parts_of(folder: Path) -> dict[str, Path]:
+    """The files of a folder as published, by part, packed or not; there may be none to choose by."""
+    if not folder.is_dir():
+        raise UserError(f"{folder}: no such folder")
+    parts: dict[str, Path] = {}
+    for part, names in PART_NAMES.items():
+        there = [folder / f"{name}{end}" for name in names for end in ("", ".gz")]
+        found = next((path for path in there if path.is_file()), None)
+        if found is not None:
+            parts[part] = found
+        elif part != "valid":
+            folds = sorted(
+                path.name for path in folder.iterdir() if (path / PART_NAMES["train"][0]).is_file()
+            )
+            hint = f"; its folders are {', '.join(folds)}: give one of them" if folds else ""
+            raise UserError(f"{folder}: no {' or '.join(names)}{hint}")
+    return parts
 
 
 def _blocks(path: Path) -> Iterator[bytes]:

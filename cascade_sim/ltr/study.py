@@ -1,19 +1,16 @@
 """Objectives compared on learning-to-rank files: read, train the grid, choose, calibrate, measure, write.
 
-A cell is an objective with its alpha, a learning rate and a seed. For each objective and seed one cell is
-chosen by the validation lists alone:
-- an objective without scale: the greatest NDCG@10;
-- one with scale: the least log loss (or squared error) among the cells whose NDCG@10 is within one standard
-  error of the objective's best. With few validation lists that is nearly all of them, with many nearly none.
-Calibrators are fitted to the chosen cell's scores on the validation lists. `measure` says what a ranker is
-worth on a file: order and scale of every list, and the file's means. The results are plain numbers: rows over
-seeds with paired tests, cells, wins, curves.
+A cell is an objective at a point of its grid (alpha, learning rate, …) with a seed. For each objective and
+seed one cell is chosen by the validation lists alone; `tuning` has the grid and the rules. The test lists are
+measured after that, and have no say. Calibrators are fitted to the chosen cell's scores on the validation
+lists. `measure` says what a ranker is worth on a file: order and scale of every list, and the file's means.
+The results are plain numbers: rows over seeds with paired tests, cells, wins, curves.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -22,16 +19,17 @@ from typing import Any
 import numpy as np
 import torch
 
+from cascade_sim import draws
 from cascade_sim.analysis import metrics
 from cascade_sim.analysis.metrics import Stability, stability
 from cascade_sim.analysis.statistics.bootstrap import seed_spread
 from cascade_sim.analysis.statistics.moves import holm, paired_p, strict_wins
 from cascade_sim.errors import UserError
 from cascade_sim.ltr.files import RankingFile, read_file
+from cascade_sim.ltr.line import OnALine
 from cascade_sim.ltr.training import (
     Settings,
     Table,
-    Trained,
     list_columns,
     make_table,
     outputs_of,
@@ -40,13 +38,27 @@ from cascade_sim.ltr.training import (
     usual_epochs,
     usual_layers,
 )
+from cascade_sim.ltr.tuning import LOSS, NEAR, PAPER_RULES, Grid, Point, choose, measure_of
 from cascade_sim.models.nets.ltr_net import RankingNet
-from cascade_sim.models.objectives import OBJECTIVES, Calibrated, Objective, make_objective, split_family
+from cascade_sim.models.objectives import OBJECTIVES, Calibrated, Objective, split_family
 from cascade_sim.progress import Progress
 
 DEPTH = 10  # places that NDCG looks at
 
 BASELINE = "pointwise"
+
+# What the paper on regression compatible ranking holds others against, the first that is there.
+RIVALS = ("multi_objective-mean", "multi_objective")
+
+# Its groups of objectives; another objective is a group of its own.
+APPROACHES = {
+    "ranknet": "listwise",
+    "softmax": "listwise",
+    "approx_ndcg": "listwise",
+    "listce": "listwise",
+    "multi_objective": "multi-objective",
+    "rcr_regression": "rcr",
+}
 
 LOSS_NAMES = {"binary": "LogLoss", "graded": "MSE"}
 
@@ -62,11 +74,24 @@ _TESTED = ("ndcg", "loss", "ece")
 
 @dataclass(frozen=True)
 class Files:
-    """The three parts of the data: to learn from, to choose by, to measure on."""
+    """The three parts of the data: to learn from, to choose by, to measure on.
+
+    `whole` is the training file if each seed draws lists to choose by of its own; `train` and `valid` are
+    then those of seed 1.
+    """
 
     train: Table
     valid: Table
     test: Table
+    whole: Table | None = None
+
+    def of_seed(self, seed: int) -> Files:
+        """The parts that a seed sees. The test lists are the same for all."""
+        if self.whole is None:
+            return self
+        is_aside = drawn_aside(self.whole.n_lists, seed)
+        train, valid = (self.whole.take_lists(np.flatnonzero(part)) for part in (~is_aside, is_aside))
+        return Files(train, valid, self.test, self.whole)
 
 
 @dataclass(frozen=True)
@@ -81,26 +106,35 @@ class Plan:
     calibrators: tuple[str, ...] | None = None  # None: the usual ones
     options: Mapping[str, Any] = field(default_factory=dict)  # y0, …: for the objectives that have them
     settings: Settings = field(default_factory=Settings)
+    dropouts: tuple[float, ...] = ()  # empty: that of the settings; so for momenta
+    momenta: tuple[float, ...] = ()
+    y0s: tuple[float, ...] = ()  # empty: as in the options
+    budget: int | None = None  # trainings of each objective and seed; None: the whole grid of each
+    baseline: str = BASELINE  # the row that others are tested against
+    papers: bool = False  # choose also by the rules of the papers, and have their tables
 
-    def cells_of(self, name: str) -> list[tuple[Objective, float | None, float]]:
-        """The grid of one objective: itself, its alpha if it has one, the learning rate."""
-        name, own = split_family(name)
-        known = OBJECTIVES[name].options
-        fixed = {**{key: value for key, value in self.options.items() if key in known}, **own}
-        alphas: Sequence[float | None] = self.alphas if "alpha" in known else (None,)
-        return [
-            (
-                make_objective(name, self.task, **fixed, **({} if alpha is None else {"alpha": alpha})),
-                alpha,
-                rate,
-            )
-            for alpha in alphas
-            for rate in self.learning_rates
-        ]
+    @property
+    def grid(self) -> Grid:
+        return Grid(
+            self.learning_rates,
+            self.dropouts or (self.settings.dropout,),
+            self.momenta or (self.settings.momentum,),
+            self.alphas,
+            self.y0s,
+            self.budget,
+        )
+
+    def cells_of(self, name: str) -> list[Point]:
+        """What is trained of one objective for each seed. ValueError where that is not possible."""
+        return self.grid.points(name, self.task, self.options)
+
+    def rows_of(self, name: str) -> list[str]:
+        """The rows of one objective: itself, and with each calibrator."""
+        return [name, *(f"{name}+{calibrator}" for calibrator in self.calibrators_of(name))]
 
     def calibrators_of(self, name: str) -> tuple[str, ...]:
         if self.task != "binary":
-            return ()
+            return ("line",) if self.papers and not OBJECTIVES[split_family(name)[0]].has_scale else ()
         if self.calibrators is not None:
             return self.calibrators
         objective, _ = split_family(name)
@@ -128,20 +162,26 @@ class Plan:
 
 @dataclass(frozen=True)
 class Cell:
-    """One training and what became of it."""
+    """One training and what became of it, at its best epoch by one measure."""
 
-    objective: Objective
-    alpha: float | None
-    learning_rate: float
+    point: Point
     seed: int
     epoch: int  # of the weights kept
     trend: Stability | None  # None: too few steps to judge
     curve: np.ndarray
     valid: Measured
-    test: Measured
+    test: Measured  # all NaN if the scores of the test lists are not finite
     valid_outputs: torch.Tensor
     test_outputs: torch.Tensor
     is_learning: bool | None = None  # whether more epochs would have helped
+
+    @property
+    def objective(self) -> Objective:
+        return self.point.objective
+
+    @property
+    def name(self) -> str:
+        return self.point.objective.family
 
     def without_outputs(self) -> Cell:
         """A cell that was not chosen: what it said of every item is no longer needed."""
@@ -163,7 +203,8 @@ class StudyResult:
 
     cells: list[Cell]
     rows: list[Row]
-    diverged: list[dict[str, Any]]  # cells without an epoch of finite scores
+    diverged: list[dict[str, Any]]  # cells without an epoch of finite scores, or with none of the test lists
+    by_rule: Mapping[str, list[Row]] = field(default_factory=dict)  # rows of the papers' rules
 
 
 @dataclass(frozen=True)
@@ -176,16 +217,28 @@ class Measured:
     predicted: np.ndarray  # [Q] sum of predictions
     observed: np.ndarray  # [Q] sum of labels
     items: np.ndarray  # [Q]
+    auc_pr: float = math.nan  # area under the curve of precision and recall, all items together; binary only
+
+    @classmethod
+    def undefined(cls, lists: np.ndarray) -> Measured:
+        """Of a ranker that has no finite scores of these lists."""
+        none = np.full(len(lists) - 1, math.nan)
+        return cls(none, none, none, none, none, np.diff(lists))
+
+    @property
+    def is_defined(self) -> bool:
+        return not np.isnan(self.predicted).any()
 
     @property
     def means(self) -> dict[str, float]:
-        """The file's figures: NDCG and ECE per list, the loss per item, PCOC of all predictions."""
+        """The file's figures: NDCG and ECE per list, loss per item, PCOC and AUC-PR of all predictions."""
         observed = float(self.observed.sum())
         return {
             "ndcg": _mean(self.ndcg),
             "loss": float(self.loss.sum() / self.items.sum()),
             "ece": _mean(self.ece),
             "pcoc": float(self.predicted.sum() / observed) if observed else float("nan"),
+            "auc_pr": self.auc_pr,
         }
 
     @property
@@ -202,10 +255,14 @@ def load_files(
     positive_from: float | None,
     device: str,
     progress: Progress,
+    *,
+    log1p: bool = True,
+    split_by_seed: bool = False,
 ) -> Files:
     """The three parts as tables. Features that the training file does not have are not read.
 
-    positive_from: labels of at least that become 1, the others 0; None keeps the grades.
+    positive_from: labels of at least that become 1, the others 0; None keeps the grades. split_by_seed: where
+    there is no validation file each seed draws its own lists to choose by.
     """
     files: dict[str, RankingFile] = {}
     columns: np.ndarray | None = None
@@ -216,8 +273,9 @@ def load_files(
         with progress.stage(f"read {part}", size, "bytes") as stage:
             files[part] = read_file(path, columns, stage.advance)
         columns = files["train"].columns
+    whole = files["train"]
     if valid is None:
-        files["train"], files["valid"] = split(files["train"], train)
+        files["train"], files["valid"] = split(whole, train, drawn=split_by_seed)
     sources = {"train": train, "valid": valid or train, "test": test}
     least = positive_from if positive_from is not None else np.finfo(np.float32).tiny
     for part, data in files.items():
@@ -227,17 +285,28 @@ def load_files(
     if positive_from is not None and (files["train"].labels >= positive_from).all():
         raise UserError(f"{train}: every label is {positive_from:g} or more, so there is nothing to learn")
     own = list_columns(files["train"])
+    if valid is None and split_by_seed:
+        files["whole"] = whole
     return Files(
-        *(make_table(files[part], own, positive_from, device) for part in ("train", "valid", "test"))
+        **{part: make_table(data, own, positive_from, device, log1p) for part, data in files.items()}
     )
 
 
-def split(data: RankingFile, path: Path) -> tuple[RankingFile, RankingFile]:
-    """Lists to train on, and every fifth to choose by."""
-    if data.n_lists < KEPT_ASIDE:
-        raise UserError(f"{path}: {data.n_lists} lists are too few to set some aside; give a validation file")
-    is_aside = np.arange(data.n_lists) % KEPT_ASIDE == KEPT_ASIDE - 1
+def split(data: RankingFile, path: Path, drawn: bool = False) -> tuple[RankingFile, RankingFile]:
+    """Lists to train on, and every fifth to choose by; or the fifth that seed 1 draws."""
+    n = data.n_lists
+    if n < KEPT_ASIDE:
+        raise UserError(f"{path}: {n} lists are too few to set some aside; give a validation file")
+    is_aside = drawn_aside(n, 1) if drawn else np.arange(n) % KEPT_ASIDE == KEPT_ASIDE - 1
     return data.take_lists(np.flatnonzero(~is_aside)), data.take_lists(np.flatnonzero(is_aside))
+
+
+def drawn_aside(n_lists: int, seed: int) -> np.ndarray:
+    """Whether each list is one to choose by: a fifth of them, rounded down, drawn by the seed.  [Q]"""
+    luck = draws.uniform(seed, "ltr lists to choose by", np.arange(n_lists))
+    is_aside = np.zeros(n_lists, bool)
+    is_aside[np.argsort(luck)[: n_lists // KEPT_ASIDE]] = True
+    return is_aside
 
 
 def compare(files: Files, plan: Plan, progress: Progress, n_threads: int = 1) -> dict[str, Any]:
@@ -259,101 +328,117 @@ def threads(n: int) -> Iterator[None]:
 
 def run_study(files: Files, plan: Plan, advance: Callable[[int], None] = lambda n: None) -> StudyResult:
     """Train and measure everything; `advance` is told of epochs done."""
-    cells: list[Cell] = []
-    rows: list[Row] = []
-    diverged: list[dict[str, Any]] = []
+    found = StudyResult([], [], [], {rule: [] for rule in PAPER_RULES} if plan.papers else {})
     for name in plan.objectives:
         for seed in plan.seeds:
-            trained = []
-            for objective, alpha, rate in plan.cells_of(name):
-                cell = _train_cell(files, plan.settings, objective, alpha, rate, seed, advance)
-                if cell is None:
-                    diverged.append({"objective": name, "alpha": alpha, "learning_rate": rate, "seed": seed})
-                else:
-                    trained.append(cell)
-            if not trained:
-                raise UserError(f"no training of {name} gave finite scores: take a lower learning rate")
-            chosen = choose(trained)
-            cells += [cell if cell is chosen else cell.without_outputs() for cell in trained]
-            rows += _rows(files, plan, chosen)
-    return StudyResult(cells, rows, diverged)
+            _run_seed(files.of_seed(seed), plan, name, seed, found, advance)
+    return found
+
+
+def _run_seed(
+    files: Files, plan: Plan, name: str, seed: int, found: StudyResult, advance: Callable[[int], None]
+) -> None:
+    """Train the grid of an objective with a seed, and put what came of it into `found`."""
+    rules = (NEAR, *found.by_rule)
+    trained: dict[str, list[Cell]] = {}  # by the measure of which it is the best epoch
+    for point in plan.cells_of(name):
+        measures = {measure_of(rule, point.objective) for rule in rules}
+        cells = _train_cell(files, plan.settings, point, seed, measures, advance)
+        for measure, cell in cells.items():
+            trained.setdefault(measure, []).append(cell)
+        if not all(cells[measure].test.is_defined for measure in cells) or not cells:
+            where = "test" if cells else "training"
+            found.diverged.append({"objective": name, **point.setting, "seed": seed, "where": where})
+    if not trained:
+        raise UserError(f"no training of {name} gave finite scores: take a lower learning rate")
+    for rule in rules:
+        of_rule = trained.get(measure_of(rule, next(iter(trained.values()))[0].objective))
+        if of_rule is None:
+            raise UserError(
+                f"the lists that seed {seed} chooses by have no order to judge: no positive label"
+            )
+        chosen = choose(of_rule, rule)
+        if rule == NEAR:
+            defined = [cell for cell in of_rule if cell.test.is_defined]
+            found.cells.extend(cell if cell is chosen else cell.without_outputs() for cell in defined)
+            found.rows.extend(_rows(files, plan, chosen))
+        else:
+            found.by_rule[rule].append(Row(name, chosen.without_outputs(), chosen.test))
 
 
 def _train_cell(
     files: Files,
     settings: Settings,
-    objective: Objective,
-    alpha: float | None,
-    rate: float,
+    point: Point,
     seed: int,
+    measures: Collection[str],
     advance: Callable[[int], None],
-) -> Cell | None:
-    """Train one cell; None if it never had finite scores, or has not on the test lists."""
+) -> dict[str, Cell]:
+    """Train a point; the cell of its best epoch by each measure. Empty if it never had finite scores."""
+    objective = point.objective
 
-    def judge(net: RankingNet) -> float:
+    def judge(net: RankingNet) -> dict[str, float]:
         outputs = outputs_of(net, files.valid.features)
-        if not bool(torch.isfinite(objective.predict(outputs.double())).all()):
-            return float("nan")
+        if not _is_finite(objective, outputs):
+            return dict.fromkeys(measures, math.nan)
         means = measured(objective, outputs, files.valid).means
-        return -means["loss"] if objective.has_scale else means["ndcg"]
+        return {measure: -means[LOSS] if measure == LOSS else means[measure] for measure in measures}
 
-    done: Trained = train(objective, files.train, settings, rate, seed, judge, lambda: advance(1))
-    if done.epoch == 0:
-        return None
-    valid_outputs = outputs_of(done.net, files.valid.features)
-    test_outputs = outputs_of(done.net, files.test.features)
-    if not bool(torch.isfinite(objective.predict(test_outputs.double())).all()):
-        return None
-    return Cell(
-        objective,
-        alpha,
-        rate,
-        seed,
-        done.epoch,
-        stability(done.curve) if len(done.curve) > 2 else None,
-        done.curve,
-        measured(objective, valid_outputs, files.valid),
-        measured(objective, test_outputs, files.test),
-        valid_outputs,
-        test_outputs,
-        done.is_learning,
-    )
+    settings = replace(settings, dropout=point.dropout, momentum=point.momentum)
+    done = train(objective, files.train, settings, point.learning_rate, seed, judge, lambda: advance(1))
+    trend = stability(done.curve) if len(done.curve) > 2 else None
+    cells = {}
+    for measure, kept in done.best.items():
+        if kept.epoch == 0:
+            continue
+        valid_outputs = outputs_of(kept.net, files.valid.features)
+        test_outputs = outputs_of(kept.net, files.test.features)
+        cells[measure] = Cell(
+            point,
+            seed,
+            kept.epoch,
+            trend,
+            done.curve,
+            measured(objective, valid_outputs, files.valid),
+            measured(objective, test_outputs, files.test),
+            valid_outputs,
+            test_outputs,
+            kept.is_learning,
+        )
+    return cells
 
 
-def choose(cells: Sequence[Cell]) -> Cell:
-    """The cell that the validation lists prefer, by the rule at the top of the file; the first of equals."""
-    best = max(cells, key=lambda cell: cell.valid.means["ndcg"])
-    if not best.objective.has_scale:
-        return best
-    least = best.valid.means["ndcg"] - best.valid.ndcg_error
-    near = [cell for cell in cells if cell.valid.means["ndcg"] >= least]
-    return min(near, key=lambda cell: cell.valid.means["loss"])
+def _is_finite(ranker: Objective | Calibrated | OnALine, outputs: torch.Tensor) -> bool:
+    return bool(torch.isfinite(outputs).all() and torch.isfinite(ranker.predict(outputs.double())).all())
 
 
 def _rows(files: Files, plan: Plan, cell: Cell) -> Iterator[Row]:
     """The objective itself, then with each calibrator."""
-    name = cell.objective.family
+    name = cell.name
     yield Row(name, cell, cell.test)
     for calibrator in plan.calibrators_of(name):
-        options = {"hidden": (32,)} if calibrator == "piecewise_linear" else {}
-        served = Calibrated.fit(
-            cell.objective,
-            calibrator,
-            cell.valid_outputs.double(),
-            files.valid.labels.cpu(),
-            files.valid.request,
-            **options,
-        )
+        labels, outputs = files.valid.labels.cpu(), cell.valid_outputs.double()
+        served: Calibrated | OnALine
+        if calibrator == "line":
+            served = OnALine.fit(cell.objective, outputs, labels)
+        else:
+            options = {"hidden": (32,)} if calibrator == "piecewise_linear" else {}
+            served = Calibrated.fit(
+                cell.objective, calibrator, outputs, labels, files.valid.request, **options
+            )
         yield Row(served.name, cell, measured(served, cell.test_outputs, files.test))
 
 
-def measured(ranker: Objective | Calibrated, outputs: torch.Tensor, table: Table) -> Measured:
-    """A ranker's outputs on a file, measured."""
-    if isinstance(ranker, Calibrated):
-        predictions = ranker.predict(outputs.double(), table.request)
-        task = "binary"
-    else:
+def measured(ranker: Objective | Calibrated | OnALine, outputs: torch.Tensor, table: Table) -> Measured:
+    """A ranker's outputs on a file, measured; undefined if any is not finite."""
+    if not bool(torch.isfinite(outputs).all()):
+        return Measured.undefined(table.lists)
+    if isinstance(ranker, Objective):
         predictions, task = ranker.predict(outputs.double()), ranker.task
+    else:
+        predictions, task = ranker.predict(outputs.double(), table.request), ranker.objective.task
+    if not bool(torch.isfinite(predictions).all()):
+        return Measured.undefined(table.lists)
     labels = table.labels.double().cpu().numpy()
     return measure(ranker.score(outputs.double()).numpy(), predictions.numpy(), labels, table.lists, task)
 
@@ -372,14 +457,15 @@ def measure(
         predicted=np.bincount(owner, predictions, len(items)),
         observed=np.bincount(owner, labels, len(items)),
         items=items,
+        auc_pr=metrics.auc_pr(predictions, labels) if task == "binary" else math.nan,
     )
 
 
-def constant_loss(files: Files, task: str) -> float:
-    """The loss on the test lists of who predicts the mean label of the training lists for every item."""
+def constant(files: Files, task: str) -> Measured:
+    """On the test lists, who predicts the mean label of the training lists for every item."""
     labels = files.test.labels.double().cpu().numpy()
     always = np.full(len(labels), float(files.train.labels.double().mean()))
-    return measure(always, always, labels, files.test.lists, task).means["loss"]
+    return measure(always, always, labels, files.test.lists, task)
 
 
 def _mean(values: np.ndarray) -> float:
@@ -397,23 +483,30 @@ def results(findings: StudyResult, files: Files, plan: Plan) -> dict[str, Any]:
     for row in findings.rows:
         grouped.setdefault(row.name, []).append(row)
     rows = [_row(name, group) for name, group in grouped.items()]
-    compared = _compare(rows, grouped)
+    compared = _compare([(rows, grouped)], plan.baseline)
     best = {metric: _best(rows, grouped, metric) for metric in ("ndcg", "loss")}
     cells = [_cell(cell) for cell in findings.cells]
-    ndcg = findings.rows[0].test.ndcg
+    same = constant(files, plan.task)
+    trainings = {name: len(plan.cells_of(name)) for name in plan.objectives}
     return {
         "task": plan.task,
         "loss": LOSS_NAMES[plan.task],
         "seeds": list(plan.seeds),
         "lists": {part: getattr(files, part).n_lists for part in ("train", "valid", "test")},
         "features": int(files.train.features.shape[1]),
-        "skipped": float(np.isnan(ndcg).mean()),
-        "constant_loss": constant_loss(files, plan.task),
+        "skipped": float(np.isnan(same.ndcg).mean()),
+        "constant_loss": same.means["loss"],
+        "constant_auc_pr": _number(same.auc_pr),
         "layers": list(plan.settings.layers),
         "epochs": plan.settings.epochs,
         "batch": plan.settings.batch,
         "steps": plan.settings.epochs * -(-files.train.n_lists // plan.settings.batch),
-        "baseline": BASELINE,
+        "trainings": trainings,
+        "tuned": [
+            name for name in ("dropout", "momentum", "y0") if len({cell[name] for cell in cells} - {None}) > 1
+        ],
+        "split_by_seed": files.whole is not None,
+        "baseline": plan.baseline,
         "comparisons": compared,
         "best": best,
         "rows": rows,
@@ -425,7 +518,40 @@ def results(findings: StudyResult, files: Files, plan: Plan) -> dict[str, Any]:
             for name, group in grouped.items()
             if "+" not in name
         },
+        **(_by_rule(findings.by_rule) if plan.papers else {}),
     }
+
+
+def _by_rule(by_rule: Mapping[str, list[Row]]) -> dict[str, Any]:
+    """Rows chosen by each rule of the paper on regression compatible ranking, and the games of its groups.
+
+    A row's p compares it with the rival under the same rule, adjusted for all comparisons of both rules.
+    """
+    grouped: dict[str, dict[str, list[Row]]] = {rule: {} for rule in by_rule}
+    for rule, chosen in by_rule.items():
+        for row in chosen:
+            grouped[rule].setdefault(row.name, []).append(row)
+    tables = {rule: [_row(name, group) for name, group in groups.items()] for rule, groups in grouped.items()}
+    rival = next((name for name in RIVALS if all(name in groups for groups in grouped.values())), None)
+    pairs = [(tables[rule], grouped[rule]) for rule in by_rule]
+    compared = _compare(pairs, rival, ("ndcg", "loss")) if rival is not None else 0
+    players = [
+        {"objective": approach_of(row.name), "rule": rule, "seed": row.cell.seed, **row.test.means}
+        for rule, rows in by_rule.items()
+        for row in rows
+    ]
+    return {
+        "by_rule": tables,
+        "rival": rival,
+        "rule_comparisons": compared,
+        "approaches": strict_wins(players, same=("rule", "seed")),
+    }
+
+
+def approach_of(name: str) -> str:
+    """The group of an objective or family in the paper's table of wins."""
+    objective = split_family(name)[0]
+    return APPROACHES.get(objective, objective)
 
 
 def _row(name: str, group: list[Row]) -> dict[str, Any]:
@@ -442,29 +568,31 @@ def _row(name: str, group: list[Row]) -> dict[str, Any]:
         "n_judged": len(judged),
         "n_learning": sum(bool(row.cell.is_learning) for row in group),
         "chosen": [
-            {
-                "seed": row.cell.seed,
-                "alpha": row.cell.alpha,
-                "learning_rate": row.cell.learning_rate,
-                "epoch": row.cell.epoch,
-            }
-            for row in group
+            {"seed": row.cell.seed, **row.cell.point.setting, "epoch": row.cell.epoch} for row in group
         ],
     }
 
 
-def _compare(rows: list[dict[str, Any]], grouped: dict[str, list[Row]]) -> int:
-    """Put gap and adjusted p into the rows; returns the number of comparisons."""
-    if BASELINE not in grouped:
-        return 0
+def _compare(
+    tables: Sequence[tuple[list[dict[str, Any]], dict[str, list[Row]]]],
+    baseline: str,
+    tested: Sequence[str] = _TESTED,
+) -> int:
+    """Put gap and adjusted p into the rows of tables, each against its own baseline.
+
+    The adjustment is for all tables together; returns the number of comparisons.
+    """
     places: list[dict[str, Any]] = []
     ps: list[float] = []
-    for row, (name, group) in zip(rows, grouped.items(), strict=True):
-        for metric in _TESTED if name != BASELINE else ():
-            values, base = _per_list(group, metric), _per_list(grouped[BASELINE], metric)
-            row[metric]["gap"] = _number(float(np.nanmean(values - base)))
-            places.append(row[metric])
-            ps.append(paired_p(values, base))
+    for rows, grouped in tables:
+        if baseline not in grouped:
+            continue
+        for row, (name, group) in zip(rows, grouped.items(), strict=True):
+            for metric in tested if name != baseline else ():
+                values, base = _per_list(group, metric), _per_list(grouped[baseline], metric)
+                row[metric]["gap"] = _number(_mean(values - base))
+                places.append(row[metric])
+                ps.append(paired_p(values, base))
     for place, p in zip(places, holm(ps), strict=True):
         place["p"] = _number(p)
     return sum(not math.isnan(p) for p in ps)
@@ -502,9 +630,8 @@ def _per_list(group: list[Row], metric: str) -> np.ndarray:
 def _cell(cell: Cell) -> dict[str, Any]:
     trend = cell.trend
     return {
-        "objective": cell.objective.family,
-        "alpha": cell.alpha,
-        "learning_rate": cell.learning_rate,
+        "objective": cell.name,
+        **cell.point.setting,
         "seed": cell.seed,
         "epoch": cell.epoch,
         **{name: _number(value) for name, value in cell.test.means.items()},

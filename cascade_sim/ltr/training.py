@@ -3,15 +3,15 @@
 Whole lists in a batch, or single samples of all lists where the objective is made for that: then the net goes
 into service a few times per epoch, and the scores it has there are the dump. Repeatable: one order of
 sums, shuffles and first weights from the seed. The weights kept are those of the best epoch on the
-validation lists.
+validation lists, by each measure that is asked for.
 """
 
 from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 
 import numpy as np
 import torch
@@ -37,7 +37,7 @@ STILL = 0.05  # of all that a training gained: more than that in its last quarte
 class Table:
     """A file ready for training. N items, F features, Q lists."""
 
-    features: torch.Tensor  # [N, F] float32 on the device, after the symmetric log
+    features: torch.Tensor  # [N, F] float32 on the device, after the symmetric log if that is asked for
     labels: torch.Tensor  # [N] float32 on the device
     lists: np.ndarray  # [Q + 1] int64
     request: torch.Tensor | None  # [N, d] features of the list itself, on the CPU
@@ -46,6 +46,14 @@ class Table:
     def n_lists(self) -> int:
         return len(self.lists) - 1
 
+    def take_lists(self, which: np.ndarray) -> Table:
+        """Some of the lists, in the given order."""
+        rows, lists = PageRows(self.lists).rows(which)
+        at = torch.from_numpy(rows)
+        request = None if self.request is None else self.request[at]
+        at = at.to(self.features.device)
+        return Table(self.features[at], self.labels[at], lists, request)
+
 
 @dataclass(frozen=True)
 class Settings:
@@ -53,6 +61,7 @@ class Settings:
 
     layers: tuple[int, ...] = (1024, 512, 256)
     dropout: float = 0.2
+    momentum: float = field(default=0.1, kw_only=True)  # of batch norm: the weight of the latest batch
     epochs: int = 30
     batch: int = 32  # lists
     device: str = "cpu"
@@ -75,14 +84,21 @@ def usual_epochs(n_lists: int, batch: int) -> int:
 
 
 @dataclass(frozen=True)
-class Trained:
-    """A net at its best epoch, and how the level of its scores went while it was trained."""
+class Kept:
+    """A net at its best epoch by one measure of the validation lists."""
 
     net: RankingNet
     epoch: int  # of the kept weights, from 1; 0 if the training diverged at once
+    is_learning: bool | None  # whether more epochs would have helped; None: too few to tell
+
+
+@dataclass(frozen=True)
+class Trained:
+    """A net at its best epochs, and how the level of its scores went while it was trained."""
+
+    best: Mapping[str, Kept]  # by measure
     curve: np.ndarray  # [at most POINTS] mean score of the training batches
     is_finite: bool
-    is_learning: bool | None = None  # whether more epochs would have helped; None: too few to tell
 
 
 def list_columns(data: RankingFile) -> np.ndarray:
@@ -93,12 +109,15 @@ def list_columns(data: RankingFile) -> np.ndarray:
     return np.flatnonzero((low == high).all(0) & (low.min(0) < low.max(0)))
 
 
-def make_table(data: RankingFile, columns: np.ndarray, positive_from: float | None, device: str) -> Table:
+def make_table(
+    data: RankingFile, columns: np.ndarray, positive_from: float | None, device: str, log1p: bool = True
+) -> Table:
     """positive_from: labels of at least that are 1, others 0; None leaves the grades.
 
     columns: what `list_columns` found in the training file. A list's own features are those of its first row.
+    log1p: features through the symmetric log; without it as they are.
     """
-    features = symmetric_log(data.features)
+    features = symmetric_log(data.features) if log1p else data.features
     labels = data.labels if positive_from is None else (data.labels >= positive_from).astype(np.float32)
     sizes = np.diff(data.lists)
     first = np.repeat(data.lists[:-1], sizes)
@@ -121,34 +140,45 @@ def train(
     settings: Settings,
     learning_rate: float,
     seed: int,
-    judge: Callable[[RankingNet], float],
+    judge: Callable[[RankingNet], Mapping[str, float]],
     on_epoch: Callable[[], None] = lambda: None,
 ) -> Trained:
-    """Train by Adam at a constant rate; `judge` gives a net's worth on the validation lists, more is better.
+    """Train by Adam at a constant rate.
 
-    A loss that is not finite ends the training; the best epoch so far is kept, and the curve is marked.
+    `judge` gives a net's worth on the validation lists by each measure, more is better, and the net is kept
+    at its best epoch by each. A loss that is not finite ends the training; the best epochs so far are kept,
+    and the curve is marked. Where that happens in the first epoch nothing is kept.
     """
     with torch.random.fork_rng():
         torch.manual_seed(seed)  # first weights and dropout
-        net = RankingNet(data.features.shape[1], objective.n_heads, settings.layers, settings.dropout)
+        net = RankingNet(
+            data.features.shape[1], objective.n_heads, settings.layers, settings.dropout, settings.momentum
+        )
         net.to(data.features.device)
         optimiser = Adam(net.parameters(), learning_rate)
         shuffle = np.random.Generator(np.random.PCG64(seed))
-        best, kept, epoch_kept = -math.inf, copy.deepcopy(net.state_dict()), 0
+        first = copy.deepcopy(net.state_dict())
+        kept: dict[str, tuple[Mapping[str, torch.Tensor], int]] = {}
         curve: list[float] = []
-        worths: list[float] = []
+        worths: dict[str, list[float]] = {}
         is_finite = True
         for epoch in range(1, settings.epochs + 1):
             batches = _sample_batches if objective.trains_on == "samples" else _list_batches
             prepared = batches(objective, net, data, settings.batch, shuffle)
             is_finite = is_finite and _epoch(objective, net, optimiser, data, prepared, curve)
             on_epoch()
-            worth = judge(net) if is_finite else math.nan
-            worths.append(worth)
-            if worth > best:
-                best, kept, epoch_kept = worth, copy.deepcopy(net.state_dict()), epoch
-    net.load_state_dict(kept)
-    return Trained(net.eval(), epoch_kept, thinned(curve), is_finite, still_learning(worths))
+            for measure, worth in (judge(net) if is_finite else dict.fromkeys(worths, math.nan)).items():
+                before = worths.setdefault(measure, [])
+                if worth > max(filter(math.isfinite, before), default=-math.inf):
+                    kept[measure] = (copy.deepcopy(net.state_dict()), epoch)
+                before.append(worth)
+    best = {}
+    for measure, history in worths.items():
+        weights, epoch = kept.get(measure, (first, 0))
+        own = copy.deepcopy(net)
+        own.load_state_dict(weights)
+        best[measure] = Kept(own.eval(), epoch, still_learning(history))
+    return Trained(best, thinned(curve), is_finite)
 
 
 def still_learning(worths: Sequence[float]) -> bool | None:

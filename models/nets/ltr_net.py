@@ -20,11 +20,17 @@ class RankingNet(nn.Module):
     """Features of an item to the outputs of an objective's heads.  [N, features] -> [N, heads]
 
     Batch norm on the inputs, then per layer linear, batch norm, ReLU, dropout; heads are linear on the last
-    layer. Training batches need at least two items.
+    layer. Training batches need at least two items. `momentum` is the weight of a batch in what the norms
+    remember for serving.
     """
 
     def __init__(
-        self, n_features: int, n_heads: int = 1, layers: Sequence[int] = LAYERS, dropout: float = 0.0
+        self,
+        n_features: int,
+        n_heads: int = 1,
+        layers: Sequence[int] = LAYERS,
+        dropout: float = 0.0,
+        momentum: float = 0.1,
     ) -> None:
         super().__init__()
         if n_features < 1 or n_heads < 1 or any(width < 1 for width in layers) or not 0 <= dropout < 1:
@@ -32,11 +38,11 @@ class RankingNet(nn.Module):
                 f"cannot make a net of {n_features} features, layers {tuple(layers)}, {n_heads} heads and "
                 f"dropout {dropout}"
             )
-        parts: list[nn.Module] = [nn.BatchNorm1d(n_features)]
+        parts: list[nn.Module] = [nn.BatchNorm1d(n_features, momentum=momentum)]
         width = n_features
         for size in layers:
             # the norm has its own bias
-            parts += [nn.Linear(width, size, bias=False), nn.BatchNorm1d(size), nn.ReLU()]
+            parts += [nn.Linear(width, size, bias=False), nn.BatchNorm1d(size, momentum=momentum), nn.ReLU()]
             parts += [nn.Dropout(dropout)] if dropout > 0 else []
             width = size
         self.body = nn.Sequential(*parts)

@@ -2,8 +2,9 @@ import math
 
 import numpy as np
 import pytest
+from sklearn.metrics import average_precision_score
 
-from cascade_sim.ltr.study import measure
+from cascade_sim.ltr.study import Measured, measure
 
 LISTS = np.array([0, 2, 4, 4])
 LABELS = np.array([1.0, 0, 0, 0])
@@ -20,6 +21,24 @@ def test_a_file_is_measured_by_list_and_as_a_whole():
     assert found.ece[:2].tolist() == pytest.approx([(0.2 + 0.4) / 2, 0.2])
     assert found.means["ece"] == pytest.approx((0.3 + 0.2) / 2)
     assert found.means["pcoc"] == pytest.approx(1.6 / 1)
+
+
+def test_auc_pr_is_of_all_items_together_and_as_scikit_learn_has_it():
+    rng = np.random.default_rng(5)
+    lists = np.concatenate([[0], np.cumsum(rng.integers(1, 30, 40))])
+    labels = (rng.random(lists[-1]) < 0.3).astype(float)
+    predictions = np.round(np.clip(0.2 + 0.3 * labels + rng.normal(0, 0.2, len(labels)), 0.01, 0.99), 2)
+    found = measure(rng.random(len(labels)), predictions, labels, lists, "binary")
+    assert len(np.unique(predictions)) < len(labels) / 3  # many ties
+    assert found.means["auc_pr"] == pytest.approx(average_precision_score(labels, predictions), abs=1e-12)
+    graded = measure(predictions, predictions, labels, lists, "graded")
+    assert math.isnan(graded.means["auc_pr"])
+
+
+def test_a_ranker_without_finite_scores_is_not_defined():
+    none = Measured.undefined(LISTS)
+    assert not none.is_defined and all(math.isnan(value) for value in none.means.values())
+    assert measure(LABELS, LABELS, LABELS, LISTS, "binary").is_defined
 
 
 def test_grades_are_measured_by_squared_error():

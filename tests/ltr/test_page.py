@@ -1,6 +1,7 @@
 """`cascade_sim ltr` from files to tables, on made-up files and on real ones where they are."""
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -107,6 +108,10 @@ def test_the_least_positive_grade_can_be_moved(folder, tmp_path):
         (["--binary", "--y0", "-1"], "y0 must be in"),
         (["--alpha", "a"], "'a' is not a number, or numbers with commas between them"),
         (["--learning-rate", "0"], "rates must be greater than 0"),
+        (["--dropout", "0.5,1"], "--dropout: shares must be at least 0 and less than 1"),
+        (["--momentum", "0"], "--momentum: momenta must be greater than 0 and at most 1"),
+        (["--budget", "2"], "has 1 settings to try (1 common), fewer than the budget of 2"),
+        (["--baseline", "softmax+plat"], "unknown baseline 'softmax+plat'"),
         (["--layers", "64x32"], "'64x32' is not of the form 1024-512-256"),
         (["--binary", "--positive-from", "9"], "no label of 9 or more"),
         (["--binary", "--positive-from", "0"], "every label is 0 or more, so there is nothing to learn"),
@@ -126,6 +131,93 @@ def test_malformed_lines_are_refused_with_file_and_line(folder, tmp_path, capsys
     assert capsys.readouterr().err == (
         f"error: {bad}:{number}: the value of feature 1, 'x', is not a finite number\n"
     )
+
+
+SPREAD = ["--preset", "small", "--layers", "4", "--epochs", "2", "--seeds", "2", "--budget", "2", "--quiet"]
+RIVALS = [word for name in ("pointwise", "softmax", "rcr") for word in ("--objective", name)]
+
+
+def test_a_preset_prints_the_tables_of_the_papers_and_its_choices_do_not_see_the_test_file(
+    folder, tmp_path, capsys
+):
+    """On a test file of other labels the same settings are chosen, and only the figures differ."""
+    lines = (folder / "test").read_text().splitlines()
+    other = tmp_path / "other"
+    other.write_text("".join(f"{i % 4} {line.split(' ', 1)[1]}\n" for i, line in enumerate(lines)))
+    found = []
+    for name, test in (("a", folder / "test"), ("b", other)):
+        parts = ["--train", str(folder / "train"), "--test", str(test), "--out", str(tmp_path / name)]
+        assert main(["ltr", *parts, "--binary", "--baseline", "softmax+platt", *SPREAD, *RIVALS]) == 0
+        found.append(json.loads((tmp_path / name / "ltr.json").read_text()))
+    printed = capsys.readouterr().out
+    for part in (
+        "64 lists to train on, 16 to choose by, 40 to test on",
+        "2 seeds, 2 trainings of each objective and seed",
+        "by NDCG@10: LogLoss",
+        "than softmax+platt",
+        "Strict wins between approaches",
+        "Each seed drew the lists it chose by",
+    ):
+        assert part in printed
+    page = (tmp_path / "a" / "ltr.html").read_text()
+    assert "By rule" in page and "Approaches" in page and "AUC-PR" in page
+    assert (found[0]["layers"], found[0]["batch"], found[0]["seeds"]) == ([4], 8, [1, 2])
+    assert found[0]["trainings"] == {"pointwise": 2, "softmax": 2, "rcr": 2}
+    chosen = [
+        [row["chosen"] for rows in (one["rows"], *one["by_rule"].values()) for row in rows] for one in found
+    ]
+    assert chosen[0] == chosen[1]
+    assert [row["ndcg"] for row in found[0]["rows"]] != [row["ndcg"] for row in found[1]["rows"]]
+
+
+@pytest.mark.parametrize("preset", ["web30k", "yahoo", "istella", "small"])
+@pytest.mark.parametrize("binary", [True, False])
+def test_every_preset_is_a_plan_in_which_all_have_the_same_budget(preset, binary):
+    from cascade_sim.commands.ltr import command, make_plan, with_preset
+
+    words = ["--preset", preset, *(["--binary"] if binary else [])]
+    context = command.make_context("ltr", words)
+    options = with_preset(dict(context.params), context)
+    plan = make_plan(options, "cpu")
+    budget = {"small": 9}.get(preset, 45)
+    assert {len(plan.cells_of(name)) for name in plan.objectives} == {budget}
+    assert ("rcr" if binary else "rcr_regression") in plan.objectives and plan.papers
+    assert options["inputs"] == ("plain" if preset == "yahoo" else "log1p")
+    if preset != "small":
+        (rcr,) = (name for name in plan.objectives if name.startswith("rcr"))
+        grid = replace(plan, budget=None, dropouts=(0.5,), momenta=(0.1,))  # as published: 15 by 3
+        assert len(grid.cells_of(rcr)) == 45 and len(grid.cells_of("pointwise")) == 3
+        assert options["layers"] == (1024, 512, 256) and options["batch"] == 128
+
+
+def test_a_folder_as_published_names_the_three_files(folder, tmp_path, capsys):
+    fold = tmp_path / "Fold1"
+    fold.mkdir()
+    for part, name in (("train", "train.txt"), ("valid", "vali.txt"), ("test", "test.txt")):
+        (fold / name).write_bytes((folder / part).read_bytes())
+    more = ["--binary", "--objective", "pointwise", *QUICK, "--out", str(tmp_path / "out")]
+    assert main(["ltr", "--data", str(fold), *more]) == 0
+    assert "80 lists to train on, 40 to choose by, 40 to test on" in capsys.readouterr().out
+    for words, message in (
+        (
+            ["--data", str(tmp_path)],
+            "no train.txt or set1.train.txt; its folders are Fold1: give one of them",
+        ),
+        (["--data", str(tmp_path / "none")], "none: no such folder"),
+        (["--data", str(fold), "--test", str(fold / "test.txt")], "--data names all three files"),
+        (["--train", str(fold / "train.txt")], "give --train and --test, or a folder with --data"),
+    ):
+        assert main(["ltr", *words, *more]) == 2
+        assert message in capsys.readouterr().err
+
+
+def test_features_may_be_left_as_they_are(folder, tmp_path):
+    losses = []
+    for inputs in ("log1p", "plain"):
+        more = ["--binary", "--objective", "pointwise", *QUICK, "--inputs", inputs, "--out", str(tmp_path)]
+        assert main(arguments(folder, *more)) == 0
+        losses.append(json.loads((tmp_path / "ltr.json").read_text())["rows"][0]["loss"]["value"])
+    assert losses[0] != losses[1]
 
 
 def test_few_lists_cannot_be_split(tmp_path, capsys):

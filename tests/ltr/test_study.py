@@ -7,8 +7,9 @@ import pytest
 
 from cascade_sim.analysis.metrics import Stability
 from cascade_sim.errors import UserError
-from cascade_sim.ltr.study import Cell, Files, Measured, Plan, choose, measured, results, run_study
+from cascade_sim.ltr.study import Cell, Files, Measured, Plan, measured, results, run_study
 from cascade_sim.ltr.training import Settings
+from cascade_sim.ltr.tuning import Point, choose
 from cascade_sim.models.objectives import make_objective
 from worlds.ltr_files import table
 
@@ -25,13 +26,14 @@ def cell(name, ndcg, loss):
     valid = Measured(np.array([ndcg - 0.1, ndcg + 0.1]), loss * one, one, one, one, one)
     stable = Stability(0.0, 0.0, True)
     empty = np.empty(0)
-    return Cell(make_objective(name), None, 0.1, 1, 1, stable, empty, valid, valid, None, None)
+    point = Point(make_objective(name), None, 0.1, 0.0, 0.1, None)
+    return Cell(point, 1, 1, stable, empty, valid, valid, None, None)
 
 
 def test_the_grid_is_alphas_by_rates_where_there_is_an_alpha():
     plan = Plan(("softmax", "rcr"), alphas=(0.2, 0.8), learning_rates=(0.1, 0.01), seeds=(1, 2, 3))
-    assert [(alpha, rate) for _, alpha, rate in plan.cells_of("softmax")] == [(None, 0.1), (None, 0.01)]
-    assert [(o.alpha, rate) for o, _, rate in plan.cells_of("rcr")] == [
+    assert [point[1:3] for point in plan.cells_of("softmax")] == [(None, 0.1), (None, 0.01)]
+    assert [(point.objective.alpha, point.learning_rate) for point in plan.cells_of("rcr")] == [
         (0.2, 0.1), (0.2, 0.01), (0.8, 0.1), (0.8, 0.01),
     ]  # fmt: skip
     assert plan.n_epochs == (2 + 4) * 3 * plan.settings.epochs
@@ -97,9 +99,7 @@ def test_the_test_lists_have_no_say_in_the_choice():
     found = run_study(data, plan)
     flipped = replace(data.test, labels=1 - data.test.labels)
     other = run_study(replace(data, test=flipped), plan)
-    assert [(row.cell.alpha, row.cell.learning_rate) for row in found.rows] == [
-        (row.cell.alpha, row.cell.learning_rate) for row in other.rows
-    ]
+    assert [row.cell.point.setting for row in found.rows] == [row.cell.point.setting for row in other.rows]
     assert found.rows[0].test.means["loss"] != other.rows[0].test.means["loss"]
     assert found.rows[-1].name == "softmax+platt"
     for row, again in zip(found.rows, other.rows, strict=True):
@@ -118,10 +118,10 @@ def test_a_training_that_diverges_is_left_out_and_one_that_always_does_is_the_us
     data = files(positive_from=None, max_grade=4)
     plan = Plan(("calibrated_softmax",), task="graded", learning_rates=(1e30, 0.01), settings=SMALL)
     found = run_study(data, plan)
-    assert [cell.learning_rate for cell in found.cells] == [0.01]
-    assert found.diverged == [
-        {"objective": "calibrated_softmax", "alpha": None, "learning_rate": 1e30, "seed": 1}
-    ]
+    assert [cell.point.learning_rate for cell in found.cells] == [0.01]
+    (left_out,) = found.diverged
+    assert left_out["objective"] == "calibrated_softmax" and left_out["learning_rate"] == 1e30
+    assert left_out["where"] == "training"
     with pytest.raises(UserError, match="no training of calibrated_softmax gave finite scores"):
         run_study(data, replace(plan, learning_rates=(1e30,)))
 

@@ -29,7 +29,7 @@ SMALL = Settings(layers=(8,), dropout=0.1, epochs=3, batch=16)
 def last(net):
     """A judge that prefers every later epoch."""
     last.count = getattr(last, "count", 0) + 1
-    return last.count
+    return {"loss": last.count}
 
 
 def test_columns_of_the_list_itself_are_found():
@@ -50,7 +50,7 @@ def test_labels_are_cut_where_asked_and_request_features_are_one_per_list():
 def test_the_same_seed_gives_the_same_net_and_another_seed_another(name):
     data, objective = table(), make_objective(name)
     one, again, other = (train(objective, data, SMALL, 0.01, seed, last) for seed in (1, 1, 2))
-    outputs = [outputs_of(found.net, data.features) for found in (one, again, other)]
+    outputs = [outputs_of(found.best["loss"].net, data.features) for found in (one, again, other)]
     assert torch.equal(outputs[0], outputs[1]) and not torch.allclose(outputs[0], outputs[2])
     assert np.array_equal(one.curve, again.curve)
 
@@ -107,16 +107,44 @@ def test_samples_come_mixed_with_the_dump_of_their_own_list(monkeypatch):
         assert set(dumped.scores.tolist()) <= set(dumps[number][:, 0].tolist())
 
 
-def test_the_best_epoch_by_the_judge_is_kept():
-    data, worth, states = table(), iter([1.0, 3.0, 2.0]), []
+def test_the_best_epoch_by_each_measure_of_the_judge_is_kept():
+    data, states = table(), []
+    worths = iter([{"loss": -1.0, "ndcg": 0.1}, {"loss": 3.0, "ndcg": math.nan}, {"loss": 2.0, "ndcg": 0.2}])
 
     def judge(net):
         states.append(outputs_of(net, data.features))
-        return next(worth)
+        return next(worths)
 
-    found = train(make_objective("pointwise"), data, SMALL, 0.01, 1, judge)
-    assert found.epoch == 2 and torch.equal(outputs_of(found.net, data.features), states[1])
+    best = train(make_objective("pointwise"), data, SMALL, 0.01, 1, judge).best
+    for measure, epoch in (("loss", 2), ("ndcg", 3)):
+        assert best[measure].epoch == epoch
+        assert torch.equal(outputs_of(best[measure].net, data.features), states[epoch - 1])
     assert not torch.equal(states[1], states[2])
+
+
+def test_what_never_had_a_finite_worth_is_kept_at_no_epoch():
+    best = train(make_objective("pointwise"), table(), SMALL, 0.01, 1, lambda net: {"loss": math.nan}).best
+    assert best["loss"].epoch == 0 and best["loss"].is_learning is None
+
+
+def test_some_lists_of_a_table_are_those_lists():
+    data = table()
+    taken = data.take_lists(np.array([7, 3]))
+    rows = np.concatenate([np.arange(data.lists[i], data.lists[i + 1]) for i in (7, 3)])
+    assert torch.equal(taken.features, data.features[rows]) and torch.equal(taken.labels, data.labels[rows])
+    assert torch.equal(taken.request, data.request[rows])
+    assert np.diff(taken.lists).tolist() == np.diff(data.lists)[[7, 3]].tolist()
+
+
+def test_the_momentum_of_batch_norm_is_what_the_norms_remember_by():
+    data = table()
+    means = []
+    for momentum in (0.1, 1.0):
+        settings = Settings((8,), 0.0, 1, data.n_lists, momentum=momentum)  # one step of all lists
+        net = train(make_objective("pointwise"), data, settings, 0.01, 1, last).best["loss"].net
+        means.append(net.body[0].running_mean)
+    assert torch.allclose(means[1], data.features.mean(0), atol=1e-6)
+    assert torch.allclose(means[0], 0.1 * data.features.mean(0), atol=1e-6)
 
 
 def test_a_loss_that_is_not_finite_ends_the_training_and_marks_the_curve(monkeypatch):
@@ -124,7 +152,7 @@ def test_a_loss_that_is_not_finite_ends_the_training_and_marks_the_curve(monkeyp
     values = iter([1.0] * 6 + [math.inf] * 100)
     monkeypatch.setattr(type(objective), "loss", lambda self, o, *a, **k: o.sum() * 0 + next(values))
     found = train(objective, table(), SMALL, 0.01, 1, last)
-    assert not found.is_finite and found.epoch == 1
+    assert not found.is_finite and found.best["loss"].epoch == 1
     assert np.isnan(found.curve[-1]) and len(found.curve) == 7
     assert not stability(found.curve).is_stable
 
@@ -141,7 +169,7 @@ def test_pointwise_finds_its_level_and_pairs_alone_never_do():
     mean = {}
     for name in ("pointwise", "ranknet"):
         objective = make_objective(name)
-        net = train(objective, data, settings, 0.01, 1, last).net
+        net = train(objective, data, settings, 0.01, 1, last).best["loss"].net
         mean[name] = float(objective.predict(outputs_of(net, data.features)).mean() / data.labels.mean())
     assert mean["pointwise"] == pytest.approx(1, abs=0.15)
     assert abs(mean["ranknet"] - 1) > 0.5

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from cascade_sim.analysis.report.figures.ltr import drift_figure, pareto_figure
@@ -17,12 +17,26 @@ CSV_COLUMNS = (
     *("objective", "calibrator", "metric", "value", "low", "high", "gap", "p"),
     *("has_scale", "n_stable", "n_judged", "n_learning"),
 )
-_COLUMNS = ("ndcg", "loss", "ece", "pcoc")
+_RULE_COLUMNS = ("ndcg", "loss")
+
+
+def columns_of(findings: Mapping[str, Any]) -> dict[str, str]:
+    """Metrics of the table of rankers, with their titles. AUC-PR is of clicks."""
+    auc_pr = {"auc_pr": "AUC-PR"} if findings["task"] == "binary" else {}
+    return {"ndcg": "NDCG@10", "loss": str(findings["loss"]), "ece": "ECE", "pcoc": "PCOC", **auc_pr}
+
+
+def settings_of(findings: Mapping[str, Any]) -> dict[str, str]:
+    """What was tuned, with the titles of its columns."""
+    tuned = {name: name for name in findings["tuned"]}
+    return {"alpha": "alpha", "learning_rate": "rate", **tuned}
 
 
 def text(findings: Mapping[str, Any]) -> str:
     """Everything that is printed: the table of rankers, what to beware of, the strict wins, the frontier."""
-    parts = [_table(findings), "\n".join(hints(findings)), _wins(findings), _frontier(findings)]
+    parts = [_table(findings), "\n".join(hints(findings))]
+    parts += [_rules(findings), _approaches(findings)] if findings.get("by_rule") else []
+    parts += [_wins(findings), _frontier(findings)]
     return "\n\n".join(part for part in parts if part) + "\n"
 
 
@@ -50,10 +64,10 @@ def _entry(row: Mapping[str, Any], column: str) -> str:
 
 
 def _table(findings: Mapping[str, Any]) -> str:
-    loss = findings["loss"]
-    titles = ["", "NDCG@10", loss, "ECE", "PCOC", "stable", "alpha", "rate"]
+    columns, settings = columns_of(findings), settings_of(findings)
+    titles = ["", *columns.values(), "stable", *settings.values()]
     lines = [
-        [row["name"], *(_entry(row, column) for column in _COLUMNS), _stable(row), *_chosen(row)]
+        [row["name"], *(_entry(row, column) for column in columns), _stable(row), *_chosen(row, settings)]
         for row in findings["rows"]
     ]
     return "\n".join([facts_text(findings), "", *grid([titles, *lines]), "", *notes(findings, MARKS)])
@@ -62,13 +76,19 @@ def _table(findings: Mapping[str, Any]) -> str:
 def facts(findings: Mapping[str, Any]) -> list[str]:
     """How much there was to learn from, how long it was learned, how often."""
     lists, n_seeds = findings["lists"], len(findings["seeds"])
+    fewest, most = min(findings["trainings"].values()), max(findings["trainings"].values())
+    each = f"{fewest} to {most} trainings of an objective" if fewest < most else _trainings(most)
     return [
         f"{lists['train']:,} lists to train on, {lists['valid']:,} to choose by, {lists['test']:,} to test on"
         f" ({findings['skipped']:.0%} of these without positives do not count for NDCG)",
         f"layers {'-'.join(map(str, findings['layers']))}, {findings['epochs']} epochs of "
         f"{findings['batch']} lists a step, {findings['steps']:,} steps",
-        f"{n_seeds} seed{'s' if n_seeds > 1 else ''}",
+        f"{n_seeds} seed{'s' if n_seeds > 1 else ''}, {each}{' and seed' if n_seeds > 1 else ''}",
     ]
+
+
+def _trainings(n: int) -> str:
+    return f"{n} training{'s' if n > 1 else ''} of each objective"
 
 
 def facts_text(findings: Mapping[str, Any]) -> str:
@@ -78,7 +98,7 @@ def facts_text(findings: Mapping[str, Any]) -> str:
 
 # Of a terminal and of a page, which defines its terms itself.
 MARKS = (
-    "PCOC: predicted over observed. ",
+    "PCOC: predicted over observed. AUC-PR: of the predictions of all items together. ",
     "±: half of the 95 % t interval between seeds.",
     "+ better, - worse than {base}",
 )
@@ -88,8 +108,9 @@ COLOURS = ("", "Brackets: 95 % t intervals between seeds.", "Coloured: better or
 def notes(findings: Mapping[str, Any], words: tuple[str, str, str] = COLOURS) -> list[str]:
     """How the table of rankers is read; `words` for what a page and a terminal show in their own ways."""
     n_seeds = len(findings["seeds"])
+    about = words[0] if findings["task"] == "binary" else words[0].partition("AUC-PR")[0]
     lines = [
-        f"{words[0]}Without scale (*): predictions are not meant as such.",
+        f"{about}Without scale (*): predictions are not meant as such.",
         "stable: the mean score of the second half of training is level up to its noise"
         + (", in how many of the seeds." if n_seeds > 1 else "."),
     ]
@@ -101,7 +122,14 @@ def notes(findings: Mapping[str, Any], words: tuple[str, str, str] = COLOURS) ->
             f"adjusted p < {LEVEL:g} (Holm, all {findings['comparisons']} comparisons of the table)."
         )
     if findings["diverged"]:
-        lines.append(f"Left out: {len(findings['diverged'])} trainings that never had finite scores.")
+        n_test = sum(cell.get("where") == "test" for cell in findings["diverged"])
+        if len(findings["diverged"]) > n_test:
+            n = len(findings["diverged"]) - n_test
+            lines.append(f"Left out: {n} trainings that never had finite scores.")
+        if n_test:
+            lines.append(f"Without finite scores of the test lists: {n_test} trainings. Chosen ones show –.")
+    if findings["split_by_seed"]:
+        lines.append("Each seed drew the lists it chose by from the training file.")
     return lines
 
 
@@ -181,11 +209,12 @@ def best_words(findings: Mapping[str, Any]) -> list[str]:
 
 def rankers_table(findings: Mapping[str, Any]) -> Table:
     """A row per ranker with its metrics; coloured where it differs from the baseline beyond chance."""
-    columns = ["NDCG@10", str(findings["loss"]), "ECE", "PCOC", "stable", "alpha", "rate"]
+    measures, settings = columns_of(findings), settings_of(findings)
+    columns = [*measures.values(), "stable", *settings.values()]
     rows = []
     for row in findings["rows"]:
-        cells = [_cell(row[column], column == "ndcg") for column in _COLUMNS]
-        cells += [Cell(word) for word in (_stable(row), *_chosen(row))]
+        cells = [_cell(row[column], column == "ndcg") for column in measures]
+        cells += [Cell(word) for word in (_stable(row), *_chosen(row, settings))]
         kind = "baseline" if row["name"] == findings["baseline"] else ""
         rows.append(Row(row["name"], cells, kind, arm=row["objective"]))
     return Table("Rankers", "Ranker", columns, rows)
@@ -201,7 +230,7 @@ def _cell(measure: Mapping[str, Any], better_is_more: bool) -> Cell:
 
 def wins_table(findings: Mapping[str, Any]) -> Table | None:
     """Who wins how often against whom; None with fewer than two objectives."""
-    return _as_table("Strict wins", "Objective", _wins_lines(findings))
+    return _as_table("Strict wins", "Objective", _wins_lines(findings["wins"]))
 
 
 def frontier_table(findings: Mapping[str, Any]) -> Table | None:
@@ -249,7 +278,7 @@ def ltr_csv(findings: Mapping[str, Any]) -> str:
             **{key: row[metric].get(key) for key in ("value", "low", "high", "gap", "p")},
         }
         for row in findings["rows"]
-        for metric in _COLUMNS
+        for metric in columns_of(findings)
     ]
     return csv_text(CSV_COLUMNS, rows)
 
@@ -262,19 +291,74 @@ def _stable(row: Mapping[str, Any]) -> str:
     return f"{row['n_stable']} of {row['n_judged']}"
 
 
-def _chosen(row: Mapping[str, Any]) -> tuple[str, str]:
-    """Alphas and learning rates of the chosen cells, most frequent first."""
+def _chosen(row: Mapping[str, Any], settings: Iterable[str] = ("alpha", "learning_rate")) -> list[str]:
+    """Alphas, learning rates, … of the chosen cells, most frequent first."""
 
     def listed(key: str) -> str:
         values = [cell[key] for cell in row["chosen"] if cell[key] is not None]
         order = sorted(set(values), key=lambda value: (-values.count(value), value))
         return ",".join(f"{value:g}" for value in order)
 
-    return listed("alpha"), listed("learning_rate")
+    return [listed(name) for name in settings]
+
+
+def _rules(findings: Mapping[str, Any]) -> str:
+    return "\n".join([*about_rules(findings), "", *grid(_rules_lines(findings))])
+
+
+def about_rules(findings: Mapping[str, Any]) -> list[str]:
+    """How the table of rules is read."""
+    loss, rival, n = findings["loss"], findings["rival"], findings["rule_comparisons"]
+    lines = [
+        f"Test lists after choosing alpha, rate and epoch on the validation lists by NDCG@10 or by {loss}."
+    ]
+    if n:
+        lines.append(
+            f"+ better, - worse than {rival} by the same rule: paired t test over the test lists, "
+            f"adjusted p < {LEVEL:g} (Holm, all {n} comparisons of this table)."
+        )
+    return lines
+
+
+def _rules_lines(findings: Mapping[str, Any]) -> list[list[str]]:
+    """Per objective: order and loss of the ranker chosen by each rule."""
+    titles = {"ndcg": "NDCG@10", "loss": str(findings["loss"])}
+    rules = findings["by_rule"]
+    lines = [["", *(f"by {titles[rule]}: {titles[column]}" for rule in rules for column in _RULE_COLUMNS)]]
+    by_name = {rule: {row["name"]: row for row in rows} for rule, rows in rules.items()}
+    for name in next(iter(by_name.values())):
+        rows = [by_name[rule][name] for rule in rules]
+        lines.append([name, *(_entry(row, column) for row in rows for column in _RULE_COLUMNS)])
+    return lines
+
+
+def rules_table(findings: Mapping[str, Any]) -> Table | None:
+    """What each objective is worth by the rule that chose it; None where no rules were asked for."""
+    return _as_table("By rule", "Objective", _rules_lines(findings)) if findings.get("by_rule") else None
+
+
+def _approaches(findings: Mapping[str, Any]) -> str:
+    lines = _wins_lines(findings["approaches"])
+    return "\n".join([about_approaches(findings), "", *grid(lines)]) if lines else ""
+
+
+def about_approaches(findings: Mapping[str, Any]) -> str:
+    """What a game between groups is."""
+    return (
+        "Strict wins between approaches: a game is a pair of chosen rankers of one rule and seed. "
+        "Columns 1…: share won against that approach."
+    )
+
+
+def approaches_table(findings: Mapping[str, Any]) -> Table | None:
+    """Games between groups of objectives; None where no rules were asked for, or for one group."""
+    if not findings.get("by_rule"):
+        return None
+    return _as_table("Approaches", "Approach", _wins_lines(findings["approaches"]))
 
 
 def _wins(findings: Mapping[str, Any]) -> str:
-    lines = _wins_lines(findings)
+    lines = _wins_lines(findings["wins"])
     return "\n".join([*about_wins(findings), "", *grid(lines)]) if lines else ""
 
 
@@ -286,9 +370,8 @@ def about_wins(findings: Mapping[str, Any]) -> list[str]:
     ]
 
 
-def _wins_lines(findings: Mapping[str, Any]) -> list[list[str]]:
+def _wins_lines(wins: Mapping[str, Any]) -> list[list[str]]:
     """Per objective: games won and lost, and a square of the shares won against each rival."""
-    wins = findings["wins"]
     if len(wins) < 2:
         return []
     names = list(wins)
@@ -321,12 +404,12 @@ def _frontier_lines(findings: Mapping[str, Any]) -> list[list[str]]:
     cells = over_seeds(findings["cells"])
     if len(cells) < 2:
         return []
-    lines = [["", "alpha", "rate", "NDCG@10", findings["loss"]]]
+    settings = settings_of(findings)
+    lines = [["", *settings.values(), "NDCG@10", findings["loss"]]]
     for i in frontier(cells):
         cell = cells[i]
-        alpha = "" if cell["alpha"] is None else f"{cell['alpha']:g}"
-        rate, ndcg, loss = f"{cell['learning_rate']:g}", number(cell["ndcg"]), number(cell["loss"])
-        lines.append([cell["objective"], alpha, rate, ndcg, loss])
+        point = ["" if cell[name] is None else f"{cell[name]:g}" for name in settings]
+        lines.append([cell["objective"], *point, number(cell["ndcg"]), number(cell["loss"])])
     return lines
 
 
