@@ -10,7 +10,7 @@ from cascade_sim.cascade.retrieval import Retrieval
 from cascade_sim.cascade.seats import BUILT_IN, ConstantScorer, RandomScorer, Scorer, TruthScorer
 from cascade_sim.cascade.serve import Arm, Block, Decision, Platform, Stage, serve
 from cascade_sim.engines import Engine
-from cascade_sim.models.features import FeatureView, make_view
+from cascade_sim.models.features import FeatureView
 from cascade_sim.phases.size_fit import with_size_rule
 from cascade_sim.phases.traffic import Arrivals
 from cascade_sim.scenario.memory import require_memory
@@ -50,8 +50,7 @@ class Simulation:
         assert set(self.scorers) == set(BUILT_IN)
 
     def view(self, features: tuple[str, ...]) -> FeatureView:
-        world = self.world
-        return make_view(features, world.user_features, world.ad_features, world.mismatch_threshold)
+        return self.world.view(features)
 
     def stage(self, spec, squashing: float) -> Stage:
         """A stage from its section (model, bid, fusion)."""

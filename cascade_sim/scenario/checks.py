@@ -133,7 +133,7 @@ def _check_models(scenario: Scenario, given: Collection[KeyPath], folder: Path) 
                 yield Problem(path, text, uses=((*at, "recipe"),))
         yield from check_objective(spec, given, at)
         if OBJECTIVES[spec.objective].n_heads > 1 and spec.kind in MODEL_KINDS.registered:
-            text = f"{spec.objective} trains two heads, which only the kinds towers and coaction have"
+            text = f"{spec.objective} trains two heads, which only the kinds towers, coaction and dcn have"
             yield Problem((*at, "objective"), text, uses=((*at, "objective"), (*at, "kind")))
         yield from (_check_student if spec.trained_by.has_teacher else _check_data)(scenario, at, spec)
 
@@ -347,7 +347,7 @@ def _check_ignored(scenario: Scenario, reference: Reference, folder: Path) -> It
         # The default is let through: a resolved scenario spells it out.
         is_set = value != type(spec).model_fields[key].default
         if is_set and key in takes and key not in spec.options:
-            text = f"is for the kinds towers and coaction; write options: {{{key}: {value}}}"
+            text = f"is for the kinds towers, coaction and dcn; write options: {{{key}: {value}}}"
             yield Problem((*reference.section, key), text, uses=((*reference.section, "kind"),))
 
 

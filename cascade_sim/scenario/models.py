@@ -16,6 +16,7 @@ Phase = Literal["bootstrap", "log"]
 CalibratorName = Literal["platt", "temperature", "isotonic", "histogram", "beta", "piecewise_linear"]
 OPTIONS = ("alpha", "beta", "y0", "normalisation")
 OBJECTIVE_KEYS = ("objective", *OPTIONS, "batching", "calibrator", "held_out", "refit")
+LEFT_OUT = (*OBJECTIVE_KEYS, "embedding")  # of what is written down, where they say nothing
 
 
 def _takers(option: str, weighs: str = "") -> str:
@@ -42,7 +43,7 @@ class Sample(Section):
 class ModelSpec(Section):
     """A model: its net, what it sees and how it is trained."""
 
-    kind: str = Field(default="towers", description="towers, coaction, path/file.py:Class or module:Class.")
+    kind: str = Field(default="towers", description="towers, coaction, dcn, path/file.py:Class or module:Class.")
     recipe: Annotated[str, NameIn(RECIPES)] = Field(default="logloss", description="Training recipe.")
     objective: Annotated[str, NameIn(OBJECTIVES)] = Field(
         default="pointwise", description="For logloss: what its impressions are learned for."
@@ -91,8 +92,17 @@ class ModelSpec(Section):
     features: Annotated[tuple[str, ...], Field(strict=False)] = Field(
         default=(),
         min_length=1,
-        description="Of user, context, quality, tier, mismatch, conversion, mismatch_pair and groups, "
-        "what it sees; when absent, user, context, quality, tier, mismatch and all groups.",
+        description="Of user, context, quality, tier, mismatch, conversion, mismatch_pair, groups, user_id, "
+        "ad_id, advertiser_id and history, what it sees; when absent, user, context, quality, tier, mismatch and "
+        "all groups. Of ids it learns a row of numbers each; history is the mean of the ads that a user has "
+        "met before, as the model sees ads.",
+    )
+    embedding: int = Field(
+        default=8,
+        ge=1,
+        le=4096,
+        description="With user_id, ad_id, advertiser_id or history: numbers that it learns of each id, and that "
+        "a history is summed up in. They start near 0, so that an unknown id is predicted as its features are.",
     )
     data: Annotated[tuple[Phase, ...], Field(strict=False)] = Field(
         default=("bootstrap", "log"),
@@ -122,13 +132,13 @@ class ModelSpec(Section):
 
     @model_serializer(mode="wrap")
     def _without_unused(self, dump: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """What says nothing is left out: a scenario without objectives stays what it was, name and hash."""
+        """What says nothing is left out: a scenario without objectives or ids stays what it was, name and hash."""
         data: dict[str, Any] = dump(self)
         fields = type(self).model_fields
         return {
             key: value
             for key, value in data.items()
-            if key not in OBJECTIVE_KEYS or value != fields[key].default
+            if key not in LEFT_OUT or value != fields[key].default
         }
 
     @property
@@ -179,7 +189,7 @@ def check_objective(spec: ModelSpec, given: Collection[KeyPath], at: KeyPath) ->
     heads, objective = OBJECTIVES[spec.objective].n_heads, (*at, "objective")
     if heads > 1 and ":" in spec.kind:
         number = "two" if heads == 2 else heads
-        text = f"{spec.objective} trains {number} heads, which only the kinds towers and coaction have"
+        text = f"{spec.objective} trains {number} heads, which only the kinds towers, coaction and dcn have"
         yield Problem(objective, text, uses=(objective, (*at, "kind")))
 
 
