@@ -10,6 +10,7 @@ import numpy as np
 from cascade_sim.cascade.page import at_reserve
 from cascade_sim.cascade.request import Arm, Block, Decision, Platform, PreRanked, Scores
 from cascade_sim.cascade.seats import is_probability
+from cascade_sim.world.lives import ascending
 
 NOT_ANSWERED, BY_RETRIEVAL, BY_PRE_RANKING, BY_RANKING = -1, 0, 1, 2
 
@@ -72,10 +73,5 @@ def by_retrieval(
     page = at_reserve(ads, pctr, page_bid, quality, arm.reserve_cpc)
     competitive_set = decision.competitive_set.copy()
     competitive_set[rows] = -1
-    competitive_set[rows, : nearest.shape[1]] = _ascending(nearest)
+    competitive_set[rows, : nearest.shape[1]] = ascending(nearest)
     return replace(decision, competitive_set=competitive_set, page=decision.page.with_rows(rows, page))
-
-
-def _ascending(ids: np.ndarray) -> np.ndarray:
-    """Each row sorted, padding last: as an unsigned number, -1 is the largest.  [R, m] int32"""
-    return np.sort(np.ascontiguousarray(ids, np.int32).view(np.uint32), axis=1).view(np.int32)

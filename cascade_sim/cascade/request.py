@@ -14,6 +14,7 @@ from cascade_sim.cascade.page import Page, Rules
 from cascade_sim.cascade.retrieval import Retrieval
 from cascade_sim.cascade.seats import Scorer
 from cascade_sim.cascade.sizes import SizeRule
+from cascade_sim.world.lives import Lives
 
 
 @dataclass(frozen=True)
@@ -115,6 +116,13 @@ class Platform:
     retrieval: Retrieval
     bids: BidRules
     slot_effects: np.ndarray
+    lives: Lives | None = None  # when ads are there; None: always
+
+    def retrieved(self, block: Block, size: int) -> np.ndarray:
+        """The pre-ranking sets: of the ads that are there, the nearest.  [R, n] ids ascending"""
+        if self.lives is None:
+            return self.retrieval(block.users, size)
+        return self.retrieval.of_living(block.users, size, block.times, self.lives)
 
 
 @dataclass(frozen=True)

@@ -16,9 +16,11 @@ from cascade_sim import draws
 from cascade_sim.cascade.inverted_lists import InvertedLists, recall
 from cascade_sim.kernels import dot_scores, nearest_rows, pad_lanes, select_top, tile_scores, tiled
 from cascade_sim.lanes import LANES
+from cascade_sim.world.lives import Lives, ascending
 from cascade_sim.world.world import World
 
 ASKED = 64  # users by whom the share found is measured
+SPARE = 4.0  # standard deviations of how many of the nearest ads are there
 KEPT_IDS = 100_000_000  # ids kept for users who come again; beyond, those longest away give way
 
 
@@ -47,6 +49,7 @@ class Retrieval:
         if spec.probes is not None:
             self._lists = InvertedLists(self._rows(np.arange(world.n_ads)), spec.probes, world.seed)
         self._kept: dict[int, _Kept] = {}  # by size
+        self._in_order: dict[int, _Kept] = {}  # most similar first, where ads come and go
 
     def __call__(self, users: np.ndarray, size: int) -> np.ndarray:
         """The pre-ranking set of each user, ad ids ascending.  [R] -> [R, min(size, A)] int32"""
@@ -58,11 +61,46 @@ class Retrieval:
             left = KEPT_IDS - sum(self._kept[other].answers.size for other in sizes)
             if larger is not None and left < len(self._user) * size:
                 return self._best_of(users, self(users, larger), size)
-            # A quarter of the room at least: sizes that came before do not take it all.
-            rows = min(len(self._user), max(left, KEPT_IDS // 4) // size)
-            # Of two threads that come here at once, one's table is used by both.
-            kept = self._kept.setdefault(size, _Kept(len(self._user), rows, size))
+            kept = self._keeper(self._kept, size, left)
         return kept(users, lambda new: self.nearest(new, size))
+
+    def of_living(self, users: np.ndarray, size: int, times: np.ndarray, lives: Lives) -> np.ndarray:
+        """As a call, of the ads that are there at each request's time.  [R], [R] -> [R, size], -1 at the end
+
+        Kept are somewhat more of the nearest than mostly do, most similar first: the first `size` that are
+        there are the nearest. Where they are too few, the search goes on for twice as many, to the last ad.
+        """
+        size = min(size, self._n_ads)
+        width = min(self._n_ads, living_width(size, lives.share))
+        found = np.full((len(users), size), -1, np.int32)
+        left = np.arange(len(users))
+        ids = self._most_similar(users, width)
+        while True:
+            there = lives.are_there(ids, times[left, None])
+            place = np.argsort(~there, axis=1, kind="stable")[:, :size]
+            nearest = np.take_along_axis(np.where(there, ids, np.int32(-1)), place, 1)
+            is_done = (nearest[:, -1] >= 0) | (width == self._n_ads)
+            found[left[is_done]] = nearest[is_done]
+            left = left[~is_done]
+            if not len(left):
+                return ascending(found)
+            width = min(2 * width, self._n_ads)
+            ids = self.nearest_first(users[left], self.nearest(users[left], width))
+
+    def _most_similar(self, users: np.ndarray, width: int) -> np.ndarray:
+        """The nearest ads, most similar first, kept for the next visit.  [R] -> [R, width] int32"""
+        kept = self._in_order.get(width)
+        if kept is None:
+            left = KEPT_IDS - sum(other.answers.size for other in list(self._in_order.values()))
+            kept = self._keeper(self._in_order, width, left)
+        return kept(users, lambda new: self.nearest_first(new, self.nearest(new, width)))
+
+    def _keeper(self, by_size: "dict[int, _Kept]", size: int, left: int) -> "_Kept":
+        """A new table for answers of this size, among those that are there."""
+        # A quarter of the room at least: sizes that came before do not take it all.
+        rows = min(len(self._user), max(left, KEPT_IDS // 4) // size)
+        # Of two threads that come here at once, one's table is used by both.
+        return by_size.setdefault(size, _Kept(len(self._user), rows, size))
 
     def nearest(self, users: np.ndarray, size: int) -> np.ndarray:
         """The answers themselves, from the corpus.  [m] -> [m, size] int32, ids ascending, -1 at the end"""
@@ -106,6 +144,11 @@ class Retrieval:
     def _rows(self, ads: np.ndarray) -> np.ndarray:
         """What the search sees of these ads.  [m] -> [m, D] float32"""
         return self._tiles[ads // LANES, :, ads % LANES]
+
+
+def living_width(size: int, share: float) -> int:
+    """How many of the nearest ads nearly always hold `size` that are there."""
+    return int((size + SPARE * size**0.5) / share) + 1
 
 
 class _Kept:

@@ -72,9 +72,9 @@ def pre_rank(block: Block, arm: Arm, platform: Platform) -> PreRanked:
 def retrieve(block: Block, arm: Arm, platform: Platform) -> np.ndarray:
     """The pre-ranking set.  [R, n] ad ids, ascending"""
     if block.memo is None:
-        return platform.retrieval(block.users, arm.retrieval_size)
+        return platform.retrieved(block, arm.retrieval_size)
     key = (platform.retrieval, arm.retrieval_size)
-    return block.memo.candidates(key, lambda: platform.retrieval(block.users, arm.retrieval_size))
+    return block.memo.candidates(key, lambda: platform.retrieved(block, arm.retrieval_size))
 
 
 def rank(

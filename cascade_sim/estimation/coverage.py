@@ -45,7 +45,7 @@ from cascade_sim.phases.prepare import prepare
 from cascade_sim.phases.simulation import Simulation
 from cascade_sim.phases.traffic import Arrivals
 from cascade_sim.progress import Progress
-from cascade_sim.scenario.schema import Scenario, resolved_arms
+from cascade_sim.scenario.schema import Scenario, requests_by_phase, resolved_arms
 from cascade_sim.scenario.targets import Target
 
 AT_ONCE = 8192  # requests, about: large blocks are served faster, small ones fit the cache
@@ -101,7 +101,7 @@ def coverage_study(
         ]
         at_once = max(1, AT_ONCE // requests)
         traffic = sim.scenario.traffic.model_copy(update={"block": at_once * requests})
-        arrivals = Arrivals(sim.world, traffic)
+        arrivals = Arrivals(sim.world, traffic, phases=requests_by_phase(sim.scenario))
         total = replications * requests
         for index in range(-(-replications // at_once)):
             block = arrivals.block(phase, index, total)

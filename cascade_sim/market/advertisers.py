@@ -9,6 +9,7 @@ import numpy as np
 from numba import njit
 
 from cascade_sim import draws
+from cascade_sim.agents.advertisers import with_tail
 from cascade_sim.agents.bidding import Bidder, Feedback, Moment, Portfolio
 from cascade_sim.auction import MICROS
 from cascade_sim.errors import UserError
@@ -82,9 +83,13 @@ def _charge_late(advertiser, cpc, spent, limit, charges):
 
 
 def draw_budgets(spec, n: int, seed: int) -> np.ndarray:
-    """Daily budgets: log-normal for the share of advertisers that have one.  [n] int64 micro-units"""
+    """Daily budgets of the share of advertisers that have one: log-normal, or with a Pareto tail.
+
+    [n] int64 micro-units
+    """
     ids = np.arange(n)
-    amount = spec.median * np.exp(spec.sigma * draws.normal(seed, "budget", ids))
+    spread = with_tail(draws.normal(seed, "budget", ids), spec.sigma, spec.tail)
+    amount = spec.median * np.exp(spec.sigma * spread)
     has_one = draws.uniform(seed, "has a budget", ids) < spec.share
     micros = np.clip(np.rint(amount * MICROS), 1.0, LARGEST_BUDGET).astype(np.int64)
     return np.where(has_one, micros, NO_BUDGET)

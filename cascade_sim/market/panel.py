@@ -12,6 +12,7 @@ holds the level of its scores in place.
 """
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -54,20 +55,24 @@ class Panel:
         self._sim = sim
         size = sim.scenario.traffic.block
         self._blocks = [sim.arrivals.block("panel", i, n_requests) for i in range(-(-n_requests // size))]
+        self._first_arm, self._is_timed = arm, sim.world.is_timed
         self._best = [self._best_ads(block, arm) for block in self._blocks]
         self._pages: list[np.ndarray] | None = None  # of the first deployment that is measured
 
     def _best_ads(self, block: Block, arm: Arm) -> np.ndarray:
         """The k best ads of the pre-ranking set by true value.  [R, k]"""
-        ids = self._sim.platform.retrieval(block.users, arm.retrieval_size)
+        ids = self._sim.platform.retrieved(block, arm.retrieval_size)
         value = true_value(block, ids, arm, self._sim.platform, self._sim.truth)
         return top_ids(ids, value, arm.slots)
 
-    def measure(self, arm: Arm) -> dict[str, np.ndarray]:
+    def measure(self, arm: Arm, now: float = 0.0) -> dict[str, np.ndarray]:
         """Per request, what the arm makes of the panel.  {column: [R] float64}; NaN where undefined
 
-        POOLED are single numbers, [].
+        POOLED are single numbers, []. In a world that changes with time the requests come `now`.
         """
+        if self._is_timed:
+            self._blocks = [replace(block, times=np.full(len(block), now)) for block in self._blocks]
+            self._best = [self._best_ads(block, self._first_arm) for block in self._blocks]
         if self._pages is None:
             self._pages = [serve(block, arm, self._sim.platform).win_set for block in self._blocks]
         parts = zip(self._blocks, self._best, self._pages, strict=True)

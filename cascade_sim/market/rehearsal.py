@@ -124,4 +124,5 @@ def _check_bids(scenario: Scenario, seed: int) -> None:
         raise UserError(
             f"world.bids: the highest of {scenario.world.ads:,} init-bids is {highest:,.0f}; a market takes "
             f"bids up to {LARGEST_BID:,.0f}; lower median ({bids.median:g}) or sigma ({bids.sigma:g})"
+            + ("" if bids.tail is None else f", or raise tail ({bids.tail:g})")
         )

@@ -266,7 +266,7 @@ class Trainer:
         self.arm = replace(self.arm, pre_ranking=seat(self.arm.pre_ranking), ranking=seat(self.arm.ranking))
 
     def _measure(self, now: float) -> None:
-        self._measured.append((now, self.version, self._panel.measure(self.arm)))
+        self._measured.append((now, self.version, self._panel.measure(self.arm, now)))
 
 
 class NoTrainer:

@@ -20,6 +20,7 @@ from cascade_sim.cascade.sizes import select_sizes
 from cascade_sim.kernels import select_top
 from cascade_sim.phases.measure import Ruler, ranking_of
 from cascade_sim.phases.simulation import Simulation
+from cascade_sim.world.lives import Lives
 
 CORPUS_PAIRS = 10_000_000  # (request, ad) pairs scored per arm
 PAIRS_AT_ONCE = 1_000_000  # keeps the temporary arrays small
@@ -31,17 +32,21 @@ def n_detail(sim: Simulation, n_requests: int) -> int:
     return max(min(wanted, CORPUS_PAIRS // sim.world.n_ads), min(wanted, 1))
 
 
-def parts(block: Block, n_ads: int) -> Iterator[tuple[slice, Block, np.ndarray]]:
+def parts(block: Block, n_ads: int, lives: Lives | None = None) -> Iterator[tuple[slice, Block, np.ndarray]]:
     """The block in pieces small enough to score against the whole corpus, with the corpus for each.
 
-    A piece remembers what was computed for it: arms have models, bids and the truth in common.
+    Where ads come and go, the corpus of a request is those that are there. A piece remembers what was
+    computed for it: arms have models, bids and the truth in common.
     """
     step = max(1, PAIRS_AT_ONCE // n_ads)
     for start in range(0, len(block), step):
         rows, memo = slice(start, start + step), Memo()
         part = replace(block.take(rows), memo=memo)
         all_ads = np.arange(n_ads, dtype=np.int32)
-        yield rows, part, memo.candidates("corpus", partial(np.tile, all_ads, (len(part), 1)))
+        corpus = (
+            partial(np.tile, all_ads, (len(part), 1)) if lives is None else partial(lives.corpus, part.times)
+        )
+        yield rows, part, memo.candidates("corpus", corpus)
 
 
 def corpus_columns(
@@ -50,7 +55,7 @@ def corpus_columns(
     """What arms, by name with their decisions, lose against the whole corpus.  {name: {column: [R]}}"""
     best_ids: dict[Arm, list[np.ndarray]] = {}
     shares: dict[str, list[np.ndarray]] = {name: [] for name in served}
-    for rows, part, corpus in parts(block, n_ads):
+    for rows, part, corpus in parts(block, n_ads, ruler.platform.lives):
         best_here: dict[Arm, np.ndarray] = {}
         for name, (arm, decision) in served.items():
             key = ranking_of(arm)
@@ -71,7 +76,8 @@ def corpus_columns(
 
 def true_best_of_corpus(ruler: Ruler, n_ads: int, arm: Arm, block: Block) -> SlotList:
     """The k ads of the corpus with the highest true CTR * bid of the ranking stage.  [R, k]"""
-    ids = [_true_best(ruler, part, corpus, arm) for _, part, corpus in parts(block, n_ads)]
+    pieces = parts(block, n_ads, ruler.platform.lives)
+    ids = [_true_best(ruler, part, corpus, arm) for _, part, corpus in pieces]
     return _slot_list(ruler, block, np.concatenate(ids), arm)
 
 
@@ -119,7 +125,7 @@ def retrieval_rcs(platform: Platform, n_ads: int, arm: Arm, block: Block, decisi
     return np.concatenate(
         [
             _retrieved(platform, arm, part, corpus, decision.take(rows))
-            for rows, part, corpus in parts(block, n_ads)
+            for rows, part, corpus in parts(block, n_ads, platform.lives)
         ]
     )
 

@@ -14,7 +14,7 @@ from cascade_sim.models.features import FeatureView
 from cascade_sim.phases.size_fit import with_size_rule
 from cascade_sim.phases.traffic import Arrivals
 from cascade_sim.scenario.memory import require_memory
-from cascade_sim.scenario.schema import ArmSpec, Scenario
+from cascade_sim.scenario.schema import ArmSpec, Scenario, requests_by_phase
 from cascade_sim.world.truth import Truth
 from cascade_sim.world.world import build_world
 
@@ -40,8 +40,9 @@ class Simulation:
             retrieval=Retrieval(self.world, scenario.cascade.retrieval, scenario.world.popularity),
             bids=BidRules(self.world, scenario.world.conversion),
             slot_effects=self.world.slot_effects,
+            lives=self.world.lives,
         )
-        self.arrivals = Arrivals(self.world, scenario.traffic, workers, engine)
+        self.arrivals = Arrivals(self.world, scenario.traffic, workers, engine, requests_by_phase(scenario))
         self.scorers: dict[str, Scorer] = {
             "random": RandomScorer(seed),
             "constant": ConstantScorer(),

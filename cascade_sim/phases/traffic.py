@@ -9,7 +9,7 @@ Errors while a block of requests is served: which block it was, and whether to t
 """
 
 import gc
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator, Iterator, Mapping
 from functools import partial
 from typing import Any, TypeVar
 
@@ -69,6 +69,7 @@ def _words(error: BaseException) -> str:
 # Each phase has its own range of request ids: a longer log does not change the traffic of an evaluation.
 PHASE_NAMES = ("bootstrap", "log", "shadow", "evaluate", "bench", "market", "panel", "off_policy", "slates")
 PHASES = {name: (i + 1) * 10**9 for i, name in enumerate(PHASE_NAMES)}
+AFTER_ALL = ("off_policy", "slates")  # come when the phases of the study are over
 
 Serve = Callable[[Block], Any]
 Finish = Callable[[Block, Any], None]
@@ -77,8 +78,19 @@ Finish = Callable[[Block, Any], None]
 class Arrivals:
     """Traffic and the server, in one SimPy environment."""
 
-    def __init__(self, world: World, traffic, workers: int = 1, engine: Engine | None = None):
+    def __init__(
+        self,
+        world: World,
+        traffic,
+        workers: int = 1,
+        engine: Engine | None = None,
+        phases: Mapping[str, int] | None = None,
+    ):
+        """`phases`: how many requests come in each phase of the study, in order; a world in which it matters
+        when a request comes needs them."""
         self.env = simpy.Environment()
+        self._phases = dict(phases or {})
+        self._starts: dict[tuple[str, int], list[float]] = {}
         self._world, self._traffic, self.workers = world, traffic, workers
         self._visitors = Visitors(world.activity)
         self.engine = engine or open_engine()
@@ -99,20 +111,50 @@ class Arrivals:
         for chunk, result in engine.chunks(service, self._arrived(queue), self.workers):
             finish(chunk.content, result)
 
-    def block(self, phase: str, index: int, n_requests: int, start: float = 0.0) -> Block:
-        """Block number `index` of a phase, arriving from time `start` on."""
-        size = self._traffic.block
-        first = index * size
-        local = np.arange(first, min(first + size, n_requests), dtype=np.int64)
-        requests = PHASES[phase] + local
+    def block(self, phase: str, index: int, n_requests: int, start: float | None = None) -> Block:
+        """Block number `index` of a phase, arriving from time `start` on.
+
+        None: where it matters when a request comes, at the time that it has in the study; else from 0 on.
+        """
+        if start is None:
+            start = self._start(phase, index, n_requests) if self._world.is_timed else 0.0
+        requests = self._requests(phase, index, n_requests)
         seed = self._world.seed
-        gaps = draws.exponential(seed, "arrival", requests)
         return Block(
             requests=requests,
             users=self._visitors(draws.uniform(seed, "visitor", requests)),
             context=draws.normal(seed, "context", requests).astype(np.float32),
-            times=arrival_times(gaps, self._traffic.requests_per_second, start),
+            times=self._times(requests, start),
         )
+
+    def _requests(self, phase: str, index: int, n_requests: int) -> np.ndarray:
+        """The ids of a block's requests."""
+        first = index * self._traffic.block
+        return PHASES[phase] + np.arange(first, min(first + self._traffic.block, n_requests), dtype=np.int64)
+
+    def _times(self, requests: np.ndarray, start: float) -> np.ndarray:
+        gaps = draws.exponential(self._world.seed, "arrival", requests)
+        return arrival_times(gaps, self._traffic.requests_per_second, start)
+
+    def _start(self, phase: str, index: int, n_requests: int) -> float:
+        """When block number `index` of a phase begins: all requests of the study before it pass by once."""
+        starts = self._starts.setdefault((phase, n_requests), [])
+        if not starts:
+            starts.append(self._phase_start(phase))
+        while len(starts) <= index:
+            times = self._times(self._requests(phase, len(starts) - 1, n_requests), starts[-1])
+            starts.append(float(times[-1]))
+        return starts[index]
+
+    def _phase_start(self, phase: str) -> float:
+        """When a phase begins: where the one before it ends. What is no part of the study begins at 0."""
+        order = [*self._phases, *AFTER_ALL]
+        before = order[: order.index(phase)] if phase in order else []
+        last = next((name for name in reversed(before) if self._phases.get(name)), None)
+        if last is None:
+            return 0.0
+        n_requests = self._phases[last]
+        return self._start(last, -(-n_requests // self._traffic.block), n_requests)
 
     def chunk(self, *where: Any) -> Chunk:
         """The block of these words, and the words: (phase, index, n_requests, start)."""
@@ -125,7 +167,7 @@ class Arrivals:
 
     def _arrivals(self, phase: str, n_requests: int, queue: simpy.Store) -> Generator:
         """Each block reaches the queue when its last request has arrived; None ends the phase."""
-        clock = self.env.now
+        clock = self._start(phase, 0, n_requests) if self._world.is_timed else self.env.now
         for index in range(-(-n_requests // self._traffic.block)):
             chunk = self.chunk(phase, index, n_requests, clock)
             clock = float(chunk.content.times[-1])

@@ -156,7 +156,7 @@ def landscape(
     }
     retrieved, factors = 0, [np.inf, -np.inf]
     for block, n in evaluation_blocks(sim, n_requests):
-        has_ad = (sim.platform.retrieval(block.users, arm.retrieval_size)[:n] == ad).any(axis=1)
+        has_ad = (sim.platform.retrieved(block, arm.retrieval_size)[:n] == ad).any(axis=1)
         if has_ad.any():
             retrieved += int(has_ad.sum())
             used = arm if arm.size_rule is None else with_sizes_of(serve(block, arm, sim.platform), arm)
@@ -228,6 +228,6 @@ def _often_retrieved(sim: Simulation, arm: Arm, n_requests: int) -> str:
     """Three ads that most requests retrieve."""
     count = np.zeros(sim.world.n_ads, np.int64)
     for block, n in evaluation_blocks(sim, n_requests):
-        ids = sim.platform.retrieval(block.users, arm.retrieval_size)[:n]
+        ids = sim.platform.retrieved(block, arm.retrieval_size)[:n]
         count += np.bincount(ids[ids >= 0], minlength=sim.world.n_ads)
     return ", ".join(str(ad) for ad in np.argsort(-count, kind="stable")[:3])

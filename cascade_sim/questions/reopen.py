@@ -2,7 +2,7 @@
 
 `reopen` gives the run; `evaluation_blocks` its requests in the blocks they came in, and `logged` and
 `page_columns` what an arm showed them. Blocks are whole, because what a net predicts may differ in the last
-bit with the requests beside it. Times are not the logged ones; serving does not look at them.
+bit with the requests beside it. Times are the logged ones only where the world changes with time.
 
 This is the one place where code that came with a run may be run, and only for who trusts it
 (docs/security.md).
@@ -46,7 +46,18 @@ Trust: TypeAlias = bool | Callable[[str], bool]
 
 PHASE = "evaluate"
 
-COLUMNS = ("request", "user", "context", "slot", "ad", "click", "conversion", "cpc_micros", "charge_micros")
+COLUMNS = (
+    "request",
+    "time",
+    "user",
+    "context",
+    "slot",
+    "ad",
+    "click",
+    "conversion",
+    "cpc_micros",
+    "charge_micros",
+)
 
 MAX_ROWS = 32_768  # rows kept for resampling; in a longer evaluation a row is a few requests
 
@@ -233,7 +244,7 @@ def page_columns(
     if log is None:
         raise UserError(f"{folder} has no log of what arm {arm!r} showed")
     ads = log["ad"][:, None]
-    shown = Block(log["request"], log["user"], log["context"], np.zeros(len(ads)))
+    shown = Block(log["request"], log["user"], log["context"], log["time"])
     expected = world.slot_effects[log["slot"]] * truth.ctr(shown, ads)[:, 0]
     n_rows = min(n_requests, MAX_ROWS)
     row = (log["request"] - Arrivals.first_request(PHASE)) * n_rows // n_requests

@@ -27,6 +27,7 @@ from cascade_sim.phases.measure import true_value
 from cascade_sim.phases.simulation import Simulation
 from cascade_sim.phases.traffic import Arrivals
 from cascade_sim.questions.reopen import ReopenedRun
+from cascade_sim.scenario.schema import requests_by_phase
 from cascade_sim.storage.tables import iterate_table, tables
 
 PHASE = "evaluate"
@@ -66,6 +67,9 @@ def trace(
     if ad is not None and not 0 <= ad < sim.world.n_ads:
         raise UserError(f"--ad: no ad {ad}; the run has ads 0 to {sim.world.n_ads - 1}")
     request = find_request(sim, request_id)
+    there = _ads_there(sim, request)
+    if ad is not None and ad not in there:
+        raise UserError(f"--ad: ad {ad} is not there when request {request_id} comes (world.churn)")
     decision = serve(request.block, arm, sim.platform)
     row = request.row
     sets = (decision.pre_ranking_set, decision.competitive_set, decision.win_set)
@@ -82,7 +86,7 @@ def trace(
         "funnel": dict(
             zip(
                 ("corpus", "pre_ranking_set", "competitive_set", "win_set"),
-                (sim.world.n_ads, *sizes),
+                (len(there), *sizes),
                 strict=True,
             )
         ),
@@ -108,17 +112,15 @@ def find_request(sim: Simulation, request_id: int) -> Request:
             f"--request: no request {request_id} in the {PHASE} phase; "
             f"expected {first} to {first + n - 1}, or its number from 0 to {n - 1}"
         )
-    phases = sim.scenario.phases
-    has_students = any(spec.trained_by.has_teacher for spec in sim.scenario.models.values())
-    arrivals = {"bootstrap": phases.bootstrap, "log": phases.log, "shadow": phases.shadow * has_students}
-    again = Arrivals(sim.world, sim.scenario.traffic)
+    phases = requests_by_phase(sim.scenario)
+    again = Arrivals(sim.world, sim.scenario.traffic, phases=phases)
     holders: list[Block] = []
 
     def look(block: Block, _: None) -> None:
         if block.requests[0] <= first + index <= block.requests[-1]:
             holders.append(block)
 
-    for phase, count in {**arrivals, PHASE: n}.items():
+    for phase, count in phases.items():
         again.run_phase(phase, count, serve=lambda block: None, finish=look)
     (block,) = holders
     return Request(block, int(first + index - block.requests[0]), index)
@@ -184,18 +186,29 @@ def same_as_log(run: ReopenedRun, arm: Arm, request: Request, decision: Decision
     return logged == [(slot, ad, cpc[slot]) for slot, ad in enumerate(ads) if ad >= 0]
 
 
+def _ads_there(sim: Simulation, request: Request) -> np.ndarray:
+    """The ads of the corpus when this request comes: all, unless ads come and go.  [n] ascending"""
+    if sim.world.lives is None:
+        return np.arange(sim.world.n_ads)
+    corpus = sim.world.lives.corpus(request.alone.times)[0]
+    return corpus[corpus >= 0]
+
+
 def _true_values(sim: Simulation, arm: Arm, alone: Block) -> np.ndarray:
-    """What every ad of the corpus is truly worth to this request; 0 if the auction would not admit it."""
+    """What every ad of the corpus is truly worth to this request; 0 if it cannot be shown.  [A]"""
     corpus = np.arange(sim.world.n_ads, dtype=np.int32)[None, :]
-    return np.maximum(true_value(alone, corpus, arm, sim.platform, sim.truth)[0], 0.0)
+    values = np.maximum(true_value(alone, corpus, arm, sim.platform, sim.truth)[0], 0.0)
+    lives = sim.world.lives
+    return values if lives is None else np.where(lives.are_there(corpus[0], alone.times), values, 0.0)
 
 
 def explain_ad(sim: Simulation, request: Request, arm: Arm, decision: Decision, ad: int) -> dict[str, Any]:
     """An ad's rank, score and cut-off at each stage, where it was dropped, and the bids that change it."""
     row, platform = request.row, sim.platform
-    similarity = platform.retrieval.similarity(int(request.block.users[row]))
-    retrieved = stage_row("retrieval", similarity, np.arange(sim.world.n_ads), ad, arm.retrieval_size)
-    nearest = np.lexsort((np.arange(sim.world.n_ads), -similarity))[: arm.retrieval_size]
+    there = _ads_there(sim, request)
+    similarity = platform.retrieval.similarity(int(request.block.users[row]))[there]
+    retrieved = stage_row("retrieval", similarity, there, ad, arm.retrieval_size)
+    nearest = there[np.lexsort((there, -similarity))[: arm.retrieval_size]]
     candidates = _with_ad(decision.pre_ranking_set, row, nearest, ad)
     asked = serve(request.block, arm, given_retrieval(platform, candidates))
     ids, scores = asked.pre_ranking_set[row], asked.pre_score[row].astype(np.float64)
@@ -305,7 +318,7 @@ def _why_barred(arm: Arm, bid: float, worth: float) -> str:
 
 def given_retrieval(platform: Platform, ids: np.ndarray) -> Platform:
     """The platform with a retrieval that answers these ids, whatever it is asked.  ids [R, n]"""
-    return replace(platform, retrieval=cast(Retrieval, lambda users, size: ids))
+    return replace(platform, retrieval=cast(Retrieval, lambda users, size: ids), lives=None)
 
 
 def least_bids(

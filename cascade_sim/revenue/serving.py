@@ -19,7 +19,7 @@ from cascade_sim.phases.traffic import PHASES, Arrivals
 from cascade_sim.progress import Progress
 from cascade_sim.revenue.baseline import Measured
 from cascade_sim.revenue.blocks import evaluation_blocks
-from cascade_sim.scenario.schema import Scenario
+from cascade_sim.scenario.schema import Scenario, requests_by_phase
 from cascade_sim.storage.stack import stack
 
 
@@ -30,12 +30,13 @@ class OtherTraffic(Arrivals):
     """
 
     def __init__(self, sim: Simulation, workers: int, stretch: int):
-        super().__init__(sim.world, sim.scenario.traffic, workers)
+        phases = requests_by_phase(sim.scenario)
+        super().__init__(sim.world, sim.scenario.traffic, workers, phases=phases)
         size = sim.scenario.traffic.block
         self._blocks_before = stretch * -(-sim.scenario.phases.evaluate // size)
         self._requests_before = self._blocks_before * size
 
-    def block(self, phase: str, index: int, n_requests: int, start: float = 0.0) -> Block:
+    def block(self, phase: str, index: int, n_requests: int, start: float | None = None) -> Block:
         if phase != "evaluate":
             return super().block(phase, index, n_requests, start)
         return super().block(phase, index + self._blocks_before, n_requests + self._requests_before, start)

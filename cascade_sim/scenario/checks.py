@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
 from itertools import pairwise
+from math import pi, sqrt
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +33,7 @@ from cascade_sim.scenario.schema import (
     ArmSpec,
     ModelSpec,
     Scenario,
+    World,
     control_arm,
     resolve_arm,
 )
@@ -40,6 +42,7 @@ from cascade_sim.scenario.targets import KNOB_KEYS, Target, parse_target
 from cascade_sim.scenario.yaml import KeyPath, Problem
 
 LANES = 8  # hidden units that the compiled co-action takes at a time
+LEAST_HAZARD = sqrt(2.0 / pi)  # of the standard normal at 0, as where tails are drawn (agents.advertisers)
 FURTHEST_BELOW = 4.0  # sigmas between squashing and 0: a normal draw falls further once in 32,000
 
 
@@ -88,6 +91,39 @@ def _check_world(scenario: Scenario) -> Iterator[Problem]:
         yield Problem(
             ("cascade", "retrieval", "group"), unknown_name("group", group, world.groups), uses=(groups,)
         )
+    fault = tail_fault(world.bids.tail, world.bids.sigma)
+    if fault:
+        yield Problem(("world", "bids", "tail"), fault, uses=(("world", "bids", "sigma"),))
+    yield from _check_hidden(world)
+
+
+def _check_hidden(world: World) -> Iterator[Problem]:
+    """What is wrong with the parts of the truth that no feature shows."""
+    groups = ("world", "groups")
+    if world.intent is not None and world.intent.group is not None:
+        at, group, dims = ("world", "intent"), world.intent.group, world.intent.dims
+        if group not in world.groups:
+            text = unknown_name("group", group, world.groups) + " (or null for vectors that no model sees)"
+            yield Problem((*at, "group"), text, uses=(groups,))
+        elif dims is not None and dims != world.groups[group].dims:
+            text = f"{dims} is not the length of {group}'s vectors, {world.groups[group].dims}; remove dims"
+            yield Problem((*at, "dims"), text, uses=((*at, "group"), groups))
+    for name in world.seasons.groups if world.seasons is not None else ():
+        if name not in world.groups:
+            text = unknown_name("group", name, world.groups)
+            yield Problem(("world", "seasons", "groups", name), text, uses=(groups,))
+
+
+def tail_fault(tail: float | None, sigma: float) -> str:
+    """Why a log-normal law of this sigma cannot have this Pareto tail; empty if it can."""
+    if tail is None or tail * sigma >= LEAST_HAZARD:
+        return ""
+    if sigma == 0:
+        return "a law without spread has no tail; raise sigma, or remove tail"
+    least = LEAST_HAZARD / sigma
+    return (
+        f"a tail of {tail:g} would begin below the median of a sigma of {sigma:g}; use at least {least:.3g}"
+    )
 
 
 def _check_names(scenario: Scenario) -> Iterator[Problem]:
@@ -256,6 +292,12 @@ def _conflicts(scenario: Scenario, arm: ArmSpec) -> Iterator[Blame]:
                 f"{ads} ads are fewer than the {retrieved} to retrieve; use at least {retrieved}",
             ),
         ]
+    churn = scenario.world.churn
+    if churn is not None and churn.share * ads < retrieved <= ads:
+        there, share = int(churn.share * ads), ("world", "churn", "share")
+        text = f"{retrieved} is more than the {there} ads that are there at a time; use at most {there}"
+        few = f"{there} ads at a time are fewer than the {retrieved} to retrieve; use {retrieved / ads:.3g}"
+        yield [(retrieval_key, text), (share, few)]
     if slots > effects:
         text = (
             f"{slots} slots but {effects} slot effects; use at most {effects}, or lengthen world.slot_effects"
@@ -289,6 +331,9 @@ def _check_market(market: Market | None, folder: Path) -> Iterator[Problem]:
     """What is wrong with the users and the traffic profile of a market."""
     if market is None:
         return
+    fault = tail_fault(market.budgets.tail, market.budgets.sigma)
+    if fault:
+        yield Problem(("market", "budgets", "tail"), fault, uses=(("market", "budgets", "sigma"),))
     users = market.users
     if market.training is not None and users.click_model != "position":
         yield Problem(

@@ -12,7 +12,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, SerializerFunctionWrapHandler, model_serializer
 
 from cascade_sim.agents.registry import BIDDERS, CLICK_MODELS
-from cascade_sim.scenario.sections import MAX_ID, Name, Section, Share
+from cascade_sim.scenario.sections import MAX_ID, Name, ParetoIndex, Section, Share, without_absent
 
 STAGES = ("retrieval", "pre_ranking", "ranking")  # in the order a request meets them
 HOUR = 3600.0
@@ -159,6 +159,15 @@ class Budgets(Section):
     )
     median: float = Field(default=5.0, gt=0, le=1e9, description="Median daily budget.")
     sigma: float = Field(default=1.0, ge=0, le=5, description="Spread of the logarithm of budgets.")
+    tail: ParetoIndex | None = Field(
+        default=None,
+        description="Pareto index of the largest budgets, at least 0.8 / sigma, as in world.bids.tail. "
+        "Absent: log-normal.",
+    )
+
+    @model_serializer(mode="wrap")
+    def _without_absent(self, dump: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        return without_absent(dump(self), "tail")
 
 
 class BidderSpec(Section):

@@ -18,7 +18,7 @@ from typing import Any
 from cascade_sim.errors import UserError
 from cascade_sim.scenario.market import DAY, Market, market_jobs
 from cascade_sim.scenario.questions import OffPolicy
-from cascade_sim.scenario.schema import AUTOMATIC_ARMS, Scenario, resolved_arms
+from cascade_sim.scenario.schema import AUTOMATIC_ARMS, Scenario, World, resolved_arms
 
 BASE = 600 * 10**6  # the interpreter and its libraries
 LANES = 8  # rows of the compiled loops are filled up to a multiple
@@ -28,6 +28,7 @@ ROWS, COLUMNS = 32_768, 60  # kept of every arm at most
 USERS_AT_ONCE, KEPT_IDS = 64, 100_000_000  # of retrieval
 DRAWN_AT_ONCE = 65_536  # rows of tables
 LEARNED = 20_000_000  # impressions, or candidates of a student, that a model learns from
+SPARE = 1.2  # more of the nearest ads than are mostly there
 UNITS = 8  # of a co-action matrix, per dimension
 COUNTED_AT_ONCE, SUMMED_AT_ONCE = 4_000_000, 400_000  # resample counts, and sums over resamples
 READ_AT_ONCE, ESTIMATED = 65_536, 20_000_000  # requests of a randomised log
@@ -58,6 +59,9 @@ class Sizes:
     students: int
     resamples: int
     listed: int = 0  # ads in lists of neighbours, where retrieval is approximate
+    hidden_of_user: int = 0  # numbers that no feature shows, and past clicks
+    hidden_of_ad: int = 0
+    spare: float = 1.0  # ads kept for each retrieved one, where some of them are not there
     knobs: int = 0  # requests of the log with randomised knobs
     slates: int = 0  # and of that with randomised pages
     depth: int = 0  # of the lists that those are drawn from
@@ -126,11 +130,30 @@ def sizes_of(scenario: Scenario, workers: int = 1, worlds: int = 1) -> Sizes:
         students=sum(spec.trained_by.has_teacher for spec in scenario.models.values()),
         resamples=scenario.report.resamples,
         listed=0 if scenario.cascade.retrieval.probes is None else world.ads,
+        **_hidden_sizes(world),
         **_off_policy_sizes(scenario.off_policy),
         **_market_sizes(scenario.market, len(scenario.arms)),
         workers=workers,
         worlds=worlds,
     )
+
+
+def _hidden_sizes(world: World) -> dict[str, Any]:
+    """What the options of a world add to each user and ad."""
+    of_user = of_ad = 0
+    if world.intent is not None:
+        group = world.intent.group
+        of_ad += _padded(world.groups[group].dims if group is not None else world.intent.dims or 4)
+    if world.ids is not None:
+        of_user, of_ad = of_user + _padded(world.ids.dims + 2), of_ad + _padded(world.ids.dims + 2)
+    if world.drift is not None:
+        of_user += 2 * _padded(sum(group.dims for group in world.groups.values()))
+    if world.history is not None:
+        of_user += world.history.length
+    if world.churn is not None:
+        of_ad += 4  # two numbers of double length
+    spare = 1.0 if world.churn is None else SPARE / world.churn.share
+    return {"hidden_of_user": of_user, "hidden_of_ad": of_ad, "spare": spare}
 
 
 def _off_policy_sizes(spec: OffPolicy | None) -> dict[str, Any]:
@@ -174,7 +197,8 @@ def staying(sizes: Sizes) -> dict[str, int]:
         "features": rows * (4 * columns + 24),
         "truth": rows * 4 * (_padded(n.dims + 2) + 2 * LANES),
         "retrieval": rows * 4 * (2 * n.retrieval_dims + 1) + n.listed * (4 * (2 * n.retrieval_dims + 1) + 8),
-        "retrieved": 4 * min(n.users * n.retrieved * n.retrievals, most_ids),
+        "hidden": 4 * (n.users * n.hidden_of_user + n.ads * n.hidden_of_ad),
+        "retrieved": 4 * min(int(n.users * n.retrieved * n.spare) * n.retrievals, most_ids),
         "seen": 4 * (n.users * n.seen_of_user + n.ads * n.seen_of_ad),
         "codes": 4 * n.ads * n.kept_of_ad,
         "tallies": n.arms * 8 * (min(n.evaluate, ROWS) * COLUMNS + 2 * GROUPS * n.advertisers),

@@ -65,6 +65,7 @@ __all__ = [
     "Traffic",
     "World",
     "control_arm",
+    "requests_by_phase",
     "resolve_arm",
     "resolved_arms",
 ]
@@ -285,6 +286,14 @@ def resolved_arms(scenario: Scenario) -> dict[str, ArmSpec]:
     for name in AUTOMATIC_ARMS:
         arms[name] = baseline.model_copy(update={"pre_ranking": pre.model_copy(update=seats[name])})
     return arms
+
+
+def requests_by_phase(scenario: Scenario) -> dict[str, int]:
+    """The phases of a study in their order, and how many requests come in each."""
+    phases = scenario.phases
+    has_students = any(spec.trained_by.has_teacher for spec in scenario.models.values())
+    shadow = phases.shadow if has_students else 0
+    return {"bootstrap": phases.bootstrap, "log": phases.log, "shadow": shadow, "evaluate": phases.evaluate}
 
 
 def control_arm(scenario: Scenario) -> str:

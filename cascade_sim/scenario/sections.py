@@ -32,7 +32,13 @@ Logit = Annotated[float, Field(ge=-30, le=30)]
 Share = Annotated[float, Field(ge=0, le=1)]
 Deviation = Annotated[float, Field(ge=0, le=100)]
 Dims = Annotated[int, Field(ge=1, le=1024)]
+ParetoIndex = Annotated[float, Field(gt=1, le=1000)]  # above 1 there is a mean
 SlotEffect = Annotated[float, Field(gt=0, le=1)]
+
+
+def without_absent(data: dict[str, Any], *keys: str) -> dict[str, Any]:
+    """A section's data without those of these keys that are absent: what does not use them keeps its hash."""
+    return {key: value for key, value in data.items() if key not in keys or value is not None}
 
 
 class Section(BaseModel):
@@ -105,6 +111,15 @@ class Bids(Section):
     tier_share: Share = Field(
         default=0.92, description="Share of the log-bid's variance that the tier explains."
     )
+    tail: ParetoIndex | None = Field(
+        default=None,
+        description="Pareto index of the highest bids, at least 0.8 / sigma: from where a log-normal law "
+        "would fall more steeply, the share of bids above b falls as b^-tail. Absent: log-normal.",
+    )
+
+    @model_serializer(mode="wrap")
+    def _without_absent(self, dump: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        return without_absent(dump(self), "tail")
 
 
 class Conversion(Section):
@@ -124,6 +139,100 @@ class Conversion(Section):
     pcvr_error: Deviation = Field(
         default=0.1, description="Standard deviation of the pCVR's error, in logits."
     )
+
+
+class Intent(Section):
+    """What a user is after just now: weight * <intent, a> / sqrt(dims) in the CTR logit. No model sees it."""
+
+    per: Literal["request", "user_day"] = Field(
+        default="request",
+        description="What has an intent of its own: each request, or each user on each simulated day.",
+    )
+    dims: Dims | None = Field(
+        default=None,
+        description="Length of the intent's and the ad's vector; absent: 4, or that of the group.",
+    )
+    weight: Weight = Field(default=0.5, description="Weight of the scaled dot product in the CTR logit.")
+    group: GroupName | None = Field(
+        default=None,
+        description="Feature group whose ad vectors the intent meets, so that models see the ad's side of "
+        "it; null: vectors of the ads that no model sees.",
+    )
+    level: Deviation = Field(
+        default=0.0,
+        description="Standard deviation of a shift of the logit, the same for all ads that meet the intent.",
+    )
+
+
+class Ids(Section):
+    """Hidden effects in the CTR logit that belong to identities; dense features do not show them."""
+
+    user: Deviation = Field(default=0.0, description="Standard deviation of a bias of each user.")
+    ad: Deviation = Field(default=0.0, description="Standard deviation of a bias of each ad.")
+    advertiser: Deviation = Field(
+        default=0.0, description="Standard deviation of a bias of each advertiser, common to its ads."
+    )
+    dims: Dims = Field(default=4, description="Length of the hidden vectors of users and ads.")
+    weight: Weight = Field(
+        default=0.0, description="Weight of the hidden vectors' scaled dot product in the CTR logit."
+    )
+
+
+class Drift(Section):
+    """Tastes that turn: the users' vectors of all groups. Features show them as they were at time 0."""
+
+    per_day: float = Field(
+        default=0.05,
+        gt=0,
+        lt=1,
+        description="Correlation that a taste loses in a simulated day; after t days (1 - per_day)^t is left",
+    )
+
+
+class Seasons(Section):
+    """Waves of the CTR logit over the hours of a day and the days of a week; day 0 is a Monday."""
+
+    daily: Deviation = Field(default=0.0, description="Height of the daily wave of the logit.")
+    weekly: Deviation = Field(
+        default=0.0, description="Height of the weekly wave of the logit, which is highest on Saturday noon."
+    )
+    peak_hour: float = Field(
+        default=20.0, ge=0, lt=24, description="Hour at which the daily waves are highest."
+    )
+    groups: dict[GroupName, Share] = Field(
+        default={},
+        description="Share by which the weight of a feature group rises and falls with the daily wave.",
+    )
+
+
+class Churn(Section):
+    """Ads that come and go in simulated time. Retrieval finds those that are there when a request arrives."""
+
+    share: float = Field(
+        default=0.7, gt=0, lt=1, description="Share of the corpus that is there at any time."
+    )
+    life: float = Field(
+        default=7.0,
+        gt=0,
+        le=10_000,
+        description="Mean days of an ad's life, half to one and a half of them by ad. After a rest of "
+        "(1 - share) / share lives it comes back.",
+    )
+
+
+class History(Section):
+    """What users clicked before time 0, which models may see."""
+
+    length: int = Field(default=20, ge=1, le=1000, description="Ads kept of each user.")
+    choices: int = Field(
+        default=30,
+        ge=1,
+        le=10_000,
+        description="Random ads out of which each was chosen, with odds by the true CTR; 1: by chance.",
+    )
+
+
+RICHER = ("intent", "ids", "drift", "seasons", "churn", "history")
 
 
 class World(Section):
@@ -166,6 +275,30 @@ class World(Section):
         max_length=1000,
         description="Chance that a slot is looked at, first slot first; never rising.",
     )
+    intent: Intent | None = Field(
+        default=None, description="What users are after just now, which no model sees; absent: nothing."
+    )
+    ids: Ids | None = Field(
+        default=None, description="Hidden effects of users, ads and advertisers; absent: none."
+    )
+    drift: Drift | None = Field(default=None, description="Tastes that turn with time; absent: they stay.")
+    seasons: Seasons | None = Field(
+        default=None, description="Waves of the click rate over day and week; absent: none."
+    )
+    churn: Churn | None = Field(default=None, description="Ads that come and go; absent: all are there.")
+    history: History | None = Field(
+        default=None, description="Ads that users clicked before time 0; absent: none are known."
+    )
+
+    @property
+    def is_timed(self) -> bool:
+        """Whether it matters when a request comes."""
+        by_day = self.intent is not None and self.intent.per == "user_day"
+        return by_day or any(part is not None for part in (self.drift, self.seasons, self.churn))
+
+    @model_serializer(mode="wrap")
+    def _without_absent(self, dump: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        return without_absent(dump(self), *RICHER)
 
 
 class Traffic(Section):
@@ -282,8 +415,7 @@ class Auction(Section):
     @model_serializer(mode="wrap")
     def _without_absent(self, dump: SerializerFunctionWrapHandler) -> dict[str, Any]:
         """Without the parameters that are not given: a scenario that needs none keeps the hash it had."""
-        data: dict[str, Any] = dump(self)
-        return {key: value for key, value in data.items() if key not in PARAMETERS or value is not None}
+        return without_absent(dump(self), *PARAMETERS)
 
 
 class Bidding(Section):

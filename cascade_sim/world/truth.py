@@ -4,6 +4,10 @@ logit CTR(r, a) = base + w_q quality_a + w_t tier_a + w_u user_u + w_c context_r
                 + sum_g w_g <u_g, a_g> / sqrt(d_g) + w_m max(0, <u_h, a_h>/sqrt(d_h) - threshold)
                 + sigma * noise(u, a)
 logit CVR(r, a) = base' + w' <u_v, a_v> / sqrt(d_v) + sigma' * noise'(u, a)
+
+A scenario may add to the CTR what no feature shows: the intent of a request, effects of identities, tastes
+u_g that turn with time, and seasons of the base and of the w_g. All of it is drawn here, keyed by the
+world's seed, and lies nowhere else.
 """
 
 from collections.abc import Callable
@@ -12,11 +16,17 @@ import numpy as np
 
 from cascade_sim import draws
 from cascade_sim.kernels import dot_scores, hinge_scores, pad_lanes
-from cascade_sim.world.world import World
+from cascade_sim.world.seen import World
+
+DAY = 86_400.0  # seconds
+SATURDAY_NOON = 5.5  # days from the beginning of a Monday
 
 
 class Truth:
-    """True CTR and CVR of (request, ad) pairs. Only outcomes and measurement may ask."""
+    """True CTR and CVR of (request, ad) pairs. Only outcomes and measurement may ask.
+
+    Pure: a value depends on its request (id, user, context, time) and its ad alone.
+    """
 
     def __init__(self, world: World, spec):
         effects = spec.effects
@@ -43,14 +53,32 @@ class Truth:
         self._conversion_ad = pad_lanes(ads["conversion"])
         self._spec = spec
         self._seed = world.seed
+        self._intent = None if spec.intent is None else _Intent(world, spec)
+        self._identities = None if spec.ids is None else _Identities(world, spec.ids)
+        self._turning = None if spec.drift is None else _Turning(world, spec)
+        self._seasons = None if spec.seasons is None else _Seasons(spec)
 
     def ctr_without_noise(self, block, ids: np.ndarray) -> np.ndarray:
-        """CTR of slot 1 with the pair noise at its mean: the best any model of features could know."""
-        return _sigmoid(self._logit(block, ids))
+        """CTR of slot 1 with what no feature shows at its mean: the best any model of features could know.
+
+        That is the pair noise, the intent, the effects of identities and the seasons at 0, and the tastes of
+        users as far as those of time 0, which the features show, still tell them. A model that learns an
+        embedding of ids, or learns again and again as time goes by, may come to know more.
+        """
+        code = self._user_code[block.users]
+        if self._turning is not None:
+            code = self._turning.faded(code, block.times)
+        return _sigmoid(self._logit(code, block.users, block.context, ids))
 
     def ctr(self, block, ids: np.ndarray) -> np.ndarray:
         """True CTR in a fully examined slot; 0 for padding.  [R, m] -> [R, m] float64"""
-        logit = self._logit(block, ids)
+        logit = self._logit(self._code_now(block), block.users, block.context, ids)
+        if self._seasons is not None:
+            logit += self._seasons.level(block.times)[:, None]
+        if self._identities is not None:
+            logit += self._identities.logit(block.users, ids)
+        if self._intent is not None:
+            logit += self._intent.logit(block, ids)
         if self._spec.pair_noise > 0:
             logit += self._spec.pair_noise * self._pair_noise("ctr noise", block, ids)
         return np.where(ids >= 0, _sigmoid(logit), 0.0)
@@ -64,16 +92,159 @@ class Truth:
             logit += conversion.pair_noise * self._pair_noise("cvr noise", block, ids)
         return np.where(ids >= 0, _sigmoid(logit), 0.0)
 
-    def _logit(self, block, ids: np.ndarray) -> np.ndarray:
-        logit = dot_scores(self._user_code[block.users], self._ad_code, ids).astype(np.float64)
-        logit += self._spec.effects.context * block.context[:, None]
+    def lasting_logit(self, users: np.ndarray, ids: np.ndarray) -> np.ndarray:
+        """Logit of the CTR by what stays with user and ad: features and identities, at time 0 and context 0.
+
+        Without intent, seasons and noise.  [m], [m, n] -> [m, n] float64
+        """
+        logit = self._logit(self._user_code[users], users, np.zeros(len(users), np.float32), ids)
+        return logit if self._identities is None else logit + self._identities.logit(users, ids)
+
+    def _code_now(self, block) -> np.ndarray:
+        """What the users of these requests are like when they come.  [R, D] float32"""
+        code = self._user_code[block.users]
+        if self._turning is not None:
+            code = self._turning.turned(code, block.users, block.times)
+        return code if self._seasons is None else self._seasons.weighted(code, block.times)
+
+    def _logit(self, code: np.ndarray, users: np.ndarray, context: np.ndarray, ids: np.ndarray) -> np.ndarray:
+        logit = dot_scores(code, self._ad_code, ids).astype(np.float64)
+        logit += self._spec.effects.context * context[:, None]
         mismatch = hinge_scores(
-            self._mismatch_user[block.users], self._mismatch_ad, ids, self._spec.mismatch.threshold
+            self._mismatch_user[users], self._mismatch_ad, ids, self._spec.mismatch.threshold
         )
         return logit + self._spec.mismatch.weight * mismatch
 
     def _pair_noise(self, purpose: str, block, ids: np.ndarray) -> np.ndarray:
         return draws.normal(self._seed, purpose, block.users[:, None], ids)
+
+
+class _Intent:
+    """weight * <intent, a> / sqrt(d) + level * shift, both drawn for a request, or for a user's day."""
+
+    def __init__(self, world: World, spec):
+        self._spec, self._seed = spec.intent, world.seed
+        group = self._spec.group
+        self._dims = (self._spec.dims or 4) if group is None else spec.groups[group].dims
+
+        def vectors(at: slice) -> np.ndarray:
+            if group is not None:
+                return world.ad_features[group][at]
+            return _latent(world.seed, "ad.intent", at, self._dims)
+
+        self._ad = _in_parts(world.n_ads, vectors)
+
+    def logit(self, block, ids: np.ndarray) -> np.ndarray:
+        """[R, m] float64"""
+        unit = [block.requests]
+        if self._spec.per == "user_day":
+            unit = [block.users, np.floor(block.times / DAY).astype(np.int64)]
+        dims = np.arange(self._dims)[None, :]
+        intent = draws.normal(self._seed, "intent", *(part[:, None] for part in unit), dims)
+        code = pad_lanes(intent * (self._spec.weight / np.sqrt(self._dims)))
+        logit = dot_scores(code, self._ad, ids).astype(np.float64)
+        if self._spec.level > 0:
+            logit += self._spec.level * draws.normal(self._seed, "intent level", *unit)[:, None]
+        return logit
+
+
+class _Identities:
+    """bias_u + bias_a + bias_owner(a) + weight * <v_u, v_a> / sqrt(d), with all of it hidden."""
+
+    def __init__(self, world: World, spec):
+        seed, scale = world.seed, spec.weight / np.sqrt(spec.dims)
+        owners = np.arange(world.n_advertisers)
+        of_owner = spec.advertiser * draws.normal(seed, "advertiser.id", owners)
+
+        def user_code(at: slice) -> np.ndarray:
+            vector = scale * _latent(seed, "user.id vector", at, spec.dims)
+            bias = spec.user * _latent(seed, "user.id", at, 1)
+            return np.hstack([vector, bias, np.ones_like(bias)])
+
+        def ad_code(at: slice) -> np.ndarray:
+            bias = spec.ad * _latent(seed, "ad.id", at, 1) + of_owner[world.advertiser[at], None]
+            return np.hstack([_latent(seed, "ad.id vector", at, spec.dims), np.ones_like(bias), bias])
+
+        self._user = _in_parts(world.n_users, user_code)
+        self._ad = _in_parts(world.n_ads, ad_code)
+
+    def logit(self, users: np.ndarray, ids: np.ndarray) -> np.ndarray:
+        """[m], [m, n] -> [m, n] float64"""
+        return dot_scores(self._user[users], self._ad, ids).astype(np.float64)
+
+
+class _Turning:
+    """Tastes that turn: u(t) = cos(s t) u(0) + sin(s t) v, each entry with its own hidden v and speed s.
+
+    u(0) and v are independent standard normals, so u(t) is one at any time. Speeds are Cauchy of scale
+    -ln(1 - per_day) a day, whose characteristic function makes the correlation of u(0) and u(t), over users,
+    (1 - per_day)^t: that of an autoregression by day, without its days to go through.
+    """
+
+    def __init__(self, world: World, spec):
+        groups, seed = spec.groups, world.seed
+        self._rate = -np.log1p(-spec.drift.per_day)
+        self._width = sum(group.dims for group in groups.values())
+
+        def other(at: slice) -> np.ndarray:
+            tables = [
+                _latent(seed, f"drift.{name}", at, group.dims) * (group.weight / np.sqrt(group.dims))
+                for name, group in groups.items()
+            ]
+            return np.hstack(tables)
+
+        def speed(at: slice) -> np.ndarray:
+            ids = np.arange(at.start, at.stop)[:, None]
+            luck = [
+                draws.uniform(seed, f"drift speed.{name}", ids, np.arange(group.dims)[None, :])
+                for name, group in groups.items()
+            ]
+            return self._rate * np.tan(np.pi * (np.hstack(luck) - 0.5))
+
+        self._other, self._speed = _in_parts(world.n_users, other), _in_parts(world.n_users, speed)
+
+    def turned(self, code: np.ndarray, users: np.ndarray, times: np.ndarray) -> np.ndarray:
+        """The users' code at these times, from that of time 0.  [R, D]"""
+        at, now = slice(0, self._width), code.copy()
+        angle = self._speed[users, at].astype(np.float64) * (times / DAY)[:, None]
+        now[:, at] = np.cos(angle) * code[:, at] + np.sin(angle) * self._other[users, at]
+        return now
+
+    def faded(self, code: np.ndarray, times: np.ndarray) -> np.ndarray:
+        """Its mean for who knows the code of time 0.  [R, D]"""
+        at, now = slice(0, self._width), code.copy()
+        now[:, at] = np.exp(-self._rate * times / DAY)[:, None] * code[:, at]
+        return now
+
+
+class _Seasons:
+    """Waves over the day and the week: of the base logit, and of the weights of groups."""
+
+    def __init__(self, spec):
+        self._spec = spec.seasons
+        shares = [
+            np.full(group.dims, self._spec.groups.get(name, 0.0)) for name, group in spec.groups.items()
+        ]
+        self._share = np.concatenate(shares)
+
+    def level(self, times: np.ndarray) -> np.ndarray:
+        """Shift of the logit.  [R]"""
+        weekly = np.cos(2 * np.pi * (times / DAY - SATURDAY_NOON) / 7.0)
+        return self._spec.daily * self._of_day(times) + self._spec.weekly * weekly
+
+    def weighted(self, code: np.ndarray, times: np.ndarray) -> np.ndarray:
+        """The users' code with the weights that groups have at these times.  [R, D]"""
+        now = code.copy()
+        now[:, : len(self._share)] *= 1.0 + self._share * self._of_day(times)[:, None]
+        return now
+
+    def _of_day(self, times: np.ndarray) -> np.ndarray:
+        return np.cos(2 * np.pi * (times / DAY - self._spec.peak_hour / 24.0))
+
+
+def _latent(seed: int, purpose: str, at: slice, dims: int) -> np.ndarray:
+    """Standard normals of these ids.  [n, dims]"""
+    return draws.normal(seed, purpose, np.arange(at.start, at.stop)[:, None], np.arange(dims)[None, :])
 
 
 def _sigmoid(x: np.ndarray) -> np.ndarray:

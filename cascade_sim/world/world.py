@@ -1,42 +1,23 @@
 """The world: users, ads, advertisers and bids, drawn from the scenario and a seed.
 
-Two objects that never mix. `World` is what a platform can see: features, bids, owners. `Truth`
+Two objects that never mix. `World` (seen.py) is what a platform can see: features, bids, owners. `Truth`
 (truth.py) holds the hidden click and conversion rates; models are never handed it.
 All latents are standard normal, each drawn under its own purpose.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import replace
 
 import numpy as np
 
 from cascade_sim import draws
 from cascade_sim.agents.advertisers import log_normal_bids, owners
 from cascade_sim.agents.traffic import activity_cdf
+from cascade_sim.world.lives import Lives
+from cascade_sim.world.seen import World
+from cascade_sim.world.truth import Truth
 
-
-@dataclass(frozen=True)
-class World:
-    """What the platform sees. Row i of every user array is user i; likewise for ads."""
-
-    seed: int
-    user_features: dict[str, np.ndarray]  # name -> [U, d] float32
-    ad_features: dict[str, np.ndarray]  # name -> [A, d] float32
-    init_bid: np.ndarray  # [A] float64, per click
-    advertiser: np.ndarray  # [A] int32
-    n_advertisers: int
-    activity: np.ndarray  # [U] cumulative share of visits
-    slot_effects: np.ndarray  # [k] float64
-    mismatch_threshold: float
-    popularity: np.ndarray = field(repr=False)  # [A] standardised log popularity
-
-    @property
-    def n_users(self) -> int:
-        return len(self.activity)
-
-    @property
-    def n_ads(self) -> int:
-        return len(self.init_bid)
+__all__ = ["World", "build_world", "clicked_before", "init_bids"]
 
 
 def build_world(spec, seed: int) -> World:
@@ -44,7 +25,7 @@ def build_world(spec, seed: int) -> World:
     ads = np.arange(spec.ads)
     rank = np.argsort(np.argsort(draws.uniform(seed, "popularity", ads))) + 1.0
     log_popularity = -np.log(rank)
-    return World(
+    world = World(
         seed=seed,
         user_features=_in_parts(spec.users, lambda ids: _user_features(spec, seed, ids)),
         ad_features=_in_parts(spec.ads, lambda ids: _ad_features(spec, seed, ids)),
@@ -55,14 +36,40 @@ def build_world(spec, seed: int) -> World:
         slot_effects=np.asarray(spec.slot_effects, dtype=np.float64),
         mismatch_threshold=spec.mismatch.threshold,
         popularity=(log_popularity - log_popularity.mean()) / max(log_popularity.std(), 1e-12),
+        lives=None if spec.churn is None else Lives(spec.churn, spec.ads, seed),
+        is_timed=spec.is_timed,
     )
+    if spec.history is None:
+        return world
+    return replace(world, history=clicked_before(world, Truth(world, spec), spec.history))
+
+
+def clicked_before(world: World, truth: Truth, spec) -> np.ndarray:
+    """Ads that users clicked before time 0, of all that they had seen.  [U, length] int32, ids may repeat
+
+    Each is chosen out of `choices` ads drawn at random from the corpus, with odds exp(lasting logit), which
+    for rare clicks are those of the CTR: the largest sum of logit and Gumbel noise.
+    """
+    history = np.empty((world.n_users, spec.length), np.int32)
+    place, choice = np.arange(spec.length)[None, :, None], np.arange(spec.choices)[None, None, :]
+    step = max(1, draws.AT_ONCE // (spec.length * spec.choices))
+    for start in range(0, world.n_users, step):
+        users = np.arange(start, min(start + step, world.n_users))
+        keys = (users[:, None, None], place, choice)
+        seen = (draws.uniform(world.seed, "history ad", *keys) * world.n_ads).astype(np.int32)
+        logit = truth.lasting_logit(users, seen.reshape(len(users), -1)).reshape(seen.shape)
+        gumbel = -np.log(draws.exponential(world.seed, "history choice", *keys))
+        chosen = np.argmax(logit + gumbel, axis=2)[:, :, None]
+        history[users] = np.take_along_axis(seen, chosen, axis=2)[:, :, 0]
+    return history
 
 
 def init_bids(spec, seed: int) -> np.ndarray:
     """The init-bids of a world, without the rest of it.  [A] float64, per click"""
     ads = np.arange(spec.ads)
     tier, noise = (_latent(seed, purpose, ads, 1)[:, 0] for purpose in ("tier", "bid"))
-    return log_normal_bids(tier, noise, spec.bids.median, spec.bids.sigma, spec.bids.tier_share)
+    bids = spec.bids
+    return log_normal_bids(tier, noise, bids.median, bids.sigma, bids.tier_share, bids.tail)
 
 
 def _latent(seed: int, purpose: str, ids: np.ndarray, dims: int) -> np.ndarray:

@@ -1,7 +1,8 @@
 import numpy as np
 import pytest
 
-from cascade_sim.agents.advertisers import log_normal_bids, owners
+from cascade_sim.agents.advertisers import LEAST_HAZARD, log_normal_bids, owners, with_tail
+from cascade_sim.scenario import checks
 
 RNG = np.random.default_rng(0)
 TIER, NOISE = RNG.standard_normal((2, 50_000))
@@ -39,3 +40,34 @@ def test_every_advertiser_owns_an_ad_and_portfolios_are_skewed():
 
 def test_one_ad_each_when_there_are_as_many_advertisers_as_ads():
     assert owners(RNG.random(5), 5).tolist() == [0, 1, 2, 3, 4]
+
+
+def test_a_tail_is_pareto_above_and_log_normal_below():
+    z = np.sort(RNG.standard_normal(400_000))
+    sigma, tail = 0.5, 3.0
+    x = np.exp(sigma * with_tail(z, sigma, tail))
+    # The tail begins where the hazard of the standard normal is tail * sigma = 1.5, at 0.9685.
+    start = 0.96854
+    assert np.array_equal(x[z < start - 1e-3], np.exp(sigma * z[z < start - 1e-3]))
+    assert np.median(x) == pytest.approx(1.0, rel=0.005)
+    for times in (1.5, 2.0, 4.0):
+        above = np.mean(x > np.exp(sigma * start) * times) / np.mean(x > np.exp(sigma * start))
+        assert above == pytest.approx(times**-tail, rel=0.1)
+    assert np.all(np.diff(x) >= 0) and x.max() > np.exp(sigma * z.max()) * 2
+    assert np.all(x >= np.exp(sigma * z) - 1e-12)
+
+
+def test_without_a_tail_nothing_changes_and_a_steep_one_changes_next_to_nothing():
+    assert with_tail(TIER, 0.35, None) is TIER
+    assert np.array_equal(
+        log_normal_bids(TIER, NOISE, 1.0, 0.35, 0.9), log_normal_bids(TIER, NOISE, 1.0, 0.35, 0.9, None)
+    )
+    assert np.abs(with_tail(TIER, 0.35, 1000.0) - TIER).max() < 1e-9
+
+
+def test_a_tail_that_would_reach_below_the_median_is_refused():
+    least = np.sqrt(2 / np.pi) / 0.35
+    assert np.isfinite(with_tail(TIER, 0.35, least * 1.000001)).all()
+    with pytest.raises(ValueError, match="below the median"):
+        with_tail(TIER, 0.35, least * 0.999)
+    assert LEAST_HAZARD == checks.LEAST_HAZARD

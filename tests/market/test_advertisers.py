@@ -49,6 +49,17 @@ def test_budgets_are_log_normal_for_the_share_that_has_one():
     assert found.dtype == np.int64
 
 
+def test_a_tail_of_budgets_is_pareto_and_leaves_the_smaller_half_as_it_is():
+    plain, heavy = (
+        draw_budgets(Budgets(share=1.0, median=3.0, sigma=1.0, tail=tail), 40_000, seed=4)
+        for tail in (None, 1.2)
+    )
+    lower = plain <= np.median(plain)
+    assert np.array_equal(plain[lower], heavy[lower])
+    top = np.sort(heavy)[-4_000:]  # of a Pareto law, the mean of log(x / least) is 1 / tail
+    assert np.log(top / top[0]).mean() == pytest.approx(1 / 1.2, rel=4 / np.sqrt(4_000))
+
+
 def test_an_advertisers_budget_does_not_depend_on_how_many_there_are():
     spec = Budgets(share=0.5)
     assert draw_budgets(spec, 10, 1).tolist() == draw_budgets(spec, 1000, 1)[:10].tolist()

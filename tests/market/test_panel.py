@@ -17,6 +17,7 @@ from cascade_sim.phases.measure import Ruler
 from cascade_sim.phases.results import combine_seeds
 from cascade_sim.phases.simulation import Simulation
 from cascade_sim.scenario.schema import resolved_arms
+from cascade_sim.scenario.sections import Churn, Drift
 from worlds.learning_market import learning_scenario, learning_sim
 from worlds.timed_market import timed_scenario
 
@@ -73,6 +74,18 @@ def test_the_panel_is_the_same_for_every_arm_and_its_requests_are_no_others(sim,
     assert np.array_equal(
         Panel(sim, arm, N).measure(other)["recall"], Panel(sim, other, N).measure(other)["recall"]
     )
+
+
+def test_in_a_world_that_changes_a_panel_is_held_against_the_truth_of_its_day(sim, arm):
+    spec = sim.scenario.world.model_copy(update={"drift": Drift(per_day=0.3), "churn": Churn(life=2.0)})
+    turned = Simulation(sim.scenario.model_copy(update={"world": spec}), sim.seed)
+    own = turned.arm("now", resolved_arms(sim.scenario)["now"])
+    known = replace(own, pre_ranking=own.ranking)  # the truth in both seats
+    panel = Panel(turned, known, 64)
+    found = [panel.measure(known, day * 86_400.0) for day in (0.0, 5.0, 0.0)]
+    assert all((one["recall"] == 1).all() and (one["win_recall"] == 1).all() for one in found)
+    assert np.array_equal(found[0]["true"], found[2]["true"])
+    assert not np.any(found[0]["true"] == found[1]["true"])
 
 
 def test_a_request_without_an_admitted_ad_has_no_recall(sim, arm):

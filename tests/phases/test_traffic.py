@@ -4,7 +4,9 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from cascade_sim.phases.simulation import Simulation
 from cascade_sim.phases.traffic import PHASES, Arrivals
+from cascade_sim.scenario.schema import requests_by_phase
 from worlds.tiny_market import tiny_scenario
 
 
@@ -101,3 +103,33 @@ def test_an_error_while_serving_stops_the_phase(sim, workers):
 
     with pytest.raises(RuntimeError, match="boom"):
         collected(market(sim, workers=workers), serve=serve)
+
+
+def test_in_a_world_that_changes_a_block_has_the_time_of_the_study_whoever_asks_for_it():
+    scenario = tiny_scenario("world.drift.per_day=0.1", "phases.log=700", "traffic.block=128")
+    study, question = Simulation(scenario, 1).arrivals, Simulation(scenario, 1).arrivals
+    lived = {}
+    for phase, n in requests_by_phase(scenario).items():
+        lived[phase] = collected(study, phase, n)[0]
+    for phase in ("evaluate", "log", "shadow"):  # in any order
+        n = requests_by_phase(scenario)[phase]
+        for index in reversed(range(len(lived[phase]))):
+            assert np.array_equal(question.block(phase, index, n).times, lived[phase][index].times)
+    again = collected(question, "evaluate", 256)[0]
+    assert np.array_equal(joined(again, "times"), joined(lived["evaluate"], "times")[:256])
+
+
+def test_in_a_world_that_changes_phases_follow_each_other_as_in_one_that_does_not():
+    def times(*overrides):
+        scenario = tiny_scenario("phases.log=700", *overrides)
+        one = Simulation(scenario, 1).arrivals
+        phases = {**requests_by_phase(scenario), "off_policy": 300}
+        return np.concatenate([joined(collected(one, *phase)[0], "times") for phase in phases.items()])
+
+    assert np.array_equal(times(), times("world.churn.life=3"))
+    assert np.all(np.diff(times()) > 0)
+
+
+def test_where_nothing_changes_nobody_counts_the_requests_before(sim):
+    assert not sim.world.is_timed
+    assert sim.arrivals.block("evaluate", 1, 500).times[0] < 1.0

@@ -6,7 +6,7 @@ import pytest
 
 from cascade_sim.scenario.checks import check_scenario
 from cascade_sim.scenario.messages import path_text
-from cascade_sim.scenario.schema import Scenario
+from cascade_sim.scenario.schema import Scenario, World
 
 BASE = {
     "name": "a",
@@ -103,3 +103,44 @@ def test_a_key_that_the_recipe_does_not_use_is_refused(key, value, recipe):
 def test_a_model_may_learn_from_either_phase_if_one_has_requests():
     assert problems(phases={"bootstrap": 0}) == {}
     assert set(problems(phases={"bootstrap": 0, "log": 0})) == {"models.rank.data", "models.logloss.data"}
+
+
+@pytest.mark.parametrize(
+    ("world", "key", "words"),
+    [
+        ({"intent": {"group": "G9"}}, "world.intent.group", "G9"),
+        ({"intent": {"group": "G2", "dims": 3}}, "world.intent.dims", "not the length of G2's vectors, 2"),
+        ({"seasons": {"groups": {"H1": 0.5}}}, "world.seasons.groups.H1", "H1"),
+        ({"bids": {"tail": 2.0}}, "world.bids.tail", "use at least 2.28"),
+        ({"bids": {"tail": 2.0, "sigma": 0.0}}, "world.bids.tail", "raise sigma"),
+        ({"churn": {"share": 0.02}}, "world.churn.share", "400 ads at a time are fewer than the 500"),
+    ],
+)
+def test_options_of_a_world_that_do_not_fit_it_are_named(world, key, words):
+    (found,) = problems(world=world).items()
+    assert found[0] == key and words in found[1]
+
+
+def test_options_of_a_world_that_fit_it_are_no_problem():
+    world = {
+        "intent": {"group": "G2", "dims": 2, "level": 0.5},
+        "seasons": {"groups": {"G1": 0.5}},
+        "bids": {"tail": 2.3},
+        "churn": {"share": 0.03},
+    }
+    assert problems(world=world) == {}
+
+
+def test_a_tail_of_budgets_needs_their_spread():
+    found = problems(market={"budgets": {"tail": 1.1, "sigma": 0.5}})
+    assert list(found) == ["market.budgets.tail"] and "1.6" in found["market.budgets.tail"]
+
+
+def test_a_scenario_without_options_of_a_world_is_written_as_before_there_were_any():
+    plain = Scenario.model_validate({**BASE, "market": {}}).model_dump(mode="json")
+    assert not {"intent", "ids", "drift", "seasons", "churn", "history"} & set(plain["world"])
+    assert "tail" not in plain["world"]["bids"] and "tail" not in plain["market"]["budgets"]
+    rich = Scenario.model_validate({**BASE, "world": {"ids": {}, "bids": {"tail": 5.0}}})
+    written = rich.model_dump(mode="json")
+    assert written["world"]["ids"]["weight"] == 0.0 and written["world"]["bids"]["tail"] == 5.0
+    assert World.model_validate(written["world"]) == rich.world

@@ -63,7 +63,9 @@ def arrays_of(value, seen):
 @pytest.mark.parametrize(
     "overrides",
     [("world.users=300", "world.ads=60000"), ("world.users=60000", "world.ads=600"),
-     ("world.users=30000", "world.ads=30000", "world.groups.G2.dims=64")],
+     ("world.users=30000", "world.ads=30000", "world.groups.G2.dims=64"),
+     ("world.users=30000", "world.ads=30000", "world.intent.dims=16", "world.ids.dims=64", "world.churn={}",
+      "world.drift={}", "world.history={length: 100, choices: 1}")],
 )  # fmt: skip
 @pytest.mark.parametrize("times", [1, pytest.param(4, marks=pytest.mark.drill)])
 def test_what_a_world_keeps_is_as_estimated(overrides, times):
@@ -76,7 +78,7 @@ def test_what_a_world_keeps_is_as_estimated(overrides, times):
     seen = set()
     kept = sum(arrays_of(part, seen) for part in (sim.world, sim.truth, sim.platform))
     expected = staying(sizes_of(scenario))
-    estimate = sum(expected[name] for name in ("features", "truth", "retrieval"))
+    estimate = sum(expected[name] for name in ("features", "truth", "hidden", "retrieval"))
     assert 1 / FACTOR < estimate / kept < FACTOR
 
 
