@@ -10,6 +10,7 @@ from typing import Any
 
 from cascade_sim.auction.pricing import RULES, missing, needless
 from cascade_sim.errors import UserError, did_you_mean, unknown_name
+from cascade_sim.models.features import HISTORY
 from cascade_sim.models.objectives import OBJECTIVES
 from cascade_sim.models.recipes import RECIPES
 from cascade_sim.scenario.market import BUILT_IN_PROFILES, DAY, PREFIX, Market, find_profile
@@ -28,7 +29,9 @@ from cascade_sim.scenario.questions import OffPolicy
 from cascade_sim.scenario.schema import (
     AUTOMATIC_ARMS,
     BUILT_IN_FEATURES,
+    EMBEDDED_FEATURES,
     SEATS,
+    VECTOR_FEATURES,
     ArmOverrides,
     ArmSpec,
     ModelSpec,
@@ -161,6 +164,7 @@ def _check_models(scenario: Scenario, given: Collection[KeyPath], folder: Path) 
             text = f"{spec.hidden} is not a multiple of {LANES}, as kind coaction needs; use {nearest}"
             yield Problem((*at, "hidden"), text, uses=((*at, "hidden"), (*at, "kind")))
         yield from _check_features(scenario, at, spec)
+        yield from _check_ids(scenario, given, at, spec)
         for recipe_key in dict.fromkeys(key for recipe in RECIPES.values() for key in recipe.keys):
             fits = [name for name, recipe in RECIPES.items() if recipe_key in recipe.keys]
             path = (*at, recipe_key)
@@ -187,6 +191,26 @@ def _check_features(scenario: Scenario, at: KeyPath, spec: ModelSpec) -> Iterato
             )
         elif feature in spec.features[:i]:
             yield Problem((*path, i), f"'{feature}' is listed twice; remove one", uses=(path,))
+
+
+def _check_ids(
+    scenario: Scenario, given: Collection[KeyPath], at: KeyPath, spec: ModelSpec
+) -> Iterator[Problem]:
+    """What is wrong with the features that a model has embedding tables for."""
+    path, key = (*at, "features"), (*at, "embedding")
+    if key in given and not set(EMBEDDED_FEATURES) & set(spec.features):
+        text = f"has no meaning without {', '.join(EMBEDDED_FEATURES)} among the features; remove it, or add one"
+        yield Problem(key, text, uses=(path,))
+    if HISTORY not in spec.features:
+        return
+    place = (*path, spec.features.index(HISTORY))
+    if scenario.world.history is None:
+        text = "the users of this world have no history; add world.history, or remove it"
+        yield Problem(place, text, uses=(path, ("world", "history")))
+    groups = scenario.world.groups
+    if not {"ad_id", "advertiser_id", "quality", "tier", *VECTOR_FEATURES, *groups} & set(spec.features):
+        text = "a history is the mean of its ads as the model sees them, and it sees no ads; add ad_id"
+        yield Problem(place, text, uses=(path,))
 
 
 def _check_data(scenario: Scenario, at: KeyPath, spec: ModelSpec) -> Iterator[Problem]:
