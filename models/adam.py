@@ -8,11 +8,14 @@ from collections.abc import Iterable
 import torch
 from torch.optim.adam import adam
 
-BETA1, BETA2, EPSILON = 0.9, 0.999, 1e-8
+from cascade_sim.models.adam_rows import BETA1, BETA2, EPSILON, RowState, step_rows
 
 
 class Adam:
     """`weight_decay` apart from the gradient, as in AdamW; at 0 both are the same.
+
+    A table with a sparse gradient is stepped by rows: each row is a parameter of its own, with its own number of
+    steps, and one that is not in the batch stays as it is, decay included. A step costs what its batch has.
 
     >>> weight = torch.nn.Parameter(torch.tensor([1.0]))
     >>> optimiser = Adam([weight], learning_rate=0.5)
@@ -30,6 +33,8 @@ class Adam:
         self.weight_decay = weight_decay
         # per parameter its number of steps, mean gradient and mean square; none before its first gradient
         self.state: dict[int, tuple[torch.Tensor, torch.Tensor, torch.Tensor]] = {}
+        self.rows: dict[int, RowState] = {}  # of tables with sparse gradients
+        self.number = 0  # of the step
 
     def zero_grad(self) -> None:
         for parameter in self.parameters:
@@ -38,7 +43,16 @@ class Adam:
     @torch.no_grad()
     def step(self, share: float = 1.0) -> None:
         """One step at `share` of the learning rate, of every parameter that has a gradient."""
-        moved = [(at, p) for at, p in enumerate(self.parameters) if p.grad is not None]
+        self.number += 1
+        moved, rate = [], self.learning_rate * share
+        for at, parameter in enumerate(self.parameters):
+            gradient = parameter.grad
+            if gradient is not None and gradient.is_sparse:
+                if at not in self.rows:
+                    self.rows[at] = RowState.of(parameter)
+                step_rows(parameter, gradient, self.rows[at], self.number, rate, self.weight_decay)
+            elif gradient is not None:
+                moved.append((at, parameter))
         for at, parameter in moved:
             if at not in self.state:
                 means = (torch.zeros_like(parameter) for _ in range(2))
@@ -55,7 +69,7 @@ class Adam:
             amsgrad=False,
             beta1=BETA1,
             beta2=BETA2,
-            lr=self.learning_rate * share,
+            lr=rate,
             weight_decay=self.weight_decay,
             eps=EPSILON,
             maximize=False,

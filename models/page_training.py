@@ -22,6 +22,7 @@ from cascade_sim.models.adam import Adam
 from cascade_sim.models.calibrators.request import RequestMap, moved
 from cascade_sim.models.examination import slot_log_odds
 from cascade_sim.models.features import FeatureView
+from cascade_sim.models.nets.ids import id_tables, with_tables
 from cascade_sim.models.objectives import Dumped, Objective
 from cascade_sim.models.training import Impressions, Tables, on_device, outputs, run_epochs
 
@@ -273,7 +274,7 @@ def served_net(model: nn.Module, objective: Objective) -> nn.Module:
         return model
     weights = objective.score(torch.eye(objective.n_heads))  # a score is linear in the outputs
     with torch.random.fork_rng(devices=[]):  # building a net draws weights
-        return model.folded(weights).eval()  # type: ignore[operator, union-attr]
+        return with_tables(model.folded(weights), id_tables(model)).eval()  # type: ignore[operator]
 
 
 def net_to_train(model: nn.Module, objective: Objective) -> nn.Module:
@@ -282,4 +283,5 @@ def net_to_train(model: nn.Module, objective: Objective) -> nn.Module:
         return model
     weights = objective.score(torch.eye(objective.n_heads))
     with torch.random.fork_rng(devices=[]):
-        return model.widened(weights / weights.square().sum())  # type: ignore[operator]
+        wide = model.widened(weights / weights.square().sum())  # type: ignore[operator]
+        return with_tables(wide, id_tables(model))

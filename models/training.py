@@ -15,6 +15,7 @@ from torch.nn.functional import embedding
 
 from cascade_sim.models.adam import Adam
 from cascade_sim.models.features import FeatureView
+from cascade_sim.models.nets.ids import IdTables, Past, id_tables, mean_rows
 from cascade_sim.models.recipes import recipe_named
 
 
@@ -217,7 +218,7 @@ def outputs(
 
     The nets are small, and logits of half precision would be too coarse to rank by.
     """
-    return predict(model, *tables.inputs(users, context, ads))
+    return predict(model, *tables.inputs(users, context, ads, id_tables(model)))
 
 
 @torch.no_grad()
@@ -247,9 +248,20 @@ class Tables:
         self.user, self.ad = on_device(view.user_table), on_device(view.ad_table)
         self.pair_user, self.pair_ad = on_device(view.pair_user), on_device(view.pair_ad)
         self.has_context, self.threshold = view.has_context, view.pair_threshold
+        self.advertiser, self.history = on_device(view.advertiser), None
+        if view.history is not None:  # the features in the mean of a history are always the same
+            features = np.concatenate([view.ad_table, np.zeros((1, view.ad_width), np.float32)])
+            self.past = on_device(mean_rows(features, view.history))
+            is_ad = view.history >= 0
+            self.history = on_device(np.maximum(view.history, 0))
+            n = np.maximum(is_ad.sum(axis=1, keepdims=True), 1)
+            self.share = on_device((is_ad / n).astype(np.float32))  # of an ad in the mean
 
-    def inputs(self, users, context, ads):
-        """users [R], context [R], ads [R] or [R, n] -> request [R, Fr], ads [R, n, Fa], pair [R, n, P]"""
+    def inputs(self, users, context, ads, ids: IdTables | None = None):
+        """users [R], context [R], ads [R] or [R, n] -> request [R, Fr], ads [R, n, Fa], pair [R, n, P]
+
+        With the tables of a net, whose rows then join the features of requests and ads.
+        """
         ads = ads if ads.dim() == 2 else ads.unsqueeze(1)
         request = self.user.index_select(0, users)
         if self.has_context:
@@ -260,4 +272,14 @@ class Tables:
             pair_user, pair_ad = self.pair_user.index_select(0, users), embedding(ads, self.pair_ad)
             affinity = (pair_user.unsqueeze(1) * pair_ad).sum(-1, keepdim=True)
             pair = torch.relu(affinity - self.threshold)
-        return request, embedding(ads, self.ad), pair
+        features = embedding(ads, self.ad)
+        if ids is None:
+            return request, features, pair
+        past = None if self.history is None else self._past(users)
+        return *ids.join(request, features, (users, ads), self.advertiser, past), pair
+
+    def _past(self, users: torch.Tensor) -> Past:
+        features, history, share = (
+            table.index_select(0, users) for table in (self.past, self.history, self.share)
+        )
+        return Past(features, history, share)

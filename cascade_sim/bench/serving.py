@@ -153,7 +153,7 @@ def scoring_alone(arm: Arm, sample: list[Served]) -> dict[str, Spread]:
     few = sample[:4]  # gathered inputs are large
 
     def inputs(scorer: Any, served: Served, ids: np.ndarray) -> tuple[torch.Tensor, ...]:
-        view = scorer.view
+        view = scorer.seen
         request = torch.from_numpy(view.request_features(served.block.users, served.block.context))
         pair = torch.from_numpy(view.pair_features(served.block.users, ids))
         return request, torch.from_numpy(view.ad_table[ids]), pair

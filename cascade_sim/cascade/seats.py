@@ -71,7 +71,11 @@ class TruthScorer:
 
 
 class ModelScorer:
-    """Shared by all trained models: applies the link and refuses what is not a number."""
+    """Shared by all trained models: applies the link and refuses what is not a number.
+
+    `view` are the features that the model names; `seen`, in the scorers of nets, those and the rows of the
+    net's embedding tables.
+    """
 
     by_pair = False
 
@@ -119,15 +123,15 @@ class TowersScorer(ModelScorer):
         import torch
 
         super().__init__(name, view, link)
-        self.module = module
+        self.module, self.seen = module, _seen(view, module)
         with torch.no_grad():
-            self.ad_code = pad_lanes(module.ad_code(torch.from_numpy(view.ad_table)).numpy())
+            self.ad_code = pad_lanes(module.ad_code(torch.from_numpy(self.seen.ad_table)).numpy())
 
     def request_code(self, block) -> np.ndarray:
         import torch
 
         with torch.no_grad():
-            request = torch.from_numpy(self.view.request_features(block.users, block.context))
+            request = torch.from_numpy(self.seen.request_features(block.users, block.context))
             return pad_lanes(self.module.request_code(request).numpy())
 
     def logit(self, block, ids):
@@ -143,9 +147,9 @@ class CoActionScorer(ModelScorer):
         import torch
 
         super().__init__(name, view, link)
-        self.module = module
+        self.module, self.seen = module, _seen(view, module)
         with torch.no_grad():
-            ads = torch.from_numpy(view.ad_table)
+            ads = torch.from_numpy(self.seen.ad_table)
             self._ad_matrix = np.ascontiguousarray(module.matrix(ads).numpy())
             self._ad_hidden = pad_lanes(module.ad_hidden(ads).numpy())
             hidden = module.out.shape[0]
@@ -165,7 +169,7 @@ class CoActionScorer(ModelScorer):
         import torch
 
         with torch.no_grad():
-            request = torch.from_numpy(self.view.request_features(block.users, block.context))
+            request = torch.from_numpy(self.seen.request_features(block.users, block.context))
             return (
                 self.module.project(request).numpy(),
                 pad_lanes(self.module.request_hidden(request).numpy()),
@@ -196,7 +200,8 @@ class TorchScorer(ModelScorer):
         import torch
 
         super().__init__(name, view, link)
-        self._ads = torch.from_numpy(view.ad_table)
+        self.seen = _seen(view, module)
+        self._ads = torch.from_numpy(self.seen.ad_table)
         with errors_of(f"model {name!r}", type(module).__name__):
             self.module = module.eval()
             if hasattr(module, "encode_ads"):
@@ -206,7 +211,7 @@ class TorchScorer(ModelScorer):
     def logit(self, block, ids):
         import torch
 
-        request = torch.from_numpy(self.view.request_features(block.users, block.context))
+        request = torch.from_numpy(self.seen.request_features(block.users, block.context))
         parts = []
         for start in range(0, len(ids), self.REQUESTS_AT_ONCE):
             cut = slice(start, start + self.REQUESTS_AT_ONCE)
@@ -226,6 +231,13 @@ class TorchScorer(ModelScorer):
                 )
             parts.append(logit.float().numpy())
         return np.concatenate(parts) if parts else np.zeros(ids.shape, np.float32)
+
+
+def _seen(view, module):
+    """The view as a net sees it, with the rows of its embedding tables if it has any."""
+    from cascade_sim.models.nets.ids import joined
+
+    return joined(view, module)
 
 
 def _rows(encoded, n: int):

@@ -5,7 +5,8 @@
 
 The contract: `Class(request_width, ad_width, pair_width, **options)` is a torch module whose
 `forward(request [R, Fr], ads [R, n, Fa], pair [R, n, P])` gives logits [R, n], and whose answer for a
-request depends on that request and its weights alone. The tests need no run, only a small world.
+request depends on that request and its weights alone. The tests need no run, only a small world. With ids
+among the features the engine adds tables to the class, whose rows are further columns of request and ads.
 """
 
 import inspect
@@ -30,9 +31,10 @@ from cascade_sim.cascade.serve import Block
 from cascade_sim.checks.contract import Check, CheckFailed, Findings, Listener, Remark, run_checks
 from cascade_sim.errors import UserError, unknown_name
 from cascade_sim.models.adam import Adam
-from cascade_sim.models.features import FeatureView, make_view
+from cascade_sim.models.features import HISTORY, FeatureView
+from cascade_sim.models.nets.ids import IdTables, id_tables
 from cascade_sim.models.nets.towers import TwoTowers
-from cascade_sim.models.training import Impressions, Lists, chunk_of_order, predict, train
+from cascade_sim.models.training import Impressions, Lists, Tables, chunk_of_order, predict, train
 from cascade_sim.questions.reopen import load_weights
 from cascade_sim.scenario.plugins import (
     MODEL_KINDS,
@@ -44,7 +46,13 @@ from cascade_sim.scenario.plugins import (
 from cascade_sim.scenario.schema import BUILT_IN_FEATURES, ModelSpec
 from cascade_sim.scenario.schema import World as WorldSpec
 from cascade_sim.storage.model_store import ModelStore
-from cascade_sim.training.modules import build_module, find_class, make_scorer, module_options
+from cascade_sim.training.modules import (
+    build_module,
+    find_class,
+    input_widths,
+    make_scorer,
+    module_options,
+)
 from cascade_sim.world.truth import Truth
 from cascade_sim.world.world import World, build_world
 
@@ -156,9 +164,18 @@ class Subject:
         ids = (np.arange(n_requests)[:, None] * 13 + np.arange(n)[None, :] * 5) % self.world.n_ads
         return np.sort(ids, axis=1).astype(np.int32)
 
-    def inputs(self, n_requests: int, n: int) -> Tensors:
-        """request [R, Fr], ads [R, n, Fa], pair [R, n, P]; fresh tensors."""
+    def inputs(self, n_requests: int, n: int, module: nn.Module | None = None) -> Tensors:
+        """request [R, Fr], ads [R, n, Fa], pair [R, n, P]; fresh tensors.
+
+        With ids, the rows of the module's tables are in them, with their gradient; without one, of a fresh
+        module's, as they are.
+        """
         block, ids = self.block(n_requests), self.candidates(n_requests, n)
+        if self.view.has_ids:
+            tables = Tables(self.view, torch.device("cpu"))
+            columns = (torch.from_numpy(column) for column in (block.users, block.context, ids))
+            given = tables.inputs(*columns, id_tables(module or self.build()))
+            return given if module is not None else tuple(tensor.detach() for tensor in given)
         return (
             torch.from_numpy(self.view.request_features(block.users, block.context)).clone(),
             torch.from_numpy(self.view.ad_table[ids]),
@@ -187,12 +204,20 @@ def make_subject(
     if spec.kind in MODEL_KINDS.built_in:  # would not see them; a class of one's own has a check of its own
         for given, text in written_faults(Reference(MODEL_KINDS, spec.kind, spec.options), home):
             raise UserError(f"{spec.kind}: option {given}: {text}")
+    if HISTORY in spec.features and (world_spec is None or world_spec.history is None):
+        raise UserError(
+            f"{option}: {HISTORY} needs a world that has one; check a scenario with world.history"
+        )
     small = (world_spec or WorldSpec()).model_copy(update=SMALL_WORLD)
     world = build_world(small, SEED)
     features = spec.features or ("user", "context", "quality", "tier", "mismatch", *groups)
-    view = make_view(features, world.user_features, world.ad_features, world.mismatch_threshold)
     return Subject(
-        spec.model_copy(update={"features": features}), world, Truth(world, small), view, home, own
+        spec.model_copy(update={"features": features}),
+        world,
+        Truth(world, small),
+        world.view(features),
+        home,
+        own,
     )
 
 
@@ -205,7 +230,9 @@ def imports(subject: Subject) -> str:
 def constructs(subject: Subject) -> str:
     """The signature takes the widths and the options, and weights come from the engine's seed."""
     cls, view, options = subject.cls, subject.view, module_options(subject.spec)
-    widths = {"request_width": view.request_width, "ad_width": view.ad_width, "pair_width": view.pair_width}
+    tables = IdTables(view, subject.spec.embedding) if view.has_ids else None
+    names = ("request_width", "ad_width", "pair_width")
+    widths = dict(zip(names, input_widths(view, tables), strict=True))
     call = ", ".join(f"{key}={value!r}" for key, value in {**widths, **options}.items())
     signature = inspect.signature(cls)
     try:
@@ -382,8 +409,7 @@ def gradients(subject: Subject) -> str:
     weights = {name: p for name, p in module.named_parameters() if p.requires_grad and p.numel()}
     if not weights:
         raise CheckFailed("expected parameters to train, found none")
-    inputs = subject.inputs(32, 4)
-    predicted = predict(module, *inputs)
+    predicted = predict(module, *subject.inputs(32, 4, module))
     if not predicted.requires_grad:
         raise CheckFailed(
             "expected logits with a gradient, found none; is something detached, or under no_grad?"
@@ -393,7 +419,9 @@ def gradients(subject: Subject) -> str:
         predicted.float() * torch.linspace(0.5, 1.5, predicted.numel()).reshape(predicted.shape)
     ).sum().backward()
     bad = [
-        name for name, p in weights.items() if p.grad is not None and not bool(torch.isfinite(p.grad).all())
+        name
+        for name, p in weights.items()
+        if p.grad is not None and not bool(torch.isfinite(p.grad.to_dense()).all())
     ]
     if bad:
         raise CheckFailed(f"expected finite gradients, found others in: {', '.join(bad)}")
@@ -461,14 +489,13 @@ def save_and_load(subject: Subject) -> str:
     """All that was learned is in the file, and a fresh module reads it."""
     module, fresh = subject.build(), subject.build(SEED + 1)
     _train(subject, module, epochs=1, learning_rate=subject.spec.learning_rate)
-    inputs = subject.inputs(6, 5)
-    expected = logits(module, inputs)
+    expected = logits(module, subject.inputs(6, 5, module))
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "model.safetensors"
         ModelStore(folder).export(module, path)
         size = path.stat().st_size
         load_weights(path, fresh)
-    reloaded = logits(fresh, inputs)
+    reloaded = logits(fresh, subject.inputs(6, 5, fresh))
     if not torch.equal(reloaded, expected):
         gap = float((reloaded - expected).abs().max())
         raise CheckFailed(

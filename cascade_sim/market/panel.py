@@ -35,7 +35,7 @@ from cascade_sim.analysis.statistics.bootstrap import ratio_differences, ratio_i
 from cascade_sim.analysis.statistics.days import market_lifts
 from cascade_sim.cascade.memo import Memo
 from cascade_sim.cascade.seats import ModelScorer, Scorer
-from cascade_sim.cascade.serve import Arm, Block, serve, shadow
+from cascade_sim.cascade.serve import Arm, Block, score, serve, shadow
 from cascade_sim.phases.measure import true_value
 from cascade_sim.phases.simulation import Simulation
 from cascade_sim.scenario.schema import resolved_arms

@@ -19,7 +19,7 @@ from cascade_sim.cascade.seats import (
 )
 from cascade_sim.cascade.serve import Arm, Block, Decision, Platform, Stage, serve
 from cascade_sim.engines import Engine
-from cascade_sim.models.features import FeatureView, make_view
+from cascade_sim.models.features import FeatureView
 from cascade_sim.phases.size_fit import with_size_rule
 from cascade_sim.phases.traffic import Arrivals
 from cascade_sim.scenario.memory import require_memory
@@ -63,8 +63,7 @@ class Simulation:
         self._rates: dict[Scorer, Rates] = {}
 
     def view(self, features: tuple[str, ...]) -> FeatureView:
-        world = self.world
-        return make_view(features, world.user_features, world.ad_features, world.mismatch_threshold)
+        return self.world.view(features)
 
     @property
     def delays(self) -> DelayMixture | None:

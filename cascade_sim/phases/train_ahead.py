@@ -194,6 +194,10 @@ def _state_of_view(view: FeatureView) -> dict[str, Any]:
     state |= {"has_context": np.array(view.has_context), "threshold": np.array(view.pair_threshold)}
     if view.pair_user is not None and view.pair_ad is not None:
         state |= {"pair_user": view.pair_user, "pair_ad": view.pair_ad}
+    if view.advertiser is not None:
+        state |= {"advertiser": view.advertiser, "n_advertisers": np.array(view.n_advertisers)}
+    if view.history is not None:
+        state["history"] = view.history
     return state
 
 
@@ -201,6 +205,7 @@ def _view(state: Mapping[str, Any]) -> FeatureView:
     return FeatureView(
         tuple(str(name) for name in state["names"]), state["user"], state["ad"], bool(state["has_context"]),
         state.get("pair_user"), state.get("pair_ad"), float(state["threshold"]),
+        state.get("advertiser"), int(state.get("n_advertisers", 0)), state.get("history"),
     )  # fmt: skip
 
 

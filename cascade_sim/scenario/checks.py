@@ -10,6 +10,7 @@ from typing import Any
 
 from cascade_sim.auction.pricing import RULES, missing, needless
 from cascade_sim.errors import UserError, did_you_mean, unknown_name
+from cascade_sim.models.features import HISTORY
 from cascade_sim.models.objectives import OBJECTIVES
 from cascade_sim.models.recipes import MOST_CHUNKS, RECIPES
 from cascade_sim.scenario.market import BUILT_IN_PROFILES, DAY, PREFIX, Market, find_profile
@@ -28,8 +29,10 @@ from cascade_sim.scenario.questions import OffPolicy
 from cascade_sim.scenario.schema import (
     AUTOMATIC_ARMS,
     BUILT_IN_FEATURES,
+    EMBEDDED_FEATURES,
     KNOWN,
     SEATS,
+    VECTOR_FEATURES,
     ArmOverrides,
     ArmSpec,
     ModelSpec,
@@ -171,6 +174,7 @@ def _check_models(scenario: Scenario, given: Collection[KeyPath], folder: Path) 
             text = f"{spec.hidden} is not a multiple of {LANES}, as kind coaction needs; use {nearest}"
             yield Problem((*at, "hidden"), text, uses=((*at, "hidden"), (*at, "kind")))
         yield from _check_features(scenario, at, spec)
+        yield from _check_ids(scenario, given, at, spec)
         for recipe_key in dict.fromkeys(key for recipe in RECIPES.values() for key in recipe.keys):
             fits = [name for name, recipe in RECIPES.items() if recipe_key in recipe.keys]
             path = (*at, recipe_key)
@@ -181,7 +185,7 @@ def _check_models(scenario: Scenario, given: Collection[KeyPath], folder: Path) 
         yield from _check_target(scenario, given, at, spec)
         yield from _check_proxied(scenario, at, spec)
         if OBJECTIVES[spec.objective].n_heads > 1 and spec.kind in MODEL_KINDS.registered:
-            text = f"{spec.objective} trains two heads, which only the kinds towers and coaction have"
+            text = f"{spec.objective} trains two heads, which only the kinds towers, coaction and dcn have"
             yield Problem((*at, "objective"), text, uses=((*at, "objective"), (*at, "kind")))
         yield from (_check_student if spec.trained_by.has_teacher else _check_data)(scenario, at, spec)
 
@@ -268,6 +272,28 @@ def _check_target(
             "use less, or more requests at a lower traffic.requests_per_second"
         )
         yield Problem(window, text, uses=(window, ("phases", "log"), ("traffic", "requests_per_second")))
+
+
+def _check_ids(
+    scenario: Scenario, given: Collection[KeyPath], at: KeyPath, spec: ModelSpec
+) -> Iterator[Problem]:
+    """What is wrong with the features that a model has embedding tables for."""
+    path, key = (*at, "features"), (*at, "embedding")
+    if key in given and not set(EMBEDDED_FEATURES) & set(spec.features):
+        text = (
+            f"has no meaning without {', '.join(EMBEDDED_FEATURES)} among the features; remove it, or add one"
+        )
+        yield Problem(key, text, uses=(path,))
+    if HISTORY not in spec.features:
+        return
+    place = (*path, spec.features.index(HISTORY))
+    if scenario.world.history is None:
+        text = "the users of this world have no history; add world.history, or remove it"
+        yield Problem(place, text, uses=(path, ("world", "history")))
+    groups = scenario.world.groups
+    if not {"ad_id", "advertiser_id", "quality", "tier", *VECTOR_FEATURES, *groups} & set(spec.features):
+        text = "a history is the mean of its ads as the model sees them, and it sees no ads; add ad_id"
+        yield Problem(place, text, uses=(path,))
 
 
 def _check_data(scenario: Scenario, at: KeyPath, spec: ModelSpec) -> Iterator[Problem]:
@@ -520,7 +546,7 @@ def _check_ignored(scenario: Scenario, reference: Reference, folder: Path) -> It
         # The default is let through: a resolved scenario spells it out.
         is_set = value != type(spec).model_fields[key].default
         if is_set and key in takes and key not in spec.options:
-            text = f"is for the kinds towers and coaction; write options: {{{key}: {value}}}"
+            text = f"is for the kinds towers, coaction and dcn; write options: {{{key}: {value}}}"
             yield Problem((*reference.section, key), text, uses=((*reference.section, "kind"),))
 
 

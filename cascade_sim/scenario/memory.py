@@ -28,6 +28,7 @@ ROWS, COLUMNS = 32_768, 60  # kept of every arm at most
 USERS_AT_ONCE, KEPT_IDS = 64, 100_000_000  # of retrieval
 DRAWN_AT_ONCE = 65_536  # rows of tables
 LEARNED = 20_000_000  # impressions, or candidates of a student, that a model learns from
+OF_ID = 6  # numbers kept for each of an embedding: itself, what its training keeps, what is served
 SPARE = 1.2  # more of the nearest ads than are mostly there
 UNITS = 8  # of a co-action matrix, per dimension
 COUNTED_AT_ONCE, SUMMED_AT_ONCE = 4_000_000, 400_000  # resample counts, and sums over resamples
@@ -121,8 +122,8 @@ def sizes_of(scenario: Scenario, workers: int = 1, worlds: int = 1) -> Sizes:
         slots=max(arm.slots for arm in arms.values()),
         arms=len(scenario.arms) + len(AUTOMATIC_ARMS) + CULPRITS,
         retrievals=len(retrieved),
-        seen_of_user=sum(widths.get(name, 1) for name in seen),
-        seen_of_ad=sum(widths.get(name, 1) for name in seen),
+        seen_of_user=sum(widths.get(name, 1) for name in seen) + _embedded(scenario, "user_id"),
+        seen_of_ad=sum(widths.get(name, 1) for name in seen) + _embedded(scenario, "ad_id"),
         kept_of_ad=kept,
         sampled=sum(spec.sample.per_request for spec in scenario.models.values() if spec.is_shadowed),
         students=sum(spec.is_shadowed for spec in scenario.models.values()),
@@ -134,6 +135,11 @@ def sizes_of(scenario: Scenario, workers: int = 1, worlds: int = 1) -> Sizes:
         workers=workers,
         worlds=worlds,
     )
+
+
+def _embedded(scenario: Scenario, feature: str) -> int:
+    """Numbers that models keep of each id of a feature, over all of them."""
+    return sum(OF_ID * spec.embedding for spec in scenario.models.values() if feature in spec.features)
 
 
 def _hidden_sizes(world: World) -> dict[str, Any]:

@@ -20,7 +20,7 @@ OBJECTIVE_KEYS = ("objective", *OPTIONS, "batching", "dumped_by", "calibrator", 
 DELAY_KEYS = ("delay_correction", "delay_window")
 TARGET_KEYS = ("target", *DELAY_KEYS)
 # Of what is written, where they say nothing.
-LEFT_OUT = (*OBJECTIVE_KEYS, *TARGET_KEYS, "chunking", "proxy_calibrator")
+LEFT_OUT = (*OBJECTIVE_KEYS, *TARGET_KEYS, "chunking", "proxy_calibrator", "embedding")
 
 
 def _takers(option: str, weighs: str = "") -> str:
@@ -47,7 +47,9 @@ class Sample(Section):
 class ModelSpec(Section):
     """A model: its net, what it sees and how it is trained."""
 
-    kind: str = Field(default="towers", description="towers, coaction, path/file.py:Class or module:Class.")
+    kind: str = Field(
+        default="towers", description="towers, coaction, dcn, path/file.py:Class or module:Class."
+    )
     recipe: Annotated[str, NameIn(RECIPES)] = Field(default="logloss", description="Training recipe.")
     target: Literal["click", "conversion"] = Field(
         default="click",
@@ -135,9 +137,17 @@ class ModelSpec(Section):
     features: Annotated[tuple[str, ...], Field(strict=False)] = Field(
         default=(),
         min_length=1,
-        description="Of user, context, quality, tier, mismatch, conversion, mismatch_pair and groups, "
-        "what it sees; when absent, user, context, quality, tier, mismatch and all groups, and "
-        "conversion if that is its target.",
+        description="Of user, context, quality, tier, mismatch, conversion, mismatch_pair, groups, user_id, "
+        "ad_id, advertiser_id and history, what it sees; when absent, user, context, quality, tier, mismatch and "
+        "all groups, and conversion if that is its target. Of ids it learns a row of numbers each; history is the mean of the ads that a user has "
+        "met before, as the model sees ads.",
+    )
+    embedding: int = Field(
+        default=8,
+        ge=1,
+        le=4096,
+        description="With user_id, ad_id, advertiser_id or history: numbers that it learns of each id, and that "
+        "a history is summed up in. They start near 0, so that an unknown id is predicted as its features are.",
     )
     data: Annotated[tuple[Phase, ...], Field(strict=False)] = Field(
         default=("bootstrap", "log"),
@@ -173,7 +183,7 @@ class ModelSpec(Section):
 
     @model_serializer(mode="wrap")
     def _without_unused(self, dump: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """What says nothing is left out: a scenario without objectives stays what it was, name and hash."""
+        """What says nothing is left out: a scenario without objectives or ids stays what it was, name and hash."""
         data: dict[str, Any] = dump(self)
         fields = type(self).model_fields
         return {
@@ -242,7 +252,7 @@ def check_objective(spec: ModelSpec, given: Collection[KeyPath], at: KeyPath) ->
     heads, objective = OBJECTIVES[spec.objective].n_heads, (*at, "objective")
     if heads > 1 and ":" in spec.kind:
         number = "two" if heads == 2 else heads
-        text = f"{spec.objective} trains {number} heads, which only the kinds towers and coaction have"
+        text = f"{spec.objective} trains {number} heads, which only the kinds towers, coaction and dcn have"
         yield Problem(objective, text, uses=(objective, (*at, "kind")))
 
 

@@ -70,6 +70,7 @@ MODEL_KINDS = Kinds(
         {
             "towers": "cascade_sim.models.nets.towers:TwoTowers",
             "coaction": "cascade_sim.models.nets.coaction:CoAction",
+            "dcn": "cascade_sim.models.nets.dcn:CrossNet",
         }
     ),
     ("forward",),

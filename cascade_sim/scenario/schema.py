@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from pydantic import Field, ValidationInfo, create_model, field_validator
 
 from cascade_sim.auction.pricing import PARAMETERS, RULES
+from cascade_sim.models.features import HISTORY, ID_FEATURES
 from cascade_sim.scenario.market import Market, Sizes
 from cascade_sim.scenario.models import ModelSpec, Sample
 from cascade_sim.scenario.questions import OffPolicy, WhatIfChanges
@@ -38,6 +39,7 @@ from cascade_sim.scenario.sections import (
 __all__ = [
     "AUTOMATIC_ARMS",
     "BUILT_IN_FEATURES",
+    "EMBEDDED_FEATURES",
     "KNOWN",
     "PAIR_FEATURES",
     "SEATS",
@@ -77,7 +79,8 @@ AUTOMATIC_ARMS = ("random", "bid_only", "pctr_only", "ranker")
 SINGLE_FEATURES = ("user", "context", "quality", "tier")
 VECTOR_FEATURES = ("mismatch", "conversion")  # and every group
 PAIR_FEATURES = ("mismatch_pair",)
-BUILT_IN_FEATURES = (*SINGLE_FEATURES, *VECTOR_FEATURES, *PAIR_FEATURES)
+EMBEDDED_FEATURES = (*ID_FEATURES, HISTORY)  # for which a net has tables
+BUILT_IN_FEATURES = (*SINGLE_FEATURES, *VECTOR_FEATURES, *PAIR_FEATURES, *EMBEDDED_FEATURES)
 
 
 class Override(Section):

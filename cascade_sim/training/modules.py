@@ -14,6 +14,7 @@ from cascade_sim.errors import UserError
 from cascade_sim.models.calibrators import Calibrator
 from cascade_sim.models.features import FeatureView
 from cascade_sim.models.nets.coaction import CoAction
+from cascade_sim.models.nets.ids import IdTables, with_tables
 from cascade_sim.models.nets.towers import TwoTowers
 from cascade_sim.models.recipes import recipe_named
 from cascade_sim.scenario import plugins
@@ -51,15 +52,22 @@ def build_module(
     Several heads are for training a built-in net; what is served has one.
     """
     cls = cls or find_class(spec.kind, home)
-    widths = (view.request_width, view.ad_width, view.pair_width)
     options = module_options(spec)
     if heads > 1:
         options["heads"] = heads
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
+        tables = IdTables(view, spec.embedding) if view.has_ids else None
+        widths = input_widths(view, tables)
         call = f"{spec.kind}(request_width, ad_width, pair_width, {', '.join(options) or 'no options'})"
         with errors_of(f"model {name!r}: {call} failed", spec.kind):
-            return cls(*widths, **options)
+            return with_tables(cls(*widths, **options), tables)
+
+
+def input_widths(view: FeatureView, tables: IdTables | None) -> tuple[int, int, int]:
+    """Request, ad and pair columns of a net: those of its features, and of the tables' rows that join them."""
+    request, ad = (0, 0) if tables is None else (tables.request_width, tables.ad_width)
+    return view.request_width + request, view.ad_width + ad, view.pair_width
 
 
 def module_options(spec: ModelSpec) -> dict[str, Any]:

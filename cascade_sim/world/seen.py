@@ -1,9 +1,11 @@
 """What a platform can see of a world: the side that models and stages are handed."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 
+from cascade_sim.models.features import FeatureView, make_view
 from cascade_sim.world.lives import Lives
 
 
@@ -34,3 +36,10 @@ class World:
     @property
     def n_ads(self) -> int:
         return len(self.init_bid)
+
+    def view(self, features: Sequence[str]) -> FeatureView:
+        """What a model with these features sees."""
+        return make_view(
+            features, self.user_features, self.ad_features, self.mismatch_threshold,
+            self.advertiser, self.n_advertisers, self.history,
+        )  # fmt: skip

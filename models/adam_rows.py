@@ -1,0 +1,102 @@
+"""Adam's step for some rows of a table: each row is a parameter of its own, with its own number of steps.
+
+A loop on the CPU, torch elsewhere; both sum a row's gradients in the order of the batch.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from numba import njit
+
+BETA1, BETA2, EPSILON = 0.9, 0.999, 1e-8
+
+
+@dataclass(frozen=True)
+class RowState:
+    """What Adam keeps of the rows [N, E] of a table."""
+
+    powers: torch.Tensor  # [N, 2]: BETA1 and BETA2 to the number of a row's steps
+    mean: torch.Tensor  # [N, E] of the gradients
+    square: torch.Tensor  # [N, E], the mean of their squares
+    spare: torch.Tensor  # [N, E]: room for a batch's sums
+    seen: torch.Tensor  # [N]: the last batch that a row was in
+
+    @classmethod
+    def of(cls, table: torch.Tensor) -> RowState:
+        powers = torch.ones(len(table), 2, dtype=table.dtype, device=table.device)
+        return cls(
+            powers, *(torch.zeros_like(table) for _ in range(3)), torch.zeros(len(table), dtype=torch.int64)
+        )
+
+
+def step_rows(
+    table: torch.Tensor, gradient: torch.Tensor, state: RowState, number: int, rate: float, decay: float
+) -> None:
+    """Step those rows that a sparse gradient names. `number`: of the step, above that of the one before.
+
+    A row whose gradient is 0 stays as it is: it was looked up, and did not count.
+    """
+    rows, values = gradient._indices()[0], gradient._values()
+    if table.device.type == "cpu":
+        arrays = (
+            rows,
+            values.contiguous(),
+            table.detach(),
+            state.powers,
+            state.mean,
+            state.square,
+            state.spare,
+        )
+        _step(*(a.numpy() for a in arrays), state.seen.numpy(), number, np.float32(rate), np.float32(decay))
+        return
+    rows, place = torch.unique(rows, return_inverse=True)
+    slope = values.new_zeros(len(rows), values.shape[1]).index_add_(0, place, values)
+    counts = slope.any(dim=1)
+    rows, slope = rows[counts], slope[counts]
+    powers = state.powers[rows] * state.powers.new_tensor([BETA1, BETA2])
+    mean = state.mean[rows] * BETA1 + slope * (1 - BETA1)
+    square = state.square[rows] * BETA2 + slope.square() * (1 - BETA2)
+    size = (square / (1 - powers[:, 1:])).sqrt() + EPSILON
+    table[rows] = table[rows] * (1 - rate * decay) - rate * (mean / (1 - powers[:, :1])) / size
+    for whole, part in ((state.powers, powers), (state.mean, mean), (state.square, square)):
+        whole[rows] = part
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _step(rows, values, table, powers, mean, square, spare, seen, number, rate, decay):
+    width = table.shape[1]
+    met = np.empty(len(rows), np.int64)
+    n = 0
+    for i in range(len(rows)):
+        row = rows[i]
+        if seen[row] == number:
+            for j in range(width):
+                spare[row, j] += values[i, j]
+        else:
+            seen[row] = number
+            met[n] = row
+            n += 1
+            for j in range(width):
+                spare[row, j] = values[i, j]
+    beta1, beta2, epsilon = np.float32(BETA1), np.float32(BETA2), np.float32(EPSILON)
+    one = np.float32(1)
+    kept = one - rate * decay
+    for i in range(n):
+        row = met[i]
+        is_zero = True
+        for j in range(width):
+            is_zero &= spare[row, j] == 0
+        if is_zero:
+            continue
+        powers[row, 0] *= beta1
+        powers[row, 1] *= beta2
+        step, root = rate / (one - powers[row, 0]), one / np.sqrt(one - powers[row, 1])
+        for j in range(width):
+            slope = spare[row, j]
+            mean[row, j] = mean[row, j] * beta1 + slope * (one - beta1)
+            square[row, j] = square[row, j] * beta2 + slope * slope * (one - beta2)
+            size = np.sqrt(square[row, j]) * root + epsilon
+            table[row, j] = table[row, j] * kept - step * mean[row, j] / size
