@@ -8,7 +8,7 @@ an objective learns for it from whole pages, beside the predictions that were se
 as the study fitted it or, with `refit`, learns anew from pages that its model is not shown (`held_out`).
 
 Repeatable: the log is read in request order, and every shuffle and fresh weight belongs to
-(seed, model, version). All that changes is in `state`.
+(seed, `luck` of the model, version). All that changes is in `state`.
 """
 
 import copy
@@ -190,12 +190,15 @@ class Trainer:
         return self.sim.scenario.models[name]
 
     def _seed(self, name: str) -> int:
-        return int(draws.bits(self.sim.seed, f"retrain {name}", self.version)[0] >> np.uint64(1))
+        """Seed of shuffles and fresh weights: models share it, so that their differences are not luck."""
+        luck = self._spec(name).luck
+        return int(draws.bits(self.sim.seed, "retrain", self.version, luck)[0] >> np.uint64(1))
 
     def _fresh(self, name: str) -> torch.nn.Module:
-        spec = self._spec(name)
-        heads = objective_of(spec).n_heads
-        return build_module(name, spec, self.sim.view(spec.features), self._seed(name), self.sim.home, heads)
+        """A net with weights of its own, and the heads that its objective trains."""
+        spec, seed = self._spec(name), self._seed(name)
+        module = build_module(name, spec, self.sim.view(spec.features), seed, self.sim.home)
+        return net_to_train(module, objective_of(spec), seed)
 
     def _ranker(self) -> dict[str, Any]:
         """What the model in the ranking seat is trained for; nothing if it is built in or has a teacher."""
@@ -215,13 +218,14 @@ class Trainer:
         spec, apart = self._spec(name), None
         if spec.refit:
             pages, apart = split_pages(pages, spec.held_out, self.sim.seed)
-        self._fit(name, pages.shown if spec.learns_by_sample else pages)
+        effects = self._fit(name, pages).get("slot_effects")
         if apart is not None and apart.shown.click.any():
+            apart = apart if effects is None else apart.examined(effects)
             net = served_net(self._modules[name], objective_of(spec))
             view, seed = self.sim.view(spec.features), self._seed(name) % 2**31
             self._calibrators[name] = fit_calibrator(name, spec, view, net, apart, seed)
 
-    def _fit(self, name: str, data: Impressions | ClickedPages | Lists) -> None:
+    def _fit(self, name: str, data: ClickedPages | Lists) -> dict[str, Any]:
         spec, own = self._spec(name), self.spec
         is_warm = own.warm_start and (self.version > 1 or own.start_from == "study")
         if not own.warm_start:
@@ -231,7 +235,7 @@ class Trainer:
             warm_start=is_warm,
         )  # fmt: skip
         what = f"deployment {self.version} of model {name!r}"
-        fit(self._modules[name], spec, self.sim.view(spec.features), data, what=what, **settings)
+        return fit(self._modules[name], spec, self.sim.view(spec.features), data, what=what, **settings)
 
     def _lists(self, shown: Mapping[str, np.ndarray], students: Mapping[str, ModelSpec]) -> dict[str, Lists]:
         """Candidates of a keyed sample of the shown requests, scored by the teacher, for each student."""

@@ -27,7 +27,7 @@ from cascade_sim.models.calibrators import Calibrator
 from cascade_sim.models.training import Lists, pick_device
 from cascade_sim.phases.rebuild import FIRST, Plan, by_words, rebuilt
 from cascade_sim.phases.simulation import Simulation
-from cascade_sim.phases.train_ahead import WORTH, Samples, Task, fit_module, forget, parted, train_ahead
+from cascade_sim.phases.train_ahead import WORTH, Task, fit_module, forget, parted, train_ahead
 from cascade_sim.progress import Progress
 from cascade_sim.scenario.file import scenario_data
 from cascade_sim.scenario.models import ModelSpec
@@ -42,7 +42,6 @@ from cascade_sim.storage.stack import processor
 from cascade_sim.storage.tables import TableWriter
 from cascade_sim.training.data import (
     MOST,
-    impressions,
     is_learned,
     join_lists,
     lists_for,
@@ -52,6 +51,7 @@ from cascade_sim.training.data import (
 )
 from cascade_sim.training.modules import build_module, served_scorer
 from cascade_sim.training.recipes import stored_calibrator
+from cascade_sim.training.watch import Samples
 from cascade_sim.version import SEMANTICS
 from cascade_sim.workers import Job
 
@@ -125,7 +125,8 @@ def logging_scenario(scenario: Scenario, logged_by: Mapping[str, Any]) -> Scenar
 class Preparation:
     """The phases of one world before its evaluation; they leave trained scorers in `sim.scorers`.
 
-    `modules` and `calibrators` are those of the trained models and of first deployments, by name.
+    `modules` and `calibrators` are those of the trained models and of first deployments, by name. `lines`:
+    how their training went, and what else came of it (`recipes.fit`).
     """
 
     def __init__(
@@ -134,6 +135,7 @@ class Preparation:
         self.sim, self.logs, self.store, self.progress, self.device = sim, logs, store, progress, device
         self.modules: dict[str, torch.nn.Module] = {}
         self.calibrators: dict[str, Calibrator] = {}
+        self.lines: dict[str, dict[str, Any]] = {}
         self._ahead: ModelStore | None = None
 
     def run(self) -> None:
@@ -157,18 +159,19 @@ class Preparation:
         logged = {name: logged_rows(self.logs, phases[name]) for name in specs}
 
         def read(name: str) -> Samples:
-            form = impressions if specs[name].is_plain else pages
-            return form(self.logs, phases[name], self.sim.seed)
+            return pages(self.logs, phases[name], self.sim.seed)
 
         samples = sum(spec.epochs * min(logged[name], MOST) for name, spec in specs.items())
         if samples < 2 * WORTH or not self._has_helpers():
             for name in specs:
                 self.train_model(name, read(name), logged=logged[name])
             return
-        data: dict[Any, Samples] = {}  # several models at once: what they have in common is there once
+        data: dict[
+            tuple[str, ...], Samples
+        ] = {}  # several models at once: what they have in common is there once
         own: dict[str, Samples] = {}
-        for name, spec in specs.items():
-            same = (spec.is_plain, *phases[name])
+        for name in specs:
+            same = tuple(phases[name])
             if same not in data:
                 data[same] = read(name)
             own[name] = data[same]
@@ -195,6 +198,16 @@ class Preparation:
         finally:
             self._ahead = None
             forget(self.logs)
+
+    def training_section(self) -> dict[str, Any]:
+        """How each model was trained, for metrics.json: its line, and what it took the slots to be worth."""
+        section = {}
+        for alias, line in self.lines.items():
+            spec = self.sim.scenario.models[alias.removesuffix(FIRST)]
+            section[alias] = {"epochs": spec.epochs, "validation": spec.validation, **line}
+            if "slot_effects" in line:
+                section[alias]["true_slot_effects"] = self.sim.world.slot_effects.tolist()
+        return section
 
     def export(self, folder: Path) -> None:
         """Write weights, calibrators and the files of the user's own classes into a folder.
@@ -250,21 +263,29 @@ class Preparation:
         """
         sim, task = self.sim, self._task(name, data, is_first=is_first)
         spec, alias, module = task.spec, task.alias, task.module
-        data, apart = parted(data, spec, sim.seed)
-        samples = spec.epochs * data.arrays()["ads"].size
+        parts = parted(data, spec, sim.seed)
+        samples = spec.epochs * parts.train.arrays()["ads"].size
         with self.progress.stage(f"train {alias}", samples, "samples") as bar:
             if share_learned(logged) < 1:
                 bar.tell(f"learns from a sample of the requests, {share_learned(logged):.1%} of the log")
-            if not self.store.load(task.key, module):
+            if self.store.load(task.key, module):
+                line = self.store.note(task.key).get("line") or {}
+            else:
                 before = own_code.loaded()
-                if self._ahead is None or not self._ahead.load(task.key, module):
-                    fit_module(
-                        alias, spec, task.view, task.seed, module, data, self.device, sim.home,
+                if self._ahead is not None and self._ahead.load(task.key, module):
+                    line = self._ahead.note(task.key).get("line") or {}
+                else:
+                    line = fit_module(
+                        alias, spec, task.view, task.seed, module, parts, self.device, sim.home,
                         lambda: bar.advance(samples // spec.epochs),
                     )  # fmt: skip
                 if not own_code.note_late(type(module), before):  # code that the key knows nothing of
-                    self.store.save(task.key, module, {"model": name, "recipe": spec.recipe})
+                    self.store.save(task.key, module, {"model": name, "recipe": spec.recipe, "line": line})
+            self.lines[alias] = line
+            apart = parts.calibration
             if apart is not None:
+                effects = line.get("slot_effects")
+                apart = apart if effects is None else apart.examined(effects)
                 self.calibrators[alias] = stored_calibrator(
                     self.store, task.key, alias, spec, task.view, module, apart, task.seed % 2**31
                 )
@@ -275,11 +296,13 @@ class Preparation:
         """A model before its training, with the key of what it will be."""
         sim, own = self.sim, self.sim.scenario.models[name]
         spec, alias = (own.as_first_deployed(), first(name)) if is_first else (own, name)
-        view, seed = sim.view(spec.features), self._seed(alias, spec)
+        view, seed = sim.view(spec.features), self._seed(spec, is_first)
         module = build_module(name, spec, view, seed, sim.home)
+        parts = parted(data, spec, sim.seed)
+        looked_at = {f"watched {name}": column for name, column in parts.watched.arrays().items()}
         key = content_key(
             own.model_dump(mode="json", exclude={"calibrator", "held_out", "refit"}),
-            {**parted(data, spec, sim.seed)[0].arrays(), **view.arrays()},
+            {**parts.train.arrays(), **looked_at, **view.arrays()},
             recipe=spec.recipe, seed=seed, semantics=SEMANTICS, torch=torch.__version__,
             device=self.device.type, code=model_code_digest(module), processor=processor(),
         )  # fmt: skip
@@ -289,14 +312,17 @@ class Preparation:
         """Those of these phases that have requests, and so a table."""
         return [phase for phase in phases if getattr(self.sim.scenario.phases, phase)]
 
-    def _seed(self, alias: str, spec: ModelSpec) -> int:
-        """Seed of weights and shuffles: objectives share it, so calibrators of one objective share a net."""
-        luck = alias if spec.is_plain else "objective"
-        return int(draws.bits(self.sim.seed, f"weights {luck}")[0] >> np.uint64(1))
+    def _seed(self, spec: ModelSpec, is_first: bool) -> int:
+        """Seed of weights and shuffles: one for all models of a world, so that differences are not luck.
+
+        First deployments have another: who learns from their pages must not err as they do from the start.
+        """
+        purpose = "weights of first deployments" if is_first else "weights"
+        return int(draws.bits(self.sim.seed, purpose, spec.luck)[0] >> np.uint64(1))
 
     def _train_first_deployment(self) -> None:
         """The models that write the log have seen random traffic only; always by log loss."""
-        random_traffic = impressions(self.logs, self._logged(["bootstrap"]), self.sim.seed)
+        random_traffic = pages(self.logs, self._logged(["bootstrap"]), self.sim.seed)
         cascade = self.sim.scenario.cascade
         for name in dict.fromkeys([cascade.ranking.model, cascade.pre_ranking.model]):
             if name not in BUILT_IN:

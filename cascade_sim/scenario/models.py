@@ -15,7 +15,8 @@ from cascade_sim.scenario.yaml import KeyPath, Problem
 Phase = Literal["bootstrap", "log"]
 CalibratorName = Literal["platt", "temperature", "isotonic", "histogram", "beta", "piecewise_linear"]
 OPTIONS = ("alpha", "beta", "y0", "normalisation")
-OBJECTIVE_KEYS = ("objective", *OPTIONS, "batching", "calibrator", "held_out", "refit")
+OBJECTIVE_KEYS = ("objective", *OPTIONS, "batching", "calibrator", "held_out", "refit", "examination")
+QUIET_KEYS = (*OBJECTIVE_KEYS, "luck", "validation")  # at their default they are left out of the dump
 
 
 def _takers(option: str, weighs: str = "") -> str:
@@ -71,8 +72,7 @@ class ModelSpec(Section):
     batching: Literal["samples", "lists"] | None = Field(
         default=None,
         description="For logloss: samples, single impressions shuffled freely (pointwise and sbcr only), or "
-        "lists, pages that stay whole in a batch. Absent: samples for these two (but lists where the study "
-        "trains a pointwise model for a calibrator), lists for the others.",
+        "lists, pages that stay whole in a batch. Absent: samples for these two, lists for the others.",
     )
     calibrator: CalibratorName | None = Field(
         default=None, description="For logloss: what turns its scores into probabilities after training."
@@ -87,6 +87,11 @@ class ModelSpec(Section):
         default=False,
         description="With a calibrator, in market.training: fitted anew at every deployment, on `held_out` "
         "of the pages learned from; false: it stays as the study fitted it.",
+    )
+    examination: Literal["known", "estimated"] = Field(
+        default="known",
+        description="For logloss: how often its training takes slots to be looked at: known, as the world's "
+        "slot_effects say, or estimated, learned with the net from clicks, relative to the first slot.",
     )
     features: Annotated[tuple[str, ...], Field(strict=False)] = Field(
         default=(),
@@ -116,6 +121,20 @@ class ModelSpec(Section):
     batch: int = Field(default=4096, ge=1, le=MAX_ID, description="Samples per step.")
     learning_rate: float = Field(default=0.01, gt=0, le=10, description="Step size of the optimiser.")
     weight_decay: float = Field(default=0.0, ge=0, le=10, description="Decay of the weights per step.")
+    validation: float = Field(
+        default=0.0,
+        ge=0,
+        le=0.5,
+        description="Share of the requests that it does not learn from: on these its training is watched "
+        "(at most 20,000 impressions). 0: it is watched on some that it learns from, and learns from all.",
+    )
+    luck: int = Field(
+        default=0,
+        ge=0,
+        le=MAX_ID,
+        description="Number of the draw of first weights and shuffles. Models of one kind, with the same "
+        "features and sizes, start alike in a world; one with another number starts elsewhere.",
+    )
     options: dict[str, JsonValue] = Field(
         default={}, description="Keyword arguments for a class of your own."
     )
@@ -126,9 +145,7 @@ class ModelSpec(Section):
         data: dict[str, Any] = dump(self)
         fields = type(self).model_fields
         return {
-            key: value
-            for key, value in data.items()
-            if key not in OBJECTIVE_KEYS or value != fields[key].default
+            key: value for key, value in data.items() if key not in QUIET_KEYS or value != fields[key].default
         }
 
     @property
@@ -154,7 +171,8 @@ class ModelSpec(Section):
 
     def as_first_deployed(self) -> ModelSpec:
         """The section of its first deployment: whatever it is, by log loss on impressions."""
-        return self.model_copy(update={"recipe": "logloss", "objective": "pointwise", "calibrator": None})
+        plain = {"recipe": "logloss", "objective": "pointwise", "batching": None, "calibrator": None}
+        return self.model_copy(update=plain)
 
 
 def objective_of(spec: ModelSpec) -> Objective:

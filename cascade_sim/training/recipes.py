@@ -13,11 +13,13 @@ from cascade_sim.models.calibrators import Calibrator, calibrator_class
 from cascade_sim.models.calibrators.examined import fit_examined
 from cascade_sim.models.features import FeatureView
 from cascade_sim.models.page_training import ClickedPages, scores, train_pages
-from cascade_sim.models.training import Impressions, Lists, train
+from cascade_sim.models.slot_effects import SlotEffects
+from cascade_sim.models.training import Lists, train
 from cascade_sim.scenario.models import ModelSpec, objective_of
 from cascade_sim.scenario.plugins import errors_of
 from cascade_sim.storage.model_store import ModelStore, content_key
 from cascade_sim.training.modules import KINDS
+from cascade_sim.training.watch import line_of, watch_for
 
 # Of a calibrator with a net of its own: the part held out is small, and soon learnt by heart.
 REQUEST_EPOCHS = 2
@@ -34,25 +36,43 @@ def fit(
     module: nn.Module,
     spec: ModelSpec,
     view: FeatureView,
-    data: Impressions | ClickedPages | Lists,
+    data: ClickedPages | Lists,
     *,
     what: str,
+    part: ClickedPages | Lists | None = None,
     **settings: Any,
-) -> None:
+) -> dict[str, Any]:
     """Train a net in place by the recipe of its section; on pages, for its objective, whose heads it has.
 
     `settings`: of `settings_of`, and more of `training.train`. UserError, which begins with `what`, if a loss
-    is not finite or the user's own class fails.
+    is not finite or the user's own class fails. What came of it beside the net, as JSON: the line of the
+    training on a `part` that it is watched on (`training.watch`), and `slot_effects` if it estimates them.
     """
     is_own = spec.kind not in KINDS  # a defect of a built-in net is ours, and shows as one
+    slots = None
+    if spec.examination == "estimated" and isinstance(data, ClickedPages):
+        slots = SlotEffects(data.n_slots)
+    # Single impressions with known slots have a loss of their own, which is faster.
+    by_sample = isinstance(data, ClickedPages) and spec.learns_by_sample and slots is None
+    watch = None
+    if part is not None and len(part.users):
+        watch = watch_for(spec, view, part, slots, by_sample)
     with errors_of(what, spec.kind) if is_own else nullcontext():
         try:
-            if isinstance(data, ClickedPages):
-                train_pages(module, view, data, objective_of(spec), batching=spec.batching, **settings)
+            if isinstance(data, Lists):
+                train(module, view, data, spec.recipe, watch=watch, **settings)
+            elif by_sample:
+                train(module, view, data.shown, spec.recipe, watch=watch, **settings)
             else:
-                train(module, view, data, spec.recipe, **settings)
+                batching = "samples" if spec.learns_by_sample else spec.batching
+                objective = objective_of(spec)
+                train_pages(
+                    module, view, data, objective, batching=batching, slots=slots, watch=watch, **settings
+                )
         except ValueError as error:
             raise UserError(str(error) if is_own else f"{what}: {error}") from error
+    line = {} if watch is None else line_of(watch)
+    return line if slots is None else {**line, "slot_effects": slots.effects().tolist()}
 
 
 def stored_calibrator(
