@@ -16,6 +16,7 @@ from cascade_sim.analysis.report.sections.culprit import culprit_table
 from cascade_sim.analysis.report.sections.learning import learning_words
 from cascade_sim.analysis.report.sections.market import bidders_table, market_words
 from cascade_sim.analysis.report.sections.models import models_table
+from cascade_sim.analysis.report.sections.training import training_warnings
 from cascade_sim.analysis.report.tables import Row, Table, arm_rows, lift_column, value_column
 
 
@@ -127,6 +128,6 @@ def terminal_summary(metrics: Mapping[str, Any], *, color: bool = False, width: 
     if market_baseline(metrics) is not None:
         parts.append(table_text(bidders_table(metrics, narrow=True), color=color, width=width))
         words += [line for line in (market_words(metrics), learning_words(metrics)) if line]
-    words += [*answer.notes, *answer.warnings]
+    words += [*answer.notes, *answer.warnings, *training_warnings(metrics)]
     lines = [textwrap.fill(line, max(width, 40)) for line in words]
     return "\n".join([*parts, *lines]) + "\n"

@@ -17,7 +17,7 @@ from torch import nn
 
 from cascade_sim import draws
 from cascade_sim.analysis.metrics import order, scale
-from cascade_sim.analysis.metrics.convergence import last_quarter_gain
+from cascade_sim.analysis.metrics.convergence import descent
 from cascade_sim.models.features import FeatureView
 from cascade_sim.models.page_training import ClickedPages, slot_predictions
 from cascade_sim.models.slot_effects import SlotEffects
@@ -76,7 +76,7 @@ def line_of(watch: Watch) -> dict[str, Any]:
         "loss": watch.loss,
         "part_loss": [_finite(float(np.mean(losses))) for losses in watch.by_group],
         **{name: [_finite(measures.get(name)) for measures in watch.measures] for name in names},
-        "gain": last_quarter_gain(watch.steps, watch.by_group),
+        "descent": descent(watch.steps, watch.by_group),
     }
 
 
