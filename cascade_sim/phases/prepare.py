@@ -140,22 +140,26 @@ class Preparation:
 
     def run(self) -> None:
         """All phases before the evaluation."""
-        sim, phases = self.sim, self.sim.scenario.phases
-        self.log_phase("bootstrap", phases.bootstrap, None, rate=1.0)
-        self._train_first_deployment()
-        self.log_phase("log", phases.log, None, rate=phases.exploration)
-        specs = sim.scenario.models
+        self.write_logs()
+        specs = self.sim.scenario.models
         students = {name: spec for name, spec in specs.items() if spec.trained_by.has_teacher}
-        self._train_logged({name: spec for name, spec in specs.items() if name not in students})
+        self.train_logged({name: spec for name, spec in specs.items() if name not in students})
         if students:
             lists = self._shadow_phase(students)
             with self._ahead_of(lists):
                 for name, own in lists.items():
                     self.train_model(name, own)
 
-    def _train_logged(self, specs: Mapping[str, ModelSpec]) -> None:
+    def write_logs(self) -> None:
+        """The phases that are logged, and the models of the first deployment between them."""
+        phases = self.sim.scenario.phases
+        self.log_phase("bootstrap", phases.bootstrap, None, rate=1.0)
+        self._train_first_deployment()
+        self.log_phase("log", phases.log, None, rate=phases.exploration)
+
+    def train_logged(self, specs: Mapping[str, ModelSpec]) -> None:
         """The models that learn from clicks."""
-        phases = {name: self._logged(spec.data) for name, spec in specs.items()}
+        phases = {name: self.logged(spec.data) for name, spec in specs.items()}
         logged = {name: logged_rows(self.logs, phases[name]) for name in specs}
 
         def read(name: str) -> Samples:
@@ -308,7 +312,7 @@ class Preparation:
         )  # fmt: skip
         return Task(alias, spec, view, seed, module, data, sim.seed, key)
 
-    def _logged(self, phases: Iterable[str]) -> list[str]:
+    def logged(self, phases: Iterable[str]) -> list[str]:
         """Those of these phases that have requests, and so a table."""
         return [phase for phase in phases if getattr(self.sim.scenario.phases, phase)]
 
@@ -322,7 +326,7 @@ class Preparation:
 
     def _train_first_deployment(self) -> None:
         """The models that write the log have seen random traffic only; always by log loss."""
-        random_traffic = pages(self.logs, self._logged(["bootstrap"]), self.sim.seed)
+        random_traffic = pages(self.logs, self.logged(["bootstrap"]), self.sim.seed)
         cascade = self.sim.scenario.cascade
         for name in dict.fromkeys([cascade.ranking.model, cascade.pre_ranking.model]):
             if name not in BUILT_IN:

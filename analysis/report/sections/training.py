@@ -101,9 +101,7 @@ def training_table(metrics: Mapping[str, Any]) -> Table:
         Row(
             model,
             [cells[i] for cells in columns],
-            hint="watched on requests held out"
-            if line.get("validation")
-            else "watched on what it learned from",
+            hint=f"watched on requests {'held out' if line.get('validation') else 'that it learned from'}",
             arm=model,
         )
         for i, (model, line) in enumerate(lines.items())
