@@ -60,6 +60,10 @@ COMMANDS = {
         "cascade_sim.commands.sweep",
         "Run a scenario over a grid of settings: which combinations are beaten by none?",
     ),
+    "tune": (
+        "cascade_sim.commands.tune",
+        "Choose settings of models on pages that none of them learned from.",
+    ),
     "theory": ("cascade_sim.commands.theory", "Check which losses lead to which orders: regret bounds."),
     "ltr": ("cascade_sim.commands.ltr", "Compare objectives on learning-to-rank files."),
     "bench": ("cascade_sim.commands.bench", "Measure the speed of serving, scoring and training."),

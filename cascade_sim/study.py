@@ -155,6 +155,7 @@ def run_seed(
     evaluation.run()
     with progress.stage("intervals", 1, "tables"):
         metrics = collect(evaluation)
+    metrics["training"] = prepared.training_section()
     metrics["critical_bids"] = critical_bid_section(sim, evaluation.arms, CRITICAL_BID_REQUESTS, progress)
     if scenario.what_if:
         from cascade_sim.questions.whatif import what_if_section

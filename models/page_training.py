@@ -12,7 +12,7 @@ scores as numbers, so nothing of it reaches the net: that is trained as it would
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
@@ -24,7 +24,8 @@ from cascade_sim.models.examination import slot_log_odds
 from cascade_sim.models.features import FeatureView
 from cascade_sim.models.nets.ids import id_tables, with_tables
 from cascade_sim.models.objectives import Dumped, Objective
-from cascade_sim.models.training import Impressions, Tables, on_device, outputs, run_epochs
+from cascade_sim.models.slot_effects import SlotEffects
+from cascade_sim.models.training import Impressions, Tables, Watch, on_device, outputs, run_epochs
 
 
 @dataclass(frozen=True)
@@ -50,6 +51,25 @@ class ClickedPages:
         shown = Impressions(**{name: column[rows] for name, column in self.shown.arrays().items()})
         lists = np.concatenate([[0], np.cumsum(sizes[keep])]).astype(np.int64)
         return ClickedPages(shown, lists, self.request[keep], self.dumped[rows])
+
+    @property
+    def slots(self) -> np.ndarray:
+        """The slot of each impression: pages are filled from the top.  [N] int64"""
+        return np.arange(len(self.users)) - np.repeat(self.lists[:-1], np.diff(self.lists))
+
+    @property
+    def n_slots(self) -> int:
+        """Of the longest page."""
+        return int(np.diff(self.lists).max(initial=0))
+
+    def examined(self, effects: np.ndarray) -> ClickedPages:
+        """The same pages with other chances that slots are looked at; what is below the last, as that.
+
+        effects: [slots]
+        """
+        chances = np.asarray(effects, np.float32)
+        examination = chances[np.minimum(self.slots, len(chances) - 1)]
+        return replace(self, shown=replace(self.shown, examination=examination))
 
 
 def make_pages(
@@ -97,14 +117,17 @@ def train_pages(
     warm_start: bool = False,
     batching: str | None = None,
     beside: RequestMap | None = None,
+    slots: SlotEffects | None = None,
     on_epoch: Callable[[int, float], None] = lambda epoch, loss: None,
+    watch: Watch | None = None,
 ) -> list[float]:
     """Fit a net with the objective's heads in place; the mean loss of each epoch, per page or per sample.
 
     Repeatable, and otherwise as `training.train`. `batch` counts impressions; at least one page.
     `batching`: "samples" in any order, or "lists", whole pages; None: as the objective does by itself. Only
     objectives that can take samples do without whole pages: ValueError for the others. `beside`: a map that
-    is trained in place in the same batches, with the same learning rate.
+    is trained in place in the same batches, with the same learning rate. `slots`: how often slots are looked
+    at, fitted with the net; what the data say of it is then not looked at.
     """
     if batching == "samples" and not objective.can_take_samples:
         raise ValueError(f"{objective.name} compares the ads of a page: its batches are of whole pages")
@@ -112,18 +135,29 @@ def train_pages(
         return []
     device = device or torch.device("cpu")
     model.to(device)
+    if slots is not None:
+        slots.to(device)
+        data = data.examined(slots.effects())  # nothing below sees what they were
     if not warm_start:
         start_at_base_rate(model, data.shown, objective)
-    loss = _BatchLoss(model, view, data, objective, device)
-    if beside is not None:
-        loss.calibration = _Calibration(beside, view, data, learning_rate, weight_decay, device)
     by_sample = (batching or objective.trains_on) == "samples"
-    of_pages = loss.of_samples_of_pages if objective.trains_on == "samples" else loss.of_pages
-    n = len(data.users) if by_sample else len(data.request)
+
+    def loss_on(data: ClickedPages) -> tuple[_BatchLoss, Callable[[torch.Tensor], torch.Tensor], int]:
+        """The loss, as a function of rows, and how many there are: impressions or pages."""
+        loss = _BatchLoss(model, view, data, objective, device, slots)
+        of_pages = loss.of_samples_of_pages if objective.trains_on == "samples" else loss.of_pages
+        return (loss, loss.of_samples, len(data.users)) if by_sample else (loss, of_pages, len(data.request))
+
+    batches, loss, n = loss_on(data)
+    if beside is not None:
+        batches.calibration = _Calibration(beside, view, data, learning_rate, weight_decay, device)
+    if watch is not None:
+        watch.begin(*loss_on(watch.part)[1:], device)
     history = run_epochs(
-        model, loss.of_samples if by_sample else of_pages, n, max(1, round(batch * n / len(data.users))),
+        model, loss, n, max(1, round(batch * n / len(data.users))),
         epochs=epochs, learning_rate=learning_rate, weight_decay=weight_decay, device=device, seed=seed,
-        on_epoch=on_epoch, after_step=loss.after_step,
+        on_epoch=on_epoch, after_step=batches.after_step, watch=watch,
+        beside=[] if slots is None else slots.parameters(),
     )  # fmt: skip
     if beside is not None:
         moved(beside, torch.device("cpu")).requires_grad_(False).eval()
@@ -145,19 +179,20 @@ class _Calibration:
         self._net, self._view, self._shown = moved(net.requires_grad_().train(), device), view, data.shown
         self._device = device
         self._optimiser = Adam(list(net.parameters()), learning_rate, weight_decay)
-        self._batch: tuple[np.ndarray, torch.Tensor] | None = None
+        self._batch: tuple[np.ndarray, torch.Tensor, torch.Tensor] | None = None
 
-    def watch(self, rows: np.ndarray, scores: torch.Tensor) -> None:
-        """The batch that is next: scores [S] as the net gives them before its step, for examined slots."""
-        self._batch = rows, scores.detach()
+    def watch(self, rows: np.ndarray, scores: torch.Tensor, examination: torch.Tensor) -> None:
+        """The batch that is next: scores [S] as the net gives them before its step, for examined slots.
+
+        examination [S]: how often its slots are looked at.
+        """
+        self._batch = rows, scores.detach(), examination.detach()
 
     def step(self, share: float) -> None:
         """A step on the batch, with this share of the learning rate."""
         assert self._batch is not None
-        (at, scores), shown = self._batch, self._shown
-        columns = (shown.click, shown.examination)
-        click, examination = (torch.from_numpy(column[at]).to(self._device) for column in columns)
-        request = None
+        (at, scores, examination), shown = self._batch, self._shown
+        click, request = torch.from_numpy(shown.click[at]).to(self._device), None
         if self._net.request_width:
             features = self._view.request_features(shown.users[at], shown.context[at])
             request = torch.from_numpy(features).to(self._device)
@@ -176,9 +211,11 @@ class _BatchLoss:
         data: ClickedPages,
         objective: Objective,
         device: torch.device,
+        slots: SlotEffects | None = None,
     ) -> None:
-        self.model, self.objective, self.device = model, objective, device
-        self.columns = on_device({**data.shown.arrays(), "dumped": data.dumped}, device)
+        self.model, self.objective, self.device, self.slots = model, objective, device, slots
+        columns = {**data.shown.arrays(), "dumped": data.dumped, "slot": data.slots}
+        self.columns = on_device(columns, device)
         self.is_scored = np.isfinite(data.dumped)
         self.tables = Tables(view, device)
         self.pages = PageRows(data.lists)
@@ -211,7 +248,7 @@ class _BatchLoss:
         is_scored = self.is_scored[rows]
         kept = np.concatenate([[0], np.cumsum(is_scored)])[lists]
         scored = torch.from_numpy(rows[is_scored]).to(self.device)
-        slot = slot_log_odds(self.columns["dumped"][scored], self.columns["examination"][scored])
+        slot = slot_log_odds(self.columns["dumped"][scored], self._examination(scored).detach())
         request = torch.arange(len(lists) - 1, device=self.device)
         return Dumped(slot, self.columns["click"][scored], kept, request)
 
@@ -224,10 +261,18 @@ class _BatchLoss:
         if given.shape != wanted:
             raise ValueError(f"the model returned shape {tuple(given.shape)}, not {wanted}")
         heads = given.reshape(len(rows), n_heads)
+        examination = self._examination(rows)
         if self.calibration is not None:
-            self.calibration.watch(at, self.objective.score(heads))
-        slot = self.objective.slot_outputs(heads, self.columns["examination"][rows])
+            self.calibration.watch(at, self.objective.score(heads), examination)
+        slot = self.objective.slot_outputs(heads, examination)
         return self.objective.loss(slot, self.columns["click"][rows], lists, dumped=dumped)
+
+    def _examination(self, rows: torch.Tensor) -> torch.Tensor:
+        """How often the slots of these rows are looked at: known, or as estimated by now.  [N]"""
+        if self.slots is None:
+            return self.columns["examination"][rows]
+        effects = self.slots()
+        return effects[self.columns["slot"][rows].clamp(max=len(effects) - 1)]
 
 
 class PageRows:
@@ -268,6 +313,28 @@ def scores(model: nn.Module, view: FeatureView, shown: Impressions, at_once: int
     return torch.cat(parts).numpy() if parts else np.zeros(0)
 
 
+@torch.no_grad()
+def slot_predictions(
+    model: nn.Module, view: FeatureView, shown: Impressions, objective: Objective, at_once: int = 65536
+) -> tuple[np.ndarray, np.ndarray]:
+    """What a net with the objective's heads says of impressions in the slots that they had.
+
+    The score, by which the ads of a page are in order, and the expected click.  [N], [N] float64
+    """
+    device = next(model.parameters()).device
+    columns, tables = on_device(shown.arrays(), device), Tables(view, device)
+    parts = []
+    for rows in torch.arange(len(shown.users), device=device).split(at_once):
+        users, context, ads, examination = (
+            columns[name][rows] for name in ("users", "context", "ads", "examination")
+        )
+        heads = outputs(model, tables, users, context, ads).float().reshape(len(rows), objective.n_heads)
+        slot = objective.slot_outputs(heads, examination)
+        parts.append(torch.stack([objective.score(slot), objective.predict(slot)]))
+    score, expected = torch.cat(parts, dim=1).double().cpu().numpy()
+    return score, expected
+
+
 def served_net(model: nn.Module, objective: Objective) -> nn.Module:
     """The net of one head that gives the objective's score; the model itself if it has one head."""
     if objective.n_heads == 1:
@@ -277,11 +344,17 @@ def served_net(model: nn.Module, objective: Objective) -> nn.Module:
         return with_tables(model.folded(weights), id_tables(model)).eval()  # type: ignore[operator]
 
 
-def net_to_train(model: nn.Module, objective: Objective) -> nn.Module:
-    """The net with the objective's heads that serves as this net of one head does: `served_net` undone."""
+def net_to_train(model: nn.Module, objective: Objective, seed: int | None = None) -> nn.Module:
+    """The net with the objective's heads that serves as this net of one head does: `served_net` undone.
+
+    With a seed the heads differ by more than the served score asks for, by draws of their own: a start for
+    a fresh net. All objectives begin with the layers and the served score of one net.
+    """
     if objective.n_heads == 1:
         return model
     weights = objective.score(torch.eye(objective.n_heads))
     with torch.random.fork_rng(devices=[]):
-        wide = model.widened(weights / weights.square().sum())  # type: ignore[operator]
+        if seed is not None:
+            torch.manual_seed(seed ^ 1)  # not the draws that the net itself was made of
+        wide = model.widened(weights / weights.square().sum(), seed is not None)  # type: ignore[operator]
         return with_tables(wide, id_tables(model))

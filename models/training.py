@@ -5,8 +5,9 @@ Repeatable: one torch thread, shuffles and initial weights from a seed, fixed ba
 
 import itertools
 import math
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, fields
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, fields
+from typing import Any
 
 import numpy as np
 import torch
@@ -76,6 +77,69 @@ def chunk_of_order(best_first: np.ndarray, is_shown: np.ndarray, chunks: int, ch
     return labels
 
 
+POINTS = 20  # at which a training is looked at, beside its start
+GROUPS = 32  # of the samples that it is looked at with
+
+BatchLoss = Callable[[torch.Tensor], torch.Tensor]  # row numbers -> their mean loss
+
+
+@dataclass
+class Watch:
+    """Looks at a net while it trains: before its first step, and then at POINTS even distances.
+
+    `part`: samples of the form that it learns from, always the same. `look`: more measures of the net, by
+    name. What is seen changes nothing of the training.
+    """
+
+    part: Any
+    look: Callable[[nn.Module], Mapping[str, float]] = lambda model: {}
+    steps: list[int] = field(default_factory=list)
+    loss: list[float | None] = field(default_factory=list)  # mean of the batches since the last point
+    by_group: list[list[float]] = field(default_factory=list)  # the loss of each group of the part
+    measures: list[Mapping[str, float]] = field(default_factory=list)
+    is_of_own_class: bool = False  # one that fails when it is looked at fails when it serves, and tells there
+    _of_part: BatchLoss | None = None
+    _groups: tuple[torch.Tensor, ...] = ()
+    _since: list[tuple[torch.Tensor, int]] = field(default_factory=list)  # batches: their loss and size
+
+    def begin(self, of_part: BatchLoss, n: int, device: torch.device) -> None:
+        """`of_part` is the loss of rows of the part, of which there are n."""
+        self._of_part, self._groups = of_part, torch.arange(n, device=device).tensor_split(min(GROUPS, n))
+
+    def after(self, step: int, steps: int, model: nn.Module, batch: tuple[torch.Tensor, int] | None) -> None:
+        """Note the loss and the size of the batch of a step; look at the net if it is time to."""
+        if batch is not None:
+            self._since.append(batch)
+        if step not in {round(point * steps / POINTS) for point in range(POINTS + 1)}:
+            return
+        model.eval()
+        with torch.random.fork_rng(devices=[]), torch.no_grad():
+            try:
+                seen = self._seen(model)
+            except Exception:
+                if not self.is_of_own_class:
+                    raise
+                seen = None
+        model.train()
+        if seen is None:
+            return
+        self.by_group.append(seen[0])
+        self.measures.append(seen[1])
+        self.steps.append(step)
+        self.loss.append(_mean(*zip(*self._since, strict=True)) if self._since else None)
+        self._since.clear()
+
+    def _seen(self, model: nn.Module) -> tuple[list[float], Mapping[str, float]]:
+        assert self._of_part is not None
+        return [float(self._of_part(group)) for group in self._groups], self.look(model)
+
+
+def _mean(values: Iterable[torch.Tensor], sizes: Iterable[int]) -> float:
+    """The mean of losses of batches. Summed on the CPU: not every device has float64."""
+    weights = torch.tensor(list(sizes), dtype=torch.float64)
+    return float((torch.stack(list(values)).cpu().double() * weights).sum()) / float(weights.sum())
+
+
 def chunk_of_rank(m: int, chunks: int) -> np.ndarray:
     """Chunk label of each rank 0..m-1: halving chunks, so that the head is cut finely.  [m] int8
 
@@ -120,11 +184,12 @@ def train(
     seed: int = 0,
     warm_start: bool = False,
     on_epoch: Callable[[int, float], None] = lambda epoch, loss: None,
+    watch: Watch | None = None,
 ) -> list[float]:
     """Fit `model` in place; the mean loss of each epoch. The learning rate falls linearly to zero.
 
     A non-finite loss stops the training with a ValueError. No samples leave the model as it is. A warm start
-    goes on from the model's own base rate in place of the data's.
+    goes on from the model's own base rate in place of the data's. `watch` looks on.
     """
     if len(data.users) == 0:
         return []
@@ -133,27 +198,35 @@ def train(
     if isinstance(data, Impressions) and not warm_start:
         set_base_rate(model, data)
     per_row = 1 if isinstance(data, Impressions) else data.ads.shape[1]
-    columns, tables = on_device(data.arrays(), device), Tables(view, device)
+    tables = Tables(view, device)
 
-    def loss(rows: torch.Tensor) -> torch.Tensor:
-        rows = rows.to(device)
-        sample = {name: column.index_select(0, rows) for name, column in columns.items()}
-        users, ads = sample["users"], sample["ads"]
-        logit = outputs(model, tables, users, sample["context"], ads)
-        expected = (len(users), ads.shape[1] if ads.dim() == 2 else 1)
-        if logit.shape != expected:
-            raise ValueError(f"the model returned shape {tuple(logit.shape)}, not {expected}")
-        return form(logit.float(), sample)
+    def loss_on(data: Impressions | Lists) -> BatchLoss:
+        columns = on_device(data.arrays(), device)
 
+        def loss(rows: torch.Tensor) -> torch.Tensor:
+            rows = rows.to(device)
+            sample = {name: column.index_select(0, rows) for name, column in columns.items()}
+            users, ads = sample["users"], sample["ads"]
+            logit = outputs(model, tables, users, sample["context"], ads)
+            expected = (len(users), ads.shape[1] if ads.dim() == 2 else 1)
+            if logit.shape != expected:
+                raise ValueError(f"the model returned shape {tuple(logit.shape)}, not {expected}")
+            return form(logit.float(), sample)
+
+        return loss
+
+    if watch is not None:
+        watch.begin(loss_on(watch.part), len(watch.part.users), device)
     return run_epochs(
-        model, loss, len(data.users), max(1, batch // per_row), epochs=epochs, learning_rate=learning_rate,
-        weight_decay=weight_decay, device=device, seed=seed, on_epoch=on_epoch,
+        model, loss_on(data), len(data.users), max(1, batch // per_row), epochs=epochs,
+        learning_rate=learning_rate, weight_decay=weight_decay, device=device, seed=seed, on_epoch=on_epoch,
+        watch=watch,
     )  # fmt: skip
 
 
 def run_epochs(
     model: nn.Module,
-    loss: Callable[[torch.Tensor], torch.Tensor],
+    loss: BatchLoss,
     n: int,
     rows: int,
     *,
@@ -163,19 +236,22 @@ def run_epochs(
     device: torch.device,
     seed: int,
     on_epoch: Callable[[int, float], None],
+    beside: Iterable[nn.Parameter] = (),
     after_step: Callable[[float], None] = lambda share: None,
+    watch: Watch | None = None,
 ) -> list[float]:
     """Passes over n rows in shuffled batches; `loss` gives a batch's mean loss from its row numbers.
 
     Row numbers are on the CPU, where what belongs to them can be found without waiting for the device; that
-    is waited for once an epoch. The mean loss of each epoch. Leaves the model on the CPU, in evaluation mode.
-    `after_step` is told with which share of the learning rate a batch's step was taken.
+    is waited for once an epoch. The mean loss of each epoch. `beside`: parameters that are fitted with the
+    model's. `after_step` is told with which share of the learning rate a batch's step was taken. Leaves the
+    model on the CPU, in evaluation mode.
     """
     parameters = [p for p in model.parameters() if p.requires_grad]
     if not parameters:
         raise ValueError(f"{type(model).__name__} has no trainable parameters")
     model.train()
-    optimiser = Adam(parameters, learning_rate, weight_decay)
+    optimiser = Adam([*parameters, *beside], learning_rate, weight_decay)
     steps = epochs * math.ceil(n / rows)
     numbers = itertools.count()
 
@@ -184,21 +260,24 @@ def run_epochs(
         value = loss(part)
         optimiser.zero_grad()
         value.backward()
-        share = 1.0 - next(numbers) / steps
+        done = next(numbers)
+        share = 1.0 - done / steps
         optimiser.step(share)
         after_step(share)
+        if watch is not None:
+            watch.after(done + 1, steps, model, (value.detach(), len(part)))
         return value.detach()
 
     shuffle = torch.Generator().manual_seed(seed)
     history = []
     with torch.random.fork_rng():
+        if watch is not None:
+            watch.after(0, steps, model, None)
         torch.manual_seed(seed)  # for models that draw while they train, such as dropout
         for epoch in range(epochs):
             parts = torch.randperm(n, generator=shuffle).split(rows)
             values = [step(part) for part in parts]
-            # Summed on the CPU: not every device has float64.
-            sizes = torch.tensor([len(part) for part in parts], dtype=torch.float64)
-            mean = float((torch.stack(values).cpu().double() * sizes).sum()) / n
+            mean = _mean(values, [len(part) for part in parts])
             if not math.isfinite(mean):
                 raise ValueError(f"the loss of epoch {epoch + 1} is {mean}: lower learning_rate")
             history.append(mean)

@@ -30,6 +30,7 @@ from cascade_sim.analysis.report.sections.objectives import objectives_section
 from cascade_sim.analysis.report.sections.off_policy import off_policy_section
 from cascade_sim.analysis.report.sections.orders import orders_section
 from cascade_sim.analysis.report.sections.pareto import pareto_section
+from cascade_sim.analysis.report.sections.training import training_section
 from cascade_sim.analysis.report.sections.whatif import what_if_section
 from cascade_sim.analysis.report.template import Page, page_html
 from cascade_sim.analysis.statistics.estimates import finite, number_text
@@ -44,6 +45,7 @@ SECTIONS: list[Builder] = [
     orders_section,
     funnel_section,
     models_section,
+    training_section,
     objectives_section,
     pareto_section,
     money_section,

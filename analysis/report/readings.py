@@ -92,6 +92,15 @@ def learning_arms(metrics: Mapping[str, Any]) -> list[str]:
     return sorted(arms, key=lambda arm: (finite(learning_of(metrics, arm).get("exploration")) or 0.0, arm))
 
 
+# How models were trained
+
+
+def training_lines(metrics: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
+    """The lines of the trainings that were watched, by model; first deployments among them."""
+    section = metrics.get("training") or {}
+    return {model: line for model, line in section.items() if line and len(line.get("steps") or []) > 1}
+
+
 # Rankers that drift
 
 

@@ -18,6 +18,7 @@ from cascade_sim.analysis.report.sections.learning import learning_words
 from cascade_sim.analysis.report.sections.market import bidders_table, market_words
 from cascade_sim.analysis.report.sections.models import models_table
 from cascade_sim.analysis.report.sections.orders import orders_table
+from cascade_sim.analysis.report.sections.training import training_warnings
 from cascade_sim.analysis.report.tables import Row, Table, arm_rows, lift_column, value_column
 
 
@@ -135,6 +136,6 @@ def terminal_summary(metrics: Mapping[str, Any], *, color: bool = False, width: 
             parts.append(table_text(drift_table(metrics, narrow=True), color=color, width=width))
         said = (market_words(metrics), drift_words(metrics), learning_words(metrics))
         words += [line for line in said if line]
-    words += [*answer.notes, *answer.warnings]
+    words += [*answer.notes, *answer.warnings, *training_warnings(metrics)]
     lines = [textwrap.fill(line, max(width, 40)) for line in words]
     return "\n".join([*parts, *lines]) + "\n"

@@ -10,7 +10,7 @@ for nothing else (`dumped_by`). A calibrator stays as the study fitted it; with 
 pages that its model is not shown (`held_out`); with `fit: joint` it goes on learning with its model.
 
 Repeatable: the log is read in request order, and every shuffle and fresh weight belongs to
-(seed, model, version). All that changes is in `state`.
+(seed, `luck` of the model, version). All that changes is in `state`.
 """
 
 import copy
@@ -30,7 +30,7 @@ from cascade_sim.models.calibrators import Calibrator, calibrator_class
 from cascade_sim.models.page_training import ClickedPages, make_pages, net_to_train, served_net
 from cascade_sim.models.training import Impressions, Lists
 from cascade_sim.phases.simulation import Simulation
-from cascade_sim.phases.train_ahead import Samples, parted
+from cascade_sim.phases.train_ahead import split_for_calibrator
 from cascade_sim.scenario.market import Training
 from cascade_sim.scenario.models import ModelSpec, objective_of
 from cascade_sim.training.data import arrived_clicks, join_lists, lists_for
@@ -204,12 +204,15 @@ class Trainer:
         return self.sim.scenario.models[name]
 
     def _seed(self, name: str) -> int:
-        return int(draws.bits(self.sim.seed, f"retrain {name}", self.version)[0] >> np.uint64(1))
+        """Seed of shuffles and fresh weights: models share it, so that their differences are not luck."""
+        luck = self._spec(name).luck
+        return int(draws.bits(self.sim.seed, "retrain", self.version, luck)[0] >> np.uint64(1))
 
     def _fresh(self, name: str) -> torch.nn.Module:
-        spec = self._spec(name)
-        heads = objective_of(spec).n_heads
-        return build_module(name, spec, self.sim.view(spec.features), self._seed(name), self.sim.home, heads)
+        """A net with weights of its own, and the heads that its objective trains."""
+        spec, seed = self._spec(name), self._seed(name)
+        module = build_module(name, spec, self.sim.view(spec.features), seed, self.sim.home)
+        return net_to_train(module, objective_of(spec), seed)
 
     def _ranker(self) -> dict[str, Any]:
         """What the model in the ranking seat is trained for; nothing if it is built in or has a teacher."""
@@ -228,16 +231,16 @@ class Trainer:
         Without a click among those the calibrator stays as it was.
         """
         spec, apart = self._spec(name), None
-        own: Samples = pages
         if spec.refit:
-            own, apart = parted(pages, spec, self.sim.seed)
-        self._fit(name, own.shown if spec.learns_by_sample and isinstance(own, ClickedPages) else own)
+            pages, apart = split_for_calibrator(pages, spec, self.sim.seed)
+        effects = self._fit(name, pages).get("slot_effects")
         if apart is not None and apart.shown.click.any():
+            apart = apart if effects is None else apart.examined(effects)
             net = served_net(self._modules[name], objective_of(spec))
             view, seed = self.sim.view(spec.features), self._seed(name) % 2**31
             self._calibrators[name] = fit_calibrator(name, spec, view, net, apart, seed, self.sim.device)
 
-    def _fit(self, name: str, data: Impressions | ClickedPages | Lists) -> None:
+    def _fit(self, name: str, data: ClickedPages | Lists) -> dict[str, Any]:
         spec, own = self._spec(name), self.spec
         is_warm = own.warm_start and (self.version > 1 or own.start_from == "study")
         if not own.warm_start:
@@ -248,9 +251,10 @@ class Trainer:
         )  # fmt: skip
         what, view = f"deployment {self.version} of model {name!r}", self.sim.view(spec.features)
         before = self._calibrators[name] if is_warm else None
-        joint = fit(self._modules[name], spec, view, data, what=what, calibrator=before, **settings)
-        if joint is not None:
-            self._calibrators[name] = joint
+        fitted = fit(self._modules[name], spec, view, data, what=what, calibrator=before, **settings)
+        if fitted.calibrator is not None:
+            self._calibrators[name] = fitted.calibrator
+        return fitted.line
 
     def _lists(self, shown: Mapping[str, np.ndarray], students: Mapping[str, ModelSpec]) -> dict[str, Lists]:
         """Candidates of a keyed sample of the shown requests, scored by the teacher, for each student."""

@@ -25,10 +25,11 @@ from cascade_sim.cascade.serve import Arm, Block, Stage
 from cascade_sim.engines import Engine
 from cascade_sim.errors import UserError
 from cascade_sim.models.calibrators import Calibrator
-from cascade_sim.models.training import Impressions, Lists, pick_device
+from cascade_sim.models.page_training import ClickedPages, make_pages
+from cascade_sim.models.training import Lists, pick_device
 from cascade_sim.phases.rebuild import FIRST, Plan, by_words, rebuilt
 from cascade_sim.phases.simulation import Simulation
-from cascade_sim.phases.train_ahead import WORTH, Samples, Task, fit_module, forget, parted, train_ahead
+from cascade_sim.phases.train_ahead import WORTH, Task, fit_module, forget, parted, train_ahead
 from cascade_sim.progress import Progress
 from cascade_sim.scenario.file import scenario_data
 from cascade_sim.scenario.models import ModelSpec
@@ -52,7 +53,6 @@ from cascade_sim.storage.tables import TableWriter
 from cascade_sim.training.data import (
     MOST,
     clicked,
-    impressions,
     is_learned,
     join_lists,
     lists_for,
@@ -63,6 +63,7 @@ from cascade_sim.training.data import (
 )
 from cascade_sim.training.modules import build_module, served_scorer
 from cascade_sim.training.recipes import fit_proxy_calibrator, load_trained, save_trained, stored_calibrator
+from cascade_sim.training.watch import Samples
 from cascade_sim.version import SEMANTICS
 from cascade_sim.workers import Job
 
@@ -70,7 +71,6 @@ from cascade_sim.workers import Job
 SERVING = ("cascade", "fusions", "auction", "bidding")
 # Keys of a model's section that its weights do not depend on; what is trained with them is kept with them.
 OTHER_KEYS = {"calibrator", "proxy_calibrator", "fit", "held_out", "refit", "dumped_by"}
-WITHOUT_PROXY = {"proxy_calibrator": None, "held_out": ModelSpec.model_fields["held_out"].default}
 # Of a block of the shadow phase: lists for the students to learn from, and for the proxy calibrators.
 Shadowed = tuple[dict[str, Lists], dict[str, Lists]]
 
@@ -140,7 +140,8 @@ def logging_scenario(scenario: Scenario, logged_by: Mapping[str, Any]) -> Scenar
 class Preparation:
     """The phases of one world before its evaluation; they leave trained scorers in `sim.scorers`.
 
-    `modules` and `calibrators` are those of the trained models and of first deployments, by name.
+    `modules` and `calibrators` are those of the trained models and of first deployments, by name. `lines`:
+    how their training went, and what else came of it (`recipes.fit`).
     """
 
     def __init__(
@@ -149,17 +150,15 @@ class Preparation:
         self.sim, self.logs, self.store, self.progress, self.device = sim, logs, store, progress, device
         self.modules: dict[str, torch.nn.Module] = {}
         self.calibrators: dict[str, Calibrator] = {}
+        self.lines: dict[str, dict[str, Any]] = {}
         self._ahead: ModelStore | None = None
 
     def run(self) -> None:
         """All phases before the evaluation."""
-        sim, phases = self.sim, self.sim.scenario.phases
-        self.log_phase("bootstrap", phases.bootstrap, None, rate=1.0)
-        self._train_first_deployment()
-        self.log_phase("log", phases.log, None, rate=phases.exploration)
-        specs = sim.scenario.models
+        self.write_logs()
+        specs = self.sim.scenario.models
         students = {name: spec for name, spec in specs.items() if spec.trained_by.has_teacher}
-        self._train_logged({name: spec for name, spec in specs.items() if name not in students})
+        self.train_logged({name: spec for name, spec in specs.items() if name not in students})
         proxied = {name: spec for name, spec in specs.items() if spec.proxy_calibrator is not None}
         if students or proxied:
             lists, apart = self._shadow_phase(students, proxied)
@@ -169,16 +168,22 @@ class Preparation:
             for name in proxied:
                 self._hold_to_ranker(name, apart[name])
 
-    def _train_logged(self, specs: Mapping[str, ModelSpec]) -> None:
+    def write_logs(self) -> None:
+        """The phases that are logged, and the models of the first deployment between them."""
+        phases = self.sim.scenario.phases
+        self.log_phase("bootstrap", phases.bootstrap, None, rate=1.0)
+        self._train_first_deployment()
+        self.log_phase("log", phases.log, None, rate=phases.exploration)
+
+    def train_logged(self, specs: Mapping[str, ModelSpec]) -> None:
         """The models that learn from clicks."""
-        phases = {name: self._logged(spec.data) for name, spec in specs.items()}
+        phases = {name: self.logged(spec.data) for name, spec in specs.items()}
         logged = {name: logged_rows(self.logs, phases[name]) for name in specs}
 
         def read(name: str) -> Samples:
             if specs[name].target == "conversion":
                 return self._clicked(name, phases[name])
-            form = impressions if specs[name].is_plain else pages
-            return form(self.logs, phases[name], self.sim.seed)
+            return pages(self.logs, phases[name], self.sim.seed)
 
         samples = sum(spec.epochs * min(logged[name], MOST) for name, spec in specs.items())
         if samples < 2 * WORTH or not self._has_helpers():
@@ -188,7 +193,7 @@ class Preparation:
         data: dict[Any, Samples] = {}  # several models at once: what they have in common is there once
         own: dict[str, Samples] = {}
         for name, spec in specs.items():
-            same = (spec.is_plain, spec.target, spec.delay_correction, spec.delay_window, *phases[name])
+            same = (spec.target, spec.delay_correction, spec.delay_window, *phases[name])
             if same not in data:
                 data[same] = read(name)
             own[name] = data[same]
@@ -196,11 +201,16 @@ class Preparation:
             for name in specs:
                 self.train_model(name, own[name], logged=logged[name])
 
-    def _clicked(self, name: str, phases: list[str]) -> Impressions:
-        """Logged clicks and the conversions that have come of them by now, which is the end of the log."""
+    def _clicked(self, name: str, phases: list[str]) -> ClickedPages:
+        """Logged clicks and the conversions that have come of them by now, which is the end of the log.
+
+        A click is a page of its own.
+        """
         spec = self.sim.scenario.models[name]
         now = float(self.sim.arrivals.env.now) if self.sim.delays is not None else None
-        return clicked(name, spec, self.logs, phases, self.sim.seed, now)
+        shown = clicked(name, spec, self.logs, phases, self.sim.seed, now)
+        n = len(shown.users)
+        return make_pages(shown, np.arange(n), np.full(n, np.nan))
 
     def _has_helpers(self) -> bool:
         return self.sim.arrivals.workers > 1 or self.sim.arrivals.engine.is_elsewhere
@@ -221,6 +231,16 @@ class Preparation:
         finally:
             self._ahead = None
             forget(self.logs)
+
+    def training_section(self) -> dict[str, Any]:
+        """How each model was trained, for metrics.json: its line, and what it took the slots to be worth."""
+        section = {}
+        for alias, line in self.lines.items():
+            spec = self.sim.scenario.models[alias.removesuffix(FIRST)]
+            section[alias] = {"epochs": spec.epochs, "validation": spec.validation, **line}
+            if "slot_effects" in line:
+                section[alias]["true_slot_effects"] = self.sim.world.slot_effects.tolist()
+        return section
 
     def export(self, folder: Path) -> None:
         """Write weights, calibrators and the files of the user's own classes into a folder.
@@ -276,28 +296,31 @@ class Preparation:
         """
         sim, task = self.sim, self._task(name, data, is_first=is_first)
         spec, alias, module = task.spec, task.alias, task.module
-        data, apart = parted(data, spec, sim.seed)
-        samples = spec.epochs * data.arrays()["ads"].size
+        parts = parted(data, spec, sim.seed)
+        samples = spec.epochs * parts.train.arrays()["ads"].size
         with self.progress.stage(f"train {alias}", samples, "samples") as bar:
             if share_learned(logged) < 1:
                 bar.tell(f"learns from a sample of the requests, {share_learned(logged):.1%} of the log")
-            is_kept, joint = load_trained(self.store, task.key, module, spec)
-            if not is_kept:
+            fitted = load_trained(self.store, task.key, module, spec)
+            if fitted is None:
                 before = own_code.loaded()
-                is_made = False
                 if self._ahead is not None:
-                    is_made, joint = load_trained(self._ahead, task.key, module, spec)
-                if not is_made:
-                    joint = fit_module(
-                        alias, spec, task.view, task.seed, module, data, self.device, sim.home,
+                    fitted = load_trained(self._ahead, task.key, module, spec)
+                if fitted is None:
+                    fitted = fit_module(
+                        alias, spec, task.view, task.seed, module, parts, self.device, sim.home,
                         lambda: bar.advance(samples // spec.epochs),
                     )  # fmt: skip
                 if not own_code.note_late(type(module), before):  # code that the key knows nothing of
                     meta = {"model": name, "recipe": spec.recipe}
-                    save_trained(self.store, task.key, module, joint, meta)
-            if joint is not None:
-                self.calibrators[alias] = joint
+                    save_trained(self.store, task.key, module, fitted, meta)
+            self.lines[alias] = line = fitted.line
+            if fitted.calibrator is not None:
+                self.calibrators[alias] = fitted.calibrator
+            apart = parts.calibration
             if apart is not None:
+                effects = line.get("slot_effects")
+                apart = apart if effects is None else apart.examined(effects)
                 self.calibrators[alias] = stored_calibrator(
                     self.store,
                     task.key,
@@ -325,40 +348,34 @@ class Preparation:
         """A model before its training, with the key of what it will be."""
         sim, own = self.sim, self.sim.scenario.models[name]
         spec, alias = (own.as_first_deployed(), first(name)) if is_first else (own, name)
-        view, seed = sim.view(spec.features), self._seed(alias, spec)
+        view, seed = sim.view(spec.features), self._seed(spec, is_first)
         module = build_module(name, spec, view, seed, sim.home)
         others = OTHER_KEYS - ({"calibrator", "fit"} if spec.is_joint else set())
+        parts = parted(data, spec, sim.seed)
+        looked_at = {f"watched {name}": column for name, column in parts.watched.arrays().items()}
         key = content_key(
             own.model_dump(mode="json", exclude=others),
-            {**parted(data, spec, sim.seed)[0].arrays(), **view.arrays()},
+            {**parts.train.arrays(), **looked_at, **view.arrays()},
             recipe=spec.recipe, seed=seed, semantics=SEMANTICS, torch=torch.__version__,
             device=self.device.type, code=model_code_digest(module), processor=processor(),
         )  # fmt: skip
         return Task(alias, spec, view, seed, module, data, sim.seed, key)
 
-    def _logged(self, phases: Iterable[str]) -> list[str]:
+    def logged(self, phases: Iterable[str]) -> list[str]:
         """Those of these phases that have requests, and so a table."""
         return [phase for phase in phases if getattr(self.sim.scenario.phases, phase)]
 
-    def _seed(self, alias: str, spec: ModelSpec) -> int:
-        """Seed of weights and shuffles: objectives share it, so calibrators of one objective share a net.
+    def _seed(self, spec: ModelSpec, is_first: bool) -> int:
+        """Seed of weights and shuffles: one for all models of a world, so that differences are not luck.
 
-        So do models that differ in their proxy calibrator alone: the first of them lends its name.
+        First deployments have another: who learns from their pages must not err as they do from the start.
         """
-        luck = self._namesake(alias, spec) if spec.is_plain else "objective"
-        return int(draws.bits(self.sim.seed, f"weights {luck}")[0] >> np.uint64(1))
-
-    def _namesake(self, alias: str, spec: ModelSpec) -> str:
-        """The first model of the same section but for the proxy calibrator; itself without such a map."""
-        if spec.proxy_calibrator is None:
-            return alias
-        own = spec.model_copy(update=WITHOUT_PROXY)
-        models = self.sim.scenario.models.items()
-        return next(name for name, other in models if other.model_copy(update=WITHOUT_PROXY) == own)
+        purpose = "weights of first deployments" if is_first else "weights"
+        return int(draws.bits(self.sim.seed, purpose, spec.luck)[0] >> np.uint64(1))
 
     def _train_first_deployment(self) -> None:
         """The models that write the log have seen random traffic only; always by log loss."""
-        random_traffic = impressions(self.logs, self._logged(["bootstrap"]), self.sim.seed)
+        random_traffic = pages(self.logs, self.logged(["bootstrap"]), self.sim.seed)
         cascade = self.sim.scenario.cascade
         for name in dict.fromkeys([cascade.ranking.model, cascade.pre_ranking.model]):
             if name not in BUILT_IN:

@@ -17,9 +17,8 @@ import torch
 from torch import nn
 
 from cascade_sim.engines import Engine
-from cascade_sim.models.calibrators import Calibrator
 from cascade_sim.models.features import FeatureView
-from cascade_sim.models.page_training import ClickedPages, served_net
+from cascade_sim.models.page_training import ClickedPages, net_to_train, served_net
 from cascade_sim.models.training import Impressions, Lists
 from cascade_sim.progress import Progress
 from cascade_sim.scenario.models import ModelSpec, objective_of
@@ -29,10 +28,10 @@ from cascade_sim.storage.lock import holder_of, written_for
 from cascade_sim.storage.model_store import ModelStore
 from cascade_sim.training.data import split_pages
 from cascade_sim.training.modules import KINDS, build_module
-from cascade_sim.training.recipes import fit, load_trained, save_trained, settings_of
+from cascade_sim.training.recipes import Fitted, fit, load_trained, save_trained, settings_of
+from cascade_sim.training.watch import Samples, is_held_out, kept, watched
 from cascade_sim.workers import Job
 
-Samples = Impressions | ClickedPages | Lists
 WORTH = 4_000_000  # samples: a process that learns from fewer takes as long to start
 FOLDER = "training"  # of the checkpoints
 
@@ -55,13 +54,33 @@ class Task:
         return self.spec.epochs * int(self.data.arrays()["ads"].size)
 
 
-def parted(data: Samples, spec: ModelSpec, seed: int) -> tuple[Samples, ClickedPages | None]:
+@dataclass(frozen=True)
+class Parted:
+    """A model's data: what it trains on, and what is kept apart, for its calibrator and for validation."""
+
+    train: Samples
+    calibration: ClickedPages | None
+    held_out: Samples
+    watched: Samples  # of those held out or, without any, of those it trains on
+
+
+def parted(data: Samples, spec: ModelSpec, seed: int) -> Parted:
+    """Parts by request. What is held out of one model is held out of all with the same share."""
+    apart = is_held_out(data, spec.validation, seed)
+    train, held_out = (kept(data, ~apart) if spec.validation else data), kept(data, apart)
+    calibration = None
+    if isinstance(train, ClickedPages):
+        train, calibration = split_for_calibrator(train, spec, seed)
+    return Parted(train, calibration, held_out, watched(train, held_out, spec, seed))
+
+
+def split_for_calibrator(
+    data: ClickedPages, spec: ModelSpec, seed: int
+) -> tuple[ClickedPages, ClickedPages | None]:
     """What a model trains on, and what its calibrator is fitted to when that is done."""
-    if spec.calibrator is None or spec.is_joint or not isinstance(data, ClickedPages):
+    if spec.calibrator is None or spec.is_joint:
         return data, None
-    if spec.fit == "training":
-        return data, data
-    return split_pages(data, spec.held_out, seed)
+    return (data, data) if spec.fit == "training" else split_pages(data, spec.held_out, seed)
 
 
 def fit_module(
@@ -70,28 +89,22 @@ def fit_module(
     view: FeatureView,
     seed: int,
     module: nn.Module,
-    data: Samples,
+    data: Parted,
     device: torch.device,
     home: Path,
     on_epoch: Callable[[], None] = lambda: None,
-) -> Calibrator | None:
-    """Train a module of one head. An objective of several trains a net that has them, which is folded.
-
-    Returns the calibrator that was trained with it, if its section wants it so.
-    """
+) -> Fitted:
+    """Train a module of one head. An objective of several trains a net that has them, which is folded."""
     objective = objective_of(spec)
-    is_wide = objective.n_heads > 1
-    net = build_module(alias, spec, view, seed, home, objective.n_heads) if is_wide else module
-    if isinstance(data, ClickedPages) and spec.learns_by_sample:
-        data = data.shown
-    calibrator = fit(
-        net, spec, view, data, what=f"training of model {alias!r}", device=device,
+    net = net_to_train(module, objective, seed)
+    fitted = fit(
+        net, spec, view, data.train, what=f"training of model {alias!r}", part=data.watched, device=device,
         on_epoch=lambda epoch, loss: on_epoch(), **settings_of(spec, seed),
     )  # fmt: skip
-    if is_wide:
+    if net is not module:
         module.load_state_dict(served_net(net, objective).state_dict())
         module.eval()
-    return calibrator
+    return fitted
 
 
 def shares(samples: Mapping[str, int], most: int) -> list[list[str]]:
@@ -158,10 +171,10 @@ def train_job(
         for model in models:
             spec, alias, seed = ModelSpec.model_validate(model["spec"]), model["alias"], model["seed"]
             view, whole = _view(load_state(model["view"])), _samples(load_state(model["data"]))
-            data, _ = parted(whole, spec, model["world_seed"])
+            data = parted(whole, spec, model["world_seed"])
             module = build_module(alias, spec, view, seed)
-            made = fit_module(alias, spec, view, seed, module, data, torch.device(device), Path("."))
-            save_trained(ModelStore(model["data"].parent), model["key"], module, made, {"model": alias})
+            fitted = fit_module(alias, spec, view, seed, module, data, torch.device(device), Path("."))
+            save_trained(ModelStore(model["data"].parent), model["key"], module, fitted, {"model": alias})
 
 
 class _Files:
@@ -212,8 +225,6 @@ def _view(state: Mapping[str, Any]) -> FeatureView:
 def _samples(arrays: Mapping[str, Any]) -> Samples:
     if "teacher_logit" in arrays:
         return Lists(**arrays)
-    if "lists" not in arrays:
-        return Impressions(**arrays)
     own = {name: arrays[name] for name in ("lists", "request", "dumped")}
     return ClickedPages(
         Impressions(**{name: values for name, values in arrays.items() if name not in own}), **own

@@ -16,11 +16,12 @@ Phase = Literal["bootstrap", "log"]
 Chunking = Literal["halving", "quantiles", "exposed"]
 CalibratorName = Literal["platt", "temperature", "isotonic", "histogram", "beta", "piecewise_linear"]
 OPTIONS = ("alpha", "beta", "y0", "ranking", "normalisation")
-OBJECTIVE_KEYS = ("objective", *OPTIONS, "batching", "dumped_by", "calibrator", "fit", "held_out", "refit")
+CALIBRATOR_KEYS = ("calibrator", "fit", "held_out", "refit")
+OBJECTIVE_KEYS = ("objective", *OPTIONS, "batching", "dumped_by", *CALIBRATOR_KEYS, "examination")
 DELAY_KEYS = ("delay_correction", "delay_window")
 TARGET_KEYS = ("target", *DELAY_KEYS)
 # Of what is written, where they say nothing.
-LEFT_OUT = (*OBJECTIVE_KEYS, *TARGET_KEYS, "chunking", "proxy_calibrator", "embedding")
+LEFT_OUT = (*OBJECTIVE_KEYS, *TARGET_KEYS, "chunking", "proxy_calibrator", "embedding", "luck", "validation")
 
 
 def _takers(option: str, weighs: str = "") -> str:
@@ -134,6 +135,11 @@ class ModelSpec(Section):
         description="With a calibrator, in market.training: fitted anew at every deployment, on `held_out` "
         "of the pages learned from; false: it stays as the study fitted it.",
     )
+    examination: Literal["known", "estimated"] = Field(
+        default="known",
+        description="For logloss: how often its training takes slots to be looked at: known, as the world's "
+        "slot_effects say, or estimated, learned with the net from clicks, relative to the first slot.",
+    )
     features: Annotated[tuple[str, ...], Field(strict=False)] = Field(
         default=(),
         min_length=1,
@@ -177,6 +183,20 @@ class ModelSpec(Section):
     batch: int = Field(default=4096, ge=1, le=MAX_ID, description="Samples per step.")
     learning_rate: float = Field(default=0.01, gt=0, le=10, description="Step size of the optimiser.")
     weight_decay: float = Field(default=0.0, ge=0, le=10, description="Decay of the weights per step.")
+    validation: float = Field(
+        default=0.0,
+        ge=0,
+        le=0.5,
+        description="Share of the requests that it does not learn from: on these its training is watched "
+        "(at most 20,000 impressions). 0: it is watched on some that it learns from, and learns from all.",
+    )
+    luck: int = Field(
+        default=0,
+        ge=0,
+        le=MAX_ID,
+        description="Number of the draw of first weights and shuffles. Models of one kind, with the same "
+        "features and sizes, start alike in a world; one with another number starts elsewhere.",
+    )
     options: dict[str, JsonValue] = Field(
         default={}, description="Keyword arguments for a class of your own."
     )
@@ -228,7 +248,13 @@ class ModelSpec(Section):
 
     def as_first_deployed(self) -> ModelSpec:
         """The section of its first deployment: whatever it is, by log loss on impressions."""
-        plain = {"recipe": "logloss", "objective": "pointwise", "calibrator": None, "proxy_calibrator": None}
+        plain = {
+            "recipe": "logloss",
+            "objective": "pointwise",
+            "batching": None,
+            "calibrator": None,
+            "proxy_calibrator": None,
+        }
         return self.model_copy(update=plain)
 
 

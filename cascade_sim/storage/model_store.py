@@ -75,6 +75,17 @@ class ModelStore:
             return False
         return True
 
+    def note(self, key: str) -> dict[str, Any]:
+        """What was noted with the stored weights; {} where nothing can be read."""
+        path = self._path(key)
+        if not self._is_usable or not path.is_file():
+            return {}
+        try:
+            meta = _note(path).get("meta")
+        except (OSError, ValueError):
+            return {}
+        return meta if isinstance(meta, dict) and meta.get(_KEY) == key else {}
+
     def save(self, key: str, module: "torch.nn.Module", meta: Mapping[str, Any]) -> None:
         """Store the module's weights, with `meta` (JSON) for whoever looks into the file."""
         path = self._path(key)
@@ -157,6 +168,20 @@ def _read(path: Path, key: str | None = None) -> "dict[str, torch.Tensor]":
     if key is not None and (note.get("meta") or {}).get(_KEY) != key:
         raise ValueError("it was stored under another key")
     return tensors
+
+
+def _note(path: Path) -> dict[str, Any]:
+    """The note of a file, without its weights; ValueError if the file is damaged."""
+    from safetensors import SafetensorError, safe_open
+
+    try:
+        with safe_open(path, framework="pt") as file:
+            note = parse_json((file.metadata() or {}).get(_METADATA, "{}"))
+    except SafetensorError as error:
+        raise ValueError(str(error)) from error
+    if not isinstance(note, dict):
+        raise ValueError("its note is no object")
+    return note
 
 
 def _check_fit(tensors: "Mapping[str, torch.Tensor]", module: "torch.nn.Module") -> None:

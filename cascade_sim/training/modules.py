@@ -44,17 +44,15 @@ def build_module(
     view: FeatureView,
     seed: int,
     home: Path = Path("."),
-    heads: int = 1,
     cls: type[nn.Module] | None = None,
 ) -> nn.Module:
-    """A fresh module with weights drawn from the seed, of a class of that kind or of the one given.
+    """A fresh module of one head, its weights drawn from the seed, of a class of that kind or of the given.
 
-    Several heads are for training a built-in net; what is served has one.
+    Sections of one kind with the same features and sizes have the same weights, whatever their objective:
+    that trains the heads that `net_to_train` adds.
     """
     cls = cls or find_class(spec.kind, home)
     options = module_options(spec)
-    if heads > 1:
-        options["heads"] = heads
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         tables = IdTables(view, spec.embedding) if view.has_ids else None

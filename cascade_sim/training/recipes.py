@@ -4,6 +4,7 @@ import copy
 import warnings
 from collections.abc import Mapping
 from contextlib import nullcontext
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -16,11 +17,13 @@ from cascade_sim.models.calibrators import Calibrator, PiecewiseLinear, calibrat
 from cascade_sim.models.calibrators.examined import fit_examined
 from cascade_sim.models.features import FeatureView
 from cascade_sim.models.page_training import ClickedPages, scores, train_pages
-from cascade_sim.models.training import Impressions, Lists, list_scores, train
+from cascade_sim.models.slot_effects import SlotEffects
+from cascade_sim.models.training import Lists, list_scores, train
 from cascade_sim.scenario.models import ModelSpec, objective_of
 from cascade_sim.scenario.plugins import errors_of
 from cascade_sim.storage.model_store import ModelStore, content_key
 from cascade_sim.training.modules import KINDS
+from cascade_sim.training.watch import line_of, watch_for
 
 # Of a calibrator with a net of its own: the part held out is small, and soon learnt by heart.
 REQUEST_EPOCHS = 2
@@ -34,20 +37,33 @@ def settings_of(spec: ModelSpec, seed: int, **instead: Any) -> dict[str, Any]:
     return {**{key: getattr(spec, key) for key in keys}, "seed": seed % 2**31, **given}
 
 
+@dataclass(frozen=True)
+class Fitted:
+    """What came of a training beside the weights of its net.
+
+    `line`, as JSON: how it went on the part it was watched on, and `slot_effects` if it estimates them.
+    `calibrator`: the one that was trained in the same batches, of a section that wants it so.
+    """
+
+    line: dict[str, Any]
+    calibrator: Calibrator | None = None
+
+
 def fit(
     module: nn.Module,
     spec: ModelSpec,
     view: FeatureView,
-    data: Impressions | ClickedPages | Lists,
+    data: ClickedPages | Lists,
     *,
     what: str,
     calibrator: Calibrator | None = None,
+    part: ClickedPages | Lists | None = None,
     **settings: Any,
-) -> Calibrator | None:
+) -> Fitted:
     """Train a net in place by the recipe of its section; on pages, for its objective, whose heads it has.
 
-    Returns the calibrator that was trained in the same batches, of a section that wants it so; `calibrator`
-    is what that one goes on from, if not from the sigmoid. `settings`: of `settings_of`, and more of
+    `calibrator`: what one that is trained in the same batches goes on from, if not from the sigmoid. `part`:
+    what the training is watched on (`training.watch`). `settings`: of `settings_of`, and more of
     `training.train`. UserError, which begins with `what`, if a loss is not finite or the user's own class
     fails.
     """
@@ -56,18 +72,31 @@ def fit(
         before = calibrator if isinstance(calibrator, PiecewiseLinear) else None
         joint = joint_map(view, data, settings["seed"]) if before is None else copy.deepcopy(before)
     is_own = spec.kind not in KINDS  # a defect of a built-in net is ours, and shows as one
+    slots = None
+    if spec.examination == "estimated" and isinstance(data, ClickedPages):
+        slots = SlotEffects(data.n_slots)
+    # Single impressions with known slots have a loss of their own, which is faster.
+    has_own_loss = spec.learns_by_sample and slots is None and joint is None
+    by_sample = isinstance(data, ClickedPages) and has_own_loss
+    watch = None
+    if part is not None and len(part.users):
+        watch = watch_for(spec, view, part, slots, by_sample)
     with errors_of(what, spec.kind) if is_own else nullcontext():
         try:
-            if isinstance(data, ClickedPages):
-                objective = objective_of(spec)
-                batching = spec.batching or ("samples" if objective.is_log_loss else None)
-                beside = None if joint is None else joint.map
-                train_pages(module, view, data, objective, batching=batching, beside=beside, **settings)
+            if isinstance(data, Lists):
+                train(module, view, data, spec.recipe, watch=watch, **settings)
+            elif by_sample:
+                train(module, view, data.shown, spec.recipe, watch=watch, **settings)
             else:
-                train(module, view, data, spec.recipe, **settings)
+                train_pages(
+                    module, view, data, objective_of(spec), slots=slots, watch=watch,
+                    batching="samples" if spec.learns_by_sample else spec.batching,
+                    beside=None if joint is None else joint.map, **settings,
+                )  # fmt: skip
         except ValueError as error:
             raise UserError(str(error) if is_own else f"{what}: {error}") from error
-    return joint
+    line = {} if watch is None else line_of(watch)
+    return Fitted(line if slots is None else {**line, "slot_effects": slots.effects().tolist()}, joint)
 
 
 def joint_map(view: FeatureView, data: ClickedPages | None, seed: int) -> PiecewiseLinear:
@@ -103,26 +132,24 @@ def stored_calibrator(
     return calibrator
 
 
-def load_trained(
-    store: ModelStore, key: str, module: nn.Module, spec: ModelSpec
-) -> tuple[bool, Calibrator | None]:
-    """Put the weights kept under a key into the module, and the calibrator that was trained with them.
+def load_trained(store: ModelStore, key: str, module: nn.Module, spec: ModelSpec) -> Fitted | None:
+    """Put the weights kept under a key into the module; what came of their training beside them.
 
-    False, and the module untouched, if there are none, or only one of the two where there should be both.
+    None, and the module untouched, if there are none, or no calibrator where one was trained with them.
     """
-    if not spec.is_joint:
-        return store.load(key, module), None
-    calibrator = _kept_calibrator(store, key)
-    return calibrator is not None and store.load(key, module), calibrator
+    calibrator = _kept_calibrator(store, key) if spec.is_joint else None
+    if (spec.is_joint and calibrator is None) or not store.load(key, module):
+        return None
+    return Fitted(store.note(key).get("line") or {}, calibrator)
 
 
 def save_trained(
-    store: ModelStore, key: str, module: nn.Module, calibrator: Calibrator | None, meta: Mapping[str, Any]
+    store: ModelStore, key: str, module: nn.Module, fitted: Fitted, meta: Mapping[str, Any]
 ) -> None:
     """Keep what `load_trained` gives back."""
-    if calibrator is not None:
-        _keep_calibrator(store, key, calibrator)
-    store.save(key, module, meta)
+    if fitted.calibrator is not None:
+        _keep_calibrator(store, key, fitted.calibrator)
+    store.save(key, module, {**meta, "line": fitted.line})
 
 
 def _kept_calibrator(store: ModelStore, key: str) -> Calibrator | None:

@@ -11,6 +11,8 @@ With several heads each has its own o, b and linear column of h, and all share t
 import torch
 from torch import nn
 
+from cascade_sim.models.nets.towers import unseen_by
+
 
 class CoAction(nn.Module):
     """The built-in ranker. `hidden` = H; `dims` = P, the width of the request's projection.
@@ -61,21 +63,27 @@ class CoAction(nn.Module):
         return torch.relu(h[..., :-1]) @ self.out + h[..., -1] + self.bias
 
     @torch.no_grad()
-    def widened(self, weights: torch.Tensor) -> "CoAction":
-        """The net whose heads are this one's logit times the weights [heads], to train on from."""
+    def widened(self, weights: torch.Tensor, drawn: bool = False) -> "CoAction":
+        """The net whose heads are this one's logit times the weights [heads], to train on from.
+
+        `drawn`: and as much of fresh draws as leaves the sum of the heads by these weights as it is.
+        """
         request_width, ad_width = self.project.in_features, self.ad_hidden.in_features
         wide = CoAction(request_width, ad_width, len(self.pair), self.hidden, self.dims, len(weights))
-        kept = slice(None, self.hidden)
+        kept, joined = slice(None, self.hidden), slice(self.hidden, None)
+        free = unseen_by(weights) if drawn else torch.zeros(len(weights), len(weights))
         for theirs, own in (
             (wide.request_hidden, self.request_hidden),
             (wide.ad_hidden, self.ad_hidden),
             (wide.mix, self.mix),
         ):
-            theirs.weight.copy_(torch.cat([own.weight[kept], torch.outer(weights, own.weight[-1])]))
+            heads = torch.outer(weights, own.weight[-1]) + free @ theirs.weight[joined]
+            theirs.weight.copy_(torch.cat([own.weight[kept], heads]))
             if own.bias is not None:
-                theirs.bias.copy_(torch.cat([own.bias[kept], weights * own.bias[-1]]))
+                heads = weights * own.bias[-1] + free @ theirs.bias[joined]
+                theirs.bias.copy_(torch.cat([own.bias[kept], heads]))
         wide.pair.copy_(torch.cat([self.pair[:, kept], torch.outer(self.pair[:, -1], weights)], dim=1))
-        wide.out.copy_(torch.outer(self.out, weights))
+        wide.out.copy_(torch.outer(self.out, weights) + wide.out @ free)
         wide.bias.copy_(self.bias * weights)
         wide.project.load_state_dict(self.project.state_dict())
         wide.ad_matrix.load_state_dict(self.ad_matrix.state_dict())

@@ -10,6 +10,8 @@ several heads each has its own c, o and b, and all share the rest.
 import torch
 from torch import nn
 
+from cascade_sim.models.nets.towers import unseen_by
+
 
 class CrossNet(nn.Module):
     """The built-in ranker of crossed features. `hidden` is the width of W; `dims` = R, the rank of a cross.
@@ -48,9 +50,21 @@ class CrossNet(nn.Module):
         outputs = self.out_crossed(crossed) + self.out_deep(torch.relu(self.deep(given)))
         return (outputs if self.heads > 1 else outputs.squeeze(-1)) + self.bias
 
-    def widened(self, weights: torch.Tensor) -> "CrossNet":
-        """The net whose heads are this one's logit times the weights [heads], to train on from."""
-        return self._with_heads(weights[:, None])
+    @torch.no_grad()
+    def widened(self, weights: torch.Tensor, drawn: bool = False) -> "CrossNet":
+        """The net whose heads are this one's logit times the weights [heads], to train on from.
+
+        `drawn`: and as much of fresh draws as leaves the sum of the heads by these weights as it is.
+        """
+        wide = self._with_heads(weights[:, None])
+        if drawn:
+            fresh, free = CrossNet(*self.widths, self.hidden, self.dims, len(weights)), unseen_by(weights)
+            for theirs, drawn_ones in (
+                (wide.out_crossed, fresh.out_crossed),
+                (wide.out_deep, fresh.out_deep),
+            ):
+                theirs.weight.add_(free @ drawn_ones.weight)
+        return wide
 
     def folded(self, weights: torch.Tensor) -> "CrossNet":
         """The net of one head whose logit is the weighted sum of this one's.  weights [heads]"""

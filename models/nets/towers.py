@@ -9,6 +9,11 @@ import torch
 from torch import nn
 
 
+def unseen_by(weights: torch.Tensor) -> torch.Tensor:
+    """Takes from heads what their sum by these weights sees, and leaves the rest.  [n] -> [n, n]"""
+    return torch.eye(len(weights)) - torch.outer(weights, weights) / weights.square().sum()
+
+
 class Tower(nn.Module):
     """x -> V x + W2 relu(W1 x): a linear path and a curved one.  [.., F] -> [.., D]"""
 
@@ -68,24 +73,30 @@ class TwoTowers(nn.Module):
         return (self.request_code(request).unsqueeze(1) * self.ad_code(ads)).sum(-1)
 
     @torch.no_grad()
-    def widened(self, weights: torch.Tensor) -> "TwoTowers":
-        """The net whose heads are this one's logit times the weights [heads], to train on from."""
+    def widened(self, weights: torch.Tensor, drawn: bool = False) -> "TwoTowers":
+        """The net whose heads are this one's logit times the weights [heads], to train on from.
+
+        `drawn`: and as much of fresh draws as leaves the sum of the heads by these weights as it is.
+        """
         widths = (self.request_tower.inner.in_features, self.ad_tower.inner.in_features)
         wide = TwoTowers(*widths, 0, self.hidden, self.dims, len(weights))
 
-        def widen(rows: torch.Tensor) -> torch.Tensor:
+        free = unseen_by(weights) if drawn else torch.zeros(len(weights), len(weights))
+
+        def widen(rows: torch.Tensor, fresh: torch.Tensor) -> torch.Tensor:
             """The last row once for each head, times its weight.  [dims + 1, ..] -> [dims + heads, ..]"""
-            return torch.cat([rows[:-1], torch.stack([weight * rows[-1] for weight in weights])])
+            heads = torch.stack([weight * rows[-1] for weight in weights])
+            return torch.cat([rows[:-1], heads + free @ fresh[self.dims :]])
 
         for theirs, own in (
             (wide.request_tower, self.request_tower),
             (wide.ad_tower, self.ad_tower),
         ):
             theirs.inner.load_state_dict(own.inner.state_dict())
-            theirs.linear.weight.copy_(widen(own.linear.weight))
-            theirs.linear.bias.copy_(widen(own.linear.bias))
-            theirs.outer.weight.copy_(widen(own.outer.weight))
-        wide.head_weight.copy_(weights.expand(self.dims, -1))
+            theirs.linear.weight.copy_(widen(own.linear.weight, theirs.linear.weight))
+            theirs.linear.bias.copy_(widen(own.linear.bias, theirs.linear.bias))
+            theirs.outer.weight.copy_(widen(own.outer.weight, theirs.outer.weight))
+        wide.head_weight.copy_(weights.expand(self.dims, -1) + wide.head_weight @ free)
         wide.bias.copy_(self.bias * weights)
         return wide
 
