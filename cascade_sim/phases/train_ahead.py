@@ -154,7 +154,7 @@ def train_ahead(
 
 
 def _is_kept(store: ModelStore, task: Task) -> bool:
-    return load_trained(store, task.key, task.module, task.spec)[0]
+    return load_trained(store, task.key, task.module, task.spec) is not None
 
 
 def forget(logs: Path) -> None:
