@@ -85,8 +85,8 @@ def level_test(curve: ArrayLike) -> LevelTest:
         return LevelTest(0.0, 0.0, 0.0, 1.0, 0.0, 1.0, -np.inf, 0.0, 1.0)
     residual = _around_line(y[None])[1]
     if np.abs(residual).max() <= least:  # nothing but a line
-        slope, p = float(_around_line(y[None])[0][0]), 1.0 / (SIMULATED + 1)
-        return LevelTest(slope, slope, slope, p, 1.0, p, 0.0, 1.0, 2 * p)
+        rise, p = float(_around_line(y[None])[0][0]), 1.0 / (SIMULATED + 1)
+        return LevelTest(rise, rise, rise, p, 1.0, p, 0.0, 1.0, 2 * p)
 
     own = autoregression(residual, _lags(residual, False), False)
     persistence = _corrected(own.persistence, y.size, 2)
