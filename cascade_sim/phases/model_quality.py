@@ -117,12 +117,14 @@ class QualityStudy:
             predictions = {name: scorer.predict(block, ids) for name, scorer in self.models.items()}
             for name, prediction in predictions.items():
                 self.by_model[name][kind].add(prediction, true_rate, valid, group)
-                if self._ranker is not None and kind == "pre_ranking_set" and self._is_student(name):
+                if kind == "pre_ranking_set" and self._is_student(name):
+                    assert self._ranker is not None
                     self._reliability[name].append((prediction[valid], predictions[self._ranker][valid]))
 
     def _is_student(self, name: str) -> bool:
+        """Whether its predictions can be held against a ranker's."""
         scorer: Scorer = self.models[name]
-        return name != self._ranker and is_probability(scorer)
+        return self._ranker is not None and name != self._ranker and is_probability(scorer)
 
     def metrics(self, resamples: int, seed: int) -> dict:
         return {
@@ -135,6 +137,7 @@ class QualityStudy:
 
     def _proxy_pcoc(self, name: str, resamples: int, seed: int) -> dict:
         """Mean prediction over the ranker's mean prediction, of the same ads of each set."""
+        assert self._ranker is not None
         level = {"proxy_pcoc": Function(lambda sums: divide(sums[:, 0], sums[:, 1]))}
         entries = {}
         for kind in SETS:

@@ -178,8 +178,8 @@ class PiecewiseLinear(Calibrator):
             net.start.copy_(torch.tensor([line.slope, line.intercept], dtype=torch.float64))
         net.requires_grad_().train()
         place = device or torch.device("cpu")
-        given = (torch.from_numpy(values).to(wide(place)).to(place) for values in (s, y))
-        _train(moved(net, place), *given, x.to(place), epochs, batch, learning_rate, seed)
+        score, label = (torch.from_numpy(values).to(wide(place)).to(place) for values in (s, y))
+        _train(moved(net, place), score, label, x.to(place), epochs, batch, learning_rate, seed)
         return cls(moved(net, torch.device("cpu")).requires_grad_(False).eval())
 
     @classmethod
