@@ -132,3 +132,13 @@ def test_finished_runs_are_reused_and_tables_have_a_row_per_variant(tmp_path, mo
     second = CliRunner().invoke(command, options)
     assert second.output == first.output
     assert {f: f.stat().st_mtime_ns for f in stamps} == stamps
+
+
+def test_the_orders_of_a_variant_say_how_many_worlds_keep_each_neighbour():
+    pairs = [{"first": "b", "second": "a", "kept": 2}, {"first": "a", "second": "c", "kept": 3}]
+    order = {"order": ["b", "a", "c"], "pairs": pairs, "whole": 2, "worlds": 3}
+    results = {"as it is": {"orders": {"rcs": order}}, "one world": {}}
+    assert variants.orders_kept(results, "rcs").splitlines()[2:] == [
+        "| as it is | b >(2) a >(3) c | 2 of 3 |"
+    ]
+    assert variants.orders_kept(results, "expected_ctr") == ""
