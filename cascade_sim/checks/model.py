@@ -205,12 +205,19 @@ def make_subject(
         for given, text in written_faults(Reference(MODEL_KINDS, spec.kind, spec.options), home):
             raise UserError(f"{spec.kind}: option {given}: {text}")
     if HISTORY in spec.features and (world_spec is None or world_spec.history is None):
-        raise UserError(f"{option}: {HISTORY} needs a world that has one; check a scenario with world.history")
+        raise UserError(
+            f"{option}: {HISTORY} needs a world that has one; check a scenario with world.history"
+        )
     small = (world_spec or WorldSpec()).model_copy(update=SMALL_WORLD)
     world = build_world(small, SEED)
     features = spec.features or ("user", "context", "quality", "tier", "mismatch", *groups)
     return Subject(
-        spec.model_copy(update={"features": features}), world, Truth(world, small), world.view(features), home, own
+        spec.model_copy(update={"features": features}),
+        world,
+        Truth(world, small),
+        world.view(features),
+        home,
+        own,
     )
 
 

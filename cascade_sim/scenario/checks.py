@@ -199,7 +199,9 @@ def _check_ids(
     """What is wrong with the features that a model has embedding tables for."""
     path, key = (*at, "features"), (*at, "embedding")
     if key in given and not set(EMBEDDED_FEATURES) & set(spec.features):
-        text = f"has no meaning without {', '.join(EMBEDDED_FEATURES)} among the features; remove it, or add one"
+        text = (
+            f"has no meaning without {', '.join(EMBEDDED_FEATURES)} among the features; remove it, or add one"
+        )
         yield Problem(key, text, uses=(path,))
     if HISTORY not in spec.features:
         return
@@ -207,6 +209,7 @@ def _check_ids(
     if scenario.world.history is None:
         text = "the users of this world have no history; add world.history, or remove it"
         yield Problem(place, text, uses=(path, ("world", "history")))
+        return
     groups = scenario.world.groups
     if not {"ad_id", "advertiser_id", "quality", "tier", *VECTOR_FEATURES, *groups} & set(spec.features):
         text = "a history is the mean of its ads as the model sees them, and it sees no ads; add ad_id"

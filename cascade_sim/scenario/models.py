@@ -43,7 +43,9 @@ class Sample(Section):
 class ModelSpec(Section):
     """A model: its net, what it sees and how it is trained."""
 
-    kind: str = Field(default="towers", description="towers, coaction, dcn, path/file.py:Class or module:Class.")
+    kind: str = Field(
+        default="towers", description="towers, coaction, dcn, path/file.py:Class or module:Class."
+    )
     recipe: Annotated[str, NameIn(RECIPES)] = Field(default="logloss", description="Training recipe.")
     objective: Annotated[str, NameIn(OBJECTIVES)] = Field(
         default="pointwise", description="For logloss: what its impressions are learned for."
@@ -93,16 +95,16 @@ class ModelSpec(Section):
         default=(),
         min_length=1,
         description="Of user, context, quality, tier, mismatch, conversion, mismatch_pair, groups, user_id, "
-        "ad_id, advertiser_id and history, what it sees; when absent, user, context, quality, tier, mismatch and "
-        "all groups. Of ids it learns a row of numbers each; history is the mean of the ads that a user has "
-        "met before, as the model sees ads.",
+        "ad_id, advertiser_id and history, what it sees; when absent, user, context, quality, tier, mismatch "
+        "and all groups. Of each id it learns a row of numbers; history is the mean of the ads in "
+        "world.history, as the model sees ads.",
     )
     embedding: int = Field(
         default=8,
         ge=1,
         le=4096,
-        description="With user_id, ad_id, advertiser_id or history: numbers that it learns of each id, and that "
-        "a history is summed up in. They start near 0, so that an unknown id is predicted as its features are.",
+        description="With user_id, ad_id, advertiser_id or history: numbers that it learns of each id, and "
+        "that a history is summed up in. They start near 0: an unknown id is predicted by features alone.",
     )
     data: Annotated[tuple[Phase, ...], Field(strict=False)] = Field(
         default=("bootstrap", "log"),
@@ -132,13 +134,11 @@ class ModelSpec(Section):
 
     @model_serializer(mode="wrap")
     def _without_unused(self, dump: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """What says nothing is left out: a scenario without objectives or ids stays what it was, name and hash."""
+        """What says nothing is left out: a scenario without it stays what it was, name and hash."""
         data: dict[str, Any] = dump(self)
         fields = type(self).model_fields
         return {
-            key: value
-            for key, value in data.items()
-            if key not in LEFT_OUT or value != fields[key].default
+            key: value for key, value in data.items() if key not in LEFT_OUT or value != fields[key].default
         }
 
     @property
