@@ -6,6 +6,7 @@ A loop on the CPU, torch elsewhere; both sum a row's gradients in the order of t
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
@@ -27,8 +28,8 @@ class RowState:
     @classmethod
     def of(cls, table: torch.Tensor) -> RowState:
         powers = torch.ones(len(table), 2, dtype=table.dtype, device=table.device)
-        seen = torch.zeros(len(table), dtype=torch.int64)
-        return cls(powers, *(torch.zeros_like(table) for _ in range(3)), seen)
+        mean, square, spare = (torch.zeros_like(table) for _ in range(3))
+        return cls(powers, mean, square, spare, torch.zeros(len(table), dtype=torch.int64))
 
     @property
     def arrays(self) -> tuple[torch.Tensor, ...]:
@@ -45,8 +46,9 @@ def step_rows(
     if table.device.type != "cpu" or table.dtype != torch.float32:
         step_by_torch(table, gradient, state, rate, decay)
         return
-    arrays = (gradient._indices()[0], gradient._values().contiguous(), table.detach(), *state.arrays)
-    _step(*(array.numpy() for array in arrays), number, np.float32(rate), np.float32(decay))
+    given = (gradient._indices()[0], gradient._values().contiguous(), table.detach(), *state.arrays)
+    arrays: Any = [tensor.numpy() for tensor in given]
+    _step(*arrays, number, np.float32(rate), np.float32(decay))  # type: ignore[call-arg]
 
 
 def step_by_torch(
