@@ -14,8 +14,8 @@ from cascade_sim.models.adam_rows import BETA1, BETA2, EPSILON, RowState, step_r
 class Adam:
     """`weight_decay` apart from the gradient, as in AdamW; at 0 both are the same.
 
-    A table with a sparse gradient is stepped by rows: each row is a parameter of its own, with its own number of
-    steps, and one that is not in the batch stays as it is, decay included. A step costs what its batch has.
+    A table with a sparse gradient is stepped by rows: each row is a parameter of its own, with its own number
+    of steps, and one that is not in the batch stays as it is, without decay. A step costs what its batch has.
 
     >>> weight = torch.nn.Parameter(torch.tensor([1.0]))
     >>> optimiser = Adam([weight], learning_rate=0.5)

@@ -6,6 +6,7 @@ A loop on the CPU, torch elsewhere; both sum a row's gradients in the order of t
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
@@ -27,9 +28,12 @@ class RowState:
     @classmethod
     def of(cls, table: torch.Tensor) -> RowState:
         powers = torch.ones(len(table), 2, dtype=table.dtype, device=table.device)
-        return cls(
-            powers, *(torch.zeros_like(table) for _ in range(3)), torch.zeros(len(table), dtype=torch.int64)
-        )
+        mean, square, spare = (torch.zeros_like(table) for _ in range(3))
+        return cls(powers, mean, square, spare, torch.zeros(len(table), dtype=torch.int64))
+
+    @property
+    def arrays(self) -> tuple[torch.Tensor, ...]:
+        return self.powers, self.mean, self.square, self.spare, self.seen
 
 
 def step_rows(
@@ -39,20 +43,20 @@ def step_rows(
 
     A row whose gradient is 0 stays as it is: it was looked up, and did not count.
     """
-    rows, values = gradient._indices()[0], gradient._values()
-    if table.device.type == "cpu":
-        arrays = (
-            rows,
-            values.contiguous(),
-            table.detach(),
-            state.powers,
-            state.mean,
-            state.square,
-            state.spare,
-        )
-        _step(*(a.numpy() for a in arrays), state.seen.numpy(), number, np.float32(rate), np.float32(decay))
+    if table.device.type != "cpu" or table.dtype != torch.float32:
+        step_by_torch(table, gradient, state, rate, decay)
         return
-    rows, place = torch.unique(rows, return_inverse=True)
+    given = (gradient._indices()[0], gradient._values().contiguous(), table.detach(), *state.arrays)
+    arrays: Any = [tensor.numpy() for tensor in given]
+    _step(*arrays, number, np.float32(rate), np.float32(decay))  # type: ignore[call-arg]
+
+
+def step_by_torch(
+    table: torch.Tensor, gradient: torch.Tensor, state: RowState, rate: float, decay: float
+) -> None:
+    """`step_rows` in operations that every device has."""
+    values = gradient._values()
+    rows, place = torch.unique(gradient._indices()[0], return_inverse=True)
     slope = values.new_zeros(len(rows), values.shape[1]).index_add_(0, place, values)
     counts = slope.any(dim=1)
     rows, slope = rows[counts], slope[counts]

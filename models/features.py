@@ -96,8 +96,8 @@ def make_view(
 ) -> FeatureView:
     """Join the named features. A name present on both sides (a group's vectors) is taken on both.
 
-    A side without any visible feature gets one constant column, so that every model has an input. `advertiser`
-    [A] and `history` [U, L] are the world's, for views that name them.
+    A side without any visible feature gets one constant column, so that every model has an input.
+    `advertiser` [A] and `history` [U, L] are the world's, for views that name them.
     """
     known = sorted({"context", PAIR_FEATURE, *ID_FEATURES, HISTORY, *user_features, *ad_features})
     for name in names:

@@ -357,8 +357,5 @@ class Tables:
         past = None if self.history is None else self._past(users)
         return *ids.join(request, features, (users, ads), self.advertiser, past), pair
 
-    def _past(self, users: torch.Tensor) -> Past:
-        features, history, share = (
-            table.index_select(0, users) for table in (self.past, self.history, self.share)
-        )
-        return Past(features, history, share)
+    def _past(self, users):
+        return Past(*(table.index_select(0, users) for table in (self.past, self.history, self.share)))

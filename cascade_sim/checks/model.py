@@ -173,8 +173,8 @@ class Subject:
         block, ids = self.block(n_requests), self.candidates(n_requests, n)
         if self.view.has_ids:
             tables = Tables(self.view, torch.device("cpu"))
-            columns = (torch.from_numpy(column) for column in (block.users, block.context, ids))
-            given = tables.inputs(*columns, id_tables(module or self.build()))
+            users, context, ads = (torch.from_numpy(a) for a in (block.users, block.context, ids))
+            given = tables.inputs(users, context, ads, id_tables(module or self.build()))
             return given if module is not None else tuple(tensor.detach() for tensor in given)
         return (
             torch.from_numpy(self.view.request_features(block.users, block.context)).clone(),

@@ -290,6 +290,7 @@ def _check_ids(
     if scenario.world.history is None:
         text = "the users of this world have no history; add world.history, or remove it"
         yield Problem(place, text, uses=(path, ("world", "history")))
+        return
     groups = scenario.world.groups
     if not {"ad_id", "advertiser_id", "quality", "tier", *VECTOR_FEATURES, *groups} & set(spec.features):
         text = "a history is the mean of its ads as the model sees them, and it sees no ads; add ad_id"

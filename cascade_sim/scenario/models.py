@@ -144,16 +144,16 @@ class ModelSpec(Section):
         default=(),
         min_length=1,
         description="Of user, context, quality, tier, mismatch, conversion, mismatch_pair, groups, user_id, "
-        "ad_id, advertiser_id and history, what it sees; when absent, user, context, quality, tier, mismatch and "
-        "all groups, and conversion if that is its target. Of ids it learns a row of numbers each; history is the mean of the ads that a user has "
-        "met before, as the model sees ads.",
+        "ad_id, advertiser_id and history, what it sees; when absent, user, context, quality, tier, mismatch "
+        "and all groups, and conversion if that is its target. Of each id it learns a row of numbers; history "
+        "is the mean of the ads in world.history, as the model sees ads.",
     )
     embedding: int = Field(
         default=8,
         ge=1,
         le=4096,
-        description="With user_id, ad_id, advertiser_id or history: numbers that it learns of each id, and that "
-        "a history is summed up in. They start near 0, so that an unknown id is predicted as its features are.",
+        description="With user_id, ad_id, advertiser_id or history: numbers that it learns of each id, and "
+        "that a history is summed up in. They start near 0: an unknown id is predicted by features alone.",
     )
     data: Annotated[tuple[Phase, ...], Field(strict=False)] = Field(
         default=("bootstrap", "log"),
@@ -203,7 +203,7 @@ class ModelSpec(Section):
 
     @model_serializer(mode="wrap")
     def _without_unused(self, dump: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """What says nothing is left out: a scenario without objectives or ids stays what it was, name and hash."""
+        """What says nothing is left out: a scenario without it stays what it was, name and hash."""
         data: dict[str, Any] = dump(self)
         fields = type(self).model_fields
         return {

@@ -63,7 +63,7 @@ def build_module(
 
 
 def input_widths(view: FeatureView, tables: IdTables | None) -> tuple[int, int, int]:
-    """Request, ad and pair columns of a net: those of its features, and of the tables' rows that join them."""
+    """Request, ad and pair columns of a net: its features, and the rows of tables that join them."""
     request, ad = (0, 0) if tables is None else (tables.request_width, tables.ad_width)
     return view.request_width + request, view.ad_width + ad, view.pair_width
 

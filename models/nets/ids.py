@@ -2,10 +2,10 @@
 
     x(ad)      = [features of the ad, e(ad), e(its advertiser)]
     y(request) = [features of the request, e(user), P mean of x over the ads of the user's history]
-Any net takes x and y for its features; only its widths grow. The tables are a part of the net, under the name
-`id_tables`: they are trained, stored and copied with it. Entries start at SCALE, which is small beside features
-of unit size: an id that training has not met adds next to nothing, and is predicted by the features alone. P is
-linear and has no constant, so that a user without a history adds nothing either.
+Any net takes x and y for its features; only its widths grow. The tables are a part of the net, under the
+name `id_tables`: they are trained, stored and copied with it. Entries start at SCALE, which is small beside
+features of unit size: an id that training has not met adds next to nothing, and is predicted by the features
+alone. P is linear and has no constant, so that a user without a history adds nothing either.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class IdTables(nn.Module):
         return self.width * (("ad_id" in self.rows) + ("advertiser_id" in self.rows))
 
     def ads(self, features: torch.Tensor, ads: torch.Tensor, advertiser: torch.Tensor | None) -> torch.Tensor:
-        """x of ads; `advertiser` is that of each ad of the world.  [.., Fa], [..], [A] -> [.., Fa + ad_width]"""
+        """x of ads; `advertiser` is that of each ad of the world.  [.., Fa], [..], [A] -> [.., Fx]"""
         return torch.cat([features, *(rows for rows, _ in self._of_ads(ads, advertiser, None))], dim=-1)
 
     def join(
@@ -58,7 +58,7 @@ class IdTables(nn.Module):
         advertiser: torch.Tensor | None,
         past: Past | None,
     ) -> tuple[torch.Tensor, torch.Tensor]:
-        """y and x of the features [R, Fr] and [R, n, Fa] of a batch; `ids` are its users [R] and ads [R, n]."""
+        """y and x of a batch's features [R, Fr] and [R, n, Fa]; `ids` are its users [R] and ads [R, n]."""
         of_user, of_ad = [request], [ads]
         if "user_id" in self.rows:
             of_user.append(_look_up(self.rows["user_id"], ids[0], None)[0])
@@ -85,14 +85,11 @@ class IdTables(nn.Module):
 
 @dataclass(frozen=True)
 class Past:
-    """The histories of R requests: ads [R, L], their shares [R, L] in the mean, and the mean of their features.
+    """The histories of R requests. An ad that is none has any id, and a share of 0."""
 
-    An ad that is none has any id and a share of 0.
-    """
-
-    features: torch.Tensor  # [R, Fa]
-    ads: torch.Tensor
-    share: torch.Tensor
+    features: torch.Tensor  # [R, Fa], in the mean
+    ads: torch.Tensor  # [R, L]
+    share: torch.Tensor  # [R, L] float32: of each ad in the mean
 
 
 def _look_up(table: torch.Tensor, ids: torch.Tensor, past: Past | None) -> tuple[torch.Tensor, torch.Tensor]:
@@ -105,8 +102,8 @@ def _look_up(table: torch.Tensor, ids: torch.Tensor, past: Past | None) -> tuple
 class _LookUp(torch.autograd.Function):
     """Rows by ids [..], and rows summed over lists [R, L] by shares [R, L].
 
-    One sparse gradient of both, so that a step costs what its batch has. (That of embedding_bag takes five times
-    as long, and adding two may sort them.)
+    One sparse gradient of both, so that a step costs what its batch has. (That of embedding_bag takes five
+    times as long, and adding two may sort them.)
     """
 
     @staticmethod
@@ -164,7 +161,7 @@ class JoinedView(FeatureView):
 
 @torch.no_grad()
 def joined(view: FeatureView, module: nn.Module) -> FeatureView:
-    """What a net sees of a view, to serve from: ads once for all; the view itself for a net without tables."""
+    """What a net sees of a view, to serve from; ads once for all. A net without tables sees the view."""
     tables = id_tables(module)
     if tables is None:
         return view

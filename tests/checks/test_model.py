@@ -59,7 +59,7 @@ def test_a_sound_model_passes_every_check_under_every_recipe(tmp_path, recipe):
     assert "of the built-in towers" in by_check["speed"][1]
 
 
-@pytest.mark.parametrize("kind", ["towers", "coaction"])
+@pytest.mark.parametrize("kind", ["towers", "coaction", "dcn"])
 def test_the_built_in_kinds_pass(kind):
     assert "FAILED" not in not_ok(checked(kind)).values()
 
@@ -309,3 +309,25 @@ def test_a_mistake_in_the_command_is_explained_with_code_2(words, message, capsy
     monkeypatch.chdir(ROOT)
     assert main(["check-model", *words]) == 2
     assert message in capsys.readouterr().err
+
+
+SEEN_IDS = ("user", "quality", "G1", "user_id", "ad_id", "advertiser_id")
+
+
+@pytest.mark.parametrize("kind", ["towers", "coaction", "dcn"])
+def test_the_built_in_kinds_pass_with_ids(kind):
+    """Request: user, G1 of 4 and a row of 3. Ads: quality, G1 of 4 and two rows."""
+    found = checked(kind, features=SEEN_IDS, embedding=3)
+    assert not_ok(found) == {}
+    assert f"request_width={1 + 4 + 3}, ad_width={1 + 4 + 2 * 3}" in found["constructor"][1]
+
+
+def test_a_class_of_ones_own_is_given_rows_of_ids_as_further_columns(tmp_path):
+    found = checked(write_mine(tmp_path, SOURCE), features=SEEN_IDS)
+    assert not_ok(found) == {}
+    assert f"request_width={5 + 8}, ad_width={5 + 2 * 8}" in found["constructor"][1]
+
+
+def test_a_history_is_checked_in_a_world_that_has_one():
+    with pytest.raises(UserError, match="features: history needs a world that has one; check a scenario"):
+        check_model("towers", features=("user", "quality", "history"))

@@ -172,6 +172,26 @@ def test_a_trainer_goes_on_from_its_state(finished):
     assert other.recent.state()["request"].tolist() == own.recent.state()["request"].tolist()
 
 
+def test_models_with_ids_learn_of_the_ads_that_were_shown_and_go_on_from_their_state():
+    """The pre-ranker, of log loss, has no row of an ad that was not shown to learn from."""
+    scenario = learning_scenario()
+    ids = {name: (*spec.features, "ad_id", "user_id") for name, spec in scenario.models.items()}
+    models = {name: spec.model_copy(update={"features": ids[name]}) for name, spec in scenario.models.items()}
+    sim = learning_sim(scenario.model_copy(update={"models": models}))
+    before = weights(sim.scorers["pre"].module)["id_tables.rows.ad_id"]
+    finished = live_and_learn(sim, "now")
+    after = weights(finished.run.trainer.arm.pre_ranking.scorer.module)["id_tables.rows.ad_id"]
+    shown = set(finished.log["ad"][finished.log["time"] <= DEPLOYED[-1]].tolist())
+    assert set(np.nonzero((before != after).any(axis=1))[0].tolist()) == shown
+    other = Trainer(sim, sim.arm("now", resolved_arms(sim.scenario)["now"]), sim.scenario.market.training)
+    other.restore(finished.run.trainer.state())
+    assert equal(
+        weights(other.arm.ranking.scorer.module), weights(finished.run.trainer.arm.ranking.scorer.module)
+    )
+    taught = live_and_learn(sim, "taught")
+    assert taught.metrics["learning"]["version"][-1] == 3
+
+
 def test_a_market_without_training_keeps_nothing():
     sim = learning_sim(learning_scenario())
     arm = sim.arm("now", resolved_arms(sim.scenario)["now"])

@@ -6,6 +6,7 @@ import sys
 import pytest
 import torch
 
+from cascade_sim.models import adam_rows
 from cascade_sim.models.adam import Adam
 
 STEPS = 40
@@ -65,3 +66,58 @@ print("torch._dynamo" in sys.modules)
 """
     answer = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert answer.stdout.strip() == "False"
+
+
+def _sparse(rows, values, size):
+    return torch.sparse_coo_tensor(torch.tensor([rows]), torch.tensor(values), size, check_invariants=True)
+
+
+def _stepped(batches, weight_decay=0.0):
+    """A table of three rows after steps by these sparse gradients: (rows, values) each."""
+    table = torch.nn.Parameter(torch.tensor([[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]]))
+    optimiser = Adam([table], 0.1, weight_decay)
+    for rows, values in batches:
+        table.grad = _sparse(rows, values, (3, 2))
+        optimiser.step()
+    return table.detach()
+
+
+@pytest.mark.parametrize("weight_decay", [0.0, 0.1])
+def test_a_row_of_a_table_is_stepped_as_a_parameter_of_its_own(weight_decay):
+    """Row 0 is in every batch, once by two samples; row 1 in the second and third alone, row 2 in none."""
+    batches = [
+        ([0], [[1.0, -2.0]]),
+        ([0, 1, 0], [[0.5, 0.0], [3.0, 3.0], [0.25, 1.0]]),
+        ([1, 0], [[-1.0, 2.0], [2.0, 2.0]]),
+    ]
+    alone = [torch.nn.Parameter(torch.tensor([1.0, 2.0])), torch.nn.Parameter(torch.tensor([3.0, 4.0]))]
+    slopes = [[[1.0, -2.0], [0.75, 1.0], [2.0, 2.0]], [[3.0, 3.0], [-1.0, 2.0]]]
+    for weight, own in zip(alone, slopes, strict=True):
+        optimiser = Adam([weight], 0.1, weight_decay)
+        for slope in own:
+            weight.grad = torch.tensor(slope)
+            optimiser.step()
+    table = _stepped(batches, weight_decay)
+    assert torch.allclose(table[:2], torch.stack([w.detach() for w in alone]), atol=1e-5)
+    assert table[2].tolist() == [5.0, 6.0]
+
+
+def test_a_row_that_did_not_count_stays_and_the_order_of_rows_does_not_matter():
+    once = _stepped([([0, 1], [[1.0, 1.0], [2.0, 2.0]])] * 2)
+    assert torch.equal(once, _stepped([([1, 0], [[2.0, 2.0], [1.0, 1.0]])] * 2))
+    looked_up = ([0, 1, 2], [[1.0, 1.0], [2.0, 2.0], [0.0, 0.0]])
+    assert torch.equal(once, _stepped([looked_up, looked_up]))
+
+
+def test_the_loop_and_torch_step_rows_alike():
+    generator = torch.Generator().manual_seed(2)
+    first = torch.randn(50, 4, generator=generator)
+    tables = [first.clone(), first.clone()]
+    states = [adam_rows.RowState.of(table) for table in tables]
+    for number in range(1, 30):
+        rows = torch.randint(0, 50, (1, 40), generator=generator)
+        values = torch.randn(40, 4, generator=generator)
+        gradient = torch.sparse_coo_tensor(rows, values, (50, 4), check_invariants=True)
+        adam_rows.step_rows(tables[0], gradient, states[0], number, 0.05, 0.1)
+        adam_rows.step_by_torch(tables[1], gradient, states[1], 0.05, 0.1)
+    assert torch.allclose(*tables, atol=1e-5) and not torch.allclose(tables[0], first, atol=0.1)

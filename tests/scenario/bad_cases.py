@@ -74,6 +74,14 @@ CASES = {
         "[user, context, G1]", "[user, @bid, G1]",
         "models.logloss.features[1]", "a higher bid could hurt an ad",
     ),
+    "a history in a world without one": (
+        "[user, context, G1]", "[user, @history, G1]",
+        "models.logloss.features[1]", "have no history; add world.history, or remove it",
+    ),
+    "an embedding of nothing": (
+        "    epochs: 3", "    @embedding: 4\n    epochs: 3",
+        "models.logloss.embedding", "no meaning without user_id, ad_id, advertiser_id, history",
+    ),
     "a ranker without a probability": (
         "    pre_ranking:\n      model: ltr", "    ranking:\n      @model: ltr",
         "arms.ltr.ranking.model", "no probability, which prices need; use a logloss or distill model",

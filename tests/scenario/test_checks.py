@@ -42,6 +42,16 @@ def test_the_key_that_was_written_is_blamed_rather_than_a_default():
     assert list(problems(world={"slot_effects": [1.0, 0.5]}, cascade={})) == ["world.slot_effects"]
 
 
+def test_a_history_needs_ads_that_the_model_sees():
+    def blamed(*features):
+        models = {"rank": {"features": [*features, "history"]}, "logloss": {}}
+        return problems(world={"history": {}}, models=models)
+
+    assert blamed("user", "ad_id") == blamed("G1") == blamed("quality") == {}
+    (text,) = blamed("user", "user_id", "context").values()
+    assert text.endswith("it sees no ads; add ad_id")
+
+
 @pytest.mark.parametrize(
     ("change", "blamed"),
     [

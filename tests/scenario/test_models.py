@@ -30,6 +30,15 @@ def test_a_scenario_without_objectives_reads_and_hashes_as_ever():
     assert scenario_hash(named) == scenario_hash(scenario) and named == scenario
 
 
+def test_the_width_of_embeddings_is_written_down_only_where_it_says_something():
+    ids = "models.rank.features=[user, ad_id]"
+    scenario = tiny_scenario(ids, "models.rank.embedding=8")
+    assert "embedding" not in scenario_data(scenario)["models"]["rank"]
+    assert scenario_hash(scenario) == scenario_hash(tiny_scenario(ids))
+    wider = tiny_scenario(ids, "models.rank.embedding=16")
+    assert scenario_data(wider)["models"]["rank"]["embedding"] == 16
+
+
 def test_an_objective_is_part_of_the_resolved_scenario_and_comes_back(tmp_path):
     made = tiny_scenario(
         "models.rank.objective=rcr", "models.rank.alpha=0.25", "models.rank.calibrator=platt"
@@ -81,7 +90,7 @@ def test_two_heads_need_a_net_that_has_them(tmp_path):
     (tmp_path / "own.py").write_text("import torch\n\nclass Net(torch.nn.Module):\n    pass\n")
     own = f"models.rank.kind={tmp_path / 'own.py'}:Net"
     with pytest.raises(
-        UserError, match="jrc trains two heads, which only the kinds towers and coaction have"
+        UserError, match="jrc trains two heads, which only the kinds towers, coaction and dcn have"
     ):
         tiny_scenario(own, "models.rank.objective=jrc")
     assert tiny_scenario(own, "models.rank.objective=rcr").models["rank"].objective == "rcr"
