@@ -48,9 +48,25 @@ def test_an_unchanged_recipe_is_not_trained_again(tmp_path, trained):
     trained.clear()
     again = learn(tmp_path / "b", tmp_path / "cache")
     assert trained == []
+    assert again.lines == one.lines and set(one.lines) == set(one.modules)
     for name, net in one.modules.items():
         for key, value in net.state_dict().items():
             assert torch.equal(value, again.modules[name].state_dict()[key]), (name, key)
+
+
+def test_slots_that_are_estimated_are_told_beside_the_truth_and_kept_with_the_model(tmp_path):
+    section = "{features: [user, quality, G1], calibrator: platt, examination: estimated}"
+    made = [
+        learn(tmp_path / run, tmp_path / "cache", f"models.guessing={section}", "models.rank.validation=0.2")
+        for run in "ab"
+    ]
+    assert made[0].training_section() == made[1].training_section()
+    told = made[0].training_section()
+    assert told["guessing"]["true_slot_effects"] == [1.0, 0.8, 0.6]
+    estimated = told["guessing"]["slot_effects"]
+    assert estimated[0] == 1 and all(0 < effect < 1 for effect in estimated[1:]) and len(estimated) == 3
+    assert "slot_effects" not in told["rank"] and told["rank"]["validation"] == 0.2
+    assert told["rank (first)"]["samples"] < told["rank"]["samples"]
 
 
 def test_a_changed_recipe_or_changed_data_is_trained_again(tmp_path, trained):

@@ -65,6 +65,7 @@ def test_models_trained_by_other_processes_are_the_same_to_the_last_bit(alone, t
     monkeypatch.setattr(module, "fit_module", only_first_deployments)
     together = learned(tmp_path / "run", workers=2)
     assert weights(together) == weights(alone)
+    assert together.lines == alone.lines and all(line["steps"] for line in alone.lines.values())
     assert first and all(alias.endswith(")") for alias in first)  # which the log is waiting for
     for model in ("scaled", "joint"):
         own, expected = (prepared.calibrators[model].arrays() for prepared in (together, alone))
@@ -90,4 +91,5 @@ def test_models_that_a_store_has_start_no_process(alone, tmp_path, monkeypatch):
         raise AssertionError("a process was started")
 
     monkeypatch.setattr(Local, "jobs", refuse)
-    assert weights(learned(tmp_path / "run", workers=2, store=alone.store)) == weights(alone)
+    taken = learned(tmp_path / "run", workers=2, store=alone.store)
+    assert weights(taken) == weights(alone) and taken.lines == alone.lines

@@ -116,6 +116,17 @@ def test_files_are_the_same_to_the_byte_for_the_same_weights(store, tmp_path):
     assert one.read_bytes() == two.read_bytes()
 
 
+def test_what_was_noted_with_weights_is_read_without_them(store):
+    module = torch.nn.Linear(2, 1)
+    store.save("ab", module, {"line": {"steps": [0, 5]}})
+    assert store.note("ab")["line"] == {"steps": [0, 5]}
+    assert store.note("cd") == {}
+    (store.folder / "ef.safetensors").write_bytes((store.folder / "ab.safetensors").read_bytes())
+    assert store.note("ef") == {}  # it was stored under another key
+    (store.folder / "ab.safetensors").write_bytes(b"not weights")
+    assert store.note("ab") == {}
+
+
 def test_an_exported_file_is_plain_safetensors(store, tmp_path):
     from safetensors.torch import load_file
 
