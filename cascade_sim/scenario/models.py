@@ -145,8 +145,8 @@ class ModelSpec(Section):
         min_length=1,
         description="Of user, context, quality, tier, mismatch, conversion, mismatch_pair, groups, user_id, "
         "ad_id, advertiser_id and history, what it sees; when absent, user, context, quality, tier, mismatch "
-        "and all groups, and conversion if that is its target. Of each id it learns a row of numbers; history "
-        "is the mean of the ads in world.history, as the model sees ads.",
+        "and all groups, and conversion if that is its target. Of each id it learns a row of numbers; "
+        "history is the mean of the ads in world.history, as the model sees ads.",
     )
     embedding: int = Field(
         default=8,

@@ -76,8 +76,7 @@ def fit(
     if spec.examination == "estimated" and isinstance(data, ClickedPages):
         slots = SlotEffects(data.n_slots)
     # Single impressions with known slots have a loss of their own, which is faster.
-    has_own_loss = spec.learns_by_sample and slots is None and joint is None
-    by_sample = isinstance(data, ClickedPages) and has_own_loss
+    by_sample = isinstance(data, ClickedPages) and spec.learns_by_sample and slots is None
     watch = None
     if part is not None and len(part.users):
         watch = watch_for(spec, view, part, slots, by_sample)
@@ -88,9 +87,10 @@ def fit(
             elif by_sample:
                 train(module, view, data.shown, spec.recipe, watch=watch, **settings)
             else:
+                objective = objective_of(spec)
                 train_pages(
-                    module, view, data, objective_of(spec), slots=slots, watch=watch,
-                    batching="samples" if spec.learns_by_sample else spec.batching,
+                    module, view, data, objective, slots=slots, watch=watch,
+                    batching=spec.batching or ("samples" if objective.is_log_loss else None),
                     beside=None if joint is None else joint.map, **settings,
                 )  # fmt: skip
         except ValueError as error:
