@@ -59,7 +59,7 @@ def test_models_trained_by_other_processes_are_the_same_to_the_last_bit(alone, t
 
     def only_first_deployments(alias, *rest):
         first.append(alias)
-        ahead.fit_module(alias, *rest)
+        return ahead.fit_module(alias, *rest)
 
     monkeypatch.setattr(module, "fit_module", only_first_deployments)
     together = learned(tmp_path / "run", workers=2)
