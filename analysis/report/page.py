@@ -16,14 +16,14 @@ from cascade_sim.analysis.report.sections.answer import answer_section
 from cascade_sim.analysis.report.sections.arms import arms_section
 from cascade_sim.analysis.report.sections.asked import asked_kinds, asked_section, market_question
 from cascade_sim.analysis.report.sections.background import background_section
-from cascade_sim.analysis.report.sections.compute import compute_section
 from cascade_sim.analysis.report.sections.critical_bids import critical_bids_section
 from cascade_sim.analysis.report.sections.culprit import culprit_section
-from cascade_sim.analysis.report.sections.designs import design_section
-from cascade_sim.analysis.report.sections.drift import drift_section
 from cascade_sim.analysis.report.sections.funnel import funnel_section
-from cascade_sim.analysis.report.sections.learning import learning_section
-from cascade_sim.analysis.report.sections.market import market_section
+from cascade_sim.analysis.report.sections.markets.compute import compute_section
+from cascade_sim.analysis.report.sections.markets.designs import design_section
+from cascade_sim.analysis.report.sections.markets.drift import drift_section
+from cascade_sim.analysis.report.sections.markets.learning import learning_section
+from cascade_sim.analysis.report.sections.markets.market import market_section
 from cascade_sim.analysis.report.sections.models import models_section
 from cascade_sim.analysis.report.sections.money import money_section
 from cascade_sim.analysis.report.sections.objectives import objectives_section

@@ -13,9 +13,9 @@ from cascade_sim.analysis.report.decision import decide, money_lost
 from cascade_sim.analysis.report.readings import drift_arms, market_baseline
 from cascade_sim.analysis.report.sections.asked import asked_answers
 from cascade_sim.analysis.report.sections.culprit import culprit_table
-from cascade_sim.analysis.report.sections.drift import drift_table, drift_words
-from cascade_sim.analysis.report.sections.learning import learning_words
-from cascade_sim.analysis.report.sections.market import bidders_table, market_words
+from cascade_sim.analysis.report.sections.markets.drift import drift_table, drift_words
+from cascade_sim.analysis.report.sections.markets.learning import learning_words
+from cascade_sim.analysis.report.sections.markets.market import bidders_table, market_words
 from cascade_sim.analysis.report.sections.models import models_table
 from cascade_sim.analysis.report.sections.orders import orders_table
 from cascade_sim.analysis.report.sections.training import training_warnings

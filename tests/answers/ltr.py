@@ -25,6 +25,7 @@ def made_findings():
         }  # fmt: skip
 
     return {
+        "task": "binary",
         "loss": "LogLoss",
         "lists": {"train": 1000, "valid": 40, "test": 50},
         "seeds": [1, 2, 3],

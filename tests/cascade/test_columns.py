@@ -21,7 +21,7 @@ N, K, RATE = 4, 2, 0.6
 @pytest.fixture(scope="module")
 def reserved(tmp_path_factory):
     """A reserve that leaves many pages with empty slots, and some empty altogether."""
-    scenario = tiny_scenario(*SHORT, "auction.reserve_cpc=2.2", "phases.exploration=0.1")
+    scenario = tiny_scenario(*SHORT, "auction.reserve_cpc=1.9", "phases.exploration=0.1")
     return run_phases(scenario, tmp_path_factory.mktemp("reserved"), tmp_path_factory.mktemp("cache"))
 
 

@@ -17,7 +17,13 @@ from cascade_sim.errors import UserError
 from worlds.foreign_run import CLASSES, MARK, NAMED, NET, SCENARIO, marking, sent
 
 # What a command needs besides a run, by the name of the parameter.
-GIVEN = {"request": "0", "ad": "0", "changes": "auction.reserve_cpc=0.1", "over": "cascade.slots=2,3"}
+GIVEN = {
+    "request": "0",
+    "ad": "0",
+    "changes": "auction.reserve_cpc=0.1",
+    "over": "cascade.slots=2,3",
+    "seeds": "2",
+}
 # Commands that answer from a run, and those of them that serve its requests again with its models.
 READ = ("report", "baseline", "check", "compare")
 SERVE = ("trace", "critical-bids", "landscape", "whatif", "off-policy")

@@ -135,9 +135,9 @@ def fits(monkeypatch):
         seen.append((data, options))
         return train(module, view, data, objective, **options)
 
-    def watched_calibrator(name, spec, view, net, pages, seed):
+    def watched_calibrator(name, spec, view, net, pages, *rest):
         apart.append(pages)
-        return calibrate(name, spec, view, net, pages, seed)
+        return calibrate(name, spec, view, net, pages, *rest)
 
     monkeypatch.setattr(recipes, "train_pages", watched)
     monkeypatch.setattr(market_training, "fit_calibrator", watched_calibrator)

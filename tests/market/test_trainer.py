@@ -74,6 +74,14 @@ def test_a_warm_start_goes_on_from_the_deployed_weights(monkeypatch):
         assert not equal(ranker[i][3], before)
 
 
+def test_models_of_a_market_are_trained_on_the_device_of_the_run(monkeypatch):
+    seen = watch(monkeypatch)
+    sim = learning_sim(learning_scenario())
+    sim.device = torch.device("cpu", 0)  # equal to no other device
+    live_and_learn(sim)
+    assert {str(options["device"]) for _, _, options, _ in seen.of("logloss")} == {"cpu:0"}
+
+
 def test_a_cold_start_begins_with_fresh_weights_each_time(monkeypatch):
     seen = watch(monkeypatch)
     live_and_learn(learning_sim(learning_scenario(warm_start=False)))

@@ -174,7 +174,8 @@ def test_the_grid_is_geometric_and_holds_the_bid_itself():
 
 
 def test_derived_figures(study, sim, arms):
-    (ad,) = often_shown(study)
+    seen = logged(study, "logloss")
+    ad = int(np.bincount(seen["ad"], seen["click"]).argmax())
     own = float(sim.world.init_bid[ad])
     found = landscape(sim, arms["logloss"], ad, np.array([1e-6, own]), ALL)
     assert found.impressions[0] == 0 and np.isnan(found.mean_cpc[0]) and np.isnan(found.expected_cpc[0])

@@ -30,10 +30,10 @@ from cascade_sim.analysis.report.readings import (
     targets_of,
 )
 from cascade_sim.analysis.report.section import Heading, Part, Section, Text, Tile, Tiles
-from cascade_sim.analysis.report.sections.compute import earned_most_words
-from cascade_sim.analysis.report.sections.designs import design_headline
-from cascade_sim.analysis.report.sections.drift import level_words
-from cascade_sim.analysis.report.sections.learning import recall_words
+from cascade_sim.analysis.report.sections.markets.compute import earned_most_words
+from cascade_sim.analysis.report.sections.markets.designs import design_headline
+from cascade_sim.analysis.report.sections.markets.drift import level_words
+from cascade_sim.analysis.report.sections.markets.learning import recall_words
 from cascade_sim.analysis.report.sections.whatif import best_point
 from cascade_sim.analysis.report.tables import column
 from cascade_sim.analysis.statistics.estimates import (

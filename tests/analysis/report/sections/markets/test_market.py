@@ -6,7 +6,12 @@ from answers.market import make_market
 from answers.report import make_metrics
 from answers.section_text import said, says, tables
 from answers.table_text import cells
-from cascade_sim.analysis.report.sections.market import days_table, delayed_table, kinds_table, market_section
+from cascade_sim.analysis.report.sections.markets.market import (
+    days_table,
+    delayed_table,
+    kinds_table,
+    market_section,
+)
 from cascade_sim.analysis.statistics.days import market_lifts
 from cascade_sim.phases.results import combine_seeds
 

@@ -4,7 +4,7 @@ from answers.market import make_market
 from answers.report import make_metrics, minimal_metrics, renamed
 from answers.section_text import clauses, said, says, tables
 from answers.table_text import by_column, cells, plain
-from cascade_sim.analysis.report.sections.market import (
+from cascade_sim.analysis.report.sections.markets.market import (
     bidder_kinds,
     bidders_table,
     clock,

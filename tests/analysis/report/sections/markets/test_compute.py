@@ -4,7 +4,7 @@ from answers.compute import with_compute, without_compute
 from answers.report import make_metrics, minimal_metrics
 from answers.section_text import said, says, tables
 from answers.table_text import by_column, cells
-from cascade_sim.analysis.report.sections.compute import (
+from cascade_sim.analysis.report.sections.markets.compute import (
     answers_table,
     arms_table,
     compute_arms,

@@ -6,7 +6,7 @@ from answers.report import minimal_metrics, renamed
 from answers.section_text import said, says
 from answers.table_text import cells
 from cascade_sim.analysis.report.page import render
-from cascade_sim.analysis.report.sections.drift import (
+from cascade_sim.analysis.report.sections.markets.drift import (
     arms_of,
     drift_arms,
     drift_section,

@@ -12,7 +12,7 @@ from cascade_sim.analysis.metrics.stability import LAST
 from cascade_sim.analysis.report.figures.drift import drift_calibrator, drift_order, drift_scale
 from cascade_sim.analysis.report.readings import RANKER_GROUPS, arms_of, drift_arms, group_of, learning_of
 from cascade_sim.analysis.report.section import Columns, Figure, Section, TablePart, Text
-from cascade_sim.analysis.report.sections.learning import final
+from cascade_sim.analysis.report.sections.markets.learning import final
 from cascade_sim.analysis.report.tables import LIFT, Cell, Row, Table, column
 from cascade_sim.analysis.statistics.estimates import (
     MISSING,

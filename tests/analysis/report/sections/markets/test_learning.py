@@ -7,7 +7,7 @@ from answers.table_text import cells, plain
 from cascade_sim.analysis.report.figures.learning import learning_recall
 from cascade_sim.analysis.report.figures.style import drawn
 from cascade_sim.analysis.report.page import figures_of, render
-from cascade_sim.analysis.report.sections.learning import (
+from cascade_sim.analysis.report.sections.markets.learning import (
     arms_table,
     learning_arms,
     learning_section,

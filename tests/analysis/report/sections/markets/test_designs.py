@@ -6,7 +6,7 @@ from answers.designs import make_designs
 from answers.report import make_metrics
 from answers.section_text import clauses, says
 from cascade_sim.analysis.report.readings import design_verdict
-from cascade_sim.analysis.report.sections.designs import (
+from cascade_sim.analysis.report.sections.markets.designs import (
     cuped_table,
     cuped_words,
     design_section,
