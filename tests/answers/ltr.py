@@ -15,7 +15,7 @@ def made_findings():
         return {
             "name": name, "n_stable": stable, "n_judged": 3, "n_learning": learning, "chosen": chosen,
             "objective": name.split(" ")[0], "calibrator": None, "has_scale": "*" not in name,
-            **{metric: figure(0.5, gap, p) for metric in ("ndcg", "loss", "ece", "pcoc")},
+            **{metric: figure(0.5, gap, p) for metric in ("ndcg", "loss", "ece", "pcoc", "auc_pr")},
         }  # fmt: skip
 
     def cell(objective, alpha, ndcg, loss):
@@ -29,6 +29,10 @@ def made_findings():
         "loss": "LogLoss",
         "lists": {"train": 1000, "valid": 40, "test": 50},
         "seeds": [1, 2, 3],
+        "tuned": [],
+        "trainings": {"pointwise": 1, "softmax": 1, "rcr": 2},
+        "split_by_seed": False,
+        "constant_auc_pr": 0.3,
         "skipped": 0.1,
         "constant_loss": 0.6,
         "layers": [64, 32],

@@ -50,7 +50,7 @@ def test_one_seed_has_no_intervals_and_a_plain_mark():
     findings["seeds"] = [1]
     for row in findings["rows"]:
         row["n_judged"], row["n_stable"] = 1, min(row["n_stable"], 1)
-        for metric in ("ndcg", "loss", "ece", "pcoc"):
+        for metric in ("ndcg", "loss", "ece", "pcoc", "auc_pr"):
             row[metric]["low"] = row[metric]["high"] = None
     printed = text(findings)
     assert "±" not in printed and line_of(printed, "softmax *").split()[-2] == "no"
@@ -130,8 +130,8 @@ def test_the_table_of_a_page_is_coloured_where_a_ranker_differs_beyond_chance():
 
 def test_the_csv_has_a_line_per_ranker_and_metric():
     lines = list(csv.DictReader(io.StringIO(ltr_csv(made_findings()))))
-    assert len(lines) == 3 * 4
-    assert lines[4]["objective"] == "softmax" and float(lines[4]["gap"]) == 0.2
+    assert len(lines) == 3 * 5
+    assert lines[5]["objective"] == "softmax" and float(lines[5]["gap"]) == 0.2
 
 
 def test_the_headline_says_who_is_best_and_who_is_not_told_apart():
