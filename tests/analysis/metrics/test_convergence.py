@@ -85,7 +85,7 @@ def test_nets_of_few_steps_are_told_from_a_trained_one(steps, is_cut):
         "logloss",
         epochs=1,
         batch=batch,
-        learning_rate=0.005,
+        learning_rate=0.003,
         watch=watch,
     )
     line = line_of(watch)
