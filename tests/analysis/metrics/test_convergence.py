@@ -73,8 +73,12 @@ def clicks(n, seed):
     return Impressions(users, 0 * ones, ads, ones, click.astype(np.float32))
 
 
-@pytest.mark.parametrize(("steps", "is_cut"), [(40, True), (150, True), (2000, False)])
-def test_nets_of_few_steps_are_told_from_a_trained_one(steps, is_cut):
+# At the faster rate 150 steps bring all but 3 % of the gain of 2,000: less than the rule can tell.
+@pytest.mark.parametrize(
+    ("rate", "steps", "is_cut"),
+    [(0.003, 40, True), (0.003, 150, True), (0.003, 2000, False), (0.005, 40, True), (0.005, 150, False)],
+)
+def test_nets_of_few_steps_are_told_from_a_trained_one(rate, steps, is_cut):
     torch.manual_seed(1)
     net = TwoTowers(VIEW.request_width, VIEW.ad_width, VIEW.pair_width, hidden=16, dims=6)
     watch, batch = Watch(clicks(8000, 2)), 128
@@ -85,7 +89,7 @@ def test_nets_of_few_steps_are_told_from_a_trained_one(steps, is_cut):
         "logloss",
         epochs=1,
         batch=batch,
-        learning_rate=0.003,
+        learning_rate=rate,
         watch=watch,
     )
     line = line_of(watch)
