@@ -152,7 +152,7 @@ def train_pages(
     if beside is not None:
         batches.calibration = _Calibration(beside, view, data, learning_rate, weight_decay, device)
     if watch is not None:
-        watch.begin(*loss_on(watch.part)[1:], device)
+        watch.begin(*loss_on(watch.part)[1:])
     history = run_epochs(
         model, loss, n, max(1, round(batch * n / len(data.users))),
         epochs=epochs, learning_rate=learning_rate, weight_decay=weight_decay, device=device, seed=seed,
@@ -331,7 +331,7 @@ def slot_predictions(
         heads = outputs(model, tables, users, context, ads).float().reshape(len(rows), objective.n_heads)
         slot = objective.slot_outputs(heads, examination)
         parts.append(torch.stack([objective.score(slot), objective.predict(slot)]))
-    score, expected = torch.cat(parts, dim=1).double().cpu().numpy()
+    score, expected = torch.cat(parts, dim=1).cpu().double().numpy()
     return score, expected
 
 

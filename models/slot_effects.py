@@ -34,5 +34,5 @@ class SlotEffects(nn.Module):
     @torch.no_grad()
     def effects(self) -> np.ndarray:
         """The same as plain numbers.  [n_slots] float64"""
-        values: np.ndarray = self().double().cpu().numpy()
+        values: np.ndarray = self().cpu().double().numpy()
         return values

@@ -102,9 +102,9 @@ class Watch:
     _groups: tuple[torch.Tensor, ...] = ()
     _since: list[tuple[torch.Tensor, int]] = field(default_factory=list)  # batches: their loss and size
 
-    def begin(self, of_part: BatchLoss, n: int, device: torch.device) -> None:
+    def begin(self, of_part: BatchLoss, n: int) -> None:
         """`of_part` is the loss of rows of the part, of which there are n."""
-        self._of_part, self._groups = of_part, torch.arange(n, device=device).tensor_split(min(GROUPS, n))
+        self._of_part, self._groups = of_part, torch.arange(n).tensor_split(min(GROUPS, n))
 
     def after(self, step: int, steps: int, model: nn.Module, batch: tuple[torch.Tensor, int] | None) -> None:
         """Note the loss and the size of the batch of a step; look at the net if it is time to."""
@@ -131,7 +131,8 @@ class Watch:
 
     def _seen(self, model: nn.Module) -> tuple[list[float], Mapping[str, float]]:
         assert self._of_part is not None
-        return [float(self._of_part(group)) for group in self._groups], self.look(model)
+        losses = torch.stack([self._of_part(group) for group in self._groups])
+        return losses.cpu().double().tolist(), self.look(model)
 
 
 def _mean(values: Iterable[torch.Tensor], sizes: Iterable[int]) -> float:
@@ -216,7 +217,7 @@ def train(
         return loss
 
     if watch is not None:
-        watch.begin(loss_on(watch.part), len(watch.part.users), device)
+        watch.begin(loss_on(watch.part), len(watch.part.users))
     return run_epochs(
         model, loss_on(data), len(data.users), max(1, batch // per_row), epochs=epochs,
         learning_rate=learning_rate, weight_decay=weight_decay, device=device, seed=seed, on_epoch=on_epoch,

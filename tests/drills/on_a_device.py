@@ -29,12 +29,19 @@ import numpy as np  # noqa: E402
 import torch  # noqa: E402
 from torch import nn  # noqa: E402
 
-from cascade_sim.models.calibrators import CALIBRATORS  # noqa: E402
+from cascade_sim.models.calibrators import CALIBRATORS, PiecewiseLinear  # noqa: E402
 from cascade_sim.models.calibrators.examined import fit_examined  # noqa: E402
 from cascade_sim.models.objectives import OBJECTIVES, make_objective  # noqa: E402
-from cascade_sim.models.page_training import make_pages, scores, served_net, train_pages  # noqa: E402
+from cascade_sim.models.page_training import (  # noqa: E402
+    make_pages,
+    scores,
+    served_net,
+    slot_predictions,
+    train_pages,
+)
 from cascade_sim.models.recipes import RECIPES  # noqa: E402
-from cascade_sim.models.training import Impressions, Lists, chunk_of_rank, train  # noqa: E402
+from cascade_sim.models.slot_effects import SlotEffects  # noqa: E402
+from cascade_sim.models.training import Impressions, Lists, Watch, chunk_of_rank, train  # noqa: E402
 from cascade_sim.scenario.plugins import MODEL_KINDS, find_class  # noqa: E402
 from worlds.clicked_ads import ADS, LOGIT, USERS, VIEW  # noqa: E402
 from worlds.pretend_device import PretendDevice  # noqa: E402
@@ -115,6 +122,9 @@ def trainings() -> Iterator[tuple[str, str, Training]]:
                 yield kind, name, partial(by_teacher, kind, name)
             else:
                 yield kind, f"{name}, single impressions", partial(by_sample, kind)
+        yield kind, "sbcr, its calibrator joint", partial(with_its_map, kind)
+        yield kind, "rcr, slots estimated", partial(with_its_slots, kind)
+        yield kind, "rcr, watched", partial(watched, kind)
     for calibrator in CALIBRATORS:
         yield "calibrator", calibrator, partial(calibrated, calibrator)
 
@@ -137,6 +147,33 @@ def by_sample(kind: str, batch: int, where: torch.device) -> np.ndarray:
     net = fresh(kind)
     train(net, VIEW, PAGES.shown, "logloss", **SETTINGS, batch=batch, device=where)
     return scores(net, VIEW, PAGES.shown)
+
+
+def with_its_map(kind: str, batch: int, where: torch.device) -> np.ndarray:
+    request = VIEW.request_features(PAGES.shown.users, PAGES.shown.context)
+    net, calibrator = fresh(kind), PiecewiseLinear.untrained(request, seed=1)
+    settings: dict[str, Any] = {**SETTINGS, "batch": batch, "device": where}
+    train_pages(net, VIEW, PAGES, make_objective("sbcr"), beside=calibrator.map, **settings)
+    return np.asarray(calibrator(scores(net, VIEW, PAGES.shown), request))
+
+
+def with_its_slots(kind: str, batch: int, where: torch.device) -> np.ndarray:
+    net, slots = fresh(kind), SlotEffects(PAGES.n_slots)
+    settings: dict[str, Any] = {**SETTINGS, "batch": batch, "device": where}
+    train_pages(net, VIEW, PAGES, make_objective("rcr"), slots=slots, **settings)
+    return np.concatenate([scores(net, VIEW, PAGES.shown), slots.to("cpu").effects()])
+
+
+def watched(kind: str, batch: int, where: torch.device) -> np.ndarray:
+    """What was seen of the loss, of batches of one size: whoever looks has to wait."""
+    net, objective = fresh(kind), make_objective("rcr")
+
+    def look(model: nn.Module) -> dict[str, float]:
+        return {"mean": float(slot_predictions(model, VIEW, PAGES.shown, objective)[1].mean())}
+
+    watch = Watch(PAGES, look)
+    train_pages(net, VIEW, PAGES, objective, **SETTINGS, batch=BATCH, device=where, watch=watch)  # type: ignore[arg-type]
+    return np.array([*watch.by_group[-1], *(measures["mean"] for measures in watch.measures)])
 
 
 def by_teacher(kind: str, recipe: str, batch: int, where: torch.device) -> np.ndarray:
