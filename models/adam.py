@@ -14,8 +14,9 @@ from cascade_sim.models.adam_rows import BETA1, BETA2, EPSILON, RowState, step_r
 class Adam:
     """`weight_decay` apart from the gradient, as in AdamW; at 0 both are the same.
 
-    A table with a sparse gradient is stepped by rows: each row is a parameter of its own, with its own number
-    of steps, and one that is not in the batch stays as it is, without decay. A step costs what its batch has.
+    `tables`, which are among the parameters, and whatever has a sparse gradient, are stepped by rows: each
+    row is a parameter of its own, with its own number of steps, and one that is not in the batch stays as it
+    is, without decay. On the CPU, where their gradients are sparse, a step costs what its batch has.
 
     >>> weight = torch.nn.Parameter(torch.tensor([1.0]))
     >>> optimiser = Adam([weight], learning_rate=0.5)
@@ -26,14 +27,19 @@ class Adam:
     """
 
     def __init__(
-        self, parameters: Iterable[torch.Tensor], learning_rate: float, weight_decay: float = 0.0
+        self,
+        parameters: Iterable[torch.Tensor],
+        learning_rate: float,
+        weight_decay: float = 0.0,
+        tables: Iterable[torch.Tensor] = (),
     ) -> None:
         self.parameters = list(parameters)
+        self._tables = {id(table) for table in tables}
         self.learning_rate = learning_rate
         self.weight_decay = weight_decay
         # per parameter its number of steps, mean gradient and mean square; none before its first gradient
         self.state: dict[int, tuple[torch.Tensor, torch.Tensor, torch.Tensor]] = {}
-        self.rows: dict[int, RowState] = {}  # of tables with sparse gradients
+        self.rows: dict[int, RowState] = {}  # of tables
         self.number = 0  # of the step
 
     def zero_grad(self) -> None:
@@ -47,7 +53,7 @@ class Adam:
         moved, rate = [], self.learning_rate * share
         for at, parameter in enumerate(self.parameters):
             gradient = parameter.grad
-            if gradient is not None and gradient.is_sparse:
+            if gradient is not None and (gradient.is_sparse or id(parameter) in self._tables):
                 if at not in self.rows:
                     self.rows[at] = RowState.of(parameter)
                 step_rows(parameter, gradient, self.rows[at], self.number, rate, self.weight_decay)

@@ -1,6 +1,7 @@
 """Adam's step for some rows of a table: each row is a parameter of its own, with its own number of steps.
 
-A loop on the CPU, torch elsewhere; both sum a row's gradients in the order of the batch.
+A loop on the CPU, for sparse gradients; torch elsewhere, for gradients of the whole table, which need no
+sparse tensor (MPS has few) and nothing that the host would have to wait for.
 """
 
 from __future__ import annotations
@@ -39,12 +40,13 @@ class RowState:
 def step_rows(
     table: torch.Tensor, gradient: torch.Tensor, state: RowState, number: int, rate: float, decay: float
 ) -> None:
-    """Step those rows that a sparse gradient names. `number`: of the step, above that of the one before.
+    """Step those rows that a gradient names, be it sparse or of the whole table.
 
-    A row whose gradient is 0 stays as it is: it was looked up, and did not count.
+    `number`: of the step, above that of the one before. A row whose gradient is 0 stays as it is: it was not
+    in the batch, or was looked up and did not count.
     """
-    if table.device.type != "cpu" or table.dtype != torch.float32:
-        step_by_torch(table, gradient, state, rate, decay)
+    if not gradient.is_sparse or table.device.type != "cpu" or table.dtype != torch.float32:
+        step_by_torch(table, gradient.to_dense(), state, rate, decay)
         return
     given = (gradient._indices()[0], gradient._values().contiguous(), table.detach(), *state.arrays)
     arrays: Any = [tensor.numpy() for tensor in given]
@@ -52,21 +54,19 @@ def step_rows(
 
 
 def step_by_torch(
-    table: torch.Tensor, gradient: torch.Tensor, state: RowState, rate: float, decay: float
+    table: torch.Tensor, slope: torch.Tensor, state: RowState, rate: float, decay: float
 ) -> None:
-    """`step_rows` in operations that every device has."""
-    values = gradient._values()
-    rows, place = torch.unique(gradient._indices()[0], return_inverse=True)
-    slope = values.new_zeros(len(rows), values.shape[1]).index_add_(0, place, values)
-    counts = slope.any(dim=1)
-    rows, slope = rows[counts], slope[counts]
-    powers = state.powers[rows] * state.powers.new_tensor([BETA1, BETA2])
-    mean = state.mean[rows] * BETA1 + slope * (1 - BETA1)
-    square = state.square[rows] * BETA2 + slope.square() * (1 - BETA2)
-    size = (square / (1 - powers[:, 1:])).sqrt() + EPSILON
-    table[rows] = table[rows] * (1 - rate * decay) - rate * (mean / (1 - powers[:, :1])) / size
-    for whole, part in ((state.powers, powers), (state.mean, mean), (state.square, square)):
-        whole[rows] = part
+    """`step_rows` by a gradient [N, E] of the whole table, in operations that every device has."""
+    counts = slope.any(dim=1, keepdim=True)
+    beta1 = torch.where(counts, BETA1, 1.0)  # [N, 1]: what a row keeps
+    beta2 = torch.where(counts, BETA2, 1.0)
+    state.powers.mul_(torch.cat([beta1, beta2], dim=1))
+    state.mean.mul_(beta1).add_(slope * (1 - BETA1))
+    state.square.mul_(beta2).add_(slope.square() * (1 - BETA2))
+    # Of a row that never counted the powers are 1: it would be 0 / 0, and is not taken.
+    size = (state.square / (1 - state.powers[:, 1:])).sqrt() + EPSILON
+    moved = table * (1 - rate * decay) - rate * (state.mean / (1 - state.powers[:, :1])) / size
+    table.copy_(torch.where(counts, moved, table))
 
 
 @njit(cache=True, nogil=True, error_model="numpy")

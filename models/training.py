@@ -16,7 +16,7 @@ from torch.nn.functional import embedding
 
 from cascade_sim.models.adam import Adam
 from cascade_sim.models.features import FeatureView
-from cascade_sim.models.nets.ids import IdTables, Past, id_tables, mean_rows
+from cascade_sim.models.nets.ids import IdTables, Past, id_tables, mean_rows, table_rows
 from cascade_sim.models.recipes import recipe_named
 
 
@@ -252,7 +252,7 @@ def run_epochs(
     if not parameters:
         raise ValueError(f"{type(model).__name__} has no trainable parameters")
     model.train()
-    optimiser = Adam([*parameters, *beside], learning_rate, weight_decay)
+    optimiser = Adam([*parameters, *beside], learning_rate, weight_decay, tables=table_rows(model))
     steps = epochs * math.ceil(n / rows)
     numbers = itertools.count()
 

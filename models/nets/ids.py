@@ -102,8 +102,8 @@ def _look_up(table: torch.Tensor, ids: torch.Tensor, past: Past | None) -> tuple
 class _LookUp(torch.autograd.Function):
     """Rows by ids [..], and rows summed over lists [R, L] by shares [R, L].
 
-    One sparse gradient of both, so that a step costs what its batch has. (That of embedding_bag takes five
-    times as long, and adding two may sort them.)
+    On the CPU one sparse gradient of both, so that a step costs what its batch has. (That of embedding_bag
+    takes five times as long, and adding two may sort them.) Elsewhere one of the whole table: see adam_rows.
     """
 
     @staticmethod
@@ -122,15 +122,23 @@ class _LookUp(torch.autograd.Function):
         values[: ids.numel()] = slopes[0].reshape(-1, width)
         listed = values[ids.numel() :].view(*lists.shape, width)
         torch.mul(slopes[1].unsqueeze(1), share.unsqueeze(-1), out=listed)
-        rows = torch.cat([ids.reshape(-1), lists.reshape(-1)]).unsqueeze(0)
-        gradient = torch.sparse_coo_tensor(rows, values, ctx.size, check_invariants=False)
-        return (gradient.to_dense() if values.device.type == "mps" else gradient), None, None, None
+        rows = torch.cat([ids.reshape(-1), lists.reshape(-1)])
+        if values.device.type != "cpu":
+            return values.new_zeros(ctx.size).index_add_(0, rows, values), None, None, None
+        gradient = torch.sparse_coo_tensor(rows.unsqueeze(0), values, ctx.size, check_invariants=False)
+        return gradient, None, None, None
 
 
 def id_tables(module: nn.Module) -> IdTables | None:
     """The tables of a net; None if it has none."""
     own = getattr(module, "id_tables", None)
     return own if isinstance(own, IdTables) else None
+
+
+def table_rows(module: nn.Module) -> list[nn.Parameter]:
+    """The parameters of a net that are tables, each row an id."""
+    own = id_tables(module)
+    return [] if own is None else list(own.rows.values())
 
 
 def with_tables(module: nn.Module, tables: IdTables | None) -> nn.Module:

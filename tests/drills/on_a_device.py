@@ -31,6 +31,8 @@ from torch import nn  # noqa: E402
 
 from cascade_sim.models.calibrators import CALIBRATORS, PiecewiseLinear  # noqa: E402
 from cascade_sim.models.calibrators.examined import fit_examined  # noqa: E402
+from cascade_sim.models.features import FeatureView, make_view  # noqa: E402
+from cascade_sim.models.nets.ids import IdTables, with_tables  # noqa: E402
 from cascade_sim.models.objectives import OBJECTIVES, make_objective  # noqa: E402
 from cascade_sim.models.page_training import (  # noqa: E402
     make_pages,
@@ -43,7 +45,8 @@ from cascade_sim.models.recipes import RECIPES  # noqa: E402
 from cascade_sim.models.slot_effects import SlotEffects  # noqa: E402
 from cascade_sim.models.training import Impressions, Lists, Watch, chunk_of_rank, train  # noqa: E402
 from cascade_sim.scenario.plugins import MODEL_KINDS, find_class  # noqa: E402
-from worlds.clicked_ads import ADS, LOGIT, USERS, VIEW  # noqa: E402
+from cascade_sim.training.modules import input_widths  # noqa: E402
+from worlds.clicked_ads import AD, ADS, LOGIT, USER, USERS, VIEW  # noqa: E402
 from worlds.pretend_device import PretendDevice  # noqa: E402
 
 EPOCHS, BATCH, SMALLER = 2, 256, 64
@@ -66,6 +69,18 @@ class Row:
     @property
     def is_sound(self) -> bool:
         return self.off is not None and self.off <= FAR and self.waits_of_more == self.waits
+
+
+# The same world with its ids and histories seen: nets have embedding tables then, with sparse gradients.
+IDS = make_view(
+    ("user", "context", "quality", "G1", "mismatch_pair", "user_id", "ad_id", "advertiser_id", "history"),
+    USER,
+    AD,
+    0.0,
+    advertiser=(np.arange(ADS) % 7).astype(np.int32),
+    n_advertisers=7,
+    history=np.random.default_rng(3).integers(-1, ADS, (USERS, 5)).astype(np.int32),
+)
 
 
 def shown_pages(n: int, seed: int = 1) -> tuple[Impressions, np.ndarray, np.ndarray]:
@@ -99,14 +114,14 @@ PAGES = make_pages(*shown_pages(300))
 LISTS = taught_lists(100)
 
 
-def fresh(kind: str, heads: int = 1) -> nn.Module:
+def fresh(kind: str, heads: int = 1, view: FeatureView = VIEW) -> nn.Module:
     torch.manual_seed(1)
     options: dict[str, Any] = {"hidden": 16, "dims": 6}
     if heads > 1:
         options["heads"] = heads
-    return find_class(MODEL_KINDS, kind, Path("."))(
-        VIEW.request_width, VIEW.ad_width, VIEW.pair_width, **options
-    )
+    tables = IdTables(view, 4) if view.has_ids else None
+    net = find_class(MODEL_KINDS, kind, Path("."))(*input_widths(view, tables), **options)
+    return with_tables(net, tables)
 
 
 Training = Callable[[int, torch.device], np.ndarray]  # in batches of a size, on a device
@@ -125,6 +140,10 @@ def trainings() -> Iterator[tuple[str, str, Training]]:
         yield kind, "sbcr, its calibrator joint", partial(with_its_map, kind)
         yield kind, "rcr, slots estimated", partial(with_its_slots, kind)
         yield kind, "rcr, watched", partial(watched, kind)
+        for objective in ("pointwise", "rcr", "sbcr"):
+            yield kind, f"ids, {objective}", partial(for_clicks, kind, objective, view=IDS)
+        yield kind, "ids, single impressions", partial(by_sample, kind, view=IDS)
+        yield kind, "ids, distill", partial(by_teacher, kind, "distill", view=IDS)
     for calibrator in CALIBRATORS:
         yield "calibrator", calibrator, partial(calibrated, calibrator)
 
@@ -135,18 +154,18 @@ def order_of(predicted: np.ndarray) -> np.ndarray:
     return predicted - np.repeat(np.add.reduceat(predicted, PAGES.lists[:-1]) / sizes, sizes)
 
 
-def for_clicks(kind: str, name: str, batch: int, where: torch.device) -> np.ndarray:
+def for_clicks(kind: str, name: str, batch: int, where: torch.device, view: FeatureView = VIEW) -> np.ndarray:
     objective = make_objective(name)
-    net = fresh(kind, objective.n_heads)
-    train_pages(net, VIEW, PAGES, objective, **SETTINGS, batch=batch, device=where)
-    predicted = scores(served_net(net, objective), VIEW, PAGES.shown)
+    net = fresh(kind, objective.n_heads, view)
+    train_pages(net, view, PAGES, objective, **SETTINGS, batch=batch, device=where)
+    predicted = scores(served_net(net, objective), view, PAGES.shown)
     return predicted if objective.has_scale else order_of(predicted)
 
 
-def by_sample(kind: str, batch: int, where: torch.device) -> np.ndarray:
-    net = fresh(kind)
-    train(net, VIEW, PAGES.shown, "logloss", **SETTINGS, batch=batch, device=where)
-    return scores(net, VIEW, PAGES.shown)
+def by_sample(kind: str, batch: int, where: torch.device, view: FeatureView = VIEW) -> np.ndarray:
+    net = fresh(kind, view=view)
+    train(net, view, PAGES.shown, "logloss", **SETTINGS, batch=batch, device=where)
+    return scores(net, view, PAGES.shown)
 
 
 def with_its_map(kind: str, batch: int, where: torch.device) -> np.ndarray:
@@ -176,10 +195,12 @@ def watched(kind: str, batch: int, where: torch.device) -> np.ndarray:
     return np.array([*watch.by_group[-1], *(measures["mean"] for measures in watch.measures)])
 
 
-def by_teacher(kind: str, recipe: str, batch: int, where: torch.device) -> np.ndarray:
-    net = fresh(kind)
-    train(net, VIEW, LISTS, recipe, **SETTINGS, batch=batch, device=where)
-    predicted = scores(net, VIEW, PAGES.shown)
+def by_teacher(
+    kind: str, recipe: str, batch: int, where: torch.device, view: FeatureView = VIEW
+) -> np.ndarray:
+    net = fresh(kind, view=view)
+    train(net, view, LISTS, recipe, **SETTINGS, batch=batch, device=where)
+    predicted = scores(net, view, PAGES.shown)
     return predicted if RECIPES[recipe].gives_probabilities else order_of(predicted)
 
 

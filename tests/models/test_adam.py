@@ -119,5 +119,22 @@ def test_the_loop_and_torch_step_rows_alike():
         values = torch.randn(40, 4, generator=generator)
         gradient = torch.sparse_coo_tensor(rows, values, (50, 4), check_invariants=True)
         adam_rows.step_rows(tables[0], gradient, states[0], number, 0.05, 0.1)
-        adam_rows.step_by_torch(tables[1], gradient, states[1], 0.05, 0.1)
+        adam_rows.step_by_torch(tables[1], gradient.to_dense(), states[1], 0.05, 0.1)
     assert torch.allclose(*tables, atol=1e-5) and not torch.allclose(tables[0], first, atol=0.1)
+
+
+def test_a_table_of_a_dense_gradient_is_stepped_by_rows_too():
+    first = torch.tensor([[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]])
+    by_rows, plain = first.clone().requires_grad_(), first.clone().requires_grad_()
+    optimisers = Adam([by_rows], 0.1, 0.5, tables=[by_rows]), Adam([plain], 0.1, 0.5)
+    for rows in ([0], [0, 1], [1]):
+        slope = torch.zeros(3, 2)
+        slope[rows] = 1.0
+        for table, optimiser in zip((by_rows, plain), optimisers, strict=True):
+            table.grad = slope.clone()
+            optimiser.step()
+    assert by_rows[2].tolist() == [5.0, 6.0]
+    once = [1.0, 1.0]
+    sparse = _stepped([([0], [once]), ([0, 1], [once, once]), ([1], [once])], 0.5)
+    assert torch.allclose(by_rows, sparse, atol=1e-6)
+    assert not torch.allclose(by_rows, plain)
