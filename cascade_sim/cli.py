@@ -50,6 +50,10 @@ COMMANDS = {
         "What another setting would have brought, on the same requests with the same luck.",
     ),
     "compare": ("cascade_sim.commands.compare", "How finished runs differ, in scenario and in measures."),
+    "contrast": (
+        "cascade_sim.commands.contrast",
+        "Arms of a study over several worlds, each held against one of them.",
+    ),
     "off-policy": (
         "cascade_sim.commands.off_policy",
         "What another policy would have earned, from randomised logs alone.",
