@@ -178,7 +178,7 @@ def _encoded(values: Values) -> "tuple[Values | None, list[bytes | memoryview]]"
 
 
 def _bytes(values: Values) -> memoryview:
-    return memoryview(values).cast("B")
+    return values.data.cast("B")
 
 
 # Thrift's compact protocol, as far as it is needed here.
