@@ -53,10 +53,10 @@ def uniform(seed: int, purpose: str, *ids) -> np.ndarray:
         start = bits(seed, purpose)[0]
         if not others and first.ndim == 1:
             return _compiled()[0](start, first.astype(np.int64, copy=False))
-        if len(others) == 1 and others[0].ndim == 2 and others[0].dtype.kind == "i":
-            if first.shape == (len(others[0]), 1):
-                own = first[:, 0].astype(np.int64, copy=False)
-                return _compiled()[1](start, own, others[0].astype(np.int64))
+        kinds = [(other.ndim, other.dtype.kind) for other in others]
+        if kinds == [(2, "i")] and first.shape == (len(others[0]), 1):
+            own = first[:, 0].astype(np.int64, copy=False)
+            return _compiled()[1](start, own, others[0].astype(np.int64))
     return ((bits(seed, purpose, *ids) >> np.uint64(12)).astype(np.float64) + 0.5) * _TO_UNIT
 
 
