@@ -150,7 +150,7 @@ def _coaction_row(
         out[r, j] = sum8(total) + linear
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@njit(cache=True, nogil=True, forceinline=True, error_model="numpy")
 def exp_float32(x, turns, out):
     """out = e^x in float32 for x <= 0, within two units in the last place; e^-87 below -87.
 
@@ -172,6 +172,17 @@ def exp_float32(x, turns, out):
         bits[i] += shifts[i] << np.int32(23)
 
 
+@njit(cache=True, nogil=True, forceinline=True, error_model="numpy")
+def sigmoid_row(logit, below, turns, e, out):
+    """Of one row, into `out`, which may be the same; the others are room for as many numbers."""
+    for j in range(len(logit)):
+        below[j] = -abs(logit[j])
+    exp_float32(below, turns, e)
+    for j in range(len(logit)):
+        top = UNIT if logit[j] >= 0 else e[j]
+        out[j] = top / (UNIT + e[j])
+
+
 @njit(cache=True, nogil=True, error_model="numpy")
 def sigmoid_inplace(logit):
     """sigma(x) elementwise in float32, of finite numbers; saturates without overflow.  [R, n]
@@ -181,18 +192,27 @@ def sigmoid_inplace(logit):
     n = logit.shape[1]
     below, turns, e = np.empty(n, np.float32), np.empty(n, np.float32), np.empty(n, np.float32)
     for r in range(logit.shape[0]):
-        for j in range(n):
-            below[j] = -abs(logit[r, j])
-        exp_float32(below, turns, e)
-        for j in range(n):
-            top = UNIT if logit[r, j] >= 0 else e[j]
-            logit[r, j] = top / (UNIT + e[j])
+        sigmoid_row(logit[r], below, turns, e, logit[r])
     return logit
 
 
-@njit(cache=True, nogil=True)
-def is_full(ids):
+def is_full(ids: np.ndarray) -> bool:
     """Whether no place of [R, n] is padding."""
+    return bool(_is_full(ids[:1].copy() if is_one_row(ids) else ids))
+
+
+def n_filled(ids: np.ndarray) -> np.ndarray:
+    """Ads per row, without padding.  [R, n] -> [R] int64"""
+    return np.full(len(ids), _n_filled(ids[:1].copy())[0]) if is_one_row(ids) else _n_filled(ids)
+
+
+def is_one_row(ids: np.ndarray) -> bool:
+    """Whether all rows of [R, n] are one and the same in memory, as where everybody meets the same ads."""
+    return len(ids) > 1 and ids.strides[0] == 0
+
+
+@njit(cache=True, nogil=True)
+def _is_full(ids):
     least = np.int32(0)
     for r in range(ids.shape[0]):
         for j in range(ids.shape[1]):
@@ -201,8 +221,7 @@ def is_full(ids):
 
 
 @njit(cache=True, nogil=True)
-def n_filled(ids):
-    """Ads per row, without padding.  [R, n] -> [R] int64"""
+def _n_filled(ids):
     out = np.empty(ids.shape[0], np.int64)
     for r in range(ids.shape[0]):
         count = 0
@@ -377,7 +396,7 @@ def tiled(matrix: np.ndarray) -> np.ndarray:
     return tiles
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, forceinline=True)
 def _score_tiles(code, row, tiles, first, last, out):
     """`dot` of a row with the rows of some tiles, to the same bits: out[:8 (last - first)].
 

@@ -66,3 +66,14 @@ def test_padding_ids_are_drawn_like_any_other():
 def test_ids_broadcast_and_no_ids_give_one_draw():
     assert draws.uniform(1, "x", IDS[:3, None], IDS[None, :4]).shape == (3, 4)
     assert draws.bits(1, "weights").shape == (1,)
+
+
+@pytest.mark.parametrize("ids", [IDS, -IDS, IDS.astype(np.int32) - 1])
+def test_many_draws_at_once_are_those_of_the_plain_arithmetic(ids, monkeypatch):
+    rows = np.stack([ids[:9000], ids[9000:18_000], ids[1:9001]], axis=1).astype(np.int32)
+    first = ids[:9000, None]
+    cases = [(ids,), (first, rows), (first, rows[:, ::2]), (first, ids[None, :3])]
+    compiled = [draws.uniform(5, "both", *case) for case in cases]
+    monkeypatch.setattr(draws, "WORTH_COMPILED", 10**9)
+    for case, found in zip(cases, compiled, strict=True):
+        assert np.array_equal(found, draws.uniform(5, "both", *case))

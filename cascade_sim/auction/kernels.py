@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numba import boolean, float32, float64, int64, njit, types, void
+from numba import boolean, float32, float64, int64, njit, types
 from numba.np.unsafe.ndarray import to_fixed_tuple
 
 from cascade_sim.auction.pricing import RULES, Pricing, Slot
@@ -21,7 +21,10 @@ _REALS = types.Array(float64, 2, "C", readonly=True)
 _SHORT_REALS = types.Array(float32, 2, "C", readonly=True)  # as models predict: no copy is made of them
 _IDS = types.Array(int64, 2, "C", readonly=True)
 _EFFECTS = _BY_REQUEST = _PARAMETERS = types.Array(float64, 1, "C", readonly=True)
-_inner: Any = partial(njit, nogil=True, error_model="numpy")
+_inner: Any = partial(njit, nogil=True, error_model="numpy", forceinline=True)
+MICROS = 1e6  # in a unit of money
+MAX_MONEY = 9.0e12  # above it, micro-units no longer fit into 64 bits
+NEARLY_1 = 1 + 4 * np.finfo(float).eps  # two roundings away from a whole number counts as that number
 FEW = 12  # places of a list, up to which a pass for each is quicker than insertion
 NAMES = tuple(RULES)  # the rules that are compiled: those registered when this module is first imported
 
@@ -89,12 +92,7 @@ def _one_of(rules: Sequence[Pricing]) -> Any:
 _asked = _one_of(tuple(RULES.values()))
 
 
-@_compiled(
-    void(
-        *(float64[::1], float64[::1], float64[::1], int64),
-        *(int64, _PARAMETERS, float64, float64, _EFFECTS, float64[::1]),
-    )
-)
+@_inner
 def price_listed(
     bid, quality, score, n_listed, pricing, parameters, reserve_cpc, score_floor, slot_effects, cpc
 ):
@@ -253,6 +251,17 @@ def rank_and_price(
             pricing, parameters, reserve, score_floor, slot_effects, cpc[r],
         )  # fmt: skip
     return -1
+
+
+@_inner
+def whole_micros(price, bid):
+    """`rules.to_micros` of one price and its bid; -1 if one of them is no amount of money."""
+    if not (0.0 <= price <= MAX_MONEY and 0.0 <= bid <= MAX_MONEY):
+        return np.int64(-1)
+    money, most = price * MICROS, bid * MICROS
+    whole, nearest = np.floor(money), np.rint(most)
+    charge = np.int64(whole) + (money - whole >= 0.5)
+    return min(charge, np.int64(nearest) - (nearest > most * NEARLY_1))
 
 
 @_compiled(int64(_REALS, _REALS, int64, _PARAMETERS, _BY_REQUEST, float64, _EFFECTS, float64[:, ::1]))

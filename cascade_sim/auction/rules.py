@@ -37,7 +37,8 @@ from cascade_sim.errors import did_you_mean
 MICROS = 1_000_000
 
 _MAX_MONEY = 9.0e12  # above it, micro-units no longer fit into 64 bits
-_NO_IDS = np.zeros((0, 0), np.int64)
+_NO_IDS, _NO_SHORT_IDS = np.zeros((0, 0), np.int64), np.zeros((0, 0), np.int32)
+_NO_TILES = np.zeros((0, 0, 8), np.float32)
 _NO_PARAMETERS = np.zeros(0)
 _NUMBER = (Real, Decimal)
 KEYWORDS = (
@@ -61,6 +62,15 @@ class RankedAuction(NamedTuple):
     ranked: NDArray[np.int64]  # [slots + 1] or [R, slots + 1]: the winners, then the runner-up; -1 at the end
     bid: NDArray[np.float64]  # of those, 0 at the end
     quality: NDArray[np.float64]
+
+
+class DotPage(NamedTuple):
+    """What requests show and the runner-up of the last slot, with prices as they are charged."""
+
+    ads: NDArray[np.int32]  # [R, slots + 1], -1 at the end
+    pctr: NDArray[np.float32]  # of those, 0 at the end
+    bid: NDArray[np.float64]
+    cpc_micros: NDArray[np.int64]  # [R, slots]
 
 
 def run_auction(
@@ -152,6 +162,42 @@ def auction(
     if np.ndim(bid) == 1:
         return RankedAuction(ranked[0, :slots], cpc[0], ranked[0], ranked_bid[0], ranked_quality[0])
     return RankedAuction(ranked[:, :slots], cpc, ranked, ranked_bid, ranked_quality)
+
+
+def dot_auction(
+    code: NDArray[np.float32],
+    ad_code: NDArray[np.float32],
+    tiles: NDArray[np.float32] | None,
+    ids: NDArray[np.int32],
+    bid: NDArray[np.float64],
+    *,
+    slots: int,
+    pricing: str = "gsp",
+    reserve_cpc: ArrayLike = 0.0,
+    score_floor: float = 0.0,
+    slot_effects: ArrayLike | None = None,
+    **parameters: float,
+) -> DotPage | None:
+    """The auction among ads whose pCTR is the sigmoid of <code [R, D], ad_code [A, D]>, in one pass.
+
+    Candidates are ids [R, n], ascending, -1 padding; `tiles` (`kernels.tiled` of ad_code) say that all ads
+    are candidates of every request. Bids are of ads [A]. The same bits as of `auction` and `to_micros`, one
+    after the other. None where those would refuse, or anything is out of the ordinary: ask them.
+    """
+    from cascade_sim.auction.dots import rank_dots  # numba is loaded when first needed
+
+    slots = _slots(slots)
+    _, rules = _rules(len(code), slots, pricing, reserve_cpc, score_floor, slot_effects, parameters)
+    shape = (len(code), slots + 1)
+    page = DotPage(
+        np.empty(shape, np.int32),
+        np.empty(shape, np.float32),
+        np.empty(shape),
+        np.empty((len(code), slots), np.int64),
+    )
+    candidates = (_NO_TILES, ids, False) if tiles is None else (tiles, _NO_SHORT_IDS, True)
+    odd = rank_dots(code, ad_code, *candidates, bid, *rules, *page)
+    return page if odd < 0 else None
 
 
 def reprice(

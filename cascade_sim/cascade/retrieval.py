@@ -52,8 +52,13 @@ class Retrieval:
         self._in_order: dict[int, _Kept] = {}  # most similar first, where ads come and go
 
     def __call__(self, users: np.ndarray, size: int) -> np.ndarray:
-        """The pre-ranking set of each user, ad ids ascending.  [R] -> [R, min(size, A)] int32"""
+        """The pre-ranking set of each user, ad ids ascending.  [R] -> [R, min(size, A)] int32
+
+        Where that is everybody, the rows are one and the same in memory, and nobody can write to it.
+        """
         size = min(size, self._n_ads)
+        if size == self._n_ads and self._lists is None:
+            return np.broadcast_to(np.arange(size, dtype=np.int32), (len(users), size))
         kept = self._kept.get(size)
         if kept is None:
             sizes = list(self._kept)

@@ -5,6 +5,7 @@ with the ad side computed once; any other torch module runs batched; three need 
 `random` (keyed noise), `constant` (1, so that the bid decides) and `truth` (the oracle).
 """
 
+from functools import cached_property
 from typing import Protocol
 
 import numpy as np
@@ -19,6 +20,7 @@ from cascade_sim.kernels import (
     is_finite,
     pad_lanes,
     sigmoid_inplace,
+    tiled,
 )
 from cascade_sim.scenario.plugins import errors_of
 
@@ -125,7 +127,13 @@ class TowersScorer(ModelScorer):
         super().__init__(name, view, link)
         self.module, self.seen = module, _seen(view, module)
         with torch.no_grad():
-            self.ad_code = pad_lanes(module.ad_code(torch.from_numpy(self.seen.ad_table)).numpy())
+            code = module.ad_code(torch.from_numpy(self.seen.ad_table)).numpy()
+        self.ad_code, self._width = pad_lanes(code), code.shape[1]
+
+    @cached_property
+    def tiles(self) -> np.ndarray:
+        """The codes of all ads, eight side by side, for those who score everybody."""
+        return tiled(self.ad_code[:, : self._width])
 
     def request_code(self, block) -> np.ndarray:
         import torch

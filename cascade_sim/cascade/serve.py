@@ -12,6 +12,7 @@ from cascade_sim.cascade.fusion import Fusion, fused_quality
 from cascade_sim.cascade.knobs import reserve_of, rules_of
 from cascade_sim.cascade.late import BY_PRE_RANKING, by_pre_ranking, by_retrieval
 from cascade_sim.cascade.memo import remembered
+from cascade_sim.cascade.one_pass import is_in_one_pass, ranked_in_one_pass
 from cascade_sim.cascade.page import auctioned
 from cascade_sim.cascade.request import Arm, Block, Decision, Platform, PreRanked, PreView, Scores, Stage
 from cascade_sim.cascade.seats import is_probability
@@ -72,10 +73,17 @@ def pre_rank(block: Block, arm: Arm, platform: Platform) -> PreRanked:
 
 def retrieve(block: Block, arm: Arm, platform: Platform) -> np.ndarray:
     """The pre-ranking set.  [R, n] ad ids, ascending"""
-    if block.memo is None:
-        return platform.retrieved(block, arm.retrieval_size)
-    key = (platform.retrieval, arm.retrieval_size)
-    return block.memo.candidates(key, lambda: platform.retrieved(block, arm.retrieval_size))
+
+    def find() -> np.ndarray:
+        found = platform.retrieved(block, arm.retrieval_size)
+        # Only who ranks in one pass never looks at a set by itself: for others a row is a row.
+        return found if is_in_one_pass(block, arm, platform) else np.ascontiguousarray(found)
+
+    return (
+        find()
+        if block.memo is None
+        else block.memo.candidates((platform.retrieval, arm.retrieval_size), find)
+    )
 
 
 def rank(
@@ -85,10 +93,14 @@ def rank(
     ids = passed.competitive_set
     # The shadow's stages are one: what it says of all candidates is said once.
     is_same = ids is passed.pre_ranking_set and arm.ranking == arm.pre_ranking
-    rank = passed.scores if is_same else score(block, ids, arm.ranking, arm, platform)
-    if answered_by is not None:
-        rank = by_pre_ranking(rank, block, passed, arm, platform, answered_by == BY_PRE_RANKING)
-    page = auctioned(ids, rank.prediction, rank.bid, rank.quality, rules_of(block, arm, platform))
+    page = None
+    if answered_by is None and not is_same and is_in_one_pass(block, arm, platform):
+        page = ranked_in_one_pass(block, ids, arm, platform)
+    if page is None:
+        rank = passed.scores if is_same else score(block, ids, arm.ranking, arm, platform)
+        if answered_by is not None:
+            rank = by_pre_ranking(rank, block, passed, arm, platform, answered_by == BY_PRE_RANKING)
+        page = auctioned(ids, rank.prediction, rank.bid, rank.quality, rules_of(block, arm, platform))
     decision = Decision(passed.pre_ranking_set, passed.view, ids, page)
     return decision if answered_by is None else by_retrieval(decision, block, arm, platform, answered_by)
 

@@ -33,6 +33,7 @@ from cascade_sim.storage.files import (
     temporary,
     write_file,
 )
+from cascade_sim.storage.parquet import PartWriter
 
 if TYPE_CHECKING:
     import pyarrow.parquet as pq
@@ -44,6 +45,7 @@ PARTS = "_parts.json"  # readers of Parquet folders pass over names that begin s
 DIGEST = "sha256"  # of a part, as its list calls it; processors have instructions for it
 _DIGESTS = {DIGEST: "sha256", "digest": "blake2b"}  # what a list may have; runs of older versions the latter
 
+DIGITS = 32  # that are kept of a digest
 _KINDS = "biuf"  # booleans, integers, unsigned integers, floats
 
 Columns = dict[str, NDArray[Any]]
@@ -73,7 +75,7 @@ class TableWriter:
         self._buffered = 0
         self._rows_in_part = 0  # written, without the buffered ones
         self._parts = PartList(folder)
-        self._writer: pq.ParquetWriter | None = None
+        self._writer: PartWriter | None = None
         self._temp: Path | None = None  # the file of the part that is being written
         self._is_closed = False
 
@@ -175,20 +177,15 @@ class TableWriter:
         return self.folder / _part_name(len(self._parts))
 
     def _write_row_group(self) -> None:
-        import pyarrow as pa
-
-        # No column has holes: said so, there is no mark for each value that it is there.
-        fields = {name: pa.from_numpy_dtype(buffer.dtype) for name, buffer in self._buffers.items()}
-        schema = pa.schema([pa.field(name, kind, nullable=False) for name, kind in fields.items()])
-        rows = pa.table([_arrow(b[: self._buffered]) for b in self._buffers.values()], schema=schema)
+        rows = {name: buffer[: self._buffered] for name, buffer in self._buffers.items()}
         try:
             with storage_errors(self._part):
                 if self._writer is None:
                     table, logs = self.folder, self.folder.parent
                     folder_inside(logs.parent, logs.name, table.name)
                     self._temp = temporary(self._part)
-                    self._writer = _open_part(self._temp, schema)
-                self._writer.write_table(rows, row_group_size=ROW_GROUP)
+                    self._writer = _open_part(self._temp, {name: b.dtype for name, b in rows.items()})
+                self._writer.write_table(rows)
         except BaseException:
             self._is_closed = True
             self._drop_part()
@@ -202,9 +199,9 @@ class TableWriter:
         with discarded_on_error(temp), storage_errors(part):
             self._writer.close()
             seal(temp, part)
+        self._parts.add(part, self._writer.size, self._writer.digest)
         self._writer = self._temp = None
         self._rows_in_part = 0
-        self._parts.add(part)
 
     def _drop_part(self) -> None:
         writer, self._writer = self._writer, None
@@ -302,10 +299,9 @@ class PartList:
         """The list as it was when n parts were sealed."""
         return PartList(self.folder, dict(list(self._parts.items())[:n]))
 
-    def add(self, path: Path) -> None:
-        """A part that has just been sealed; the list on the disk names it from here on."""
-        with storage_errors(path):
-            self._parts[path.name] = {"bytes": path.stat().st_size, DIGEST: _digest(path, DIGEST)}
+    def add(self, path: Path, size: int, digest: str) -> None:
+        """A part that has just been sealed, with what was written of it; the list names it from here on."""
+        self._parts[path.name] = {"bytes": size, DIGEST: digest[:DIGITS]}
         self.write()
 
     def write(self) -> None:
@@ -383,12 +379,8 @@ def _check_columns(columns: Mapping[str, NDArray[Any]], known: Columns, table: s
     return next(iter(lengths.values()))
 
 
-def _open_part(path: Path, schema: Any) -> "pq.ParquetWriter":
-    """Snappy and plain values: the quickest here; dictionaries of floats and ids only cost time."""
-    import pyarrow.parquet as pq
-
-    return pq.ParquetWriter(path, schema, compression="snappy", use_dictionary=False, store_schema=False,
-                            write_batch_size=ROW_GROUP)  # fmt: skip
+def _open_part(path: Path, schema: Mapping[str, np.dtype[Any]]) -> PartWriter:
+    return PartWriter(path, schema)
 
 
 @contextmanager
@@ -409,14 +401,6 @@ def _opened(path: Path, columns: Sequence[str] | None) -> Iterator[tuple["pq.Par
         raise UserError(f"cannot read {path}: {error}") from error
 
 
-def _arrow(values: NDArray[Any]) -> Any:
-    """The values as they lie there. `pa.array` would import pandas, in case they are one of its kinds."""
-    import pyarrow as pa
-
-    bits = np.packbits(values, bitorder="little") if values.dtype == bool else values
-    return pa.Array.from_buffers(pa.from_numpy_dtype(values.dtype), len(values), [None, pa.py_buffer(bits)])
-
-
 def _numpy(rows: Any) -> Columns:
     """Arrow table or batch as fresh arrays."""
     columns = zip(rows.schema.names, rows.columns, strict=True)
@@ -424,7 +408,7 @@ def _numpy(rows: Any) -> Columns:
 
 
 def _values(column: Any) -> NDArray[Any]:
-    """A column as a fresh array; as in `_arrow`, without pandas."""
+    """A column as a fresh array. Arrow's own way would import pandas, in case it is one of its kinds."""
     chunks = getattr(column, "chunks", [column])
     if column.null_count or not chunks:  # no column of ours: Arrow knows what to make of holes
         return np.array(column.to_numpy(zero_copy_only=False))
@@ -451,4 +435,4 @@ def _listed(part: Mapping[str, Any]) -> dict[str, Any]:
 
 def _digest(path: Path, kind: str) -> str:
     with path.open("rb") as file:
-        return hashlib.file_digest(file, _DIGESTS[kind]).hexdigest()[:32]
+        return hashlib.file_digest(file, _DIGESTS[kind]).hexdigest()[:DIGITS]

@@ -13,9 +13,10 @@ world's seed, and lies nowhere else.
 from collections.abc import Callable
 
 import numpy as np
+from numba import njit
 
 from cascade_sim import draws
-from cascade_sim.kernels import dot_scores, hinge_scores, pad_lanes
+from cascade_sim.kernels import dot, dot_scores, pad_lanes
 from cascade_sim.world.seen import World
 
 DAY = 86_400.0  # seconds
@@ -65,14 +66,18 @@ class Truth:
         users as far as those of time 0, which the features show, still tell them. A model that learns an
         embedding of ids, or learns again and again as time goes by, may come to know more.
         """
-        code = self._user_code[block.users]
-        if self._turning is not None:
-            code = self._turning.faded(code, block.times)
-        return _sigmoid(self._logit(code, block.users, block.context, ids))
+        if self._turning is None:
+            return _sigmoid(self._lasting(block.users, block.context, ids))
+        code = self._turning.faded(self._user_code[block.users], block.times)
+        return _sigmoid(self._logit(code, _rows(code), block.users, block.context, ids))
 
     def ctr(self, block, ids: np.ndarray) -> np.ndarray:
         """True CTR in a fully examined slot; 0 for padding.  [R, m] -> [R, m] float64"""
-        logit = self._logit(self._code_now(block), block.users, block.context, ids)
+        if self._turning is None and self._seasons is None:
+            logit = self._lasting(block.users, block.context, ids)
+        else:
+            code = self._code_now(block)
+            logit = self._logit(code, _rows(code), block.users, block.context, ids)
         if self._seasons is not None:
             logit += self._seasons.level(block.times)[:, None]
         if self._identities is not None:
@@ -97,7 +102,7 @@ class Truth:
 
         Without intent, seasons and noise.  [m], [m, n] -> [m, n] float64
         """
-        logit = self._logit(self._user_code[users], users, np.zeros(len(users), np.float32), ids)
+        logit = self._lasting(users, np.zeros(len(users), np.float32), ids)
         return logit if self._identities is None else logit + self._identities.logit(users, ids)
 
     def _code_now(self, block) -> np.ndarray:
@@ -107,16 +112,52 @@ class Truth:
             code = self._turning.turned(code, block.users, block.times)
         return code if self._seasons is None else self._seasons.weighted(code, block.times)
 
-    def _logit(self, code: np.ndarray, users: np.ndarray, context: np.ndarray, ids: np.ndarray) -> np.ndarray:
-        logit = dot_scores(code, self._ad_code, ids).astype(np.float64)
-        logit += self._spec.effects.context * context[:, None]
-        mismatch = hinge_scores(
-            self._mismatch_user[users], self._mismatch_ad, ids, self._spec.mismatch.threshold
-        )
-        return logit + self._spec.mismatch.weight * mismatch
+    def _lasting(self, users: np.ndarray, context: np.ndarray, ids: np.ndarray) -> np.ndarray:
+        """Of users as they are at time 0."""
+        return self._logit(self._user_code, users, users, context, ids)
+
+    def _logit(
+        self, code: np.ndarray, rows: np.ndarray, users: np.ndarray, context: np.ndarray, ids: np.ndarray
+    ) -> np.ndarray:
+        """By the features, with code[rows[r]] for request r.  [R, m] float64"""
+        spec = self._spec
+        return _feature_logits(
+            code, rows, self._ad_code, self._mismatch_user, users, self._mismatch_ad,
+            context.astype(np.float32, copy=False), ids,
+            *map(np.float32, (spec.effects.context, spec.mismatch.threshold, spec.mismatch.weight)),
+        )  # fmt: skip
 
     def _pair_noise(self, purpose: str, block, ids: np.ndarray) -> np.ndarray:
         return draws.normal(self._seed, purpose, block.users[:, None], ids)
+
+
+@njit(cache=True, nogil=True)
+def _feature_logits(
+    code, rows, ad_code, mismatch_user, users, mismatch_ad, context, ids, by_context, threshold, by_mismatch
+):
+    """<code, ad_code> + by_context * context + by_mismatch * max(0, <mismatch> - threshold).  [R, m] float64
+
+    Terms are float32, their sum is float64. The products of padding are 0.
+    """
+    n_requests, n = ids.shape
+    out = np.empty((n_requests, n), np.float64)
+    zero = np.float32(0.0)
+    for r in range(n_requests):
+        of_context = np.float64(by_context * context[r])
+        for j in range(n):
+            a, product, mismatch = ids[r, j], zero, zero
+            if a >= 0:
+                product = dot(code, rows[r], ad_code, a, code.shape[1])
+                mismatch = max(
+                    zero, dot(mismatch_user, users[r], mismatch_ad, a, mismatch_user.shape[1]) - threshold
+                )
+            out[r, j] = np.float64(product) + of_context + np.float64(by_mismatch * mismatch)
+    return out
+
+
+def _rows(code: np.ndarray) -> np.ndarray:
+    """Where each request has a row of its own."""
+    return np.arange(len(code), dtype=np.int32)
 
 
 class _Intent:

@@ -8,6 +8,7 @@ from cascade_sim import draws
 from cascade_sim.cascade import retrieval as module
 from cascade_sim.cascade.retrieval import Retrieval
 from cascade_sim.errors import UserError
+from cascade_sim.kernels import is_full, n_filled
 from cascade_sim.world.world import build_world
 from worlds.tiny_market import tiny_scenario
 
@@ -166,6 +167,12 @@ def test_sizes_are_kept_apart_and_a_smaller_one_is_a_subset(world):
     large, small = r(users, 60), r(users, 20)
     assert small.shape == (100, 20)
     assert all(np.isin(s, g).all() for s, g in zip(small, large, strict=True))
+
+
+def test_where_all_are_retrieved_all_users_share_one_row_that_nobody_can_write_to(world):
+    found = make(world)(np.arange(50, dtype=np.int32), 600)
+    assert found.shape == (50, 600) and found.strides[0] == 0 and not found.flags.writeable
+    assert is_full(found) and n_filled(found).tolist() == [600] * 50
 
 
 def test_more_than_the_corpus_gives_the_corpus(world):

@@ -2,6 +2,7 @@ import numpy as np
 import pytest
 
 from cascade_sim import draws
+from cascade_sim.kernels import dot_scores, hinge_scores
 from cascade_sim.world.truth import Truth
 from worlds.tiny_market import tiny_scenario
 
@@ -73,3 +74,13 @@ def test_the_value_of_a_pair_does_not_depend_on_its_company(sim, block):
 
     few = sim.truth.ctr(part_of(block, slice(11, 12)), np.array([[599, 0, 77]], np.int32))
     assert np.array_equal(few[0], whole[11, [599, 0, 77]])
+
+
+def test_the_logit_of_features_is_that_of_its_products_to_the_bit(sim, block):
+    truth, spec = sim.truth, sim.scenario.world
+    ids = np.tile(np.array([-1, 0, 5, 599], np.int32), (len(block), 1))
+    logit = dot_scores(truth._user_code[block.users], truth._ad_code, ids).astype(np.float64)
+    logit += spec.effects.context * block.context[:, None]
+    users, ads = truth._mismatch_user[block.users], truth._mismatch_ad
+    logit = logit + spec.mismatch.weight * hinge_scores(users, ads, ids, spec.mismatch.threshold)
+    assert np.array_equal(truth._lasting(block.users, block.context, ids), logit)
