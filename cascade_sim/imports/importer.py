@@ -16,7 +16,7 @@ import json
 import shutil
 from collections.abc import Callable, Iterator
 from collections.abc import Mapping as MappingOf
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -93,7 +93,9 @@ class _Import:
     """One import: what is known so far, and the steps."""
 
     def __init__(self, mapping: Mapping, temp: Path, readers: Readers, progress: Progress) -> None:
-        self.mapping, self.temp, self.progress = mapping, temp, progress
+        self.home = "candidates" if "candidates" in mapping.tables else "outcomes"
+        tables = {name: self._own_rows(spec, readers) for name, spec in mapping.tables.items()}
+        self.mapping, self.temp, self.progress = replace(mapping, tables=tables), temp, progress
         self.faults = Faults()
         self.files = Files(self.faults, mapping.csv, readers)
         self.codes = {
@@ -102,8 +104,12 @@ class _Import:
         self.owner = _Grown("<i4", -1)  # by ad
         self.bids_by_file: dict[int, tuple[float, int]] = {}  # sum of logarithms, how many
         self.ratios: list[NDArray[np.float64]] = []  # of price and bid
-        self.home = "candidates" if "candidates" in mapping.tables else "outcomes"
         self.dtypes = self._dtypes()
+
+    def _own_rows(self, spec: TableSpec, readers: Readers) -> TableSpec:
+        """A table that has a reader of its own has rows of its own, be it of the same files."""
+        has_own = spec.name in readers and readers[spec.name] is not readers.get(self.home)
+        return replace(spec, shares=None) if has_own else spec
 
     def run(self) -> tuple[About, dict[str, Any]]:
         self._read_requests()
