@@ -4,6 +4,8 @@ import pytest
 
 from cascade_sim.errors import UserError
 from cascade_sim.imports.mapping import load_mapping
+from cascade_sim.imports.market import import_market
+from places import ROOT
 from worlds.small_log import MAPPING, small_log
 
 
@@ -51,7 +53,7 @@ def test_a_mapping_says_which_column_is_what(folder):
         (
             "bid: bid",
             "bit: bid",
-            r"mapping.yaml:12:61 candidates.columns.bit: unknown column of candidates 'bit'; did you mean 'bid'",
+            r"mapping.yaml:12:61 candidates.columns.bit: unknown column of candidates 'bit'; did you mean 'bid",
         ),
         (
             "zone: Europe/Berlin",
@@ -69,7 +71,7 @@ def test_a_mapping_says_which_column_is_what(folder):
         (
             "unit: micros",
             "unit: micro",
-            r"columns.price.unit: must be one of unit, cents, micros, cpm, found 'micro'; did you mean 'micros'",
+            r"columns.price.unit: must be one of unit, cents, micros, cpm, found 'micro'; did you mean 'micros",
         ),
         ("request: id, time: at", "request: id", r"requests.columns: 'time' is missing: requests needs it"),
         ("time: seconds", "time: second", r"did you mean 'seconds'"),
@@ -123,6 +125,12 @@ def test_a_mistake_is_named_by_line_and_column(folder, before, after, words):
 )
 def test_what_is_no_mapping_is_refused(folder, text, words):
     assert words in problems(folder, text)
+
+
+def test_the_shipped_example_imports_the_small_log(folder):
+    (folder / "mapping.yaml").write_text((ROOT / "scenarios" / "data" / "mapping.yaml").read_text())
+    store = import_market(folder / "mapping.yaml", folder / "market").store
+    assert (store.about.name, store.about.level, store.about.charging) == ("tuesday", "bids", "click")
 
 
 def test_all_mistakes_are_told_at_once(folder):

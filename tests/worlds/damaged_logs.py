@@ -439,7 +439,7 @@ DAMAGED: tuple[Damage, ...] = (
         lambda log: (
             (
                 [row.update(bought=1, clicked=0) for row in log.shown],
-                mapped("click: clicked", "click: clicked, conversion: bought")(log),
+                mapped("click: clicked", "click: clicked\n    conversion: bought")(log),
             )[0]
             and None
         ),

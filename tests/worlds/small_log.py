@@ -32,7 +32,12 @@ candidates:
   columns: {request: id, ad: creative, advertiser: account, bid: bid, pctr: p_click}
 outcomes:
   files: shown.csv
-  columns: {request: id, ad: creative, slot: {column: place, base: 1}, price: {column: cost, unit: micros}, click: clicked}
+  columns:
+    request: id
+    ad: creative
+    slot: {column: place, base: 1}
+    price: {column: cost, unit: micros}
+    click: clicked
 """
 
 Row = dict[str, Any]
