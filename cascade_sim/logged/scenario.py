@@ -14,8 +14,8 @@ PRICINGS = {"second": "gsp", "second_price": "gsp", "first_price": "first"}
 
 
 def logged_scenario(about: About, store: LoggedStore | None = None) -> dict[str, Any]:
-    """The data of a scenario whose arm `logged` serves the log's requests as they were, and an arm per
-    further model with it in the ranking seat.
+    """The data of a scenario whose arm `logged` serves the log's requests as they were, and an arm per further
+    model with it in the ranking seat.
 
     `store`: looked at for what `about` does not say: how many ads were ranked, and whether reserves differ by
     request. Without it all candidates are taken as ranked, and the reserve is the declared one.
@@ -41,9 +41,7 @@ def logged_scenario(about: About, store: LoggedStore | None = None) -> dict[str,
 
 def _name(name: str) -> str:
     """The name of a log as that of a study: small letters, digits, - and _."""
-    made = "".join(
-        sign if sign.isascii() and (sign.isalnum() or sign in "_-") else "-" for sign in name.lower()
-    )
+    made = "".join(sign if sign.isascii() and (sign.isalnum() or sign in "_-") else "-" for sign in name.lower())
     return made[:100] or "market"
 
 

@@ -43,7 +43,7 @@ def test_a_mapping_says_which_column_is_what(folder):
         (
             "charging: click",
             "charging: klick",
-            r"mapping.yaml:4:1 charging: must be one of click, impression, found 'klick'; did you mean 'click'",
+            r":4:1 charging: must be one of click, impression, found 'klick'; did you mean 'click'",
         ),
         (
             "charging: click",
@@ -53,7 +53,7 @@ def test_a_mapping_says_which_column_is_what(folder):
         (
             "bid: bid",
             "bit: bid",
-            r"mapping.yaml:12:61 candidates.columns.bit: unknown column of candidates 'bit'; did you mean 'bid",
+            r":12:61 candidates.columns.bit: unknown column of candidates 'bit'; did you mean 'bid",
         ),
         (
             "zone: Europe/Berlin",
@@ -71,7 +71,7 @@ def test_a_mapping_says_which_column_is_what(folder):
         (
             "unit: micros",
             "unit: micro",
-            r"columns.price.unit: must be one of unit, cents, micros, cpm, found 'micro'; did you mean 'micros",
+            r"price.unit: must be one of unit, cents, micros, cpm, found 'micro'; did you mean 'micros",
         ),
         ("request: id, time: at", "request: id", r"requests.columns: 'time' is missing: requests needs it"),
         ("time: seconds", "time: second", r"did you mean 'seconds'"),
