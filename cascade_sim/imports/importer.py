@@ -390,7 +390,7 @@ class _Import:
     def _write_candidates(self, writer: StoreWriter, spills: dict[str, Spill]) -> None:
         ads = self.codes["ads"]
         self.ad_ranks = ads.ranks()
-        self.sizes = dict.fromkeys(("losers", "without_bid", "drawn", "sure", "undrawn"), 0)
+        self.sizes = dict.fromkeys(("losers", "below", "without_bid", "drawn", "sure", "undrawn"), 0)
         self.largest_slot = -1
         home, n = spills[self.home], len(self.place)
         for bucket, low, high in home.ranges(n):
@@ -543,6 +543,9 @@ class _Import:
 
     def _append(self, writer: StoreWriter, columns: dict[str, NDArray[Any]]) -> None:
         is_shown, bid = columns["slot"] >= 0, columns["bid"]
+        least = self.mapping.bids_logged_above
+        if least is not None:
+            self.sizes["below"] += int(np.count_nonzero(bid < least))
         self.sizes["losers"] += int(np.count_nonzero(~is_shown))
         self.sizes["without_bid"] += int(np.count_nonzero(~np.isfinite(bid)))
         if "propensity" in columns:
@@ -677,6 +680,10 @@ class _Import:
                 level = "pre_ranking"
         if level == "winners" and self.sizes["losers"]:
             self.faults.notes.append("not all bids are logged, so the log says no more than its winners do")
+        if self.sizes["below"]:
+            self.faults.notes.append(
+                f"{self.sizes['below']:,} bids are below bids_logged_above: are lower ones missing?"
+            )
         is_randomised = self.sizes["drawn"] > self.sizes["sure"] and not self.sizes["undrawn"]
         if self.sizes["drawn"] and self.sizes["undrawn"]:
             self.faults.notes.append(
