@@ -15,6 +15,7 @@ LAYERS = (
     {"version", "lanes", "loading"},
     {"errors", "draws", "kernels", "signals"},
     {"progress", "workers", "auction", "storage", *LEAVES},
+    {"logged"},
     {"scenario", "engines"},
     {"world"},
     {"cascade"},
