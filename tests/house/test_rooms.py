@@ -17,7 +17,7 @@ LAYERS = (
     {"progress", "workers", "auction", "storage", *LEAVES},
     {"logged"},
     {"scenario", "engines"},
-    {"world"},
+    {"world", "imports"},
     {"cascade"},
     {"training"},
     {"phases"},
