@@ -88,7 +88,14 @@ class LoggedBids:
 
 
 class LoggedRetrieval:
-    """Stands in the place of retrieval for who looks at it: a log has no similarities."""
+    """Retrieval of a replayed log: the candidates that were logged. It has no similarities."""
+
+    def __init__(self, replay: Replay):
+        self._replay = replay
+
+    def candidates(self, requests: np.ndarray) -> NDArray[np.int32]:
+        """[R, n] ads ascending, -1 at the end"""
+        return self._replay.candidates(requests)
 
     def share_found(self, size: int) -> None:
         return None

@@ -108,6 +108,17 @@ class Replay:
         return counts
 
 
+    @cached_property
+    def shown(self) -> NDArray[np.int64]:
+        """How many ads each logged request showed.  [R of the log]"""
+        counts = np.zeros(self.store.n_requests, np.int64)
+        for start, stop, columns in self.store.blocks(("slot",)):
+            total = np.concatenate([[0], np.cumsum(columns["slot"] >= 0)])
+            ends = self.store.first[start : stop + 1] - self.store.first[start]
+            counts[start:stop] = total[ends[1:]] - total[ends[:-1]]
+        return counts
+
+
 class LoggedWorld(World):
     """What a log shows of users, ads and advertisers. There are no features: nothing can be learned from it."""
 
@@ -120,7 +131,7 @@ class LoggedWorld(World):
             init_bid=np.empty(0),
             advertiser=store.advertiser,
             n_advertisers=max(store.n_advertisers, 1),
-            activity=np.empty(max(store.n_users, 1)),
+            activity=np.ones(1),
             slot_effects=slot_effects,
             mismatch_threshold=0.0,
             popularity=np.empty(0),
@@ -133,6 +144,10 @@ class LoggedWorld(World):
             object.__setattr__(self, "init_bid", usual_bids(self.__dict__["replay"].store))
             return self.__dict__["init_bid"]
         raise AttributeError(name)
+
+    @property
+    def n_users(self) -> int:
+        return int(self.__dict__["replay"].store.n_users)
 
     @property
     def n_ads(self) -> int:
