@@ -175,7 +175,9 @@ def cpc_in_order(bid: np.ndarray, quality: np.ndarray, rules: Rules) -> np.ndarr
         for rows, own in rules.by_slots():
             columns = [*range(own.slots), rules.slots]
             if own.slots:
-                prices[rows, : own.slots] = cpc_in_order(bid[rows][:, columns], quality[rows][:, columns], own)
+                prices[rows, : own.slots] = cpc_in_order(
+                    bid[rows][:, columns], quality[rows][:, columns], own
+                )
         return prices
     return to_micros(reprice(bid, quality, **rules.keywords), bid[:, :-1])
 

@@ -9,10 +9,10 @@ from numpy.typing import NDArray
 
 from cascade_sim.cascade.bids import BidRules, Rates
 from cascade_sim.cascade.fusion import Fusion
+from cascade_sim.cascade.logged import LoggedBids, LoggedRetrieval
 from cascade_sim.cascade.memo import Memo
 from cascade_sim.cascade.page import Page, Rules
 from cascade_sim.cascade.retrieval import Retrieval
-from cascade_sim.cascade.logged import LoggedBids, LoggedRetrieval
 from cascade_sim.cascade.seats import Scorer
 from cascade_sim.cascade.sizes import SizeRule
 from cascade_sim.world.lives import Lives
