@@ -18,7 +18,7 @@ LAYERS = (
     {"scenario", "engines", "logged"},
     {"world", "imports"},
     {"cascade"},
-    {"training"},
+    {"training", "audit"},
     {"phases"},
     {"market", "questions", "estimation", "ltr"},
     {"trials", "revenue", "checks", "bench"},
