@@ -57,6 +57,7 @@ def audit_text(answer: dict[str, Any]) -> str:
         rules_table,
         slots_table,
         tally_table,
+        value_lines,
     )
     from cascade_sim.analysis.report.terminal import table_text
     from cascade_sim.progress import terminal_width
@@ -68,11 +69,12 @@ def audit_text(answer: dict[str, Any]) -> str:
 
     parts = [" · ".join(audit_facts(answer)), filled(f"{audit_headline(answer)}.")]
     parts += [filled(line) for line in audit_words(answer)]
-    tables = [tally_table(answer), reasons_table(answer, is_wide=False)]
+    tables = [tally_table(answer), reasons_table(answer)]
     for table in tables:
         if table is not None:
             parts += ["", table_text(table, color=color, width=width).rstrip()]
-    parts += [filled(line, "  ") for line in reason_lines(answer)]
+    parts += [filled(line, "  ") for line in value_lines(answer)]
+    parts += ["", *(filled(line) for line in reason_lines(answer))] if answer["reasons"] else []
     for table in (slots_table(answer) if answer["reasons"] else None, rules_table(answer)):
         if table is not None:
             parts += ["", table_text(table, color=color, width=width).rstrip()]

@@ -116,7 +116,7 @@ def stored(
     further = {name: values[kept] for name, values in about.pop("further", {}).items()}
     requests = {
         "time": np.arange(n) * 10.0,
-        "slots": np.full(n, log.slots),
+        "slots": about.pop("slots", np.full(n, log.slots)),
         "placement": log.placement,
         "reserve": reserve,
         "first": first,

@@ -57,14 +57,16 @@ def audit_words(answer: Mapping[str, Any]) -> list[str]:
             f"{tally['unit']:g}, the unit they were logged in."
         )
     named = [entry for entry in reasons if entry["key"] != "unexplained"]
+    unexplained = sum(entry["requests"] for entry in reasons if entry["key"] == "unexplained")
+    wrong = tally["requests"] - tally["pages_as_logged"]
     if named:
+        lines.append(f"Tested reasons explain {wrong - unexplained:,} of the {wrong:,} pages that differ.")
         first = named[0]
         value = f" ({first['value']})" if first["value"] else ""
         lines.append(
             f"Commonest reason where not: {first['reason']}{value}, on {first['requests']:,} of "
             f"{tally['requests']:,} requests."
         )
-    unexplained = sum(entry["requests"] for entry in reasons if entry["key"] == "unexplained")
     if unexplained:
         lines.append(f"Nothing that was tried explains {unexplained:,} of {tally['requests']:,} requests.")
     return lines if reasons else [*lines, ALL_OF_THEM]
@@ -105,7 +107,7 @@ def slots_table(answer: Mapping[str, Any]) -> Table | None:
     return Table("By slot", "", ["winners", "as logged", "prices", "as logged"], rows)
 
 
-def reasons_table(answer: Mapping[str, Any], *, is_wide: bool = True) -> Table | None:
+def reasons_table(answer: Mapping[str, Any]) -> Table | None:
     """Why pages are not as logged, the commonest first; None where all are."""
     if not answer["reasons"]:
         return None
@@ -114,11 +116,8 @@ def reasons_table(answer: Mapping[str, Any], *, is_wide: bool = True) -> Table |
     for entry in answer["reasons"]:
         cells = [Cell(f"{entry['requests']:,}"), Cell(share_text(entry["requests"], n))]
         about = "; ".join(part for part in (_value(entry), entry["where"]) if part)
-        if is_wide:
-            cells.append(Cell(", ".join(entry["examples"])))
         rows.append(Row(entry["reason"], cells, hint=entry["meaning"], about=about))
-    columns = ["requests", "share", "for example"] if is_wide else ["requests", "share"]
-    return Table("Where not, why", "reason", columns, rows)
+    return Table("Where not, why", "reason", ["requests", "share of all"], rows)
 
 
 def _value(entry: Mapping[str, Any]) -> str:
@@ -128,13 +127,19 @@ def _value(entry: Mapping[str, Any]) -> str:
 
 
 def reason_lines(answer: Mapping[str, Any]) -> list[str]:
-    """A line per reason with what it means, what the log says of it, where, and requests that show it."""
-    lines = []
-    for entry in answer["reasons"]:
-        parts = [f"{entry['reason']}: {entry['meaning']}", _value(entry), entry["where"]]
-        parts.append(f"e.g. {', '.join(entry['examples'])}")
-        lines.append("; ".join(part for part in parts if part) + ".")
-    return lines
+    """A line per reason with what it means, and requests that show it."""
+    return [
+        f"{entry['reason']}: {entry['meaning']}; for example {', '.join(entry['examples'])}."
+        for entry in answer["reasons"]
+    ]
+
+
+def value_lines(answer: Mapping[str, Any]) -> list[str]:
+    """A line per reason of which the log says more: a value, what it comes with, where."""
+    about = [
+        (entry, [part for part in (_value(entry), entry["where"]) if part]) for entry in answer["reasons"]
+    ]
+    return [f"{entry['reason']}: {'; '.join(parts)}." for entry, parts in about if parts]
 
 
 def rules_table(answer: Mapping[str, Any]) -> Table | None:
@@ -231,8 +236,7 @@ def audit_page(answer: Mapping[str, Any]) -> str:
     ]
     reasons, by_slot = reasons_table(answer), slots_table(answer)
     if reasons is not None:
-        meanings = Bullets([f"{entry['reason']}: {entry['meaning']}." for entry in answer["reasons"]])
-        parts = (TablePart(reasons), Heading("Meaning"), meanings)
+        parts = (TablePart(reasons), Heading("What each means"), Bullets(reason_lines(answer)))
         sections.append(Section("", "Where not, why", parts=parts))
         if by_slot is not None:
             sections.append(Section("", "By slot", parts=(TablePart(by_slot),)))
