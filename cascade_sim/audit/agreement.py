@@ -62,8 +62,11 @@ def agreement(
         slack = floor(ENOUGH / price) if price > 0 else n
     good = points[counts >= max(1, most - slack)]
     left, right = float(good[0]), float(good[-1])
-    best = points[counts == most]
-    return Agreement(most, n, left, right, roundest(float(best[0]), float(best[-1])))
+    # Where as many meet in several places, the widest is taken: it ends where the first interval does.
+    begins = points[counts == most]
+    ends = highs[np.searchsorted(highs, begins, "left")]
+    at = int(np.argmax(np.where(np.isfinite(ends - begins), ends - begins, np.inf)))
+    return Agreement(most, n, left, right, roundest(float(begins[at]), float(ends[at])))
 
 
 def roundest(low: float, high: float) -> float:

@@ -136,10 +136,12 @@ def reason_lines(answer: Mapping[str, Any]) -> list[str]:
 
 def value_lines(answer: Mapping[str, Any]) -> list[str]:
     """A line per reason of which the log says more: a value, what it comes with, where."""
-    about = [
-        (entry, [part for part in (_value(entry), entry["where"]) if part]) for entry in answer["reasons"]
-    ]
-    return [f"{entry['reason']}: {'; '.join(parts)}." for entry, parts in about if parts]
+    lines = []
+    for entry in answer["reasons"]:
+        parts = [part for part in (_value(entry), entry["where"]) if part]
+        if parts:
+            lines.append(f"{entry['reason']}: {'; '.join(parts)}.")
+    return lines
 
 
 def rules_table(answer: Mapping[str, Any]) -> Table | None:
