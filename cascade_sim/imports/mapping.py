@@ -266,9 +266,8 @@ class _Reader:
         numbers = {key: self.number(("rule", key), rule.get(key), 0.0) for key in RULE_NUMBERS}
         how = rule.get("rounding_how")
         if how not in (None, *WAYS_OF_ROUNDING):
-            self.problem(
-                ("rule", "rounding_how"), f"must be one of {', '.join(WAYS_OF_ROUNDING)}, found {how!r}"
-            )
+            ways = ", ".join(WAYS_OF_ROUNDING)
+            self.problem(("rule", "rounding_how"), f"must be one of {ways}, found {how!r}")
             how = None
         effects = rule.get("slot_effects")
         if effects is not None and not isinstance(effects, list):

@@ -1,4 +1,4 @@
-"""What is planted in a log is found: the reason, on how many requests, with its value; the rest is unexplained."""
+"""What is planted in a log is found: the reason, on how many requests, with its value."""
 
 from dataclasses import replace
 
@@ -199,24 +199,17 @@ def test_a_page_that_was_drawn_is_not_held_against_the_auction(log, plain, tmp_p
     price[SOME, :3] = np.minimum(reserve, log.bid[SOME, :3]) * 1e6
     propensity = np.where(slot >= 0, np.where(SOME[:, None], 0.01, 0.9), np.nan)
     made = replace(own, slot=slot, price=price)
-    found = reasons(
-        tmp_path,
-        made,
-        {**GSP, "reserve_cpc": reserve},
-        further={"propensity": propensity},
-        is_randomised=True,
-    )
+    rule, further = {**GSP, "reserve_cpc": reserve}, {"propensity": propensity}
+    found = reasons(tmp_path, made, rule, further=further, is_randomised=True)
     only(found, "explored", differing(own, made))
 
 
 def test_what_no_test_explains_is_called_unexplained(plain, tmp_path):
     hit = SOME[:, None] & (plain.slot == 1)
-    odd = (plain.price * 0.83).astype(np.int64) - (
-        np.arange(plain.price.size).reshape(plain.price.shape) % 997
-    )
-    row = only(
-        reasons(tmp_path, replace(plain, price=np.where(hit, odd, plain.price))), "unexplained", SOME.sum()
-    )
+    places = np.arange(plain.price.size).reshape(plain.price.shape)
+    odd = (plain.price * 0.83).astype(np.int64) - places % 997
+    made = replace(plain, price=np.where(hit, odd, plain.price))
+    row = only(reasons(tmp_path, made), "unexplained", int(SOME.sum()))
     assert row["examples"] == ["req-3", "req-10", "req-17"]
 
 
