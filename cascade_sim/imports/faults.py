@@ -128,6 +128,8 @@ class Faults:
                 f"allowed {allowed:.3g}" if (table, kind) in above else f"within the allowed {allowed:.3g}"
             )
             lines += self._lines(table, kind, self.found[table, kind], f"{share:.3g} of its rows, {verdict}")
+        for (table, kind), entry in self.mended.items():
+            lines += self._lines(table, kind, entry, "mended")
         if above:
             lines.append(
                 "mend the rows, or leave their requests out with `allow: {KIND: share}` in the mapping"

@@ -16,7 +16,7 @@ import json
 import shutil
 from collections.abc import Callable, Iterator
 from collections.abc import Mapping as MappingOf
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -93,7 +93,9 @@ class _Import:
     """One import: what is known so far, and the steps."""
 
     def __init__(self, mapping: Mapping, temp: Path, readers: Readers, progress: Progress) -> None:
-        self.mapping, self.temp, self.progress = mapping, temp, progress
+        self.home = "candidates" if "candidates" in mapping.tables else "outcomes"
+        tables = {name: self._own_rows(spec, readers) for name, spec in mapping.tables.items()}
+        self.mapping, self.temp, self.progress = replace(mapping, tables=tables), temp, progress
         self.faults = Faults()
         self.files = Files(self.faults, mapping.csv, readers)
         self.codes = {
@@ -102,8 +104,12 @@ class _Import:
         self.owner = _Grown("<i4", -1)  # by ad
         self.bids_by_file: dict[int, tuple[float, int]] = {}  # sum of logarithms, how many
         self.ratios: list[NDArray[np.float64]] = []  # of price and bid
-        self.home = "candidates" if "candidates" in mapping.tables else "outcomes"
         self.dtypes = self._dtypes()
+
+    def _own_rows(self, spec: TableSpec, readers: Readers) -> TableSpec:
+        """A table that has a reader of its own has rows of its own, be it of the same files."""
+        has_own = spec.name in readers and readers[spec.name] is not readers.get(self.home)
+        return replace(spec, shares=None) if has_own else spec
 
     def run(self) -> tuple[About, dict[str, Any]]:
         self._read_requests()
@@ -170,9 +176,9 @@ class _Import:
 
     def _request_values(self, rows: Rows) -> dict[str, NDArray[Any]]:
         times = rows.times()
-        if self.epoch is None and np.isfinite(times).any():  # small numbers keep their digits
-            first = float(times[np.isfinite(times)][0])
-            self.epoch = local_midnight(first, self.mapping.zone).timestamp()
+        sound = times[np.isfinite(times) & ~rows.is_bad]
+        if self.epoch is None and len(sound):  # small numbers keep their digits
+            self.epoch = local_midnight(float(sound[0]), self.mapping.zone).timestamp()
         offset = 0.0 if rows.columns["time"].since is not None else (self.epoch or 0.0)
         values: dict[str, NDArray[Any]] = {"time": times - offset, "source": rows.batch.sources}
         for name, kind in (("user", "users"), ("segment", "segments"), ("placement", "placements")):
@@ -237,6 +243,7 @@ class _Import:
             self.faults.add("requests", "out_of_order", source[came[late]], "time")
         self.slots = self.request_columns["slots"].values[:n][order].astype(np.int64)
         self.n_candidates = np.zeros(n, np.int64)
+        self.has_rows = np.zeros(n, bool)
 
     # 2 rows -------------------------------------------------------------------------------------------------
 
@@ -267,6 +274,8 @@ class _Import:
             rows.fault("unknown_request", code < 0, "request")
             columns = self._row_values(name, rows)
             is_there = place >= 0
+            if name == self.home:
+                self.has_rows[place[is_there]] = True
             self.is_bad[place[rows.is_bad & is_there]] = True
             good = ~rows.is_bad & is_there
             source = (
@@ -396,7 +405,7 @@ class _Import:
             kept = ~self.is_bad[columns["request"]]
             self._append(writer, {name: values[kept] for name, values in columns.items()})
             self.progress("candidates", len(kept))
-        lacking = np.flatnonzero((self.n_candidates == 0) & ~self.is_bad)
+        lacking = np.flatnonzero(~self.has_rows)
         if len(lacking):
             source = self.request_columns["source"].values[self.order[lacking]]
             self.faults.add(
@@ -439,11 +448,13 @@ class _Import:
         sources = rows[f"{table}.source"]
         lost = np.flatnonzero(~is_there & ~self.is_bad[rows["request"]])  # else its candidate had a fault
         if len(lost):
-            self.faults.add(table, "outcome_without_candidate", sources[lost], self._label(table, "ad"))
+            self.faults.add(
+                table, "outcome_without_candidate", np.sort(sources[lost]), self._label(table, "ad")
+            )
             self.is_bad[rows["request"][lost]] = True
         twice = np.flatnonzero(theirs[1:] == theirs[:-1]) + 1
         if len(twice):
-            self.faults.add(table, "shown_twice", sources[twice], self._label(table, "ad"))
+            self.faults.add(table, "shown_twice", np.sort(sources[twice]), self._label(table, "ad"))
             self.is_bad[rows["request"][twice]] = True
         at, rows = at[is_there], rows[is_there]
         for name in rows.dtype.names or ():
@@ -525,6 +536,7 @@ class _Import:
         sources = columns.get(f"{table}.source", columns["source"])
         if sources is not columns["source"]:
             sources = np.where(sources > 0, sources, columns["source"])
+        places = places[np.argsort(sources[places], kind="stable")]
         shown = None if values is None else [values[i].item() for i in places[:EXAMPLES]]
         self.faults.add(table, kind, sources[places], self._label(table, name), shown)
         self.is_bad[columns["request"][places]] = True

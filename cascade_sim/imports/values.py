@@ -69,7 +69,11 @@ class Rows:
         if not spec.theirs:
             return pa.array([str(spec.constant)] * len(self), pa.large_string())
         parts = [self._text(name, self.batch.columns[theirs]) for theirs in spec.theirs]
-        texts = parts[0] if len(parts) == 1 else pc.binary_join_element_wise(*parts, "/")
+        texts = (
+            parts[0]
+            if len(parts) == 1
+            else pc.binary_join_element_wise(*parts, pa.scalar("/", pa.large_string()))
+        )
         if is_needed and texts.null_count:
             self.fault("missing_value", np.asarray(texts.is_null()), name)
         return texts

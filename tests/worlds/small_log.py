@@ -1,4 +1,6 @@
-"""A small log of auctions as a platform could have it: three tables of CSV, drawn with keys, priced by GSP."""
+"""A small log of auctions as a platform could have it: three tables of CSV, drawn with keys, priced by
+GSP.
+"""
 
 from __future__ import annotations
 
