@@ -379,6 +379,10 @@ def open_words(tally: Tally, store: LoggedStore) -> list[str]:
         )
     if tally.no_price:
         notes.append(f"{tally.no_price:,} shown ads have no logged price; only their places are looked at")
+    if store.about.is_randomised:
+        notes.append(
+            "pages of this log were drawn, with logged propensities: they need not be the auction's own"
+        )
     if not store.about.has("pctr") and store.about.charging == "click":
         notes.append("no pCTRs were logged: scores are the bids")
     return notes

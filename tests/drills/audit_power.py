@@ -4,7 +4,8 @@
 
 Logs are drawn, paged by a known rule, and some of their prices spoilt. Prints, of so many logs of each kind,
 the share in which the pricing rule is named and decided; in which it is left open; in which a wrong one is
-decided; in which the interval of the exponent holds it; and in which reserve, rounding or floor come out right.
+decided; in which the interval of the exponent holds it; and in which reserve, rounding or floor come out
+right.
 """
 
 from __future__ import annotations
