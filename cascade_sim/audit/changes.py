@@ -20,7 +20,7 @@ from cascade_sim.audit.rule import UNITS, WAYS, Rounding, Rule, usual_squashing
 from cascade_sim.kernels import take_columns
 
 LEAST = 5  # places that have to speak for a change
-NEARLY = 0.9  # of the prices are multiples of their unit; by chance one in ten is of ten times a unit
+NEARLY = 0.7  # of the prices are multiples of their unit; by chance one in ten is of ten times a unit
 SINGLE = 1e-6  # relative error of prices that were computed in single precision, with room
 MOST_SQUASHING = 4.0
 MOST_BOOSTED = 50

@@ -97,6 +97,12 @@ def infer(store: LoggedStore, context: Context, declared: Rule | None = None) ->
     choosers = chosen_rows(rows[is_chooser], most)
     auctions = load(store, choosers)
     fitted = [made for pricing in PRICINGS if (made := fit(auctions, pricing, context)) is not None]
+    # A soft floor is gsp with one thing more, which has to explain as much as any other part of a rule.
+    of_gsp = max(made.gained for made in fitted if made.rule.pricing == "gsp")
+    more = max(LEAST, LEAST_GAIN * 2 * int((auctions.shown >= 0).sum()))
+    fitted = [
+        made for made in fitted if made.rule.pricing != "soft_floor" or not 0 < made.gained - of_gsp < more
+    ]
     fitted.sort(key=lambda made: (-made.gained, PRICINGS.index(made.rule.pricing)))
     fits = [Fit(made) for made in fitted]
     if declared is not None:
