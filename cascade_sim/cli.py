@@ -58,6 +58,10 @@ COMMANDS = {
         "cascade_sim.commands.off_policy",
         "What another policy would have earned, from randomised logs alone.",
     ),
+    "audit-logs": (
+        "cascade_sim.commands.audit_logs",
+        "Hold every logged auction again under the declared rule: do winners and prices come out as logged?",
+    ),
     "coverage": ("cascade_sim.commands.coverage", "Do off-policy intervals cover the truth? Many logs."),
     "variants": ("cascade_sim.commands.variants", "Run a study under several settings, side by side."),
     "sweep": (

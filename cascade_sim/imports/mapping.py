@@ -56,7 +56,9 @@ TOP = (
 )
 CSV_KEYS = ("delimiter", "encoding", "decimal")
 COLUMN_KEYS = ("column", "columns", "constant", "unit", "dtype", "values", "base", "since", "packed")
-RULE_KEYS = ("pricing", "squashing", "reserve_cpc", "score_floor", "rounding")
+RULE_NUMBERS = ("squashing", "reserve_cpc", "score_floor", "rounding", "soft_floor")
+RULE_KEYS = ("pricing", *RULE_NUMBERS, "rounding_how", "slot_effects")
+WAYS_OF_ROUNDING = ("nearest", "up", "down")
 BASE_OF_SLOTS = 0
 
 
@@ -261,10 +263,19 @@ class _Reader:
         if pricing is not None and not isinstance(pricing, str):
             self.problem(("rule", "pricing"), f"must be a name such as gsp or first, found {pricing!r}")
             pricing = None
-        numbers = {
-            key: self.number(("rule", key), rule.get(key), 0.0) for key in RULE_KEYS if key != "pricing"
-        }
-        return Rule(pricing=pricing, **numbers)
+        numbers = {key: self.number(("rule", key), rule.get(key), 0.0) for key in RULE_NUMBERS}
+        how = rule.get("rounding_how")
+        if how not in (None, *WAYS_OF_ROUNDING):
+            ways = ", ".join(WAYS_OF_ROUNDING)
+            self.problem(("rule", "rounding_how"), f"must be one of {ways}, found {how!r}")
+            how = None
+        effects = rule.get("slot_effects")
+        if effects is not None and not isinstance(effects, list):
+            self.problem(("rule", "slot_effects"), f"must be a list of numbers, found {effects!r}")
+            effects = None
+        of_slots = [self.number(("rule", "slot_effects", i), x, 0.0) for i, x in enumerate(effects or [])]
+        slot_effects = tuple(x for x in of_slots if x is not None) if effects is not None else None
+        return Rule(pricing=pricing, rounding_how=how, slot_effects=slot_effects, **numbers)
 
     def between(self, value: Any, zone: str) -> tuple[float, float] | None:
         if value is None:

@@ -146,6 +146,9 @@ class Rule:
     reserve_cpc: float | None = None
     score_floor: float | None = None
     rounding: float | None = None  # prices are multiples of it, units of money
+    rounding_how: str | None = None  # "nearest" | "up" | "down"
+    soft_floor: float | None = None  # of pricing soft_floor
+    slot_effects: tuple[float, ...] | None = None  # which vcg needs
 
 
 @dataclass(frozen=True)

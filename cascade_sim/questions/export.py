@@ -112,10 +112,10 @@ class _Export:
             warnings.warn(words, Notice, stacklevel=3)
         self.pre_score = "prediction" if self._is_plain(self.arm.pre_ranking) else "score"
         self.further = self._further_rankers()
-        if self.arm.ranking.fusion.pcvr != 0.0 or self.arm.parameters:
+        if self.arm.ranking.fusion.pcvr != 0.0:
             warnings.warn(
-                f"{opened.path}: the ranking stage fuses a pCVR, or its pricing has parameters, which a "
-                "log's declared rule cannot say: the replay will not be exact",
+                f"{opened.path}: the ranking stage fuses a pCVR, which a log's declared rule cannot say: the "
+                "replay will not be exact",
                 Notice,
                 stacklevel=3,
             )
@@ -274,7 +274,11 @@ class _Export:
             "squashing": spec.auction.squashing,
             "reserve_cpc": spec.auction.reserve_cpc,
             "score_floor": spec.auction.score_floor,
+            **self.arm.parameters,
         }
+        if spec.auction.pricing == "vcg":
+            effects = self.opened.sim.world.slot_effects[: self.arm.slots]
+            rule = {**rule, "slot_effects": [float(effect) for effect in effects]}
         candidates: dict[str, Any] = {
             "files": "candidates.parquet",
             "columns": {

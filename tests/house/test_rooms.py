@@ -19,7 +19,7 @@ LAYERS = (
     {"scenario", "engines"},
     {"world", "imports"},
     {"cascade"},
-    {"training"},
+    {"training", "audit"},
     {"phases"},
     {"market", "questions", "estimation", "ltr"},
     {"trials", "revenue", "checks", "bench"},

@@ -1,0 +1,122 @@
+"""`audit-logs`: the answer on the terminal and in files, the exit code, and what is refused."""
+
+import json
+from html.parser import HTMLParser
+
+import numpy as np
+import pytest
+
+from cascade_sim.cli import main
+from cascade_sim.logged.store import open_store
+from worlds.logged_auctions import cents, drawn, paged, stored
+
+GSP = {"pricing": "gsp", "squashing": 1.0}
+
+
+@pytest.fixture(scope="module")
+def markets(tmp_path_factory):
+    """A log that follows its rule, one that does not, and one that declares none."""
+    folder = tmp_path_factory.mktemp("markets")
+    log = drawn(41, requests=400)
+    stored(folder / "good", paged(log), GSP)
+    stored(folder / "bad", paged(log, reserve_cpc=np.where(log.placement == 0, 0.7, 0.0)), GSP)
+    stored(folder / "free", paged(log, squashing=0.5, rounded=cents("up")))
+    return folder
+
+
+def test_a_log_that_follows_its_rule_exits_with_0(markets, capsys):
+    assert main(["audit-logs", str(markets / "good")]) == 0
+    out = capsys.readouterr().out
+    assert "100 % of winners and of prices are those of the declared rule." in out
+    assert "Every page comes out as it was logged." in out
+
+
+def test_one_that_does_not_exits_with_1_and_says_why(markets, tmp_path, capsys):
+    assert main(["audit-logs", str(markets / "bad"), "--out", str(tmp_path / "audit")]) == 1
+    out = capsys.readouterr().out
+    answer = json.loads((tmp_path / "audit" / "audit.json").read_text())
+    (row,) = answer["reasons"]
+    assert row["key"] == "hidden_reserve" and row["value"] == "0.7" and "place-0" in row["where"]
+    assert "hidden reserve: 0.7; placement place-0" in out and f"{row['requests']}" in out
+    assert row["examples"][0] in out
+    lines = (tmp_path / "audit" / "audit.csv").read_text().splitlines()
+    assert lines[0].startswith("reason,requests,share") and lines[1].startswith(
+        f"hidden reserve,{row['requests']}"
+    )
+
+
+class Words(HTMLParser):
+    """What a page says, and what it loads."""
+
+    def __init__(self):
+        super().__init__()
+        self.text, self.loaded = [], []
+
+    def handle_data(self, data):
+        self.text.append(data)
+
+    def handle_starttag(self, tag, attrs):
+        self.loaded += [
+            v for k, v in attrs if k in ("src", "href") and v and not v.startswith(("#", "data:"))
+        ]
+
+
+def test_the_page_has_the_answer_first_and_loads_nothing(markets, tmp_path):
+    main(["audit-logs", str(markets / "free"), "--out", str(tmp_path)])
+    page = Words()
+    page.feed((tmp_path / "audit.html").read_text())
+    text = " ".join(" ".join(page.text).split())
+    answer = "100 % of winners and of prices are those of the rule that explains it best"
+    assert page.loaded == []
+    assert 0 < text.index(answer) < text.rindex("Which rule?") < text.rindex("Its parameters")
+    assert "squashing 0.5, rounded up to 0.01" in text
+
+
+def test_names_of_the_log_cannot_bring_markup_onto_the_page(tmp_path):
+    from cascade_sim.analysis.report.sections.audit import audit_page
+    from cascade_sim.audit.study import audit
+
+    log = drawn(42, requests=60)
+    store = stored(tmp_path, paged(log, pricing="first"), GSP, name="<script>alert(1)</script>")
+    page = audit_page(audit(store).answer)
+    assert "<script>alert(1)" not in page and "&lt;script&gt;alert(1)" in page
+
+
+def test_json_is_the_whole_output(markets, capsys):
+    assert main(["audit-logs", str(markets / "free"), "--json"]) == 0
+    answer = json.loads(capsys.readouterr().out)
+    assert answer["rule"]["squashing"] == 0.5 and answer["inference"]["is_decided"]
+
+
+def test_a_result_gives_tables(markets):
+    from cascade_sim.audit.study import audit
+
+    found = audit(markets / "bad", infer=True)
+    assert found.tally()["as_logged"].tolist() == [400, *found.tally()["of"][1:]]
+    assert found.frame().empty
+    assert found.rules()["rule"][0].startswith("gsp")
+    assert audit(open_store(markets / "bad")).frame()["reason"].tolist() == ["hidden reserve"]
+
+
+@pytest.mark.parametrize(
+    ("rule", "message"),
+    [
+        ({"pricing": "gps"}, "unknown pricing 'gps'; did you mean 'gsp'?"),
+        (
+            {"pricing": "vcg", "squashing": 0.5},
+            "vcg with bids per click needs squashing 1, found 0.5",
+        ),
+        ({"pricing": "gsp", "rounding": 1e-9}, "is less than a micro-unit"),
+        ({"pricing": "gsp", "rounding": 0.01, "rounding_how": "upward"}, "unknown way of rounding 'upward'"),
+        ({"pricing": "gsp", "reserve_cpc": -1}, "reserve_cpc is -1; expected a number, 0 or more"),
+    ],
+)
+def test_a_rule_that_is_none_is_refused(rule, message, tmp_path, capsys):
+    stored(tmp_path, paged(drawn(43, requests=5)), rule)
+    assert main(["audit-logs", str(tmp_path)]) == 2
+    assert message in capsys.readouterr().err
+
+
+def test_what_is_no_market_is_refused(tmp_path, capsys):
+    assert main(["audit-logs", str(tmp_path)]) == 2
+    assert "is not the folder of an imported market" in capsys.readouterr().err
