@@ -29,7 +29,7 @@ from cascade_sim.errors import UserError
 from cascade_sim.imports.codes import Codes
 from cascade_sim.imports.faults import EXAMPLES, ROW_BITS, Faults
 from cascade_sim.imports.mapping import Mapping, TableSpec
-from cascade_sim.imports.sources import FEATHER, PARQUET, Batch, Files, Reader, estimated_rows
+from cascade_sim.imports.sources import FEATHER, PARQUET, UNREADABLE, Batch, Files, Reader, estimated_rows
 from cascade_sim.imports.spill import BUCKET_ROWS, Spill
 from cascade_sim.imports.values import MOST_SLOTS, Rows, local_midnight
 from cascade_sim.logged.format import FEATURE, RANKED, RETRIEVED, SCORE, SHOWN, About, Source
@@ -774,7 +774,7 @@ def _is_float32(path: Path, column: str) -> bool:
         else:
             return False
         return bool(schema.field(column).type == pa.float32())
-    except (pa.ArrowException, OSError, KeyError):
+    except UNREADABLE:
         return False
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import io
+import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,6 +22,7 @@ from numpy.typing import NDArray
 from cascade_sim.errors import did_you_mean
 from cascade_sim.imports.faults import ROW_BITS, Faults
 
+UNREADABLE = (pa.ArrowException, OSError, EOFError, ValueError, KeyError, zlib.error)  # of damaged files
 BATCH = 1 << 17  # rows
 CSV_BLOCK = 1 << 23  # bytes
 BOMS = {b"\xff\xfe": "utf-16-le", b"\xfe\xff": "utf-16-be"}
@@ -81,7 +83,7 @@ class Files:
             except Damaged as error:
                 if str(error) not in self.faults.refusals:
                     self.faults.refusals.append(str(error))
-            except (pa.ArrowException, OSError, EOFError, ValueError) as error:
+            except UNREADABLE as error:
                 text = f"{path.name}: damaged or cut off after row {rows:,}: {_first_line(error)}"
                 if not any(line.startswith(f"{path.name}: damaged") for line in self.faults.refusals):
                     self.faults.refusals.append(text)
@@ -133,7 +135,7 @@ class Files:
                 return list(pq.read_schema(path).names)
             if path.suffix.lower() in FEATHER:
                 return list(pa.ipc.open_file(pa.OSFile(str(path))).schema.names)
-        except (pa.ArrowException, OSError) as error:
+        except UNREADABLE as error:
             raise Damaged(f"{path.name}: damaged or cut off: {_first_line(error)}") from error
         return _cells(_header(path, self.csv.get("encoding", ""))[0], self.csv.get("delimiter", ","))
 
@@ -142,7 +144,7 @@ class Files:
 
         try:
             file = pq.ParquetFile(path)
-        except (pa.ArrowException, OSError) as error:
+        except UNREADABLE as error:
             raise Damaged(
                 f"{path.name}: damaged or cut off, no Parquet file: {_first_line(error)}"
             ) from error
@@ -153,7 +155,7 @@ class Files:
     def _feather(self, path: Path, wanted: Sequence[str], place: str) -> Iterator[Any]:
         try:
             file = pa.ipc.open_file(pa.OSFile(str(path)))
-        except (pa.ArrowException, OSError) as error:
+        except UNREADABLE as error:
             raise Damaged(
                 f"{path.name}: damaged or cut off, no Feather file: {_first_line(error)}"
             ) from error
@@ -161,7 +163,9 @@ class Files:
 
         def pieces() -> Iterator[pa.RecordBatch]:
             for i in range(file.num_record_batches):
-                batch = file.get_batch(i).select(list(wanted))
+                batch = file.get_batch(i)
+                batch.validate(full=True)
+                batch = batch.select(list(wanted))
                 for start in range(0, batch.num_rows, BATCH):
                     yield batch.slice(start, BATCH)
 
@@ -249,13 +253,14 @@ def estimated_rows(files: Sequence[Path]) -> int:
                 total += pq.read_metadata(path).num_rows
             else:
                 total += path.stat().st_size // (8 if path.suffix == ".gz" else 32)
-        except (pa.ArrowException, OSError):
+        except UNREADABLE:
             continue
     return total
 
 
 def _numbered(batches: Iterator[pa.RecordBatch], row: int) -> Iterator[Any]:
     for batch in batches:
+        batch.validate(full=True)  # bytes that changed on the way may point anywhere
         columns = dict(zip(batch.schema.names, batch.columns, strict=True))
         yield columns, np.arange(row, row + batch.num_rows)
         row += batch.num_rows
@@ -266,7 +271,7 @@ def _header(path: Path, encoding: str) -> tuple[str, str, bool]:
     with bytes_stream(path) as stream:
         try:
             start = stream.read(1 << 16)
-        except (OSError, EOFError, pa.ArrowException) as error:
+        except UNREADABLE as error:
             raise Damaged(f"{path.name}: damaged or cut off: {_first_line(error)}") from error
     if not start:
         raise Damaged(f"{path.name} is empty: not even a header")

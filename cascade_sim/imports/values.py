@@ -98,10 +98,9 @@ class Rows:
             return pc.cast(known, pa.int64(), safe=False).cast(pa.large_string())
         if pa.types.is_string(kind) or pa.types.is_large_string(kind):
             texts = cells.cast(pa.large_string())
-            if pc.any(pc.equal(pc.utf8_length(texts), 0)).as_py():
-                texts = pc.if_else(
-                    pc.equal(pc.utf8_length(texts), 0), pa.scalar(None, pa.large_string()), texts
-                )
+            is_blank = pc.or_(pc.equal(pc.binary_length(texts), 0), pc.utf8_is_space(texts))
+            if pc.any(is_blank).as_py():
+                texts = pc.if_else(is_blank, pa.scalar(None, pa.large_string()), texts)
             if (shortest := self._scientific(texts)) is not None:
                 self.fault("wrong_type", shortest, name)
             return texts

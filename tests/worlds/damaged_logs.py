@@ -126,6 +126,12 @@ def zipped(cut: int) -> Break:
     return spoil
 
 
+def spoiled_gzip(folder: Path) -> None:
+    data = bytearray(gzip.compress((folder / "bids.csv").read_bytes(), mtime=0))
+    data[60:90] = bytes(30)
+    (folder / "bids.csv.gz").write_bytes(data)
+
+
 def parquet(
     write: Callable[[bytes], bytes] = bytes, change: Callable[[pa.Table], pa.Table] = lambda t: t
 ) -> Break:
@@ -165,7 +171,6 @@ GZ, PARQUET, PARTS = (
     mapped("files: bids.csv", f"files: {name}") for name in ("bids.csv.gz", "bids.parquet", "part-*.csv")
 )
 NAN = float("nan")
-IN_SUMMER = 1_793_494_800  # 2026-11-01 in UTC; the clocks of Berlin went back on 2026-10-25
 
 
 def at_hour(text: str) -> Change:
@@ -274,6 +279,11 @@ DAMAGED: tuple[Damage, ...] = (
     Damage("an empty request id", r"missing_value.*\n +bids.csv row 9, column id", cell("bids", 9, "id", "")),
     Damage(
         "an empty ad", r"missing_value.*\n +bids.csv row 9, column creative", cell("bids", 9, "creative", "")
+    ),
+    Damage(
+        "an ad of spaces",
+        r"missing_value.*\n +bids.csv row 9, column creative: '  '",
+        cell("bids", 9, "creative", "  "),
     ),
     Damage(
         "an empty advertiser",
@@ -616,6 +626,7 @@ DAMAGED: tuple[Damage, ...] = (
     # files
     Damage("gzip cut off", r"bids.csv.gz: damaged or cut off", GZ, zipped(cut=30)),
     Damage("gzip cut off at its end", r"bids.csv.gz: damaged or cut off", GZ, zipped(cut=5)),
+    Damage("gzip with wrong bytes", r"bids.csv.gz: damaged or cut off", GZ, spoiled_gzip),
     Damage(
         "no gzip at all",
         r"bids.csv.gz: damaged or cut off",
