@@ -83,9 +83,9 @@ def reserves(auctions: Auctions, rule: Rule, n_placements: int) -> Iterator[Chan
         code, value = pairs[:, at].tolist()
         if counted[at] >= LEAST and code not in found:
             found[code] = (value / MICROS, int(counted[at]))
-    if not found:
-        return
     total, n = commonest(auctions.price[above])
+    if n < LEAST:
+        return
     least = np.zeros(n_placements + 1)
     counts = {code: count for code, (_, count) in found.items()}
     for code, (value, _) in found.items():

@@ -87,6 +87,11 @@ def test_reserves_of_placements_are_found_each(tmp_path):
     assert answer["tally"]["pages_as_logged"] == N
 
 
+def test_a_reserve_is_found_that_no_placement_shows_often_enough_alone(tmp_path):
+    log = paged(drawn(35, requests=N, placements=40), reserve_cpc=0.6)
+    assert set(best(inferred(tmp_path, log))["values"]["reserve_by_placement"]) == {0.6}
+
+
 def test_wrong_prices_in_the_log_do_not_lead_it_astray(tmp_path):
     from dataclasses import replace
 
