@@ -65,7 +65,8 @@ def agreement(
     # Where as many meet in several places, the widest is taken: it ends where the first interval does.
     begins = points[counts == most]
     ends = highs[np.searchsorted(highs, begins, "left")]
-    at = int(np.argmax(np.where(np.isfinite(ends - begins), ends - begins, np.inf)))
+    with np.errstate(invalid="ignore"):  # infinity alone is no place
+        at = int(np.argmax(np.nan_to_num(ends - begins, nan=-1.0, posinf=np.inf)))
     return Agreement(most, n, left, right, roundest(float(begins[at]), float(ends[at])))
 
 

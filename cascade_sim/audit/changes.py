@@ -19,6 +19,7 @@ from cascade_sim.audit.replay import Auctions, listed, play, priced, runner_up
 from cascade_sim.audit.rule import UNITS, WAYS, Rounding, Rule, usual_squashing
 from cascade_sim.kernels import take_columns
 
+COMMON = 0.1  # of the prices: one that is as common was not formed by rounding
 LEAST = 5  # places that have to speak for a change
 NEARLY = 0.7  # of the prices are multiples of their unit; by chance one in ten is of ten times a unit
 SINGLE = 1e-6  # relative error of prices that were computed in single precision, with room
@@ -44,12 +45,14 @@ def unit_of(price: np.ndarray, bid: np.ndarray) -> int:
 
     A price that is the bid says nothing: it may have been rounded to something above.
     """
-    told = np.unique(
-        price[(price > 0) & (price != floor_micros(bid))]
-    )  # a reserve is one price, however often
-    if len(told) < LEAST:
+    told = price[(price > 0) & (price != floor_micros(bid))]
+    values, counts = np.unique(told, return_counts=True)
+    is_one_of_many = counts <= max(LEAST, COMMON * len(told))  # else a reserve: one price, however often
+    values, counts = values[is_one_of_many], counts[is_one_of_many]
+    if len(values) < LEAST:
         return 1
-    return max(unit for unit in UNITS if unit == 1 or np.mean(told % unit == 0) >= NEARLY)
+    shares = {unit: np.average(values % unit == 0, weights=counts) for unit in UNITS}
+    return max(unit for unit in UNITS if unit == 1 or shares[unit] >= NEARLY)
 
 
 def roundings(auctions: Auctions, rule: Rule) -> Iterator[Change]:
@@ -83,9 +86,9 @@ def reserves(auctions: Auctions, rule: Rule, n_placements: int) -> Iterator[Chan
         code, value = pairs[:, at].tolist()
         if counted[at] >= LEAST and code not in found:
             found[code] = (value / MICROS, int(counted[at]))
-    if not found:
-        return
     total, n = commonest(auctions.price[above])
+    if n < LEAST:
+        return
     least = np.zeros(n_placements + 1)
     counts = {code: count for code, (_, count) in found.items()}
     for code, (value, _) in found.items():

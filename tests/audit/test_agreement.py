@@ -34,6 +34,11 @@ def test_half_lines_bound_a_number_from_both_sides():
     assert (met.count, met.low, met.high) == (4, 2.0, 2.5)
 
 
+def test_infinity_is_no_place_to_meet():
+    met = agreement(np.array([np.inf, 1.0, 2.0]), np.array([np.inf, 1.5, 2.5]), (0.0, np.inf))
+    assert np.isfinite(met.value)
+
+
 def test_without_intervals_there_is_no_agreement():
     assert agreement(np.array([]), np.array([])).count == 0
     assert agreement(np.array([2.0]), np.array([1.0])).count == 0

@@ -87,6 +87,11 @@ def test_reserves_of_placements_are_found_each(tmp_path):
     assert answer["tally"]["pages_as_logged"] == N
 
 
+def test_a_reserve_is_found_that_no_placement_shows_often_enough_alone(tmp_path):
+    log = paged(drawn(35, requests=N, placements=40), reserve_cpc=0.6)
+    assert set(best(inferred(tmp_path, log))["values"]["reserve_by_placement"]) == {0.6}
+
+
 def test_wrong_prices_in_the_log_do_not_lead_it_astray(tmp_path):
     from dataclasses import replace
 
@@ -100,6 +105,18 @@ def test_wrong_prices_in_the_log_do_not_lead_it_astray(tmp_path):
     assert values["reserve_by_placement"][0] == 0.6
     right = 1 - hit.sum() / (log.slot >= 0).sum()
     assert answer["tally"]["prices_as_logged"] / answer["tally"]["prices"] == pytest.approx(right, abs=1e-3)
+
+
+def test_cents_are_seen_through_wrong_prices(tmp_path):
+    from dataclasses import replace
+
+    log = paged(drawn(36, requests=N), rounded=cents("down"), reserve_cpc=0.7)
+    rng = np.random.default_rng(2)
+    hit = (log.slot >= 0) & (rng.random(log.slot.shape) < 0.1)
+    price = np.where(hit, (log.price * rng.uniform(0.5, 1, log.price.shape)).astype(np.int64), log.price)
+    found = best(inferred(tmp_path, replace(log, price=price)))["values"]
+    assert (found["pricing"], found["squashing"]) == ("gsp", 1.0)
+    assert found["rounding"] == {"unit": 0.01, "how": "down"} and found["reserve_by_placement"][0] == 0.7
 
 
 def test_the_shares_are_of_requests_that_did_not_choose(tmp_path):
