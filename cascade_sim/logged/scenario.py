@@ -106,4 +106,4 @@ def _reserve(about: About, store: LoggedStore | None, declared: float | None) ->
     filled = np.where(known >= 0, known, declared or 0.0)
     if filled.min() == filled.max():
         return {"reserve_cpc": max(float(filled[0]), least)}
-    return {"reserve_cpc": max(declared or 0.0, least), "reserves": "logged"}
+    return {"reserve_cpc": max(declared or 0.0, least), "logged_reserves": True}

@@ -212,7 +212,7 @@ class Simulation:
             bid_rule=spec.bidding.rule,
             bid_range=spec.bidding.range,
             charging=spec.auction.charging,
-            reserves=spec.auction.reserves,
+            logged_reserves=spec.auction.logged_reserves,
         )
 
     def serve(self, block: Block, arm: Arm) -> Decision:

@@ -463,8 +463,8 @@ def _world_conflicts(scenario: Scenario, arm: ArmSpec) -> Iterator[Blame]:
     slots, retrieved = arm.slots, arm.retrieval_size
     ads, effects = scenario.world.ads, len(scenario.world.slot_effects)
     retrieval_key, slots_key = ("retrieval", "size"), ("slots",)
-    if arm.auction.reserves == "logged":
-        yield [(("auction", "reserves"), "is for a replayed log (world.logged); set reserve_cpc")]
+    if arm.auction.logged_reserves:
+        yield [(("auction", "logged_reserves"), "is for a replayed log (world.logged); set reserve_cpc")]
     if retrieved > ads:
         yield [
             (retrieval_key, f"{retrieved} is more than the {ads} ads of the world; use at most {ads}"),

@@ -88,10 +88,6 @@ def check_logged(scenario: Scenario, given: Collection[KeyPath], folder: Path) -
     """What is wrong with `world.logged`, and with sections that a replayed log has no use for."""
     world = scenario.world
     if world.logged is None:
-        for stage in ("auction",):
-            if scenario.auction.reserves == "logged":
-                text = "is for a replayed log (world.logged); set reserve_cpc"
-                yield Problem((stage, "reserves"), text, uses=((stage, "reserves"), AT))
         return
     for key in World.model_fields:
         if key != "logged" and ("world", key) in given:
@@ -220,7 +216,7 @@ def _of_auction(scenario: Scenario, arm: ArmSpec, about: About) -> Iterator[Blam
     if auction.charging != about.charging:
         text = f"the logged bids are per {about.charging}; as bids per {auction.charging} they mean nothing"
         yield [(("auction", "charging"), text)]
-    if auction.reserves == "own" and floor is not None and auction.reserve_cpc < floor:
+    if not auction.logged_reserves and floor is not None and auction.reserve_cpc < floor:
         text = (
             f"{auction.reserve_cpc:g} is below {floor:g}, and bids below that were not logged: who would "
             "have "
