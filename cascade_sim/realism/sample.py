@@ -87,7 +87,7 @@ class Sample:
 def take(store: Any, first: int = 0, last: int | None = None, most: int = MOST_REQUESTS) -> Sample:
     """A sample of the requests [first, last) of a store."""
     last = store.n_requests if last is None else min(last, store.n_requests)
-    per_request = max(1.0, store.about.counts["candidates"] / max(1, store.n_requests))
+    per_request = max(1.0, store.n_candidates / max(1, store.n_requests))
     rows = even_rows(first, last, max(1, min(most, int(MOST_ROWS / per_request))))
     wanted = tuple(column for column in store.about.columns["candidates"] if column != "source")
     parts = [store.candidates(int(run[0]), int(run[-1]) + 1, wanted) for run in _runs(rows)]
@@ -96,7 +96,9 @@ def take(store: Any, first: int = 0, last: int | None = None, most: int = MOST_R
     request = np.repeat(np.arange(len(rows)), counts)
     time, user = store.requests["time"][first:last], store.requests["user"][first:last]
     columns = {
-        name: store.requests[name][rows] for name in store.about.columns["requests"] if name not in NAMED
+        name: store.requests[name][rows]
+        for name in store.about.columns["requests"]
+        if name not in NAMED and name != "first"
     }
     for name, table in NAMED.items():
         if name in store.about.columns["requests"]:

@@ -11,7 +11,7 @@ import numpy as np
 
 from cascade_sim.errors import UserError
 from cascade_sim.realism import moments, two_sample
-from cascade_sim.realism.sample import DAY, Sample, take
+from cascade_sim.realism.sample import DAY, take
 from cascade_sim.realism.words import not_captured
 from cascade_sim.version import SEMANTICS
 
@@ -202,8 +202,3 @@ def _whatif_row(
         "is_inside": within(of_world["value"], of_log),
         "overlaps": overlaps,
     }
-
-
-def samples_are_alike(log: Sample, world: Sample) -> bool:
-    """Whether the requests of two samples are the same, by their ads and bids."""
-    return len(log) == len(world) and bool(np.array_equal(np.sort(log.group), np.sort(world.group)))

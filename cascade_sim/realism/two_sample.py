@@ -7,7 +7,7 @@ periods of one log are never quite alike either: what the classifier makes of th
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,7 +21,8 @@ from cascade_sim.realism.sample import HOUR, Sample
 
 FOLDS = 5
 MOST = 10_000  # requests of each side
-MOST_SHOWN = 30_000  # rows of each side
+MOST_SHOWN = 20_000  # rows of each side
+MOST_ASKED = 2_000  # rows of a fold by which features are judged
 RESAMPLES = 200
 FEWEST_DAYS = 2.0  # with fewer, two periods are other hours of the day, and the hour says nothing
 TELLING = 0.01  # of AUC: what a feature must be worth to be named
@@ -45,6 +46,13 @@ def boosting() -> Any:
     except ImportError:
         raise UserError(f"this needs scikit-learn, which is not installed: {INSTALL}") from None
     return ensemble
+
+
+def one_thread() -> Any:
+    """So that sums of floats do not depend on how many cores there are, and threads do not wait for each other."""
+    from threadpoolctl import threadpool_limits
+
+    return threadpool_limits(limits=1)
 
 
 def request_table(sample: Sample, with_hour: bool) -> Table:
@@ -208,28 +216,22 @@ def tell_apart(log: Table, world: Table, seed: int, resamples: int = RESAMPLES) 
     fold = (draws.bits(seed, "two samples fold", group) % np.uint64(FOLDS)).astype(np.int64)
     maker = boosting()
     score, lost = np.full(len(values), 0.5), np.zeros((FOLDS, len(names)))
-    shuffled = np.argsort(draws.uniform(seed, "two samples shuffle", np.arange(len(values))), kind="stable")
+    # rows of one side stand together: a part of the fold must not be of the log alone
+    mixed = np.argsort(draws.uniform(seed, "two samples order", np.arange(len(values))), kind="stable")
     for own in range(FOLDS):
-        held = np.flatnonzero(fold == own)
+        held = mixed[fold[mixed] == own]
         learned = np.flatnonzero(fold != own)
         if len(np.unique(is_world[learned])) < 2 or len(np.unique(is_world[held])) < 2:
             raise UserError("there are too few requests to tell two markets apart; at least some hundreds are needed")
         model = maker.HistGradientBoostingClassifier(
-            max_iter=60, max_leaf_nodes=15, learning_rate=0.1, min_samples_leaf=40,
+            max_iter=40, max_leaf_nodes=15, learning_rate=0.15, min_samples_leaf=40,
             categorical_features=is_category if is_category.any() else None,
             early_stopping=False, random_state=0,
         )  # fmt: skip
-        balance = np.where(is_world, 1.0 / is_world[learned].mean(), 1.0 / (~is_world[learned]).mean())
-        model.fit(values[learned], is_world[learned], sample_weight=balance[learned])
-        score[held] = model.predict_proba(values[held])[:, 1]
-        base = auc(score[held], is_world[held])
-        order = np.argsort(shuffled[held], kind="stable")
-        for place in range(len(names)):
-            changed = values[held].copy()
-            changed[:, place] = changed[order, place]
-            lost[own, place] = base - auc(model.predict_proba(changed)[:, 1], is_world[held])
-        # scores of two folds' models are not on one scale: only their order within the fold counts
-        score[held] = own + (np.argsort(np.argsort(score[held], kind="stable"), kind="stable") + 1) / (len(held) + 2)
+        with one_thread():
+            model.fit(values[learned], is_world[learned])
+            score[held] = model.predict_proba(values[held])[:, 1]
+            lost[own] = _lost_without(model, values[held[: MOST_ASKED]], is_world[held[: MOST_ASKED]], seed)
     replicates = _fold_aucs(score, is_world, fold, group, resamples, seed)
     alone = {
         name: auc(np.nan_to_num(values[:, place], nan=-1e300), is_world)
@@ -246,6 +248,18 @@ def tell_apart(log: Table, world: Table, seed: int, resamples: int = RESAMPLES) 
         ],
         "replicates": replicates,
     }
+
+
+def _lost_without(model: Any, values: np.ndarray, is_world: np.ndarray, seed: int) -> np.ndarray:
+    """How much AUC is lost when a column is shuffled, for every column.  [n, f] -> [f]"""
+    order = np.argsort(draws.uniform(seed, "two samples shuffle", np.arange(len(values))), kind="stable")
+    base = auc(model.predict_proba(values)[:, 1], is_world)
+    lost = np.zeros(values.shape[1])
+    for place in range(values.shape[1]):
+        changed = values.copy()
+        changed[:, place] = changed[order, place]
+        lost[place] = base - auc(model.predict_proba(changed)[:, 1], is_world)
+    return lost
 
 
 def _fold_aucs(
@@ -288,7 +302,3 @@ def telling_features(test: Mapping[str, Any]) -> list[Mapping[str, Any]]:
     """Those of a test by which the world is told from the log, and not the log's periods from each other."""
     usual = {f["name"]: f["worth"] for f in (test.get("yardstick") or {}).get("features", ())}
     return [f for f in test["features"] if f["worth"] > TELLING + max(0.0, usual.get(f["name"], 0.0))]
-
-
-def names_of(features: Sequence[Mapping[str, Any]]) -> list[str]:
-    return [feature["name"] for feature in features]

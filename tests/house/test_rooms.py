@@ -21,7 +21,7 @@ LAYERS = (
     {"training"},
     {"phases"},
     {"market", "questions", "estimation", "ltr"},
-    {"trials", "revenue", "checks", "bench"},
+    {"trials", "revenue", "checks", "bench", "realism"},
     {"study"},
     {"sweeps"},
     {"api"},
