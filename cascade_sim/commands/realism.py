@@ -18,7 +18,9 @@ from cascade_sim.commands.options import PATH, json_option, out_option
     "--part", type=click.Choice(["all", "first", "second"]), default="all", show_default=True,
     help="Which half of the log is compared: the one that the world was not fitted to says more.",
 )  # fmt: skip
-@click.option("--seed", type=click.IntRange(min=0), default=1, show_default=True, help="Of folds and resamples.")
+@click.option(
+    "--seed", type=click.IntRange(min=0), default=1, show_default=True, help="Of folds and resamples."
+)
 @json_option("Print what realism.json holds.")
 @out_option("Where realism.json and realism.html go.  [default: WORLD/realism]", "FOLDER")
 def command(log: Path, world: Path, part: str, seed: int, as_json: bool, out: Path | None) -> None:
@@ -66,7 +68,10 @@ def realism_text(found: Mapping[str, Any]) -> str:
     lines += [textwrap.fill(line, width) for line in realism_words(found)]
     lines += ["", "Not captured:"] if found["not_captured"] else []
     lines += [textwrap.fill(f"- {line}", width, subsequent_indent="  ") for line in found["not_captured"]]
-    lines += ["", *(table_text(table, color=color, width=width + 20) for table in tables if table is not None)]
+    lines += [
+        "",
+        *(table_text(table, color=color, width=width + 20) for table in tables if table is not None),
+    ]
     return "\n".join(lines)
 
 

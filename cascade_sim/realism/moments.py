@@ -238,10 +238,9 @@ def _top_share(share: float, of_shown: bool) -> Callable[[Sample, np.ndarray], f
     def top(sample: Sample, weight: np.ndarray) -> float:
         is_in = sample.is_shown if of_shown else np.ones(len(sample.request), bool)
         at, w = _rows(sample, weight, is_in)
-        counts = np.sort(np.bincount(sample.candidates["ad"][at], w))[::-1]
-        counts = counts[counts > 0]
-        n = max(1, round(share * len(counts)))
-        return float(counts[:n].sum() / counts.sum()) if len(counts) else np.nan
+        counts = np.sort(np.bincount(sample.candidates["ad"][at], w, sample.n_ads))[::-1]
+        n = max(1, round(share * sample.n_ads))
+        return float(counts[:n].sum() / counts.sum()) if counts.sum() > 0 else np.nan
 
     return top
 
@@ -300,7 +299,9 @@ def _correlation(a: str, b: str, of_shown: bool = False) -> Callable[[Sample, np
         is_in = sample.is_shown if of_shown else np.ones(len(sample.request), bool)
         at = _thinned(np.flatnonzero(is_in))
         w = weight[sample.request[at]]
-        return float(rank_correlations(np.stack([sample.candidates[a][at], sample.candidates[b][at]]), w)[0, 1])
+        return float(
+            rank_correlations(np.stack([sample.candidates[a][at], sample.candidates[b][at]]), w)[0, 1]
+        )
 
     return correlation
 

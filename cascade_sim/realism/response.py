@@ -194,7 +194,9 @@ class _Linear:
         numbers = table[:, ~is_category]
         known = np.isfinite(numbers)
         self._mean = np.where(known, numbers, 0.0).sum(0) / np.maximum(known.sum(0), 1)
-        spread = np.sqrt(np.where(known, (numbers - self._mean) ** 2, 0.0).sum(0) / np.maximum(known.sum(0), 1))
+        spread = np.sqrt(
+            np.where(known, (numbers - self._mean) ** 2, 0.0).sum(0) / np.maximum(known.sum(0), 1)
+        )
         self._spread = np.where(spread > 0, spread, 1.0)
         self._codes = [np.unique(column) for column in table[:, is_category].T]
         self._model = LogisticRegression(C=1.0, max_iter=200)
@@ -253,7 +255,9 @@ def design(pairs: Pairs, rows: np.ndarray, rates: Mapping[str, np.ndarray]) -> n
         mean = max(clicks.sum(), 1.0) / max(looks.sum(), 1.0)
         own = codes[rows] + 1
         columns.append(np.log((clicks[own] + PRIOR * mean) / (looks[own] + PRIOR)))
-    columns += [np.asarray(np.clip(values[rows], -1, 253) + 1, np.float64) for values in pairs.categories.values()]
+    columns += [
+        np.asarray(np.clip(values[rows], -1, 253) + 1, np.float64) for values in pairs.categories.values()
+    ]
     return np.column_stack(columns) if columns else np.zeros((len(rows), 1))
 
 

@@ -34,6 +34,7 @@ class Sample:
     name: str
     charging: str
     n_requests: int  # of the period that it stands for
+    n_ads: int  # of the store
     requests: Mapping[str, np.ndarray]
     candidates: Mapping[str, np.ndarray]
     visits: np.ndarray
@@ -107,6 +108,7 @@ def take(store: Any, first: int = 0, last: int | None = None, most: int = MOST_R
         name=store.about.name,
         charging=store.about.charging,
         n_requests=last - first,
+        n_ads=store.n_ads,
         requests=columns,
         candidates=candidates,
         visits=visits_before(user)[rows - first],

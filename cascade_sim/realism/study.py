@@ -123,7 +123,12 @@ def missing_columns(log: Any, world: Any) -> list[str]:
 
 def _about(store: Any, first: int, last: int) -> dict[str, Any]:
     about = store.about
-    return {"name": about.name, "currency": about.currency, "level": about.level, **_period(store, first, last)}
+    return {
+        "name": about.name,
+        "currency": about.currency,
+        "level": about.level,
+        **_period(store, first, last),
+    }
 
 
 def _period(store: Any, first: int, last: int) -> dict[str, Any]:
@@ -173,9 +178,7 @@ def matching_whatifs(
                 continue
             seen.add(settings)
             for metric in WHATIF_MEASURES:
-                lifts = [
-                    (own["metrics"].get(metric) or {}).get("lift") for own in (known[settings], point)
-                ]
+                lifts = [(own["metrics"].get(metric) or {}).get("lift") for own in (known[settings], point)]
                 if any(lift is None or lift.get("value") is None for lift in lifts):
                     continue
                 rows.append(_whatif_row(point["settings"], metric, lifts[0], lifts[1]))

@@ -222,7 +222,9 @@ def tell_apart(log: Table, world: Table, seed: int, resamples: int = RESAMPLES) 
         held = mixed[fold[mixed] == own]
         learned = np.flatnonzero(fold != own)
         if len(np.unique(is_world[learned])) < 2 or len(np.unique(is_world[held])) < 2:
-            raise UserError("there are too few requests to tell two markets apart; at least some hundreds are needed")
+            raise UserError(
+                "there are too few requests to tell two markets apart; at least some hundreds are needed"
+            )
         model = maker.HistGradientBoostingClassifier(
             max_iter=40, max_leaf_nodes=15, learning_rate=0.15, min_samples_leaf=40,
             categorical_features=is_category if is_category.any() else None,
@@ -231,7 +233,7 @@ def tell_apart(log: Table, world: Table, seed: int, resamples: int = RESAMPLES) 
         with one_thread():
             model.fit(values[learned], is_world[learned])
             score[held] = model.predict_proba(values[held])[:, 1]
-            lost[own] = _lost_without(model, values[held[: MOST_ASKED]], is_world[held[: MOST_ASKED]], seed)
+            lost[own] = _lost_without(model, values[held[:MOST_ASKED]], is_world[held[:MOST_ASKED]], seed)
     replicates = _fold_aucs(score, is_world, fold, group, resamples, seed)
     alone = {
         name: auc(np.nan_to_num(values[:, place], nan=-1e300), is_world)

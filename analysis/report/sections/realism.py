@@ -7,7 +7,16 @@ from typing import Any
 
 from cascade_sim.analysis.report.figures.realism import TITLE, realism_figure
 from cascade_sim.analysis.report.readings import settings_text
-from cascade_sim.analysis.report.section import Bullets, Details, Figure, Heading, Part, Section, TablePart, Text
+from cascade_sim.analysis.report.section import (
+    Bullets,
+    Details,
+    Figure,
+    Heading,
+    Part,
+    Section,
+    TablePart,
+    Text,
+)
 from cascade_sim.analysis.report.short_page import answer_section, short_page
 from cascade_sim.analysis.report.tables import Cell, Row, Table, cell
 from cascade_sim.analysis.statistics.estimates import (
@@ -190,10 +199,16 @@ def realism_page(found: Mapping[str, Any], svg: str) -> str:
     missing = found["not_captured"] or [
         "Nothing was found that the world does not have, with as many requests as were compared."
     ]
-    parts: list[Part] = [*(Text(line) for line in realism_words(found)), Heading("Not captured"), Bullets(missing)]
+    parts: list[Part] = [
+        *(Text(line) for line in realism_words(found)),
+        Heading("Not captured"),
+        Bullets(missing),
+    ]
     sections = [answer_section(realism_headline(found), parts, figure)]
     features = [TablePart(feature_table(found, what)) for what in ("requests", "shown")]
-    hour = "" if found["two_sample"]["with_hour"] else " The hour of the day is left out: the log is too short."
+    hour = (
+        "" if found["two_sample"]["with_hour"] else " The hour of the day is left out: the log is too short."
+    )
     sections.append(
         Section(
             "", "Told apart by a classifier", (),
@@ -232,7 +247,9 @@ def realism_page(found: Mapping[str, Any], svg: str) -> str:
                 short="Hours")
     )  # fmt: skip
     title = f"How like is {found['world']['name']} to {found['log']['name']}?"
-    return short_page("Realism", title, facts(found), sections, "", {"realism": svg} if svg else {}, shown=SHOWN)
+    return short_page(
+        "Realism", title, facts(found), sections, "", {"realism": svg} if svg else {}, shown=SHOWN
+    )
 
 
 def hours_table(found: Mapping[str, Any]) -> Table:
