@@ -60,6 +60,14 @@ COLUMNS: dict[str, str] = {
     "cpc_bias": "differences of prices to those with true CTRs, times expected clicks",
     "cpc_true": "prices with true CTRs, times expected clicks",
     "click_value": "what clicks were worth to their advertisers",
+    "observed_clicks": "of a replayed log: logged clicks on ads that stand where they stood",
+    "observed_revenue": "of a replayed log: what these are charged",
+    "model_cpc_error": "of a replayed log: distances of prices to those with the click model's CTRs, times clicks",
+    "model_cpc_bias": "of a replayed log: the same differences with their sign",
+    "model_cpc": "of a replayed log: prices with the click model's CTRs, times clicks",
+    "logged_pages": "of a replayed log: requests that show the logged page",
+    "known_prices": "of a replayed log: ads that stand where they stood, with a logged price",
+    "logged_prices": "of a replayed log: those of them that are charged the logged price",
     "welfare": "the baseline's bids times expected clicks",
     "oracle_welfare": "the same of an all-knowing cascade",
 }
@@ -432,6 +440,75 @@ PAGE_MEASURES: dict[str, Metric] = by_name(
         meaning="Conversions divided by requests.",
         top="conversions",
         bottom="requests",
+    ),
+)
+
+# Of a replayed log, which has no hidden truth: what was observed, what is modelled, and whether a replay agrees.
+REPLAY_MEASURES: dict[str, Metric] = by_name(
+    Metric(
+        name="observed_clicks_share",
+        label="Clicks observed",
+        unit="percent",
+        meaning="Share of the expected clicks that were logged: the same ad stood in the same slot of the same "
+        "request. The rest is the click model's.",
+        decimals=1,
+        better="",
+        top="observed_clicks",
+        bottom="expected_clicks",
+    ),
+    Metric(
+        name="observed_revenue_share",
+        label="Revenue observed",
+        unit="percent",
+        meaning="Share of the expected revenue that comes from logged clicks (or impressions) rather than from "
+        "the click model.",
+        decimals=1,
+        better="",
+        top="observed_revenue",
+        bottom="expected_revenue",
+    ),
+    Metric(
+        name="cpc_error_vs_click_model",
+        label="CPC error vs click model",
+        unit="percent",
+        meaning="How far charges are from what the same ranked list would have paid with the CTRs of the click "
+        "model that is fitted to the log, as a share of the latter. A log has no true CTRs.",
+        decimals=1,
+        is_signed_or_near_zero=True,
+        better="lower",
+        top="model_cpc_error",
+        bottom="model_cpc",
+    ),
+    Metric(
+        name="cpc_bias_vs_click_model",
+        label="CPC bias vs click model",
+        unit="percent",
+        meaning="The same with its sign: positive when advertisers are charged too much.",
+        decimals=1,
+        is_signed_or_near_zero=True,
+        better="at 0",
+        top="model_cpc_bias",
+        bottom="model_cpc",
+    ),
+    Metric(
+        name="pages_as_logged",
+        label="Pages as logged",
+        unit="percent",
+        meaning="Share of the requests that show the logged ads in the logged slots.",
+        decimals=2,
+        better="",
+        top="logged_pages",
+        bottom="requests",
+    ),
+    Metric(
+        name="prices_as_logged",
+        label="Prices as logged",
+        unit="percent",
+        meaning="Of the ads that stand where they stood, the share that is charged the logged price.",
+        decimals=2,
+        better="",
+        top="logged_prices",
+        bottom="known_prices",
     ),
 )
 

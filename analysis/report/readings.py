@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from cascade_sim.analysis.metrics.catalogue import ARM_MEASURES, PAGE_MEASURES, Measure
+from cascade_sim.analysis.metrics.catalogue import ARM_MEASURES, PAGE_MEASURES, REPLAY_MEASURES, Measure
 from cascade_sim.analysis.report.comparisons import ordered_arms
 from cascade_sim.analysis.statistics.estimates import Estimate, estimate, finite, lift_of, number_text
 
@@ -296,6 +296,7 @@ WHAT_IF_MEASURES: dict[str, Measure] = {
     **{name: ARM_MEASURES[name] for name in ("welfare", "revenue_vs_oracle", "payment_error")},
 }
 
+WHAT_IF_MEASURES |= REPLAY_MEASURES  # of an imported market
 WHAT_IF_MEASURES |= {name: measure for name, measure in ARM_MEASURES.items() if name not in WHAT_IF_MEASURES}
 
 

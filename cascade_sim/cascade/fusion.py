@@ -17,10 +17,13 @@ class Fusion:
 
     pctr: float | np.ndarray = 1.0  # [R, 1] while a block has a squashing of each request
     pcvr: float = 0.0
+    is_bid_alone: bool = False  # the quality is 1: what is charged is the impression, whatever comes of it
 
 
-def named_fusion(name: str, extra: dict, squashing: float = 1.0) -> Fusion:
+def named_fusion(name: str, extra: dict, squashing: float = 1.0, charging: str = "click") -> Fusion:
     """The fusion of this name: "ecpm" (with the auction's squashing) or one of the scenario's own."""
+    if charging == "impression":
+        return Fusion(pctr=0.0, is_bid_alone=True)
     if name == "ecpm":
         return Fusion(pctr=squashing)
     weights = extra[name]
@@ -32,6 +35,8 @@ def fused_quality(fusion: Fusion, pctr: np.ndarray, pcvr) -> np.ndarray:
 
     A zero pCTR has zero quality even for exponent 0: an ad nobody clicks cannot win a click auction.
     """
+    if fusion.is_bid_alone:
+        return np.ones(pctr.shape)
     if isinstance(fusion.pctr, np.ndarray):
         with np.errstate(divide="ignore", invalid="ignore"):  # log 0 * 0 is no number, and not wanted
             value = np.where(pctr > 0, np.exp(fusion.pctr * np.log(pctr, dtype=np.float64)), 0.0)

@@ -82,11 +82,18 @@ def with_knobs(block: Block, values: Mapping[str, NDArray[np.float64]], arm_squa
 
 def reserve_of(block: Block, arm: Arm) -> float | NDArray[np.float64]:
     """The CPC reserve that a block's requests meet: the arm's, or one of each request [R]."""
-    if block.knobs is None or block.knobs.reserve_cpc is None:
-        return arm.reserve_cpc
-    return block.knobs.reserve_cpc
+    knobs = block.knobs
+    if knobs is not None and knobs.reserve_cpc is not None:
+        return knobs.reserve_cpc
+    if arm.reserves == "logged" and knobs is not None and knobs.logged_reserve is not None:
+        return knobs.logged_reserve
+    return arm.reserve_cpc
 
 
 def rules_of(block: Block, arm: Arm, platform: Platform) -> Rules:
     """How the pages of a block are priced."""
-    return replace(arm.rules(platform.slot_effects), reserve_cpc=reserve_of(block, arm))
+    rules = replace(arm.rules(platform.slot_effects), reserve_cpc=reserve_of(block, arm))
+    slots = None if block.knobs is None else block.knobs.slots
+    if slots is None or int(slots.min(initial=arm.slots)) >= arm.slots:
+        return rules
+    return replace(rules, page_slots=np.minimum(slots, arm.slots))

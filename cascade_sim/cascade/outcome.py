@@ -11,6 +11,7 @@ from cascade_sim import draws
 from cascade_sim.agents.conversions import DelayMixture, delays
 from cascade_sim.agents.users import click_probability, happens
 from cascade_sim.cascade.request import Block, Decision
+from cascade_sim.world.observed import ObservedClicks, PageClicks
 from cascade_sim.world.truth import Truth
 
 
@@ -22,14 +23,35 @@ class Outcome:
     expected_clicks: np.ndarray  # float64: slot effect * true CTR
     clicks: np.ndarray  # bool
     conversions: np.ndarray  # bool, only after a click
-    charges_micros: np.ndarray  # int64: CPC where clicked
+    charges_micros: np.ndarray  # int64: the price where clicked or, if impressions are charged, where shown
+    observed: PageClicks | None = None  # of a replayed log: which clicks were logged, and which are modelled
+    impressions: np.ndarray | None = None  # bool: what is charged where impressions are; None: clicks are
+
+    @property
+    def charged(self) -> np.ndarray:
+        """Expected events that the price is paid for: clicks, or impressions.  [R, k] float64"""
+        return self.expected_clicks if self.impressions is None else self.impressions.astype(np.float64)
 
 
-def outcome(block: Block, decision: Decision, truth: Truth, slot_effects: np.ndarray, seed: int) -> Outcome:
-    """Realise the page of every request in the block."""
+def outcome(
+    block: Block,
+    decision: Decision,
+    truth: Truth | ObservedClicks,
+    slot_effects: np.ndarray,
+    seed: int,
+    charging: str = "click",
+) -> Outcome:
+    """Realise the page of every request in the block.
+
+    Of a replayed log a logged click is expected with 0 or 1, so no luck changes it.
+    """
     win_set = decision.win_set
     true_ctr = truth.ctr(block, win_set)
-    expected = click_probability(true_ctr, slot_effects, win_set >= 0)
+    observed = truth.page_clicks(block, win_set) if isinstance(truth, ObservedClicks) else None
+    if observed is None:
+        expected = click_probability(true_ctr, slot_effects, win_set >= 0)
+    else:
+        expected = observed.expected
     clicks = happens(expected, draws.uniform(seed, "click", block.requests[:, None], win_set))
     conversions = np.zeros_like(clicks)
     row, slot = np.nonzero(clicks)
@@ -44,7 +66,9 @@ def outcome(block: Block, decision: Decision, truth: Truth, slot_effects: np.nda
         expected_clicks=expected,
         clicks=clicks,
         conversions=conversions,
-        charges_micros=np.where(clicks, decision.cpc_micros, 0),
+        charges_micros=np.where(clicks if charging == "click" else win_set >= 0, decision.cpc_micros, 0),
+        observed=observed,
+        impressions=None if charging == "click" else win_set >= 0,
     )
 
 

@@ -10,7 +10,7 @@ and for lists that are in their order already, `cpc_in_order` (the auction's rul
 Prices become whole micro-units here, never above the bid.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -29,13 +29,33 @@ class Rules:
     reserve_cpc: float | np.ndarray = 0.0  # one, or one of each request [R]
     score_floor: float = 0.0
     parameters: Mapping[str, float] = field(default_factory=dict, hash=False)  # of the pricing rule
+    page_slots: np.ndarray | None = None  # [R] of pages with fewer slots, at most `slots`; None: all alike
 
     @property
     def keywords(self) -> dict[str, Any]:
         """The rules as keyword arguments of `auction` and `reprice`."""
         given = dict(vars(self))
         parameters = given.pop("parameters")
+        del given["page_slots"]
         return {**given, **parameters}
+
+    def take(self, rows) -> "Rules":
+        """Those of some requests (a slice, a mask or indices)."""
+        reserve, slots = self.reserve_cpc, self.page_slots
+        return replace(
+            self,
+            reserve_cpc=reserve[rows] if isinstance(reserve, np.ndarray) else reserve,
+            page_slots=None if slots is None else slots[rows],
+        )
+
+    def by_slots(self) -> Iterator[tuple[np.ndarray, "Rules"]]:
+        """Pages of one size at a time: their rows, and their rules."""
+        assert self.page_slots is not None
+        for slots in np.unique(self.page_slots):
+            rows = np.flatnonzero(self.page_slots == slots)
+            own = self.take(rows)
+            effects = np.asarray(self.slot_effects)[:slots]
+            yield rows, replace(own, slots=int(slots), slot_effects=effects, page_slots=None)
 
 
 @dataclass(frozen=True)
@@ -79,6 +99,8 @@ def auctioned(
 
     Candidates that ascend by id, as the sets of the cascade do, need no look at the ids.
     """
+    if rules.page_slots is not None:
+        return _by_slots(ids, pctr, bid, quality, rules, are_ids_sorted)
     from cascade_sim.kernels import take_columns  # numba is loaded when first needed
 
     result = auction(bid, quality, ids=None if are_ids_sorted else ids, **rules.keywords)
@@ -90,6 +112,37 @@ def auctioned(
         quality=ranked_quality,
         cpc_micros=to_micros(result.cpc, result.bid[:, :-1]),
     )
+
+
+def _by_slots(
+    ids: np.ndarray, pctr: np.ndarray, bid: np.ndarray, quality: np.ndarray, rules: Rules, are_sorted: bool
+) -> Page:
+    """`auctioned` where pages differ in size: slots that a page does not have stay empty."""
+    n, k = len(ids), rules.slots
+    whole: Page | None = None
+    for rows, own in rules.by_slots():
+        if own.slots < 1:
+            continue
+        some = (np.ascontiguousarray(values[rows]) for values in (ids, pctr, bid, quality))
+        page = auctioned(*some, own, are_ids_sorted=are_sorted)
+        if whole is None:
+            whole = _empty_page(n, k, page)
+        for name, values in vars(page).items():
+            all_rows = getattr(whole, name)
+            if name == "cpc_micros":
+                all_rows[rows, : own.slots] = values
+            else:
+                all_rows[rows, : own.slots] = values[:, :-1]
+                all_rows[rows, k] = values[:, -1]  # the runner-up has the last place on every page
+    if whole is None:
+        whole = _empty_page(n, k, Page(ids, pctr, bid, quality, np.zeros((0, 0), np.int64)))
+    return whole
+
+
+def _empty_page(n: int, slots: int, like: Page) -> Page:
+    ads = np.full((n, slots + 1), -1, like.ads.dtype)
+    others = (np.zeros((n, slots + 1), values.dtype) for values in (like.pctr, like.bid, like.quality))
+    return Page(ads, *others, np.zeros((n, slots), np.int64))
 
 
 def at_reserve(
@@ -117,6 +170,13 @@ def list_priced(page: Page, rules: Rules) -> Page:
 
 def cpc_in_order(bid: np.ndarray, quality: np.ndarray, rules: Rules) -> np.ndarray:
     """Micro-units per click of lists [R, k+1] in rank order, runner-up last; 0 bids end a list.  [R, k]"""
+    if rules.page_slots is not None:
+        prices = np.zeros((len(bid), rules.slots), np.int64)
+        for rows, own in rules.by_slots():
+            columns = [*range(own.slots), rules.slots]
+            if own.slots:
+                prices[rows, : own.slots] = cpc_in_order(bid[rows][:, columns], quality[rows][:, columns], own)
+        return prices
     return to_micros(reprice(bid, quality, **rules.keywords), bid[:, :-1])
 
 

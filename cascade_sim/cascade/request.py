@@ -12,6 +12,7 @@ from cascade_sim.cascade.fusion import Fusion
 from cascade_sim.cascade.memo import Memo
 from cascade_sim.cascade.page import Page, Rules
 from cascade_sim.cascade.retrieval import Retrieval
+from cascade_sim.cascade.logged import LoggedBids, LoggedRetrieval
 from cascade_sim.cascade.seats import Scorer
 from cascade_sim.cascade.sizes import SizeRule
 from cascade_sim.world.lives import Lives
@@ -23,12 +24,12 @@ class RequestKnobs:
 
     reserve_cpc: NDArray[np.float64] | None = None
     squashing_ratio: NDArray[np.float64] | None = None  # exponent of pCTR as a multiple of the arm's
+    slots: NDArray[np.int64] | None = None  # places of a page that has fewer than the arm
+    logged_reserve: NDArray[np.float64] | None = None  # for arms whose `reserves` are logged
 
     def take(self, rows) -> "RequestKnobs":
         """Those of some requests (a slice, a mask or indices)."""
-        return RequestKnobs(
-            *(None if v is None else v[rows] for v in (self.reserve_cpc, self.squashing_ratio))
-        )
+        return RequestKnobs(*(None if v is None else v[rows] for v in vars(self).values()))
 
     def squashed(self, fusion: Fusion) -> Fusion:
         """A stage's fusion with an exponent of pCTR for each request."""
@@ -107,6 +108,8 @@ class Arm:
     bid_range: float = 0.4
     parameters: Mapping[str, float] = field(default_factory=dict, hash=False)  # of the pricing rule
     size_rule: SizeRule | None = None  # chooses each request's size; pre_ranking_size is then the largest
+    charging: str = "click"  # or impression: what a price is the price of
+    reserves: str = "own"  # or logged: of a replayed log, the reserve that each request had
 
     def with_pre_ranking(self, stage: Stage, name: str | None = None) -> "Arm":
         """The same arm with another pre-ranking seat."""
@@ -114,9 +117,10 @@ class Arm:
 
     def rules(self, slot_effects: np.ndarray) -> Rules:
         """How its pages are priced."""
+        is_clicked = self.charging == "click"  # an impression is one in any slot
         return Rules(
             self.slots,
-            slot_effects[: self.slots],
+            slot_effects[: self.slots] if is_clicked else np.ones(self.slots),
             self.pricing,
             self.reserve_cpc,
             self.score_floor,
@@ -128,13 +132,15 @@ class Arm:
 class Platform:
     """What all arms share while serving: the retrieval index, the bids, the slots on the page."""
 
-    retrieval: Retrieval
-    bids: BidRules
+    retrieval: Retrieval | LoggedRetrieval
+    bids: BidRules | LoggedBids
     slot_effects: np.ndarray
     lives: Lives | None = None  # when ads are there; None: always
 
     def retrieved(self, block: Block, size: int) -> np.ndarray:
         """The pre-ranking sets: of the ads that are there, the nearest.  [R, n] ids ascending"""
+        if isinstance(self.retrieval, LoggedRetrieval):
+            return self.retrieval.candidates(block.requests)
         if self.lives is None:
             return self.retrieval(block.users, size)
         return self.retrieval.of_living(block.users, size, block.times, self.lives)

@@ -10,6 +10,7 @@ import numpy as np
 
 from cascade_sim.cascade.fusion import Fusion, fused_quality
 from cascade_sim.cascade.knobs import reserve_of, rules_of
+from cascade_sim.cascade.logged import LoggedRetrieval
 from cascade_sim.cascade.late import BY_PRE_RANKING, by_pre_ranking, by_retrieval
 from cascade_sim.cascade.memo import remembered
 from cascade_sim.cascade.page import auctioned
@@ -62,6 +63,9 @@ def pre_rank(block: Block, arm: Arm, platform: Platform) -> PreRanked:
     if arm.size_rule is None and arm.pre_ranking_size == n and is_full(pre_ranking_set):
         competitive_set = pre_ranking_set  # nothing to choose
         columns = np.broadcast_to(np.arange(n, dtype=np.int32), competitive_set.shape)
+    elif arm.size_rule is None and isinstance(platform.retrieval, LoggedRetrieval) and arm.pre_ranking_size >= n:
+        competitive_set = pre_ranking_set  # of a log, where requests differ in size: all go on
+        columns = np.where(competitive_set >= 0, np.arange(n, dtype=np.int32), -1)
     elif arm.size_rule is None:
         competitive_set, columns = select_top(pre_ranking_set, view.order, arm.pre_ranking_size)
     else:
@@ -104,8 +108,8 @@ def score(block: Block, ids: np.ndarray, stage: Stage, arm: Arm, platform: Platf
         seat = "pre-ranking" if stage is arm.pre_ranking else "ranking"
         raise UserError(f"arm {arm.name!r}, {seat} stage: {error}") from error
     # A score that is only an order already stands for the whole quality: no exponents on it.
-    fusion = stage.fusion if is_probability(stage.scorer) else Fusion()
-    if block.knobs is not None and is_probability(stage.scorer):
+    fusion = stage.fusion if is_probability(stage.scorer) or stage.fusion.is_bid_alone else Fusion()
+    if block.knobs is not None and is_probability(stage.scorer) and not fusion.is_bid_alone:
         fusion = block.knobs.squashed(fusion)
     return Scores(
         prediction=prediction,

@@ -18,7 +18,9 @@ from cascade_sim.phases import corpus as detail
 from cascade_sim.phases import measure
 from cascade_sim.phases.model_quality import QualityStudy
 from cascade_sim.phases.rebuild import Plan, by_words, rebuilt
+from cascade_sim.phases.replayed import GRADIENT, ReplayRuler, gradients, has_pre_ranking, with_influence
 from cascade_sim.phases.simulation import Simulation
+from cascade_sim.phases.units import Units, resampling_units
 from cascade_sim.progress import Progress
 from cascade_sim.scenario.schema import resolved_arms
 from cascade_sim.storage.tables import TableWriter, iterate_table
@@ -80,14 +82,15 @@ class Evaluation:
     def __init__(self, sim: Simulation, logs: Path, progress: Progress):
         self.sim, self.logs, self.progress = sim, logs, progress
         self.n_requests = sim.scenario.phases.evaluate
-        self.n_rows = min(self.n_requests, MAX_ROWS)
-        self.n_detail = detail.n_detail(sim, self.n_requests)
+        self.units = units_of(sim, self.n_requests)
+        self.n_rows = self.units.n if self.units else min(self.n_requests, MAX_ROWS)
+        self.n_detail = detail.n_detail(sim, self.n_requests) if sim.replay is None else 0
         self.n_quality = min(self.n_requests, sim.scenario.report.detail_requests)
         self.specs = resolved_arms(sim.scenario)
         self.arms = {name: sim.arm(name, spec) for name, spec in self.specs.items()}
         self.baseline = self.arms[sim.scenario.report.baseline]
-        self.culprits = culprit_arms(self.baseline)
-        self.ruler = measure.Ruler(sim.platform, sim.truth, sim.seed, self.baseline, self._exposed_ads())
+        self.culprits = culprits_of(sim, self.baseline)
+        self.ruler = ruler_of(sim, self.baseline, self._exposed_ads())
         seats = [m for s in self.specs.values() for m in (s.pre_ranking.model, s.ranking.model)]
         named = [name for name in dict.fromkeys(seats) if name not in BUILT_IN]
         ranker = self.specs[sim.scenario.report.baseline].ranking.model
@@ -135,11 +138,11 @@ class Evaluation:
         """Serve and measure a block with every arm. Pure."""
         block = replace(block, memo=Memo())
         group = self._group(block, GROUPS)
-        oracle = self.ruler.oracle(block)
-        oracle_paid = self._payments(oracle.decision, oracle.outcome, group)
+        oracle = self.ruler.oracle(block)  # None, as its payments, where a log is replayed
+        oracle_paid = None if oracle is None else self._payments(oracle.decision, oracle.outcome, group)
         yards: dict[Arm, measure.Yardstick] = {}
         same: dict[Arm, ArmBlock] = {}  # the search for the culprit begins and ends with arms that are there
-        by_arm = {}
+        by_arm: dict[str, ArmBlock] = {}
         for name, arm in self.all_arms().items():
             key, unnamed = measure.ranking_of(arm), replace(arm, name="")
             if key not in yards:
@@ -165,23 +168,28 @@ class Evaluation:
         arm: Arm,
         yard: measure.Yardstick,
         oracle: measure.Oracle,
-        oracle_paid: np.ndarray,
+        oracle_paid: np.ndarray | None,
         group: np.ndarray,
     ) -> ArmBlock:
         sim = self.sim
         decision = sim.serve(block, arm)
-        result = outcome(block, decision, sim.truth, sim.world.slot_effects, sim.seed)
-        vectors = {"payments": np.stack([self._payments(decision, result, group), oracle_paid], axis=1)}
-        proxy = measure.proxy_sums(decision, arm, yard, group, GROUPS, block.memo)
+        result = outcome(block, decision, sim.truth, sim.world.slot_effects, sim.seed, arm.charging)
+        vectors = gradients(arm, decision, result)
+        if oracle_paid is not None:
+            vectors["payments"] = np.stack([self._payments(decision, result, group), oracle_paid], axis=1)
+        proxy = None
+        if yard is not None:
+            proxy = measure.proxy_sums(decision, arm, yard, group, GROUPS, block.memo)
         if proxy is not None:
             vectors["proxy_bins"] = proxy
         columns = self.ruler.columns(block, arm, decision, result, yard, oracle)
-        row = self._group(block, self.n_rows)
+        row = self._row(block)
+        first = int(row.min())
         return ArmBlock(
             decision=decision,
             outcome=result,
-            first_row=int(row[0]),
-            columns={name: np.bincount(row - row[0], column) for name, column in columns.items()},
+            first_row=first,
+            columns={name: np.bincount(row - first, column) for name, column in columns.items()},
             vectors=vectors,
             detail={},
         )
@@ -224,8 +232,29 @@ class Evaluation:
     def _local(self, block: Block) -> np.ndarray:
         return block.requests - self.sim.arrivals.first_request("evaluate")
 
+    def _row(self, block: Block) -> np.ndarray:
+        """The row of the tallies that each request is added to.  [R]"""
+        if self.units is None:
+            return self._group(block, self.n_rows)
+        return self.units.of_request[self._local(block)]
+
+    def resampled(self) -> dict[str, dict[str, np.ndarray]]:
+        """The columns of every arm as intervals resample them.  {arm: {column: [rows]}}
+
+        Those of a replayed log have in them how uncertain the click model is.
+        """
+        tables = {name: tally.joined("columns") for name, tally in self.tallies.items()}
+        if self.units is None:
+            return tables
+        gradient = {
+            name: tally.vectors[GRADIENT] for name, tally in self.tallies.items() if GRADIENT in tally.vectors
+        }
+        return with_influence(tables, gradient, self.sim, self.units)
+
     def _group(self, block: Block, n_groups: int, n_requests: int = 0) -> np.ndarray:
         """Which of n groups of consecutive requests each request belongs to.  [R]"""
+        if self.units is not None:
+            return self._row(block) * n_groups // self.units.n
         return self._local(block) * n_groups // (n_requests or self.n_requests)
 
     def _exposed_ads(self) -> np.ndarray:
@@ -240,6 +269,26 @@ class Evaluation:
 
     def _empty_tally(self) -> ArmTally:
         return ArmTally({}, [], {}, np.zeros(3))
+
+
+def units_of(sim: Simulation, n_requests: int) -> Units | None:
+    """What intervals of a replayed log resample; None: requests of a drawn world, which are independent."""
+    if sim.replay is None:
+        return None
+    assert sim.scenario.world.logged is not None
+    return resampling_units(sim.replay.store, n_requests, sim.scenario.world.logged.resample, sim.seed)
+
+
+def ruler_of(sim: Simulation, baseline: Arm, exposed: np.ndarray) -> measure.Ruler:
+    """What decisions are measured by: the hidden truth or, of a replayed log, what was logged."""
+    if sim.replay is None:
+        return measure.Ruler(sim.platform, sim.truth, sim.seed, baseline, exposed)
+    return ReplayRuler(sim.platform, sim.truth, sim.seed, baseline, exposed, replay=sim.replay)
+
+
+def culprits_of(sim: Simulation, baseline: Arm) -> dict[tuple[str, str], Arm]:
+    """The search for the culprit; none where a log has no pre-ranking stage."""
+    return culprit_arms(baseline) if sim.replay is None or has_pre_ranking(baseline) else {}
 
 
 def evaluation_server(plan: Plan) -> Callable[..., Any]:

@@ -14,11 +14,13 @@ from cascade_sim.analysis.metrics.catalogue import with_factors
 from cascade_sim.analysis.metrics.ratio import mean_parts
 from cascade_sim.auction import MICROS
 from cascade_sim.cascade.fusion import fused_quality
+from cascade_sim.cascade.knobs import rules_of
 from cascade_sim.cascade.memo import Memo, made_once
 from cascade_sim.cascade.outcome import Outcome, outcome
 from cascade_sim.cascade.page import cpc_in_order
 from cascade_sim.cascade.seats import TruthScorer, is_probability
 from cascade_sim.cascade.serve import Arm, Block, Decision, Platform, bids, serve, shadow
+from cascade_sim.world.observed import ObservedClicks
 from cascade_sim.world.truth import Truth
 
 
@@ -45,7 +47,7 @@ class Ruler:
     an arm with a reserve of its own must not be excused by an oracle that has it too."""
 
     platform: Platform
-    truth: Truth
+    truth: Truth | ObservedClicks
     seed: int
     baseline: Arm
     is_exposed: np.ndarray  # [A] bool
@@ -73,7 +75,8 @@ class Ruler:
             ranking=seat,
         )
         decision = serve(block, known, self.platform)
-        return Oracle(decision, outcome(block, decision, self.truth, self.platform.slot_effects, self.seed))
+        effects = self.platform.slot_effects
+        return Oracle(decision, outcome(block, decision, self.truth, effects, self.seed, arm.charging))
 
     def true_value(self, block: Block, ids: np.ndarray, arm: Arm) -> np.ndarray:
         return true_value(block, ids, arm, self.platform, self.truth)
@@ -125,7 +128,8 @@ class Ruler:
         cpc_known = self._repriced(block, arm, decision, self.truth.ctr_without_noise(block, ranked))
         error, true_cost = money.cpc_error(cpc, cpc_true, expected, shown)
         predicted = self.platform.slot_effects[: arm.slots] * decision.ranked_pctr[:, :-1]
-        forecast, expected_revenue = money.revenue_pcoc(cpc, predicted, expected, shown)
+        predicted = predicted if result.impressions is None else result.charged
+        forecast, expected_revenue = money.revenue_pcoc(cpc, predicted, result.charged, shown)
         revenue = result.charges_micros.sum(axis=1) / MICROS
         return {
             "requests": np.ones(len(block)),
@@ -149,9 +153,9 @@ class Ruler:
         value = self.platform.bids.bid(
             base.ranking.bid, block, decision.win_set, base.bid_rule, base.bid_range, base.ranking.rates
         )
-        oracle_clicks, oracle_shown = oracle.outcome.expected_clicks, best.win_set >= 0
+        oracle_clicks, oracle_shown = oracle.outcome.charged, best.win_set >= 0
         welfare, oracle_welfare = money.welfare(
-            value, result.expected_clicks, decision.win_set >= 0,
+            value, result.charged, decision.win_set >= 0,
             best.ranked_bid[:, :-1], oracle_clicks, oracle_shown,
         )  # fmt: skip
         return {
@@ -166,7 +170,7 @@ class Ruler:
         Rounded like a real price, so that an oracle cascade has a CPC error of exactly 0.
         """
         quality = _ranking_quality(block, decision.ranked_set, arm, self.platform, ctr)
-        return cpc_in_order(decision.ranked_bid, quality, arm.rules(self.platform.slot_effects)) / MICROS
+        return cpc_in_order(decision.ranked_bid, quality, rules_of(block, arm, self.platform)) / MICROS
 
 
 def ranking_of(arm: Arm) -> Arm:
@@ -218,6 +222,6 @@ def payments(
 ) -> np.ndarray:
     """Expected payment by (group of requests, advertiser).  [R, k] -> [G, n] float64"""
     shown = decision.win_set >= 0
-    paid = np.where(shown, decision.cpc_micros / MICROS * result.expected_clicks, 0.0)
+    paid = np.where(shown, decision.cpc_micros / MICROS * result.charged, 0.0)
     cell = (group[:, None] * n + owner[np.maximum(decision.win_set, 0)])[shown]
     return np.bincount(cell, paid[shown], n_groups * n).reshape(n_groups, n)

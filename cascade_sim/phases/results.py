@@ -136,17 +136,18 @@ def vector_metrics(
         if metric.function is not None:
             of_kind = functions.setdefault(metric.vectors, {})
             of_kind[metric.name] = Function(metric.function, metric.rises_with_noise)
-    return [
+    of_arms = [
         ({arm: tally.vectors[kind] for arm, tally in tallies.items() if kind in tally.vectors}, of_kind)
         for kind, of_kind in functions.items()
     ]
+    return [(sums, of_kind) for sums, of_kind in of_arms if sums]
 
 
 def ratio_sample(
     evaluation: Evaluation, resamples: int, seed: int, metrics: Mapping[str, Metric] = ARM_MEASURES
 ) -> RatioSample:
     """The metrics that are ratios of sums over requests, of every arm, on the data and on resamples."""
-    tables = {name: tally.joined("columns") for name, tally in evaluation.tallies.items()}
+    tables = evaluation.resampled()
     return RatioSample.of(tables, ratio_parts(metrics.values()), resamples, seed)
 
 

@@ -1,13 +1,17 @@
 """A scenario and a seed made concrete: world, truth, platform, market and the seats of its arms."""
 
 from dataclasses import replace
+from functools import cached_property
 from pathlib import Path
+from typing import cast
 
+import numpy as np
 import torch
 
 from cascade_sim.agents.conversions import DelayMixture
 from cascade_sim.cascade.bids import BidRules, Rates, learned_rates
 from cascade_sim.cascade.fusion import named_fusion
+from cascade_sim.cascade.logged import LoggedBids, LoggedRetrieval, LoggedScorer, LoggedSizes
 from cascade_sim.cascade.retrieval import Retrieval
 from cascade_sim.cascade.seats import (
     BUILT_IN,
@@ -18,12 +22,27 @@ from cascade_sim.cascade.seats import (
     TruthScorer,
 )
 from cascade_sim.cascade.serve import Arm, Block, Decision, Platform, Stage, serve
+from cascade_sim.cascade.sizes import SizeRule
 from cascade_sim.engines import Engine
+from cascade_sim.logged.store import open_store
 from cascade_sim.models.features import FeatureView
 from cascade_sim.phases.size_fit import with_size_rule
-from cascade_sim.phases.traffic import Arrivals
+from cascade_sim.phases.traffic import Arrivals, ReplayedArrivals
+from cascade_sim.scenario.evidence import find_market
 from cascade_sim.scenario.memory import require_memory
-from cascade_sim.scenario.schema import KNOWN, ArmSpec, PreRanking, Ranking, Scenario, requests_by_phase
+from cascade_sim.scenario.schema import (
+    KNOWN,
+    LOGGED,
+    LOGGED_PRE,
+    LOGGED_SCORE,
+    ArmSpec,
+    PreRanking,
+    Ranking,
+    Scenario,
+    requests_by_phase,
+)
+from cascade_sim.world.observed import ObservedClicks
+from cascade_sim.world.replay import LoggedWorld, Replay
 from cascade_sim.world.truth import Truth
 from cascade_sim.world.world import build_world
 
@@ -45,8 +64,14 @@ class Simulation:
         torch.set_num_threads(1)
         self.scenario, self.seed, self.home = scenario, seed, home
         self.device = device or torch.device("cpu")  # where models are trained; all else is of the CPU
+        self.scorers: dict[str, Scorer] = {"random": RandomScorer(seed), "constant": ConstantScorer()}
+        self._rates: dict[Scorer, Rates] = {}
+        self.replay: Replay | None = None  # of a replayed log; None: the world is drawn
+        if scenario.world.logged is not None:
+            self._replay_log(workers)
+            return
         self.world = build_world(scenario.world, seed)
-        self.truth = Truth(self.world, scenario.world)
+        self.truth: Truth | ObservedClicks = Truth(self.world, scenario.world)
         self.platform = Platform(
             retrieval=Retrieval(self.world, scenario.cascade.retrieval, scenario.world.popularity),
             bids=BidRules(self.world, scenario.world.conversion),
@@ -54,13 +79,41 @@ class Simulation:
             lives=self.world.lives,
         )
         self.arrivals = Arrivals(self.world, scenario.traffic, workers, engine, requests_by_phase(scenario))
-        self.scorers: dict[str, Scorer] = {
-            "random": RandomScorer(seed),
-            "constant": ConstantScorer(),
-            "truth": TruthScorer(self.truth),
-        }
+        self.scorers["truth"] = TruthScorer(self.truth)
         assert set(self.scorers) == set(BUILT_IN)
-        self._rates: dict[Scorer, Rates] = {}
+
+    def _replay_log(self, workers: int) -> None:
+        """A log in place of the world: its candidates, bids, predictions, requests and clicks."""
+        scenario, seed = self.scenario, self.seed
+        assert scenario.world.logged is not None
+        place = find_market(scenario.world.logged.market, self.home)
+        store = open_store(place or scenario.world.logged.market)
+        about = store.about
+        self.replay = Replay(store, Arrivals.first_request("evaluate"), scenario.traffic.block)
+        self.truth = ObservedClicks(self.replay, seed, about.charging)
+        self.world = LoggedWorld(self.replay, seed, self._logged_effects(self.truth, about.slots))
+        self.platform = Platform(
+            retrieval=LoggedRetrieval(self.replay),
+            bids=LoggedBids(self.replay, self.world),
+            slot_effects=self.world.slot_effects,
+        )
+        self.arrivals = ReplayedArrivals(
+            self.replay, self.world, scenario.traffic, workers, scenario.auction.reserve_cpc
+        )
+        columns = {LOGGED: "pctr", LOGGED_PRE: "pre_score"}
+        columns |= {f"{LOGGED_SCORE}{name}": f"score.{name}" for name in about.scores}
+        for name, column in columns.items():
+            if store.has(column):
+                is_order = name == LOGGED_PRE and about.pre_score == "score"
+                self.scorers[name] = LoggedScorer(name, self.replay, column, "none" if is_order else "sigmoid")
+
+    def _logged_effects(self, clicks: ObservedClicks, slots: int) -> np.ndarray:
+        """How often slots are looked at: as declared, else as the click model has it."""
+        assert self.scenario.world.logged is not None
+        declared = self.scenario.world.logged.slot_effects
+        if declared is not None:
+            return np.asarray(declared, np.float64)
+        return np.ones(max(slots, 1)) if clicks.model is None else clicks.model.slot_effects()
 
     def view(self, features: tuple[str, ...]) -> FeatureView:
         return self.world.view(features)
@@ -83,7 +136,8 @@ class Simulation:
 
     def stage(self, section: PreRanking | Ranking, spec: ArmSpec) -> Stage:
         """A stage of an arm from its section (model, bid, fusion)."""
-        fusion = named_fusion(section.fusion, self.scenario.fusions, spec.auction.squashing)
+        auction = spec.auction
+        fusion = named_fusion(section.fusion, self.scenario.fusions, auction.squashing, auction.charging)
         stage = Stage(self.scorers[section.model], section.bid, fusion)
         if not self.asks_pcvr(section, spec):
             return stage
@@ -97,6 +151,8 @@ class Simulation:
     def arm(self, name: str, spec: ArmSpec) -> Arm:
         """An arm ready to serve; its models must have been trained."""
         arm = self.arm_of(name, spec, self.stage(spec.pre_ranking, spec), self.stage(spec.ranking, spec))
+        if self.replay is not None:
+            return self._with_logged_sizes(arm)
         if spec.sizes is None:
             return arm
 
@@ -104,6 +160,29 @@ class Simulation:
             return self.arrivals.block("shadow", index, n_requests)
 
         return with_size_rule(arm, self.platform, spec.sizes, block_of, self.seed)
+
+    def _with_logged_sizes(self, arm: Arm) -> Arm:
+        """Of a replayed log: an arm of the size that was deployed hands on as many ads as were ranked then.
+
+        Where these differ from request to request for other reasons than too few candidates.
+        """
+        assert self.replay is not None
+        if arm.pre_ranking.scorer.name == "constant" or arm.pre_ranking_size != self._deployed_size:
+            return arm
+        return replace(arm, size_rule=cast(SizeRule, self._logged_sizes)) if self._logged_sizes else arm
+
+    @property
+    def _deployed_size(self) -> int:
+        return self.scenario.cascade.pre_ranking.size
+
+    @cached_property
+    def _logged_sizes(self) -> LoggedSizes | None:
+        assert self.replay is not None
+        ranked = self.replay.ranked
+        if int(ranked.max(initial=0)) != self._deployed_size:
+            return None
+        regular = np.minimum(np.diff(self.replay.store.first), self._deployed_size)
+        return None if np.array_equal(ranked, regular) else LoggedSizes(self.replay)
 
     @staticmethod
     def arm_of(name: str, spec: ArmSpec, pre_ranking: Stage, ranking: Stage) -> Arm:
@@ -121,6 +200,8 @@ class Simulation:
             parameters=spec.auction.parameters,
             bid_rule=spec.bidding.rule,
             bid_range=spec.bidding.range,
+            charging=spec.auction.charging,
+            reserves=spec.auction.reserves,
         )
 
     def serve(self, block: Block, arm: Arm) -> Decision:

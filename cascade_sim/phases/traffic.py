@@ -18,10 +18,12 @@ import simpy
 
 from cascade_sim import draws
 from cascade_sim.agents.traffic import Visitors, arrival_times
+from cascade_sim.cascade.request import RequestKnobs
 from cascade_sim.cascade.serve import Block
 from cascade_sim.engines import Chunk, Engine, Service, open_engine
 from cascade_sim.errors import UserError
 from cascade_sim.workers import Job
+from cascade_sim.world.replay import Replay
 from cascade_sim.world.world import World
 
 TRIES = 3
@@ -183,3 +185,31 @@ class Arrivals:
                 return
             assert isinstance(chunk, Chunk)
             yield chunk
+
+
+class ReplayedArrivals(Arrivals):
+    """Traffic of a replayed log: request i of the evaluation is the log's request i, when and by whom it came."""
+
+    def __init__(self, replay: Replay, world: World, traffic: Any, workers: int, reserve_cpc: float):
+        """`reserve_cpc` is that of requests whose reserve was not logged."""
+        super().__init__(world, traffic, workers)
+        self._replay, self._reserve_cpc = replay, reserve_cpc
+
+    def block(self, phase: str, index: int, n_requests: int, start: float | None = None) -> Block:
+        """Block number `index` of the log; its times are the logged ones, whatever `start`."""
+        if phase != "evaluate":
+            raise ValueError(f"a replayed log has no phase {phase}")
+        requests = self._requests(phase, index, n_requests)
+        rows, columns = self._replay.rows(requests), self._replay.store.requests
+        reserve = columns["reserve"][rows]
+        knobs = RequestKnobs(
+            slots=columns["slots"][rows].astype(np.int64),
+            logged_reserve=np.where(np.isnan(reserve), self._reserve_cpc, reserve),
+        )
+        return Block(
+            requests=requests,
+            users=columns["user"][rows],
+            context=np.zeros(len(rows), np.float32),
+            times=columns["time"][rows],
+            knobs=knobs,
+        )

@@ -14,23 +14,24 @@ import json
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from cascade_sim.analysis.metrics.catalogue import ARM_MEASURES, PAGE_MEASURES
+from cascade_sim.analysis.metrics.catalogue import ARM_MEASURES, PAGE_MEASURES, REPLAY_MEASURES
 from cascade_sim.analysis.statistics.bootstrap import (
     function_differences,
     worth_of_pairing,
 )
 from cascade_sim.cascade.serve import Arm, Block
 from cascade_sim.errors import UserError, unknown_name
-from cascade_sim.phases import measure
-from cascade_sim.phases.evaluate import MAX_ROWS, ArmBlock, Evaluation
+from cascade_sim.phases.evaluate import MAX_ROWS, ArmBlock, Evaluation, ruler_of, units_of
 from cascade_sim.phases.results import arm_metrics, combine_sections, ratio_sample, vector_metrics
 from cascade_sim.phases.simulation import Simulation
 from cascade_sim.progress import Progress
+from cascade_sim.questions import replayed
 from cascade_sim.questions.reopen import Trust, reopen
 from cascade_sim.scenario.changes import Point, parse_points, turn
 from cascade_sim.scenario.file import load_scenario
@@ -192,6 +193,10 @@ def ask(
     evaluation.serve(progress)
     with progress.stage("intervals", 1, "tables"):
         measured = evaluation.metrics(TODAY)
+        held, notes, known = HELD_FIXED, [] if evaluation.has_exposure else [NO_EXPOSURE], {}
+        if where.sim.replay is not None:
+            facts = replayed.evidence(evaluation, TODAY)
+            held, notes, known = replayed.HELD_FIXED, replayed.notes(facts), {"evidence": facts}
         return {
             name: {
                 "arm": where.arm,
@@ -209,8 +214,9 @@ def ask(
                     }
                     for i, point in enumerate(question.points)
                 ],
-                "held_fixed": list(HELD_FIXED),
-                "notes": [] if evaluation.has_exposure else [NO_EXPOSURE],
+                "held_fixed": list(held),
+                "notes": list(notes),
+                **known,
             }
             for name, question in questions.items()
         }
@@ -252,11 +258,12 @@ class WhatIfEvaluation(Evaluation):
         block, total = sim.scenario.traffic.block, sim.scenario.phases.evaluate
         # Whole blocks: what a net predicts may differ in the last bit with the requests beside it.
         self.n_requests = min(-(-(n_requests or total) // block) * block, total)
-        self.n_rows = min(self.n_requests, MAX_ROWS)
+        self.units = units_of(sim, self.n_requests)
+        self.n_rows = self.units.n if self.units else min(self.n_requests, MAX_ROWS)
         self.n_detail = 0
         self.has_exposure = not sim.scenario.phases.log or "log" in tables(logs)
         exposed = self._exposed_ads() if self.has_exposure else np.zeros(sim.world.n_ads, bool)
-        self.ruler = measure.Ruler(sim.platform, sim.truth, sim.seed, ruler_arm, exposed)
+        self.ruler = ruler_of(sim, ruler_arm, exposed)
         self.tallies = {name: self._empty_tally() for name in arms}
 
     def serve(self, progress: Progress) -> None:
@@ -275,13 +282,13 @@ class WhatIfEvaluation(Evaluation):
         resamples, seed = self.sim.scenario.report.resamples, self.sim.seed
         for name, arm in self.arms.items():
             columns = self.tallies[name].columns
-            columns["slots"] = arm.slots * columns["requests"]
+            columns.setdefault("slots", arm.slots * columns["requests"])
         joined = {name: tally.joined("columns") for name, tally in self.tallies.items()}
         known = {column for columns in joined.values() for column in columns}
         # Without those of the whole corpus, which are too dear to repeat for every value of a knob.
         metrics = {
             name: metric
-            for name, metric in {**ARM_MEASURES, **PAGE_MEASURES}.items()
+            for name, metric in {**ARM_MEASURES, **PAGE_MEASURES, **REPLAY_MEASURES}.items()
             if not metric.is_ratio or {*metric.parts} <= known
         }
         sample = ratio_sample(self, resamples, seed, metrics)
@@ -305,11 +312,15 @@ class WhatIfEvaluation(Evaluation):
     def pairing(self, today: str, name: str) -> dict[str, dict[str, Any]]:
         """How many times the same requests and luck shrink the variance of a difference in revenue."""
         resamples, seed = self.sim.scenario.report.resamples, self.sim.seed
-        before, after = self.tallies[today].columns, self.tallies[name].columns
+        before, after = self._resampled[today], self._resampled[name]
         return {
             kind: worth_of_pairing(before[column], after[column], resamples, seed)
             for kind, column in PAIRED.items()
         }
+
+    @cached_property
+    def _resampled(self) -> dict[str, dict[str, np.ndarray]]:
+        return self.resampled()
 
 
 def answer_name(points: list[Point], arm: str | None, requests: int | None = None) -> str:

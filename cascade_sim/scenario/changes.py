@@ -199,6 +199,8 @@ def turn(scenario: Scenario, spec: ArmSpec, point: Point, folder: Path) -> tuple
     for key, other in (("size", "sizes"), ("sizes", "size")):  # one of them takes the other's place
         if ("pre_ranking", key) in turned:
             data["arms"][name]["pre_ranking"].pop(other, None)
+    if ("auction", "reserve_cpc") in turned:
+        data["arms"][name]["auction"].pop("reserves")  # each request's own gives way
     for change in point:
         if change.knob == ("auction", "pricing") and change.value in list(RULES):
             for parameter in set(PARAMETERS) - set(RULES[change.value].parameters):
@@ -247,6 +249,7 @@ def check_what_if(scenario: Scenario, folder: Path) -> Iterator[Problem]:
 def overrides_of(spec: ArmSpec) -> dict[str, Any]:
     """An arm with nothing inherited, as the `arms` section of a scenario would write it."""
     data = spec.model_dump(mode="json", exclude_none=True)
+    data["auction"] |= {"charging": spec.auction.charging, "reserves": spec.auction.reserves}
     sizes = data.pop("sizes", None)
     if sizes is not None:
         del data["pre_ranking"]["size"]

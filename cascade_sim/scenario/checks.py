@@ -6,13 +6,14 @@ from collections.abc import Collection, Iterator, Mapping
 from itertools import pairwise
 from math import pi, sqrt
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from cascade_sim.auction.pricing import RULES, missing, needless
 from cascade_sim.errors import UserError, did_you_mean, unknown_name
 from cascade_sim.models.features import HISTORY
 from cascade_sim.models.objectives import OBJECTIVES
 from cascade_sim.models.recipes import MOST_CHUNKS, RECIPES
+from cascade_sim.scenario.evidence import check_logged, evidence_conflicts, logged_about, seat_fault, seats_of
 from cascade_sim.scenario.market import BUILT_IN_PROFILES, DAY, PREFIX, Market, find_profile
 from cascade_sim.scenario.models import DELAY_KEYS, OBJECTIVE_KEYS, check_objective
 from cascade_sim.scenario.plugins import (
@@ -31,6 +32,8 @@ from cascade_sim.scenario.schema import (
     BUILT_IN_FEATURES,
     EMBEDDED_FEATURES,
     KNOWN,
+    LOGGED,
+    LOGGED_PRE,
     SEATS,
     VECTOR_FEATURES,
     ArmOverrides,
@@ -45,6 +48,9 @@ from cascade_sim.scenario.signatures import Fault
 from cascade_sim.scenario.targets import KNOB_KEYS, Target, parse_target
 from cascade_sim.scenario.yaml import KeyPath, Problem
 
+if TYPE_CHECKING:
+    from cascade_sim.logged.format import About
+
 LANES = 8  # hidden units that the compiled co-action takes at a time
 LEAST_HAZARD = sqrt(2.0 / pi)  # of the standard normal at 0, as where tails are drawn (agents.advertisers)
 FURTHEST_BELOW = 4.0  # sigmas between squashing and 0: a normal draw falls further once in 32,000
@@ -55,12 +61,14 @@ def check_scenario(scenario: Scenario, given: Collection[KeyPath], folder: Path)
 
     `given` are the paths the user wrote, `folder` is where the scenario file lies.
     """
+    about = logged_about(scenario, folder)
     return [
-        *_check_world(scenario),
+        *check_logged(scenario, given, folder),
+        *(_check_world(scenario) if scenario.world.logged is None else ()),
         *_check_names(scenario),
         *_check_classes(scenario, folder),
         *_check_models(scenario, given, folder),
-        *_check_arms(scenario, given),
+        *_check_arms(scenario, given, about),
         *_check_market(scenario.market, folder),
         *_check_training(scenario),
         *_check_off_policy(scenario),
@@ -141,7 +149,7 @@ def tail_fault(tail: float | None, sigma: float) -> str:
 
 def _check_names(scenario: Scenario) -> Iterator[Problem]:
     reserved = {
-        "models": ((*SEATS, KNOWN), "is built in; give the model another name"),
+        "models": ((*SEATS, KNOWN, LOGGED, LOGGED_PRE), "is built in; give the model another name"),
         "arms": (AUTOMATIC_ARMS, "is the name of an automatic arm; give this one another name"),
         "fusions": (("ecpm",), "is the built-in fusion; give this one another name"),
     }
@@ -360,10 +368,14 @@ def _check_chunking(scenario: Scenario, at: KeyPath, spec: ModelSpec) -> Iterato
 Blame = list[tuple[KeyPath, str]]
 
 
-def _check_arms(scenario: Scenario, given: Collection[KeyPath]) -> Iterator[Problem]:
+def _check_arms(
+    scenario: Scenario, given: Collection[KeyPath], about: About | None = None
+) -> Iterator[Problem]:
     """Conflicts in the deployed cascade once, and in each arm those that the arm itself brings about."""
+    if scenario.world.logged is not None and about is None:
+        return  # what an arm may ask of a log depends on the log, which is not there
     deployed = resolve_arm(scenario, ArmOverrides())
-    for blame in _conflicts(scenario, deployed):
+    for blame in _conflicts(scenario, deployed, about):
         keys = [(_deployed_path(key), text) for key, text in blame]
         key, text = next((k for k in keys if k[0] in given), keys[0])
         default = "" if key in given else " (the default)"
@@ -374,7 +386,7 @@ def _check_arms(scenario: Scenario, given: Collection[KeyPath]) -> Iterator[Prob
             text = "means nothing beside sizes, which choose for each request; remove one of them"
             at: KeyPath = ("arms", name, "pre_ranking")
             yield Problem((*at, "size"), text, uses=((*at, "size"), (*at, "sizes")))
-        for blame in _conflicts(scenario, resolve_arm(scenario, overrides)):
+        for blame in _conflicts(scenario, resolve_arm(scenario, overrides), about):
             keys = [(("arms", name, *key), text) for key, text in blame]
             own = [k for k in keys if k[0] in given]
             if own:
@@ -386,7 +398,7 @@ def _deployed_path(key: KeyPath) -> KeyPath:
     return key if key[0] in ("auction", "bidding", "world") else ("cascade", *key)
 
 
-def _size_conflicts(arm: ArmSpec) -> Iterator[Blame]:
+def _size_conflicts(arm: ArmSpec, is_logged: bool = False) -> Iterator[Blame]:
     """Sizes of the competitive set against slots, retrieval and each other."""
     slots, retrieved, sizes = arm.slots, arm.retrieval_size, arm.sizes
     key: KeyPath = ("pre_ranking", "size" if sizes is None else "sizes")
@@ -399,7 +411,7 @@ def _size_conflicts(arm: ArmSpec) -> Iterator[Blame]:
         if not least <= sizes.mean <= most:
             text = f"{sizes.mean:g} is not a mean of the choices; use {least} to {most}"
             yield [(("pre_ranking", "sizes", "mean"), text), (key, text)]
-    if least <= slots:
+    if least <= slots and not (is_logged and least == retrieved):  # a small auction is what it was
         text = f"{least} leaves no runner-up to price the last of {slots} slots; use at least {slots + 1}"
         other = f"{slots} slots leave no runner-up among {least} pre-ranked ads; use at most {least - 1}"
         yield [(key, text), (("slots",), other)]
@@ -409,12 +421,47 @@ def _size_conflicts(arm: ArmSpec) -> Iterator[Blame]:
         yield [(key, text), (("retrieval", "size"), other)]
 
 
-def _conflicts(scenario: Scenario, arm: ArmSpec) -> Iterator[Blame]:
+def _conflicts(scenario: Scenario, arm: ArmSpec, about: About | None = None) -> Iterator[Blame]:
     """Every conflict in one resolved arm, with the keys (as an arm writes them) that could be changed."""
+    yield from _size_conflicts(arm, about is not None)
+    if about is None:
+        yield from _world_conflicts(scenario, arm)
+    else:
+        yield from evidence_conflicts(scenario, arm, about)
+    yield from _auction_conflicts(scenario, arm)
+    seats = seats_of(scenario, about)
+    ranker = scenario.models.get(arm.ranking.model)
+    is_order = ranker is not None and not ranker.trained_by.gives_probabilities
+    if (arm.ranking.model in ("random", "constant") or is_order) and arm.auction.charging == "click":
+        name = arm.ranking.model
+        text = f"'{name}' predicts no probability, which prices need; use a logloss or distill model"
+        if about is not None:
+            text = f"'{name}' predicts no probability, which prices per click need; log the ranker's pCTR (pctr)"
+        yield [(("ranking", "model"), text)]
+    for stage, seat in (("pre_ranking", arm.pre_ranking), ("ranking", arm.ranking)):
+        models, fusions = (*scenario.models, *seats), ("ecpm", *scenario.fusions)
+        if seat.model not in models:
+            fault = (
+                unknown_name("model", seat.model, models)
+                if about is None
+                else seat_fault(stage, seat.model, about, models)
+            )
+            yield [((stage, "model"), fault)]
+        elif seat.model in scenario.models and scenario.models[seat.model].target != "click":
+            text = f"'{seat.model}' predicts conversions; a stage needs a model of clicks (see bidding.pcvr)"
+            yield [((stage, "model"), text)]
+        if seat.fusion not in fusions:
+            yield [((stage, "fusion"), unknown_name("fusion", seat.fusion, fusions))]
+    yield from _pcvr_conflicts(scenario, arm)
+
+
+def _world_conflicts(scenario: Scenario, arm: ArmSpec) -> Iterator[Blame]:
+    """What an arm asks of a drawn world that is not in it."""
     slots, retrieved = arm.slots, arm.retrieval_size
     ads, effects = scenario.world.ads, len(scenario.world.slot_effects)
     retrieval_key, slots_key = ("retrieval", "size"), ("slots",)
-    yield from _size_conflicts(arm)
+    if arm.auction.reserves == "logged":
+        yield [(("auction", "reserves"), "is for a replayed log (world.logged); set reserve_cpc")]
     if retrieved > ads:
         yield [
             (retrieval_key, f"{retrieved} is more than the {ads} ads of the world; use at most {ads}"),
@@ -435,6 +482,10 @@ def _conflicts(scenario: Scenario, arm: ArmSpec) -> Iterator[Blame]:
         )
         short = f"{effects} slot effects for {slots} slots; give at least {slots}"
         yield [(slots_key, text), (("world", "slot_effects"), short)]
+
+
+def _auction_conflicts(scenario: Scenario, arm: ArmSpec) -> Iterator[Blame]:
+    """What is wrong with the pricing rule and its parameters."""
     pricing, squashing = arm.auction.pricing, arm.auction.squashing
     if RULES[pricing].needs_squashing_1 and squashing != 1:
         text = f"{pricing} needs squashing 1, found {squashing:g}; use 1, or pricing gsp"
@@ -444,22 +495,11 @@ def _conflicts(scenario: Scenario, arm: ArmSpec) -> Iterator[Blame]:
     for name, text in missing(pricing, arm.auction.parameters):
         text = f"{text}; add auction.{name}"
         yield [(("auction", "pricing"), text), (("auction", name), text)]
-    ranker = scenario.models.get(arm.ranking.model)
-    is_order = ranker is not None and not ranker.trained_by.gives_probabilities
-    if arm.ranking.model in ("random", "constant") or is_order:
-        name = arm.ranking.model
-        text = f"'{name}' predicts no probability, which prices need; use a logloss or distill model"
-        yield [(("ranking", "model"), text)]
-    for stage, seat in (("pre_ranking", arm.pre_ranking), ("ranking", arm.ranking)):
-        models, fusions = (*scenario.models, *SEATS), ("ecpm", *scenario.fusions)
-        if seat.model not in models:
-            yield [((stage, "model"), unknown_name("model", seat.model, models))]
-        elif seat.model in scenario.models and scenario.models[seat.model].target != "click":
-            text = f"'{seat.model}' predicts conversions; a stage needs a model of clicks (see bidding.pcvr)"
-            yield [((stage, "model"), text)]
-        if seat.fusion not in fusions:
-            yield [((stage, "fusion"), unknown_name("fusion", seat.fusion, fusions))]
-    yield from _pcvr_conflicts(scenario, arm)
+    if arm.auction.charging == "impression":
+        for section in ("market", "off_policy"):
+            if getattr(scenario, section) is not None:
+                text = f"{section} charges clicks; use charging: click, or remove {section}"
+                yield [(("auction", "charging"), text)]
 
 
 def _pcvr_conflicts(scenario: Scenario, arm: ArmSpec) -> Iterator[Blame]:

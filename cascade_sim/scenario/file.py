@@ -18,6 +18,7 @@ from cascade_sim.scenario.assignments import key_and_value, yaml_value
 from cascade_sim.scenario.changes import check_what_if
 from cascade_sim.scenario.checks import check_scenario
 from cascade_sim.scenario.data import dump_scenario, scenario_data, scenario_hash
+from cascade_sim.scenario.evidence import about_of, find_market
 from cascade_sim.scenario.market import BUILT_IN_PROFILES, Market, find_profile
 from cascade_sim.scenario.messages import (
     explain,
@@ -28,7 +29,7 @@ from cascade_sim.scenario.messages import (
     unknown_key,
 )
 from cascade_sim.scenario.plugins import from_working_folder, path_from_working_folder
-from cascade_sim.scenario.schema import Scenario
+from cascade_sim.scenario.schema import Scenario, World
 from cascade_sim.scenario.yaml import MAX_TEXT, Document, KeyPath, Problem, parse, paths_in
 from cascade_sim.version import folder_of
 
@@ -163,7 +164,18 @@ def load_scenario(path: Path | str, overrides: Sequence[str] = (), seed: int | N
         for name, spec in scenario.models.items()
     }
     market = scenario.market and _market_from_working_folder(scenario.market, Path(path).parent)
-    return scenario.model_copy(update={"models": models, "market": market})
+    world = _world_from_working_folder(scenario.world, Path(path).parent)
+    return scenario.model_copy(update={"models": models, "market": market, "world": world})
+
+
+def _world_from_working_folder(world: World, folder: Path) -> World:
+    """The same world; of a replayed log with the path from the working folder, and the seal of the market."""
+    if world.logged is None:
+        return world
+    place = find_market(world.logged.market, folder)
+    assert place is not None  # else it was refused
+    found = {"market": path_from_working_folder(place), "digest": about_of(world, folder)[1]}
+    return world.model_copy(update={"logged": world.logged.model_copy(update=found)})
 
 
 def _market_from_working_folder(market: Market, folder: Path) -> Market:

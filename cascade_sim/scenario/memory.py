@@ -98,6 +98,9 @@ LEAST = {"ads": 2, "retrieved": 2, "log": 0, "shadow": 0, "resamples": 2, "knobs
 def sizes_of(scenario: Scenario, workers: int = 1, worlds: int = 1) -> Sizes:
     """The sizes of a scenario, run by so many threads in so many processes."""
     world, arms = scenario.world, resolved_arms(scenario)
+    if world.logged is not None:  # nothing of a log stays in memory but its requests
+        few = {"users": 1, "ads": 2, "advertisers": 1}
+        world = world.model_copy(update=few)
     own = {"mismatch": world.mismatch.dims, "conversion": world.conversion.dims}
     widths = {**{name: group.dims for name, group in world.groups.items()}, **own}
     seen = [feature for spec in scenario.models.values() for feature in spec.features]
@@ -106,7 +109,8 @@ def sizes_of(scenario: Scenario, workers: int = 1, worlds: int = 1) -> Sizes:
         kept += _padded(spec.dims + 1)
         if spec.kind == "coaction":
             kept += UNITS * spec.dims + _padded(spec.hidden + 1)
-    retrieved = {min(arm.retrieval_size, world.ads) for arm in arms.values()}
+    is_logged = world.logged is not None
+    retrieved = {arm.retrieval_size if is_logged else min(arm.retrieval_size, world.ads) for arm in arms.values()}
     return Sizes(
         users=world.users,
         ads=world.ads,

@@ -23,6 +23,7 @@ from cascade_sim.scenario.sections import (
     Effects,
     Fusion,
     Group,
+    Logged,
     Mismatch,
     Name,
     Phases,
@@ -41,6 +42,9 @@ __all__ = [
     "BUILT_IN_FEATURES",
     "EMBEDDED_FEATURES",
     "KNOWN",
+    "LOGGED",
+    "LOGGED_PRE",
+    "LOGGED_SCORE",
     "PAIR_FEATURES",
     "SEATS",
     "SINGLE_FEATURES",
@@ -56,6 +60,7 @@ __all__ = [
     "Effects",
     "Fusion",
     "Group",
+    "Logged",
     "Mismatch",
     "ModelSpec",
     "Phases",
@@ -75,6 +80,8 @@ __all__ = [
 ]
 
 SEATS = ("random", "constant", "truth")  # built-in occupants of a model seat: keyed noise, 1, the oracle
+# And of a replayed log: its pCTR, its pre-ranking model, and `logged-NAME` for the score of a further model.
+LOGGED, LOGGED_PRE, LOGGED_SCORE = "logged", "logged_pre", "logged-"
 AUTOMATIC_ARMS = ("random", "bid_only", "pctr_only", "ranker")
 SINGLE_FEATURES = ("user", "context", "quality", "tier")
 VECTOR_FEATURES = ("mismatch", "conversion")  # and every group
@@ -287,6 +294,8 @@ def _resolved_auction(base: Auction, change: Override | None) -> Auction:
     if "pricing" in given:
         own = RULES[given["pricing"]].parameters
         given = {**{name: None for name in PARAMETERS if name not in own}, **given}
+    if "reserve_cpc" in given:  # one for all takes the place of each request's own
+        given = {"reserves": "own", **given}
     return base.model_copy(update=given)
 
 
@@ -301,6 +310,8 @@ def resolved_arms(scenario: Scenario) -> dict[str, ArmSpec]:
     arms = {name: resolve_arm(scenario, overrides) for name, overrides in scenario.arms.items()}
     baseline = arms[scenario.report.baseline]
     pre, rank = baseline.pre_ranking, baseline.ranking
+    if scenario.world.logged is not None and pre.model == "constant":
+        return arms  # a log without a pre-ranking stage: nothing to put other seats into
     seats: dict[str, dict[str, str | None]] = {
         "random": {"model": "random", "bid": "none", "fusion": "ecpm"},
         "bid_only": {"model": "constant", "bid": "init" if pre.bid == "none" else pre.bid, "fusion": "ecpm"},

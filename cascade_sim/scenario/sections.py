@@ -274,6 +274,38 @@ class History(Section):
 
 RICHER = ("intent", "ids", "drift", "seasons", "churn", "history")
 
+RESAMPLED = ("request", "user", "hour")  # what the intervals of a replayed log may resample
+
+
+class Logged(Section):
+    """Auctions of one's own in place of a world: an imported market, replayed request by request."""
+
+    market: str = Field(
+        min_length=1,
+        max_length=4096,
+        description="Folder of the imported market, as seen from the scenario or the working folder.",
+    )
+    digest: Annotated[str, Field(pattern=r"^[0-9a-f]{32}$")] | None = Field(
+        default=None,
+        description="Seal of the market, filled in when a scenario is loaded; another market is refused.",
+    )
+    resample: Literal["auto", "request", "user", "hour"] = Field(
+        default="auto",
+        description="What intervals resample: requests, users with all their requests, or hours. auto: users "
+        "where they come again, hours where these differ by more than chance, else requests.",
+    )
+    slot_effects: Annotated[tuple[SlotEffect, ...], Field(strict=False)] | None = Field(
+        default=None,
+        min_length=1,
+        max_length=1000,
+        description="Chance that a slot is looked at, as declared, for prices by vcg and forecasts. Absent: "
+        "estimated from the log's clicks.",
+    )
+
+    @model_serializer(mode="wrap")
+    def _without_absent(self, dump: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        return without(dump(self), self, "digest", "resample", "slot_effects")
+
 
 class World(Section):
     """What all arms share and cannot change: users, ads, bids and the hidden truth."""
@@ -329,6 +361,10 @@ class World(Section):
     history: History | None = Field(
         default=None, description="Ads that users clicked before time 0; absent: none are known."
     )
+    logged: Logged | None = Field(
+        default=None,
+        description="Auctions that were logged, in place of all other keys here; absent: a world is drawn.",
+    )
 
     @property
     def is_timed(self) -> bool:
@@ -338,7 +374,9 @@ class World(Section):
 
     @model_serializer(mode="wrap")
     def _without_absent(self, dump: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        return without_absent(dump(self), *RICHER)
+        if self.logged is not None:  # nothing else of a world is looked at
+            return {"logged": dump(self)["logged"]}
+        return without_absent(dump(self), *RICHER, "logged")
 
 
 class Traffic(Section):
@@ -454,6 +492,16 @@ class Auction(Section):
     score_floor: float = Field(
         default=0.0, ge=0, le=1e9, description="Least rank score; ads below it are out."
     )
+    charging: Literal["click", "impression"] = Field(
+        default="click",
+        description="What an advertiser pays for. With impression, bids, reserves and prices are per "
+        "impression, and ads are ordered by the bid alone.",
+    )
+    reserves: Literal["own", "logged"] = Field(
+        default="own",
+        description="own: reserve_cpc for all requests; logged: of a replayed log, the reserve that each "
+        "request had (until reserve_cpc is set).",
+    )
 
     @property
     def parameters(self) -> dict[str, float]:
@@ -464,7 +512,7 @@ class Auction(Section):
     @model_serializer(mode="wrap")
     def _without_absent(self, dump: SerializerFunctionWrapHandler) -> dict[str, Any]:
         """Without the parameters that are not given: a scenario that needs none keeps the hash it had."""
-        return without_absent(dump(self), *PARAMETERS)
+        return without(without_absent(dump(self), *PARAMETERS), self, "charging", "reserves")
 
 
 class Bidding(Section):

@@ -29,6 +29,8 @@ from cascade_sim.version import SEMANTICS
 
 METRICS = "metrics.json"
 
+IMPORTED = "imported market"  # the kind of a manifest whose folder holds a log rather than a run
+
 MARKET = "market-"  # how the steps and tables of a market are called, before its arm
 
 CHECKPOINTS = "checkpoints"  # marks and states of a run that is under way; gone when it is complete
@@ -247,6 +249,11 @@ def open_run(path: str | Path) -> Run:
             "its results do not compare; run the scenario again"
         )
     _check_manifest(folder, manifest)
+    if manifest.get("kind") == IMPORTED and not (folder / METRICS).exists():
+        for name in manifest.get(seals.SEALS) or {}:
+            if name in seals.SMALL:
+                seals.check_file(folder, name)
+        return Run(folder, manifest, {})  # nothing was run: what was logged is in its store, sealed by itself
     if not (folder / METRICS).exists():
         status = manifest.get("status", "unknown")
         raise UserError(

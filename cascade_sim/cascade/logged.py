@@ -1,0 +1,114 @@
+"""The stages of a replayed log: candidates, bids and predictions are what was logged of (request, ad)."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cascade_sim.cascade.bids import Rates
+from cascade_sim.errors import UserError
+from cascade_sim.world.replay import LoggedWorld, Replay
+
+
+class LoggedScorer:
+    """A logged prediction in a seat: the ranker's pCTR, the pre-ranking model's, or that of a further model."""
+
+    by_pair = True
+
+    def __init__(self, name: str, replay: Replay, column: str, link: str = "sigmoid"):
+        self.name, self.link, self._replay, self._column = name, link, replay, column
+
+    def predict(self, block: Any, ids: np.ndarray) -> np.ndarray:
+        """[R, m] in the log's own precision; 0 for padding. UserError where none was logged."""
+        values = self._replay.values(block.requests, ids, self._column)
+        is_bad = np.isnan(values)
+        if is_bad.any():
+            row, column = np.argwhere(is_bad)[0]
+            store = self._replay.store
+            request = store.name("requests", int(self._replay.rows(block.requests)[row]))
+            raise UserError(
+                f"request {request}, ad {store.name('ads', int(ids[row, column]))}: the log has no "
+                f"{self._column} for it, as it did not come so far; the scores of all candidates would have to "
+                "be logged"
+            )
+        return values
+
+
+class LoggedBids:
+    """Bids per click (or impression) as they were logged; padding bids 0.
+
+    What an advertiser would do with other bids: `init_bid` [A] is the usual one of each ad, and a logged bid is
+    that times a factor of the request. With another init-bid the factors stay.
+    """
+
+    def __init__(self, replay: Replay, world: LoggedWorld):
+        self._replay, self._world = replay, world
+        self._own = "init_bid" if replay.has("init_bid") else "bid"
+        self._changed: NDArray[np.float64] | None = None
+
+    @property
+    def init_bid(self) -> NDArray[np.float64]:
+        return self._world.init_bid if self._changed is None else self._changed
+
+    def pcvr(self, block: Any, ids: np.ndarray, rates: Rates | None = None) -> np.ndarray:
+        """The logged prediction of a conversion after a click.  [R, m]"""
+        if not self._replay.has("pcvr"):
+            raise UserError("a pCVR is asked for, and the log has none; it would have to be logged (pcvr)")
+        return self._replay.values(block.requests, ids, "pcvr")
+
+    def bid(
+        self, kind: str, block: Any, ids: np.ndarray, rule: str, reach: float, rates: Rates | None = None
+    ) -> np.ndarray:
+        """Bids of the named kind ("init", "opt", or "none" = 1 for all).  [R, m] float64"""
+        if kind == "none":
+            return (ids >= 0).astype(np.float64)
+        column = self._own if kind == "init" else "bid"
+        logged = np.nan_to_num(self._replay.values(block.requests, ids, column, 0.0))
+        if self._changed is None:
+            return logged
+        usual = np.where(ids >= 0, self._world.init_bid[ids], 0.0)
+        other = np.where(ids >= 0, self._changed[ids], 0.0)
+        factor = np.divide(logged, usual, out=np.zeros_like(logged), where=usual > 0)
+        return np.where(other == usual, logged, other * factor)
+
+    def with_bids(self, init_bid: np.ndarray) -> LoggedBids:
+        """The same with other usual bids [A]."""
+        other = copy.copy(self)
+        other._changed = init_bid
+        return other
+
+    def with_bid(self, ad: int, bid: float) -> LoggedBids:
+        """The same with another usual bid of one ad."""
+        init_bid = self.init_bid.copy()
+        init_bid[ad] = bid
+        return self.with_bids(init_bid)
+
+
+class LoggedRetrieval:
+    """Retrieval of a replayed log: the candidates that were logged. It has no similarities."""
+
+    def __init__(self, replay: Replay):
+        self._replay = replay
+
+    def candidates(self, requests: np.ndarray) -> NDArray[np.int32]:
+        """[R, n] ads ascending, -1 at the end"""
+        return self._replay.candidates(requests)
+
+    def share_found(self, size: int) -> None:
+        return None
+
+    def similarity(self, user: int) -> np.ndarray:
+        raise UserError("the log has no score of retrieval; it would have to be logged")
+
+
+class LoggedSizes:
+    """A size rule: as many ads are handed on as were ranked in the log."""
+
+    def __init__(self, replay: Replay):
+        self._replay = replay
+
+    def sizes(self, requests: np.ndarray, pre_score: np.ndarray) -> np.ndarray:
+        return self._replay.ranked[self._replay.rows(requests)]

@@ -1,0 +1,122 @@
+"""What intervals of a replayed log resample: requests, users with all their requests, or hours.
+
+Requests of one user share tastes, and those of one hour share what happened then: resampled one by one they would
+pass for independent. Which of it matters is looked up in the log.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cascade_sim import draws
+from cascade_sim.logged.store import LoggedStore
+from cascade_sim.world.click_model import users_come_again
+
+MOST_UNITS = 8_192  # beyond, units are put together
+FEWEST_HOURS = 40  # with fewer, intervals from resampled hours are too narrow
+HOUR = 3_600.0
+SURE = 0.001  # hours differ by more than chance
+
+
+@dataclass(frozen=True)
+class Units:
+    """What is drawn together: the unit of each request [R], how many there are, and why it is these."""
+
+    kind: str  # request | user | hour
+    of_request: NDArray[np.int64]
+    n: int
+    n_apart: int  # before many were put together
+    why: str
+
+    def as_json(self) -> dict[str, Any]:
+        return {"by": self.kind, "units": self.n_apart, "why": self.why}
+
+
+def resampling_units(store: LoggedStore, n_requests: int, resample: str, seed: int) -> Units:
+    """The units of the first n requests: as asked for or, with `auto`, by what the log has."""
+    makers = {"request": _by_request, "user": _by_user, "hour": _by_hour}
+    if resample != "auto":
+        units = makers[resample](store, n_requests, seed)
+        few = "; so few that intervals may be too narrow" if units.n_apart < FEWEST_HOURS else ""
+        return _because(units, f"as the scenario says{few}")
+    clicks = _clicks_by_request(store)[:n_requests]
+    again, hours = users_come_again(store), _by_hour(store, n_requests, seed)
+    by_time = _hours_differ(clicks, hours)
+    if not again and not by_time:
+        return _because(_by_request(store, n_requests, seed), "no user comes again, and hours differ by no more "
+                        "than chance")  # fmt: skip
+    if by_time and hours.n_apart < FEWEST_HOURS:
+        kind = "user" if again else "request"
+        units = makers[kind](store, n_requests, seed)
+        return _because(
+            units,
+            f"{'users come again; ' if again else ''}hours differ by more than chance, but there are only "
+            f"{hours.n_apart} of them to resample",
+        )
+    if not by_time:
+        return _because(_by_user(store, n_requests, seed), "users come again")
+    if not again:
+        return _because(hours, "hours differ by more than chance")
+    users = _by_user(store, n_requests, seed)
+    wider = max((users, hours), key=lambda units: _spread(clicks, units))
+    return _because(wider, f"users come again and hours differ; {wider.kind}s spread the clicks more")
+
+
+def _because(units: Units, why: str) -> Units:
+    return Units(units.kind, units.of_request, units.n, units.n_apart, why)
+
+
+def _by_request(store: LoggedStore, n_requests: int, seed: int) -> Units:
+    n = min(n_requests, MOST_UNITS)
+    return Units("request", np.arange(n_requests, dtype=np.int64) * n // n_requests, n, n_requests, "")
+
+
+def _by_user(store: LoggedStore, n_requests: int, seed: int) -> Units:
+    """Users; a request of nobody known is a unit of its own."""
+    user = store.requests["user"][:n_requests].astype(np.int64)
+    request = np.arange(n_requests, dtype=np.int64)
+    key = np.where(user >= 0, user, int(user.max(initial=0)) + 1 + request)
+    found, place = np.unique(key, return_inverse=True)
+    n = len(found)
+    if n > MOST_UNITS:
+        order = np.argsort(draws.uniform(seed, "users resampled together", found), kind="stable")
+        together = np.empty(n, np.int64)
+        together[order] = np.arange(n) % MOST_UNITS
+        place = together[place]
+    return Units("user", place.astype(np.int64), min(n, MOST_UNITS), n, "")
+
+
+def _by_hour(store: LoggedStore, n_requests: int, seed: int) -> Units:
+    hour = np.floor(store.requests["time"][:n_requests] / HOUR).astype(np.int64)
+    found, place = np.unique(hour, return_inverse=True)
+    return Units("hour", place.astype(np.int64), len(found), len(found), "")
+
+
+def _clicks_by_request(store: LoggedStore) -> NDArray[np.float64]:
+    clicks = np.zeros(store.n_requests)
+    for start, stop, columns in store.blocks(("click",)):
+        total = np.concatenate([[0], np.cumsum(columns["click"] == 1)])
+        ends = store.first[start : stop + 1] - store.first[start]
+        clicks[start:stop] = total[ends[1:]] - total[ends[:-1]]
+    return clicks
+
+
+def _hours_differ(clicks: NDArray[np.float64], hours: Units) -> bool:
+    """Whether clicks per request differ between hours by more than chance."""
+    from scipy.stats import chi2
+
+    spread = clicks.var()
+    if hours.n < 2 or spread == 0:
+        return False
+    n = np.bincount(hours.of_request)
+    gap = np.bincount(hours.of_request, clicks) - n * clicks.mean()
+    return bool(chi2.sf(np.sum(gap**2 / n) / spread, hours.n - 1) < SURE)
+
+
+def _spread(clicks: NDArray[np.float64], units: Units) -> float:
+    n = np.bincount(units.of_request)
+    return float(np.sum((np.bincount(units.of_request, clicks) - n * clicks.mean()) ** 2))

@@ -1,0 +1,74 @@
+"""What an answer from a replayed log rests on: its evidence, what was observed, what intervals resample."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from cascade_sim.logged.format import what_it_says
+from cascade_sim.phases.replayed import model_facts
+
+if TYPE_CHECKING:
+    from cascade_sim.phases.evaluate import Evaluation
+
+HELD_FIXED = (
+    "the log: the same requests with the same candidates, bids, predictions and pages of as many slots",
+    "the clicks: logged ones where the same ad stands in the same slot of the same request, else the click "
+    "model's, cross-fitted on the log",
+    "the advertisers' bids: nobody reacts to the change",
+    "budgets: as they were felt in the log; nobody runs dry earlier or later",
+)
+ENOUGH_ALIKE = 0.99  # of the pages: below, a replay is called another system than the logged one
+
+
+def evidence(evaluation: Evaluation, today: str) -> dict[str, Any]:
+    """What is known of the log behind an answer, as JSON holds it; `today` is the arm as it was deployed."""
+    sim, units = evaluation.sim, evaluation.units
+    assert sim.replay is not None and units is not None
+    about = sim.replay.store.about
+    sums = {name: float(column.sum()) for name, column in evaluation.tallies[today].columns.items()}
+    return {
+        "market": about.name,
+        "starts": about.starts,
+        "currency": about.currency,
+        "charging": about.charging,
+        "level": about.level,
+        "says": list(what_it_says(about)),
+        "resampled": units.as_json(),
+        "click_model": model_facts(sim),
+        "replayed": {
+            "pages_as_logged": sums["logged_pages"] / max(sums["requests"], 1.0),
+            "prices_as_logged": sums["logged_prices"] / sums["known_prices"] if sums["known_prices"] else None,
+        },
+    }
+
+
+def notes(facts: dict[str, Any]) -> list[str]:
+    """What a reader of an answer from a log must know, in sentences."""
+    resampled, replayed, model = facts["resampled"], facts["replayed"], facts["click_model"]
+    lines = [
+        f"Intervals resample {resampled['by']}s ({resampled['units']:,} of them): {resampled['why']}."
+    ]
+    pages, prices = replayed["pages_as_logged"], replayed["prices_as_logged"]
+    said = f"Replayed as deployed, {pages:.2%} of the pages are the logged ones"
+    said += "." if prices is None else f", and {prices:.2%} of the prices on them."
+    if pages < ENOUGH_ALIKE:
+        said += (
+            " The rule that is declared is not the one that was in force, so differences are those of the "
+            "declared one: `audit-logs` says where they part."
+        )
+    lines.append(said)
+    if model is None:
+        lines.append("The log has too few clicks for a click model, so measures of clicks are left out.")
+        return lines
+    lines.append(
+        f"Clicks that were not observed come from a click model of {model['impressions']:,} impressions with "
+        f"{model['clicks']:,} clicks, cross-fitted by {model['folds_by']}; its uncertainty is in the intervals."
+    )
+    off = model["calibration"]["off"]
+    if off:
+        shown = ", ".join(off[:5]) + (f" and {len(off) - 5} more" if len(off) > 5 else "")
+        lines.append(
+            f"Warning: the click model is off by more than 5 % for {shown}; what it says there is not to be "
+            "relied on."
+        )
+    return lines

@@ -1,0 +1,242 @@
+"""What a replayed log can be asked: its market, its seats, and why a question goes beyond what was logged.
+
+A log knows what it holds (`logged.format.About`): winners and prices alone, all bids of its auctions, or the
+pre-ranking sets with their scores. An arm, or a knob that is turned, that needs more is refused with what would
+have to be logged for it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+from functools import lru_cache
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from cascade_sim.errors import UserError, did_you_mean, unknown_name
+from cascade_sim.scenario.schema import LOGGED, LOGGED_PRE, LOGGED_SCORE, SEATS, ArmSpec, Scenario, World
+from cascade_sim.scenario.yaml import KeyPath, Problem
+
+if TYPE_CHECKING:
+    from cascade_sim.logged.format import About
+
+Blame = list[tuple[KeyPath, str]]  # keys, as an arm writes them, that could be changed, each with what is wrong
+
+AT: KeyPath = ("world", "logged")
+MARKET_FILE = Path("store") / "market.json"
+
+# Sections that a replayed log has no use for, and why.
+NOT_REPLAYED = {
+    "models": "a replayed log has no features to learn from; log the scores of a model as score.NAME and seat it "
+    "as logged-NAME, or fit a world to the log (fit-world)",
+    "market": "advertisers and budgets of a replayed log do not react; fit a world to the log (fit-world)",
+    "off_policy": "nothing is randomised in a replay; ask `off-policy` of the market, which has what was logged",
+}
+
+
+def find_market(market: str, folder: Path) -> Path | None:
+    """The folder of a market: looked for beside the scenario, then from the working folder."""
+    places = (folder / market, Path(market))
+    return next((place for place in places if (place / MARKET_FILE).is_file()), None)
+
+
+def about_of(world: World, folder: Path) -> tuple[About, str]:
+    """What is known of the log that a world replays, and its seal; UserError if there is none."""
+    assert world.logged is not None
+    place = find_market(world.logged.market, folder)
+    if place is None:
+        near = [str(file.parent.parent) for file in folder.glob(f"*/{MARKET_FILE}")]
+        hint = did_you_mean(world.logged.market, near) or "; make one with import-logs"
+        raise UserError(f"no imported market in '{world.logged.market}'{hint}")
+    file = place / MARKET_FILE
+    stat = file.stat()
+    return _read(str(place), stat.st_mtime_ns, stat.st_size)
+
+
+@lru_cache(maxsize=8)
+def _read(place: str, changed: int, size: int) -> tuple[About, str]:
+    from cascade_sim.logged.store import open_store
+    from cascade_sim.storage.folder import read_object
+
+    return open_store(place).about, str(read_object(Path(place) / MARKET_FILE)["seal"])
+
+
+def seats_of(scenario: Scenario, about: About | None) -> tuple[str, ...]:
+    """Who may sit in a stage without being trained: in a drawn world, or of a replayed log."""
+    if about is None:
+        return SEATS
+    seats = ["random", "constant"]
+    seats += [LOGGED] if about.has("pctr") else []
+    seats += [LOGGED_PRE] if about.has("pre_score") else []
+    return (*seats, *(f"{LOGGED_SCORE}{name}" for name in about.scores))
+
+
+def logged_about(scenario: Scenario, folder: Path) -> About | None:
+    """What is known of the log that a scenario replays; None if it draws its world, or the log is not there."""
+    if scenario.world.logged is None:
+        return None
+    try:
+        return about_of(scenario.world, folder)[0]
+    except UserError:
+        return None  # said once, by check_logged
+
+
+def check_logged(scenario: Scenario, given: Collection[KeyPath], folder: Path) -> Iterator[Problem]:
+    """What is wrong with `world.logged`, and with sections that a replayed log has no use for."""
+    world = scenario.world
+    if world.logged is None:
+        for stage in ("auction",):
+            if scenario.auction.reserves == "logged":
+                text = "is for a replayed log (world.logged); set reserve_cpc"
+                yield Problem((stage, "reserves"), text, uses=((stage, "reserves"), AT))
+        return
+    for key in World.model_fields:
+        if key != "logged" and ("world", key) in given:
+            text = "has no meaning beside logged: what was logged takes the place of a drawn world; remove it"
+            yield Problem(("world", key), text, uses=(("world", key), AT))
+    for section, text in NOT_REPLAYED.items():
+        if getattr(scenario, section):
+            yield Problem((section,), text, uses=((section,), AT))
+    try:
+        about, seal = about_of(world, folder)
+    except UserError as error:
+        yield Problem((*AT, "market"), str(error), uses=(AT,))
+        return
+    if world.logged.digest not in (None, seal):
+        text = (
+            f"the market in '{world.logged.market}' is not the one that this scenario was resolved with; "
+            "give that one, or remove digest"
+        )
+        yield Problem((*AT, "digest"), text, uses=(AT,))
+    if world.logged.resample == "user" and not about.counts.users:
+        text = "the log does not say which user a request is of; map `user`, or use request or hour"
+        yield Problem((*AT, "resample"), text, uses=(AT,))
+    effects = world.logged.slot_effects
+    if effects is not None:
+        if len(effects) < about.slots:
+            text = f"{len(effects)} slot effects for pages of {about.slots} slots; give one for each"
+            yield Problem((*AT, "slot_effects"), text, uses=(AT,))
+        elif any(b > a for a, b in zip(effects, effects[1:], strict=False)):
+            yield Problem((*AT, "slot_effects"), "slot effects never rise from one slot to the next", uses=(AT,))
+    for phase in ("bootstrap", "log", "shadow"):
+        if getattr(scenario.phases, phase):
+            text = "a replayed log has no such phase; use 0"
+            yield Problem(("phases", phase), text, uses=(("phases", phase), AT))
+    n = about.counts.requests
+    if scenario.phases.evaluate > n:
+        text = f"{scenario.phases.evaluate} is more than the {n} requests of the log; use at most {n}"
+        yield Problem(("phases", "evaluate"), text, uses=(("phases", "evaluate"), AT))
+
+
+def evidence_conflicts(scenario: Scenario, arm: ArmSpec, about: About) -> Iterator[Blame]:
+    """What an arm asks of a log that was not logged; with what would have to be."""
+    yield from _of_retrieval(arm, about)
+    yield from _of_pre_ranking(arm, about)
+    yield from _of_ranking(scenario, arm, about)
+    yield from _of_auction(scenario, arm, about)
+
+
+def largest_of(about: About) -> int:
+    """The candidates of the largest request; a stage hands on two or more by its schema."""
+    return max(about.largest_request, 2)
+
+
+def _of_retrieval(arm: ArmSpec, about: About) -> Iterator[Blame]:
+    at, largest = ("retrieval", "size"), largest_of(about)
+    if arm.retrieval_size > largest:
+        text = (
+            f"{arm.retrieval_size} is more than the {largest} candidates of the largest logged request: ads "
+            "that retrieval did not bring are not in the log, and would have to be logged"
+        )
+        yield [(at, text)]
+    elif arm.retrieval_size < largest:
+        text = (
+            f"{arm.retrieval_size} would leave out some of up to {largest} logged candidates, and the log has no "
+            "score of retrieval to say which; it would have to be logged"
+        )
+        yield [(at, text)]
+    if arm.slots > about.slots:
+        text = (
+            f"{arm.slots} slots, but the logged pages have at most {about.slots}: who clicks further down was "
+            "not observed; ask for fewer"
+        )
+        yield [(("slots",), text)]
+
+
+def _of_pre_ranking(arm: ArmSpec, about: About) -> Iterator[Blame]:
+    pre = arm.pre_ranking
+    if about.level != "pre_ranking":
+        why = (
+            f"the log has the evidence level '{about.level}': which ads pre-ranking left out was not logged, so "
+            "other stage sizes and seats cannot be tried. The pre-ranking set with its scores would have to be "
+            "logged (candidates with stage retrieved, and pre_score)"
+        )
+        if pre.model != "constant" or pre.bid != "none":
+            yield [(("pre_ranking", "model"), why), (("pre_ranking", "bid"), why)]
+        if arm.sizes is not None:
+            yield [(("pre_ranking", "sizes"), why)]
+        elif pre.size < largest_of(about):
+            yield [(("pre_ranking", "size"), why)]
+        return
+    if arm.sizes is not None:
+        text = "a rule for sizes is learned on shadowed requests, which a log does not have; use size"
+        yield [(("pre_ranking", "sizes"), text)]
+    if pre.model == LOGGED_PRE and about.pre_score == "score" and pre.bid != "none":
+        text = "the logged pre_score is a score with the bid in it already; use bid: none"
+        yield [(("pre_ranking", "bid"), text), (("pre_ranking", "model"), text)]
+    if pre.bid == "init" and not about.has("init_bid"):
+        text = "the log has no init_bid, the advertiser's own bid; use opt, which is the auction's bid"
+        yield [(("pre_ranking", "bid"), text)]
+
+
+def _of_ranking(scenario: Scenario, arm: ArmSpec, about: About) -> Iterator[Blame]:
+    if arm.ranking.bid == "init" and not about.has("init_bid"):
+        text = "the log has no init_bid, the advertiser's own bid; use opt, which is the auction's bid"
+        yield [(("ranking", "bid"), text)]
+    for stage in ("pre_ranking", "ranking"):
+        seat = getattr(arm, stage)
+        fusion = scenario.fusions.get(seat.fusion)
+        if fusion is not None and fusion.pcvr and not about.has("pcvr"):
+            text = f"fusion '{seat.fusion}' looks at a pCVR, which would have to be logged (pcvr)"
+            yield [((stage, "fusion"), text)]
+    if arm.bidding.rule != "none":
+        text = "bids of a replayed log are the logged ones, whatever rule made them; use none"
+        yield [(("bidding", "rule"), text)]
+    if arm.bidding.pcvr != "known":
+        yield [(("bidding", "pcvr"), "bids of a replayed log are the logged ones; remove it")]
+
+
+def _of_auction(scenario: Scenario, arm: ArmSpec, about: About) -> Iterator[Blame]:
+    auction, floor = arm.auction, about.bids_logged_above
+    if auction.charging != about.charging:
+        text = f"the logged bids are per {about.charging}; as bids per {auction.charging} they mean nothing"
+        yield [(("auction", "charging"), text)]
+    if auction.reserves == "own" and floor is not None and auction.reserve_cpc < floor:
+        text = (
+            f"{auction.reserve_cpc:g} is below {floor:g}, and bids below that were not logged: who would have "
+            f"won is unknown. Use {floor:g} or more, or log the bids that a reserve kept out"
+        )
+        yield [(("auction", "reserve_cpc"), text)]
+    if about.level != "winners":
+        return
+    deployed = scenario.auction
+    why = (
+        "the log has the evidence level 'winners': nobody knows who lost, or with what bid. All bids of the "
+        "auction would have to be logged (candidates with stage ranked)"
+    )
+    for key in ("pricing", "squashing", "score_floor"):
+        if getattr(auction, key) != getattr(deployed, key):
+            yield [(("auction", key), why)]
+
+
+def seat_fault(stage: str, name: str, about: About, known: Collection[str]) -> str:
+    """Why nobody of this name can sit in a stage of a replayed log."""
+    if name == "truth":
+        return "a log does not know the true CTR; use logged, the ranker's own prediction"
+    if name == LOGGED:
+        return "the log has no pCTR; it would have to be logged (pctr)"
+    if name == LOGGED_PRE:
+        return "the log has no prediction of a pre-ranking model; it would have to be logged (pre_score)"
+    if name.startswith(LOGGED_SCORE):
+        own = name.removeprefix(LOGGED_SCORE)
+        return f"the log has no score of a model '{own}'; it would have to be logged (score.{own})"
+    return unknown_name("model", name, known)

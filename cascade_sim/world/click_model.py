@@ -1,0 +1,349 @@
+"""Clicks that were not observed: a click model, cross-fitted on the log's own impressions.
+
+    logit P(click) = level + slot + f(logit pCTR) + bid + further models' logits + segment + placement
+
+f is linear with two bends where there are clicks enough; segments and placements have effects of their own where
+they have clicks enough. The weak prior (RIDGE) only keeps what was never clicked finite. An impression is never
+predicted by a model that saw its user (where users come again) or its request: the log is cut into FOLDS.
+
+What is fitted is uncertain. To first order the estimate moves with each logged request by its influence,
+H^-1 (y - p) x, so a sum of modelled clicks with gradient G moves by G H^-1 (y - p) x: `influence` gives that by
+request, and who resamples requests adds it to the columns that are resampled (it sums to nothing).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cascade_sim import draws
+from cascade_sim.errors import UserError
+from cascade_sim.logged.format import SCORE
+from cascade_sim.logged.store import LoggedStore
+
+Floats = NDArray[np.float64]
+
+FOLDS = 5
+RIDGE = 0.1  # inverse variance of the prior of every effect but the level
+FEWEST_CLICKS = 20  # with fewer there is no model
+CLICKS_TO_BEND = 400  # of all impressions, for bends in the pCTR's effect
+CLICKS_OF_GROUP = 50  # of a segment or placement, for an effect of its own
+MOST_GROUPS = 200
+MOST_IMPRESSIONS = 3_000_000  # learned from; of a longer log an even part of the requests
+AT_ONCE = 65_536
+LEAST_PCTR, MOST_PCTR = 1e-7, 1.0 - 1e-4
+STEPS, ENOUGH = 25, 1e-8
+SHOWN_GROUPS = 12  # of each kind in the table of calibration
+OFF_BY, SURE = 0.05, 0.01  # what is called off: by more than this, and not by chance (over all groups)
+
+
+@dataclass(frozen=True)
+class Terms:
+    """What the columns of the model's matrix are made of."""
+
+    slots: int
+    bends: tuple[float, ...]  # of the centred logit pCTR
+    centre: float
+    has_pctr: bool
+    has_bid: bool
+    scores: tuple[str, ...]
+    segments: tuple[int, ...]  # codes with an effect of their own
+    placements: tuple[int, ...]
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return (
+            "level",
+            *(f"slot {slot + 1}" for slot in range(1, self.slots)),
+            *(("logit pCTR", *(f"bend {i + 1}" for i in range(len(self.bends)))) if self.has_pctr else ()),
+            *(("log bid",) if self.has_bid else ()),
+            *(f"logit {name}" for name in self.scores),
+            *(f"segment {code}" for code in self.segments),
+            *(f"placement {code}" for code in self.placements),
+        )
+
+    def matrix(self, columns: Mapping[str, NDArray[Any]]) -> Floats:
+        """One row per entry of the flat columns.  [N, p]"""
+        n = len(columns["slot"])
+        parts: list[Floats] = [np.ones((n, 1))]
+        parts.append((columns["slot"][:, None] == np.arange(1, self.slots)).astype(np.float64))
+        if self.has_pctr:
+            logit = _logit(columns["pctr"]) - self.centre
+            parts.append(logit[:, None])
+            parts += [np.maximum(logit - bend, 0.0)[:, None] for bend in self.bends]
+        if self.has_bid:
+            with np.errstate(divide="ignore", invalid="ignore"):
+                bid = np.log(np.asarray(columns["bid"], np.float64))
+            parts.append(np.clip(np.where(np.isfinite(bid), bid, 0.0), -12.0, 12.0)[:, None])
+        parts += [(_logit(columns[f"{SCORE}{name}"]) - self.centre)[:, None] for name in self.scores]
+        for key, codes in (("segment", self.segments), ("placement", self.placements)):
+            if codes:
+                parts.append((columns[key][:, None] == np.array(codes)).astype(np.float64))
+        return np.concatenate(parts, axis=1)
+
+    @property
+    def of_candidates(self) -> tuple[str, ...]:
+        """The columns of candidates that the matrix needs."""
+        pctr, bid = (("pctr",) if self.has_pctr else ()), (("bid",) if self.has_bid else ())
+        return (*pctr, *bid, *(f"{SCORE}{name}" for name in self.scores))
+
+    @property
+    def of_requests(self) -> tuple[str, ...]:
+        groups = (("segment", self.segments), ("placement", self.placements))
+        return tuple(key for key, codes in groups if codes)
+
+
+@dataclass(frozen=True)
+class ClickModel:
+    """A fitted model: `whole` is of all impressions learned from, `apart` [FOLDS] without those of each fold."""
+
+    terms: Terms
+    whole: Floats  # [p]
+    apart: Floats  # [FOLDS, p]
+    inverse: Floats  # [FOLDS, p, p]: of the information without each fold
+    fold: NDArray[np.int8]  # [R of the log] of each request
+    folds_by: str  # user | request
+    impressions: Mapping[str, NDArray[Any]]  # flat columns of those learned from: row, slot, click and features
+    n_clicks: int
+
+    def probability(self, matrix: Floats, fold: NDArray[Any]) -> Floats:
+        """P(click) of rows of the matrix, each by the model that did not see its fold.  [N, p], [N] -> [N]"""
+        return _sigmoid(np.einsum("np,np->n", matrix, self.apart[fold]))
+
+    def slot_effects(self) -> Floats:
+        """Clicks of an average impression in each slot relative to the first, never rising.  [slots]"""
+        shift = np.concatenate([[0.0], self.whole[1 : self.terms.slots]])
+        level = _logit(np.array([max(self.n_clicks, 1) / max(len(self.impressions["click"]), 1)]))
+        effects = _sigmoid(level + shift) / _sigmoid(level)
+        return np.clip(np.minimum.accumulate(effects), 1e-3, 1.0)
+
+    def influence(self, gradient: Floats, unit: NDArray[np.int64], n_units: int) -> Floats:
+        """How sums of modelled clicks move with each unit's logged impressions.  [FOLDS, p, M] -> [n_units, M]
+
+        `gradient`: of the sums by the coefficients of each fold's model. `unit` [R of the log] is what each
+        request is resampled with. Sums to 0 over the units.
+        """
+        moved = np.einsum("fpq,fqm->fpm", self.inverse, gradient)
+        # A request of fold g has a part in the models of all other folds.
+        felt = moved.sum(axis=0)[None] - moved
+        total = np.zeros((n_units, gradient.shape[2]))
+        row, click = self.impressions["row"], self.impressions["click"]
+        for start in range(0, len(row), AT_ONCE):
+            at = slice(start, start + AT_ONCE)
+            part = {name: values[at] for name, values in self.impressions.items()}
+            matrix = self.terms.matrix(part)
+            left = click[at] - _sigmoid(matrix @ self.whole)
+            fold, units = self.fold[row[at]], unit[row[at]]
+            for g in range(FOLDS):
+                own = fold == g
+                if own.any():
+                    np.add.at(total, units[own], (matrix[own] * left[own, None]) @ felt[g])
+        return total - total.mean(axis=0)
+
+    def calibration(self, store: LoggedStore) -> dict[str, Any]:
+        """Observed against predicted clicks by slot, segment, placement and tenth of the pCTR."""
+        expected, variance = self._predicted()
+        part = self.impressions
+        row = part["row"]
+        kinds: dict[str, tuple[NDArray[Any], Any]] = {"slot": (part["slot"], lambda code: str(code + 1))}
+        for key, kind in (("segment", "segments"), ("placement", "placements")):
+            codes = store.requests[key][row]
+            if (codes >= 0).any():
+                kinds[key] = (codes, lambda code, kind=kind: store.name(kind, int(code)) or "unknown")
+        if self.terms.has_pctr:
+            edges = np.unique(np.quantile(part["pctr"], np.linspace(0, 1, 11)[1:-1]))
+            kinds["pCTR"] = (np.searchsorted(edges, part["pctr"], side="right"), lambda t: f"tenth {t + 1}")
+        rows: list[dict[str, Any]] = []
+        for kind, (codes, name) in kinds.items():
+            rows += _calibrated(kind, codes, name, part["click"], expected, variance)
+        return {"rows": rows, "off": _off(rows)}
+
+    def _predicted(self) -> tuple[Floats, Floats]:
+        row, expected = self.impressions["row"], []
+        for start in range(0, len(row), AT_ONCE):
+            part = {name: values[start : start + AT_ONCE] for name, values in self.impressions.items()}
+            expected.append(self.probability(self.terms.matrix(part), self.fold[part["row"]]))
+        p = np.concatenate(expected) if expected else np.zeros(0)
+        return p, p * (1 - p)
+
+
+def fit_click_model(store: LoggedStore, seed: int) -> ClickModel | None:
+    """The click model of a log; None where it has too few clicks for any."""
+    part = _impressions(store, seed)
+    clicks = int(part["click"].sum())
+    if clicks < FEWEST_CLICKS:
+        return None
+    terms = _terms(store, part, clicks)
+    wanted = {"row", "slot", "click", "pctr", *terms.of_candidates, *terms.of_requests}
+    part = {name: values for name, values in part.items() if name in wanted}
+    fold, folds_by = _folds(store, seed)
+    whole = _fit(terms, part, np.ones(len(part["row"]), bool), np.zeros(len(terms.names)), clicks)[0]
+    apart, inverse = [], []
+    for f in range(FOLDS):
+        beta, information = _fit(terms, part, fold[part["row"]] != f, whole, clicks)
+        apart.append(beta)
+        inverse.append(np.linalg.inv(information))
+    return ClickModel(
+        terms, whole, np.stack(apart), np.stack(inverse), fold, folds_by, part, clicks
+    )
+
+
+def users_come_again(store: LoggedStore) -> bool:
+    """Whether some requests are of users who came before: their luck is not independent."""
+    user = store.requests["user"]
+    known = user[user >= 0]
+    return len(known) > 0 and len(np.unique(known)) < 0.98 * len(known)
+
+
+def _folds(store: LoggedStore, seed: int) -> tuple[NDArray[np.int8], str]:
+    """The fold of each request, drawn by user where users come again.  [R]"""
+    request = np.arange(store.n_requests, dtype=np.int64)
+    luck = draws.uniform(seed, "click model fold of a request", request)
+    by = "request"
+    if users_come_again(store):
+        by, user = "user", store.requests["user"].astype(np.int64)
+        luck = np.where(user >= 0, draws.uniform(seed, "click model fold of a user", np.maximum(user, 0)), luck)
+    return np.minimum((luck * FOLDS).astype(np.int8), FOLDS - 1), by
+
+
+def _impressions(store: LoggedStore, seed: int) -> dict[str, NDArray[Any]]:
+    """Flat columns of the shown ads whose clicks are known."""
+    about = store.about
+    names = [name for name in ("pctr", "bid") if about.has(name)]
+    names += [f"{SCORE}{name}" for name in about.scores]
+    share = min(1.0, MOST_IMPRESSIONS / max(about.counts.shown, 1))
+    parts: dict[str, list[NDArray[Any]]] = {name: [] for name in ("row", "slot", "click", *names)}
+    for start, stop, columns in store.blocks(("slot", "click", *names)):
+        kept = np.flatnonzero((columns["slot"] >= 0) & (columns["click"] >= 0))
+        row = start + np.searchsorted(store.first[start : stop + 1] - store.first[start], kept, side="right") - 1
+        if share < 1.0:
+            is_in = draws.uniform(seed, "click model sample", row) < share
+            kept, row = kept[is_in], row[is_in]
+        parts["row"].append(row.astype(np.int64))
+        for name in ("slot", "click", *names):
+            values = columns[name][kept]
+            parts[name].append(values.astype(np.float32) if values.dtype == np.float64 else values)
+    found = {name: np.concatenate(values) if values else np.zeros(0) for name, values in parts.items()}
+    for key in ("segment", "placement"):
+        found[key] = store.requests[key][found["row"].astype(np.int64)]
+    return found
+
+
+def _terms(store: LoggedStore, part: Mapping[str, NDArray[Any]], clicks: int) -> Terms:
+    has_pctr = "pctr" in part and bool(np.isfinite(part["pctr"]).all()) and bool(np.ptp(part["pctr"]) > 0)
+    logit = _logit(part["pctr"]) if has_pctr else np.zeros(1)
+    centre = float(logit.mean())
+    bends: tuple[float, ...] = ()
+    if has_pctr and clicks >= CLICKS_TO_BEND:
+        # By clicks rather than impressions: that is where there is something to see.
+        at = logit[part["click"] == 1] - centre
+        bends = tuple(float(x) for x in np.unique(np.quantile(at, [1 / 3, 2 / 3])) if np.ptp(at) > 0)
+    bid = part.get("bid")
+    known = bid is not None and bool((np.nan_to_num(bid) > 0).all())
+    has_bid = known and bid is not None and bool(np.ptp(np.log(bid)) > 0)
+    scores = tuple(
+        name
+        for name in store.about.scores
+        if np.isfinite(part[f"{SCORE}{name}"]).all() and np.ptp(part[f"{SCORE}{name}"]) > 0
+    )
+    return Terms(
+        slots=max(store.about.slots, 1),
+        bends=bends,
+        centre=centre,
+        has_pctr=has_pctr,
+        has_bid=has_bid,
+        scores=scores,
+        segments=_groups(part["segment"], part["click"]),
+        placements=_groups(part["placement"], part["click"]),
+    )
+
+
+def _groups(codes: NDArray[Any], click: NDArray[Any]) -> tuple[int, ...]:
+    """Codes with clicks enough for an effect of their own; all but the one with most, which is the level."""
+    known = codes >= 0
+    if not known.any():
+        return ()
+    clicks = np.bincount(codes[known], click[known])
+    enough = [int(code) for code in np.argsort(-clicks, kind="stable") if clicks[code] >= CLICKS_OF_GROUP]
+    rest = len(enough) == np.count_nonzero(np.bincount(codes[known])) and bool(known.all())
+    return tuple(sorted(enough[1 if rest else 0 : MOST_GROUPS]))
+
+
+def _fit(
+    terms: Terms, part: Mapping[str, NDArray[Any]], is_in: NDArray[np.bool_], start: Floats, clicks: int
+) -> tuple[Floats, Floats]:
+    """Newton's steps to the most likely coefficients under the prior, and the information there."""
+    ridge = np.full(len(start), RIDGE)
+    ridge[0] = 0.0
+    beta = start.copy()
+    if not start.any():
+        beta[0] = float(_logit(np.array([clicks / len(part["click"])]))[0])
+    places = np.flatnonzero(is_in)
+    information = np.eye(len(beta))
+    for _ in range(STEPS):
+        score, information = -ridge * beta, np.diag(ridge).astype(np.float64)
+        for at in range(0, len(places), AT_ONCE):
+            rows = places[at : at + AT_ONCE]
+            matrix = terms.matrix({name: values[rows] for name, values in part.items()})
+            p = _sigmoid(matrix @ beta)
+            score += matrix.T @ (part["click"][rows] - p)
+            information += (matrix * (p * (1 - p))[:, None]).T @ matrix
+        try:
+            step = np.linalg.solve(information, score)
+        except np.linalg.LinAlgError as error:
+            raise UserError("the log's clicks do not tell the terms of a click model apart") from error
+        beta = beta + np.clip(step, -2.0, 2.0)
+        if np.abs(step).max() < ENOUGH or (start.any() and np.abs(step).max() < 1e-4):
+            break
+    return beta, information
+
+
+def _calibrated(
+    kind: str, codes: NDArray[Any], name: Any, click: NDArray[Any], expected: Floats, variance: Floats
+) -> list[dict[str, Any]]:
+    values, place = np.unique(codes, return_inverse=True)
+    n, seen, said, spread = (
+        np.bincount(place, weights, len(values)) for weights in (None, click, expected, variance)
+    )
+    largest = np.sort(np.argsort(-n, kind="stable")[:SHOWN_GROUPS])
+    return [
+        {
+            "by": kind,
+            "group": name(int(values[i])),
+            "impressions": int(n[i]),
+            "clicks": int(seen[i]),
+            "predicted": float(said[i]),
+            "ratio": float(said[i] / seen[i]) if seen[i] else None,
+            "z": float((seen[i] - said[i]) / np.sqrt(spread[i])) if spread[i] > 0 else 0.0,
+        }
+        for i in largest
+    ]
+
+
+def _off(rows: list[dict[str, Any]]) -> list[str]:
+    """Groups whose predicted clicks are off by more than OFF_BY, and not by chance."""
+    from scipy.stats import norm
+
+    line = norm.isf(SURE / 2 / max(len(rows), 1))
+    return [
+        f"{row['by']} {row['group']}"
+        for row in rows
+        if abs(row["z"]) > line and abs((row["ratio"] or 0.0) - 1.0) > OFF_BY
+    ]
+
+
+def _logit(p: NDArray[Any]) -> Floats:
+    p = np.clip(np.nan_to_num(np.asarray(p, np.float64)), LEAST_PCTR, MOST_PCTR)
+    logit: Floats = np.log(p) - np.log1p(-p)
+    return logit
+
+
+def _sigmoid(x: Floats) -> Floats:
+    from scipy.special import expit
+
+    p: Floats = expit(x)
+    return p
