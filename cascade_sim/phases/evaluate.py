@@ -84,7 +84,9 @@ class Evaluation:
         self.n_requests = sim.scenario.phases.evaluate
         self.units = units_of(sim, self.n_requests)
         self.n_rows = self.units.n if self.units else min(self.n_requests, MAX_ROWS)
-        self.n_detail = detail.n_detail(sim, self.n_requests) if sim.replay is None else 0
+        # a log has no corpus beyond each request's candidates
+        has_corpus = sim.replay is None and sim.fitted is None
+        self.n_detail = detail.n_detail(sim, self.n_requests) if has_corpus else 0
         self.n_quality = min(self.n_requests, sim.scenario.report.detail_requests)
         self.specs = resolved_arms(sim.scenario)
         self.arms = {name: sim.arm(name, spec) for name, spec in self.specs.items()}

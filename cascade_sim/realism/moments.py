@@ -288,12 +288,6 @@ def median_delay(sample: Sample, weight: np.ndarray) -> float:
     return quantile(delay[at][order].astype(np.float64), w[order], 0.5)
 
 
-def hour_swing(sample: Sample, weight: np.ndarray) -> float:
-    """Busiest hour of the day over the mean one, of the sampled requests."""
-    hours = np.bincount((sample.requests["time"] // HOUR % 24).astype(np.int64), weight, 24)
-    return float(hours.max() / hours.mean()) if hours.sum() > 0 else np.nan
-
-
 def _correlation(a: str, b: str, of_shown: bool = False) -> Callable[[Sample, np.ndarray], float]:
     def correlation(sample: Sample, weight: np.ndarray) -> float:
         is_in = sample.is_shown if of_shown else np.ones(len(sample.request), bool)
@@ -409,8 +403,6 @@ MOMENTS: tuple[Moment, ...] = (
     Moment("candidates_top_10", "Candidacies of the top 10 % of ads", "percent", _top_share(0.1, False),
            "popular ads stand for election more often", "popular ads stand for election less often",
            group="traffic"),
-    Moment("hour_swing", "Busiest hour over the mean one", "number", hour_swing,
-           "traffic swings more over the day", "traffic swings less over the day", group="traffic"),
     Moment("returning", "Requests of users who had come before", "percent", returning,
            "more requests are of users who come again", "fewer requests are of users who come again",
            ("request:user",), group="traffic"),

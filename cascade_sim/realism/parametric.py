@@ -539,7 +539,7 @@ def _tell(fit: Fit, sample: Sample, seed: int) -> None:
 
 
 TOLD = 4096  # requests of the trial that is told of
-OF_LENGTH = ("returning", "top_1", "hour_swing", "conversion_delay")
+OF_LENGTH = ("returning", "top_1", "conversion_delay")
 
 
 def slope_of(sample: Sample) -> float:
