@@ -844,11 +844,17 @@ def _refuse_targets(path: Path, scenario: Scenario, asked: Sequence[Target]) -> 
 
 @plain_arguments
 def trace(
-    run: RunLike, request: int, *, ad: int | None = None, arm: str | None = None, trust: Trust = False
+    run: RunLike,
+    request: int | str,
+    *,
+    ad: int | str | None = None,
+    arm: str | None = None,
+    trust: Trust = False,
 ) -> TraceResult:
     """Explain one request: its page, and with `ad` why that ad won or lost at each stage.
 
-    `request` is its id in the evaluate logs, or its number from 0. `trust`: as in `whatif`.
+    `request` is its id in the evaluate logs, or its number from 0; of an imported market, request and ad may be
+    given by their names in the log. `trust`: as in `whatif`.
 
         print(trace("runs/quick", 0, ad=40))
     """
@@ -862,7 +868,7 @@ def trace(
 @plain_arguments
 def landscape(
     run: RunLike,
-    ad: int,
+    ad: int | str,
     *,
     arm: str | None = None,
     bids: Sequence[float] | None = None,
@@ -888,11 +894,10 @@ def landscape(
     from cascade_sim.progress import Progress
     from cascade_sim.questions import landscape as questions
     from cascade_sim.questions.reopen import reopen
+    from cascade_sim.questions.trace import ad_number
 
     opened = reopen(_path(run), _trusted(run, trust))
-    n_ads = opened.sim.world.n_ads
-    if not 0 <= ad < n_ads:
-        raise UserError(f"--ad: no ad {ad}; the run has ads 0 to {n_ads - 1}")
+    ad = ad_number(opened.sim, ad)
     seat = opened.arm(arm)
     own_bid = float(opened.sim.world.init_bid[ad])
     grid = np.array(given) if given else questions.bid_grid(own_bid, points or POINTS)
@@ -914,10 +919,11 @@ def baseline(run: RunLike, out: str | Path, *, arm: Texts = ()) -> BaselineResul
 
     baseline("runs/quick", "revenue.json").frame()
     """
-    from cascade_sim.revenue.baseline import measured_run, read_baseline, write_baseline
+    from cascade_sim.revenue.baseline import read_baseline, write_baseline
+    from cascade_sim.revenue.serving import measured_folder
 
     file = Path(out)
-    write_baseline(measured_run(_path(run)), file, _texts(arm))
+    write_baseline(measured_folder(_path(run)), file, _texts(arm))
     return BaselineResult(file, read_baseline(file))
 
 
@@ -944,8 +950,10 @@ def check(
 
         assert check("quick", "revenue.json", tolerance="0.5%").passed
     """
-    from cascade_sim.revenue.baseline import measured_run, read_baseline
+    from cascade_sim.revenue.baseline import read_baseline
     from cascade_sim.revenue.check import check_revenue, guarded, refuse_incomparable
+
+    from cascade_sim.revenue.serving import measured_folder
 
     _from_one(fresh=fresh, workers=workers)
     tolerances, metrics, arms = _texts(tolerance), _texts(metric), _texts(arm)
@@ -956,7 +964,7 @@ def check(
         for option, value in (("--set", set), ("--fresh", fresh), ("--retrain", retrain)):
             if value:
                 raise UserError(f"{option}: {folder} is a finished run; give a scenario to run it otherwise")
-        measured = measured_run(folder)
+        measured = measured_folder(folder)
     else:
         where = str(what) if isinstance(what, str | Path) else NOT_A_PATH
         scenario = load_scenario(what, set=set)

@@ -68,6 +68,8 @@ def run_study(
 
     if seeds > 1 or engine != LOCAL:
         refuse_registered(scenario)
+    if seeds > 1 and scenario.world.logged is not None:
+        raise UserError("--seeds: a replayed log is one world, and replays the same; leave it at 1")
     is_here = address is None
     require_memory(scenario, *((workers, 1) if seeds == 1 else (1, min(seeds, workers) if is_here else 1)))
     require_options(scenario, home)
@@ -156,6 +158,10 @@ def run_seed(
     with progress.stage("intervals", 1, "tables"):
         metrics = collect(evaluation)
     metrics["training"] = prepared.training_section()
+    if sim.replay is not None:
+        from cascade_sim.questions.replayed import run_evidence
+
+        metrics["evidence"] = run_evidence(evaluation)
     metrics["critical_bids"] = critical_bid_section(sim, evaluation.arms, CRITICAL_BID_REQUESTS, progress)
     if scenario.what_if:
         from cascade_sim.questions.whatif import what_if_section

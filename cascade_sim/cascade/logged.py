@@ -19,11 +19,11 @@ class LoggedScorer:
     by_pair = True
 
     def __init__(self, name: str, replay: Replay, column: str, link: str = "sigmoid"):
-        self.name, self.link, self._replay, self._column = name, link, replay, column
+        self.name, self.link, self.column, self._replay = name, link, column, replay
 
     def predict(self, block: Any, ids: np.ndarray) -> np.ndarray:
         """[R, m] in the log's own precision; 0 for padding. UserError where none was logged."""
-        values = self._replay.values(block.requests, ids, self._column)
+        values = self._replay.values(block.requests, ids, self.column)
         is_bad = np.isnan(values)
         if is_bad.any():
             row, column = np.argwhere(is_bad)[0]
@@ -31,7 +31,7 @@ class LoggedScorer:
             request = store.name("requests", int(self._replay.rows(block.requests)[row]))
             raise UserError(
                 f"request {request}, ad {store.name('ads', int(ids[row, column]))}: the log has no "
-                f"{self._column} for it, as it did not come so far; the scores of all candidates would have to "
+                f"{self.column} for it, as it did not come so far; the scores of all candidates would have to "
                 "be logged"
             )
         return values

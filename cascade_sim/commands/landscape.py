@@ -32,7 +32,7 @@ Exit code  0  done
 
 @click.command(epilog=EXIT_CODES)
 @run_argument
-@click.option("--ad", type=int, required=True, metavar="ID")
+@click.option("--ad", required=True, metavar="ID")
 @arm_option("Arm that serves the requests.  [default: the baseline]")
 @click.option("--bids", metavar="B,B,…", help="The init-bids to look at.")
 @click.option(
@@ -49,7 +49,7 @@ Exit code  0  done
 @quiet_option
 def command(
     run: Path,
-    ad: int,
+    ad: str,
     bids: str | None,
     out: Path | None,
     plot: Path | None,

@@ -18,13 +18,14 @@ Exit code  0  explained
 @click.command(epilog=EXIT_CODES)
 @run_argument
 @click.option(
-    "--request", type=int, required=True, metavar="ID", help="Id in the evaluate logs, or number from 0."
-)
-@click.option("--ad", type=int, metavar="ID", help="Also explain this ad: its way, and the bid it needed.")
+    "--request", required=True, metavar="ID",
+    help="Id in the evaluate logs, or number from 0; of an imported market also its name.",
+)  # fmt: skip
+@click.option("--ad", metavar="ID", help="Also explain this ad: its way, and the bid it needed.")
 @arm_option("Arm that serves the request.  [default: the baseline]")
 @trust_option
 @json_option("Print JSON; money in *_micros is in millionths.")
-def command(run: Path, request: int, ad: int | None, arm: str | None, as_json: bool, **options: Any) -> int:
+def command(run: Path, request: str, ad: str | None, arm: str | None, as_json: bool, **options: Any) -> int:
     """Explain one request: why an ad won or lost at each stage.
 
     Serves the request again as the run did and prints its page. With --ad also the ad's rank, score and

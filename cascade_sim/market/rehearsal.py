@@ -39,6 +39,8 @@ def rehearse(scenario: Scenario, home: Path = Path("."), seeds: int = 1) -> None
     if scenario.market is not None:
         for seed in range(scenario.seed, scenario.seed + seeds):
             _check_bids(scenario, seed)
+    if scenario.world.logged is not None:
+        return  # no class has a part in a replay
     world = scenario.world.model_copy(update=TOY)
     with _same_luck():
         sim = Simulation(scenario.model_copy(update={"world": world}), scenario.seed, home=home)

@@ -95,6 +95,8 @@ class Evaluation:
         self.ruler = ruler_of(sim, self.baseline, self._exposed_ads())
         seats = [m for s in self.specs.values() for m in (s.pre_ranking.model, s.ranking.model)]
         named = [name for name in dict.fromkeys(seats) if name not in BUILT_IN]
+        if sim.replay is not None:
+            named = []  # held against the log's own clicks, not against a truth
         ranker = self.specs[sim.scenario.report.baseline].ranking.model
         self.model_quality = QualityStudy(sim, named, ranker, self.n_quality)
         asked = dict.fromkeys(name for spec in self.specs.values() for name in spec.pcvr_models)

@@ -104,6 +104,8 @@ def prepare(
         if found is not None:
             bar.tell(f"approximate retrieval finds {found:.1%} of the nearest ads")
     preparation = Preparation(sim, folder, store or ModelStore(), progress, chosen)
+    if sim.replay is not None:
+        return preparation  # nothing is learned from a replayed log
     preparation.run()
     if teacher is not None:
         preparation.sim = Simulation(scenario, scenario.seed, workers, home, engine, chosen)

@@ -16,8 +16,10 @@ from cascade_sim.analysis.metrics.catalogue import with_factors
 from cascade_sim.analysis.metrics.ratio import mean_parts
 from cascade_sim.auction import MICROS
 from cascade_sim.cascade.outcome import Outcome
+from cascade_sim.cascade.seats import is_probability
 from cascade_sim.cascade.serve import Arm, Block, Decision, serve, shadow
 from cascade_sim.phases.measure import Oracle, Ruler, Yardstick
+from cascade_sim.phases.model_quality import ModelQuality
 from cascade_sim.phases.simulation import Simulation
 from cascade_sim.phases.units import Units
 from cascade_sim.world.observed import ObservedClicks
@@ -26,6 +28,7 @@ from cascade_sim.world.replay import Replay
 # Columns that modelled clicks have a part in, and the sum whose gradient they move by.
 MOVED = {"clicks": 0, "expected_clicks": 0, "revenue": 1, "expected_revenue": 1}
 FACTORS = {"1000 revenue": ("revenue", 1000.0), "1000 expected_revenue": ("expected_revenue", 1000.0)}
+QUALITY_GROUPS, QUALITY_RESAMPLES = 128, 200
 GRADIENT = "click_model"  # of a tally's vectors: gradients of modelled clicks and revenue
 
 
@@ -195,3 +198,32 @@ def model_facts(sim: Simulation) -> dict[str, Any] | None:
         "folds_by": model.folds_by,
         "calibration": model.calibration(sim.replay.store),
     }
+
+
+def model_quality(sim: Simulation) -> dict[str, dict[str, Any]]:
+    """How well each logged prediction fits the logged clicks: {model: {measure: {"value", "low", "high"}}}.
+
+    On the impressions that the click model learned from, with the examination of slots taken into account.
+    """
+    assert isinstance(sim.truth, ObservedClicks) and sim.replay is not None
+    model = sim.truth.model
+    if model is None:
+        return {}
+    part, store = model.impressions, sim.replay.store
+    effects = sim.world.slot_effects[part["slot"]]
+    group = part["row"] * QUALITY_GROUPS // max(store.n_requests, 1)
+    found: dict[str, dict[str, Any]] = {}
+    for name, scorer in sim.scorers.items():
+        column = getattr(scorer, "column", None)
+        if column is None or not is_probability(scorer) or column not in part:
+            continue
+        quality = ModelQuality(True, QUALITY_GROUPS)
+        predicted = effects * np.asarray(part[column], np.float64)
+        quality.add(predicted[:, None], part["click"][:, None].astype(np.float64), np.ones((len(group), 1), bool),
+                    group)  # fmt: skip
+        found[name] = {
+            metric: value
+            for metric, value in quality.metrics(QUALITY_RESAMPLES, sim.seed).items()
+            if metric in ("auc", "logloss", "ece", "pcoc", "mean_prediction")
+        }
+    return found

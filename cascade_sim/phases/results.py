@@ -8,7 +8,9 @@ import numpy as np
 from cascade_sim.analysis.metrics import scale
 from cascade_sim.analysis.metrics.catalogue import (
     ARM_MEASURES,
+    PAGE_MEASURES,
     REFERENCE_ARMS,
+    REPLAY_MEASURES,
     Metric,
     is_reference,
     ratio_parts,
@@ -43,8 +45,9 @@ def collect(evaluation: Evaluation) -> dict[str, Any]:
     sim = evaluation.sim
     report = sim.scenario.report
     baseline, resamples, seed = report.baseline, report.resamples, sim.seed
-    sample = ratio_sample(evaluation, resamples, seed)
-    measured = arm_metrics(evaluation, sample, baseline, resamples, seed)
+    metrics = measures_of(evaluation)
+    sample = ratio_sample(evaluation, resamples, seed, metrics)
+    measured = arm_metrics(evaluation, sample, baseline, resamples, seed, metrics)
     details = {name: evaluation.tallies[name].joined("detail") for name in evaluation.arms}
     details = {name: table for name, table in details.items() if table}
     return {
@@ -58,14 +61,16 @@ def collect(evaluation: Evaluation) -> dict[str, Any]:
         "references": references(evaluation),
         "arms": {name: measured[name] for name in evaluation.arms},
         # The paired lift of each arm of the scenario over every other arm, the automatic ones included.
-        "contrasts": sample.contrasts(list(sim.scenario.arms), list(evaluation.arms), CONTRASTED),
+        "contrasts": sample.contrasts(
+            list(sim.scenario.arms), list(evaluation.arms), [name for name in CONTRASTED if name in metrics]
+        ),
         "culprit": [
             {
                 "bid": arm.pre_ranking.bid,
                 **({"pcvr": arm.pre_ranking.pcvr} if arm.pre_ranking.pcvr else {}),
                 "model": model,
                 "role": culprit_role(arm, evaluation.baseline),
-                **{metric: measured[arm.name][metric] for metric in IN_CULPRIT},
+                **{metric: measured[arm.name][metric] for metric in IN_CULPRIT if metric in metrics},
             }
             for (_, model), arm in evaluation.culprits.items()
         ],
@@ -80,6 +85,15 @@ def collect(evaluation: Evaluation) -> dict[str, Any]:
         **_pcvr_models(evaluation),
         **_objectives(evaluation),
     }
+
+
+def measures_of(evaluation: Evaluation) -> Mapping[str, Metric]:
+    """The measures of an evaluation: all or, of a replayed log, those that need no hidden truth."""
+    if evaluation.units is None:
+        return ARM_MEASURES
+    known = {column for tally in evaluation.tallies.values() for column in tally.columns}
+    every = {**ARM_MEASURES, **PAGE_MEASURES, **REPLAY_MEASURES}
+    return {name: metric for name, metric in every.items() if metric.is_ratio and {*metric.parts} <= known}
 
 
 def references(evaluation: Evaluation) -> dict[str, str]:

@@ -14,6 +14,7 @@ from typing import Any, cast
 import numpy as np
 from numpy.typing import NDArray
 
+from cascade_sim.cascade.knobs import reserve_of
 from cascade_sim.cascade.serve import Arm, Block, Decision, Platform, Scores, Stage, admitted, score
 from cascade_sim.cascade.sizes import SizeRule
 
@@ -35,13 +36,16 @@ class OwnBid:
     factor: NDArray[np.float64]
     next_ad: NDArray[np.int64]  # ranked next in the auction, -1 if nobody is
     next_score: NDArray[np.float64]
+    reserve: NDArray[np.float64]  # per click, of the ad's request
 
     def passes_pre_ranking(self, init_bid: NDArray[np.float64]) -> NDArray[np.bool_]:
         """Whether the ad reaches the auction with this init-bid.  [..., I]"""
         stage = self.arm.pre_ranking
         bid = stage_bid(stage, self.pre_factor, init_bid)
-        scores = Scores(self.pre_prediction, bid, self.pre_quality)
-        key = order_key(admitted(scores, stage, self.arm).astype(np.float32))
+        # A column per entry: the reserve is one of each request.
+        one = (self.pre_prediction[:, None], bid[..., None], self.pre_quality[:, None])
+        order = admitted(Scores(*one), stage, self.arm, self.reserve)[..., 0]
+        key = order_key(order.astype(np.float32))
         is_tied = (key == self.outsider_key) & (self.ad < self.outsider)
         return ~self.has_outsider | (key > self.outsider_key) | is_tied
 
@@ -49,7 +53,7 @@ class OwnBid:
         """Whether the ad, once in the auction, gets its place or better with this init-bid.  [..., I]"""
         bid = stage_bid(self.arm.ranking, self.factor, init_bid)
         own = bid * self.quality
-        is_in = (bid > 0) & (self.quality > 0) & (bid >= self.arm.reserve_cpc) & (own >= self.arm.score_floor)
+        is_in = (bid > 0) & (self.quality > 0) & (bid >= self.reserve) & (own >= self.arm.score_floor)
         is_tied = (own == self.next_score) & (self.ad < self.next_ad)
         return is_in & ((self.next_ad < 0) | (own > self.next_score) | is_tied)
 
@@ -70,7 +74,10 @@ def own_bids(
     pre = score(block, ids, arm.pre_ranking, arm, platform)
     has_outsider, outsider, key = best_outsider(decision)
     ranked_score = decision.ranked_bid * decision.ranked_quality.astype(np.float64)
-    below = np.minimum(place + 1, decision.ranked_set.shape[1] - 1)
+    last = decision.ranked_set.shape[1] - 1
+    below = np.minimum(place + 1, last)
+    # On a page with fewer slots than others the runner-up comes right after its last one.
+    below = np.where(decision.ranked_set[row, below] < 0, last, below)
     has_next = below > place
     return OwnBid(
         arm=arm,
@@ -86,6 +93,7 @@ def own_bids(
         factor=bid_factor(block, arm.ranking, arm, platform, decision.ranked_set)[row, place],
         next_ad=np.where(has_next, decision.ranked_set[row, below], -1),
         next_score=np.where(has_next, ranked_score[row, below], 0.0),
+        reserve=np.broadcast_to(np.asarray(reserve_of(block, arm), np.float64), len(block))[row],
     )
 
 

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from cascade_sim import draws
 from cascade_sim.agents.users import happens
 from cascade_sim.auction import MICROS
+from cascade_sim.cascade.knobs import rules_of
 from cascade_sim.cascade.page import auctioned
 from cascade_sim.cascade.serve import Arm, Block, Decision, serve
 from cascade_sim.errors import UserError
@@ -24,6 +25,7 @@ from cascade_sim.phases.simulation import Simulation
 from cascade_sim.questions.bid_response import own_bids, stage_bid, with_sizes_of
 from cascade_sim.questions.reopen import evaluation_blocks
 from cascade_sim.questions.trace import MOST
+from cascade_sim.world.observed import ObservedClicks
 
 REACH = 4.0  # the default grid runs from a quarter of the bid to four times as much
 
@@ -172,9 +174,12 @@ def landscape(
         )
     init_bid = float(sim.world.init_bid[ad])
     is_ranked = factors[0] <= factors[1]
+    bid_rule = "none" if arm.ranking.bid == "init" else arm.bid_rule
+    if sim.replay is not None:  # logged bids may change from request to request
+        bid_rule = "none" if factors[0] == factors[1] == 1.0 else "what was logged"
     return Landscape(
         arm.name, ad, init_bid, n_requests, retrieved, np.asarray(bids, np.float64), **totals,
-        bid_rule="none" if arm.ranking.bid == "init" else arm.bid_rule,
+        bid_rule=bid_rule,
         factors=(float(factors[0]), float(factors[1])) if is_ranked else (1.0, 1.0),
     )  # fmt: skip
 
@@ -204,24 +209,36 @@ def _of_block(
     )
     entered, *others = (part.reshape(-1, in_auction.shape[2]) for part in (in_auction, *same_in_all))
     quality, pctr, ids = others
-    rules = arm.rules(sim.platform.slot_effects)
+    rules = rules_of(block, arm, sim.platform).take(np.tile(row, len(bid)))
     page = auctioned(ids, pctr, entered, quality, rules, are_ids_sorted=False)
     is_own = (page.ads[:, :-1] == ad).reshape(len(bid), len(row), arm.slots)
     is_own &= own.passes_pre_ranking(bid)[:, :, None]
     cpc = page.cpc_micros.reshape(is_own.shape)
-    true_ctr = sim.truth.ctr(block, np.full((len(block), 1), ad, np.int32))[row, 0]
-    expected = np.where(is_own, sim.world.slot_effects[: arm.slots] * true_ctr[:, None], 0.0)
+    expected = _expected_clicks(sim, block, arm, row, is_own, ad)
     luck = draws.uniform(sim.seed, "click", block.requests[row], np.full(len(row), ad))
     clicks = happens(expected, luck[:, None])
+    is_clicked = arm.charging == "click"
     totals = {
         "impressions": is_own.sum(axis=(1, 2)),
         "expected_clicks": expected.sum(axis=(1, 2)),
         "clicks": clicks.sum(axis=(1, 2)),
-        "expected_cost": (expected * (cpc / MICROS)).sum(axis=(1, 2)),
-        "cost_micros": np.where(clicks, cpc, 0).sum(axis=(1, 2)),
+        "expected_cost": ((expected if is_clicked else is_own) * (cpc / MICROS)).sum(axis=(1, 2)),
+        "cost_micros": np.where(clicks if is_clicked else is_own, cpc, 0).sum(axis=(1, 2)),
         "entered": (expected.sum(axis=2) * own_bid).sum(axis=1),
     }
     return totals, own.factor
+
+
+def _expected_clicks(
+    sim: Simulation, block: Block, arm: Arm, row: NDArray[np.int64], is_own: NDArray[np.bool_], ad: int
+) -> NDArray[np.float64]:
+    """Clicks on the ad where it stands: by the truth or, of a replayed log, logged or modelled.  [B, I, k]"""
+    if isinstance(sim.truth, ObservedClicks):
+        alone = np.where(is_own, np.int32(ad), np.int32(-1)).reshape(-1, is_own.shape[2])
+        asked = block.take(np.tile(row, len(is_own)))
+        return sim.truth.page_clicks(asked, alone).expected.reshape(is_own.shape)
+    true_ctr = sim.truth.ctr(block, np.full((len(block), 1), ad, np.int32))[row, 0]
+    return np.where(is_own, sim.world.slot_effects[: arm.slots] * true_ctr[:, None], 0.0)
 
 
 def _often_retrieved(sim: Simulation, arm: Arm, n_requests: int) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from cascade_sim.logged.format import what_it_says
-from cascade_sim.phases.replayed import model_facts
+from cascade_sim.phases.replayed import model_facts, model_quality
 
 if TYPE_CHECKING:
     from cascade_sim.phases.evaluate import Evaluation
@@ -48,6 +48,8 @@ def notes(facts: dict[str, Any]) -> list[str]:
     lines = [
         f"Intervals resample {resampled['by']}s ({resampled['units']:,} of them): {resampled['why']}."
     ]
+    if facts["level"] == "bids":
+        lines.append("Ads that pre-ranking left out are not in the log: the answer is for the logged auctions.")
     pages, prices = replayed["pages_as_logged"], replayed["prices_as_logged"]
     said = f"Replayed as deployed, {pages:.2%} of the pages are the logged ones"
     said += "." if prices is None else f", and {prices:.2%} of the prices on them."
@@ -72,3 +74,9 @@ def notes(facts: dict[str, Any]) -> list[str]:
             "relied on."
         )
     return lines
+
+
+def run_evidence(evaluation: Evaluation) -> dict[str, Any]:
+    """The same for a study that replays a log, with the quality of the logged models on its clicks."""
+    facts = evidence(evaluation, evaluation.sim.scenario.report.baseline)
+    return {**facts, "notes": notes(facts), "models": model_quality(evaluation.sim)}

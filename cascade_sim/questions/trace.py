@@ -19,6 +19,8 @@ from typing import Any, cast
 import numpy as np
 
 from cascade_sim.auction import MICROS
+from cascade_sim.cascade.knobs import reserve_of
+from cascade_sim.cascade.logged import LoggedRetrieval
 from cascade_sim.cascade.outcome import outcome
 from cascade_sim.cascade.retrieval import Retrieval
 from cascade_sim.cascade.serve import Arm, Block, Decision, Platform, score, serve
@@ -60,15 +62,23 @@ class Request:
 
 
 def trace(
-    run: ReopenedRun, request_id: int, ad: int | None = None, arm_name: str | None = None
+    run: ReopenedRun, request_id: int | str, ad: int | str | None = None, arm_name: str | None = None
 ) -> dict[str, Any]:
-    """Everything about one request, as plain data; with `ad`, also that ad's way and the bid it needed."""
+    """Everything about one request, as plain data; with `ad`, also that ad's way and the bid it needed.
+
+    Of an imported market, request and ad may be given by the names that they have in the log.
+    """
     sim, arm = run.sim, run.arm(arm_name)
-    if ad is not None and not 0 <= ad < sim.world.n_ads:
-        raise UserError(f"--ad: no ad {ad}; the run has ads 0 to {sim.world.n_ads - 1}")
-    request = find_request(sim, request_id)
+    if ad is not None:
+        ad = ad_number(sim, ad)
+    request = find_request(sim, request_number(sim, request_id))
     there = _ads_there(sim, request)
     if ad is not None and ad not in there:
+        if sim.replay is not None:
+            raise UserError(
+                f"--ad: ad {ad_name(sim, ad)} is not among the {len(there)} logged candidates of request "
+                f"{request_id}, so nothing is known of what it bid there"
+            )
         raise UserError(f"--ad: ad {ad} is not there when request {request_id} comes (world.churn)")
     decision = serve(request.block, arm, sim.platform)
     row = request.row
@@ -97,7 +107,70 @@ def trace(
     }
     if ad is not None:
         answer["ad"] = explain_ad(sim, request, arm, decision, ad)
+    if sim.replay is not None:
+        answer["names"] = _names(sim, request, answer)
     return answer
+
+
+def ad_number(sim: Simulation, ad: int | str) -> int:
+    """The number of an ad that is given by it or, of an imported market, by its name; UserError if unknown."""
+    n = sim.world.n_ads
+    if sim.replay is not None:
+        return _number(sim, "ads", ad, n, "--ad")
+    number = whole_number(ad, "--ad")
+    if not 0 <= number < n:
+        raise UserError(f"--ad: no ad {ad}; the run has ads 0 to {n - 1}")
+    return number
+
+
+def ad_name(sim: Simulation, ad: int) -> str:
+    """What an ad is called: its number or, of an imported market, its name in the log."""
+    return str(ad) if sim.replay is None else sim.replay.store.name("ads", ad)
+
+
+def request_number(sim: Simulation, request: int | str) -> int:
+    """The id or number of a request that is given by it or, of an imported market, by its name."""
+    if sim.replay is None:
+        return whole_number(request, "--request")
+    return _number(sim, "requests", request, sim.replay.store.n_requests, "--request")
+
+
+def whole_number(given: int | str, option: str) -> int:
+    """The number that is given; UserError if it is none."""
+    if isinstance(given, bool) or not isinstance(given, int | str):
+        raise UserError(f"{option}: expected a whole number, found {given!r}")
+    try:
+        return int(given)
+    except ValueError:
+        raise UserError(f"{option}: expected a whole number, found {given!r}") from None
+
+
+def _number(sim: Simulation, kind: str, given: int | str, n: int, option: str) -> int:
+    """A name of the log, else a number from 0: of both, the name counts."""
+    assert sim.replay is not None
+    try:
+        return sim.replay.store.code(kind, str(given))
+    except UserError as error:
+        text = str(given)
+        first = Arrivals.first_request(PHASE) if kind == "requests" else 0
+        if text.isdecimal() and (int(text) < n or first <= int(text) < first + n):
+            return int(text)
+        raise UserError(f"{option}: {error}") from None
+
+
+def _names(sim: Simulation, request: Request, answer: dict[str, Any]) -> dict[str, Any]:
+    """What the request, its user and the ads that are spoken of are called in the log."""
+    assert sim.replay is not None
+    store, page = sim.replay.store, [*answer["win_set"], answer["runner_up"], answer.get("ad")]
+    spoken = [place for place in page if place is not None]
+    return {
+        "request": store.name("requests", request.index),
+        "user": store.name("users", answer["user"]),
+        "ads": {str(place["ad"]): store.name("ads", place["ad"]) for place in spoken},
+        "advertisers": {
+            str(place["advertiser"]): store.name("advertisers", place["advertiser"]) for place in spoken
+        },
+    }
 
 
 def find_request(sim: Simulation, request_id: int) -> Request:
@@ -112,6 +185,9 @@ def find_request(sim: Simulation, request_id: int) -> Request:
             f"--request: no request {request_id} in the {PHASE} phase; "
             f"expected {first} to {first + n - 1}, or its number from 0 to {n - 1}"
         )
+    if sim.replay is not None:
+        block = sim.arrivals.block(PHASE, index // sim.scenario.traffic.block, n)
+        return Request(block, int(first + index - block.requests[0]), index)
     phases = requests_by_phase(sim.scenario)
     again = Arrivals(sim.world, sim.scenario.traffic, phases=phases)
     holders: list[Block] = []
@@ -129,7 +205,9 @@ def find_request(sim: Simulation, request_id: int) -> Request:
 def page_rows(sim: Simulation, request: Request, decision: Decision) -> list[dict[str, Any]]:
     """The win set in slot order and then the runner-up, who has slot None; empty places are left out."""
     block, row = request.block, request.row
-    result = outcome(block, decision, sim.truth, sim.world.slot_effects, sim.seed)
+    is_clicked = sim.replay is None or sim.replay.store.about.charging == "click"
+    charging = "click" if is_clicked else "impression"
+    result = outcome(block, decision, sim.truth, sim.world.slot_effects, sim.seed, charging)
     true_ctr = sim.truth.ctr(block, decision.ranked_set)[row]
     places = []
     for place, ad in enumerate(decision.ranked_set[row].tolist()):
@@ -155,7 +233,12 @@ def page_rows(sim: Simulation, request: Request, decision: Decision) -> list[dic
 
 
 def true_best(sim: Simulation, request: Request, arm: Arm, decision: Decision) -> list[dict[str, Any]]:
-    """The ads an all-knowing cascade would show, best first, and the stage that dropped each; None: shown."""
+    """The ads an all-knowing cascade would show, best first, and the stage that dropped each; None: shown.
+
+    Nobody knows them in a log.
+    """
+    if sim.replay is not None:
+        return []
     values = _true_values(sim, arm, request.alone)
     best = np.lexsort((np.arange(len(values)), -values))[: arm.slots]
     sets = (decision.pre_ranking_set, decision.competitive_set, decision.win_set)
@@ -173,6 +256,8 @@ def true_best(sim: Simulation, request: Request, arm: Arm, decision: Decision) -
 
 def same_as_log(run: ReopenedRun, arm: Arm, request: Request, decision: Decision) -> bool | None:
     """Whether the run logged this very page for the arm; None if its log is not there any more."""
+    if run.sim.replay is not None:
+        return _same_as_market(run, arm, request, decision)
     name = f"{PHASE}-{arm.name}"
     if name not in tables(run.path):
         return None
@@ -186,8 +271,28 @@ def same_as_log(run: ReopenedRun, arm: Arm, request: Request, decision: Decision
     return logged == [(slot, ad, cpc[slot]) for slot, ad in enumerate(ads) if ad >= 0]
 
 
+def _same_as_market(run: ReopenedRun, arm: Arm, request: Request, decision: Decision) -> bool | None:
+    """Whether an imported market logged this very page; None for an arm that it did not deploy."""
+    replay, row = run.sim.replay, request.row
+    assert replay is not None
+    if arm.name != run.scenario.report.baseline:
+        return None
+    ids = replay.candidates(request.alone.requests)
+    slot, price = replay.several(request.alone.requests, ids, {"slot": -1, "price_micros": -1})
+    logged = {int(s): (int(a), int(p)) for s, a, p in zip(slot[0], ids[0], price[0], strict=True) if s >= 0}
+    ads, cpc = decision.win_set[row].tolist(), decision.cpc_micros[row].tolist()
+    shown = {s: (ad, cpc[s] if logged.get(s, (0, 0))[1] >= 0 else -1) for s, ad in enumerate(ads) if ad >= 0}
+    return logged == shown
+
+
 def _ads_there(sim: Simulation, request: Request) -> np.ndarray:
-    """The ads of the corpus when this request comes: all, unless ads come and go.  [n] ascending"""
+    """The ads of the corpus when this request comes: all, unless ads come and go.  [n] ascending
+
+    Of a log, its candidates: of others nothing is known.
+    """
+    if sim.replay is not None:
+        ids = sim.replay.candidates(request.alone.requests)[0]
+        return ids[ids >= 0]
     if sim.world.lives is None:
         return np.arange(sim.world.n_ads)
     corpus = sim.world.lives.corpus(request.alone.times)[0]
@@ -206,9 +311,12 @@ def explain_ad(sim: Simulation, request: Request, arm: Arm, decision: Decision, 
     """An ad's rank, score and cut-off at each stage, where it was dropped, and the bids that change it."""
     row, platform = request.row, sim.platform
     there = _ads_there(sim, request)
-    similarity = platform.retrieval.similarity(int(request.block.users[row]))[there]
-    retrieved = stage_row("retrieval", similarity, there, ad, arm.retrieval_size)
-    nearest = there[np.lexsort((there, -similarity))[: arm.retrieval_size]]
+    if isinstance(platform.retrieval, LoggedRetrieval):  # it is a candidate: retrieval brought it
+        retrieved, nearest = logged_row(there, ad), there
+    else:
+        similarity = platform.retrieval.similarity(int(request.block.users[row]))[there]
+        retrieved = stage_row("retrieval", similarity, there, ad, arm.retrieval_size)
+        nearest = there[np.lexsort((there, -similarity))[: arm.retrieval_size]]
     candidates = _with_ad(decision.pre_ranking_set, row, nearest, ad)
     asked = serve(request.block, arm, given_retrieval(platform, candidates))
     ids, scores = asked.pre_ranking_set[row], asked.pre_score[row].astype(np.float64)
@@ -221,19 +329,32 @@ def explain_ad(sim: Simulation, request: Request, arm: Arm, decision: Decision, 
     dropped_by = next((stage["stage"] for stage in stages if not stage["passed"]), None)
     for at, stage in enumerate(stages):
         stage["reached"] = dropped_by is None or at <= STAGES.index(dropped_by)
-    all_ads = np.arange(sim.world.n_ads, dtype=np.int32)[None, :]
-    value = _true_values(sim, arm, request.alone)
     return {
         "ad": ad,
         "advertiser": int(sim.world.advertiser[ad]),
         "init_bid": float(sim.world.init_bid[ad]),
         "dropped_by": dropped_by,
         "stages": stages,
-        "true_ctr": float(sim.truth.ctr(request.alone, all_ads[:, [ad]])[0, 0]),
-        "true_value": float(value[ad]),
-        "true_rank": 1 + int(np.sum(value > value[ad]) + np.sum(value[:ad] == value[ad])),
+        **_true_worth(sim, request, arm, ad),
         "bids": least_bids(request.block, row, arm, platform, candidates, competitors, ad, stages),
     }
+
+
+def _true_worth(sim: Simulation, request: Request, arm: Arm, ad: int) -> dict[str, Any]:
+    """What an ad is truly worth to the request, and its rank by that; of a log, what the click model says."""
+    own = np.array([[ad]], np.int32)
+    true_ctr = float(sim.truth.ctr(request.alone, own)[0, 0])
+    if sim.replay is not None:
+        return {"true_ctr": true_ctr, "true_value": None, "true_rank": None}
+    value = _true_values(sim, arm, request.alone)
+    rank = 1 + int(np.sum(value > value[ad]) + np.sum(value[:ad] == value[ad]))
+    return {"true_ctr": true_ctr, "true_value": float(value[ad]), "true_rank": rank}
+
+
+def logged_row(there: np.ndarray, ad: int) -> dict[str, Any]:
+    """The row of retrieval for a logged candidate: no score is known, and it passed."""
+    unknown = dict.fromkeys(("rank", "score", "last_in", "first_out", "why"))
+    return {"stage": "retrieval", "of": len(there), "passes": len(there), "passed": True, **unknown}
 
 
 def stage_row(stage: str, scores: np.ndarray, ids: np.ndarray, ad: int, passes: int) -> dict[str, Any]:
@@ -283,7 +404,10 @@ def _ranking_row(request: Request, arm: Arm, platform: Platform, ids: np.ndarray
     long_page = replace(
         arm, retrieval_size=c, pre_ranking_size=c, size_rule=None, slots=c, pricing="first", parameters={}
     )
-    decision = serve(request.block, long_page, everyone)
+    block = request.block
+    if block.knobs is not None:  # a page as long as that has all its slots
+        block = replace(block, knobs=replace(block.knobs, slots=None))
+    decision = serve(block, long_page, everyone)
     order = decision.ranked_set[row]
     scores = (decision.ranked_bid * decision.ranked_quality)[row]
     own = score(request.block, ids, arm.ranking, arm, platform)
@@ -302,17 +426,18 @@ def _ranking_row(request: Request, arm: Arm, platform: Platform, ids: np.ndarray
         "last_in": float(scores[min(arm.slots, n) - 1]) if n else None,
         "first_out": float(scores[arm.slots]) if n > arm.slots else None,
         "passed": False,
-        "why": _why_barred(arm, bid, worth),
+        "why": _why_barred(request, arm, bid, worth),
         "bid": bid,
         "pctr": pctr,
     }
 
 
-def _why_barred(arm: Arm, bid: float, worth: float) -> str:
+def _why_barred(request: Request, arm: Arm, bid: float, worth: float) -> str:
+    reserve = float(np.broadcast_to(reserve_of(request.block, arm), len(request.block))[request.row])
     if worth == 0.0:
         return "its score is 0"
-    if bid < arm.reserve_cpc:
-        return f"its bid {bid:.6f} is below reserve_cpc {arm.reserve_cpc:g}"
+    if bid < reserve:
+        return f"its bid {bid:.6f} is below reserve_cpc {reserve:g}"
     return f"its score {worth:.6g} is below score_floor {arm.score_floor:g}"
 
 
@@ -414,8 +539,13 @@ def _why_none(arm: Arm, stages: list[dict[str, Any]], to_pass: int | None, to_wi
 def trace_text(answer: dict[str, Any]) -> str:
     """The whole trace; ends with a newline."""
     funnel = answer["funnel"]
+    names = answer.get("names")
+    if names is not None:
+        answer = _named(answer, names)
+        funnel = answer["funnel"]
+    of = "evaluation" if names is None else "log"
     lines = [
-        f"request {answer['request']} (number {answer['index']} of the evaluation), arm {answer['arm']}",
+        f"request {answer['request']} (number {answer['index']} of the {of}), arm {answer['arm']}",
         f"user {answer['user']}   context {answer['context']:+.3f}   time {answer['time']:,.3f} s",
         f"funnel  {funnel['corpus']:,} ads -> {funnel['pre_ranking_set']:,} retrieved -> "
         f"{funnel['competitive_set']:,} ranked -> {funnel['win_set']:,} shown",
@@ -429,10 +559,31 @@ def trace_text(answer: dict[str, Any]) -> str:
     return "\n".join(lines) + "\n"
 
 
+def _named(answer: dict[str, Any], names: dict[str, Any]) -> dict[str, Any]:
+    """The answer with the names of the log in place of numbers."""
+
+    def place(one: dict[str, Any] | None) -> dict[str, Any] | None:
+        if one is None:
+            return None
+        own = {"ad": names["ads"][str(one["ad"])], "advertiser": names["advertisers"][str(one["advertiser"])]}
+        return {**one, **own}
+
+    named = {
+        **answer,
+        "request": names["request"],
+        "user": names["user"] or "unknown",
+        "win_set": [place(one) for one in answer["win_set"]],
+        "runner_up": place(answer["runner_up"]),
+    }
+    return {**named, "ad": place(answer["ad"])} if "ad" in answer else named
+
+
 def _page(answer: dict[str, Any]) -> list[str]:
     if not answer["win_set"]:
         return ["the page is empty: no candidate may take part in the auction"]
-    head = ("slot", "ad", "advertiser", "init-bid", "bid", "pCTR", "true CTR", "score", "CPC", "clicked")
+    is_log = "names" in answer
+    ctr = "model CTR" if is_log else "true CTR"
+    head = ("slot", "ad", "advertiser", "init-bid", "bid", "pCTR", ctr, "score", "CPC", "clicked")
     rows = []
     for place in [*answer["win_set"], answer["runner_up"]]:
         if place is None:
@@ -459,7 +610,7 @@ def _page(answer: dict[str, Any]) -> list[str]:
     return [
         *table(head, rows),
         "score = bid x quality (the pCTR, unless a fusion or squashing says otherwise); next: the runner-up",
-        f"best by true value: {', '.join(best)}",
+        *([] if is_log else [f"best by true value: {', '.join(best)}"]),
     ]
 
 
@@ -483,10 +634,13 @@ def _ad(ad: dict[str, Any], answer: dict[str, Any]) -> list[str]:
             )
         )
     bar = [f"It may not take part in the auction: {s['why']}." for s in ad["stages"] if s["why"]]
-    value = (
-        f"Truth: CTR {ad['true_ctr']:.5f}, worth {1000 * ad['true_value']:.3f} eCPM: "
-        f"rank {ad['true_rank']:,} of {answer['funnel']['corpus']:,} by true value."
-    )
+    if ad["true_value"] is None:
+        value = f"Click model: CTR {ad['true_ctr']:.5f} in the first slot."
+    else:
+        value = (
+            f"Truth: CTR {ad['true_ctr']:.5f}, worth {1000 * ad['true_value']:.3f} eCPM: "
+            f"rank {ad['true_rank']:,} of {answer['funnel']['corpus']:,} by true value."
+        )
     return [_verdict(ad, answer), "", *table(head, rows), *bar, value, "", *_bids(ad)]
 
 

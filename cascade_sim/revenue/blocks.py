@@ -96,13 +96,14 @@ def n_groups(requests: int) -> int:
 
 def evaluation_blocks(evaluation: "Evaluation", market: Mapping[str, Any] | None = None) -> Blocks:
     """The sums of a finished evaluation, of every arm it compares, and of the `market` section of metrics."""
-    n, groups = evaluation.n_requests, n_groups(evaluation.n_requests)
+    n, groups = evaluation.n_requests, n_groups(min(evaluation.n_requests, evaluation.n_rows))
     # Group floor(i G / n) of request i: a row is a few requests in a row, of which there are n or k G.
     group = np.arange(evaluation.n_rows, dtype=np.int64) * groups // evaluation.n_rows
     arms = {}
     for name in evaluation.arms:
         columns = evaluation.tallies[name].joined("columns")
-        arms[name] = arm_blocks({column: columns[column] for column in COLUMNS}, group, groups)
+        known = {column: columns[column] for column in COLUMNS if column in columns}  # a log has no oracle
+        arms[name] = arm_blocks(known, group, groups)
     for name, section in (market or {}).get("arms", {}).items():
         arms[name] = with_days(arms[name], section["hours"])
     return Blocks(n, groups, arms)

@@ -179,6 +179,7 @@ def fit_click_model(store: LoggedStore, seed: int) -> ClickModel | None:
         return None
     terms = _terms(store, part, clicks)
     wanted = {"row", "slot", "click", "pctr", *terms.of_candidates, *terms.of_requests}
+    wanted |= {f"{SCORE}{name}" for name in store.about.scores}  # held against the clicks, if not learned from
     part = {name: values for name, values in part.items() if name in wanted}
     fold, folds_by = _folds(store, seed)
     whole = _fit(terms, part, np.ones(len(part["row"]), bool), np.zeros(len(terms.names)), clicks)[0]

@@ -65,9 +65,13 @@ class ObservedClicks:
         found[ids >= 0] = probability
         return found
 
-    def page_clicks(self, block: Any, win_set: np.ndarray) -> PageClicks:
-        """Clicks of pages in slot order; 0 in an empty slot, which counts as observed.  [R, k]"""
-        slot = np.broadcast_to(np.arange(win_set.shape[1], dtype=np.int16), win_set.shape)
+    def page_clicks(self, block: Any, win_set: np.ndarray, slot: np.ndarray | None = None) -> PageClicks:
+        """Clicks of pages; 0 in an empty slot, which counts as observed.  [R, k]
+
+        `slot` [R, k] says in which slots the ads stand; None: in slot order.
+        """
+        if slot is None:
+            slot = np.broadcast_to(np.arange(win_set.shape[1], dtype=np.int16), win_set.shape)
         logged_slot, click = self._replay.several(block.requests, win_set, {"slot": -1, "click": -1})
         shown = win_set >= 0
         is_logged = shown & (logged_slot == slot)
