@@ -74,6 +74,7 @@ class Simulation:
                 self._replay_log(workers)
             else:
                 self._fitted_world(workers)
+            self._built_in = tuple(self.scorers)
             return
         self.world = build_world(scenario.world, seed)
         self.truth: Truth | ObservedClicks | FittedTruth = Truth(self.world, scenario.world)
@@ -85,6 +86,7 @@ class Simulation:
         )
         self.arrivals = Arrivals(self.world, scenario.traffic, workers, engine, requests_by_phase(scenario))
         self.scorers["truth"] = TruthScorer(self.truth)
+        self._built_in = BUILT_IN
         assert set(self.scorers) == set(BUILT_IN)
 
     def _replay_log(self, workers: int) -> None:
@@ -151,6 +153,11 @@ class Simulation:
         if declared is not None:
             return np.asarray(declared, np.float64)
         return np.ones(max(slots, 1)) if clicks.model is None else clicks.model.slot_effects()
+
+    @property
+    def built_in(self) -> tuple[str, ...]:
+        """Those who sit in a stage without being trained."""
+        return self._built_in
 
     def view(self, features: tuple[str, ...]) -> FeatureView:
         return self.world.view(features)
