@@ -20,7 +20,9 @@ from cascade_sim.scenario.yaml import KeyPath, Problem
 if TYPE_CHECKING:
     from cascade_sim.logged.format import About
 
-Blame = list[tuple[KeyPath, str]]  # keys, as an arm writes them, that could be changed, each with what is wrong
+Blame = list[
+    tuple[KeyPath, str]
+]  # keys, as an arm writes them, that could be changed, each with what is wrong
 
 AT: KeyPath = ("world", "logged")
 MARKET_FILE = Path("store") / "market.json"
@@ -136,7 +138,9 @@ def check_logged(scenario: Scenario, given: Collection[KeyPath], folder: Path) -
             text = f"{len(effects)} slot effects for pages of {about.slots} slots; give one for each"
             yield Problem((*AT, "slot_effects"), text, uses=(AT,))
         elif any(b > a for a, b in zip(effects, effects[1:], strict=False)):
-            yield Problem((*AT, "slot_effects"), "slot effects never rise from one slot to the next", uses=(AT,))
+            yield Problem(
+                (*AT, "slot_effects"), "slot effects never rise from one slot to the next", uses=(AT,)
+            )
     if fitted is not None:
         yield from _check_fitted(scenario, folder)
         return
