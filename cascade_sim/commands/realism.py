@@ -27,7 +27,7 @@ def command(log: Path, world: Path, part: str, seed: int, as_json: bool, out: Pa
     """How like is a market to another: WORLD, exported from a run and imported, to LOG.
 
     Numbers of both side by side; whether a classifier tells them apart, beside whether it tells two periods
-    of the log apart; lifts of the same what-ifs, where both have been asked; and what the world does not have.
+    of the log apart; lifts of the same what-ifs, where both were asked; and what the world does not have.
     """
     import json
 

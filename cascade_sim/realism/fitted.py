@@ -34,7 +34,7 @@ SUFFIX = "-response"
 def fit_world(
     market: Path, store: LoggedStore, out: Path, *, share: float = 1.0, seed: int = 1, progress: Any = None
 ) -> Mapping[str, Any]:
-    """Fit the response of a market and write the scenario `out` with its folder beside it; the checks of it."""
+    """Fit the response of a market and write the scenario `out` with its folder; the checks of it."""
     n = int(round(share * store.n_requests))
     if n < FEWEST:
         raise UserError(
@@ -48,7 +48,7 @@ def fit_world(
     write_response(folder, store, response, pairs, n, seed)
     scenario = scenario_of(store, out, market, folder.name)
     words = [
-        f"# A world fitted to the log {store.about.name!r}: its requests drawn in blocks of an hour, clicks by a "
+        f"# A world fitted to the log {store.about.name!r}: requests drawn in blocks of an hour, clicks by a "
         f"response fitted to {n:,} requests.",
         f"# Needs the market, and the folder {folder.name} beside this file.",
         "# Models may learn from user, context, quality, tier, user_id, ad_id and advertiser_id.",
@@ -122,7 +122,8 @@ def write_response(
         about = {
             "format": FORMAT, "semantics": SEMANTICS, "market": market_seal(store), "name": store.about.name,
             "requests": n, "seed": seed, "slot_effects": [float(x) for x in response.slot_effects],
-            "delay": delays, "checks": response.checks, "features": [*pairs.numbers, *pairs.ids, *pairs.categories],
+            "delay": delays, "checks": response.checks,
+            "features": [*pairs.numbers, *pairs.ids, *pairs.categories],
             "files": {name: seals.file_digest(temp / f"{name}.npy") for name in tables},
         }  # fmt: skip
         import json
@@ -210,10 +211,10 @@ def checks_text(checks: Mapping[str, Any]) -> str:
     cells = checks["cells"]
     off = [cell for cell in cells if cell["is_off"]]
     lines = [
-        f"log loss {checks['logloss']:.5f} on requests that were not learned from; {checks['logloss_of_mean']:.5f} "
-        "with one CTR for all",
-        f"clicks over predicted clicks: {len(cells) - len(off)} of {len(cells)} checks (all, slots, segments, "
-        "tenths) are within chance",
+        f"log loss {checks['logloss']:.5f} on requests that were not learned from; "
+        f"{checks['logloss_of_mean']:.5f} with one CTR for all",
+        f"clicks over predicted clicks: {len(cells) - len(off)} of {len(cells)} checks (all, slots, "
+        "segments, tenths) are within chance",
     ]
     lines += [
         f"  off: {cell['of']}{'' if cell['which'] is None else ' ' + str(cell['which'] + 1)} "

@@ -1,12 +1,12 @@
 """Numbers that say what a market is like, for two markets side by side.
 
-Every moment is a function of a sample and of a weight for each of its requests. An interval comes from weights
-that count how often a request, or its whole hour, is drawn when as many are drawn with replacement.
+Every moment is a function of a sample and of a weight for each of its requests. An interval comes from
+weights that count how often a request, or its whole hour, is drawn when as many are drawn with replacement.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,7 +14,7 @@ import numpy as np
 
 from cascade_sim.analysis.statistics.bootstrap import resample_counts
 from cascade_sim.analysis.statistics.estimates import finite
-from cascade_sim.realism.sample import HOUR, Sample
+from cascade_sim.realism.sample import Sample
 
 RESAMPLES = 200
 TAIL = 0.05  # share of bids that the tail index looks at

@@ -2,11 +2,11 @@
 
 Most parameters have a moment of their own and follow from it. Variances of the logit of the pCTR between ads,
 between users, between requests and between pairs are the squared weights of the features that vary with them;
-bids give their own law; slots, sizes, users and conversions are counted. Two numbers go through the cascade,
-so they are found by simulating it: the base logit (who wins has a higher CTR than who stands for election) and
-the weight of popularity in retrieval. Draws are keyed, so each simulated moment rises smoothly with its number,
-and bisection finds it; a search that knows nothing of this takes more simulations to come less near
-(docs/how_to/fit_world.md has the figures).
+bids give their own law; slots, sizes, users and conversions are counted. Two numbers go through the
+cascade, so they are found by simulating it: the base logit (who wins has a higher CTR than who stands for
+election) and the weight of popularity in retrieval. Draws are keyed, so each simulated moment rises smoothly
+with its number, and bisection finds it; a search that knows nothing of this takes several times as many
+simulations to come as near (docs/how_to/fit_world.md has the figures).
 """
 
 from __future__ import annotations
@@ -296,7 +296,7 @@ def visitors(sample: Sample) -> tuple[int, float]:
 
 
 def daily_wave(sample: Sample) -> dict[str, float] | None:
-    """The wave of the CTR over the day: the first harmonic of clicks over shown ads by hour, if beyond chance."""
+    """The wave of the CTR over the day: the first harmonic of clicks by hour, if beyond chance."""
     known = np.flatnonzero(sample.is_shown & (sample.candidates["click"] >= 0))
     if sample.days < 1 or not len(known):
         return None
@@ -336,7 +336,7 @@ def conversions(sample: Sample) -> dict[str, Any]:
 def exponential_mixture(
     delay: np.ndarray, parts: int = 3, steps: int = 200
 ) -> tuple[list[float], list[float]]:
-    """Means and weights of a mixture of exponentials, by expectation and maximisation from spread-out means."""
+    """Means and weights of a mixture of exponentials, by expectation and maximisation."""
     means = np.quantile(delay, (np.arange(parts) + 0.5) / parts) + 1e-9
     means[-1] = max(means[-1], delay.mean())
     weights = np.full(parts, 1 / parts)
@@ -432,7 +432,8 @@ def _columns(sim: Any, block: Any, decision: Any, arm: Any, scorer: BestOfFeatur
         click[row, at], bought[row, at] = happened.clicks[row][shown], happened.conversions[row][shown]
         expected[row, at] = happened.expected_clicks[row][shown]
     flat = {
-        "ad": ids, "bid": bids(block, ids, arm.ranking, arm, sim.platform), "pctr": scorer.predict(block, ids),
+        "ad": ids, "bid": bids(block, ids, arm.ranking, arm, sim.platform),
+        "pctr": scorer.predict(block, ids),
         "stage": np.where(slot >= 0, 2, ranked), "slot": slot, "price_micros": price, "click": click,
         "conversion": bought, "expected": expected,
     }  # fmt: skip
@@ -453,7 +454,8 @@ def _sample(sim: Any, parts: list[dict[str, Any]]) -> Sample:
     requests, counts = joined("requests"), np.concatenate([part["counts"] for part in parts])
     time = requests["time"]
     return Sample(
-        name=sim.scenario.name, charging="click", n_requests=len(time), n_ads=sim.world.n_ads, requests=requests,
+        name=sim.scenario.name, charging="click", n_requests=len(time), n_ads=sim.world.n_ads,
+        requests=requests,
         candidates=joined("candidates"), visits=visits_before(requests["user"]),
         hours=np.bincount((time // HOUR % 24).astype(np.int64), minlength=24),
         days=float(np.ptp(time) / DAY), request=np.repeat(np.arange(len(time)), counts),
@@ -467,7 +469,7 @@ def expected_ctr(sample: Sample) -> float:
 
 
 def _through_the_cascade(fit: Fit, sample: Sample, seed: int) -> None:
-    """Popularity in retrieval by the candidacies of popular ads, then the base logit by the CTR of winners."""
+    """Popularity in retrieval by the candidacies of popular ads, then the base logit by winners' CTR."""
     world, one = fit.scenario["world"], np.ones(len(sample))
     top = moments._top_share(0.1, False)
     share = top(sample, one)
@@ -594,8 +596,8 @@ def fit_words(fit: Fit) -> list[str]:
     """What was reached, and what the world cannot have."""
     missed = [row["label"] for row in fit.rows if not row["is_reached"]]
     lines = [
-        f"{len(fit.rows) - len(missed)} of {len(fit.rows)} moments are within {NEAR:.0%} of the log's, or not "
-        f"told from them; {fit.simulations} simulations.",
+        f"{len(fit.rows) - len(missed)} of {len(fit.rows)} moments are within {NEAR:.0%} of the log's, or "
+        f"not told from them; {fit.simulations} simulations.",
         "The world was tried with the best predictions that its features allow in its seats; models that are "
         "trained in a run know a little less.",
     ]

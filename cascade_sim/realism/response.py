@@ -1,10 +1,10 @@
-"""The response of users, fitted to a log: what any logged candidate would be clicked, in the first slot.
+"""The response of users, fitted to a log: how often any candidate would be clicked in the first slot.
 
 Arrays in, calibrated probabilities out. Boosted trees see whatever the log has of a pair: logged predictions,
 features, the hour, segment and placement, and how often an ad, an advertiser, a user and a segment with an ad
-were clicked elsewhere. Each request is answered by models that did not see it (cross-fitting), several with
-other seeds and a logistic regression beside them, whose logits are averaged. Slots are effects of their own, found together with the rest, so that
-an ad that always stood first is not taken for one that people like.
+were clicked elsewhere. Each request is answered by models that did not see it (cross-fitting): trees with
+several seeds and a logistic regression beside them, whose logits are averaged. Slots are effects of their own,
+found together with the rest, so that an ad that always stood first is not taken for one that people like.
 """
 
 from __future__ import annotations
@@ -78,8 +78,8 @@ def fit_response(pairs: Pairs, seed: int = 1, segment: np.ndarray | None = None)
     clicks = int(np.sum(pairs.click[learned] == 1))
     if clicks < FEWEST_CLICKS:
         raise UserError(
-            f"the log has {clicks} clicks; a response is fitted to {FEWEST_CLICKS} or more: log more requests, "
-            "or their clicks"
+            f"the log has {clicks} clicks; a response is fitted to {FEWEST_CLICKS} or more: log more "
+            "requests, or their clicks"
         )
     fold = fold_of(pairs.request, seed)
     y = (pairs.click[learned] == 1).astype(np.float64)
@@ -221,8 +221,8 @@ def _learned_from(
 ) -> np.ndarray:
     """What the trees see of the rows that they learn from: rates of ids are those of other folds.
 
-    A rate in which the row's own click counts tells it; one that leaves out this click alone does, too, for it
-    is lower where there was one.
+    A rate in which the row's own click counts tells it; one that leaves out this click alone does, too, for
+    it is lower where there was one.
     """
     table: np.ndarray | None = None
     for inner in np.unique(fold[learned[used]]):

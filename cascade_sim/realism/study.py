@@ -54,7 +54,8 @@ def realism(
     middle = split_of(log) if part is None else (first if first > 0 else last)
     if min(middle, n - middle, last - first) < FEWEST:
         raise UserError(
-            f"the periods of {log.about.name} have {middle:,} and {n - middle:,} requests; each needs {FEWEST}"
+            f"the periods of {log.about.name} have {middle:,} and {n - middle:,} requests; each needs "
+            f"{FEWEST}"
         )
     size = min(most or two_sample.MOST, world.n_requests, middle, n - middle, last - first)
     samples = take(log, first, last), take(world)

@@ -49,14 +49,14 @@ def boosting() -> Any:
 
 
 def one_thread() -> Any:
-    """So that sums of floats do not depend on how many cores there are, and threads do not wait for each other."""
+    """Sums of floats then do not depend on how many cores there are, nor do threads wait for each other."""
     from threadpoolctl import threadpool_limits
 
     return threadpool_limits(limits=1)
 
 
 def request_table(sample: Sample, with_hour: bool) -> Table:
-    """A row per request: how many candidates, what they bid and promise, who won at what price, the clicks."""
+    """A row per request: how many candidates, what they bid and promise, who won, at what price."""
     rows, n = sample.request, len(sample)
     columns: dict[str, np.ndarray] = {
         "candidates": np.bincount(rows, minlength=n),
@@ -104,9 +104,14 @@ def shown_table(sample: Sample, with_hour: bool) -> Table:
         if "bid" in columns:
             columns["price to bid"] = columns["price"] - columns["bid"]
     for name in sample.candidates:
-        if name in ("click", "conversion", "conversion_delay", "init_bid", "pcvr", "pre_score"):
-            columns[name] = sample.candidates[name][at]
-        elif name.startswith(("score.", "feature.")):
+        if name in (
+            "click",
+            "conversion",
+            "conversion_delay",
+            "init_bid",
+            "pcvr",
+            "pre_score",
+        ) or name.startswith(("score.", "feature.")):
             columns[name] = sample.candidates[name][at]
     columns["candidates"] = np.bincount(sample.request, minlength=len(sample))[rows]
     of_request = {name: values[rows] for name, values in _of_request(sample, with_hour).items()}

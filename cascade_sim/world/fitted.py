@@ -1,9 +1,9 @@
 """A world fitted to a log: its requests drawn again in blocks of time, its clicks by a fitted response.
 
-What comes to pass in an hour of the world is what came in an hour of the log at the same time of the day, with
-the same candidates and bids; which one is drawn, by a key. Clicks and conversions are drawn from the response
-that was fitted to the log, so nothing that was clicked in the log is clicked here for that reason. The response
-lies in a sealed folder of plain columns.
+What comes in an hour of the world is what came in an hour of the log at the same time of the day, with the
+same candidates and bids; which one is drawn, by a key. Clicks and conversions are drawn from the response
+that was fitted to the log, so nothing that was clicked in the log is clicked here for that reason. The
+response lies in a sealed folder of plain columns.
 """
 
 from __future__ import annotations
@@ -197,7 +197,7 @@ class ResampledReplay(Replay):
         return tuple(_taken(self._gathered(name, wanted), at, absent) for name, absent in columns.items())
 
     def _local(self, requests: np.ndarray) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
-        """The different rows of the log, where each request is among them, and the offsets of their candidates."""
+        """The different rows of the log, where each request is among them, and their candidates' offsets."""
         wanted, place = np.unique(self.rows(requests), return_inverse=True)
         counts = self.store.first[wanted + 1] - self.store.first[wanted]
         return wanted, place.astype(np.int64), np.concatenate([[0], np.cumsum(counts)])

@@ -2,9 +2,9 @@
 
     python -m tests.drills.fitted_world [FOLDER]
 
-The log has Pareto bids, segments, slots whose effects nobody wrote down, and a hidden intent. A world is fitted
-to its first half and held against its second; another, fitted to all of it, is asked what-ifs whose answers the
-market's truth knows.
+The log has Pareto bids, segments, slots whose effects nobody wrote down, and a hidden intent. A world is
+fitted to its first half and held against its second; another, fitted to all of it, is asked what-ifs whose
+answers the market's truth knows.
 """
 
 from __future__ import annotations
@@ -31,7 +31,6 @@ REVENUE = "expected_revenue_per_request"
 def drill(folder: Path) -> dict[str, Any]:
     """Everything that is shown, as plain data."""
     from cascade_sim.cli import main
-    from cascade_sim.logged.store import open_store
     from cascade_sim.phases.simulation import Simulation
     from cascade_sim.realism.fitted import sampled_store
     from cascade_sim.realism.study import realism, split_of
@@ -79,7 +78,7 @@ def shown(found: dict[str, Any]) -> str:
     for what, test in found["two_sample"].items():
         own, yard = test["auc"], test["yardstick"]
         lines.append(
-            f"{what}: AUC {own['value']:.3f} [{own['low']:.3f}, {own['high']:.3f}], between periods of the log "
+            f"{what}: AUC {own['value']:.3f} [{own['low']:.3f}, {own['high']:.3f}], between periods "
             f"{yard['value']:.3f} [{yard['low']:.3f}, {yard['high']:.3f}]"
         )
     for words, answer in found["whatifs"].items():

@@ -1,4 +1,4 @@
-"""The response fitted to a log: near the truth where ads were shown, and calibrated on requests not learned from."""
+"""The response fitted to a log: near the truth, and calibrated on requests that were not learned from."""
 
 import numpy as np
 import pytest
@@ -63,5 +63,5 @@ def test_the_same_seed_gives_the_same_response(store):
 
 def test_too_few_clicks_are_refused(store):
     pairs, _ = pairs_of(store, 100)
-    with pytest.raises(UserError, match="100 or more"):
+    with pytest.raises(UserError, match="fitted to 100 or more"):
         response.fit_response(pairs)

@@ -71,8 +71,8 @@ def realism_words(found: Mapping[str, Any]) -> list[str]:
     shown, n = found["two_sample"]["shown"], len(found["moments"])
     differ = sum(row["differs"] for row in found["moments"])
     words = [
-        f"Of shown ads: an AUC of {auc_text(shown['auc'])}, and {auc_text(shown['yardstick']['auc'])} between "
-        "the periods. 0.5 is a guess.",
+        f"Of shown ads: an AUC of {auc_text(shown['auc'])}, and {auc_text(shown['yardstick']['auc'])} "
+        "between the periods. 0.5 is a guess.",
         f"{differ} of {n} moments differ beyond chance and beyond what the log's periods differ by.",
     ]
     if found["whatifs"]:
@@ -242,10 +242,8 @@ def realism_page(found: Mapping[str, Any], svg: str) -> str:
     pairs = pairs_table(found)
     if pairs is not None:
         sections.append(Section("", "Pairs of columns", (), (TablePart(pairs),), short="Pairs"))
-    sections.append(
-        Section("", "Requests by hour of the day", (), (Details((TablePart(hours_table(found)),), "24 hours"),),
-                short="Hours")
-    )  # fmt: skip
+    hours = Details((TablePart(hours_table(found)),), "24 hours")
+    sections.append(Section("", "Requests by hour of the day", (), (hours,), short="Hours"))
     title = f"How like is {found['world']['name']} to {found['log']['name']}?"
     return short_page(
         "Realism", title, facts(found), sections, "", {"realism": svg} if svg else {}, shown=SHOWN
