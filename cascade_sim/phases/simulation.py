@@ -77,7 +77,7 @@ class Simulation:
             self._built_in = tuple(self.scorers)
             return
         self.world = build_world(scenario.world, seed)
-        self.truth: Truth | ObservedClicks | FittedTruth = Truth(self.world, scenario.world)
+        self.truth: Truth | ObservedClicks = Truth(self.world, scenario.world)
         self.platform = Platform(
             retrieval=Retrieval(self.world, scenario.cascade.retrieval, scenario.world.popularity),
             bids=BidRules(self.world, scenario.world.conversion),

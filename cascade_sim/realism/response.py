@@ -3,8 +3,9 @@
 Arrays in, calibrated probabilities out. Boosted trees see whatever the log has of a pair: logged predictions,
 features, the hour, segment and placement, and how often an ad, an advertiser, a user and a segment with an ad
 were clicked elsewhere. Each request is answered by models that did not see it (cross-fitting): trees with
-several seeds and a logistic regression beside them, whose logits are averaged. Slots are effects of their own,
-found together with the rest, so that an ad that always stood first is not taken for one that people like.
+several seeds and a logistic regression beside them, whose logits are averaged. Slots are effects of their
+own, found together with the rest, so that an ad that always stood first is not taken for one that people
+like.
 """
 
 from __future__ import annotations

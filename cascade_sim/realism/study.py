@@ -179,10 +179,10 @@ def matching_whatifs(
                 continue
             seen.add(settings)
             for metric in WHATIF_MEASURES:
-                lifts = [(own["metrics"].get(metric) or {}).get("lift") for own in (known[settings], point)]
-                if any(lift is None or lift.get("value") is None for lift in lifts):
-                    continue
-                rows.append(_whatif_row(point["settings"], metric, lifts[0], lifts[1]))
+                sides = [(own["metrics"].get(metric) or {}).get("lift") for own in (known[settings], point)]
+                lifts = [lift for lift in sides if lift and lift.get("value") is not None]
+                if len(lifts) == 2:
+                    rows.append(_whatif_row(point["settings"], metric, lifts[0], lifts[1]))
     return rows
 
 

@@ -299,7 +299,8 @@ def two_sample_test(
         drawn = own.pop("replicates")
         found[what] = own
         if periods is not None:
-            yard = tell_apart(*(table(period, with_hour) for period in periods), seed + 1, resamples)
+            before, after = (table(period, with_hour) for period in periods)
+            yard = tell_apart(before, after, seed + 1, resamples)
             usual = yard.pop("replicates")
             found[what] |= {"yardstick": yard, "excess": entry(drawn - usual)}
     return found

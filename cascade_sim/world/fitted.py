@@ -23,6 +23,7 @@ from cascade_sim.errors import UserError
 from cascade_sim.logged.store import LoggedStore
 from cascade_sim.storage import seals
 from cascade_sim.world.replay import LoggedWorld, Replay, _find, _padded, _taken
+from cascade_sim.world.truth import Truth
 
 FILE = "fitted.json"
 CTR = "fitted.ctr"  # as a column of candidates
@@ -232,7 +233,7 @@ class ResampledReplay(Replay):
 KEPT = 24
 
 
-class FittedTruth:
+class FittedTruth(Truth):
     """The fitted response where a drawn world has its hidden truth."""
 
     def __init__(self, replay: ResampledReplay):
