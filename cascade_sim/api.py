@@ -774,6 +774,14 @@ def _off_policy(
     _asked(changes, "drop")  # a mistake is told before anything is opened
     opened = reopen(path, trust)
     scenario, sim = opened.scenario, opened.sim
+    if sim.replay is not None:
+        from cascade_sim.estimation.market_log import market_answers
+
+        if not changes:
+            raise UserError(f"{path}: say what to change with --set, as in slates.temperature=0.1")
+        asked = _asked(changes, "drop")
+        with progress.stage("estimates", len(asked), "targets"):
+            return market_answers(sim, opened.arm(), asked, estimators), {}
     kind = jitter or (scenario.off_policy.jitter if scenario.off_policy is not None else "drop")
     asked = _asked(changes, kind)
     _refuse_targets(path, scenario, asked)
@@ -853,8 +861,8 @@ def trace(
 ) -> TraceResult:
     """Explain one request: its page, and with `ad` why that ad won or lost at each stage.
 
-    `request` is its id in the evaluate logs, or its number from 0; of an imported market, request and ad may be
-    given by their names in the log. `trust`: as in `whatif`.
+    `request` is its id in the evaluate logs, or its number from 0; of an imported market, request and ad may
+    be given by their names in the log. `trust`: as in `whatif`.
 
         print(trace("runs/quick", 0, ad=40))
     """
@@ -952,7 +960,6 @@ def check(
     """
     from cascade_sim.revenue.baseline import read_baseline
     from cascade_sim.revenue.check import check_revenue, guarded, refuse_incomparable
-
     from cascade_sim.revenue.serving import measured_folder
 
     _from_one(fresh=fresh, workers=workers)

@@ -66,6 +66,14 @@ COMMANDS = {
         "cascade_sim.commands.tune",
         "Choose settings of models on pages that none of them learned from.",
     ),
+    "import-logs": (
+        "cascade_sim.commands.import_logs",
+        "Make a market of your own auction logs, which every command opens like a run.",
+    ),
+    "export-logs": (
+        "cascade_sim.commands.export_logs",
+        "Write a run's auctions as log tables, with the mapping that imports them.",
+    ),
     "theory": ("cascade_sim.commands.theory", "Check which losses lead to which orders: regret bounds."),
     "ltr": ("cascade_sim.commands.ltr", "Compare objectives on learning-to-rank files."),
     "bench": ("cascade_sim.commands.bench", "Measure the speed of serving, scoring and training."),

@@ -62,7 +62,7 @@ COLUMNS: dict[str, str] = {
     "click_value": "what clicks were worth to their advertisers",
     "observed_clicks": "of a replayed log: logged clicks on ads that stand where they stood",
     "observed_revenue": "of a replayed log: what these are charged",
-    "model_cpc_error": "of a replayed log: distances of prices to those with the click model's CTRs, times clicks",
+    "model_cpc_error": "of a replayed log: distances of prices to those with the click model's CTRs",
     "model_cpc_bias": "of a replayed log: the same differences with their sign",
     "model_cpc": "of a replayed log: prices with the click model's CTRs, times clicks",
     "logged_pages": "of a replayed log: requests that show the logged page",
@@ -443,13 +443,14 @@ PAGE_MEASURES: dict[str, Metric] = by_name(
     ),
 )
 
-# Of a replayed log, which has no hidden truth: what was observed, what is modelled, and whether a replay agrees.
+# Of a replayed log, which has no hidden truth: what was observed, and whether a replay agrees.
 REPLAY_MEASURES: dict[str, Metric] = by_name(
     Metric(
         name="observed_clicks_share",
         label="Clicks observed",
         unit="percent",
-        meaning="Share of the expected clicks that were logged: the same ad stood in the same slot of the same "
+        meaning="Share of the expected clicks that were logged: the same ad stood in the same slot of the "
+        "same "
         "request. The rest is the click model's.",
         decimals=1,
         better="",
@@ -460,7 +461,8 @@ REPLAY_MEASURES: dict[str, Metric] = by_name(
         name="observed_revenue_share",
         label="Revenue observed",
         unit="percent",
-        meaning="Share of the expected revenue that comes from logged clicks (or impressions) rather than from "
+        meaning="Share of the expected revenue that comes from logged clicks (or impressions) rather than "
+        "from "
         "the click model.",
         decimals=1,
         better="",
@@ -471,7 +473,8 @@ REPLAY_MEASURES: dict[str, Metric] = by_name(
         name="cpc_error_vs_click_model",
         label="CPC error vs click model",
         unit="percent",
-        meaning="How far charges are from what the same ranked list would have paid with the CTRs of the click "
+        meaning="How far charges are from what the same ranked list would have paid with the CTRs of the "
+        "click "
         "model that is fitted to the log, as a share of the latter. A log has no true CTRs.",
         decimals=1,
         is_signed_or_near_zero=True,

@@ -311,6 +311,8 @@ def comparison_notes(metrics: Mapping[str, Any]) -> list[str]:
 
 def world_warnings(metrics: Mapping[str, Any]) -> list[str]:
     """The caution that belongs to a study of a single world."""
+    if metrics.get("evidence"):
+        return list(metrics["evidence"].get("notes") or [])
     if metrics.get("seeds") or len(metrics["arms"]) < 2:
         return []
     return [

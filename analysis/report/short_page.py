@@ -25,6 +25,7 @@ from cascade_sim.analysis.report.sections import ltr
 from cascade_sim.analysis.report.sections.asked import what_if_headline
 from cascade_sim.analysis.report.sections.sweep import cells_table, measure_of, sweep_headline, sweep_words
 from cascade_sim.analysis.report.sections.whatif import (
+    calibration_table,
     measures_table,
     pairing_words,
     points_table,
@@ -55,6 +56,9 @@ def what_if_page(answer: Mapping[str, Any], svg: str) -> str:
     for point in answer["points"]:
         heading = settings_text(point["settings"])
         sections.append(table_section(heading, measures_table({**answer, "points": [point]})))
+    calibration = calibration_table(answer)
+    if calibration is not None:
+        sections.append(table_section("The click model on the log's own clicks", calibration))
     return short_page("What if", _title(answer), answer_facts(answer), sections, FOOT, {"whatif": svg})
 
 

@@ -85,7 +85,7 @@ def reserve_of(block: Block, arm: Arm) -> float | NDArray[np.float64]:
     knobs = block.knobs
     if knobs is not None and knobs.reserve_cpc is not None:
         return knobs.reserve_cpc
-    if arm.reserves == "logged" and knobs is not None and knobs.logged_reserve is not None:
+    if arm.logged_reserves and knobs is not None and knobs.logged_reserve is not None:
         return knobs.logged_reserve
     return arm.reserve_cpc
 

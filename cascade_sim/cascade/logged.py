@@ -14,7 +14,7 @@ from cascade_sim.world.replay import LoggedWorld, Replay
 
 
 class LoggedScorer:
-    """A logged prediction in a seat: the ranker's pCTR, the pre-ranking model's, or that of a further model."""
+    """A logged prediction in a seat: the ranker's pCTR, the pre-ranking model's, or a further model's."""
 
     by_pair = True
 
@@ -31,7 +31,8 @@ class LoggedScorer:
             request = store.name("requests", int(self._replay.rows(block.requests)[row]))
             raise UserError(
                 f"request {request}, ad {store.name('ads', int(ids[row, column]))}: the log has no "
-                f"{self.column} for it, as it did not come so far; the scores of all candidates would have to "
+                f"{self.column} for it, as it did not come so far; the scores of all candidates would have "
+                "to "
                 "be logged"
             )
         return values
@@ -40,8 +41,8 @@ class LoggedScorer:
 class LoggedBids:
     """Bids per click (or impression) as they were logged; padding bids 0.
 
-    What an advertiser would do with other bids: `init_bid` [A] is the usual one of each ad, and a logged bid is
-    that times a factor of the request. With another init-bid the factors stay.
+    What an advertiser would do with other bids: `init_bid` [A] is the usual one of each ad, and a logged bid
+    is that times a factor of the request. With another init-bid the factors stay.
     """
 
     def __init__(self, replay: Replay, world: LoggedWorld):

@@ -46,12 +46,13 @@ def outcome(
     Of a replayed log a logged click is expected with 0 or 1, so no luck changes it.
     """
     win_set = decision.win_set
-    true_ctr = truth.ctr(block, win_set)
-    observed = truth.page_clicks(block, win_set) if isinstance(truth, ObservedClicks) else None
-    if observed is None:
-        expected = click_probability(true_ctr, slot_effects, win_set >= 0)
+    observed = None
+    if isinstance(truth, ObservedClicks):
+        observed = truth.page_clicks(block, win_set)
+        true_ctr = expected = observed.expected  # of its own slot: no other is known
     else:
-        expected = observed.expected
+        true_ctr = truth.ctr(block, win_set)
+        expected = click_probability(true_ctr, slot_effects, win_set >= 0)
     clicks = happens(expected, draws.uniform(seed, "click", block.requests[:, None], win_set))
     conversions = np.zeros_like(clicks)
     row, slot = np.nonzero(clicks)

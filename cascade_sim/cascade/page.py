@@ -123,8 +123,8 @@ def _by_slots(
     for rows, own in rules.by_slots():
         if own.slots < 1:
             continue
-        some = (np.ascontiguousarray(values[rows]) for values in (ids, pctr, bid, quality))
-        page = auctioned(*some, own, are_ids_sorted=are_sorted)
+        some = [np.ascontiguousarray(values[rows]) for values in (ids, pctr, bid, quality)]
+        page = auctioned(some[0], some[1], some[2], some[3], own, are_ids_sorted=are_sorted)
         if whole is None:
             whole = _empty_page(n, k, page)
         for name, values in vars(page).items():
@@ -141,8 +141,8 @@ def _by_slots(
 
 def _empty_page(n: int, slots: int, like: Page) -> Page:
     ads = np.full((n, slots + 1), -1, like.ads.dtype)
-    others = (np.zeros((n, slots + 1), values.dtype) for values in (like.pctr, like.bid, like.quality))
-    return Page(ads, *others, np.zeros((n, slots), np.int64))
+    pctr, bid, quality = (np.zeros(ads.shape, values.dtype) for values in (like.pctr, like.bid, like.quality))
+    return Page(ads, pctr, bid, quality, np.zeros((n, slots), np.int64))
 
 
 def at_reserve(
@@ -175,7 +175,9 @@ def cpc_in_order(bid: np.ndarray, quality: np.ndarray, rules: Rules) -> np.ndarr
         for rows, own in rules.by_slots():
             columns = [*range(own.slots), rules.slots]
             if own.slots:
-                prices[rows, : own.slots] = cpc_in_order(bid[rows][:, columns], quality[rows][:, columns], own)
+                prices[rows, : own.slots] = cpc_in_order(
+                    bid[rows][:, columns], quality[rows][:, columns], own
+                )
         return prices
     return to_micros(reprice(bid, quality, **rules.keywords), bid[:, :-1])
 

@@ -9,10 +9,10 @@ from numpy.typing import NDArray
 
 from cascade_sim.cascade.bids import BidRules, Rates
 from cascade_sim.cascade.fusion import Fusion
+from cascade_sim.cascade.logged import LoggedBids, LoggedRetrieval
 from cascade_sim.cascade.memo import Memo
 from cascade_sim.cascade.page import Page, Rules
 from cascade_sim.cascade.retrieval import Retrieval
-from cascade_sim.cascade.logged import LoggedBids, LoggedRetrieval
 from cascade_sim.cascade.seats import Scorer
 from cascade_sim.cascade.sizes import SizeRule
 from cascade_sim.world.lives import Lives
@@ -25,7 +25,7 @@ class RequestKnobs:
     reserve_cpc: NDArray[np.float64] | None = None
     squashing_ratio: NDArray[np.float64] | None = None  # exponent of pCTR as a multiple of the arm's
     slots: NDArray[np.int64] | None = None  # places of a page that has fewer than the arm
-    logged_reserve: NDArray[np.float64] | None = None  # for arms whose `reserves` are logged
+    logged_reserve: NDArray[np.float64] | None = None  # for arms with `logged_reserves`
 
     def take(self, rows) -> "RequestKnobs":
         """Those of some requests (a slice, a mask or indices)."""
@@ -109,7 +109,7 @@ class Arm:
     parameters: Mapping[str, float] = field(default_factory=dict, hash=False)  # of the pricing rule
     size_rule: SizeRule | None = None  # chooses each request's size; pre_ranking_size is then the largest
     charging: str = "click"  # or impression: what a price is the price of
-    reserves: str = "own"  # or logged: of a replayed log, the reserve that each request had
+    logged_reserves: bool = False  # of a replayed log: the reserve that each request had
 
     def with_pre_ranking(self, stage: Stage, name: str | None = None) -> "Arm":
         """The same arm with another pre-ranking seat."""

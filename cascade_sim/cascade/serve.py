@@ -10,8 +10,8 @@ import numpy as np
 
 from cascade_sim.cascade.fusion import Fusion, fused_quality
 from cascade_sim.cascade.knobs import reserve_of, rules_of
-from cascade_sim.cascade.logged import LoggedRetrieval
 from cascade_sim.cascade.late import BY_PRE_RANKING, by_pre_ranking, by_retrieval
+from cascade_sim.cascade.logged import LoggedRetrieval
 from cascade_sim.cascade.memo import remembered
 from cascade_sim.cascade.page import auctioned
 from cascade_sim.cascade.request import Arm, Block, Decision, Platform, PreRanked, PreView, Scores, Stage
@@ -63,7 +63,11 @@ def pre_rank(block: Block, arm: Arm, platform: Platform) -> PreRanked:
     if arm.size_rule is None and arm.pre_ranking_size == n and is_full(pre_ranking_set):
         competitive_set = pre_ranking_set  # nothing to choose
         columns = np.broadcast_to(np.arange(n, dtype=np.int32), competitive_set.shape)
-    elif arm.size_rule is None and isinstance(platform.retrieval, LoggedRetrieval) and arm.pre_ranking_size >= n:
+    elif (
+        arm.size_rule is None
+        and isinstance(platform.retrieval, LoggedRetrieval)
+        and arm.pre_ranking_size >= n
+    ):
         competitive_set = pre_ranking_set  # of a log, where requests differ in size: all go on
         columns = np.where(competitive_set >= 0, np.arange(n, dtype=np.int32), -1)
     elif arm.size_rule is None:

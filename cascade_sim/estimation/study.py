@@ -136,7 +136,7 @@ def answers(
     for target in targets:
         rewards = {}
         for reward, evidence in evidence_of(sim, arm, logs, target).items():
-            rewards[reward] = _answer(evidence, names)
+            rewards[reward] = answer_of(evidence, names)
         by_target[target.name] = {
             "log": "slates" if target.is_slate else "knobs",
             **({} if target.is_slate else {"jitter": target.jitter}),
@@ -171,7 +171,8 @@ def evidence_of(sim: Simulation, arm: Arm, logs: Logs, target: Target) -> dict[s
     }
 
 
-def _answer(evidence: Evidence, names: Sequence[str]) -> dict[str, Any]:
+def answer_of(evidence: Evidence, names: Sequence[str]) -> dict[str, Any]:
+    """What the estimators say of a target and one reward."""
     from cascade_sim.analysis.off_policy.checks import mean_interval
 
     per_request = evidence.columns["reward"]

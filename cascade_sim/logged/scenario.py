@@ -14,9 +14,9 @@ PRICINGS = {"second": "gsp", "second_price": "gsp", "first_price": "first"}
 
 
 def logged_scenario(about: About, store: LoggedStore | None = None) -> dict[str, Any]:
-    """The data of a scenario whose arm `logged` serves the log's requests as they were, and an arm per further
-    model with it in the ranking seat.
+    """The data of a scenario whose arm `logged` serves the log's requests as they were.
 
+    Beside it an arm per further model, with that in the ranking seat.
     `store`: looked at for what `about` does not say: how many ads were ranked, and whether reserves differ by
     request. Without it all candidates are taken as ranked, and the reserve is the declared one.
     """
@@ -24,7 +24,8 @@ def logged_scenario(about: About, store: LoggedStore | None = None) -> dict[str,
     ranking = {"model": "logged" if about.has("pctr") else "constant", "bid": "opt"}
     return {
         "name": _name(about.name),
-        "description": f"Replay of {about.name}: {about.counts.requests:,} logged requests from {about.starts}.",
+        "description": f"Replay of {about.name}: {about.counts.requests:,} logged requests from "
+        f"{about.starts}.",
         "world": {"logged": {"market": "."}},
         "cascade": {
             "retrieval": {"size": largest},
@@ -41,7 +42,9 @@ def logged_scenario(about: About, store: LoggedStore | None = None) -> dict[str,
 
 def _name(name: str) -> str:
     """The name of a log as that of a study: small letters, digits, - and _."""
-    made = "".join(sign if sign.isascii() and (sign.isalnum() or sign in "_-") else "-" for sign in name.lower())
+    made = "".join(
+        sign if sign.isascii() and (sign.isalnum() or sign in "_-") else "-" for sign in name.lower()
+    )
     return made[:100] or "market"
 
 
@@ -103,4 +106,4 @@ def _reserve(about: About, store: LoggedStore | None, declared: float | None) ->
     filled = np.where(known >= 0, known, declared or 0.0)
     if filled.min() == filled.max():
         return {"reserve_cpc": max(float(filled[0]), least)}
-    return {"reserve_cpc": max(declared or 0.0, least), "reserves": "logged"}
+    return {"reserve_cpc": max(declared or 0.0, least), "logged_reserves": True}

@@ -458,7 +458,7 @@ class StoreWriter:
 
     def _first(self) -> NDArray[np.int64]:
         path = self.folder / "requests" / "first.npy"
-        return np.load(path, allow_pickle=False)
+        return np.load(path)
 
 
 def write_store(

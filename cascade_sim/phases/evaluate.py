@@ -97,7 +97,7 @@ class Evaluation:
         if sim.replay is not None:
             named = []  # held against the log's own clicks, not against a truth
         ranker = self.specs[sim.scenario.report.baseline].ranking.model
-        self.model_quality = QualityStudy(sim, named, ranker, self.n_quality)
+        self.model_quality = QualityStudy(sim, named, None if sim.replay else ranker, self.n_quality)
         asked = dict.fromkeys(name for spec in self.specs.values() for name in spec.pcvr_models)
         self.pcvr_quality = None
         if asked:

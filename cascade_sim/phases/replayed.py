@@ -1,7 +1,8 @@
 """How decisions on a replayed log are measured: by what was logged, and by the click model where nothing was.
 
-A log has no hidden truth, so what needs one (welfare and payments against an oracle, the best ads by true value,
-the corpus) is left out. Prices are held against those of the click model's CTRs, under names that say so.
+A log has no hidden truth, so what needs one (welfare and payments against an oracle, the best ads by true
+value, the corpus) is left out. Prices are held against those of the click model's CTRs, under names that
+say so.
 """
 
 from __future__ import annotations
@@ -70,9 +71,7 @@ class ReplayRuler(Ruler):
             columns |= self._reached(block, arm, decision, yard)
         return with_factors(columns)
 
-    def _reached(
-        self, block: Block, arm: Arm, decision: Decision, yard: Yardstick
-    ) -> dict[str, np.ndarray]:
+    def _reached(self, block: Block, arm: Arm, decision: Decision, yard: Yardstick) -> dict[str, np.ndarray]:
         handed_on = (decision.competitive_set >= 0).sum(axis=1, keepdims=True)
         own = consistency.top_ids(decision.pre_ranking_set, decision.pre_prediction, arm.pre_ranking_size)
         own = np.where(np.arange(own.shape[1]) < handed_on, own, -1)
@@ -154,7 +153,7 @@ def has_pre_ranking(arm: Arm) -> bool:
 def gradients(arm: Arm, decision: Decision, result: Outcome) -> dict[str, np.ndarray]:
     """Of modelled clicks and revenue by the click model's coefficients: {GRADIENT: [FOLDS, p, 2]}."""
     pages = result.observed
-    if pages is None or pages.matrix is None:
+    if pages is None or pages.slope is None:
         return {}
     price = decision.cpc_micros / MICROS if arm.charging == "click" else np.zeros(decision.cpc_micros.shape)
     return {GRADIENT: pages.gradient(np.ones(price.shape), price)}
@@ -163,7 +162,7 @@ def gradients(arm: Arm, decision: Decision, result: Outcome) -> dict[str, np.nda
 def with_influence(
     tables: dict[str, dict[str, np.ndarray]], gradient: dict[str, np.ndarray], sim: Simulation, units: Units
 ) -> dict[str, dict[str, np.ndarray]]:
-    """The columns of each arm with how its modelled clicks move with each unit: sums stay, their spread grows."""
+    """The columns of each arm with how its modelled clicks move with each unit: only their spread grows."""
     assert isinstance(sim.truth, ObservedClicks) and sim.replay is not None
     model, arms = sim.truth.model, list(gradient)
     if model is None or not arms:
@@ -219,8 +218,8 @@ def model_quality(sim: Simulation) -> dict[str, dict[str, Any]]:
             continue
         quality = ModelQuality(True, QUALITY_GROUPS)
         predicted = effects * np.asarray(part[column], np.float64)
-        quality.add(predicted[:, None], part["click"][:, None].astype(np.float64), np.ones((len(group), 1), bool),
-                    group)  # fmt: skip
+        clicked, is_there = part["click"][:, None].astype(np.float64), np.ones((len(group), 1), bool)
+        quality.add(predicted[:, None], clicked, is_there, group)
         found[name] = {
             metric: value
             for metric, value in quality.metrics(QUALITY_RESAMPLES, sim.seed).items()

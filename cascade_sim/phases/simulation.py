@@ -24,6 +24,7 @@ from cascade_sim.cascade.seats import (
 from cascade_sim.cascade.serve import Arm, Block, Decision, Platform, Stage, serve
 from cascade_sim.cascade.sizes import SizeRule
 from cascade_sim.engines import Engine
+from cascade_sim.errors import UserError
 from cascade_sim.logged.store import open_store
 from cascade_sim.models.features import FeatureView
 from cascade_sim.phases.size_fit import with_size_rule
@@ -96,6 +97,14 @@ class Simulation:
         place = find_market(scenario.world.logged.market, self.home)
         store = open_store(place or scenario.world.logged.market)
         about = store.about
+        if about.level == "winners":
+            raise UserError(
+                f"{store.path.parent}: the log has the evidence level 'winners', so its auctions cannot be "
+                "held "
+                "again: all bids would have to be logged (candidates with stage ranked). `whatif` gives "
+                "bounds "
+                "for a higher reserve"
+            )
         self.replay = Replay(store, Arrivals.first_request("evaluate"), scenario.traffic.block)
         self.truth = ObservedClicks(self.replay, seed, about.charging)
         self.world = LoggedWorld(self.replay, seed, self._logged_effects(self.truth, about.slots))
@@ -252,7 +261,7 @@ class Simulation:
             bid_rule=spec.bidding.rule,
             bid_range=spec.bidding.range,
             charging=spec.auction.charging,
-            reserves=spec.auction.reserves,
+            logged_reserves=spec.auction.logged_reserves,
         )
 
     def serve(self, block: Block, arm: Arm) -> Decision:

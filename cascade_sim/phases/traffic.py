@@ -189,7 +189,7 @@ class Arrivals:
 
 
 class ReplayedArrivals(Arrivals):
-    """Traffic of a replayed log: request i of the evaluation is the log's request i, when and by whom it came."""
+    """Traffic of a replayed log: request i of the evaluation is the log's, when and by whom it came."""
 
     def __init__(self, replay: Replay, world: World, traffic: Any, workers: int, reserve_cpc: float):
         """`reserve_cpc` is that of requests whose reserve was not logged."""

@@ -1,7 +1,7 @@
 """What intervals of a replayed log resample: requests, users with all their requests, or hours.
 
-Requests of one user share tastes, and those of one hour share what happened then: resampled one by one they would
-pass for independent. Which of it matters is looked up in the log.
+Requests of one user share tastes, and those of one hour share what happened then: resampled one by one they
+would pass for independent. Which of it matters is looked up in the log.
 """
 
 from __future__ import annotations
@@ -47,8 +47,8 @@ def resampling_units(store: LoggedStore, n_requests: int, resample: str, seed: i
     again, hours = users_come_again(store), _by_hour(store, n_requests, seed)
     by_time = _hours_differ(clicks, hours)
     if not again and not by_time:
-        return _because(_by_request(store, n_requests, seed), "no user comes again, and hours differ by no more "
-                        "than chance")  # fmt: skip
+        why = "no user comes again, and hours differ by no more than chance"
+        return _because(_by_request(store, n_requests, seed), why)
     if by_time and hours.n_apart < FEWEST_HOURS:
         kind = "user" if again else "request"
         units = makers[kind](store, n_requests, seed)
@@ -107,14 +107,14 @@ def _clicks_by_request(store: LoggedStore) -> NDArray[np.float64]:
 
 def _hours_differ(clicks: NDArray[np.float64], hours: Units) -> bool:
     """Whether clicks per request differ between hours by more than chance."""
-    from scipy.stats import chi2
+    from scipy.special import chdtrc  # the whole of scipy.stats takes seconds to load
 
     spread = clicks.var()
     if hours.n < 2 or spread == 0:
         return False
     n = np.bincount(hours.of_request)
     gap = np.bincount(hours.of_request, clicks) - n * clicks.mean()
-    return bool(chi2.sf(np.sum(gap**2 / n) / spread, hours.n - 1) < SURE)
+    return bool(chdtrc(hours.n - 1, np.sum(gap**2 / n) / spread) < SURE)
 
 
 def _spread(clicks: NDArray[np.float64], units: Units) -> float:

@@ -15,11 +15,12 @@ from typing import Any
 
 from cascade_sim.analysis.statistics.bootstrap import ratio_differences, ratio_intervals, seed_spread
 from cascade_sim.errors import UserError, unknown_name
-from cascade_sim.questions.reopen import RATIOS, page_columns
+from cascade_sim.phases.simulation import Simulation
+from cascade_sim.questions.reopen import RATIOS, LoggedPages, charging_of, page_columns
 from cascade_sim.scenario.diff import scenario_diff, sections_of_one
 from cascade_sim.scenario.file import load_scenario
 from cascade_sim.scenario.schema import Scenario
-from cascade_sim.storage.folder import Run, open_run, require_measures
+from cascade_sim.storage.folder import IMPORTED, Run, open_run, require_measures
 from cascade_sim.storage.stack import stack_notes
 from cascade_sim.storage.tables import tables as table_names
 from cascade_sim.world.truth import Truth
@@ -61,13 +62,25 @@ def compare_runs(
 
 def _open(path: Path) -> Side:
     run = open_run(path)  # refuses other semantics
+    if run.manifest.get("kind") == IMPORTED:
+        raise UserError(
+            f"{path} is an imported market, of which nothing was run yet: `run {path}/scenario.yaml` "
+            "replays it, "
+            "and runs that replay the same market are compared request by request"
+        )
     require_measures(run)
     return Side(run, load_scenario(path / "scenario.yaml"))
 
 
 def _different(first: Side, other: Side) -> list[str]:
     """Which of seed, world and traffic are not the same."""
-    return [part for part in SAME_TRAFFIC if getattr(first.scenario, part) != getattr(other.scenario, part)]
+    sides = [first.scenario, other.scenario]
+    apart = [part for part in SAME_TRAFFIC if getattr(sides[0], part) != getattr(sides[1], part)]
+    logged = [scenario.world.logged for scenario in sides]
+    same_log = None not in logged and len({own.digest for own in logged if own is not None}) == 1
+    if "world" in apart and same_log:  # wherever it lies
+        apart.remove("world")
+    return apart
 
 
 def _differ(parts: Sequence[str]) -> str:
@@ -209,19 +222,28 @@ def _pair_requests(first: Side, other: Side, tables: dict[str, dict], notes: lis
         )
     if not paired:
         return "none"
-    world = build_world(scenario.world, scenario.seed)
-    truth, resamples = Truth(world, scenario.world), scenario.report.resamples
+    resamples, by = scenario.report.resamples, "request"
+    if scenario.world.logged is not None:
+        pages = LoggedPages(Simulation(scenario, scenario.seed, home=first.path), n)
+        by = pages.units.kind
+        notes.append(f"intervals resample {by}s: {pages.units.why}")
+    else:
+        world = build_world(scenario.world, scenario.seed)
+        truth = Truth(world, scenario.world)
     for arm in paired:
         columns = {
-            name: page_columns(side.path, arm, n, world, truth)
+            name: pages.columns(side.path, arm, side.scenario)
+            if scenario.world.logged is not None
+            else page_columns(side.path, arm, n, world, truth, charging_of(side.scenario, arm))
             for name, side in (("before", first), ("after", other))
         }
-        intervals = ratio_intervals(columns, RATIOS, "before", resamples, scenario.seed)
-        gaps = ratio_differences(columns, RATIOS, "before", resamples, scenario.seed)
-        for metric in RATIOS:
+        known = {name: parts for name, parts in RATIOS.items() if {*parts} <= set(columns["before"])}
+        intervals = ratio_intervals(columns, known, "before", resamples, scenario.seed)
+        gaps = ratio_differences(columns, known, "before", resamples, scenario.seed)
+        for metric in known:
             before, after = intervals["before"][metric], intervals["after"][metric]
             tables[arm][metric] = _entry(before, after, gaps["after"][metric], after["lift"], True)
-    return "request"
+    return by
 
 
 def _pair_worlds(first: Side, other: Side, tables: dict[str, dict], notes: list[str]) -> str:

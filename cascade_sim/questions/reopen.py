@@ -28,6 +28,8 @@ from cascade_sim.auction import MICROS
 from cascade_sim.cascade.links import calibrator_file, load_calibrator
 from cascade_sim.cascade.serve import Arm, Block
 from cascade_sim.errors import UserError, unknown_name
+from cascade_sim.phases.evaluate import units_of
+from cascade_sim.phases.replayed import with_influence
 from cascade_sim.phases.simulation import Simulation
 from cascade_sim.phases.traffic import Arrivals
 from cascade_sim.scenario.file import load_scenario
@@ -38,6 +40,7 @@ from cascade_sim.storage.folder import LATE_CODE, OWN_CODE, Run, open_run
 from cascade_sim.storage.model_store import load_file
 from cascade_sim.storage.tables import iterate_table, read_table, tables
 from cascade_sim.training.modules import build_module, served_scorer
+from cascade_sim.world.observed import ObservedClicks
 from cascade_sim.world.truth import Truth
 from cascade_sim.world.world import World
 
@@ -233,8 +236,41 @@ def logged(folder: Path, arm: str, n_requests: int, columns: Sequence[str]) -> d
     return {column: np.concatenate([part[column] for part in parts]) for column in columns}
 
 
+def charging_of(scenario: Scenario, arm: str) -> str:
+    """What an arm of a scenario charges for: click, or impression."""
+    return resolved_arms(scenario)[arm].auction.charging
+
+
+class LoggedPages:
+    """What runs showed that replay the same log, by what intervals resample."""
+
+    def __init__(self, sim: Simulation, n_requests: int):
+        self._sim, self._n = sim, n_requests
+        units = units_of(sim, n_requests)
+        assert units is not None
+        self.units = units
+
+    def columns(self, folder: Path, arm: str, scenario: Scenario) -> dict[str, np.ndarray]:
+        """As `page_columns`, of an arm of a run's scenario."""
+        log = logged(folder, arm, self._n, COLUMNS)
+        if log is None:
+            raise UserError(f"{folder} has no log of what arm {arm!r} showed")
+        truth, is_clicked = self._sim.truth, charging_of(scenario, arm) == "click"
+        assert isinstance(truth, ObservedClicks)
+        block = Block(log["request"], log["user"], log["context"], log["time"])
+        pages = truth.page_clicks(block, log["ad"][:, None], log["slot"][:, None].astype(np.int16))
+        local = log["request"] - Arrivals.first_request(PHASE)
+        made = _summed(log, pages.expected[:, 0], self.units.of_request[local], self.units.n, is_clicked)
+        made["requests"] = np.bincount(self.units.of_request, minlength=self.units.n) * 1.0
+        if pages.slope is None:
+            return {name: column for name, column in made.items() if "clicks" not in name}
+        price = (log["cpc_micros"] / MICROS * is_clicked)[:, None]
+        gradient = {arm: pages.gradient(np.ones(price.shape), price)}
+        return with_influence({arm: made}, gradient, self._sim, self.units)[arm]
+
+
 def page_columns(
-    folder: Path, arm: str, n_requests: int, world: World, truth: Truth
+    folder: Path, arm: str, n_requests: int, world: World, truth: Truth, charging: str = "click"
 ) -> dict[str, np.ndarray]:
     """What each request brought, summed over its page; UserError if the log is gone.  {column: [rows]}
 
@@ -248,17 +284,22 @@ def page_columns(
     expected = world.slot_effects[log["slot"]] * truth.ctr(shown, ads)[:, 0]
     n_rows = min(n_requests, MAX_ROWS)
     row = (log["request"] - Arrivals.first_request(PHASE)) * n_rows // n_requests
+    brought = _summed(log, expected, row, n_rows, charging == "click")
+    brought["requests"] = np.bincount(np.arange(n_requests) * n_rows // n_requests, minlength=n_rows) * 1.0
+    return brought
+
+
+def _summed(
+    log: dict[str, np.ndarray], expected: np.ndarray, row: np.ndarray, n_rows: int, is_clicked: bool
+) -> dict[str, np.ndarray]:
+    """Impressions added up by row.  {column: [n_rows]}"""
     charge, cpc = log["charge_micros"] / MICROS, log["cpc_micros"] / MICROS
     sums = {
-        "impressions": np.ones(len(ads)),
+        "impressions": np.ones(len(expected)),
         "clicks": log["click"],
         "conversions": log["conversion"],
         "expected_clicks": expected,
         "revenue": charge,
-        "expected_revenue": expected * cpc,
+        "expected_revenue": expected * cpc if is_clicked else cpc,
     }
-    brought: dict[str, np.ndarray] = {
-        name: np.bincount(row, values, n_rows) for name, values in with_factors(sums).items()
-    }
-    brought["requests"] = np.bincount(np.arange(n_requests) * n_rows // n_requests, minlength=n_rows) * 1.0
-    return brought
+    return {name: np.bincount(row, values, n_rows) for name, values in with_factors(sums).items()}

@@ -37,7 +37,9 @@ def evidence(evaluation: Evaluation, today: str) -> dict[str, Any]:
         "click_model": model_facts(sim),
         "replayed": {
             "pages_as_logged": sums["logged_pages"] / max(sums["requests"], 1.0),
-            "prices_as_logged": sums["logged_prices"] / sums["known_prices"] if sums["known_prices"] else None,
+            "prices_as_logged": sums["logged_prices"] / sums["known_prices"]
+            if sums["known_prices"]
+            else None,
         },
     }
 
@@ -45,11 +47,11 @@ def evidence(evaluation: Evaluation, today: str) -> dict[str, Any]:
 def notes(facts: dict[str, Any]) -> list[str]:
     """What a reader of an answer from a log must know, in sentences."""
     resampled, replayed, model = facts["resampled"], facts["replayed"], facts["click_model"]
-    lines = [
-        f"Intervals resample {resampled['by']}s ({resampled['units']:,} of them): {resampled['why']}."
-    ]
+    lines = [f"Intervals resample {resampled['by']}s ({resampled['units']:,} of them): {resampled['why']}."]
     if facts["level"] == "bids":
-        lines.append("Ads that pre-ranking left out are not in the log: the answer is for the logged auctions.")
+        lines.append(
+            "Ads that pre-ranking left out are not in the log: the answer is for the logged auctions."
+        )
     pages, prices = replayed["pages_as_logged"], replayed["prices_as_logged"]
     said = f"Replayed as deployed, {pages:.2%} of the pages are the logged ones"
     said += "." if prices is None else f", and {prices:.2%} of the prices on them."
@@ -64,7 +66,8 @@ def notes(facts: dict[str, Any]) -> list[str]:
         return lines
     lines.append(
         f"Clicks that were not observed come from a click model of {model['impressions']:,} impressions with "
-        f"{model['clicks']:,} clicks, cross-fitted by {model['folds_by']}; its uncertainty is in the intervals."
+        f"{model['clicks']:,} clicks, cross-fitted by {model['folds_by']}; its uncertainty is in the "
+        "intervals."
     )
     off = model["calibration"]["off"]
     if off:

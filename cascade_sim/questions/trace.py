@@ -113,7 +113,7 @@ def trace(
 
 
 def ad_number(sim: Simulation, ad: int | str) -> int:
-    """The number of an ad that is given by it or, of an imported market, by its name; UserError if unknown."""
+    """The number of an ad, given by it or, of an imported market, by its name; UserError if unknown."""
     n = sim.world.n_ads
     if sim.replay is not None:
         return _number(sim, "ads", ad, n, "--ad")

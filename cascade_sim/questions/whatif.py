@@ -32,6 +32,7 @@ from cascade_sim.phases.results import arm_metrics, combine_sections, ratio_samp
 from cascade_sim.phases.simulation import Simulation
 from cascade_sim.progress import Progress
 from cascade_sim.questions import replayed
+from cascade_sim.questions.bounds import refuse_winners
 from cascade_sim.questions.reopen import Trust, reopen
 from cascade_sim.scenario.changes import Point, parse_points, turn
 from cascade_sim.scenario.file import load_scenario
@@ -148,8 +149,10 @@ def _check(folder: Path, read_points: Callable[[Scenario, str], list[Point]], ar
     name = arm or scenario.report.baseline
     if name not in specs:
         raise UserError(f"{folder / 'scenario.yaml'}: --arm: {unknown_name('arm', name, specs)}")
-    for point in read_points(scenario, name):
+    points = read_points(scenario, name)
+    for point in points:
         turn(scenario, specs[name], point, folder)
+    refuse_winners(scenario, specs[name], points, folder)
 
 
 def worlds_of(run: Path) -> list[Path]:

@@ -200,7 +200,7 @@ def turn(scenario: Scenario, spec: ArmSpec, point: Point, folder: Path) -> tuple
         if ("pre_ranking", key) in turned:
             data["arms"][name]["pre_ranking"].pop(other, None)
     if ("auction", "reserve_cpc") in turned:
-        data["arms"][name]["auction"].pop("reserves")  # each request's own gives way
+        data["arms"][name]["auction"].pop("logged_reserves")  # each request's own gives way
     for change in point:
         if change.knob == ("auction", "pricing") and change.value in list(RULES):
             for parameter in set(PARAMETERS) - set(RULES[change.value].parameters):
@@ -249,7 +249,7 @@ def check_what_if(scenario: Scenario, folder: Path) -> Iterator[Problem]:
 def overrides_of(spec: ArmSpec) -> dict[str, Any]:
     """An arm with nothing inherited, as the `arms` section of a scenario would write it."""
     data = spec.model_dump(mode="json", exclude_none=True)
-    data["auction"] |= {"charging": spec.auction.charging, "reserves": spec.auction.reserves}
+    data["auction"] |= {"charging": spec.auction.charging, "logged_reserves": spec.auction.logged_reserves}
     sizes = data.pop("sizes", None)
     if sizes is not None:
         del data["pre_ranking"]["size"]

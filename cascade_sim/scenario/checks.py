@@ -432,11 +432,14 @@ def _conflicts(scenario: Scenario, arm: ArmSpec, about: About | None = None) -> 
     seats = seats_of(scenario, about)
     ranker = scenario.models.get(arm.ranking.model)
     is_order = ranker is not None and not ranker.trained_by.gives_probabilities
-    if (arm.ranking.model in ("random", "constant") or is_order) and arm.auction.charging == "click":
+    is_priced = arm.auction.charging == "click" and (about is None or about.level != "winners")
+    if (arm.ranking.model in ("random", "constant") or is_order) and is_priced:
         name = arm.ranking.model
         text = f"'{name}' predicts no probability, which prices need; use a logloss or distill model"
         if about is not None:
-            text = f"'{name}' predicts no probability, which prices per click need; log the ranker's pCTR (pctr)"
+            text = (
+                f"'{name}' predicts no probability, which prices per click need; log the ranker's pCTR (pctr)"
+            )
         yield [(("ranking", "model"), text)]
     for stage, seat in (("pre_ranking", arm.pre_ranking), ("ranking", arm.ranking)):
         models, fusions = (*scenario.models, *seats), ("ecpm", *scenario.fusions)
@@ -460,8 +463,8 @@ def _world_conflicts(scenario: Scenario, arm: ArmSpec) -> Iterator[Blame]:
     slots, retrieved = arm.slots, arm.retrieval_size
     ads, effects = scenario.world.ads, len(scenario.world.slot_effects)
     retrieval_key, slots_key = ("retrieval", "size"), ("slots",)
-    if arm.auction.reserves == "logged":
-        yield [(("auction", "reserves"), "is for a replayed log (world.logged); set reserve_cpc")]
+    if arm.auction.logged_reserves:
+        yield [(("auction", "logged_reserves"), "is for a replayed log (world.logged); set reserve_cpc")]
     if retrieved > ads:
         yield [
             (retrieval_key, f"{retrieved} is more than the {ads} ads of the world; use at most {ads}"),

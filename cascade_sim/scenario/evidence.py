@@ -1,8 +1,8 @@
 """What a replayed log can be asked: its market, its seats, and why a question goes beyond what was logged.
 
-A log knows what it holds (`logged.format.About`): winners and prices alone, all bids of its auctions, or the
-pre-ranking sets with their scores. An arm, or a knob that is turned, that needs more is refused with what would
-have to be logged for it.
+A log knows what it holds (`logged.format.About`): winners and prices alone, all bids of its auctions, or
+the pre-ranking sets with their scores. An arm, or a knob that is turned, that needs more is refused with
+what would have to be logged for it.
 """
 
 from __future__ import annotations
@@ -32,10 +32,12 @@ FITTED_FEATURES = ("user", "context", "quality", "tier", *ID_FEATURES)
 
 # Sections that a replayed log has no use for, and why.
 NOT_REPLAYED = {
-    "models": "a replayed log has no features to learn from; log the scores of a model as score.NAME and seat it "
+    "models": "a replayed log has no features to learn from; log the scores of a model as score.NAME and "
+    "seat it "
     "as logged-NAME, or fit a world to the log (fit-world)",
     "market": "advertisers and budgets of a replayed log do not react; fit a world to the log (fit-world)",
-    "off_policy": "nothing is randomised in a replay; ask `off-policy` of the market, which has what was logged",
+    "off_policy": "nothing is randomised in a replay; ask `off-policy` of the market, which has what was "
+    "logged",
 }
 
 
@@ -92,7 +94,7 @@ def seats_of(scenario: Scenario, about: About | None) -> tuple[str, ...]:
 
 
 def logged_about(scenario: Scenario, folder: Path) -> About | None:
-    """What is known of the log that a scenario replays; None if it draws its world, or the log is not there."""
+    """What is known of the log that a scenario replays; None if it draws its world, or there is no log."""
     if scenario.world.logged is None:
         return None
     try:
@@ -105,10 +107,6 @@ def check_logged(scenario: Scenario, given: Collection[KeyPath], folder: Path) -
     """What is wrong with `world.logged`, and with sections that a replayed log has no use for."""
     world = scenario.world
     if world.logged is None:
-        for stage in ("auction",):
-            if scenario.auction.reserves == "logged":
-                text = "is for a replayed log (world.logged); set reserve_cpc"
-                yield Problem((stage, "reserves"), text, uses=((stage, "reserves"), AT))
         return
     for key in World.model_fields:
         if key != "logged" and ("world", key) in given:
@@ -203,13 +201,15 @@ def _of_retrieval(arm: ArmSpec, about: About) -> Iterator[Blame]:
         yield [(at, text)]
     elif arm.retrieval_size < largest:
         text = (
-            f"{arm.retrieval_size} would leave out some of up to {largest} logged candidates, and the log has no "
+            f"{arm.retrieval_size} would leave out some of up to {largest} logged candidates, and the log "
+            "has no "
             "score of retrieval to say which; it would have to be logged"
         )
         yield [(at, text)]
     if arm.slots > about.slots:
         text = (
-            f"{arm.slots} slots, but the logged pages have at most {about.slots}: who clicks further down was "
+            f"{arm.slots} slots, but the logged pages have at most {about.slots}: who clicks further down "
+            "was "
             "not observed; ask for fewer"
         )
         yield [(("slots",), text)]
@@ -219,8 +219,10 @@ def _of_pre_ranking(arm: ArmSpec, about: About) -> Iterator[Blame]:
     pre = arm.pre_ranking
     if about.level != "pre_ranking":
         why = (
-            f"the log has the evidence level '{about.level}': which ads pre-ranking left out was not logged, so "
-            "other stage sizes and seats cannot be tried. The pre-ranking set with its scores would have to be "
+            f"the log has the evidence level '{about.level}': which ads pre-ranking left out was not "
+            "logged, so "
+            "other stage sizes and seats cannot be tried. The pre-ranking set with its scores would have "
+            "to be "
             "logged (candidates with stage retrieved, and pre_score)"
         )
         if pre.model != "constant" or pre.bid != "none":
@@ -263,9 +265,10 @@ def _of_auction(scenario: Scenario, arm: ArmSpec, about: About) -> Iterator[Blam
     if auction.charging != about.charging:
         text = f"the logged bids are per {about.charging}; as bids per {auction.charging} they mean nothing"
         yield [(("auction", "charging"), text)]
-    if auction.reserves == "own" and floor is not None and auction.reserve_cpc < floor:
+    if not auction.logged_reserves and floor is not None and auction.reserve_cpc < floor:
         text = (
-            f"{auction.reserve_cpc:g} is below {floor:g}, and bids below that were not logged: who would have "
+            f"{auction.reserve_cpc:g} is below {floor:g}, and bids below that were not logged: who would "
+            "have "
             f"won is unknown. Use {floor:g} or more, or log the bids that a reserve kept out"
         )
         yield [(("auction", "reserve_cpc"), text)]

@@ -110,7 +110,9 @@ def sizes_of(scenario: Scenario, workers: int = 1, worlds: int = 1) -> Sizes:
         if spec.kind == "coaction":
             kept += UNITS * spec.dims + _padded(spec.hidden + 1)
     is_logged = world.logged is not None
-    retrieved = {arm.retrieval_size if is_logged else min(arm.retrieval_size, world.ads) for arm in arms.values()}
+    retrieved = {
+        arm.retrieval_size if is_logged else min(arm.retrieval_size, world.ads) for arm in arms.values()
+    }
     return Sizes(
         users=world.users,
         ads=world.ads,

@@ -295,7 +295,7 @@ def _resolved_auction(base: Auction, change: Override | None) -> Auction:
         own = RULES[given["pricing"]].parameters
         given = {**{name: None for name in PARAMETERS if name not in own}, **given}
     if "reserve_cpc" in given:  # one for all takes the place of each request's own
-        given = {"reserves": "own", **given}
+        given = {"logged_reserves": False, **given}
     return base.model_copy(update=given)
 
 

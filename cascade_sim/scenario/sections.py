@@ -523,10 +523,10 @@ class Auction(Section):
         description="What an advertiser pays for. With impression, bids, reserves and prices are per "
         "impression, and ads are ordered by the bid alone.",
     )
-    reserves: Literal["own", "logged"] = Field(
-        default="own",
-        description="own: reserve_cpc for all requests; logged: of a replayed log, the reserve that each "
-        "request had (until reserve_cpc is set).",
+    logged_reserves: bool = Field(
+        default=False,
+        description="Of a replayed log: the reserve that each request had, in place of reserve_cpc (until "
+        "that is set).",
     )
 
     @property
@@ -538,7 +538,7 @@ class Auction(Section):
     @model_serializer(mode="wrap")
     def _without_absent(self, dump: SerializerFunctionWrapHandler) -> dict[str, Any]:
         """Without the parameters that are not given: a scenario that needs none keeps the hash it had."""
-        return without(without_absent(dump(self), *PARAMETERS), self, "charging", "reserves")
+        return without(without_absent(dump(self), *PARAMETERS), self, "charging", "logged_reserves")
 
 
 class Bidding(Section):

@@ -1,14 +1,19 @@
 """Clicks that were not observed: a click model, cross-fitted on the log's own impressions.
 
-    logit P(click) = level + slot + f(logit pCTR) + bid + further models' logits + segment + placement
+    P(click) = effect of the slot * CTR
+    logit CTR = level + f(logit pCTR) + request's mean logit pCTR + bid + further models' logits + groups
 
-f is linear with two bends where there are clicks enough; segments and placements have effects of their own where
-they have clicks enough. The weak prior (RIDGE) only keeps what was never clicked finite. An impression is never
-predicted by a model that saw its user (where users come again) or its request: the log is cut into FOLDS.
+f is linear with two bends where there are clicks enough. The mean over a request's candidates stands for
+what all of them share, which no single prediction shows; with the bid it makes ads that were shown and ads
+that were not comparable, since what is shown follows from predictions and bids. Segments and placements
+have effects of their own where they have clicks enough. The weak prior (RIDGE) only keeps what was never
+clicked finite. An impression is never predicted by a model that saw its user (where users come again) or
+its request: the log is cut into FOLDS.
 
 What is fitted is uncertain. To first order the estimate moves with each logged request by its influence,
-H^-1 (y - p) x, so a sum of modelled clicks with gradient G moves by G H^-1 (y - p) x: `influence` gives that by
-request, and who resamples requests adds it to the columns that are resampled (it sums to nothing).
+H^-1 (y - p) z with z = dp / (p (1 - p)), so a sum of modelled clicks with gradient G moves by G H^-1 (y -
+p) z: `influence` gives that by request, and who resamples requests adds it to the columns that are
+resampled (it sums to nothing).
 """
 
 from __future__ import annotations
@@ -30,12 +35,13 @@ Floats = NDArray[np.float64]
 FOLDS = 5
 RIDGE = 0.1  # inverse variance of the prior of every effect but the level
 FEWEST_CLICKS = 20  # with fewer there is no model
-CLICKS_TO_BEND = 400  # of all impressions, for bends in the pCTR's effect
+CLICKS_TO_BEND = 2_000  # of all impressions, for bends in the pCTR's effect
 CLICKS_OF_GROUP = 50  # of a segment or placement, for an effect of its own
 MOST_GROUPS = 200
 MOST_IMPRESSIONS = 3_000_000  # learned from; of a longer log an even part of the requests
 AT_ONCE = 65_536
 LEAST_PCTR, MOST_PCTR = 1e-7, 1.0 - 1e-4
+MOST_CLICKED = 0.999
 STEPS, ENOUGH = 25, 1e-8
 SHOWN_GROUPS = 12  # of each kind in the table of calibration
 OFF_BY, SURE = 0.05, 0.01  # what is called off: by more than this, and not by chance (over all groups)
@@ -59,7 +65,11 @@ class Terms:
         return (
             "level",
             *(f"slot {slot + 1}" for slot in range(1, self.slots)),
-            *(("logit pCTR", *(f"bend {i + 1}" for i in range(len(self.bends)))) if self.has_pctr else ()),
+            *(
+                ("logit pCTR", "request's", *(f"bend {i + 1}" for i in range(len(self.bends))))
+                if self.has_pctr
+                else ()
+            ),
             *(("log bid",) if self.has_bid else ()),
             *(f"logit {name}" for name in self.scores),
             *(f"segment {code}" for code in self.segments),
@@ -73,7 +83,7 @@ class Terms:
         parts.append((columns["slot"][:, None] == np.arange(1, self.slots)).astype(np.float64))
         if self.has_pctr:
             logit = _logit(columns["pctr"]) - self.centre
-            parts.append(logit[:, None])
+            parts += [logit[:, None], np.asarray(columns["shared"], np.float64)[:, None] - self.centre]
             parts += [np.maximum(logit - bend, 0.0)[:, None] for bend in self.bends]
         if self.has_bid:
             with np.errstate(divide="ignore", invalid="ignore"):
@@ -99,7 +109,7 @@ class Terms:
 
 @dataclass(frozen=True)
 class ClickModel:
-    """A fitted model: `whole` is of all impressions learned from, `apart` [FOLDS] without those of each fold."""
+    """A fitted model: `whole` is of all impressions learned from, `apart` without those of each fold."""
 
     terms: Terms
     whole: Floats  # [p]
@@ -107,22 +117,26 @@ class ClickModel:
     inverse: Floats  # [FOLDS, p, p]: of the information without each fold
     fold: NDArray[np.int8]  # [R of the log] of each request
     folds_by: str  # user | request
-    impressions: Mapping[str, NDArray[Any]]  # flat columns of those learned from: row, slot, click and features
+    shared: NDArray[np.float32] | None  # [R of the log] mean logit pCTR of each request's candidates
+    impressions: Mapping[
+        str, NDArray[Any]
+    ]  # flat columns of those learned from: row, slot, click and features
     n_clicks: int
 
-    def probability(self, matrix: Floats, fold: NDArray[Any]) -> Floats:
-        """P(click) of rows of the matrix, each by the model that did not see its fold.  [N, p], [N] -> [N]"""
-        return _sigmoid(np.einsum("np,np->n", matrix, self.apart[fold]))
+    def predicted(self, matrix: Floats, fold: NDArray[Any]) -> tuple[Floats, Floats]:
+        """P(click) of rows of the matrix, each by the model that did not see its fold, and their z.
+
+        [N, p], [N] -> [N], [N, p]
+        """
+        return _clicked(self.terms, matrix, self.apart[fold])
 
     def slot_effects(self) -> Floats:
-        """Clicks of an average impression in each slot relative to the first, never rising.  [slots]"""
-        shift = np.concatenate([[0.0], self.whole[1 : self.terms.slots]])
-        level = _logit(np.array([max(self.n_clicks, 1) / max(len(self.impressions["click"]), 1)]))
-        effects = _sigmoid(level + shift) / _sigmoid(level)
+        """How often each slot is looked at relative to the first, never more than one above it.  [slots]"""
+        effects = np.exp(np.concatenate([[0.0], self.whole[1 : self.terms.slots]]))
         return np.clip(np.minimum.accumulate(effects), 1e-3, 1.0)
 
     def influence(self, gradient: Floats, unit: NDArray[np.int64], n_units: int) -> Floats:
-        """How sums of modelled clicks move with each unit's logged impressions.  [FOLDS, p, M] -> [n_units, M]
+        """How sums of modelled clicks move with each unit's impressions.  [FOLDS, p, M] -> [n_units, M]
 
         `gradient`: of the sums by the coefficients of each fold's model. `unit` [R of the log] is what each
         request is resampled with. Sums to 0 over the units.
@@ -136,12 +150,15 @@ class ClickModel:
             at = slice(start, start + AT_ONCE)
             part = {name: values[at] for name, values in self.impressions.items()}
             matrix = self.terms.matrix(part)
-            left = click[at] - _sigmoid(matrix @ self.whole)
+            p, slope = _clicked(self.terms, matrix, self.whole)
+            left = click[at] - p
             fold, units = self.fold[row[at]], unit[row[at]]
             for g in range(FOLDS):
                 own = fold == g
                 if own.any():
-                    np.add.at(total, units[own], (matrix[own] * left[own, None]) @ felt[g])
+                    moves = (slope[own] * left[own, None]) @ felt[g]
+                    for m in range(moves.shape[1]):
+                        total[:, m] += np.bincount(units[own], moves[:, m], n_units)
         return total - total.mean(axis=0)
 
     def calibration(self, store: LoggedStore) -> dict[str, Any]:
@@ -166,7 +183,7 @@ class ClickModel:
         row, expected = self.impressions["row"], []
         for start in range(0, len(row), AT_ONCE):
             part = {name: values[start : start + AT_ONCE] for name, values in self.impressions.items()}
-            expected.append(self.probability(self.terms.matrix(part), self.fold[part["row"]]))
+            expected.append(self.predicted(self.terms.matrix(part), self.fold[part["row"]])[0])
         p = np.concatenate(expected) if expected else np.zeros(0)
         return p, p * (1 - p)
 
@@ -178,8 +195,13 @@ def fit_click_model(store: LoggedStore, seed: int) -> ClickModel | None:
     if clicks < FEWEST_CLICKS:
         return None
     terms = _terms(store, part, clicks)
-    wanted = {"row", "slot", "click", "pctr", *terms.of_candidates, *terms.of_requests}
-    wanted |= {f"{SCORE}{name}" for name in store.about.scores}  # held against the clicks, if not learned from
+    shared = _shared_logits(store) if terms.has_pctr else None
+    if shared is not None:
+        part["shared"] = shared[part["row"]]
+    wanted = {"row", "slot", "click", "pctr", "shared", *terms.of_candidates, *terms.of_requests}
+    wanted |= {
+        f"{SCORE}{name}" for name in store.about.scores
+    }  # held against the clicks, if not learned from
     part = {name: values for name, values in part.items() if name in wanted}
     fold, folds_by = _folds(store, seed)
     whole = _fit(terms, part, np.ones(len(part["row"]), bool), np.zeros(len(terms.names)), clicks)[0]
@@ -188,9 +210,7 @@ def fit_click_model(store: LoggedStore, seed: int) -> ClickModel | None:
         beta, information = _fit(terms, part, fold[part["row"]] != f, whole, clicks)
         apart.append(beta)
         inverse.append(np.linalg.inv(information))
-    return ClickModel(
-        terms, whole, np.stack(apart), np.stack(inverse), fold, folds_by, part, clicks
-    )
+    return ClickModel(terms, whole, np.stack(apart), np.stack(inverse), fold, folds_by, shared, part, clicks)
 
 
 def users_come_again(store: LoggedStore) -> bool:
@@ -207,7 +227,9 @@ def _folds(store: LoggedStore, seed: int) -> tuple[NDArray[np.int8], str]:
     by = "request"
     if users_come_again(store):
         by, user = "user", store.requests["user"].astype(np.int64)
-        luck = np.where(user >= 0, draws.uniform(seed, "click model fold of a user", np.maximum(user, 0)), luck)
+        luck = np.where(
+            user >= 0, draws.uniform(seed, "click model fold of a user", np.maximum(user, 0)), luck
+        )
     return np.minimum((luck * FOLDS).astype(np.int8), FOLDS - 1), by
 
 
@@ -220,7 +242,11 @@ def _impressions(store: LoggedStore, seed: int) -> dict[str, NDArray[Any]]:
     parts: dict[str, list[NDArray[Any]]] = {name: [] for name in ("row", "slot", "click", *names)}
     for start, stop, columns in store.blocks(("slot", "click", *names)):
         kept = np.flatnonzero((columns["slot"] >= 0) & (columns["click"] >= 0))
-        row = start + np.searchsorted(store.first[start : stop + 1] - store.first[start], kept, side="right") - 1
+        row = (
+            start
+            + np.searchsorted(store.first[start : stop + 1] - store.first[start], kept, side="right")
+            - 1
+        )
         if share < 1.0:
             is_in = draws.uniform(seed, "click model sample", row) < share
             kept, row = kept[is_in], row[is_in]
@@ -232,6 +258,16 @@ def _impressions(store: LoggedStore, seed: int) -> dict[str, NDArray[Any]]:
     for key in ("segment", "placement"):
         found[key] = store.requests[key][found["row"].astype(np.int64)]
     return found
+
+
+def _shared_logits(store: LoggedStore) -> NDArray[np.float32]:
+    """The mean logit pCTR of each request's candidates.  [R]"""
+    means = np.zeros(store.n_requests, np.float32)
+    for start, stop, columns in store.blocks(("pctr",)):
+        total = np.concatenate([[0.0], np.cumsum(_logit(columns["pctr"]))])
+        ends = store.first[start : stop + 1] - store.first[start]
+        means[start:stop] = (total[ends[1:]] - total[ends[:-1]]) / np.maximum(np.diff(ends), 1)
+    return means
 
 
 def _terms(store: LoggedStore, part: Mapping[str, NDArray[Any]], clicks: int) -> Terms:
@@ -277,7 +313,7 @@ def _groups(codes: NDArray[Any], click: NDArray[Any]) -> tuple[int, ...]:
 def _fit(
     terms: Terms, part: Mapping[str, NDArray[Any]], is_in: NDArray[np.bool_], start: Floats, clicks: int
 ) -> tuple[Floats, Floats]:
-    """Newton's steps to the most likely coefficients under the prior, and the information there."""
+    """Fisher's steps to the most likely coefficients under the prior, and the information there."""
     ridge = np.full(len(start), RIDGE)
     ridge[0] = 0.0
     beta = start.copy()
@@ -290,9 +326,9 @@ def _fit(
         for at in range(0, len(places), AT_ONCE):
             rows = places[at : at + AT_ONCE]
             matrix = terms.matrix({name: values[rows] for name, values in part.items()})
-            p = _sigmoid(matrix @ beta)
-            score += matrix.T @ (part["click"][rows] - p)
-            information += (matrix * (p * (1 - p))[:, None]).T @ matrix
+            p, slope = _clicked(terms, matrix, beta)
+            score += slope.T @ (part["click"][rows] - p)
+            information += (slope * (p * (1 - p))[:, None]).T @ slope
         try:
             step = np.linalg.solve(information, score)
         except np.linalg.LinAlgError as error:
@@ -301,6 +337,18 @@ def _fit(
         if np.abs(step).max() < ENOUGH or (start.any() and np.abs(step).max() < 1e-4):
             break
     return beta, information
+
+
+def _clicked(terms: Terms, matrix: Floats, beta: Floats) -> tuple[Floats, Floats]:
+    """P(click) and z = dp / (p (1 - p)) of rows of the matrix; beta [p], or [N, p].  [N], [N, p]"""
+    at = slice(1, terms.slots)  # the columns of the slots
+    weighed = matrix * beta
+    shift = weighed[:, at].sum(axis=1)
+    ctr = _sigmoid(weighed.sum(axis=1) - shift)
+    p = np.clip(np.exp(shift) * ctr, 1e-12, MOST_CLICKED)
+    slope = matrix * ((1.0 - ctr) / (1.0 - p))[:, None]
+    slope[:, at] = matrix[:, at] / (1.0 - p)[:, None]
+    return p, slope
 
 
 def _calibrated(
@@ -327,9 +375,9 @@ def _calibrated(
 
 def _off(rows: list[dict[str, Any]]) -> list[str]:
     """Groups whose predicted clicks are off by more than OFF_BY, and not by chance."""
-    from scipy.stats import norm
+    from scipy.special import ndtri
 
-    line = norm.isf(SURE / 2 / max(len(rows), 1))
+    line = -ndtri(SURE / 2 / max(len(rows), 1))
     return [
         f"{row['by']} {row['group']}"
         for row in rows

@@ -25,20 +25,20 @@ class PageClicks:
     expected: Floats
     is_observed: NDArray[np.bool_]
     is_logged: NDArray[np.bool_]  # the same ad stood in the same slot
-    matrix: Floats | None = None  # [M, p] of the modelled places, in order
+    slope: Floats | None = None  # [M, p] dp / (p (1 - p)) of the modelled places, in order
     fold: NDArray[np.int8] | None = None  # [M]
 
     def gradient(self, *weights: Floats) -> Floats:
-        """Of the weighted sums of modelled clicks by each fold's coefficients.  [R, k] each -> [FOLDS, p, n]"""
-        assert self.matrix is not None and self.fold is not None
+        """Of weighted sums of modelled clicks by each fold's coefficients.  [R, k] each -> [FOLDS, p, n]"""
+        assert self.slope is not None and self.fold is not None
         is_modelled = ~self.is_observed
         p = self.expected[is_modelled]
-        slope = self.matrix * (p * (1 - p))[:, None]
-        total = np.zeros((FOLDS, self.matrix.shape[1], len(weights)))
+        moves = self.slope * (p * (1 - p))[:, None]
+        total = np.zeros((FOLDS, self.slope.shape[1], len(weights)))
         for f in range(FOLDS):
             own = self.fold == f
             for i, weight in enumerate(weights):
-                total[f, :, i] = weight[is_modelled][own] @ slope[own]
+                total[f, :, i] = weight[is_modelled][own] @ moves[own]
         return total
 
 
@@ -77,9 +77,9 @@ class ObservedClicks:
         is_logged = shown & (logged_slot == slot)
         is_observed = ~shown | (is_logged & (click >= 0))
         expected = np.where(shown & is_observed, click == 1, 0.0).astype(np.float64)
-        probability, matrix, fold = self._modelled(block, win_set, slot, ~is_observed)
+        probability, slope, fold = self._modelled(block, win_set, slot, ~is_observed)
         expected[~is_observed] = probability
-        return PageClicks(expected, is_observed, is_logged, matrix, fold)
+        return PageClicks(expected, is_observed, is_logged, slope, fold)
 
     def cvr(self, block: Any, ids: np.ndarray) -> Floats:
         """After a click: whether a conversion was logged, else the logged pCVR, else 0.  [R, m]"""
@@ -92,12 +92,13 @@ class ObservedClicks:
     def _modelled(
         self, block: Any, ids: np.ndarray, slot: np.ndarray, wanted: NDArray[np.bool_]
     ) -> tuple[Floats, Floats | None, NDArray[np.int8] | None]:
-        """The model's probabilities at the wanted places, its matrix there, and the folds.  [M], [M, p], [M]"""
+        """The model's probabilities at the wanted places, their slopes, and the folds.  [M], [M, p], [M]"""
         model = self.model
         if model is None:
             if self._charging == "click" and wanted.any():
                 raise UserError(
-                    "the log has too few clicks for a click model, so what ads would have been clicked on pages "
+                    "the log has too few clicks for a click model, so what ads would have been clicked on "
+                    "pages "
                     "that were not shown cannot be told; clicks would have to be logged"
                 )
             return np.zeros(int(wanted.sum())), None, None
@@ -112,7 +113,7 @@ class ObservedClicks:
             found = tuple(np.zeros((0, 1)) for _ in terms.of_candidates)
         columns |= {name: values[:, 0] for name, values in zip(terms.of_candidates, found, strict=True)}
         columns |= {name: self._replay.store.requests[name][rows] for name in terms.of_requests}
-        matrix, fold = terms.matrix(columns), model.fold[rows]
-        return model.probability(matrix, fold), matrix, fold
-
-
+        if model.shared is not None:
+            columns["shared"] = model.shared[rows]
+        fold = model.fold[rows]
+        return (*model.predicted(terms.matrix(columns), fold), fold)

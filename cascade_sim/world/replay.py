@@ -1,7 +1,7 @@
 """A log in place of a world: what was known of every (request, ad) that was logged, found by block.
 
-Requests of the evaluation are those of the log, number by number. Columns of candidates are read from the disk by
-ranges as blocks come, and the last few ranges are kept: memory does not grow with the log.
+Requests of the evaluation are those of the log, number by number. Columns of candidates are read from the
+disk by ranges as blocks come, and the last few ranges are kept: memory does not grow with the log.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class Replay:
         return _find(self._flat("ad", start, stop), self.store.first, rows, self.store.first[start], ids)
 
     def values(self, requests: np.ndarray, ids: np.ndarray, column: str, absent: Any = 0) -> NDArray[Any]:
-        """A column for these ads of these requests, `absent` where an ad is padding or no candidate.  [R, m]"""
+        """A column for these ads of these requests, `absent` where an ad is no candidate.  [R, m]"""
         (found,) = self.several(requests, ids, {column: absent})
         return found
 
@@ -68,9 +68,7 @@ class Replay:
         if not ids.size:
             return tuple(np.full(ids.shape, absent) for absent in columns.values())
         start, stop = self._range(self.rows(requests))
-        return tuple(
-            _taken(self._flat(name, start, stop), place, absent) for name, absent in columns.items()
-        )
+        return tuple(_taken(self._flat(name, start, stop), place, absent) for name, absent in columns.items())
 
     def _range(self, rows: np.ndarray) -> tuple[int, int]:
         """The blocks that these requests lie in, as a range of requests."""
@@ -107,7 +105,6 @@ class Replay:
         counts: NDArray[np.int64] = ranked_counts(self.store)
         return counts
 
-
     @cached_property
     def shown(self) -> NDArray[np.int64]:
         """How many ads each logged request showed.  [R of the log]"""
@@ -120,7 +117,7 @@ class Replay:
 
 
 class LoggedWorld(World):
-    """What a log shows of users, ads and advertisers. There are no features: nothing can be learned from it."""
+    """What a log shows of users, ads and advertisers. It has no features to learn from."""
 
     def __init__(self, replay: Replay, seed: int, slot_effects: np.ndarray):
         store = replay.store
@@ -195,7 +192,7 @@ def _padded(ads, first, rows, offset, width):
 
 @njit(cache=True, nogil=True)
 def _find(ads, first, rows, offset, ids):
-    """Places in `ads` by bisection: those of a request ascend. Runs of ascending ids are followed, not searched."""
+    """Places in `ads` by bisection, as those of a request ascend; runs of ascending ids are followed."""
     out = np.full(ids.shape, -1, np.int64)
     for r in range(ids.shape[0]):
         begin, end = first[rows[r]] - offset, first[rows[r] + 1] - offset

@@ -1,8 +1,9 @@
-"""An imported market made from a study: what one of its arms served in the evaluation, as a log would have it."""
+"""An imported market made from a study: what one of its arms served, as a log would have it."""
 
 from __future__ import annotations
 
 import hashlib
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -53,8 +54,7 @@ def logged_columns(
         columns = {
             "ad": ids,
             "bid": rank.bid,
-            "init_bid": bids(block, ids, type(arm.ranking)(arm.ranking.scorer, "init", arm.ranking.fusion), arm,
-                             sim.platform),
+            "init_bid": bids(block, ids, replace(arm.ranking, bid="init"), arm, sim.platform),
             "pctr": rank.prediction,
             "stage": np.where(slot >= 0, 2, np.where(ranked, 1, 0)).astype(np.int8),
             "slot": slot,
@@ -128,9 +128,7 @@ def market_of(
     """The market that an arm of a study would have logged."""
     requests, candidates = logged_columns(sim, arm, n_requests, level, more.pop("extra", None))
     about = about_arm(sim, arm, level, **more.pop("about", {}))
-    return made_market(
-        folder, requests, candidates, about, advertiser=sim.world.advertiser, **more
-    )
+    return made_market(folder, requests, candidates, about, advertiser=sim.world.advertiser, **more)
 
 
 def about_arm(sim: Any, arm: Any, level: str, **more: Any) -> About:

@@ -108,6 +108,28 @@ def measures_table(answer: Mapping[str, Any], most: int | None = None) -> Table:
     return Table(title, "measure", ["today", "then", "difference", "lift %"], rows)
 
 
+def calibration_table(answer: Mapping[str, Any]) -> Table | None:
+    """Observed against predicted clicks of an imported market's click model; None where there is none."""
+    model = (answer.get("evidence") or {}).get("click_model")
+    if not model:
+        return None
+    rows = [
+        Row(
+            f"{row['by']} {row['group']}",
+            [
+                Cell(number_text(row["impressions"], 0)),
+                Cell(number_text(row["clicks"], 0)),
+                Cell(number_text(row["predicted"], 1)),
+                Cell(number_text(finite(row["ratio"]), 3)),
+                Cell(number_text(row["z"], 1)),
+            ],
+        )
+        for row in model["calibration"]["rows"]
+    ]
+    heads = ["impressions", "clicks", "predicted", "predicted / clicks", "z"]
+    return Table("Calibration of the click model, cross-fitted", "group", heads, rows)
+
+
 def difference_cell(measure: Measure, entry: Any) -> Cell:
     """With decimals of its own: it may be far smaller than what it is the difference of."""
     gap = estimate((entry or {}).get("difference"))
@@ -131,16 +153,25 @@ def points_table(answer: Mapping[str, Any], *, narrow: bool = False) -> Table:
     def levels(name: str) -> list[Cell]:
         return column(WHAT_IF_MEASURES[name], [estimate(metrics.get(name)) for metrics in entries])
 
+    # A log has no welfare, and says how much of its clicks it saw instead.
+    is_log = "observed_clicks_share" in today["metrics"]
+    shown = {"slots_filled": "filled %", "expected_ctr": "CTR %", "cpc": "CPC", "rcs": "RCS %"}
+    shown |= {"observed_clicks_share": "observed %"} if is_log else {"welfare": "welfare %"}
+    if "evidence" in answer:
+        shown = {name: head for name, head in shown.items() if name in today["metrics"]}
     columns = [
-        lifts(WHAT_IF_REVENUE), lifts("revenue_per_request"), levels("slots_filled"), levels("expected_ctr"),
-        levels("cpc"), levels("rcs"), levels("welfare"),
+        lifts(WHAT_IF_REVENUE), lifts("revenue_per_request"), *(levels(name) for name in shown),
         _worths(points, "expected"), _worths(points, "clicked"),
     ]  # fmt: skip
-    heads = ["expected", "clicked", "filled %", "CTR %", "CPC", "RCS %", "welfare %", "expected", "clicked"]
+    heads = ["expected", "clicked", *shown.values(), "expected", "clicked"]
     if narrow:
         heads[:2] = ["revenue lift %", "clicked lift %"]
         heads[-2:] = ["pairing ×", "clicked ×"]
-    groups = [("Revenue per request, lift %", 2), ("The page, the price, the order", 5), ("Pairing, ×", 2)]
+    groups = [
+        ("Revenue per request, lift %", 2),
+        ("The page, the price, the order", len(shown)),
+        ("Pairing, ×", 2),
+    ]
     knob = answer.get("knob")
     own = today["settings"].get(knob) if knob else None
     rows = [Row(value_text(own) if knob else "today", [made[0] for made in columns], "baseline", tag="today")]

@@ -1,0 +1,52 @@
+"""`cascade_sim import-logs`: auction logs of one's own into a market that every command opens like a run."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from cascade_sim.commands.options import quiet_option
+from cascade_sim.errors import UserError
+
+EXIT_CODES = """\b
+Exit code  0  done
+           2  a mistake in the command or the mapping, or a log that is refused: nothing is written"""
+
+
+@click.command(epilog=EXIT_CODES)
+@click.argument("files", nargs=-1, required=True, type=click.Path(path_type=Path), metavar="MAPPING")
+@click.option(
+    "--out", type=click.Path(path_type=Path), required=True, metavar="MARKET",
+    help="The folder to make. One that is there is not written over.",
+)  # fmt: skip
+@click.option(
+    "--format", "form", metavar="NAME",
+    help="Files in a known format, in place of a mapping: auction-net, open-bandit, open-rtb, rec-flow.",
+)  # fmt: skip
+@quiet_option
+def command(files: tuple[Path, ...], out: Path, form: str | None, quiet: bool) -> int:
+    """Check logs row by row and make a market of them.
+
+    MAPPING is a YAML file that says which of your tables and columns is what, and in which units
+    (docs/how_to/import_logs.md). Every row is checked; what is wrong is counted by kind, with file, row and
+    column, and refused above the share that the mapping allows (default 0). Then the evidence level is
+    printed: what the log can answer, and what it cannot.
+    """
+    from cascade_sim.imports.market import import_format, import_market, summary
+    from cascade_sim.progress import Progress
+
+    if form is None and len(files) > 1:
+        raise UserError(f"one mapping, found {len(files)} files; several files are for --format")
+    with Progress(quiet=quiet) as shown, shown.stage("import", None, "rows") as bar:
+
+        def progress(table: str, rows: int) -> None:
+            bar.advance(rows)
+
+        if form is None:
+            imported = import_market(files[0], out, progress)
+        else:
+            imported = import_format(form, files, out, progress)
+    for line in summary(imported, out):
+        click.echo(line)
+    return 0

@@ -1,0 +1,87 @@
+"""import-logs and export-logs from the command line: what they print, how they refuse, and that they tidy
+up.
+"""
+
+import resource
+import subprocess
+import sys
+
+import pytest
+
+from cascade_sim.cli import main
+from cascade_sim.logged import open_store
+from places import ROOT
+from worlds.small_log import small_log
+from worlds.whatif_runs import measured_run
+
+HANG = 600
+SMALL = 20_000  # bytes of a file that a nearly full disk takes
+
+
+def test_an_import_prints_what_the_log_can_say(tmp_path, capsys):
+    mapping = small_log().write(tmp_path / "log")
+    assert main(["import-logs", str(mapping), "--out", str(tmp_path / "market"), "--quiet"]) == 0
+    printed = capsys.readouterr().out
+    assert "tuesday: 8 requests, 40 candidates, 16 shown" in printed
+    assert "evidence level bids: all bids of each auction" in printed
+    assert "to know more, log the pre-ranking set" in printed
+    assert open_store(tmp_path / "market").n_requests == 8
+
+
+def test_a_refused_log_ends_with_code_2_and_all_kinds(tmp_path, capsys):
+    log = small_log()
+    log.bids[0]["bid"] = -1
+    log.shown[4]["clicked"] = 7
+    mapping = log.write(tmp_path / "log")
+    assert main(["import-logs", str(mapping), "--out", str(tmp_path / "market"), "--quiet"]) == 2
+    printed = capsys.readouterr().err
+    assert "nothing was written" in printed
+    assert "bids.csv row 2, column bid: '-1'" in printed
+    assert "shown.csv row 6, column clicked: '7'" in printed
+    assert [path.name for path in tmp_path.iterdir()] == ["log"]
+
+
+def test_a_format_takes_files_in_place_of_a_mapping(tmp_path, capsys):
+    (tmp_path / "all.csv").write_text(
+        "timestamp,item_id,position,click,propensity_score\n2019-11-24 00:00:12+00:00,41,1,0,0.0125\n"
+    )
+    out = ["--out", str(tmp_path / "market"), "--quiet"]
+    assert main(["import-logs", "--format", "open-bandit", str(tmp_path / "all.csv"), *out]) == 0
+    assert "off-policy estimates: the shown pages were drawn" in capsys.readouterr().out
+    assert main(["import-logs", "--format", "open-bandits", str(tmp_path / "all.csv"), *out]) == 2
+    assert "did you mean 'open-bandit'" in capsys.readouterr().err
+    assert main(["import-logs", "a.yaml", "b.yaml", *out]) == 2
+
+
+def test_a_run_goes_out_and_comes_in_again(study, tmp_path, capsys):
+    run = measured_run(study, tmp_path / "run")
+    assert main(["export-logs", str(run), "--out", str(tmp_path / "logs"), "--quiet"]) == 0
+    printed = capsys.readouterr().out
+    assert "500 requests, 30,000 candidates" in printed and "as the run logged them" in printed
+    words = [
+        "import-logs",
+        str(tmp_path / "logs" / "mapping.yaml"),
+        "--out",
+        str(tmp_path / "market"),
+        "--quiet",
+    ]
+    assert main(words) == 0
+    assert "evidence level pre_ranking" in capsys.readouterr().out
+    assert main(["export-logs", str(run), "--out", str(tmp_path / "logs"), "--quiet"]) == 2
+
+
+@pytest.mark.parametrize("requests", [400])
+def test_a_full_disk_is_told_and_leaves_nothing(tmp_path, requests):
+    mapping = small_log(requests, per_request=12).write(tmp_path / "log")
+    words = ["import-logs", str(mapping), "--out", str(tmp_path / "market"), "--quiet"]
+
+    def nearly_full():
+        resource.setrlimit(resource.RLIMIT_FSIZE, (SMALL, SMALL))
+
+    done = subprocess.run(
+        [sys.executable, "-m", "cascade_sim", *words],
+        cwd=ROOT, capture_output=True, text=True, preexec_fn=nearly_full, timeout=HANG, check=False,
+    )  # fmt: skip
+    assert done.returncode == 2, done.stderr
+    assert "cannot write" in done.stderr and "Traceback" not in done.stderr
+    assert [path.name for path in tmp_path.iterdir()] == ["log"]

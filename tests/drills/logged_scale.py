@@ -1,0 +1,129 @@
+"""How long the first answer on a log of ten million candidates takes, and how much memory.
+
+    python tests/drills/logged_scale.py [--rows 10000000] [--folder FOLDER] [--points 13]
+
+Writes a log of that many candidate rows (once: a folder that is there is taken as it is), then asks what
+thirteen reserves would have brought, in a process of its own, and prints CPU-seconds and the peak of
+resident memory.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import numpy as np
+
+ROOT = Path(__file__).resolve().parents[2]
+SLOTS, CANDIDATES, ADS, ADVERTISERS = 4, 50, 20_000, 2_000
+AT_ONCE = 20_000
+
+ASK = """
+import json, resource, sys, time
+from pathlib import Path
+from cascade_sim.questions.whatif import what_if_study
+from cascade_sim.scenario.changes import parse_points
+words = ["auction.reserve_cpc=" + ",".join(f"{0.05 + 0.05 * i:g}" for i in range(int(sys.argv[2])))]
+started, cpu = time.perf_counter(), time.process_time()
+answer = what_if_study(Path(sys.argv[1]), lambda scenario, arm: parse_points(words, scenario, arm))
+peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+told = {
+    "cpu_seconds": round(time.process_time() - cpu, 2),
+    "wall_seconds": round(time.perf_counter() - started, 2),
+    "peak_mb": round(peak),
+    "requests": answer["requests"],
+    "resampled": answer["evidence"]["resampled"],
+    "points": len(answer["points"]),
+    "lift": [point["metrics"]["expected_revenue_per_request"]["lift"] for point in answer["points"]][:3],
+}
+print(json.dumps(told))
+"""
+
+
+def write_log(folder: Path, rows: int) -> None:
+    """A log of that many candidates, written in parts."""
+    sys.path[:0] = [str(ROOT), str(ROOT / "tests")]
+    from cascade_sim import draws
+    from cascade_sim.auction import run_auction, to_micros
+    from cascade_sim.logged.format import About, Rule
+    from cascade_sim.logged.store import StoreWriter, new_folder, open_store
+    from worlds.logged_market import write_market
+
+    n = rows // CANDIDATES
+    about = About(
+        "large", "2026-11-02T00:00:00+00:00", level="bids", rule=Rule("gsp", 1.0, 0.05, 0.0), currency="EUR"
+    )
+    ads = np.arange(ADS)
+    bids = np.round(np.exp(0.6 * draws.normal(1, "bid", ads)) * 0.3, 4)
+    quality = -3.5 + 0.8 * draws.normal(1, "quality", ads)
+    with new_folder(folder / "store") as temp, StoreWriter(temp) as writer:
+        for start in range(0, n, AT_ONCE):
+            request = np.arange(start, min(start + AT_ONCE, n), dtype=np.int64)
+            one = request[:, None]
+            j = np.arange(CANDIDATES)[None, :]
+            ad = np.sort((draws.uniform(1, "ad", one, j) * (ADS // CANDIDATES)).astype(np.int32)
+                         + (j * (ADS // CANDIDATES)).astype(np.int32), axis=1)  # fmt: skip
+            bid = bids[ad]
+            logit = quality[ad] + 1.2 * (draws.uniform(1, "pair", one, ad) - 0.5)
+            pctr = (1 / (1 + np.exp(-logit))).astype(np.float32)
+            page = run_auction(bid, pctr, slots=SLOTS, reserve_cpc=0.05)
+            slot = np.full(ad.shape, -1, np.int16)
+            price, click = np.full(ad.shape, -1, np.int64), np.full(ad.shape, -1, np.int8)
+            rows_of = np.arange(len(request))
+            for k in range(SLOTS):
+                column = page.winners[:, k]
+                is_in = column >= 0
+                at = rows_of[is_in], column[is_in]
+                slot[at] = k
+                price[at] = to_micros(page.cpc[is_in, k], bid[at])
+                luck = draws.uniform(1, "click", request[is_in], ad[at])
+                click[at] = luck < pctr[at] * (1.0, 0.8, 0.65, 0.5)[k]
+            writer.append("requests", {
+                "time": request * (7 * 86_400.0 / n),
+                "user": (draws.uniform(1, "user", request) * 50_000).astype(np.int32),
+                "segment": (draws.uniform(1, "segment", request) * 4).astype(np.int32),
+                "placement": np.full(len(request), -1, np.int32),
+                "slots": np.full(len(request), SLOTS, np.int16),
+                "reserve": np.full(len(request), 0.05),
+                "first": request * CANDIDATES,
+            })  # fmt: skip
+            flat = np.arange(start * CANDIDATES, start * CANDIDATES + ad.size, dtype=np.int64)
+            writer.append("candidates", {
+                "ad": ad.ravel(), "bid": bid.ravel(), "pctr": pctr.ravel(), "slot": slot.ravel(),
+                "stage": np.where(slot >= 0, 2, 1).astype(np.int8).ravel(), "price_micros": price.ravel(),
+                "click": click.ravel(), "conversion": np.full(ad.size, -1, np.int8), "source": flat + 1,
+            })  # fmt: skip
+        writer.append("requests", {"first": np.array([n * CANDIDATES])} | {
+            name: np.empty(0) for name in ("time", "user", "segment", "placement", "slots", "reserve")
+        })  # fmt: skip
+        writer.append("ads", {"advertiser": np.arange(ADS, dtype=np.int32) % ADVERTISERS})
+        for kind, size in (("ads", ADS), ("advertisers", ADVERTISERS), ("users", 50_000), ("segments", 4)):
+            writer.names(kind, [f"{kind[:-1]} {i}" for i in range(size)])
+        writer.finish(about)
+    write_market(folder, open_store(folder))
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--rows", type=int, default=10_000_000)
+    parser.add_argument("--points", type=int, default=13)
+    parser.add_argument("--folder", type=Path)
+    given = parser.parse_args()
+    with tempfile.TemporaryDirectory() as temp:
+        folder = given.folder or Path(temp) / "market"
+        if not folder.exists():
+            write_log(folder, given.rows)
+        done = subprocess.run(
+            [sys.executable, "-c", ASK, str(folder), str(given.points)],
+            capture_output=True, text=True, check=False, cwd=ROOT,
+        )  # fmt: skip
+        print(done.stdout or done.stderr)
+        print(json.dumps({"rows": given.rows}))
+
+
+if __name__ == "__main__":
+    main()

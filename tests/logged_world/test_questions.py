@@ -1,0 +1,115 @@
+"""Questions to an imported market, asked as of a run."""
+
+import json
+
+import numpy as np
+import pytest
+
+from cascade_sim import landscape, off_policy, trace, whatif
+from cascade_sim.cli import main
+from cascade_sim.errors import UserError
+from cascade_sim.logged.format import About, Rule
+from cascade_sim.questions.critical_bids import critical_bids
+from worlds.logged_market import made_market
+
+# A market with names of its own: ad codes are not what a person calls them.
+REQUEST, N = "req-0003", 400
+
+
+@pytest.fixture(scope="module")
+def named(tmp_path_factory):
+    """Two slots, four ads, pages drawn evenly: propensities 1/4 and 1/3."""
+    generator = np.random.Generator(np.random.PCG64(5))
+    order = np.array([generator.permutation(4) for _ in range(N)])
+    pctr = np.broadcast_to([0.1, 0.2, 0.3, 0.4], (N, 4))
+    slot = np.full((N, 4), -1, np.int16)
+    for k in range(2):
+        slot[np.arange(N), order[:, k]] = k
+    seen = np.where(slot == 0, 1.0, 0.5)
+    click = np.where(slot >= 0, generator.uniform(size=(N, 4)) < seen * pctr, -1)
+    requests = {"time": np.arange(N) * 60.0, "slots": np.full(N, 2), "first": np.arange(N + 1) * 4}
+    candidates = {
+        "ad": np.tile(np.arange(4, dtype=np.int32), N),
+        "bid": np.tile([1.0, 0.9, 0.8, 0.7], N),
+        "pctr": pctr.ravel(),
+        "slot": slot.ravel(),
+        "price_micros": np.where(slot >= 0, 500_000, -1).ravel(),
+        "click": click.ravel().astype(np.int8),
+        "propensity": np.select([slot == 0, slot == 1], [1 / 4, 1 / 3], np.nan).ravel(),
+    }
+    names = {"ads": ["shoes", "hats", "coats", "socks"], "requests": [f"req-{i:04}" for i in range(N)]}
+    about = About("drawn", "2026-11-02T00:00:00+00:00", is_randomised=True, rule=Rule("gsp", 1.0, 0.1))
+    folder = tmp_path_factory.mktemp("named") / "market"
+    return made_market(folder, requests, candidates, about, names=names)
+
+
+def test_a_request_and_an_ad_go_by_their_names_in_the_log(named, capsys):
+    answer = trace(named, REQUEST, ad="socks").trace
+    assert (answer["index"], answer["ad"]["ad"], answer["names"]["request"]) == (3, 3, REQUEST)
+    assert (
+        answer["ad"]["dropped_by"] is None and answer["win_set"][0]["ad"] == 3
+    )  # 0.7 * 0.4 is the best score
+    assert (
+        main(["trace", str(named), "--request", REQUEST, "--ad", "shoes"]) == 1
+    )  # the logged page was drawn
+    text = capsys.readouterr().out
+    assert "ad shoes of advertiser 0 was dropped by ranking" in text
+    assert "model CTR" in text and "true" not in text
+
+
+def test_a_name_that_is_none_is_refused_with_one_that_is_near(named):
+    with pytest.raises(UserError, match="did you mean 'shoes'"):
+        trace(named, REQUEST, ad="shoe")
+
+
+def test_the_bid_landscape_of_an_ad_rises_with_its_bid(named):
+    answer = landscape(named, "shoes", bids=[0.2, 1.0, 3.0]).landscape
+    assert answer.impressions.tolist() == [0, 0, N]  # 0.1 * 3 is more than the 0.24 and 0.28 of two others
+    assert answer.init_bid == 1.0 and answer.bid_rule == "none"
+
+
+def test_prices_are_the_least_bids_that_keep_a_slot(replayed):
+    found = critical_bids(replayed.sim, replayed.arm(), 100)
+    assert len(found)
+    assert np.all(found.cascade_micros >= found.local_micros)
+    paid = found.factor * found.local_micros
+    assert np.all(found.cpc_micros <= paid + 1) and np.all(paid <= found.cpc_micros + 2 * found.factor + 1)
+
+
+def test_what_other_pages_would_have_brought_is_weighed_by_the_logged_propensities(named):
+    answers = off_policy(named, ["slates.temperature=0.02"]).answers
+    clicks = answers["the asked policy"]["rewards"]["clicks"]
+    best = 0.4 + 0.5 * 0.3  # socks, then coats: scores 0.28 and 0.24
+    row = clicks["estimators"]["cascade_dr"]
+    assert row["low"] <= best <= row["high"]
+    assert clicks["logged"]["value"] == pytest.approx(0.25 * 1.5, abs=0.1)
+    assert "cascade_dr" not in answers["the asked policy"]["rewards"]["revenue"]["estimators"]
+
+
+def test_a_log_that_was_not_randomised_refuses_off_policy_questions(market):
+    with pytest.raises(UserError, match="propensities would have to be logged"):
+        off_policy(market, ["slates.temperature=0.5"])
+
+
+def test_a_what_if_from_python_says_what_was_observed(market, tmp_path, capsys):
+    answer = whatif(market, {"auction.reserve_cpc": [0.5, 0.9]}).answer
+    shares = [point["metrics"]["observed_clicks_share"]["value"] for point in answer["points"]]
+    assert answer["today"]["metrics"]["observed_clicks_share"]["value"] == 1.0
+    assert 0.0 < shares[1] < shares[0] < 1.0
+    assert {"welfare", "payment_error", "true_value_recall", "cpc_error"}.isdisjoint(
+        answer["today"]["metrics"]
+    )
+    assert any("Intervals resample users" in note for note in answer["notes"])
+    out = tmp_path / "answer"
+    words = ["--set", "auction.reserve_cpc=0.5,0.9", "--quiet", "--out", str(out)]
+    assert main(["whatif", str(market), *words]) == 0
+    assert "observed %" in capsys.readouterr().out
+    page = (out / "whatif.html").read_text()
+    assert "The click model on the log" in page
+    assert json.loads((out / "whatif.json").read_text())["evidence"]["level"] == "pre_ranking"
+
+
+def test_a_further_model_of_the_log_is_an_arm(replayed):
+    arm = replayed.arm("score-better")
+    assert arm.ranking.scorer.name == "logged-better"
+    assert set(replayed.scenario.arms) == {"logged", "score-better"}
