@@ -63,6 +63,8 @@ COMMANDS = {
         "Hold every logged auction again under the declared rule: do winners and prices come out as logged?",
     ),
     "coverage": ("cascade_sim.commands.coverage", "Do off-policy intervals cover the truth? Many logs."),
+    "fit-world": ("cascade_sim.commands.fit_world", "Fit a world to an imported market."),
+    "realism": ("cascade_sim.commands.realism", "How like is a world to a log, and what does it not have?"),
     "variants": ("cascade_sim.commands.variants", "Run a study under several settings, side by side."),
     "sweep": (
         "cascade_sim.commands.sweep",

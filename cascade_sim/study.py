@@ -1,13 +1,17 @@
 """A whole study: from a scenario to a run folder with logs, models, metrics and a report."""
 
 import time
+import warnings
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
+from cascade_sim.analysis.metrics.published import unlike_published
 from cascade_sim.engines import LOCAL, Engine, open_engine
-from cascade_sim.errors import UserError
+from cascade_sim.errors import Notice, UserError
 from cascade_sim.loading import loading
 from cascade_sim.phases.report import write_report
 from cascade_sim.progress import Progress, terminal_width
@@ -68,7 +72,7 @@ def run_study(
 
     if seeds > 1 or engine != LOCAL:
         refuse_registered(scenario)
-    if seeds > 1 and scenario.world.logged is not None:
+    if seeds > 1 and scenario.world.logged is not None and scenario.world.logged.fitted is None:
         raise UserError("--seeds: a replayed log is one world, and replays the same; leave it at 1")
     is_here = address is None
     require_memory(scenario, *((workers, 1) if seeds == 1 else (1, min(seeds, workers) if is_here else 1)))
@@ -121,6 +125,8 @@ def _run_study(
                 write_report(out, metrics, {**manifest, "status": "complete"}, dump_scenario(scenario))
         worlds = [out] if seeds == 1 else [out / f"seed-{scenario.seed + i}" for i in range(seeds)]
         folder.finish(_with_late_code(manifest, scenario, home, worlds, before))
+    for words in unlike_published(metrics):
+        warnings.warn(words, Notice, stacklevel=2)
     if show:
         _print_summary(metrics, out, time.perf_counter() - started)
     return metrics
@@ -158,6 +164,7 @@ def run_seed(
     with progress.stage("intervals", 1, "tables"):
         metrics = collect(evaluation)
     metrics["training"] = prepared.training_section()
+    metrics["bids"] = bid_figures(sim.world.init_bid)
     if sim.replay is not None:
         from cascade_sim.questions.replayed import run_evidence
 
@@ -181,6 +188,14 @@ def run_seed(
 
         metrics["off_policy"] = run_off_policy(sim, evaluation.baseline, out, progress)
     return metrics
+
+
+def bid_figures(bids: np.ndarray) -> dict[str, float]:
+    """Median and spread (standard deviation of the logarithm) of the ads' usual bids, of those above 0."""
+    known = bids[bids > 0]
+    if not len(known):
+        return {}
+    return {"median": float(np.median(known)), "spread": float(np.std(np.log(known)))}
 
 
 def _run_seeds(

@@ -12,7 +12,6 @@ from cascade_sim.cascade.columns import impression_columns
 from cascade_sim.cascade.exploration import as_decided
 from cascade_sim.cascade.memo import Memo
 from cascade_sim.cascade.outcome import Outcome, outcome
-from cascade_sim.cascade.seats import BUILT_IN
 from cascade_sim.cascade.serve import Arm, Block, Decision, admitted, score
 from cascade_sim.phases import corpus as detail
 from cascade_sim.phases import measure
@@ -84,7 +83,9 @@ class Evaluation:
         self.n_requests = sim.scenario.phases.evaluate
         self.units = units_of(sim, self.n_requests)
         self.n_rows = self.units.n if self.units else min(self.n_requests, MAX_ROWS)
-        self.n_detail = detail.n_detail(sim, self.n_requests) if sim.replay is None else 0
+        # a log has no corpus beyond each request's candidates
+        has_corpus = sim.replay is None and sim.fitted is None
+        self.n_detail = detail.n_detail(sim, self.n_requests) if has_corpus else 0
         self.n_quality = min(self.n_requests, sim.scenario.report.detail_requests)
         self.specs = resolved_arms(sim.scenario)
         self.arms = {name: sim.arm(name, spec) for name, spec in self.specs.items()}
@@ -92,7 +93,7 @@ class Evaluation:
         self.culprits = culprits_of(sim, self.baseline)
         self.ruler = ruler_of(sim, self.baseline, self._exposed_ads())
         seats = [m for s in self.specs.values() for m in (s.pre_ranking.model, s.ranking.model)]
-        named = [name for name in dict.fromkeys(seats) if name not in BUILT_IN]
+        named = [name for name in dict.fromkeys(seats) if name not in sim.built_in]
         if sim.replay is not None:
             named = []  # held against the log's own clicks, not against a truth
         ranker = self.specs[sim.scenario.report.baseline].ranking.model
@@ -290,7 +291,8 @@ def ruler_of(sim: Simulation, baseline: Arm, exposed: np.ndarray) -> measure.Rul
 
 def culprits_of(sim: Simulation, baseline: Arm) -> dict[tuple[str, str], Arm]:
     """The search for the culprit; none where a log has no pre-ranking stage."""
-    return culprit_arms(baseline) if sim.replay is None or has_pre_ranking(baseline) else {}
+    is_drawn = sim.replay is None and sim.fitted is None
+    return culprit_arms(baseline) if is_drawn or has_pre_ranking(baseline) else {}
 
 
 def evaluation_server(plan: Plan) -> Callable[..., Any]:

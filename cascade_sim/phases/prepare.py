@@ -380,7 +380,7 @@ class Preparation:
         random_traffic = pages(self.logs, self.logged(["bootstrap"]), self.sim.seed)
         cascade = self.sim.scenario.cascade
         for name in dict.fromkeys([cascade.ranking.model, cascade.pre_ranking.model]):
-            if name not in BUILT_IN:
+            if name not in self.sim.built_in:
                 self.train_model(name, random_traffic, is_first=True)
 
     def _shadow_phase(
@@ -433,7 +433,7 @@ def deployed_arm(sim: Simulation) -> Arm:
     spec = resolve_arm(sim.scenario, ArmOverrides())
 
     def seat(section: PreRanking | Ranking) -> Stage:
-        name = section.model if section.model in BUILT_IN else first(section.model)
+        name = section.model if section.model in sim.built_in else first(section.model)
         scorer = sim.scorers.get(name, sim.scorers["random"])
         fusion = named_fusion(section.fusion, sim.scenario.fusions, sim.scenario.auction.squashing)
         stage = Stage(scorer, section.bid, fusion)

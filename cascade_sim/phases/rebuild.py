@@ -14,7 +14,7 @@ from typing import Any
 import torch
 
 from cascade_sim.cascade.links import calibrator_file, load_calibrator
-from cascade_sim.cascade.seats import BUILT_IN, Scorer
+from cascade_sim.cascade.seats import Scorer
 from cascade_sim.cascade.serve import Block
 from cascade_sim.errors import UserError
 from cascade_sim.phases.simulation import Simulation
@@ -43,7 +43,7 @@ class Plan:
     @classmethod
     def of(cls, sim: Simulation, folder: Path) -> Plan:
         """The plan of a world as it is now; its trained models lie in the folder (`Preparation.export`)."""
-        trained = tuple(name for name in sim.scorers if name not in BUILT_IN)
+        trained = tuple(name for name in sim.scorers if name not in sim.built_in)
         return cls(sim.scenario, sim.seed, sim.home, folder, trained, str(sim.device))
 
 
@@ -59,7 +59,7 @@ def rebuilt(plan: Plan) -> Simulation:
         if name not in loaded:
             loaded[name] = _seated(sim, name, plan.folder)
     # No more than the plan has: which models there are decides who serves.
-    built_in = {name: sim.scorers[name] for name in BUILT_IN}
+    built_in = {name: sim.scorers[name] for name in sim.built_in}
     sim.scorers.clear()
     sim.scorers.update({**built_in, **{name: loaded[name] for name in plan.models}})
     return sim

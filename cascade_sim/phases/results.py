@@ -89,9 +89,15 @@ def collect(evaluation: Evaluation) -> dict[str, Any]:
 
 def measures_of(evaluation: Evaluation) -> Mapping[str, Metric]:
     """The measures of an evaluation: all or, of a replayed log, those that need no hidden truth."""
-    if evaluation.units is None:
+    if evaluation.units is None and evaluation.sim.fitted is None:
         return ARM_MEASURES
     known = {column for tally in evaluation.tallies.values() for column in tally.columns}
+    if evaluation.units is None:  # of a fitted world, whose log may have no pre-ranking stage
+        return {
+            name: metric
+            for name, metric in ARM_MEASURES.items()
+            if not metric.is_ratio or {*metric.parts} <= known
+        }
     every = {**ARM_MEASURES, **PAGE_MEASURES, **REPLAY_MEASURES}
     return {name: metric for name, metric in every.items() if metric.is_ratio and {*metric.parts} <= known}
 

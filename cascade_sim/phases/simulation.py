@@ -28,8 +28,8 @@ from cascade_sim.errors import UserError
 from cascade_sim.logged.store import open_store
 from cascade_sim.models.features import FeatureView
 from cascade_sim.phases.size_fit import with_size_rule
-from cascade_sim.phases.traffic import Arrivals, ReplayedArrivals
-from cascade_sim.scenario.evidence import find_market
+from cascade_sim.phases.traffic import Arrivals, ReplayedArrivals, ResampledArrivals
+from cascade_sim.scenario.evidence import about_of, find_market, find_response
 from cascade_sim.scenario.memory import require_memory
 from cascade_sim.scenario.schema import (
     KNOWN,
@@ -42,6 +42,7 @@ from cascade_sim.scenario.schema import (
     Scenario,
     requests_by_phase,
 )
+from cascade_sim.world.fitted import FittedTruth, FittedWorld, ResampledReplay, open_response
 from cascade_sim.world.observed import ObservedClicks
 from cascade_sim.world.replay import LoggedWorld, Replay
 from cascade_sim.world.truth import Truth
@@ -68,8 +69,13 @@ class Simulation:
         self.scorers: dict[str, Scorer] = {"random": RandomScorer(seed), "constant": ConstantScorer()}
         self._rates: dict[Scorer, Rates] = {}
         self.replay: Replay | None = None  # of a replayed log; None: the world is drawn
+        self.fitted: ResampledReplay | None = None  # of a world fitted to a log
         if scenario.world.logged is not None:
-            self._replay_log(workers)
+            if scenario.world.logged.fitted is None:
+                self._replay_log(workers)
+            else:
+                self._fitted_world(workers)
+            self._built_in = tuple(self.scorers)
             return
         self.world = build_world(scenario.world, seed)
         self.truth: Truth | ObservedClicks = Truth(self.world, scenario.world)
@@ -81,6 +87,7 @@ class Simulation:
         )
         self.arrivals = Arrivals(self.world, scenario.traffic, workers, engine, requests_by_phase(scenario))
         self.scorers["truth"] = TruthScorer(self.truth)
+        self._built_in = BUILT_IN
         assert set(self.scorers) == set(BUILT_IN)
 
     def _replay_log(self, workers: int) -> None:
@@ -109,14 +116,44 @@ class Simulation:
         self.arrivals = ReplayedArrivals(
             self.replay, self.world, scenario.traffic, workers, scenario.auction.reserve_cpc
         )
+        self._seat_logged(self.replay)
+
+    def _fitted_world(self, workers: int) -> None:
+        """A world fitted to a log: its requests drawn again, and a response in place of its clicks."""
+        scenario, seed = self.scenario, self.seed
+        logged = scenario.world.logged
+        assert logged is not None and logged.fitted is not None
+        place, folder = (
+            find_market(logged.market, self.home),
+            find_response(logged.fitted.response, self.home),
+        )
+        store = open_store(place or logged.market)
+        seal = about_of(scenario.world, self.home)[1]
+        response = open_response(folder or Path(logged.fitted.response), store, seal)
+        self.fitted = ResampledReplay(store, response, logged.fitted.block, seed)
+        self.truth = FittedTruth(self.fitted)
+        self.world = FittedWorld(self.fitted, seed)
+        self.platform = Platform(
+            retrieval=LoggedRetrieval(self.fitted),
+            bids=LoggedBids(self.fitted, self.world),
+            slot_effects=self.world.slot_effects,
+        )
+        self.arrivals = ResampledArrivals(
+            self.fitted, self.world, scenario.traffic, workers, scenario.auction.reserve_cpc
+        )
+        self.scorers["truth"] = TruthScorer(self.truth)
+        self._seat_logged(self.fitted)
+
+    def _seat_logged(self, replay: Replay) -> None:
+        """The predictions that were logged, in seats."""
+        store = replay.store
+        about = store.about
         columns = {LOGGED: "pctr", LOGGED_PRE: "pre_score"}
         columns |= {f"{LOGGED_SCORE}{name}": f"score.{name}" for name in about.scores}
         for name, column in columns.items():
             if store.has(column):
                 is_order = name == LOGGED_PRE and about.pre_score == "score"
-                self.scorers[name] = LoggedScorer(
-                    name, self.replay, column, "none" if is_order else "sigmoid"
-                )
+                self.scorers[name] = LoggedScorer(name, replay, column, "none" if is_order else "sigmoid")
 
     def _logged_effects(self, clicks: ObservedClicks, slots: int) -> np.ndarray:
         """How often slots are looked at: as declared, else as the click model has it."""
@@ -126,12 +163,24 @@ class Simulation:
             return np.asarray(declared, np.float64)
         return np.ones(max(slots, 1)) if clicks.model is None else clicks.model.slot_effects()
 
+    @property
+    def built_in(self) -> tuple[str, ...]:
+        """Those who sit in a stage without being trained."""
+        return self._built_in
+
     def view(self, features: tuple[str, ...]) -> FeatureView:
         return self.world.view(features)
 
     @property
     def delays(self) -> DelayMixture | None:
         """How late conversions are; None where the scenario does not say."""
+        if self.fitted is not None:
+            own = self.fitted.response.about["delay"]
+            return (
+                None
+                if own is None
+                else DelayMixture(tuple(own["weights"]), tuple(own["means"]), own["window"])
+            )
         late = self.scenario.world.conversion.delay
         return None if late is None else DelayMixture(late.weights, late.means, late.window)
 

@@ -23,6 +23,7 @@ from cascade_sim.cascade.serve import Block
 from cascade_sim.engines import Chunk, Engine, Service, open_engine
 from cascade_sim.errors import UserError
 from cascade_sim.workers import Job
+from cascade_sim.world.fitted import ResampledReplay
 from cascade_sim.world.replay import Replay
 from cascade_sim.world.world import World
 
@@ -211,5 +212,34 @@ class ReplayedArrivals(Arrivals):
             users=columns["user"][rows],
             context=np.zeros(len(rows), np.float32),
             times=columns["time"][rows],
+            knobs=knobs,
+        )
+
+
+class ResampledArrivals(Arrivals):
+    """Traffic of a world fitted to a log: requests of the log, drawn in blocks of time."""
+
+    def __init__(self, replay: ResampledReplay, world: World, traffic: Any, workers: int, reserve_cpc: float):
+        """`reserve_cpc` is that of requests whose reserve was not logged."""
+        super().__init__(world, traffic, workers)
+        self._replay, self._reserve_cpc = replay, reserve_cpc
+
+    def block(self, phase: str, index: int, n_requests: int, start: float | None = None) -> Block:
+        """Block number `index` of a phase; times are those of the world, whatever `start`."""
+        return self.of_requests(self._requests(phase, index, n_requests))
+
+    def of_requests(self, requests: np.ndarray) -> Block:
+        """These requests, whoever stands behind each."""
+        (rows, times), columns = self._replay.resampling.place(requests), self._replay.store.requests
+        reserve, users = columns["reserve"][rows], columns["user"][rows]
+        knobs = RequestKnobs(
+            slots=columns["slots"][rows].astype(np.int64),
+            logged_reserve=np.where(np.isnan(reserve), self._reserve_cpc, reserve),
+        )
+        return Block(
+            requests=requests,
+            users=np.where(users >= 0, users, self._world.n_users - 1).astype(np.int32),
+            context=self._replay.response.whole("context")[rows].astype(np.float32),
+            times=times,
             knobs=knobs,
         )

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cascade_sim.errors import UserError, did_you_mean, unknown_name
+from cascade_sim.models.features import ID_FEATURES
 from cascade_sim.scenario.schema import LOGGED, LOGGED_PRE, LOGGED_SCORE, SEATS, ArmSpec, Scenario, World
 from cascade_sim.scenario.yaml import KeyPath, Problem
 
@@ -25,6 +26,9 @@ Blame = list[
 
 AT: KeyPath = ("world", "logged")
 MARKET_FILE = Path("store") / "market.json"
+RESPONSE_FILE = "fitted.json"
+# What models may learn from in a fitted world, and what it has no use for.
+FITTED_FEATURES = ("user", "context", "quality", "tier", *ID_FEATURES)
 
 # Sections that a replayed log has no use for, and why.
 NOT_REPLAYED = {
@@ -41,6 +45,19 @@ def find_market(market: str, folder: Path) -> Path | None:
     """The folder of a market: looked for beside the scenario, then from the working folder."""
     places = (folder / market, Path(market))
     return next((place for place in places if (place / MARKET_FILE).is_file()), None)
+
+
+def find_response(response: str, folder: Path) -> Path | None:
+    """The folder of a fitted response: looked for beside the scenario, then from the working folder."""
+    places = (folder / response, Path(response))
+    return next((place for place in places if (place / RESPONSE_FILE).is_file()), None)
+
+
+def response_seal(place: Path) -> str:
+    """The seal that a fitted response has."""
+    from cascade_sim.storage.folder import read_object
+
+    return str(read_object(place / RESPONSE_FILE).get("seal"))
 
 
 def about_of(world: World, folder: Path) -> tuple[About, str]:
@@ -69,6 +86,8 @@ def seats_of(scenario: Scenario, about: About | None) -> tuple[str, ...]:
     if about is None:
         return SEATS
     seats = ["random", "constant"]
+    if scenario.world.logged is not None and scenario.world.logged.fitted is not None:
+        seats += ["truth"]
     seats += [LOGGED] if about.has("pctr") else []
     seats += [LOGGED_PRE] if about.has("pre_score") else []
     return (*seats, *(f"{LOGGED_SCORE}{name}" for name in about.scores))
@@ -93,7 +112,8 @@ def check_logged(scenario: Scenario, given: Collection[KeyPath], folder: Path) -
         if key != "logged" and ("world", key) in given:
             text = "has no meaning beside logged: what was logged takes the place of a drawn world; remove it"
             yield Problem(("world", key), text, uses=(("world", key), AT))
-    for section, text in NOT_REPLAYED.items():
+    fitted = world.logged.fitted
+    for section, text in NOT_REPLAYED.items() if fitted is None else ():
         if getattr(scenario, section):
             yield Problem((section,), text, uses=((section,), AT))
     try:
@@ -119,6 +139,9 @@ def check_logged(scenario: Scenario, given: Collection[KeyPath], folder: Path) -
             yield Problem(
                 (*AT, "slot_effects"), "slot effects never rise from one slot to the next", uses=(AT,)
             )
+    if fitted is not None:
+        yield from _check_fitted(scenario, folder)
+        return
     for phase in ("bootstrap", "log", "shadow"):
         if getattr(scenario.phases, phase):
             text = "a replayed log has no such phase; use 0"
@@ -127,6 +150,32 @@ def check_logged(scenario: Scenario, given: Collection[KeyPath], folder: Path) -
     if scenario.phases.evaluate > n:
         text = f"{scenario.phases.evaluate} is more than the {n} requests of the log; use at most {n}"
         yield Problem(("phases", "evaluate"), text, uses=(("phases", "evaluate"), AT))
+
+
+def _check_fitted(scenario: Scenario, folder: Path) -> Iterator[Problem]:
+    """What is wrong with `world.logged.fitted`, and with what a fitted world is asked."""
+    assert scenario.world.logged is not None and scenario.world.logged.fitted is not None
+    fitted, at = scenario.world.logged.fitted, (*AT, "fitted")
+    place = find_response(fitted.response, folder)
+    if place is None:
+        text = f"no fitted response in '{fitted.response}'; make one with fit-world"
+        yield Problem((*at, "response"), text, uses=(at,))
+    elif fitted.digest not in (None, response_seal(place)):
+        text = (
+            f"the response in '{fitted.response}' is not the one that this scenario was resolved with; give that "
+            "one, or remove digest"
+        )
+        yield Problem((*at, "digest"), text, uses=(at,))
+    for section in ("market", "off_policy"):
+        if getattr(scenario, section):
+            text = "a world fitted to a log does not have this yet; remove it, or fit a drawn world (--parametric)"
+            yield Problem((section,), text, uses=((section,), AT))
+    for name, spec in scenario.models.items():
+        for feature in spec.features:
+            if feature not in FITTED_FEATURES:
+                text = unknown_name("feature of a fitted world", feature, FITTED_FEATURES)
+                key = ("models", name, "features")
+                yield Problem(key, text, uses=(key, AT))
 
 
 def evidence_conflicts(scenario: Scenario, arm: ArmSpec, about: About) -> Iterator[Blame]:

@@ -18,7 +18,7 @@ from cascade_sim.scenario.assignments import key_and_value, yaml_value
 from cascade_sim.scenario.changes import check_what_if
 from cascade_sim.scenario.checks import check_scenario
 from cascade_sim.scenario.data import dump_scenario, scenario_data, scenario_hash
-from cascade_sim.scenario.evidence import about_of, find_market
+from cascade_sim.scenario.evidence import about_of, find_market, find_response, response_seal
 from cascade_sim.scenario.market import BUILT_IN_PROFILES, Market, find_profile
 from cascade_sim.scenario.messages import (
     explain,
@@ -174,7 +174,12 @@ def _world_from_working_folder(world: World, folder: Path) -> World:
         return world
     place = find_market(world.logged.market, folder)
     assert place is not None  # else it was refused
-    found = {"market": path_from_working_folder(place), "digest": about_of(world, folder)[1]}
+    found: dict[str, Any] = {"market": path_from_working_folder(place), "digest": about_of(world, folder)[1]}
+    if world.logged.fitted is not None:
+        response = find_response(world.logged.fitted.response, folder)
+        assert response is not None  # else it was refused
+        fitted = {"response": path_from_working_folder(response), "digest": response_seal(response)}
+        found["fitted"] = world.logged.fitted.model_copy(update=fitted)
     return world.model_copy(update={"logged": world.logged.model_copy(update=found)})
 
 

@@ -277,6 +277,27 @@ RICHER = ("intent", "ids", "drift", "seasons", "churn", "history")
 RESAMPLED = ("request", "user", "hour")  # what the intervals of a replayed log may resample
 
 
+class Fitted(Section):
+    """A response fitted to the log: requests come again, and clicks are drawn."""
+
+    response: str = Field(
+        min_length=1,
+        max_length=4096,
+        description="Folder of the response, as seen from the scenario or the working folder.",
+    )
+    block: Literal["hour", "day"] = Field(
+        default="hour", description="Stretches of the log that are drawn whole, each for its time of the day."
+    )
+    digest: Annotated[str, Field(pattern=r"^[0-9a-f]{32}$")] | None = Field(
+        default=None,
+        description="Seal of the response, filled in when a scenario is loaded; another one is refused.",
+    )
+
+    @model_serializer(mode="wrap")
+    def _without_absent(self, dump: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        return without(dump(self), self, "digest")
+
+
 class Logged(Section):
     """Auctions of one's own in place of a world: an imported market, replayed request by request."""
 
@@ -302,9 +323,14 @@ class Logged(Section):
         "estimated from the log's clicks.",
     )
 
+    fitted: Fitted | None = Field(
+        default=None,
+        description="A world fitted to the log in place of a replay (fit-world); absent: the log is replayed.",
+    )
+
     @model_serializer(mode="wrap")
     def _without_absent(self, dump: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        return without(dump(self), self, "digest", "resample", "slot_effects")
+        return without(dump(self), self, "digest", "resample", "slot_effects", "fitted")
 
 
 class World(Section):

@@ -22,7 +22,7 @@ LAYERS = (
     {"training", "audit"},
     {"phases"},
     {"market", "questions", "estimation", "ltr"},
-    {"trials", "revenue", "checks", "bench"},
+    {"trials", "revenue", "checks", "bench", "realism"},
     {"study"},
     {"sweeps"},
     {"api"},

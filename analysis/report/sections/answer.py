@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from cascade_sim.analysis.metrics.published import unlike_published
 from cascade_sim.analysis.report.comparisons import candidates
 from cascade_sim.analysis.report.decision import BRACKETS, decide, key_figures, money_lost
 from cascade_sim.analysis.report.section import Columns, Heading, Part, Section, Stack, Text, Tile, Tiles
@@ -38,7 +39,7 @@ def answer_section(metrics: Mapping[str, Any]) -> Section | None:
                 "note",
             )
         )
-    care += [Text(warning, "caution") for warning in answer.warnings]
+    care += [Text(warning, "caution") for warning in (*answer.warnings, *unlike_published(metrics))]
     care += [Text(note, "small") for note in answer.notes]
     if not is_first and not candidates(metrics):
         title, rest = (lost[0], care[1:]) if lost else ("Before you rely on it", care)

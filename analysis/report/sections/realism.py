@@ -1,0 +1,269 @@
+"""How like a world is to its log: the answer, tables, words and the short page."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from cascade_sim.analysis.report.figures.realism import TITLE, realism_figure
+from cascade_sim.analysis.report.readings import settings_text
+from cascade_sim.analysis.report.section import (
+    Bullets,
+    Details,
+    Figure,
+    Heading,
+    Part,
+    Section,
+    TablePart,
+    Text,
+)
+from cascade_sim.analysis.report.short_page import answer_section, short_page
+from cascade_sim.analysis.report.tables import Cell, Row, Table, cell
+from cascade_sim.analysis.statistics.estimates import (
+    MISSING,
+    NBSP,
+    Estimate,
+    decimals_for,
+    estimate,
+    interval_text,
+    number_text,
+    scaled,
+)
+
+CAPTION = (
+    "Round: the world against the log, coloured where they differ beyond chance. Diamonds: the log's second "
+    "period against its first. Bars are 95 % intervals."
+)
+SHOWN = "Brackets hold 95 % intervals."
+MOST_PAIRS, MOST_FEATURES = 12, 8
+UNITS = {"percent": " %", "money": "", "number": "", "seconds": " s"}
+VERDICTS = {
+    "alike": "The world is as like the log as two periods of the log are like each other",
+    "nearly": "The world is nearly as like the log as two periods of the log are like each other",
+    "unlike": "The world is told from the log more easily than two periods of the log from each other",
+}
+GROUPS = {
+    "response": "Clicks and conversions",
+    "bids": "Bids and prices",
+    "predictions": "Predictions",
+    "stages": "Stages",
+    "traffic": "Traffic and popularity",
+}
+
+
+def realism_headline(found: Mapping[str, Any]) -> str:
+    """The verdict with the AUCs it rests on."""
+    test = found["two_sample"]["requests"]
+    return (
+        f"{VERDICTS[found['verdict']]}: a classifier tells requests of the two apart with an AUC of "
+        f"{auc_text(test['auc'])}, those of two periods of the log with {auc_text(test['yardstick']['auc'])}"
+    )
+
+
+def auc_text(entry: Mapping[str, Any]) -> str:
+    """.531 [.524, .538], on one line."""
+    own = estimate(entry)
+    return f"{number_text(own.value, 3)} {interval_text(own, 3)}".strip().replace(" ", NBSP)
+
+
+def realism_words(found: Mapping[str, Any]) -> list[str]:
+    """What the answer rests on, a sentence each."""
+    shown, n = found["two_sample"]["shown"], len(found["moments"])
+    differ = sum(row["differs"] for row in found["moments"])
+    words = [
+        f"Of shown ads: an AUC of {auc_text(shown['auc'])}, and {auc_text(shown['yardstick']['auc'])} "
+        "between the periods. 0.5 is a guess.",
+        f"{differ} of {n} moments differ beyond chance and beyond what the log's periods differ by.",
+    ]
+    if found["whatifs"]:
+        inside = sum(row["is_inside"] for row in found["whatifs"])
+        words.append(
+            f"{inside} of {len(found['whatifs'])} lifts of known what-ifs lie inside the log's interval."
+        )
+    if found["left_out"]:
+        words.append(
+            f"Not compared, because log and world are of different length: {', '.join(found['left_out'])}."
+        )
+    return words
+
+
+def test_table(found: Mapping[str, Any]) -> Table:
+    """The AUCs, of requests and of shown ads."""
+    rows = []
+    for what, label in (("requests", "Requests"), ("shown", "Shown ads")):
+        test = found["two_sample"][what]
+        cells = [estimate(test["auc"]), estimate(test["yardstick"]["auc"])]
+        rows.append(
+            Row(label, [*(cell(own, 3) for own in cells), cell(estimate(test["excess"]), 3, signed=True)])
+        )
+    return Table("Two-sample test", "AUC between", ["log and world", "periods of the log", "excess"], rows)
+
+
+def feature_table(found: Mapping[str, Any], what: str) -> Table | None:
+    """The features by which they are told apart; None where none is worth anything."""
+    test = found["two_sample"][what]
+    usual = {feature["name"]: feature["worth"] for feature in test["yardstick"]["features"]}
+    rows = [
+        Row(
+            feature["name"],
+            [
+                Cell(number_text(feature["worth"], 3)),
+                Cell(number_text(usual.get(feature["name"]), 3)),
+                Cell(MISSING if feature["alone"] is None else number_text(feature["alone"], 3)),
+            ],
+        )
+        for feature in test["features"][:MOST_FEATURES]
+        if feature["worth"] > 0.001
+    ]
+    if not rows:
+        return None
+    return Table(
+        "Features", f"Feature of {'requests' if what == 'requests' else 'shown ads'}",
+        ["AUC lost without", "the same, periods", "AUC alone"], rows,
+    )  # fmt: skip
+
+
+def moments_table(found: Mapping[str, Any], group: str) -> Table | None:
+    """Log and world side by side, with the gap; None where no moment of the group is known."""
+    rows = []
+    for row in found["moments"]:
+        if row["group"] != group:
+            continue
+        factor = 100.0 if row["unit"] == "percent" else 1.0
+        sides = [scaled(estimate(row[side]), factor) for side in ("log", "world")]
+        decimals = decimals_for((side.value for side in sides), 3)
+        kind = 100.0 if row["is_relative"] else 1.0
+        gap, between = (scaled(estimate(row[key]), kind) for key in ("gap", "between_periods"))
+        unit = UNITS[row["unit"]]
+        mark = Cell("differs") if row["differs"] else Cell("")
+        of_gap = 1 if row["is_relative"] else 3
+        rows.append(
+            Row(
+                f"{row['label']}{',' if unit else ''}{unit}",
+                [
+                    *(cell(side, decimals) for side in sides),
+                    _gap(gap, of_gap, row["is_relative"]),
+                    Cell(_gap(between, of_gap, row["is_relative"]).text),
+                    mark,
+                ],
+            )
+        )
+    if not rows:
+        return None
+    return Table(GROUPS[group], GROUPS[group], ["log", "world", "gap", "between periods", ""], rows)
+
+
+def _gap(gap: Estimate, decimals: int, is_relative: bool) -> Cell:
+    own = cell(gap, decimals, signed=True)
+    if not is_relative or gap.value is None:
+        return Cell(own.text, own.interval)
+    return Cell(f"{own.text} %", own.interval)
+
+
+def pairs_table(found: Mapping[str, Any]) -> Table | None:
+    """The rank correlations that differ most."""
+    rows = [
+        Row(
+            f"{' and '.join(row['columns'])}, {row['of']}",
+            [
+                *(cell(estimate(row[side]), 2) for side in ("log", "world")),
+                Cell(cell(estimate(row["gap"]), 2, signed=True).text),
+                Cell("differs" if row["differs"] else ""),
+            ],
+        )
+        for row in found["pairs"][:MOST_PAIRS]
+    ]
+    if not rows:
+        return None
+    return Table("Pairs", "Rank correlation of", ["log", "world", "gap", ""], rows)
+
+
+def whatif_table(found: Mapping[str, Any]) -> Table | None:
+    """Lifts of the same knobs in log and world."""
+    rows = [
+        Row(
+            f"{settings_text(row['settings'])}: {row['metric'].replace('_', ' ')}",
+            [
+                *(cell(scaled(estimate(row[side]), 100.0), 1, signed=True) for side in ("log", "world")),
+                Cell("inside" if row["is_inside"] else "overlaps" if row["overlaps"] else "differs"),
+            ],
+        )
+        for row in found["whatifs"]
+    ]
+    return Table("What-ifs", "Lift, %", ["log", "world", ""], rows) if rows else None
+
+
+def realism_page(found: Mapping[str, Any], svg: str) -> str:
+    """The whole page. `svg` comes from realism_svg; all else is escaped."""
+    figure = Figure("realism", realism_figure, TITLE, CAPTION)
+    missing = found["not_captured"] or [
+        "Nothing was found that the world does not have, with as many requests as were compared."
+    ]
+    parts: list[Part] = [
+        *(Text(line) for line in realism_words(found)),
+        Heading("Not captured"),
+        Bullets(missing),
+    ]
+    sections = [answer_section(realism_headline(found), parts, figure)]
+    features = [TablePart(feature_table(found, what)) for what in ("requests", "shown")]
+    hour = (
+        "" if found["two_sample"]["with_hour"] else " The hour of the day is left out: the log is too short."
+    )
+    sections.append(
+        Section(
+            "", "Told apart by a classifier", (),
+            (
+                Text(
+                    "Gradient boosting, cross-fitted: it is asked about requests that it has not seen, and "
+                    f"copies of one request are never on both sides.{hour}",
+                    "small",
+                ),
+                TablePart(test_table(found)), *features,
+                Text(
+                    "AUC lost without: how much is lost when the feature is shuffled. Alone: by the feature "
+                    "itself; above 0.5 it is higher in the world.",
+                    "small",
+                ),
+            ),
+            short="Classifier",
+        )
+    )  # fmt: skip
+    what_ifs = whatif_table(found)
+    if what_ifs is not None:
+        sections.append(Section("", "Known what-ifs, repeated in the world", (), (TablePart(what_ifs),),
+                                short="What-ifs"))  # fmt: skip
+    tables = [TablePart(moments_table(found, group)) for group in GROUPS]
+    words = (
+        f"Intervals resample {found['resampled']['log']} of the log and {found['resampled']['world']} of the "
+        "world. “Differs”: beyond chance, with as many moments looked at, and beyond what lies between the "
+        "periods of the log."
+    )
+    sections.append(Section("", "Moments side by side", (), (Text(words, "small"), *tables), short="Moments"))
+    pairs = pairs_table(found)
+    if pairs is not None:
+        sections.append(Section("", "Pairs of columns", (), (TablePart(pairs),), short="Pairs"))
+    hours = Details((TablePart(hours_table(found)),), "24 hours")
+    sections.append(Section("", "Requests by hour of the day", (), (hours,), short="Hours"))
+    title = f"How like is {found['world']['name']} to {found['log']['name']}?"
+    return short_page(
+        "Realism", title, facts(found), sections, "", {"realism": svg} if svg else {}, shown=SHOWN
+    )
+
+
+def hours_table(found: Mapping[str, Any]) -> Table:
+    """Share of the requests by hour."""
+    sides = [found["hours"][side] for side in ("log", "world")]
+    rows = [
+        Row(f"{hour}–{hour + 1}", [Cell(number_text(100 * side[hour], 1)) for side in sides])
+        for hour in range(24)
+    ]
+    return Table("Hours", "Hour", ["log, %", "world, %"], rows)
+
+
+def facts(found: Mapping[str, Any]) -> list[str]:
+    """How much of what was compared."""
+    return [
+        f"{side} {found[side]['name']}: {number_text(found[side]['requests'], 0)} requests over "
+        f"{number_text(found[side]['days'], 1)} days"
+        for side in ("log", "world")
+    ]

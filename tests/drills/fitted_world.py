@@ -1,0 +1,96 @@
+"""A world fitted to a log from a market of another family: what it gets right, and what it gets wrong.
+
+    python -m tests.drills.fitted_world [FOLDER]
+
+The log has Pareto bids, segments, slots whose effects nobody wrote down, and a hidden intent. A world is
+fitted to its first half and held against its second; another, fitted to all of it, is asked what-ifs whose
+answers the market's truth knows.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parents[2]
+REQUESTS, EVALUATED = 16_000, 32_000
+# Near what was served: the response is known there.
+RIGHT: dict[str, dict[str, Any]] = {
+    "auction.reserve_cpc=0.3": {"reserve_cpc": 0.3},
+    "auction.squashing=0.8": {"squashing": 0.8},
+    "cascade.slots=2": {"slots": 2},
+}
+# Far from it: ads win that were never shown, and the platform's predictions of them are what the fit goes by.
+WRONG: dict[str, dict[str, Any]] = {"auction.squashing=0.0": {"squashing": 0.0}}
+REVENUE = "expected_revenue_per_request"
+
+
+def drill(folder: Path) -> dict[str, Any]:
+    """Everything that is shown, as plain data."""
+    from cascade_sim.cli import main
+    from cascade_sim.phases.simulation import Simulation
+    from cascade_sim.realism.fitted import sampled_store
+    from cascade_sim.realism.study import realism, split_of
+    from cascade_sim.scenario.file import load_scenario
+    from worlds.other_family import OtherFamily
+
+    market = OtherFamily(requests=REQUESTS)
+    log = market.store(folder / "market")
+    first, whole = folder / "half.yaml", folder / "whole.yaml"
+    assert main(["fit-world", str(folder / "market"), "--share", "0.5", "--out", str(first)]) == 0
+    sim = Simulation(load_scenario(first), 1, home=folder)
+    world = sampled_store(sim, folder / "world", REQUESTS // 2)
+    found = realism(log, world, part=(split_of(log), log.n_requests))
+    assert main(["fit-world", str(folder / "market"), "--out", str(whole)]) == 0
+    run = folder / "run"
+    many = ["--set", f"phases.evaluate={EVALUATED}", "--quiet"]
+    assert main(["run", str(whole), *many, "--out", str(run)]) == 0
+    answers = {}
+    for words, rule in {**RIGHT, **WRONG}.items():
+        out = folder / words.replace("=", "-")
+        assert main(["whatif", str(run), "--set", words, "--quiet", "--out", str(out)]) == 0
+        answer = json.loads((out / "whatif.json").read_text())
+        truth, lift = market.lift(**rule), answer["points"][0]["metrics"][REVENUE]["lift"]
+        answers[words] = {
+            "truth": truth, "world": {key: lift[key] for key in ("value", "low", "high")},
+            "is_inside": truth["low"] <= lift["value"] <= truth["high"],
+        }  # fmt: skip
+    return {
+        "two_sample": {
+            what: {
+                "auc": found["two_sample"][what]["auc"],
+                "yardstick": found["two_sample"][what]["yardstick"]["auc"],
+            }
+            for what in ("requests", "shown")
+        },
+        "verdict": found["verdict"],
+        "not_captured": found["not_captured"],
+        "whatifs": answers,
+    }
+
+
+def shown(found: dict[str, Any]) -> str:
+    """A line per figure."""
+    lines = [f"verdict: {found['verdict']}"]
+    for what, test in found["two_sample"].items():
+        own, yard = test["auc"], test["yardstick"]
+        lines.append(
+            f"{what}: AUC {own['value']:.3f} [{own['low']:.3f}, {own['high']:.3f}], between periods "
+            f"{yard['value']:.3f} [{yard['low']:.3f}, {yard['high']:.3f}]"
+        )
+    for words, answer in found["whatifs"].items():
+        sides = [
+            f"{name} {100 * a['value']:+.2f} % [{100 * a['low']:+.2f}, {100 * a['high']:+.2f}]"
+            for name, a in (("truth", answer["truth"]), ("world", answer["world"]))
+        ]
+        lines.append(f"{words}: {'; '.join(sides)}; {'inside' if answer['is_inside'] else 'OUTSIDE'}")
+    return "\n".join([*lines, *found["not_captured"]])
+
+
+if __name__ == "__main__":
+    sys.path.insert(0, str(ROOT / "tests"))
+    with tempfile.TemporaryDirectory() as temp:
+        print(shown(drill(Path(sys.argv[1] if len(sys.argv) > 1 else temp))))

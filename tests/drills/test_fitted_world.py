@@ -1,0 +1,14 @@
+"""A world fitted to a log of another family, against that market's truth; what was found is in the docs."""
+
+import pytest
+
+from drills.fitted_world import RIGHT, WRONG, drill
+
+
+@pytest.mark.drill
+def test_a_fitted_world_is_as_like_as_two_periods_and_right_near_what_was_served(tmp_path):
+    found = drill(tmp_path)
+    for test in found["two_sample"].values():
+        assert abs(test["auc"]["value"] - test["yardstick"]["value"]) <= 0.02
+    assert {words: found["whatifs"][words]["is_inside"] for words in RIGHT} == dict.fromkeys(RIGHT, True)
+    assert {words: found["whatifs"][words]["is_inside"] for words in WRONG} == dict.fromkeys(WRONG, False)

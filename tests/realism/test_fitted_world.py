@@ -1,0 +1,118 @@
+"""Worlds fitted to a log run as others do: requests come again by the hour, clicks are drawn."""
+
+import json
+import shutil
+
+import numpy as np
+import pytest
+
+from cascade_sim.cli import main
+from cascade_sim.errors import UserError
+from cascade_sim.phases.simulation import Simulation
+from cascade_sim.realism.fitted import sampled_store
+from cascade_sim.realism.study import matching_whatifs, realism
+from cascade_sim.scenario.file import load_scenario
+from cascade_sim.world.fitted import Resampling
+from worlds.other_family import OtherFamily
+
+REQUESTS = 1600
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("fitted")
+    OtherFamily(requests=REQUESTS, days=3.0).store(folder / "market")
+    assert main(["fit-world", str(folder / "market"), "--out", str(folder / "world.yaml"), "--quiet"]) == 0
+    return folder
+
+
+@pytest.fixture(scope="module")
+def sim(place):
+    return Simulation(load_scenario(place / "world.yaml"), 1, home=place)
+
+
+@pytest.fixture(scope="module")
+def world(sim, place):
+    return sampled_store(sim, place / "sampled", REQUESTS)
+
+
+def test_requests_stand_for_logged_ones_of_the_same_hour_of_the_day():
+    time = np.sort(np.random.default_rng(1).random(5000)) * 5 * 86_400
+    drawn = Resampling(time, "hour", 7)
+    requests = 4 * 10**9 + np.arange(9000)
+    rows, times = drawn.place(requests)
+    assert np.array_equal(time[rows] // 3600 % 24, times // 3600 % 24)
+    assert np.all(np.diff(times) >= 0) and times[-1] > time[-1]
+    part = np.array([17, 4000, 8999])
+    assert np.array_equal(drawn.place(requests[part])[0], rows[part])
+    other = Resampling(time, "hour", 8).place(requests)[0]
+    assert not np.array_equal(other, rows)
+
+
+def test_candidates_and_bids_are_those_of_one_logged_request(sim):
+    block = sim.arrivals.block("evaluate", 0, 500)
+    rows, log = sim.fitted.rows(block.requests), sim.fitted.store
+    ids = sim.fitted.candidates(block.requests)
+    for i in (0, 77, 499):
+        logged = log.candidates(int(rows[i]), int(rows[i]) + 1, ("ad", "bid"))
+        assert ids[i][ids[i] >= 0].tolist() == logged["ad"].tolist()
+    bids = sim.platform.bids.bid("opt", block, ids, "none", 0.0)
+    assert bids[499][ids[499] >= 0].tolist() == logged["bid"].tolist()
+
+
+def test_the_share_of_clicks_is_the_logs_and_luck_is_new(world, place):
+    from cascade_sim.logged.store import open_store
+
+    log = open_store(place / "market")
+    rates = [store.about.counts.clicks / store.about.counts.shown for store in (log, world)]
+    assert rates[1] == pytest.approx(rates[0], rel=0.15)
+    assert world.about.counts.ads == log.about.counts.ads
+
+
+def test_a_sampled_world_is_told_from_its_log_hardly_more_than_its_periods(world, place):
+    from cascade_sim.logged.store import open_store
+
+    found = realism(open_store(place / "market"), world, resamples=30)
+    for what in ("requests", "shown"):
+        test = found["two_sample"][what]
+        assert abs(test["auc"]["value"] - 0.5) < 0.06
+    assert found["verdict"] != "unlike" and found["missing_columns"] == []
+
+
+def test_a_run_of_it_trains_a_model_and_answers_a_what_if(place, capsys):
+    text = (place / "world.yaml").read_text()
+    head, _, arms = text.partition("arms:")
+    features = "[user, context, quality, tier, ad_id]"
+    models = f"models:\n  own: {{features: {features}, dims: 4, hidden: 8, epochs: 1, data: [log]}}\n"
+    phases = "phases: {bootstrap: 0, log: 1500, shadow: 0, evaluate: 600}\n"
+    head = head[: head.index("phases:")] + phases + models
+    own = place / "trained.yaml"
+    own.write_text(f"{head}arms:\n  logged: {{}}\n  own: {{ranking: {{model: own}}}}\n")
+    assert main(["run", str(own), "--quiet", "--out", str(place / "run")]) == 0
+    metrics = json.loads((place / "run" / "metrics.json").read_text())
+    assert metrics["arms"]["own"]["ctr"]["value"] > 0
+    asked = ["whatif", str(place / "run"), "--set", "auction.reserve_cpc=0.5", "--quiet"]
+    assert main(asked) == 0
+    answer = json.loads(next((place / "run" / "whatif").glob("*/whatif.json")).read_text())
+    rows = matching_whatifs([answer], [answer])
+    assert rows and all(row["is_inside"] and row["overlaps"] for row in rows)
+
+
+def test_a_damaged_response_is_refused(place, tmp_path):
+    shutil.copytree(place, tmp_path / "copy")
+    column = tmp_path / "copy" / "world-response" / "cvr.npy"
+    column.write_bytes(column.read_bytes()[:-1] + b"\x7f")
+    sim = Simulation(load_scenario(tmp_path / "copy" / "world.yaml"), 1, home=tmp_path / "copy")
+    with pytest.raises(UserError, match="cvr.npy is missing, or was changed"):
+        sim.truth.cvr(None, np.zeros((1, 1), np.int32))
+
+
+def test_a_scenario_that_asks_a_fitted_world_for_what_it_has_not_is_refused(place, capsys):
+    text = (place / "world.yaml").read_text()
+    bad = place / "bad.yaml"
+    bad.write_text(text.replace("arms:", "models:\n  m: {features: [G1]}\narms:"))
+    assert main(["validate", str(bad)]) == 2
+    assert "unknown feature of a fitted world 'G1'" in capsys.readouterr().err
+    bad.write_text(text.replace("world-response", "world-respnse"))
+    assert main(["validate", str(bad)]) == 2
+    assert "no fitted response in 'world-respnse'" in capsys.readouterr().err

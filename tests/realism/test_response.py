@@ -1,0 +1,67 @@
+"""The response fitted to a log: near the truth, and calibrated on requests that were not learned from."""
+
+import numpy as np
+import pytest
+
+from cascade_sim.errors import UserError
+from cascade_sim.realism import response
+from cascade_sim.realism.fitted import pairs_of
+from worlds.other_family import EXAMINED, OtherFamily
+
+
+@pytest.fixture(scope="module")
+def market():
+    return OtherFamily(requests=3500, days=3.0)
+
+
+@pytest.fixture(scope="module")
+def store(market, tmp_path_factory):
+    return market.store(tmp_path_factory.mktemp("market"))
+
+
+@pytest.fixture(scope="module")
+def fitted(store):
+    pairs, segment = pairs_of(store, store.n_requests)
+    return response.fit_response(pairs, 1, segment)
+
+
+def test_slots_are_told_from_the_ads_that_stood_in_them(fitted):
+    assert fitted.slot_effects == pytest.approx(EXAMINED, abs=0.1)
+    assert fitted.slot_effects[0] == 1 and np.all(np.diff(fitted.slot_effects) <= 0)
+
+
+def test_the_ctr_is_near_the_truth_over_all_candidates(fitted, market):
+    auctions = market.auctions
+    truth = auctions["ctr"][auctions["ad"] >= 0]
+    assert fitted.ctr.sum() / truth.sum() == pytest.approx(1.0, abs=0.12)
+    assert np.corrcoef(np.log(fitted.ctr), np.log(truth))[0, 1] > 0.7
+
+
+def test_it_is_calibrated_by_slot_and_segment_and_better_than_one_ctr_for_all(fitted):
+    cells = fitted.checks["cells"]
+    assert {cell["of"] for cell in cells} == {"all", "slot", "segment", "tenth"}
+    assert sum(cell["is_off"] for cell in cells) <= 1
+    assert fitted.checks["logloss"] < 0.95 * fitted.checks["logloss_of_mean"]
+
+
+def test_a_response_that_is_wrong_for_a_segment_is_found_out():
+    rng = np.random.default_rng(1)
+    n = 40_000
+    segment, slot = rng.integers(0, 2, n), rng.integers(0, 2, n)
+    expected = np.full(n, 0.1)
+    y = (rng.random(n) < np.where(segment == 1, 0.14, 0.06)).astype(float)
+    cells = response.checks_of(y, expected, slot, segment, np.arange(n))["cells"]
+    off = {(cell["of"], cell["which"]) for cell in cells if cell["is_off"]}
+    assert {("segment", 0), ("segment", 1)} <= off and ("slot", 0) not in off
+
+
+def test_the_same_seed_gives_the_same_response(store):
+    pairs, _ = pairs_of(store, 900)
+    once, again = (response.fit_response(pairs, 3).ctr for _ in range(2))
+    assert np.array_equal(once, again)
+
+
+def test_too_few_clicks_are_refused(store):
+    pairs, _ = pairs_of(store, 100)
+    with pytest.raises(UserError, match="fitted to 100 or more"):
+        response.fit_response(pairs)
