@@ -43,7 +43,7 @@ class Plan:
     @classmethod
     def of(cls, sim: Simulation, folder: Path) -> Plan:
         """The plan of a world as it is now; its trained models lie in the folder (`Preparation.export`)."""
-        trained = tuple(name for name in sim.scorers if name not in BUILT_IN)
+        trained = tuple(name for name in sim.scorers if name not in BUILT_IN and sim.replay is None)
         return cls(sim.scenario, sim.seed, sim.home, folder, trained, str(sim.device))
 
 
@@ -55,6 +55,8 @@ def rebuilt(plan: Plan) -> Simulation:
         device = torch.device(plan.device)
         _kept[key] = (Simulation(plan.scenario, plan.seed, home=plan.home, device=device), {})
     sim, loaded = _kept[key]
+    if sim.replay is not None:
+        return sim  # its seats are in the log
     for name in plan.models:
         if name not in loaded:
             loaded[name] = _seated(sim, name, plan.folder)

@@ -1,4 +1,4 @@
-"""What a study that replays a log rests on: its evidence, the click model, the logged models on its clicks."""
+"""What a study that replays a log rests on: its evidence, the click model, and the logged models."""
 
 from __future__ import annotations
 
