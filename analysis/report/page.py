@@ -30,6 +30,7 @@ from cascade_sim.analysis.report.sections.objectives import objectives_section
 from cascade_sim.analysis.report.sections.off_policy import off_policy_section
 from cascade_sim.analysis.report.sections.orders import orders_section
 from cascade_sim.analysis.report.sections.pareto import pareto_section
+from cascade_sim.analysis.report.sections.replayed import replayed_section
 from cascade_sim.analysis.report.sections.training import training_section
 from cascade_sim.analysis.report.sections.whatif import what_if_section
 from cascade_sim.analysis.report.template import Page, page_html
@@ -41,6 +42,7 @@ SECTIONS: list[Builder] = [
     asked_section,
     answer_section,
     arms_section,
+    replayed_section,
     culprit_section,
     orders_section,
     funnel_section,

@@ -29,10 +29,10 @@ def command(scenario: Path, overrides: tuple[str, ...]) -> None:
 def summary(scenario: Scenario) -> list[tuple[str, str]]:
     """A line each for world, traffic, stages, models, arms, phases, a market if there is one, and memory."""
     from cascade_sim.scenario.memory import available_bytes, bytes_text, peak_bytes, sizes_of
-    from cascade_sim.scenario.schema import AUTOMATIC_ARMS
+    from cascade_sim.scenario.schema import AUTOMATIC_ARMS, resolved_arms
 
     world, cascade, phases = scenario.world, scenario.cascade, scenario.phases
-    sizes = (world.ads, cascade.retrieval.size, cascade.pre_ranking.size)
+    sizes: tuple[int, ...] = (world.ads, cascade.retrieval.size, cascade.pre_ranking.size)
     arms = [f"{name} (baseline)" if name == scenario.report.baseline else name for name in scenario.arms]
     models = [f"{name} ({spec.kind}, {spec.recipe})" for name, spec in scenario.models.items()]
     requests = [f"{name} {getattr(phases, name):,}" for name in ("bootstrap", "log", "shadow", "evaluate")]
@@ -41,15 +41,17 @@ def summary(scenario: Scenario) -> list[tuple[str, str]]:
     memory = f"about {bytes_text(need)} at the peak, with one worker"
     if room is not None and need > room:
         memory += f": more than the {bytes_text(room)} that are available here, where a run would be refused"
+    rate = f"{scenario.traffic.requests_per_second:g} requests/s"
+    people = f"{world.users:,} users, {world.ads:,} ads of {world.advertisers:,} advertisers"
+    if world.logged is not None:
+        people, rate, sizes = f"the log of {world.logged.market}", "as logged", sizes[1:]
+    automatic = [name for name in AUTOMATIC_ARMS if name in resolved_arms(scenario)]
     return [
-        ("world", f"{world.users:,} users, {world.ads:,} ads of {world.advertisers:,} advertisers"),
-        (
-            "traffic",
-            f"{scenario.traffic.requests_per_second:g} requests/s in blocks of {scenario.traffic.block:,}",
-        ),
+        ("world", people),
+        ("traffic", f"{rate} in blocks of {scenario.traffic.block:,}"),
         ("stages", " -> ".join(f"{size:,}" for size in sizes) + f" -> {cascade.slots} slots"),
         ("models", ", ".join(models) or "none"),
-        ("arms", ", ".join(arms) + "; automatic: " + ", ".join(AUTOMATIC_ARMS)),
+        ("arms", ", ".join(arms) + ("; automatic: " if automatic else "") + ", ".join(automatic)),
         ("phases", ", ".join(requests) + f" requests; exploration {phases.exploration:g}"),
         *market,
         ("memory", memory),

@@ -222,11 +222,10 @@ def _pair_requests(first: Side, other: Side, tables: dict[str, dict], notes: lis
         )
     if not paired:
         return "none"
-    resamples, by = scenario.report.resamples, "request"
+    resamples = scenario.report.resamples
     if scenario.world.logged is not None:
         pages = LoggedPages(Simulation(scenario, scenario.seed, home=first.path), n)
-        by = pages.units.kind
-        notes.append(f"intervals resample {by}s: {pages.units.why}")
+        notes.append(f"intervals resample {pages.units.kind}s: {pages.units.why}")
     else:
         world = build_world(scenario.world, scenario.seed)
         truth = Truth(world, scenario.world)
@@ -243,7 +242,7 @@ def _pair_requests(first: Side, other: Side, tables: dict[str, dict], notes: lis
         for metric in known:
             before, after = intervals["before"][metric], intervals["after"][metric]
             tables[arm][metric] = _entry(before, after, gaps["after"][metric], after["lift"], True)
-    return by
+    return "request"
 
 
 def _pair_worlds(first: Side, other: Side, tables: dict[str, dict], notes: list[str]) -> str:

@@ -57,8 +57,8 @@ def notes(facts: dict[str, Any]) -> list[str]:
     said += "." if prices is None else f", and {prices:.2%} of the prices on them."
     if pages < ENOUGH_ALIKE:
         said += (
-            " The rule that is declared is not the one that was in force, so differences are those of the "
-            "declared one: `audit-logs` says where they part."
+            " Its rule is not the one that was in force, so differences are those of another system than the "
+            "logged one: `audit-logs` says where they part."
         )
     lines.append(said)
     if model is None:

@@ -13,7 +13,7 @@ from cascade_sim.questions.critical_bids import critical_bids
 from worlds.logged_market import made_market
 
 # A market with names of its own: ad codes are not what a person calls them.
-REQUEST, N = "req-0003", 400
+REQUEST, N = "req-0003", 3000
 
 
 @pytest.fixture(scope="module")
@@ -80,7 +80,7 @@ def test_what_other_pages_would_have_brought_is_weighed_by_the_logged_propensiti
     answers = off_policy(named, ["slates.temperature=0.02"]).answers
     clicks = answers["the asked policy"]["rewards"]["clicks"]
     best = 0.4 + 0.5 * 0.3  # socks, then coats: scores 0.28 and 0.24
-    row = clicks["estimators"]["cascade_dr"]
+    row = clicks["estimators"]["cascade_dr"]["estimate"]
     assert row["low"] <= best <= row["high"]
     assert clicks["logged"]["value"] == pytest.approx(0.25 * 1.5, abs=0.1)
     assert "cascade_dr" not in answers["the asked policy"]["rewards"]["revenue"]["estimators"]
