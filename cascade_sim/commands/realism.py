@@ -72,7 +72,8 @@ def _world(world: Path, requests: int) -> Iterator[Any]:
     scenario = load_scenario(file)
     if scenario.world.logged is None or scenario.world.logged.fitted is None:
         raise UserError(
-            f"{world} is not of a world fitted to a log; export its run and import that (export-logs, import-logs)"
+            f"{world} is not of a world fitted to a log; export its run and import that (export-logs, "
+            "import-logs)"
         )
     with TemporaryDirectory() as folder:
         sim = Simulation(scenario, scenario.seed, home=file.parent)
