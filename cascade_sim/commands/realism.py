@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +25,10 @@ from cascade_sim.commands.options import PATH, json_option, out_option
 @json_option("Print what realism.json holds.")
 @out_option("Where realism.json and realism.html go.  [default: WORLD/realism]", "FOLDER")
 def command(log: Path, world: Path, part: str, seed: int, as_json: bool, out: Path | None) -> None:
-    """How like is a market to another: WORLD, exported from a run and imported, to LOG.
+    """How like is a world to LOG, an imported market.
+
+    WORLD is a market, exported from a run and imported, or a scenario or run of a world fitted to a log, from
+    which as many requests are drawn as the log has.
 
     Numbers of both side by side; whether a classifier tells them apart, beside whether it tells two periods
     of the log apart; lifts of the same what-ifs, where both were asked; and what the world does not have.
@@ -34,15 +38,46 @@ def command(log: Path, world: Path, part: str, seed: int, as_json: bool, out: Pa
     from cascade_sim.logged.store import open_store
     from cascade_sim.realism.study import answers_in, matching_whatifs, realism, split_of
 
-    stores = open_store(log), open_store(world)
-    middle = split_of(stores[0])
-    parts = {"all": None, "first": (0, middle), "second": (middle, stores[0].n_requests)}
-    found = realism(
-        *stores, part=parts[part], whatifs=matching_whatifs(answers_in(log), answers_in(world)), seed=seed
-    )
+    store = open_store(log)
+    middle = split_of(store)
+    parts = {"all": None, "first": (0, middle), "second": (middle, store.n_requests)}
+    first, last = parts[part] or (0, store.n_requests)
+    whatifs = matching_whatifs(answers_in(log), answers_in(world))
+    with _world(world, last - first) as other:
+        found = realism(store, other, part=parts[part], whatifs=whatifs, seed=seed)
     click.echo(json.dumps(found, indent=1) if as_json else realism_text(found))
-    for path in write_realism(found, out or world / "realism"):
+    beside = world.with_suffix("") if world.is_file() else world
+    for path in write_realism(found, out or beside / "realism"):
         click.echo(path, err=as_json)
+
+
+@contextmanager
+def _world(world: Path, requests: int) -> Iterator[Any]:
+    """The store of a market, or what is drawn from a fitted world, for as long as it is looked at."""
+    from tempfile import TemporaryDirectory
+
+    from cascade_sim.errors import UserError
+    from cascade_sim.logged.store import is_market, open_store
+
+    if is_market(world):
+        yield open_store(world)
+        return
+    file = world if world.is_file() else world / "scenario.yaml"
+    if not file.is_file():
+        raise UserError(f"{world} is neither a market nor a scenario or run of a fitted world")
+    from cascade_sim.phases.simulation import Simulation
+    from cascade_sim.realism.fitted import sampled_store
+    from cascade_sim.scenario.file import load_scenario
+
+    scenario = load_scenario(file)
+    if scenario.world.logged is None or scenario.world.logged.fitted is None:
+        raise UserError(
+            f"{world} is not of a world fitted to a log; export its run and import that (export-logs, "
+            "import-logs)"
+        )
+    with TemporaryDirectory() as folder:
+        sim = Simulation(scenario, scenario.seed, home=file.parent)
+        yield sampled_store(sim, Path(folder) / "world", requests)
 
 
 def realism_text(found: Mapping[str, Any]) -> str:

@@ -6,13 +6,14 @@ And a store of what such a world brings, to be held against the log.
 from __future__ import annotations
 
 import os
+import warnings
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from cascade_sim.errors import UserError
+from cascade_sim.errors import Notice, UserError
 from cascade_sim.logged.format import About
 from cascade_sim.logged.store import LoggedStore, new_folder, write_store
 from cascade_sim.realism.parametric import exponential_mixture, yaml_text
@@ -29,6 +30,7 @@ FEWEST_DELAYS = 20
 WINDOW = 2_592_000.0
 MOST_CODES = 250  # of a whole-numbered feature that is taken as categories
 SUFFIX = "-response"
+FEW_HOURS = 24
 
 
 def fit_world(
@@ -40,6 +42,13 @@ def fit_world(
         raise UserError(
             f"{n} requests of {store.about.name} are too few to fit a world to; {FEWEST} are needed"
         )
+    hours = len(np.unique(store.requests["time"][:n] // HOUR))
+    if hours < FEW_HOURS:
+        warnings.warn(
+            f"the log has requests of {hours} hours: with so few to draw from, the world brings the same "
+            "requests again and again",
+            Notice, stacklevel=2,
+        )  # fmt: skip
     folder = out.with_name(out.stem + SUFFIX)
     pairs, segment = pairs_of(store, n)
     response = fit_response(pairs, seed, segment)

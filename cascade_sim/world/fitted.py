@@ -75,7 +75,7 @@ class FittedResponse:
     def whole(self, name: str) -> NDArray[Any]:
         """A column, kept."""
         if name not in self._whole:
-            self._whole[name] = np.load(self._path(name), allow_pickle=False)
+            self._whole[name] = np.load(self._path(name))
         return self._whole[name]
 
     def ctr(self, low: int, high: int) -> NDArray[np.float32]:

@@ -6,6 +6,8 @@ import shutil
 import numpy as np
 import pytest
 
+from cascade_sim.analysis.report.figures.realism import realism_svg
+from cascade_sim.analysis.report.sections.realism import realism_headline, realism_page
 from cascade_sim.cli import main
 from cascade_sim.errors import UserError
 from cascade_sim.phases.simulation import Simulation
@@ -77,6 +79,9 @@ def test_a_sampled_world_is_told_from_its_log_hardly_more_than_its_periods(world
         test = found["two_sample"][what]
         assert abs(test["auc"]["value"] - 0.5) < 0.06
     assert found["verdict"] != "unlike" and found["missing_columns"] == []
+    page = realism_page(found, realism_svg(found))
+    assert "Told apart by a classifier" in page and realism_headline(found)[:40] in page
+    assert "<svg" in page and "CTR of shown ads" in page
 
 
 def test_a_run_of_it_trains_a_model_and_answers_a_what_if(place, capsys):

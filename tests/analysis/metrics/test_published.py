@@ -1,0 +1,32 @@
+"""Runs far from what is published of real markets are told so, others are not."""
+
+import pytest
+
+from cascade_sim.analysis.metrics.published import PUBLISHED, unlike_published
+
+
+def run(ctr=0.05, spread=0.5, cpc=1.0):
+    arm = {"ctr": {"value": ctr, "low": ctr, "high": ctr}, "cpc": {"value": cpc, "low": cpc, "high": cpc}}
+    return {"baseline": "today", "arms": {"today": arm}, "bids": {"spread": spread}}
+
+
+def test_a_believable_run_gets_no_note():
+    assert unlike_published(run()) == []
+
+
+@pytest.mark.parametrize(
+    ("figures", "words"),
+    [
+        ({"ctr": 0.4}, "The CTR is 40 %, far above"),
+        ({"ctr": 0.00001}, "far below"),
+        ({"spread": 0.0}, "The spread of bids"),
+        ({"cpc": 200.0}, "The price per click is 200, far above"),
+    ],
+)
+def test_a_figure_outside_its_range_is_named_with_its_source(figures, words):
+    (told,) = unlike_published(run(**figures))
+    assert words in told and any(known.source in told for known in PUBLISHED)
+
+
+def test_what_a_run_does_not_have_is_not_missed():
+    assert unlike_published({"baseline": "today", "arms": {"today": {}}}) == []
