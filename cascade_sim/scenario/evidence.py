@@ -162,13 +162,13 @@ def _check_fitted(scenario: Scenario, folder: Path) -> Iterator[Problem]:
         yield Problem((*at, "response"), text, uses=(at,))
     elif fitted.digest not in (None, response_seal(place)):
         text = (
-            f"the response in '{fitted.response}' is not the one that this scenario was resolved with; give that "
-            "one, or remove digest"
+            f"the response in '{fitted.response}' is not the one that this scenario was resolved with; give "
+            "that one, or remove digest"
         )
         yield Problem((*at, "digest"), text, uses=(at,))
     for section in ("market", "off_policy"):
         if getattr(scenario, section):
-            text = "a world fitted to a log does not have this yet; remove it, or fit a drawn world (--parametric)"
+            text = "a world fitted to a log has none yet; remove it, or fit a drawn world (--parametric)"
             yield Problem((section,), text, uses=((section,), AT))
     for name, spec in scenario.models.items():
         for feature in spec.features:

@@ -325,7 +325,7 @@ class Logged(Section):
 
     fitted: Fitted | None = Field(
         default=None,
-        description="A world fitted to the log in place of a replay (fit-world); absent: the log is replayed.",
+        description="A world fitted to the log in place of its replay (fit-world); absent: it is replayed.",
     )
 
     @model_serializer(mode="wrap")
