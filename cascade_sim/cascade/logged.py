@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cascade_sim.cascade.bids import Rates
+from cascade_sim.cascade.retrieval import Retrieval
 from cascade_sim.errors import UserError
 from cascade_sim.world.replay import LoggedWorld, Replay
 
@@ -54,6 +55,12 @@ class LoggedBids:
     def init_bid(self) -> NDArray[np.float64]:
         return self._world.init_bid if self._changed is None else self._changed
 
+    @property
+    def mean_pcvr(self) -> NDArray[np.float64]:
+        raise UserError(
+            "a log does not say how often users convert on average; nothing in a replay asks for it"
+        )
+
     def pcvr(self, block: Any, ids: np.ndarray, rates: Rates | None = None) -> np.ndarray:
         """The logged prediction of a conversion after a click.  [R, m]"""
         if not self._replay.has("pcvr"):
@@ -88,7 +95,7 @@ class LoggedBids:
         return self.with_bids(init_bid)
 
 
-class LoggedRetrieval:
+class LoggedRetrieval(Retrieval):
     """Retrieval of a replayed log: the candidates that were logged. It has no similarities."""
 
     def __init__(self, replay: Replay):

@@ -132,7 +132,7 @@ class Arm:
 class Platform:
     """What all arms share while serving: the retrieval index, the bids, the slots on the page."""
 
-    retrieval: Retrieval | LoggedRetrieval
+    retrieval: Retrieval
     bids: BidRules | LoggedBids
     slot_effects: np.ndarray
     lives: Lives | None = None  # when ads are there; None: always

@@ -6,6 +6,7 @@ resampling requests.
 """
 
 from dataclasses import dataclass, replace
+from typing import cast
 
 import numpy as np
 
@@ -125,7 +126,8 @@ class Ruler:
         expected = result.expected_clicks
         ranked = decision.ranked_set
         cpc_true = self._repriced(block, arm, decision, self.truth.ctr(block, ranked))
-        cpc_known = self._repriced(block, arm, decision, self.truth.ctr_without_noise(block, ranked))
+        without_noise = cast(Truth, self.truth).ctr_without_noise(block, ranked)
+        cpc_known = self._repriced(block, arm, decision, without_noise)
         error, true_cost = money.cpc_error(cpc, cpc_true, expected, shown)
         predicted = self.platform.slot_effects[: arm.slots] * decision.ranked_pctr[:, :-1]
         predicted = predicted if result.impressions is None else result.charged
@@ -178,7 +180,9 @@ def ranking_of(arm: Arm) -> Arm:
     return replace(arm, name="", pre_ranking=arm.ranking, pre_ranking_size=1, size_rule=None)
 
 
-def true_value(block: Block, ids: np.ndarray, arm: Arm, platform: Platform, truth: Truth) -> np.ndarray:
+def true_value(
+    block: Block, ids: np.ndarray, arm: Arm, platform: Platform, truth: Truth | ObservedClicks
+) -> np.ndarray:
     """True CTR * bid of the ranking stage; -inf for what the auction would not admit.  [R, m]"""
     true_ctr = TruthScorer(truth).predict(block, ids)
     bid = bids(block, ids, arm.ranking, arm, platform)

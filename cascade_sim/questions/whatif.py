@@ -196,7 +196,9 @@ def ask(
     evaluation.serve(progress)
     with progress.stage("intervals", 1, "tables"):
         measured = evaluation.metrics(TODAY)
-        held, notes, known = HELD_FIXED, [] if evaluation.has_exposure else [NO_EXPOSURE], {}
+        held: tuple[str, ...] = HELD_FIXED
+        notes: list[str] = [] if evaluation.has_exposure else [NO_EXPOSURE]
+        known: dict[str, Any] = {}
         if where.sim.replay is not None:
             facts = replayed.evidence(evaluation, TODAY)
             held, notes, known = replayed.HELD_FIXED, replayed.notes(facts), {"evidence": facts}

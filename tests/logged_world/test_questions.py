@@ -77,13 +77,22 @@ def test_prices_are_the_least_bids_that_keep_a_slot(replayed):
 
 
 def test_what_other_pages_would_have_brought_is_weighed_by_the_logged_propensities(named):
+    answers = off_policy(named, ["slates.temperature=0.5"]).answers
+    rewards = answers["the asked policy"]["rewards"]
+    ctr, odds = np.array([0.1, 0.2, 0.3, 0.4]), np.array([0.1, 0.18, 0.24, 0.28]) ** 2
+    first = odds / odds.sum()
+    second = [odds * (np.arange(4) != a) / (odds.sum() - odds[a]) for a in range(4)]
+    truth = sum(first[a] * (ctr[a] + 0.5 * second[a] @ ctr) for a in range(4))
+    row = rewards["clicks"]["estimators"]["cascade_dr"]["estimate"]
+    assert row["low"] <= truth <= row["high"]
+    assert rewards["clicks"]["logged"]["value"] == pytest.approx(0.25 * 1.5, abs=0.03)
+    assert "cascade_dr" not in rewards["revenue"]["estimators"]  # what others would pay is not known
+
+
+def test_pages_that_were_hardly_ever_drawn_are_refused(named):
     answers = off_policy(named, ["slates.temperature=0.02"]).answers
-    clicks = answers["the asked policy"]["rewards"]["clicks"]
-    best = 0.4 + 0.5 * 0.3  # socks, then coats: scores 0.28 and 0.24
-    row = clicks["estimators"]["cascade_dr"]["estimate"]
-    assert row["low"] <= best <= row["high"]
-    assert clicks["logged"]["value"] == pytest.approx(0.25 * 1.5, abs=0.1)
-    assert "cascade_dr" not in answers["the asked policy"]["rewards"]["revenue"]["estimators"]
+    rows = answers["the asked policy"]["rewards"]["clicks"]["estimators"]
+    assert rows["slate_ips"]["refused"] and rows["slate_ips"]["estimate"]["value"] is None
 
 
 def test_a_log_that_was_not_randomised_refuses_off_policy_questions(market):
