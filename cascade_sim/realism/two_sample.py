@@ -25,6 +25,7 @@ MOST_SHOWN = 20_000  # rows of each side
 MOST_ASKED = 2_000  # rows of a fold by which features are judged
 RESAMPLES = 200
 FEWEST_DAYS = 2.0  # with fewer, two periods are other hours of the day, and the hour says nothing
+GUESS = 0.5  # of AUC: less is bad luck of a small sample, and tells nothing apart
 TELLING = 0.01  # of AUC: what a feature must be worth to be named
 INSTALL = "python -m pip install 'cascade_sim[fit]'"
 
@@ -302,7 +303,10 @@ def two_sample_test(
             before, after = (table(period, with_hour) for period in periods)
             yard = tell_apart(before, after, seed + 1, resamples)
             usual = yard.pop("replicates")
-            found[what] |= {"yardstick": yard, "excess": entry(drawn - usual)}
+            found[what] |= {
+                "yardstick": yard,
+                "excess": entry(np.maximum(drawn, GUESS) - np.maximum(usual, GUESS)),
+            }
     return found
 
 
