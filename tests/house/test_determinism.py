@@ -128,7 +128,8 @@ def test_seats_without_matrix_products_do_not_feel_the_size_of_blocks(seat):
         def serve(block, sim=sim, arm=arm):
             decision = sim.serve(block, arm)
             happened = outcome(block, decision, sim.truth, sim.world.slot_effects, sim.seed)
-            return (*decision.arrays().values(), *vars(happened).values())
+            columns = [values for values in vars(happened).values() if values is not None]
+            return (*decision.arrays().values(), *columns)
 
         sim.arrivals.run_phase(
             "evaluate", 300, serve, lambda block, result, parts=parts: parts.append(result)
