@@ -397,6 +397,7 @@ Texts: TypeAlias = str | Sequence[str]  # one, or several
 
 
 Function = TypeVar("Function", bound=Callable[..., Any])
+PLAIN: dict[str, tuple[type, str]] = {"int": (int, "a whole number"), "str": (str, "text")}
 
 
 def plain_arguments(function: Function) -> Function:
@@ -412,11 +413,12 @@ def plain_arguments(function: Function) -> Function:
                 continue
             value = _plain(value) if isinstance(value, Mapping) or hasattr(value, "tolist") else value
             bound.arguments[name] = value
-            kind, _, absent = str(parameter.annotation).partition(" | ")
-            if kind not in ("int", "str") or absent not in ("", "None") or (absent and value is None):
+            kinds = str(parameter.annotation).split(" | ")
+            if not {*kinds} <= {*PLAIN, "None"} or (value is None and "None" in kinds):
                 continue
-            if not isinstance(value, int if kind == "int" else str) or isinstance(value, bool):
-                what = "a whole number" if kind == "int" else "text"
+            plain = [kind for kind in kinds if kind in PLAIN]
+            if isinstance(value, bool) or not isinstance(value, tuple(PLAIN[kind][0] for kind in plain)):
+                what = " or ".join(PLAIN[kind][1] for kind in plain)
                 raise UserError(f"{name}: expected {what}, found {value!r}")
         return function(*bound.args, **bound.kwargs)
 

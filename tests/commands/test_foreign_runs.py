@@ -26,7 +26,7 @@ GIVEN = {
 }
 # Commands that answer from a run, and those of them that serve its requests again with its models.
 READ = ("report", "baseline", "check", "compare")
-SERVE = ("trace", "critical-bids", "landscape", "whatif", "off-policy")
+SERVE = ("trace", "critical-bids", "landscape", "whatif", "off-policy", "export-logs")
 
 
 def command_named(name):

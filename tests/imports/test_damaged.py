@@ -6,8 +6,8 @@ import pytest
 
 from cascade_sim.imports.market import import_market
 from cascade_sim.logged import open_store
-from imports.test_importer import content
 from drills.damaged_logs import DAMAGED, MENDED, judge
+from imports.test_importer import content
 from worlds.small_log import small_log
 
 
