@@ -62,14 +62,15 @@ def outcome(
         ads = win_set[row, slot][:, None]
         luck = draws.uniform(seed, "conversion", clicked.requests[:, None], ads)
         conversions[row, slot] = happens(truth.cvr(clicked, ads), luck)[:, 0]
+    charged = clicks if charging == "click" else win_set >= 0
     return Outcome(
         true_ctr=true_ctr,
         expected_clicks=expected,
         clicks=clicks,
         conversions=conversions,
-        charges_micros=np.where(clicks if charging == "click" else win_set >= 0, decision.cpc_micros, 0),
+        charges_micros=np.where(charged, decision.cpc_micros, 0),
         observed=observed,
-        impressions=None if charging == "click" else win_set >= 0,
+        impressions=None if charging == "click" else charged,
     )
 
 

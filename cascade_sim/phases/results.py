@@ -160,7 +160,9 @@ def vector_metrics(
         ({arm: tally.vectors[kind] for arm, tally in tallies.items() if kind in tally.vectors}, of_kind)
         for kind, of_kind in functions.items()
     ]
-    return [(sums, of_kind) for sums, of_kind in of_arms if sums]
+    if any("payments" in tally.vectors for tally in tallies.values()):
+        return of_arms  # what no arm has is undefined, and said to be
+    return [(sums, of_kind) for sums, of_kind in of_arms if sums]  # of a log, which has no hidden truth
 
 
 def ratio_sample(

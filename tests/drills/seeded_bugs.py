@@ -125,15 +125,15 @@ BUGS = (
     Bug(
         "every click is charged twice",
         "cascade_sim/cascade/outcome.py",
-        "charges_micros=np.where(clicks, decision.cpc_micros, 0),",
-        "charges_micros=np.where(clicks, 2 * decision.cpc_micros, 0),",
+        "charges_micros=np.where(charged, decision.cpc_micros, 0),",
+        "charges_micros=np.where(charged, 2 * decision.cpc_micros, 0),",
         ("tests/cascade/test_outcome.py::test_every_charge_has_a_click_and_every_click_is_charged_its_cpc",),
     ),
     Bug(
         "impressions are charged instead of clicks",
         "cascade_sim/cascade/outcome.py",
-        "charges_micros=np.where(clicks, decision.cpc_micros, 0),",
-        "charges_micros=np.where(win_set >= 0, decision.cpc_micros, 0),",
+        'charged = clicks if charging == "click" else win_set >= 0',
+        "charged = win_set >= 0",
         ("tests/cascade/test_outcome.py::test_every_charge_has_a_click_and_every_click_is_charged_its_cpc",),
     ),
     Bug(
