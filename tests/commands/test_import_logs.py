@@ -79,7 +79,7 @@ def test_a_full_disk_is_told_and_leaves_nothing(tmp_path, requests):
         resource.setrlimit(resource.RLIMIT_FSIZE, (SMALL, SMALL))
 
     done = subprocess.run(
-        [sys.executable, "-m", "cascade_sim", *words],
+        [sys.executable, "-B", "-m", "cascade_sim", *words],  # -B: Python would keep compiled files cut short
         cwd=ROOT, capture_output=True, text=True, preexec_fn=nearly_full, timeout=HANG, check=False,
     )  # fmt: skip
     assert done.returncode == 2, done.stderr
