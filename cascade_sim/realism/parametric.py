@@ -62,7 +62,7 @@ def fit_parametric(store: Any, seed: int = 1, name: str | None = None) -> Fit:
             "world can be fitted. fit-world without --parametric keeps the log's bids"
         )
     sample = take(store)
-    if int(np.sum(sample.candidates["click"] == 1)) < FEWEST_CLICKS:
+    if not sample.has("click") or int(np.sum(sample.candidates["click"] == 1)) < FEWEST_CLICKS:
         raise UserError(
             f"{store.about.name} has too few clicks to fit a world to; {FEWEST_CLICKS} or more are needed"
         )
@@ -319,9 +319,9 @@ def conversions(sample: Sample) -> dict[str, Any]:
 
     found: dict[str, Any] = {"base_logit": -2.2, "weight": 0.0, "opposed_to": None, "opposition": 0.0,
                              "pair_noise": 0.0}  # fmt: skip
-    one = np.ones(len(sample))
-    rate = moments.conversions_per_click(sample, one)
-    if np.isfinite(rate) and 0 < rate < 1:
+    known = sample.has("click", "conversion")
+    rate = moments.conversions_per_click(sample, np.ones(len(sample))) if known else np.nan
+    if 0 < rate < 1:
         found["base_logit"] = round(float(logit(rate)), 4)
     if sample.has("conversion_delay"):
         delay = sample.candidates["conversion_delay"].astype(np.float64)

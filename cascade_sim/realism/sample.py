@@ -93,6 +93,7 @@ def take(store: Any, first: int = 0, last: int | None = None, most: int = MOST_R
     wanted = tuple(column for column in store.about.columns["candidates"] if column != "source")
     parts = [store.candidates(int(run[0]), int(run[-1]) + 1, wanted) for run in _runs(rows)]
     candidates = {name: np.concatenate([part[name] for part in parts]) for name in wanted}
+    candidates = {name: values for name, values in candidates.items() if is_known(name, values)}
     counts = np.diff(store.first)[rows]
     request = np.repeat(np.arange(len(rows)), counts)
     time, user = store.requests["time"][first:last], store.requests["user"][first:last]
@@ -117,6 +118,14 @@ def take(store: Any, first: int = 0, last: int | None = None, most: int = MOST_R
         request=request,
         group=content(store, request, candidates, len(rows)),
     )
+
+
+OPEN = ("price_micros", "click", "conversion")  # -1 where it is not known
+
+
+def is_known(name: str, values: np.ndarray) -> bool:
+    """Whether a column says anything: a log without conversions has a column of unknown ones."""
+    return name not in OPEN or bool((values >= 0).any())
 
 
 NAMED = {"segment": "segments", "placement": "placements"}  # the user's code is of its store alone

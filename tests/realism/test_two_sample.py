@@ -7,7 +7,7 @@ import pytest
 from sklearn.metrics import roc_auc_score
 
 from cascade_sim.errors import UserError
-from cascade_sim.realism import two_sample
+from cascade_sim.realism import moments, two_sample
 from cascade_sim.realism.sample import take
 from worlds.other_family import OtherFamily
 
@@ -40,6 +40,30 @@ def test_two_parts_of_one_market_are_hardly_told_apart_and_dearer_bids_by_bids(s
     found = two_sample.tell_apart(*(two_sample.shown_table(s, False) for s in (first, dearer)), 1, 20)
     assert found["auc"]["low"] > 0.6
     assert found["features"][0]["name"] in ("bid", "price to bid")
+
+
+@pytest.mark.parametrize("column", ["click", "conversion", "price_micros"])
+def test_what_a_log_does_not_know_does_not_tell_it_from_a_world_that_does(store, column, monkeypatch):
+    known = take(store)
+    shown = known.is_shown
+    known.candidates[column] = np.where(shown, 0, -1)
+    read = type(store).candidates
+    with monkeypatch.context() as patch:
+        patch.setattr(
+            type(store), "candidates",
+            lambda self, *where: {
+                name: np.full_like(values, -1) if name == column else values
+                for name, values in read(self, *where).items()
+            },
+        )  # fmt: skip
+        unknown = take(store)
+    assert column not in unknown.candidates
+    found = two_sample.tell_apart(
+        two_sample.shown_table(unknown, False), two_sample.shown_table(known, False), 1, 20
+    )
+    assert found["auc"]["value"] == pytest.approx(0.5, abs=0.01)
+    rows = moments.side_by_side(unknown, known, (unknown, unknown), 5, 1)
+    assert len(rows) > 5
 
 
 def test_summaries_of_requests_are_what_they_say():

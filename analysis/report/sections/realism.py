@@ -42,6 +42,7 @@ VERDICTS = {
     "nearly": "The world is nearly as like the log as two periods of the log are like each other",
     "unlike": "The world is told from the log more easily than two periods of the log from each other",
 }
+TOLD = {"requests": "requests", "shown": "shown ads"}
 GROUPS = {
     "response": "Clicks and conversions",
     "bids": "Bids and prices",
@@ -52,12 +53,18 @@ GROUPS = {
 
 
 def realism_headline(found: Mapping[str, Any]) -> str:
-    """The verdict with the AUCs it rests on."""
-    test = found["two_sample"]["requests"]
+    """The verdict with the AUCs it rests on: those of what is told apart most easily."""
+    what = telling(found)
+    test = found["two_sample"][what]
     return (
-        f"{VERDICTS[found['verdict']]}: a classifier tells requests of the two apart with an AUC of "
+        f"{VERDICTS[found['verdict']]}: a classifier tells {TOLD[what]} of the two apart with an AUC of "
         f"{auc_text(test['auc'])}, those of two periods of the log with {auc_text(test['yardstick']['auc'])}"
     )
+
+
+def telling(found: Mapping[str, Any]) -> str:
+    """requests or shown: of which the classifier finds more beyond what it finds between the periods."""
+    return max(TOLD, key=lambda what: found["two_sample"][what]["excess"]["value"] or 0.0)
 
 
 def auc_text(entry: Mapping[str, Any]) -> str:
@@ -68,10 +75,11 @@ def auc_text(entry: Mapping[str, Any]) -> str:
 
 def realism_words(found: Mapping[str, Any]) -> list[str]:
     """What the answer rests on, a sentence each."""
-    shown, n = found["two_sample"]["shown"], len(found["moments"])
+    (other,) = set(TOLD) - {telling(found)}
+    test, n = found["two_sample"][other], len(found["moments"])
     differ = sum(row["differs"] for row in found["moments"])
     words = [
-        f"Of shown ads: an AUC of {auc_text(shown['auc'])}, and {auc_text(shown['yardstick']['auc'])} "
+        f"Of {TOLD[other]}: an AUC of {auc_text(test['auc'])}, and {auc_text(test['yardstick']['auc'])} "
         "between the periods. 0.5 is a guess.",
         f"{differ} of {n} moments differ beyond chance and beyond what the log's periods differ by.",
     ]
