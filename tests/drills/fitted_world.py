@@ -1,14 +1,15 @@
 """A world fitted to a log from a market of another family: what it gets right, and what it gets wrong.
 
-    python -m tests.drills.fitted_world [FOLDER]
+    python tests/drills/fitted_world.py [--seeds 5] [--folder FOLDER]
 
 The log has Pareto bids, segments, slots whose effects nobody wrote down, and a hidden intent. A world is
 fitted to its first half and held against its second; another, fitted to all of it, is asked what-ifs whose
-answers the market's truth knows.
+answers the market's truth knows. Several seeds are several markets: what is asked stays the same.
 """
 
 from __future__ import annotations
 
+import argparse
 import json
 import sys
 import tempfile
@@ -25,10 +26,11 @@ RIGHT: dict[str, dict[str, Any]] = {
 }
 # Far from it: ads win that were never shown, and the platform's predictions of them are what the fit goes by.
 WRONG: dict[str, dict[str, Any]] = {"auction.squashing=0.0": {"squashing": 0.0}}
+NEAR = 0.02  # of AUC
 REVENUE = "expected_revenue_per_request"
 
 
-def drill(folder: Path) -> dict[str, Any]:
+def drill(folder: Path, seed: int = 5) -> dict[str, Any]:
     """Everything that is shown, as plain data."""
     from cascade_sim.cli import main
     from cascade_sim.phases.simulation import Simulation
@@ -37,7 +39,7 @@ def drill(folder: Path) -> dict[str, Any]:
     from cascade_sim.scenario.file import load_scenario
     from worlds.other_family import OtherFamily
 
-    market = OtherFamily(requests=REQUESTS)
+    market = OtherFamily(requests=REQUESTS, seed=seed)
     log = market.store(folder / "market")
     first, whole = folder / "half.yaml", folder / "whole.yaml"
     assert main(["fit-world", str(folder / "market"), "--share", "0.5", "--out", str(first)]) == 0
@@ -90,7 +92,41 @@ def shown(found: dict[str, Any]) -> str:
     return "\n".join([*lines, *found["not_captured"]])
 
 
+def tally(found: list[dict[str, Any]]) -> str:
+    """Of how many markets each holds."""
+    lines = []
+    for what in ("requests", "shown"):
+        gaps = [abs(f["two_sample"][what]["auc"]["value"] - f["two_sample"][what]["yardstick"]["value"])
+                for f in found]  # fmt: skip
+        near = sum(gap <= NEAR for gap in gaps)
+        lines.append(
+            f"{what}: within {NEAR} of the yardstick in {near} of {len(found)}, largest {max(gaps):.3f}"
+        )
+    for words in found[0]["whatifs"]:
+        answers = [f["whatifs"][words] for f in found]
+        inside = sum(answer["is_inside"] for answer in answers)
+        covers = sum(a["world"]["low"] <= a["truth"]["value"] <= a["world"]["high"] for a in answers)
+        off = 100 * max(abs(a["world"]["value"] - a["truth"]["value"]) for a in answers)
+        lines.append(
+            f"{words}: inside the truth's interval in {inside} of {len(found)}, the world's interval holds "
+            f"the truth in {covers}, farthest off {off:.2f} points"
+        )
+    return "\n".join(lines)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--seeds", type=lambda text: [int(seed) for seed in text.split(",")], default=[5])
+    parser.add_argument("--folder", type=Path)
+    given = parser.parse_args()
+    found = []
+    for seed in given.seeds:
+        with tempfile.TemporaryDirectory() as temp:
+            found.append(drill((given.folder or Path(temp)) / str(seed), seed))
+        print(f"market {seed}\n{shown(found[-1])}\n", flush=True)
+    print(tally(found))
+
+
 if __name__ == "__main__":
-    sys.path.insert(0, str(ROOT / "tests"))
-    with tempfile.TemporaryDirectory() as temp:
-        print(shown(drill(Path(sys.argv[1] if len(sys.argv) > 1 else temp))))
+    sys.path[:0] = [str(ROOT), str(ROOT / "tests")]
+    main()
