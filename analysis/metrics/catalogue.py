@@ -206,6 +206,9 @@ def _by_exposure(name: str, label: str, meaning: str, best: str) -> list[Metric]
     ]
 
 
+# Columns with modelled clicks in them, which a click model's doubt moves: 0 counts clicks, 1 what they pay.
+MODELLED = {"clicks": 0, "expected_clicks": 0, "revenue": 1, "expected_revenue": 1}
+
 ARM_MEASURES: dict[str, Metric] = by_name(
     *_by_exposure("rcs", "RCS", _RCS, "ideal"),
     *_by_exposure("single_objective_rcs", "Single-objective RCS", _ONE, "single_objective"),

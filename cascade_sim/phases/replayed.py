@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from cascade_sim.analysis.metrics import consistency, money
-from cascade_sim.analysis.metrics.catalogue import with_factors
+from cascade_sim.analysis.metrics.catalogue import MODELLED, with_factors
 from cascade_sim.analysis.metrics.ratio import mean_parts
 from cascade_sim.auction import MICROS
 from cascade_sim.cascade.outcome import Outcome
@@ -27,7 +27,6 @@ from cascade_sim.world.observed import ObservedClicks
 from cascade_sim.world.replay import Replay
 
 # Columns that modelled clicks have a part in, and the sum whose gradient they move by.
-MOVED = {"clicks": 0, "expected_clicks": 0, "revenue": 1, "expected_revenue": 1}
 FACTORS = {"1000 revenue": ("revenue", 1000.0), "1000 expected_revenue": ("expected_revenue", 1000.0)}
 QUALITY_GROUPS, QUALITY_RESAMPLES = 128, 200
 GRADIENT = "click_model"  # of a tally's vectors: gradients of modelled clicks and revenue
@@ -174,12 +173,12 @@ def with_influence(
     made = dict(tables)
     for i, arm in enumerate(arms):
         columns = dict(tables[arm])
-        for name, at in MOVED.items():
+        for name, at in MODELLED.items():
             if name in columns:
                 columns[name] = columns[name] + moved[:, 2 * i + at]
         for name, (of, factor) in FACTORS.items():
             if name in columns:
-                columns[name] = columns[name] + factor * moved[:, 2 * i + MOVED[of]]
+                columns[name] = columns[name] + factor * moved[:, 2 * i + MODELLED[of]]
         made[arm] = columns
     return made
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from cascade_sim.analysis.metrics.catalogue import ARM_MEASURES, MARKET_MEASURES, Metric, columns_of
+from cascade_sim.analysis.metrics.catalogue import ARM_MEASURES, MARKET_MEASURES, MODELLED, Metric, columns_of
 from cascade_sim.errors import UserError
 
 if TYPE_CHECKING:
@@ -99,11 +99,13 @@ def evaluation_blocks(evaluation: "Evaluation", market: Mapping[str, Any] | None
     n, groups = evaluation.n_requests, n_groups(min(evaluation.n_requests, evaluation.n_rows))
     # Group floor(i G / n) of request i: a row is a few requests in a row, of which there are n or k G.
     group = np.arange(evaluation.n_rows, dtype=np.int64) * groups // evaluation.n_rows
-    arms = {}
+    arms, resampled = {}, evaluation.resampled()
     for name in evaluation.arms:
         columns = evaluation.tallies[name].joined("columns")
-        known = {column: columns[column] for column in COLUMNS if column in columns}  # a log has no oracle
-        arms[name] = arm_blocks(known, group, groups)
+        known = [column for column in COLUMNS if column in columns]  # a log has no oracle
+        # What was brought, and sums that vary by as much as it is uncertain, a click model's doubt among it.
+        sums = arm_blocks({column: resampled[name][column] for column in known}, group, groups).sums
+        arms[name] = ArmBlocks(_values(METRICS, {column: columns[column] for column in known}), sums)
     for name, section in (market or {}).get("arms", {}).items():
         arms[name] = with_days(arms[name], section["hours"])
     return Blocks(n, groups, arms)
@@ -191,7 +193,10 @@ def blocks_from(data: Mapping[str, Any], where: str) -> Blocks:
                 expect(held, column, list, where, f"{path}.{section}")
         arms[name] = ArmBlocks(
             dict(values),
-            {key: _column(sums[key], groups, "group", f"{where}: {path}.sums.{key}") for key in sums},
+            {
+                key: _column(sums[key], groups, "group", f"{where}: {path}.sums.{key}", key in MODELLED)
+                for key in sums
+            },
             {key: _column(days[key], n_days, "day", f"{where}: {path}.days.{key}") for key in days},
         )
     return Blocks(requests, groups, arms)
@@ -221,13 +226,15 @@ def _is_number(value: Any) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
 
 
-def _column(values: Any, n: int, each: str, where: str) -> np.ndarray:
+def _column(values: Any, n: int, each: str, where: str, may_fall: bool = False) -> np.ndarray:
+    """Checked numbers; below 0 only where they have the doubt of a click model in them."""
     if not isinstance(values, list) or len(values) != n:
         fault = f"has {len(values)} numbers" if isinstance(values, list) else f"is {_kind(values)}"
         raise UserError(f"{where} {fault}; expected a list of {n}, one for each {each}")
     for i, value in enumerate(values):
-        if not _is_number(value) or value < 0:
-            raise UserError(f"{where}[{i}] is {_kind(value)}; expected a number, 0 or more")
+        if not _is_number(value) or (value < 0 and not may_fall):
+            least = "" if may_fall else ", 0 or more"
+            raise UserError(f"{where}[{i}] is {_kind(value)}; expected a number{least}")
     return np.array(values, np.float64)
 
 

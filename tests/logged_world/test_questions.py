@@ -5,7 +5,7 @@ import json
 import numpy as np
 import pytest
 
-from cascade_sim import landscape, off_policy, trace, whatif
+from cascade_sim import baseline, check, landscape, off_policy, trace, whatif
 from cascade_sim.cli import main
 from cascade_sim.errors import UserError
 from cascade_sim.logged.format import About, Rule
@@ -122,3 +122,14 @@ def test_a_further_model_of_the_log_is_an_arm(replayed):
     arm = replayed.arm("score-better")
     assert arm.ranking.scorer.name == "logged-better"
     assert set(replayed.scenario.arms) == {"logged", "score-better"}
+
+
+def test_a_check_is_as_unsure_as_a_what_if_of_the_same_change(market, tmp_path):
+    kept, measure = tmp_path / "kept.json", "expected_revenue_per_request"
+    baseline(market, kept)
+    changed = ["auction.squashing=0"]  # most clicks are then modelled
+    verdict = check(market / "scenario.yaml", kept, set=changed, metric=measure, arm="logged", workers=1)
+    found = verdict.frame().iloc[0]
+    asked = whatif(market, {"auction.squashing": 0.0}).frame()
+    asked = asked[asked.metric == measure].iloc[0]
+    assert found.high - found.low == pytest.approx(asked.lift_high - asked.lift_low, rel=0.3)

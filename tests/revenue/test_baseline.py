@@ -110,9 +110,9 @@ def test_another_layout_of_the_same_values_is_the_same_baseline(file, tmp_path):
 
 def test_a_negative_sum_is_named_with_its_place(file, tmp_path):
     data = json.loads(file.read_text())
-    data["arms"]["today"]["sums"]["revenue"][7] = -1
+    data["arms"]["today"]["sums"]["impressions"][7] = -1
     (tmp_path / "bad.json").write_text(json.dumps(data))
-    with pytest.raises(UserError, match=r"arms.today.sums.revenue\[7\] is -1; expected a number, 0 or more"):
+    with pytest.raises(UserError, match=r"sums.impressions\[7\] is -1; expected a number, 0 or more"):
         read_baseline(tmp_path / "bad.json")
 
 
