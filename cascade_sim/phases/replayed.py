@@ -23,7 +23,7 @@ from cascade_sim.phases.measure import Oracle, Ruler, Yardstick
 from cascade_sim.phases.model_quality import ModelQuality
 from cascade_sim.phases.simulation import Simulation
 from cascade_sim.phases.units import Units
-from cascade_sim.world.observed import ObservedClicks
+from cascade_sim.world.observed import ObservedClicks, PageClicks
 from cascade_sim.world.replay import Replay
 
 # Columns that modelled clicks have a part in, and the sum whose gradient they move by.
@@ -99,7 +99,7 @@ class ReplayRuler(Ruler):
             "expected_revenue": money.slot_sum(price, charged, shown),
             "observed_revenue": money.slot_sum(price, charged, shown & is_known),
             "slots": self._slots(block, arm),
-            **self._agreement(block, decision, pages.is_logged),
+            **self._agreement(block, decision, pages),
         }
         if not self.clicks.has_clicks:
             return columns
@@ -131,12 +131,12 @@ class ReplayRuler(Ruler):
             "forecast_revenue": money.slot_sum(price, predicted, shown),
         }
 
-    def _agreement(self, block: Block, decision: Decision, is_logged: np.ndarray) -> dict[str, np.ndarray]:
+    def _agreement(self, block: Block, decision: Decision, pages: PageClicks) -> dict[str, np.ndarray]:
         """How much of the page is the logged one: pages, and prices of ads that stand where they stood."""
-        shown = decision.win_set >= 0
+        shown, is_logged = decision.win_set >= 0, pages.is_logged
         n_logged = self.replay.shown[self.replay.rows(block.requests)]
         same = (is_logged | ~shown).all(axis=1) & (shown.sum(axis=1) == n_logged)
-        price = self.replay.values(block.requests, decision.win_set, "price_micros", -1)
+        (price,) = self.replay.at(block.requests, pages.place, {"price_micros": -1})
         is_known = is_logged & shown & (price >= 0)
         return {
             "logged_pages": same.astype(np.float64),
@@ -153,7 +153,7 @@ def has_pre_ranking(arm: Arm) -> bool:
 def gradients(arm: Arm, decision: Decision, result: Outcome) -> dict[str, np.ndarray]:
     """Of modelled clicks and revenue by the click model's coefficients: {GRADIENT: [FOLDS, p, 2]}."""
     pages = result.observed
-    if pages is None or pages.slope is None:
+    if pages is None or pages.model is None:
         return {}
     price = decision.cpc_micros / MICROS if arm.charging == "click" else np.zeros(decision.cpc_micros.shape)
     return {GRADIENT: pages.gradient(np.ones(price.shape), price)}

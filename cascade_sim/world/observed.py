@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cascade_sim.errors import UserError
-from cascade_sim.world.click_model import FOLDS, ClickModel, Floats, fit_click_model
+from cascade_sim.world.click_model import ClickModel, Floats, ModelRows, fit_click_model
 from cascade_sim.world.replay import Replay
 
 
@@ -25,21 +25,17 @@ class PageClicks:
     expected: Floats
     is_observed: NDArray[np.bool_]
     is_logged: NDArray[np.bool_]  # the same ad stood in the same slot
-    slope: Floats | None = None  # [M, p] dp / (p (1 - p)) of the modelled places, in order
+    place: NDArray[np.int64]  # of the ads among the logged candidates, as `Replay.places` has it
+    model: ClickModel | None = None  # None where the log has too few clicks for one
+    rows: ModelRows | None = None  # of the M modelled places, in order
     fold: NDArray[np.int8] | None = None  # [M]
 
     def gradient(self, *weights: Floats) -> Floats:
         """Of weighted sums of modelled clicks by each fold's coefficients.  [R, k] each -> [FOLDS, p, n]"""
-        assert self.slope is not None and self.fold is not None
+        assert self.model is not None and self.rows is not None and self.fold is not None
         is_modelled = ~self.is_observed
-        p = self.expected[is_modelled]
-        moves = self.slope * (p * (1 - p))[:, None]
-        total = np.zeros((FOLDS, self.slope.shape[1], len(weights)))
-        for f in range(FOLDS):
-            own = self.fold == f
-            for i, weight in enumerate(weights):
-                total[f, :, i] = weight[is_modelled][own] @ moves[own]
-        return total
+        wanted = np.stack([weight[is_modelled] for weight in weights], axis=1)
+        return self.model.gradient(self.rows, self.fold, wanted)
 
 
 class ObservedClicks:
@@ -60,9 +56,9 @@ class ObservedClicks:
 
     def ctr(self, block: Any, ids: np.ndarray) -> Floats:
         """The click model's CTR in the first slot; 0 for padding.  [R, m]"""
-        probability, _, _ = self._modelled(block, ids, np.zeros(ids.shape, np.int16), ids >= 0)
+        place = self._replay.places(block.requests, ids)
         found = np.zeros(ids.shape)
-        found[ids >= 0] = probability
+        found[ids >= 0] = self._modelled(block, place, np.zeros(ids.shape, np.int16), ids >= 0)[0]
         return found
 
     def page_clicks(self, block: Any, win_set: np.ndarray, slot: np.ndarray | None = None) -> PageClicks:
@@ -72,14 +68,15 @@ class ObservedClicks:
         """
         if slot is None:
             slot = np.broadcast_to(np.arange(win_set.shape[1], dtype=np.int16), win_set.shape)
-        logged_slot, click = self._replay.several(block.requests, win_set, {"slot": -1, "click": -1})
+        place = self._replay.places(block.requests, win_set)
+        logged_slot, click = self._replay.at(block.requests, place, {"slot": -1, "click": -1})
         shown = win_set >= 0
         is_logged = shown & (logged_slot == slot)
         is_observed = ~shown | (is_logged & (click >= 0))
         expected = np.where(shown & is_observed, click == 1, 0.0).astype(np.float64)
-        probability, slope, fold = self._modelled(block, win_set, slot, ~is_observed)
+        probability, rows, fold = self._modelled(block, place, slot, ~is_observed)
         expected[~is_observed] = probability
-        return PageClicks(expected, is_observed, is_logged, slope, fold)
+        return PageClicks(expected, is_observed, is_logged, place, self.model, rows, fold)
 
     def cvr(self, block: Any, ids: np.ndarray) -> Floats:
         """After a click: whether a conversion was logged, else the logged pCVR, else 0.  [R, m]"""
@@ -90,9 +87,12 @@ class ObservedClicks:
         return np.where(conversion >= 0, conversion == 1, predicted).astype(np.float64)
 
     def _modelled(
-        self, block: Any, ids: np.ndarray, slot: np.ndarray, wanted: NDArray[np.bool_]
-    ) -> tuple[Floats, Floats | None, NDArray[np.int8] | None]:
-        """The model's probabilities at the wanted places, their slopes, and the folds.  [M], [M, p], [M]"""
+        self, block: Any, places: NDArray[np.int64], slot: np.ndarray, wanted: NDArray[np.bool_]
+    ) -> tuple[Floats, ModelRows | None, NDArray[np.int8] | None]:
+        """The model's probabilities for ads at these places, where wanted, and what they come from.
+
+        [R, m] each -> [M], M rows, [M]
+        """
         model = self.model
         if model is None:
             if self._charging == "click" and wanted.any():
@@ -102,18 +102,15 @@ class ObservedClicks:
                     "that were not shown cannot be told; clicks would have to be logged"
                 )
             return np.zeros(int(wanted.sum())), None, None
-        place, column = np.nonzero(wanted)
-        rows = self._replay.rows(block.requests)[place]
-        ads = ids[place, column][:, None]
-        columns: dict[str, Any] = {"slot": slot[place, column]}
+        request = np.nonzero(wanted)[0]
+        row = self._replay.rows(block.requests)[request]
         terms = model.terms
-        if len(place):
-            found = self._replay.several(block.requests[place], ads, dict.fromkeys(terms.of_candidates, 0))
-        else:
-            found = tuple(np.zeros((0, 1)) for _ in terms.of_candidates)
-        columns |= {name: values[:, 0] for name, values in zip(terms.of_candidates, found, strict=True)}
-        columns |= {name: self._replay.store.requests[name][rows] for name in terms.of_requests}
+        named = dict.fromkeys(terms.of_candidates, 0)
+        found = self._replay.at(block.requests, places[wanted][:, None], named)
+        columns: dict[str, Any] = {"slot": slot[wanted]}
+        columns |= {name: values[:, 0] for name, values in zip(named, found, strict=True)}
+        columns |= {name: self._replay.store.requests[name][row] for name in terms.of_requests}
         if model.shared is not None:
-            columns["shared"] = model.shared[rows]
-        fold = model.fold[rows]
-        return (*model.predicted(terms.matrix(columns), fold), fold)
+            columns["shared"] = model.shared[row]
+        rows, fold = terms.rows(columns), model.fold[row]
+        return model.predicted(rows, fold), rows, fold
