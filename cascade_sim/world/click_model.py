@@ -30,7 +30,7 @@ from cascade_sim import draws
 from cascade_sim.errors import UserError
 from cascade_sim.logged.format import SCORE
 from cascade_sim.logged.store import LoggedStore
-from cascade_sim.world.click_kernels import add_gradient, add_influence, add_step, clicked
+from cascade_sim.world.click_kernels import add_gradient, add_influence, add_step, ctrs, in_slots
 
 Floats = NDArray[np.float64]
 
@@ -50,10 +50,10 @@ OFF_BY, SURE = 0.05, 0.01  # what is called off: by more than this, and not by c
 
 
 class ModelRows(NamedTuple):
-    """Rows of the model's matrix without their zeros, as `click_kernels` has them."""
+    """Rows of the model's matrix but for their slots, without zeros, as `click_kernels` has them."""
 
     numbers: Floats  # [N, d]
-    ones: NDArray[np.int16]  # [N, 3]
+    groups: NDArray[np.int16]  # [N, 2]
 
 
 @dataclass(frozen=True)
@@ -85,11 +85,9 @@ class Terms:
             *(f"placement {code}" for code in self.placements),
         )
 
-    def rows(self, columns: Mapping[str, NDArray[Any]]) -> ModelRows:
-        """A row of the model's matrix per entry of the flat columns."""
-        slot = np.asarray(columns["slot"])
-        ones = np.full((len(slot), 3), -1, np.int16)
-        ones[:, 0] = np.where((slot > 0) & (slot < self.slots), slot, -1)
+    def rows(self, columns: Mapping[str, NDArray[Any]], n: int) -> ModelRows:
+        """A row for each of the n entries of flat columns."""
+        groups = np.full((n, 2), -1, np.int16)
         parts: list[Any] = []
         if self.has_pctr:
             logit = _logit(columns["pctr"]) - self.centre
@@ -100,16 +98,21 @@ class Terms:
                 bid = np.log(np.asarray(columns["bid"], np.float64))
             parts.append(np.clip(np.where(np.isfinite(bid), bid, 0.0), -12.0, 12.0))
         parts += [_logit(columns[f"{SCORE}{name}"]) - self.centre for name in self.scores]
-        numbers = np.empty((len(slot), len(parts)))
+        numbers = np.empty((n, len(parts)))
         for j, values in enumerate(parts):
             numbers[:, j] = values
         first = self.slots + len(parts)
-        for g, (key, codes) in enumerate((("segment", self.segments), ("placement", self.placements)), 1):
+        for g, (key, codes) in enumerate((("segment", self.segments), ("placement", self.placements))):
             if codes:
                 at = np.minimum(np.searchsorted(codes, columns[key]), len(codes) - 1)
-                ones[:, g] = np.where(np.asarray(codes)[at] == columns[key], first + at, -1)
+                groups[:, g] = np.where(np.asarray(codes)[at] == columns[key], first + at, -1)
                 first += len(codes)
-        return ModelRows(numbers, ones)
+        return ModelRows(numbers, groups)
+
+    @property
+    def n_numbers(self) -> int:
+        """Of `ModelRows.numbers`."""
+        return 2 * self.has_pctr + len(self.bends) + self.has_bid + len(self.scores)
 
     @property
     def of_candidates(self) -> tuple[str, ...]:
@@ -139,15 +142,22 @@ class ClickModel:
     ]  # flat columns of those learned from: row, slot, click and features
     n_clicks: int
 
-    def predicted(self, rows: ModelRows, fold: NDArray[Any]) -> Floats:
-        """P(click) of rows, each by the model that did not see its fold.  [N]"""
-        p: Floats = clicked(*rows, fold, self.apart, self._effects)
+    def ctr(self, rows: ModelRows, fold: NDArray[Any]) -> Floats:
+        """CTR of rows in the first slot, each by the model that did not see its fold.  [N]"""
+        ctr: Floats = ctrs(*rows, fold, self.apart, self.terms.slots)
+        return ctr
+
+    def predicted(self, ctr: Floats, slot: NDArray[Any], fold: NDArray[Any]) -> Floats:
+        """P(click) in other slots of what has these CTRs in the first.  [N]"""
+        p: Floats = in_slots(ctr, slot, fold, self._effects)
         return p
 
-    def gradient(self, rows: ModelRows, fold: NDArray[Any], weights: Floats) -> Floats:
+    def gradient(
+        self, rows: ModelRows, ctr: Floats, slot: NDArray[Any], fold: NDArray[Any], weights: Floats
+    ) -> Floats:
         """Of weighted sums of `predicted` by the coefficients of each fold's model.  [N, M] -> [FOLDS, p, M]"""
         total = np.zeros((*self.apart.shape, weights.shape[1]))
-        add_gradient(*rows, fold, self.apart, self._effects, weights, total)
+        add_gradient(*rows, ctr, slot, fold, self._effects, weights, total)
         return total
 
     @cached_property
@@ -172,9 +182,9 @@ class ClickModel:
         whole = self.whole[None]
         effects = _slot_factors(self.terms, whole)
         for part in _parts(self.impressions):
-            row, click = part["row"], part["click"]
-            rows = self.terms.rows(part)
-            add_influence(*rows, click, self.fold[row], unit[row], whole, effects, felt, total)
+            seen, row = (part["slot"], part["click"]), part["row"]
+            rows = self.terms.rows(part, len(row))
+            add_influence(*rows, *seen, self.fold[row], unit[row], whole, effects, felt, total)
         return total - total.mean(axis=0)
 
     def calibration(self, store: LoggedStore) -> dict[str, Any]:
@@ -196,10 +206,11 @@ class ClickModel:
         return {"rows": rows, "off": _off(rows)}
 
     def _predicted(self) -> tuple[Floats, Floats]:
-        expected = [
-            self.predicted(self.terms.rows(part), self.fold[part["row"]])
-            for part in _parts(self.impressions)
-        ]
+        expected = []
+        for part in _parts(self.impressions):
+            fold = self.fold[part["row"]]
+            ctr = self.ctr(self.terms.rows(part, len(fold)), fold)
+            expected.append(self.predicted(ctr, part["slot"], fold))
         p = np.concatenate(expected) if expected else np.zeros(0)
         return p, p * (1 - p)
 
@@ -330,7 +341,7 @@ def _fit_whole(terms: Terms, part: Mapping[str, NDArray[Any]], clicks: int) -> F
     everyone = np.zeros(1, np.int64), np.array([-1])
     every = len(part["click"]) // AT_ONCE
     if every > 1:  # most of the way is gone with a few of the impressions
-        few = {name: values[::every] for name, values in part.items()}
+        few = {name: values[::every].copy() for name, values in part.items()}
         beta, _ = _fit(terms, few, *everyone, beta, NEAR)
     return _fit(terms, part, *everyone, beta, ENOUGH)[0][0]
 
@@ -358,7 +369,8 @@ def _fit(
         effects = _slot_factors(terms, now)
         for some in _parts(part):
             own = fold[some["row"]] if len(fold) > 1 else np.zeros(len(some["row"]), fold.dtype)
-            add_step(*terms.rows(some), some["click"], own, left_out[moving], now, effects, score, upper)
+            seen = some["slot"], some["click"], own
+            add_step(*terms.rows(some, len(own)), *seen, left_out[moving], now, effects, score, upper)
         upper = np.triu(upper) + np.triu(upper, 1).swapaxes(1, 2) + np.diag(ridge)
         try:
             step = np.linalg.solve(upper, score[:, :, None])[:, :, 0]

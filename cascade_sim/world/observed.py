@@ -26,16 +26,61 @@ class PageClicks:
     is_observed: NDArray[np.bool_]
     is_logged: NDArray[np.bool_]  # the same ad stood in the same slot
     place: NDArray[np.int64]  # of the ads among the logged candidates, as `Replay.places` has it
-    model: ClickModel | None = None  # None where the log has too few clicks for one
-    rows: ModelRows | None = None  # of the M modelled places, in order
-    fold: NDArray[np.int8] | None = None  # [M]
+    slot: NDArray[np.integer[Any]]  # in which they stand here
+    said: _Said | None = None  # None where the log has too few clicks for a model
 
     def gradient(self, *weights: Floats) -> Floats:
         """Of weighted sums of modelled clicks by each fold's coefficients.  [R, k] each -> [FOLDS, p, n]"""
-        assert self.model is not None and self.rows is not None and self.fold is not None
+        assert self.said is not None
         is_modelled = ~self.is_observed
         wanted = np.stack([weight[is_modelled] for weight in weights], axis=1)
-        return self.model.gradient(self.rows, self.fold, wanted)
+        return self.said.gradient(self.place[is_modelled], self.slot[is_modelled], wanted)
+
+
+class _Said:
+    """What the click model says of the logged candidates of some requests, found as they are asked for.
+
+    Arms show much the same ads: what one asked for, the others need not compute.
+    """
+
+    def __init__(self, model: ClickModel, replay: Replay, requests: np.ndarray):
+        self._model, self._replay, self._requests = model, replay, requests
+        n, d = replay.n_places(requests), model.terms.n_numbers
+        self._ctr, self._fold = np.full(n, np.nan), np.empty(n, np.int8)
+        self._rows = ModelRows(np.empty((n, d)), np.empty((n, 2), np.int16))
+
+    def ctr(self, place: NDArray[np.int64], row: NDArray[np.int64]) -> Floats:
+        """CTR in the first slot of the ads at these places, of these requests of the log.  [M]"""
+        if place.min(initial=0) < 0:
+            raise ValueError("an ad is asked about that was no candidate of its request")
+        found = self._ctr[place]
+        unknown = np.flatnonzero(np.isnan(found))
+        if len(unknown):
+            self._find(place[unknown], row[unknown])
+            found[unknown] = self._ctr[place[unknown]]
+        return found
+
+    def clicks(self, place: NDArray[np.int64], row: NDArray[np.int64], slot: NDArray[Any]) -> Floats:
+        """P(click) of the ads at these places in these slots.  [M]"""
+        return self._model.predicted(self.ctr(place, row), slot, self._fold[place])
+
+    def gradient(self, place: NDArray[np.int64], slot: NDArray[Any], weights: Floats) -> Floats:
+        """As `ClickModel.gradient`, of ads that were asked for."""
+        rows = ModelRows(*(values[place] for values in self._rows))
+        return self._model.gradient(rows, self._ctr[place], slot, self._fold[place], weights)
+
+    def _find(self, place: NDArray[np.int64], row: NDArray[np.int64]) -> None:
+        model, replay = self._model, self._replay
+        named = dict.fromkeys(model.terms.of_candidates, 0)
+        found = replay.at(self._requests, place[:, None], named)
+        columns: dict[str, Any] = {name: values[:, 0] for name, values in zip(named, found, strict=True)}
+        columns |= {name: replay.store.requests[name][row] for name in model.terms.of_requests}
+        if model.shared is not None:
+            columns["shared"] = model.shared[row]
+        rows, fold = model.terms.rows(columns, len(row)), model.fold[row]
+        for kept, values in zip(self._rows, rows, strict=True):
+            kept[place] = values
+        self._ctr[place], self._fold[place] = model.ctr(rows, fold), fold
 
 
 class ObservedClicks:
@@ -54,11 +99,16 @@ class ObservedClicks:
         """Whether anything can be said of clicks."""
         return self.model is not None
 
-    def ctr(self, block: Any, ids: np.ndarray) -> Floats:
-        """The click model's CTR in the first slot; 0 for padding.  [R, m]"""
-        place = self._replay.places(block.requests, ids)
-        found = np.zeros(ids.shape)
-        found[ids >= 0] = self._modelled(block, place, np.zeros(ids.shape, np.int16), ids >= 0)[0]
+    def ctr(self, block: Any, ids: np.ndarray, place: NDArray[np.int64] | None = None) -> Floats:
+        """The click model's CTR in the first slot; 0 for padding.  [R, m]
+
+        `place` [R, m] says where the ads stand among the logged candidates, where that is known.
+        """
+        place = self._replay.places(block.requests, ids) if place is None else place
+        wanted, found = ids >= 0, np.zeros(ids.shape)
+        said = self._said(block, wanted)
+        if said is not None:
+            found[wanted] = said.ctr(place[wanted], self._rows(block, wanted))
         return found
 
     def page_clicks(self, block: Any, win_set: np.ndarray, slot: np.ndarray | None = None) -> PageClicks:
@@ -74,9 +124,11 @@ class ObservedClicks:
         is_logged = shown & (logged_slot == slot)
         is_observed = ~shown | (is_logged & (click >= 0))
         expected = np.where(shown & is_observed, click == 1, 0.0).astype(np.float64)
-        probability, rows, fold = self._modelled(block, place, slot, ~is_observed)
-        expected[~is_observed] = probability
-        return PageClicks(expected, is_observed, is_logged, place, self.model, rows, fold)
+        wanted = ~is_observed
+        said = self._said(block, wanted)
+        if said is not None:
+            expected[wanted] = said.clicks(place[wanted], self._rows(block, wanted), slot[wanted])
+        return PageClicks(expected, is_observed, is_logged, place, slot, said)
 
     def cvr(self, block: Any, ids: np.ndarray) -> Floats:
         """After a click: whether a conversion was logged, else the logged pCVR, else 0.  [R, m]"""
@@ -86,13 +138,8 @@ class ObservedClicks:
             predicted = np.nan_to_num(self._replay.values(block.requests, ids, "pcvr"))
         return np.where(conversion >= 0, conversion == 1, predicted).astype(np.float64)
 
-    def _modelled(
-        self, block: Any, places: NDArray[np.int64], slot: np.ndarray, wanted: NDArray[np.bool_]
-    ) -> tuple[Floats, ModelRows | None, NDArray[np.int8] | None]:
-        """The model's probabilities for ads at these places, where wanted, and what they come from.
-
-        [R, m] each -> [M], M rows, [M]
-        """
+    def _said(self, block: Any, wanted: NDArray[np.bool_]) -> _Said | None:
+        """What the model says of the block's candidates; None without a model, if that will do."""
         model = self.model
         if model is None:
             if self._charging == "click" and wanted.any():
@@ -101,16 +148,14 @@ class ObservedClicks:
                     "pages "
                     "that were not shown cannot be told; clicks would have to be logged"
                 )
-            return np.zeros(int(wanted.sum())), None, None
-        request = np.nonzero(wanted)[0]
-        row = self._replay.rows(block.requests)[request]
-        terms = model.terms
-        named = dict.fromkeys(terms.of_candidates, 0)
-        found = self._replay.at(block.requests, places[wanted][:, None], named)
-        columns: dict[str, Any] = {"slot": slot[wanted]}
-        columns |= {name: values[:, 0] for name, values in zip(named, found, strict=True)}
-        columns |= {name: self._replay.store.requests[name][row] for name in terms.of_requests}
-        if model.shared is not None:
-            columns["shared"] = model.shared[row]
-        rows, fold = terms.rows(columns), model.fold[row]
-        return model.predicted(rows, fold), rows, fold
+            return None
+        def empty() -> _Said:
+            return _Said(model, self._replay, block.requests)
+
+        memo = getattr(block, "memo", None)
+        said: _Said = empty() if memo is None else memo.made(self, (block.requests,), empty)
+        return said
+
+    def _rows(self, block: Any, wanted: NDArray[np.bool_]) -> NDArray[np.int64]:
+        """The log's requests at the wanted places of pages.  [R, m] -> [M]"""
+        return self._replay.rows(block.requests)[np.nonzero(wanted)[0]]

@@ -56,6 +56,13 @@ class Replay:
         start, stop = self._range(rows)
         return _find(self._flat("ad", start, stop), self.store.first, rows, self.store.first[start], ids)
 
+    def n_places(self, requests: np.ndarray) -> int:
+        """How many `places` there are for these requests."""
+        if not len(requests):
+            return 0
+        start, stop = self._range(self.rows(requests))
+        return int(self.store.first[stop] - self.store.first[start])
+
     def values(self, requests: np.ndarray, ids: np.ndarray, column: str, absent: Any = 0) -> NDArray[Any]:
         """A column for these ads of these requests, `absent` where an ad is no candidate.  [R, m]"""
         (found,) = self.several(requests, ids, {column: absent})
