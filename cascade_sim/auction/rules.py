@@ -37,6 +37,7 @@ from cascade_sim.errors import did_you_mean
 MICROS = 1_000_000
 
 _MAX_MONEY = 9.0e12  # above it, micro-units no longer fit into 64 bits
+_WORTH_COMPILED = 4_096  # prices; fewer are not worth loading numba for
 _NO_IDS, _NO_SHORT_IDS = np.zeros((0, 0), np.int64), np.zeros((0, 0), np.int32)
 _NO_TILES = np.zeros((0, 0, 8), np.float32)
 _NO_PARAMETERS = np.zeros(0)
@@ -240,6 +241,13 @@ def to_micros(cpc: ArrayLike, bid: ArrayLike | None = None) -> NDArray[np.int64]
     >>> int(to_micros(0.1234567, bid=0.1234569))
     123456
     """
+    if isinstance(cpc, np.ndarray) and isinstance(bid, np.ndarray) and cpc.size >= _WORTH_COMPILED:
+        if cpc.dtype == bid.dtype == np.float64 and cpc.shape == bid.shape:
+            from cascade_sim.auction import kernels  # numba is loaded when first needed
+
+            charges = np.empty(cpc.shape, np.int64)
+            if kernels.all_micros(cpc.ravel(), bid.ravel(), charges.reshape(-1)):
+                return charges
     money = _money(cpc)
     whole = np.floor(money)
     charge = (whole + (money - whole >= 0.5)).astype(np.int64)  # floor(money + .5) errs just below a half

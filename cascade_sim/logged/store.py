@@ -227,7 +227,8 @@ class LoggedStore:
 
             file = f"names/{kind}.parquet"
             self._check(file)
-            self._names[kind] = pq.read_table(self.path / file, columns=["name"])["name"].combine_chunks()
+            with pq.ParquetFile(self.path / file) as names:  # read_table would load pandas
+                self._names[kind] = names.read(columns=["name"])["name"].combine_chunks()
         return self._names[kind]
 
     def __reduce__(self) -> tuple[Any, ...]:

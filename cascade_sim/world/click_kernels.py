@@ -58,11 +58,12 @@ def ctrs(numbers, groups, model, beta, slots):
 
 
 @njit(cache=True, nogil=True)
-def in_slots(ctr, slot, model, effects):
-    """P(click) of ads with these CTRs in their slots.  [N], [N], [N], [F, slots] -> [N]"""
-    out = np.empty(len(ctr))
-    for i in range(len(ctr)):
-        out[i] = _click(ctr[i], effects[model[i]], slot[i])
+def in_slots(ctr, model, at, slot, effects):
+    """P(click) of the rows `at` in these slots, of rows with these CTRs.  [N], [N], [M], [M] -> [M]"""
+    out = np.empty(len(at))
+    for j in range(len(at)):
+        i = at[j]
+        out[j] = _click(ctr[i], effects[model[i]], slot[j])
     return out
 
 
@@ -106,15 +107,19 @@ def add_influence(numbers, groups, slot, click, fold, unit, beta, effects, felt,
 
 
 @njit(cache=True, nogil=True)
-def add_gradient(numbers, groups, ctr, slot, model, effects, weights, total):
-    """Add the gradient of the weighted sums of clicks.  weights [N, M], total [F, p, M]"""
+def add_gradient(numbers, groups, ctr, model, at, slot, effects, weights, total):
+    """Add the gradient of the weighted sums of clicks on the rows `at` in these slots.
+
+    [M], [M], weights [M, W], total [F, p, W]
+    """
     slots, most = effects.shape[1], numbers.shape[1] + 4
     column, z = np.empty(most, np.int64), np.empty(most)
-    for i in range(len(numbers)):
+    for j in range(len(at)):
+        i = at[j]
         f = model[i]
-        p = _click(ctr[i], effects[f], slot[i])
-        n = _slope(numbers, groups, slot[i], i, ctr[i], p, slots, column, z)
+        p = _click(ctr[i], effects[f], slot[j])
+        n = _slope(numbers, groups, slot[j], i, ctr[i], p, slots, column, z)
         for a in range(n):
             move = z[a] * p * (1.0 - p)
             for m in range(total.shape[2]):
-                total[f, column[a], m] += move * weights[i, m]
+                total[f, column[a], m] += move * weights[j, m]

@@ -56,6 +56,21 @@ class ModelRows(NamedTuple):
     groups: NDArray[np.int16]  # [N, 2]
 
 
+class Asked(NamedTuple):
+    """Rows, and what the models that did not see their folds say of them."""
+
+    rows: ModelRows
+    ctr: Floats  # [N] in the first slot
+    fold: NDArray[np.int8]  # [N]
+
+    def with_more(self, other: Asked) -> Asked:
+        """These and others after them."""
+        rows = ModelRows(*(np.concatenate(pair) for pair in zip(self.rows, other.rows, strict=True)))
+        return Asked(
+            rows, np.concatenate([self.ctr, other.ctr]), np.concatenate([self.fold, other.fold])
+        )
+
+
 @dataclass(frozen=True)
 class Terms:
     """What the columns of the model's matrix are made of."""
@@ -142,22 +157,20 @@ class ClickModel:
     ]  # flat columns of those learned from: row, slot, click and features
     n_clicks: int
 
-    def ctr(self, rows: ModelRows, fold: NDArray[Any]) -> Floats:
-        """CTR of rows in the first slot, each by the model that did not see its fold.  [N]"""
-        ctr: Floats = ctrs(*rows, fold, self.apart, self.terms.slots)
-        return ctr
+    def asked(self, columns: Mapping[str, NDArray[Any]], row: NDArray[np.int64]) -> Asked:
+        """What is said of flat columns of candidates; `row` [N] are the log's requests that they are of."""
+        rows, fold = self.terms.rows(columns, len(row)), self.fold[row]
+        return Asked(rows, ctrs(*rows, fold, self.apart, self.terms.slots), fold)
 
-    def predicted(self, ctr: Floats, slot: NDArray[Any], fold: NDArray[Any]) -> Floats:
-        """P(click) in other slots of what has these CTRs in the first.  [N]"""
-        p: Floats = in_slots(ctr, slot, fold, self._effects)
+    def predicted(self, asked: Asked, at: NDArray[Any], slot: NDArray[Any]) -> Floats:
+        """P(click) of the rows `at` [M] in these slots [M].  [M]"""
+        p: Floats = in_slots(asked.ctr, asked.fold, at, slot, self._effects)
         return p
 
-    def gradient(
-        self, rows: ModelRows, ctr: Floats, slot: NDArray[Any], fold: NDArray[Any], weights: Floats
-    ) -> Floats:
-        """Of weighted sums of `predicted` by the coefficients of each fold's model.  [N, M] -> [FOLDS, p, M]"""
+    def gradient(self, asked: Asked, at: NDArray[Any], slot: NDArray[Any], weights: Floats) -> Floats:
+        """Of weighted sums of `predicted` by the coefficients of each fold's model.  [M, W] -> [FOLDS, p, W]"""
         total = np.zeros((*self.apart.shape, weights.shape[1]))
-        add_gradient(*rows, ctr, slot, fold, self._effects, weights, total)
+        add_gradient(*asked.rows, asked.ctr, asked.fold, at, slot, self._effects, weights, total)
         return total
 
     @cached_property
@@ -208,9 +221,8 @@ class ClickModel:
     def _predicted(self) -> tuple[Floats, Floats]:
         expected = []
         for part in _parts(self.impressions):
-            fold = self.fold[part["row"]]
-            ctr = self.ctr(self.terms.rows(part, len(fold)), fold)
-            expected.append(self.predicted(ctr, part["slot"], fold))
+            asked = self.asked(part, part["row"])
+            expected.append(self.predicted(asked, np.arange(len(asked.ctr)), part["slot"]))
         p = np.concatenate(expected) if expected else np.zeros(0)
         return p, p * (1 - p)
 

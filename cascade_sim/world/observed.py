@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cascade_sim.errors import UserError
-from cascade_sim.world.click_model import ClickModel, Floats, ModelRows, fit_click_model
+from cascade_sim.world.click_model import Asked, ClickModel, Floats, fit_click_model
 from cascade_sim.world.replay import Replay
 
 
@@ -45,31 +45,38 @@ class _Said:
 
     def __init__(self, model: ClickModel, replay: Replay, requests: np.ndarray):
         self._model, self._replay, self._requests = model, replay, requests
-        n, d = replay.n_places(requests), model.terms.n_numbers
-        self._ctr, self._fold = np.full(n, np.nan), np.empty(n, np.int8)
-        self._rows = ModelRows(np.empty((n, d)), np.empty((n, 2), np.int16))
+        self._at = np.full(replay.n_places(requests), -1, np.int32)  # of each place, among those asked about
+        self._asked: Asked | None = None
 
     def ctr(self, place: NDArray[np.int64], row: NDArray[np.int64]) -> Floats:
         """CTR in the first slot of the ads at these places, of these requests of the log.  [M]"""
-        if place.min(initial=0) < 0:
-            raise ValueError("an ad is asked about that was no candidate of its request")
-        found = self._ctr[place]
-        unknown = np.flatnonzero(np.isnan(found))
-        if len(unknown):
-            self._find(place[unknown], row[unknown])
-            found[unknown] = self._ctr[place[unknown]]
-        return found
+        asked, at = self._find(place, row)
+        return asked.ctr[at]
 
     def clicks(self, place: NDArray[np.int64], row: NDArray[np.int64], slot: NDArray[Any]) -> Floats:
         """P(click) of the ads at these places in these slots.  [M]"""
-        return self._model.predicted(self.ctr(place, row), slot, self._fold[place])
+        return self._model.predicted(*self._find(place, row), slot)
 
     def gradient(self, place: NDArray[np.int64], slot: NDArray[Any], weights: Floats) -> Floats:
-        """As `ClickModel.gradient`, of ads that were asked for."""
-        rows = ModelRows(*(values[place] for values in self._rows))
-        return self._model.gradient(rows, self._ctr[place], slot, self._fold[place], weights)
+        """As `ClickModel.gradient`, of ads that were asked about."""
+        assert self._asked is not None
+        return self._model.gradient(self._asked, self._at[place], slot, weights)
 
-    def _find(self, place: NDArray[np.int64], row: NDArray[np.int64]) -> None:
+    def _find(self, place: NDArray[np.int64], row: NDArray[np.int64]) -> tuple[Asked, NDArray[np.int32]]:
+        """All that was asked about by now, and where among it these ads are.  [M]"""
+        if place.min(initial=0) < 0:
+            raise ValueError("an ad is asked about that was no candidate of its request")
+        at = self._at[place]
+        unknown = np.flatnonzero(at < 0)
+        if self._asked is None or len(unknown):
+            more = self._ask(place[unknown], row[unknown])
+            before = 0 if self._asked is None else len(self._asked.ctr)
+            self._asked = more if self._asked is None else self._asked.with_more(more)
+            self._at[place[unknown]] = np.arange(before, before + len(unknown), dtype=np.int32)
+            at = self._at[place]
+        return self._asked, at
+
+    def _ask(self, place: NDArray[np.int64], row: NDArray[np.int64]) -> Asked:
         model, replay = self._model, self._replay
         named = dict.fromkeys(model.terms.of_candidates, 0)
         found = replay.at(self._requests, place[:, None], named)
@@ -77,10 +84,7 @@ class _Said:
         columns |= {name: replay.store.requests[name][row] for name in model.terms.of_requests}
         if model.shared is not None:
             columns["shared"] = model.shared[row]
-        rows, fold = model.terms.rows(columns, len(row)), model.fold[row]
-        for kept, values in zip(self._rows, rows, strict=True):
-            kept[place] = values
-        self._ctr[place], self._fold[place] = model.ctr(rows, fold), fold
+        return model.asked(columns, row)
 
 
 class ObservedClicks:

@@ -64,35 +64,27 @@ def test_a_log_without_clicks_has_no_model(tmp_path):
 
 
 def moved(model, store, rows):
-    """What the model is asked for these requests if their first and last ad changed places.
-
-    Its rows, their slots and folds.
-    """
+    """What the model is asked for these requests if their first and last ad changed places."""
     part = store.candidates(0, store.n_requests, ("pctr", "bid"))
     at = (rows[:, None] * SLOTS + np.arange(SLOTS)).ravel()
     columns = {"pctr": part["pctr"][at], "bid": part["bid"][at]}
     columns["shared"] = np.repeat(model.shared[rows], SLOTS)
     slot = np.tile((SLOTS - 1 - np.arange(SLOTS)).astype(np.int16), len(rows))
-    return model.terms.rows(columns, len(at)), slot, np.repeat(model.fold[rows], SLOTS)
-
-
-def clicks_of(model, model_rows, slot, fold):
-    return model.predicted(model.ctr(model_rows, fold), slot, fold).sum()
+    return model.asked(columns, np.repeat(rows, SLOTS)), np.arange(len(at)), slot
 
 
 def test_its_influence_is_what_leaving_a_request_out_would_do(tmp_path):
     store = drawn_log(tmp_path / "m", 600)
     model, rows = fit_click_model(store, 1), np.arange(600)
-    model_rows, slot, fold = moved(model, store, rows)
-    clicks = clicks_of(model, model_rows, slot, fold)
-    each_once = np.ones((600 * SLOTS, 1))
-    gradient = model.gradient(model_rows, model.ctr(model_rows, fold), slot, fold, each_once)
+    pages = moved(model, store, rows)
+    clicks = model.predicted(*pages).sum()
+    gradient = model.gradient(*pages, np.ones((600 * SLOTS, 1)))
     influence = model.influence(gradient, rows, 600)[:, 0]
     assert influence.sum() == pytest.approx(0.0, abs=1e-9)
     tried = np.argsort(-np.abs(influence))[:12]
     left_out = []
     for i in tried:
         other = fit_click_model(drawn_log(tmp_path / f"without-{i}", 600, forget=[i]), 1)
-        left_out.append(clicks - clicks_of(other, *moved(other, store, rows)))
+        left_out.append(clicks - other.predicted(*moved(other, store, rows)).sum())
     assert np.corrcoef(left_out, influence[tried])[0, 1] > 0.98
     assert left_out == pytest.approx(influence[tried], rel=0.35)
