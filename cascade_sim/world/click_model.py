@@ -66,9 +66,7 @@ class Asked(NamedTuple):
     def with_more(self, other: Asked) -> Asked:
         """These and others after them."""
         rows = ModelRows(*(np.concatenate(pair) for pair in zip(self.rows, other.rows, strict=True)))
-        return Asked(
-            rows, np.concatenate([self.ctr, other.ctr]), np.concatenate([self.fold, other.fold])
-        )
+        return Asked(rows, np.concatenate([self.ctr, other.ctr]), np.concatenate([self.fold, other.fold]))
 
 
 @dataclass(frozen=True)

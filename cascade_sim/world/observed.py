@@ -153,6 +153,7 @@ class ObservedClicks:
                     "that were not shown cannot be told; clicks would have to be logged"
                 )
             return None
+
         def empty() -> _Said:
             return _Said(model, self._replay, block.requests)
 
