@@ -12,7 +12,8 @@ import numpy as np
 GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 MIX_1 = np.uint64(0xBF58476D1CE4E5B9)
 MIX_2 = np.uint64(0x94D049BB133111EB)
-TO_UNIT = 2.0**-52
+_TO_UNIT = 2.0**-52
+_KEY = (GOLDEN, MIX_1, MIX_2), _TO_UNIT  # of the compiled loops
 AT_ONCE = 65_536  # ids in a part
 WORTH_COMPILED = 4_096  # draws; fewer are not worth loading numba for
 
@@ -51,12 +52,12 @@ def uniform(seed: int, purpose: str, *ids) -> np.ndarray:
 
         start = bits(seed, purpose)[0]
         if not others and first.ndim == 1:
-            return draw_kernels.of_ids(start, first.astype(np.int64, copy=False))
+            return draw_kernels.of_ids(start, first.astype(np.int64, copy=False), *_KEY)
         kinds = [(other.ndim, other.dtype.kind) for other in others]
         if kinds == [(2, "i")] and first.shape == (len(others[0]), 1):
             own = first[:, 0].astype(np.int64, copy=False)
-            return draw_kernels.of_pairs(start, own, others[0].astype(np.int64))
-    return ((bits(seed, purpose, *ids) >> np.uint64(12)).astype(np.float64) + 0.5) * TO_UNIT
+            return draw_kernels.of_pairs(start, own, others[0].astype(np.int64), *_KEY)
+    return ((bits(seed, purpose, *ids) >> np.uint64(12)).astype(np.float64) + 0.5) * _TO_UNIT
 
 
 def normal(seed: int, purpose: str, *ids) -> np.ndarray:

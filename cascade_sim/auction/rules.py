@@ -241,17 +241,22 @@ def to_micros(cpc: ArrayLike, bid: ArrayLike | None = None) -> NDArray[np.int64]
     >>> int(to_micros(0.1234567, bid=0.1234569))
     123456
     """
-    if isinstance(cpc, np.ndarray) and isinstance(bid, np.ndarray) and cpc.size >= _WORTH_COMPILED:
-        if cpc.dtype == bid.dtype == np.float64 and cpc.shape == bid.shape:
-            from cascade_sim.auction import kernels  # numba is loaded when first needed
+    if _are_many(cpc) and _are_many(bid) and np.shape(cpc) == np.shape(bid):
+        from cascade_sim.auction import kernels  # numba is loaded when first needed
 
-            charges = np.empty(cpc.shape, np.int64)
-            if kernels.all_micros(cpc.ravel(), bid.ravel(), charges.reshape(-1)):
-                return charges
+        charges = np.empty(np.shape(cpc), np.int64)
+        if kernels.all_micros(np.ravel(cpc), np.ravel(cast(ArrayLike, bid)), charges.reshape(-1)):
+            return charges
     money = _money(cpc)
     whole = np.floor(money)
     charge = (whole + (money - whole >= 0.5)).astype(np.int64)  # floor(money + .5) errs just below a half
     return charge if bid is None else np.minimum(charge, floor_micros(bid))
+
+
+def _are_many(amounts: ArrayLike | None) -> bool:
+    """Whether these are worth a compiled loop."""
+    is_real = isinstance(amounts, np.ndarray) and amounts.dtype == np.float64
+    return is_real and cast(NDArray[Any], amounts).size >= _WORTH_COMPILED
 
 
 def floor_micros(amount: ArrayLike) -> NDArray[np.int64]:

@@ -166,7 +166,7 @@ class ClickModel:
         return p
 
     def gradient(self, asked: Asked, at: NDArray[Any], slot: NDArray[Any], weights: Floats) -> Floats:
-        """Of weighted sums of `predicted` by the coefficients of each fold's model.  [M, W] -> [FOLDS, p, W]"""
+        """Of weighted sums of `predicted` by each fold's coefficients.  [M, W] -> [FOLDS, p, W]"""
         total = np.zeros((*self.apart.shape, weights.shape[1]))
         add_gradient(*asked.rows, asked.ctr, asked.fold, at, slot, self._effects, weights, total)
         return total

@@ -212,9 +212,9 @@ def test_what_somebody_is_writing_or_wrote_otherwise_is_left_alone(tmp_path):
     others = [".market.notes.tmp", ".market.00000000.1.0123456789abcdef.tmp", ".market.tmp"]
     for name in others:
         (tmp_path / name).mkdir()
-    with pytest.raises(UserError, match="exists already"), new_folder(tmp_path / "market") as first:
-        with new_folder(tmp_path / "market"):
-            assert first.is_dir()
+    place = tmp_path / "market"
+    with pytest.raises(UserError, match="exists already"), new_folder(place) as first, new_folder(place):
+        assert first.is_dir()
     assert {path.name for path in tmp_path.iterdir()} == {*others, "market"}
 
 
