@@ -241,11 +241,11 @@ def to_micros(cpc: ArrayLike, bid: ArrayLike | None = None) -> NDArray[np.int64]
     >>> int(to_micros(0.1234567, bid=0.1234569))
     123456
     """
-    if _are_many(cpc) and _are_many(bid) and np.shape(cpc) == np.shape(bid):
+    if bid is not None and _are_many(cpc, bid):
         from cascade_sim.auction import kernels  # numba is loaded when first needed
 
         charges = np.empty(np.shape(cpc), np.int64)
-        if kernels.all_micros(np.ravel(cpc), np.ravel(cast(ArrayLike, bid)), charges.reshape(-1)):
+        if kernels.all_micros(np.ravel(cpc), np.ravel(bid), charges.reshape(-1)):
             return charges
     money = _money(cpc)
     whole = np.floor(money)
@@ -253,10 +253,11 @@ def to_micros(cpc: ArrayLike, bid: ArrayLike | None = None) -> NDArray[np.int64]
     return charge if bid is None else np.minimum(charge, floor_micros(bid))
 
 
-def _are_many(amounts: ArrayLike | None) -> bool:
-    """Whether these are worth a compiled loop."""
-    is_real = isinstance(amounts, np.ndarray) and amounts.dtype == np.float64
-    return is_real and cast(NDArray[Any], amounts).size >= _WORTH_COMPILED
+def _are_many(*amounts: ArrayLike) -> bool:
+    """Whether these are arrays of one shape that are worth a compiled loop."""
+    arrays = [values for values in amounts if isinstance(values, np.ndarray) and values.dtype == np.float64]
+    is_alike = len(arrays) == len(amounts) and len({values.shape for values in arrays}) == 1
+    return is_alike and arrays[0].size >= _WORTH_COMPILED
 
 
 def floor_micros(amount: ArrayLike) -> NDArray[np.int64]:

@@ -65,8 +65,10 @@ class Asked(NamedTuple):
 
     def with_more(self, other: Asked) -> Asked:
         """These and others after them."""
-        rows = ModelRows(*(np.concatenate(pair) for pair in zip(self.rows, other.rows, strict=True)))
-        return Asked(rows, np.concatenate([self.ctr, other.ctr]), np.concatenate([self.fold, other.fold]))
+        numbers = np.concatenate([self.rows.numbers, other.rows.numbers])
+        groups = np.concatenate([self.rows.groups, other.rows.groups])
+        ctr, fold = np.concatenate([self.ctr, other.ctr]), np.concatenate([self.fold, other.fold])
+        return Asked(ModelRows(numbers, groups), ctr, fold)
 
 
 @dataclass(frozen=True)
@@ -243,7 +245,7 @@ def fit_click_model(store: LoggedStore, seed: int) -> ClickModel | None:
     fold, folds_by = _folds(store, seed)
     whole = _fit_whole(terms, part, clicks)
     apart, information = _fit(terms, part, fold, np.arange(FOLDS), np.repeat(whole[None], FOLDS, 0), NEAR)
-    inverse = np.linalg.inv(information)
+    inverse: Floats = np.linalg.inv(information).astype(np.float64, copy=False)
     return ClickModel(terms, whole, apart, inverse, fold, folds_by, shared, part, clicks)
 
 
