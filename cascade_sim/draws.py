@@ -6,9 +6,6 @@ cannot change it, and two arms that show the same ad to the same request meet th
 """
 
 import hashlib
-from collections.abc import Callable
-from functools import cache
-from typing import Any
 
 import numpy as np
 
@@ -16,6 +13,7 @@ GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 MIX_1 = np.uint64(0xBF58476D1CE4E5B9)
 MIX_2 = np.uint64(0x94D049BB133111EB)
 _TO_UNIT = 2.0**-52
+_KEY = (GOLDEN, MIX_1, MIX_2), _TO_UNIT  # of the compiled loops
 AT_ONCE = 65_536  # ids in a part
 WORTH_COMPILED = 4_096  # draws; fewer are not worth loading numba for
 
@@ -50,45 +48,16 @@ def uniform(seed: int, purpose: str, *ids) -> np.ndarray:
     """
     first, *others = (np.asarray(part) for part in ids) if ids else (np.zeros(0),)
     if first.size >= WORTH_COMPILED and first.dtype.kind == "i":
+        from cascade_sim import draw_kernels  # numba is loaded when first needed
+
         start = bits(seed, purpose)[0]
         if not others and first.ndim == 1:
-            return _compiled()[0](start, first.astype(np.int64, copy=False))
+            return draw_kernels.of_ids(start, first.astype(np.int64, copy=False), *_KEY)
         kinds = [(other.ndim, other.dtype.kind) for other in others]
         if kinds == [(2, "i")] and first.shape == (len(others[0]), 1):
             own = first[:, 0].astype(np.int64, copy=False)
-            return _compiled()[1](start, own, others[0].astype(np.int64))
+            return draw_kernels.of_pairs(start, own, others[0].astype(np.int64), *_KEY)
     return ((bits(seed, purpose, *ids) >> np.uint64(12)).astype(np.float64) + 0.5) * _TO_UNIT
-
-
-@cache
-def _compiled() -> tuple[Callable[..., Any], Callable[..., Any]]:
-    """The loops of `uniform`: for ids [n], and for ids [n] with others of each [n, m]."""
-    from numba import njit, uint64
-
-    @njit(cache=True, nogil=True, forceinline=True)
-    def mixed(state, part):
-        x = (state ^ uint64(part)) * GOLDEN + GOLDEN
-        x = (x ^ (x >> uint64(30))) * MIX_1
-        x = (x ^ (x >> uint64(27))) * MIX_2
-        return x ^ (x >> uint64(31))
-
-    @njit(cache=True, nogil=True)
-    def of_ids(start, ids):
-        out = np.empty(len(ids), np.float64)
-        for i in range(len(ids)):
-            out[i] = (np.float64(mixed(start, ids[i]) >> uint64(12)) + 0.5) * _TO_UNIT
-        return out
-
-    @njit(cache=True, nogil=True)
-    def of_pairs(start, first, second):
-        out = np.empty(second.shape, np.float64)
-        for i in range(len(first)):
-            state = mixed(start, first[i])
-            for j in range(second.shape[1]):
-                out[i, j] = (np.float64(mixed(state, second[i, j]) >> uint64(12)) + 0.5) * _TO_UNIT
-        return out
-
-    return of_ids, of_pairs
 
 
 def normal(seed: int, purpose: str, *ids) -> np.ndarray:

@@ -7,10 +7,14 @@ effect × true CTR, predicted clicks are slot effect × pCTR.
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from cascade_sim.analysis.metrics.ratio import divide
+
+FEW_SLOTS = 8  # from here on numpy adds in another order
 
 Parts = tuple[NDArray[np.float64], NDArray[np.float64]]
 
@@ -19,7 +23,17 @@ def slot_sum(per_click: ArrayLike, clicks: ArrayLike, shown: ArrayLike) -> NDArr
     """Σ over the shown slots of per_click × clicks.  [R, k] -> [R]"""
     is_shown = np.asarray(shown, bool)
     amount = np.where(is_shown, np.asarray(per_click, np.float64), 0.0)
-    return (amount * np.where(is_shown, np.asarray(clicks, np.float64), 0.0)).sum(-1)
+    return over_slots(amount * np.where(is_shown, np.asarray(clicks, np.float64), 0.0))
+
+
+def over_slots(values: NDArray[Any]) -> NDArray[Any]:
+    """values.sum(-1), to the last bit; of few slots, over which numpy is slow, slot after slot."""
+    if values.ndim != 2 or not 0 < values.shape[1] < FEW_SLOTS:
+        return values.sum(-1)
+    total = values[:, 0].copy()
+    for slot in range(1, values.shape[1]):
+        total += values[:, slot]
+    return total
 
 
 def cpc_error(cpc: ArrayLike, cpc_true: ArrayLike, expected_clicks: ArrayLike, shown: ArrayLike) -> Parts:

@@ -264,6 +264,16 @@ def whole_micros(price, bid):
     return min(charge, np.int64(nearest) - (nearest > most * NEARLY_1))
 
 
+@_compiled(boolean(float64[::1], float64[::1], int64[::1]))
+def all_micros(price, bid, charges):
+    """Fill charges [n] with `whole_micros`; False if some amount is none of money."""
+    for i in range(len(price)):
+        charges[i] = whole_micros(price[i], bid[i])
+        if charges[i] < 0:
+            return False
+    return True
+
+
 @_compiled(int64(_REALS, _REALS, int64, _PARAMETERS, _BY_REQUEST, float64, _EFFECTS, float64[:, ::1]))
 def price_in_order(bid, quality, pricing, parameters, reserve_cpc, score_floor, slot_effects, cpc):
     """Fill cpc [R, slots] for lists in rank order; return the flat index of the first bad input, or -1.

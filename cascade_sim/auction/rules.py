@@ -37,6 +37,7 @@ from cascade_sim.errors import did_you_mean
 MICROS = 1_000_000
 
 _MAX_MONEY = 9.0e12  # above it, micro-units no longer fit into 64 bits
+_WORTH_COMPILED = 4_096  # prices; fewer are not worth loading numba for
 _NO_IDS, _NO_SHORT_IDS = np.zeros((0, 0), np.int64), np.zeros((0, 0), np.int32)
 _NO_TILES = np.zeros((0, 0, 8), np.float32)
 _NO_PARAMETERS = np.zeros(0)
@@ -240,10 +241,23 @@ def to_micros(cpc: ArrayLike, bid: ArrayLike | None = None) -> NDArray[np.int64]
     >>> int(to_micros(0.1234567, bid=0.1234569))
     123456
     """
+    if bid is not None and _are_many(cpc, bid):
+        from cascade_sim.auction import kernels  # numba is loaded when first needed
+
+        charges = np.empty(np.shape(cpc), np.int64)
+        if kernels.all_micros(np.ravel(cpc), np.ravel(bid), charges.reshape(-1)):
+            return charges
     money = _money(cpc)
     whole = np.floor(money)
     charge = (whole + (money - whole >= 0.5)).astype(np.int64)  # floor(money + .5) errs just below a half
     return charge if bid is None else np.minimum(charge, floor_micros(bid))
+
+
+def _are_many(*amounts: ArrayLike) -> bool:
+    """Whether these are arrays of one shape that are worth a compiled loop."""
+    arrays = [values for values in amounts if isinstance(values, np.ndarray) and values.dtype == np.float64]
+    is_alike = len(arrays) == len(amounts) and len({values.shape for values in arrays}) == 1
+    return is_alike and arrays[0].size >= _WORTH_COMPILED
 
 
 def floor_micros(amount: ArrayLike) -> NDArray[np.int64]:

@@ -147,7 +147,6 @@ class _Import:
             "slots": _Grown("<i2", -1),
             "reserve": _Grown("<f8", np.nan),
             "source": _Grown("<i8", 0),
-            "file_order": _Grown("<i8", 0),
             **{name: _Grown("<i4", -1) for name in ("user", "segment", "placement")},
             **{name: _Grown("<f4", np.nan) for name in spec.columns if name.startswith(FEATURE)},
         }
@@ -230,8 +229,8 @@ class _Import:
         """Places in the order of (time, id), by code."""
         n = self.codes["requests"].n
         time = self.request_columns["time"].values[:n]
-        self.id_ranks = self.codes["requests"].ranks()
-        order = np.lexsort((self.id_ranks, time))
+        id_ranks = self.codes["requests"].ranks()
+        order = np.lexsort((id_ranks, time))
         self.place = np.empty(n, np.int64)
         self.place[order] = np.arange(n)
         self.order = order
@@ -242,7 +241,7 @@ class _Import:
         if len(late):
             self.faults.add("requests", "out_of_order", source[came[late]], "time")
         self.slots = self.request_columns["slots"].values[:n][order].astype(np.int64)
-        self.n_candidates = np.zeros(n, np.int64)
+        self.n_candidates = np.zeros(n, np.int32)
         self.has_rows = np.zeros(n, bool)
 
     # 2 rows -------------------------------------------------------------------------------------------------

@@ -23,8 +23,9 @@ from cascade_sim.errors import did_you_mean
 from cascade_sim.imports.faults import ROW_BITS, Faults
 
 UNREADABLE = (pa.ArrowException, OSError, EOFError, ValueError, KeyError, zlib.error)  # of damaged files
-BATCH = 1 << 17  # rows
+BATCH = 1 << 16  # rows
 CSV_BLOCK = 1 << 23  # bytes
+PARQUET_BUFFER = 1 << 18  # bytes of a column read at once, not all that a row group has of it
 BOMS = {b"\xff\xfe": "utf-16-le", b"\xfe\xff": "utf-16-be"}
 CSV, PARQUET, FEATHER = (".csv", ".tsv", ".txt"), (".parquet", ".pq"), (".feather", ".arrow", ".ipc")
 
@@ -143,7 +144,7 @@ class Files:
         import pyarrow.parquet as pq
 
         try:
-            file = pq.ParquetFile(path)
+            file = pq.ParquetFile(path, buffer_size=PARQUET_BUFFER, pre_buffer=False)
         except UNREADABLE as error:
             raise Damaged(
                 f"{path.name}: damaged or cut off, no Parquet file: {_first_line(error)}"

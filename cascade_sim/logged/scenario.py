@@ -12,6 +12,9 @@ if TYPE_CHECKING:
 # The declared rule's names, and what the auction calls them.
 PRICINGS = {"second": "gsp", "second_price": "gsp", "first_price": "first"}
 
+AT_ONCE = 1 << 18  # candidates of the requests that are served together
+MOST_AT_ONCE = 4_096  # requests
+
 
 def logged_scenario(about: About, store: LoggedStore | None = None) -> dict[str, Any]:
     """The data of a scenario whose arm `logged` serves the log's requests as they were.
@@ -27,6 +30,7 @@ def logged_scenario(about: About, store: LoggedStore | None = None) -> dict[str,
         "description": f"Replay of {about.name}: {about.counts.requests:,} logged requests from "
         f"{about.starts}.",
         "world": {"logged": {"market": "."}},
+        "traffic": {"block": _block(largest)},
         "cascade": {
             "retrieval": {"size": largest},
             "pre_ranking": _pre_ranking(about, store, largest),
@@ -38,6 +42,11 @@ def logged_scenario(about: About, store: LoggedStore | None = None) -> dict[str,
         "phases": {"bootstrap": 0, "log": 0, "shadow": 0, "evaluate": max(about.counts.requests, 1)},
         "arms": {"logged": {}, **_further(about)},
     }
+
+
+def _block(largest: int) -> int:
+    """Requests served together: a power of two, with no more than AT_ONCE candidates where it can be."""
+    return 2 ** int(min(max(AT_ONCE // largest, 1), MOST_AT_ONCE).bit_length() - 1)
 
 
 def _name(name: str) -> str:

@@ -10,13 +10,16 @@ mapping count as resident, and a log may be larger than that.
 
 from __future__ import annotations
 
+import fcntl
 import hashlib
 import json
 import os
+import re
 import secrets
 import shutil
+import socket
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Any, BinaryIO
@@ -227,7 +230,8 @@ class LoggedStore:
 
             file = f"names/{kind}.parquet"
             self._check(file)
-            self._names[kind] = pq.read_table(self.path / file, columns=["name"])["name"].combine_chunks()
+            with pq.ParquetFile(self.path / file) as names:  # read_table would load pandas
+                self._names[kind] = names.read(columns=["name"])["name"].combine_chunks()
         return self._names[kind]
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -508,16 +512,19 @@ def write_store(
 def new_folder(path: str | Path) -> Iterator[Path]:
     """A hidden folder beside `path` to write into, which gets that name when all is well and else is removed.
 
-    UserError if something lies at `path` already.
+    UserError if something lies at `path` already. What killed processes left of the same folder is removed.
     """
     place = Path(path)
     if place.exists() or place.is_symlink():
         raise UserError(f"{place} exists already; name another folder, or remove it")
-    temp = place.with_name(f".{place.name}.{os.getpid()}.{secrets.token_hex(8)}.tmp")
+    temp = place.with_name(f"{_begins(place)}{os.getpid()}.{secrets.token_hex(8)}.tmp")
     with storage_errors(place):
         place.parent.mkdir(parents=True, exist_ok=True)
+        _remove_left(place)
         temp.mkdir()
+        held = os.open(temp, os.O_RDONLY)
     try:
+        fcntl.flock(held, fcntl.LOCK_EX)
         yield temp
         with storage_errors(place):
             for folder, _, files in os.walk(temp):
@@ -531,6 +538,40 @@ def new_folder(path: str | Path) -> Iterator[Path]:
     except BaseException:
         shutil.rmtree(temp, ignore_errors=True)
         raise
+    finally:
+        os.close(held)
+
+
+def _begins(place: Path) -> str:
+    """How the hidden folders of this machine for `place` begin; process, a random number and .tmp follow."""
+    host = hashlib.sha256(socket.gethostname().encode()).hexdigest()[:8]
+    return f".{place.name}.{host}."
+
+
+def _remove_left(place: Path) -> None:
+    """Remove hidden folders for `place` whose process is dead: of this machine, and locked by nobody."""
+    name = re.compile(re.escape(_begins(place)) + r"([0-9]{1,9})\.[0-9a-f]{16}\.tmp")
+    for other in list(place.parent.iterdir()):
+        match = name.fullmatch(other.name)
+        if match is None or other.is_symlink() or not other.is_dir() or _is_alive(int(match[1])):
+            continue
+        with suppress(OSError):
+            handle = os.open(other, os.O_RDONLY)
+            try:
+                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                shutil.rmtree(other, ignore_errors=True)
+            finally:
+                os.close(handle)
+
+
+def _is_alive(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except OSError:  # somebody else's
+        return True
+    return True
 
 
 def _flush(path: Path) -> None:

@@ -207,7 +207,7 @@ class Evaluation:
         for kind, sums in served.vectors.items():
             tally.vectors[kind] = tally.vectors[kind] + sums if kind in tally.vectors else sums
         sets = (served.decision.pre_ranking_set, served.decision.competitive_set, served.decision.win_set)
-        tally.sizes += [(ids >= 0).sum() for ids in sets]
+        tally.sizes += [np.count_nonzero(ids >= 0) for ids in sets]
 
     def _log_detail(self, block: Block, by_arm: dict[str, ArmBlock], shadow_table, service_tables) -> None:
         """Scores on whole pre-ranking sets, as the paper's SQL wants them, and the quality of the models."""

@@ -23,7 +23,7 @@ from cascade_sim.phases.measure import Oracle, Ruler, Yardstick
 from cascade_sim.phases.model_quality import ModelQuality
 from cascade_sim.phases.simulation import Simulation
 from cascade_sim.phases.units import Units
-from cascade_sim.world.observed import ObservedClicks
+from cascade_sim.world.observed import ObservedClicks, PageClicks
 from cascade_sim.world.replay import Replay
 
 # Columns that modelled clicks have a part in, and the sum whose gradient they move by.
@@ -93,19 +93,19 @@ class ReplayRuler(Ruler):
         is_known = pages.is_observed if is_clicked else np.ones_like(shown)
         columns = {
             "requests": np.ones(len(block)),
-            "impressions": shown.sum(axis=1).astype(np.float64),
-            "revenue": result.charges_micros.sum(axis=1) / MICROS,
+            "impressions": money.over_slots(shown.astype(np.float64)),
+            "revenue": money.over_slots(result.charges_micros) / MICROS,
             "expected_revenue": money.slot_sum(price, charged, shown),
             "observed_revenue": money.slot_sum(price, charged, shown & is_known),
             "slots": self._slots(block, arm),
-            **self._agreement(block, decision, pages.is_logged),
+            **self._agreement(block, decision, pages),
         }
         if not self.clicks.has_clicks:
             return columns
         columns |= {
-            "clicks": result.clicks.sum(axis=1).astype(np.float64),
-            "expected_clicks": result.expected_clicks.sum(axis=1),
-            "observed_clicks": np.where(pages.is_observed, result.expected_clicks, 0.0).sum(axis=1),
+            "clicks": money.over_slots(result.clicks.astype(np.float64)),
+            "expected_clicks": money.over_slots(result.expected_clicks),
+            "observed_clicks": money.over_slots(np.where(pages.is_observed, result.expected_clicks, 0.0)),
         }
         return columns | (self._prices(block, arm, decision, result) if is_clicked else {})
 
@@ -120,7 +120,10 @@ class ReplayRuler(Ruler):
     def _prices(self, block: Block, arm: Arm, decision: Decision, result: Outcome) -> dict[str, np.ndarray]:
         """Against the click model's CTRs."""
         shown, price, expected = decision.win_set >= 0, decision.cpc_micros / MICROS, result.expected_clicks
-        said = self._repriced(block, arm, decision, self.clicks.ctr(block, decision.ranked_set))
+        assert result.observed is not None
+        beyond = self.replay.places(block.requests, decision.ranked_set[:, -1:])
+        place = np.concatenate([result.observed.place, beyond], axis=1)
+        said = self._repriced(block, arm, decision, self.clicks.ctr(block, decision.ranked_set, place))
         error, cost = money.cpc_error(price, said, expected, shown)
         predicted = self.platform.slot_effects[: arm.slots] * decision.ranked_pctr[:, :-1]
         return {
@@ -130,17 +133,18 @@ class ReplayRuler(Ruler):
             "forecast_revenue": money.slot_sum(price, predicted, shown),
         }
 
-    def _agreement(self, block: Block, decision: Decision, is_logged: np.ndarray) -> dict[str, np.ndarray]:
+    def _agreement(self, block: Block, decision: Decision, pages: PageClicks) -> dict[str, np.ndarray]:
         """How much of the page is the logged one: pages, and prices of ads that stand where they stood."""
-        shown = decision.win_set >= 0
+        shown, is_logged = decision.win_set >= 0, pages.is_logged
         n_logged = self.replay.shown[self.replay.rows(block.requests)]
-        same = (is_logged | ~shown).all(axis=1) & (shown.sum(axis=1) == n_logged)
-        price = self.replay.values(block.requests, decision.win_set, "price_micros", -1)
+        n_alike, n_shown = (money.over_slots(places.astype(np.int64)) for places in (is_logged, shown))
+        same = (n_alike == n_shown) & (n_shown == n_logged)
+        (price,) = self.replay.at(block.requests, pages.place, {"price_micros": -1})
         is_known = is_logged & shown & (price >= 0)
         return {
             "logged_pages": same.astype(np.float64),
-            "known_prices": is_known.sum(axis=1).astype(np.float64),
-            "logged_prices": (is_known & (price == decision.cpc_micros)).sum(axis=1).astype(np.float64),
+            "known_prices": money.over_slots(is_known.astype(np.float64)),
+            "logged_prices": money.over_slots((is_known & (price == decision.cpc_micros)).astype(np.float64)),
         }
 
 
@@ -152,7 +156,7 @@ def has_pre_ranking(arm: Arm) -> bool:
 def gradients(arm: Arm, decision: Decision, result: Outcome) -> dict[str, np.ndarray]:
     """Of modelled clicks and revenue by the click model's coefficients: {GRADIENT: [FOLDS, p, 2]}."""
     pages = result.observed
-    if pages is None or pages.slope is None:
+    if pages is None or pages.said is None:
         return {}
     price = decision.cpc_micros / MICROS if arm.charging == "click" else np.zeros(decision.cpc_micros.shape)
     return {GRADIENT: pages.gradient(np.ones(price.shape), price)}

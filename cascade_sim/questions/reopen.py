@@ -262,7 +262,7 @@ class LoggedPages:
         local = log["request"] - Arrivals.first_request(PHASE)
         made = _summed(log, pages.expected[:, 0], self.units.of_request[local], self.units.n, is_clicked)
         made["requests"] = np.bincount(self.units.of_request, minlength=self.units.n) * 1.0
-        if pages.slope is None:
+        if pages.said is None:
             return {name: column for name, column in made.items() if "clicks" not in name}
         price = (log["cpc_micros"] / MICROS * is_clicked)[:, None]
         gradient = {arm: pages.gradient(np.ones(price.shape), price)}

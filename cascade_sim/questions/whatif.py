@@ -323,9 +323,12 @@ class WhatIfEvaluation(Evaluation):
             for kind, column in PAIRED.items()
         }
 
+    def resampled(self) -> dict[str, dict[str, np.ndarray]]:
+        return self._resampled
+
     @cached_property
     def _resampled(self) -> dict[str, dict[str, np.ndarray]]:
-        return self.resampled()
+        return super().resampled()
 
 
 def answer_name(points: list[Point], arm: str | None, requests: int | None = None) -> str:

@@ -18,9 +18,10 @@ resampled (it sums to nothing).
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
+from functools import cached_property
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,6 +30,7 @@ from cascade_sim import draws
 from cascade_sim.errors import UserError
 from cascade_sim.logged.format import SCORE
 from cascade_sim.logged.store import LoggedStore
+from cascade_sim.world.click_kernels import add_gradient, add_influence, add_step, ctrs, in_slots
 
 Floats = NDArray[np.float64]
 
@@ -41,10 +43,32 @@ MOST_GROUPS = 200
 MOST_IMPRESSIONS = 3_000_000  # learned from; of a longer log an even part of the requests
 AT_ONCE = 65_536
 LEAST_PCTR, MOST_PCTR = 1e-7, 1.0 - 1e-4
-MOST_CLICKED = 0.999
 STEPS, ENOUGH = 25, 1e-8
+NEAR = 1e-4  # from near by: the next step would be its square
 SHOWN_GROUPS = 12  # of each kind in the table of calibration
 OFF_BY, SURE = 0.05, 0.01  # what is called off: by more than this, and not by chance (over all groups)
+
+
+class ModelRows(NamedTuple):
+    """Rows of the model's matrix but for their slots, without zeros, as `click_kernels` has them."""
+
+    numbers: Floats  # [N, d]
+    groups: NDArray[np.int16]  # [N, 2]
+
+
+class Asked(NamedTuple):
+    """Rows, and what the models that did not see their folds say of them."""
+
+    rows: ModelRows
+    ctr: Floats  # [N] in the first slot
+    fold: NDArray[np.int8]  # [N]
+
+    def with_more(self, other: Asked) -> Asked:
+        """These and others after them."""
+        numbers = np.concatenate([self.rows.numbers, other.rows.numbers])
+        groups = np.concatenate([self.rows.groups, other.rows.groups])
+        ctr, fold = np.concatenate([self.ctr, other.ctr]), np.concatenate([self.fold, other.fold])
+        return Asked(ModelRows(numbers, groups), ctr, fold)
 
 
 @dataclass(frozen=True)
@@ -76,24 +100,34 @@ class Terms:
             *(f"placement {code}" for code in self.placements),
         )
 
-    def matrix(self, columns: Mapping[str, NDArray[Any]]) -> Floats:
-        """One row per entry of the flat columns.  [N, p]"""
-        n = len(columns["slot"])
-        parts: list[Floats] = [np.ones((n, 1))]
-        parts.append((columns["slot"][:, None] == np.arange(1, self.slots)).astype(np.float64))
+    def rows(self, columns: Mapping[str, NDArray[Any]], n: int) -> ModelRows:
+        """A row for each of the n entries of flat columns."""
+        groups = np.full((n, 2), -1, np.int16)
+        parts: list[Any] = []
         if self.has_pctr:
             logit = _logit(columns["pctr"]) - self.centre
-            parts += [logit[:, None], np.asarray(columns["shared"], np.float64)[:, None] - self.centre]
-            parts += [np.maximum(logit - bend, 0.0)[:, None] for bend in self.bends]
+            parts += [logit, np.asarray(columns["shared"], np.float64) - self.centre]
+            parts += [np.maximum(logit - bend, 0.0) for bend in self.bends]
         if self.has_bid:
             with np.errstate(divide="ignore", invalid="ignore"):
                 bid = np.log(np.asarray(columns["bid"], np.float64))
-            parts.append(np.clip(np.where(np.isfinite(bid), bid, 0.0), -12.0, 12.0)[:, None])
-        parts += [(_logit(columns[f"{SCORE}{name}"]) - self.centre)[:, None] for name in self.scores]
-        for key, codes in (("segment", self.segments), ("placement", self.placements)):
+            parts.append(np.clip(np.where(np.isfinite(bid), bid, 0.0), -12.0, 12.0))
+        parts += [_logit(columns[f"{SCORE}{name}"]) - self.centre for name in self.scores]
+        numbers = np.empty((n, len(parts)))
+        for j, values in enumerate(parts):
+            numbers[:, j] = values
+        first = self.slots + len(parts)
+        for g, (key, codes) in enumerate((("segment", self.segments), ("placement", self.placements))):
             if codes:
-                parts.append((columns[key][:, None] == np.array(codes)).astype(np.float64))
-        return np.concatenate(parts, axis=1)
+                at = np.minimum(np.searchsorted(codes, columns[key]), len(codes) - 1)
+                groups[:, g] = np.where(np.asarray(codes)[at] == columns[key], first + at, -1)
+                first += len(codes)
+        return ModelRows(numbers, groups)
+
+    @property
+    def n_numbers(self) -> int:
+        """Of `ModelRows.numbers`."""
+        return 2 * self.has_pctr + len(self.bends) + self.has_bid + len(self.scores)
 
     @property
     def of_candidates(self) -> tuple[str, ...]:
@@ -123,12 +157,25 @@ class ClickModel:
     ]  # flat columns of those learned from: row, slot, click and features
     n_clicks: int
 
-    def predicted(self, matrix: Floats, fold: NDArray[Any]) -> tuple[Floats, Floats]:
-        """P(click) of rows of the matrix, each by the model that did not see its fold, and their z.
+    def asked(self, columns: Mapping[str, NDArray[Any]], row: NDArray[np.int64]) -> Asked:
+        """What is said of flat columns of candidates; `row` [N] are the log's requests that they are of."""
+        rows, fold = self.terms.rows(columns, len(row)), self.fold[row]
+        return Asked(rows, ctrs(*rows, fold, self.apart, self.terms.slots), fold)
 
-        [N, p], [N] -> [N], [N, p]
-        """
-        return _clicked(self.terms, matrix, self.apart[fold])
+    def predicted(self, asked: Asked, at: NDArray[Any], slot: NDArray[Any]) -> Floats:
+        """P(click) of the rows `at` [M] in these slots [M].  [M]"""
+        p: Floats = in_slots(asked.ctr, asked.fold, at, slot, self._effects)
+        return p
+
+    def gradient(self, asked: Asked, at: NDArray[Any], slot: NDArray[Any], weights: Floats) -> Floats:
+        """Of weighted sums of `predicted` by each fold's coefficients.  [M, W] -> [FOLDS, p, W]"""
+        total = np.zeros((*self.apart.shape, weights.shape[1]))
+        add_gradient(*asked.rows, asked.ctr, asked.fold, at, slot, self._effects, weights, total)
+        return total
+
+    @cached_property
+    def _effects(self) -> Floats:
+        return _slot_factors(self.terms, self.apart)
 
     def slot_effects(self) -> Floats:
         """How often each slot is looked at relative to the first, never more than one above it.  [slots]"""
@@ -145,20 +192,12 @@ class ClickModel:
         # A request of fold g has a part in the models of all other folds.
         felt = moved.sum(axis=0)[None] - moved
         total = np.zeros((n_units, gradient.shape[2]))
-        row, click = self.impressions["row"], self.impressions["click"]
-        for start in range(0, len(row), AT_ONCE):
-            at = slice(start, start + AT_ONCE)
-            part = {name: values[at] for name, values in self.impressions.items()}
-            matrix = self.terms.matrix(part)
-            p, slope = _clicked(self.terms, matrix, self.whole)
-            left = click[at] - p
-            fold, units = self.fold[row[at]], unit[row[at]]
-            for g in range(FOLDS):
-                own = fold == g
-                if own.any():
-                    moves = (slope[own] * left[own, None]) @ felt[g]
-                    for m in range(moves.shape[1]):
-                        total[:, m] += np.bincount(units[own], moves[:, m], n_units)
+        whole = self.whole[None]
+        effects = _slot_factors(self.terms, whole)
+        for part in _parts(self.impressions):
+            seen, row = (part["slot"], part["click"]), part["row"]
+            rows = self.terms.rows(part, len(row))
+            add_influence(*rows, *seen, self.fold[row], unit[row], whole, effects, felt, total)
         return total - total.mean(axis=0)
 
     def calibration(self, store: LoggedStore) -> dict[str, Any]:
@@ -180,10 +219,10 @@ class ClickModel:
         return {"rows": rows, "off": _off(rows)}
 
     def _predicted(self) -> tuple[Floats, Floats]:
-        row, expected = self.impressions["row"], []
-        for start in range(0, len(row), AT_ONCE):
-            part = {name: values[start : start + AT_ONCE] for name, values in self.impressions.items()}
-            expected.append(self.predicted(self.terms.matrix(part), self.fold[part["row"]])[0])
+        expected = []
+        for part in _parts(self.impressions):
+            asked = self.asked(part, part["row"])
+            expected.append(self.predicted(asked, np.arange(len(asked.ctr)), part["slot"]))
         p = np.concatenate(expected) if expected else np.zeros(0)
         return p, p * (1 - p)
 
@@ -204,13 +243,10 @@ def fit_click_model(store: LoggedStore, seed: int) -> ClickModel | None:
     }  # held against the clicks, if not learned from
     part = {name: values for name, values in part.items() if name in wanted}
     fold, folds_by = _folds(store, seed)
-    whole = _fit(terms, part, np.ones(len(part["row"]), bool), np.zeros(len(terms.names)), clicks)[0]
-    apart, inverse = [], []
-    for f in range(FOLDS):
-        beta, information = _fit(terms, part, fold[part["row"]] != f, whole, clicks)
-        apart.append(beta)
-        inverse.append(np.linalg.inv(information))
-    return ClickModel(terms, whole, np.stack(apart), np.stack(inverse), fold, folds_by, shared, part, clicks)
+    whole = _fit_whole(terms, part, clicks)
+    apart, information = _fit(terms, part, fold, np.arange(FOLDS), np.repeat(whole[None], FOLDS, 0), NEAR)
+    inverse: Floats = np.linalg.inv(information).astype(np.float64, copy=False)
+    return ClickModel(terms, whole, apart, inverse, fold, folds_by, shared, part, clicks)
 
 
 def users_come_again(store: LoggedStore) -> bool:
@@ -310,45 +346,67 @@ def _groups(codes: NDArray[Any], click: NDArray[Any]) -> tuple[int, ...]:
     return tuple(sorted(enough[1 if rest else 0 : MOST_GROUPS]))
 
 
+def _fit_whole(terms: Terms, part: Mapping[str, NDArray[Any]], clicks: int) -> Floats:
+    """The coefficients by all impressions.  [p]"""
+    beta = np.zeros((1, len(terms.names)))
+    beta[0, 0] = _logit(np.array([clicks / len(part["click"])]))[0]
+    everyone = np.zeros(1, np.int64), np.array([-1])
+    every = len(part["click"]) // AT_ONCE
+    if every > 1:  # most of the way is gone with a few of the impressions
+        few = {name: values[::every].copy() for name, values in part.items()}
+        beta, _ = _fit(terms, few, *everyone, beta, NEAR)
+    return _fit(terms, part, *everyone, beta, ENOUGH)[0][0]
+
+
 def _fit(
-    terms: Terms, part: Mapping[str, NDArray[Any]], is_in: NDArray[np.bool_], start: Floats, clicks: int
+    terms: Terms,
+    part: Mapping[str, NDArray[Any]],
+    fold: NDArray[Any],
+    left_out: NDArray[np.int64],
+    start: Floats,
+    enough: float,
 ) -> tuple[Floats, Floats]:
-    """Fisher's steps to the most likely coefficients under the prior, and the information there."""
-    ridge = np.full(len(start), RIDGE)
+    """Fisher's steps to the most likely coefficients under the prior, and the information there.
+
+    Of several models at once, each without the impressions of a fold; `fold` [R of the log], or [1] for all.
+    A model whose step was small enough stays where it is.  [F, p] -> [F, p], [F, p, p]
+    """
+    ridge = np.full(start.shape[1], RIDGE)
     ridge[0] = 0.0
-    beta = start.copy()
-    if not start.any():
-        beta[0] = float(_logit(np.array([clicks / len(part["click"])]))[0])
-    places = np.flatnonzero(is_in)
-    information = np.eye(len(beta))
+    beta, information = start.copy(), np.zeros((*start.shape, start.shape[1]))
+    moving = np.arange(len(beta))
     for _ in range(STEPS):
-        score, information = -ridge * beta, np.diag(ridge).astype(np.float64)
-        for at in range(0, len(places), AT_ONCE):
-            rows = places[at : at + AT_ONCE]
-            matrix = terms.matrix({name: values[rows] for name, values in part.items()})
-            p, slope = _clicked(terms, matrix, beta)
-            score += slope.T @ (part["click"][rows] - p)
-            information += (slope * (p * (1 - p))[:, None]).T @ slope
+        now = beta[moving]
+        score, upper = -ridge * now, np.zeros((len(moving), *information.shape[1:]))
+        effects = _slot_factors(terms, now)
+        for some in _parts(part):
+            own = fold[some["row"]] if len(fold) > 1 else np.zeros(len(some["row"]), fold.dtype)
+            seen = some["slot"], some["click"], own
+            add_step(*terms.rows(some, len(own)), *seen, left_out[moving], now, effects, score, upper)
+        upper = np.triu(upper) + np.triu(upper, 1).swapaxes(1, 2) + np.diag(ridge)
         try:
-            step = np.linalg.solve(information, score)
+            step = np.linalg.solve(upper, score[:, :, None])[:, :, 0]
         except np.linalg.LinAlgError as error:
             raise UserError("the log's clicks do not tell the terms of a click model apart") from error
-        beta = beta + np.clip(step, -2.0, 2.0)
-        if np.abs(step).max() < ENOUGH or (start.any() and np.abs(step).max() < 1e-4):
+        beta[moving] = now + np.clip(step, -2.0, 2.0)
+        information[moving] = upper
+        moving = moving[np.abs(step).max(axis=1) >= enough]
+        if not len(moving):
             break
     return beta, information
 
 
-def _clicked(terms: Terms, matrix: Floats, beta: Floats) -> tuple[Floats, Floats]:
-    """P(click) and z = dp / (p (1 - p)) of rows of the matrix; beta [p], or [N, p].  [N], [N, p]"""
-    at = slice(1, terms.slots)  # the columns of the slots
-    weighed = matrix * beta
-    shift = weighed[:, at].sum(axis=1)
-    ctr = _sigmoid(weighed.sum(axis=1) - shift)
-    p = np.clip(np.exp(shift) * ctr, 1e-12, MOST_CLICKED)
-    slope = matrix * ((1.0 - ctr) / (1.0 - p))[:, None]
-    slope[:, at] = matrix[:, at] / (1.0 - p)[:, None]
-    return p, slope
+def _slot_factors(terms: Terms, beta: Floats) -> Floats:
+    """What each slot multiplies the CTR by.  [F, p] -> [F, slots]"""
+    effects = np.exp(beta[:, : terms.slots])
+    effects[:, 0] = 1.0
+    return effects
+
+
+def _parts(columns: Mapping[str, NDArray[Any]]) -> Iterator[dict[str, NDArray[Any]]]:
+    """Flat columns a part at a time: what is made of a part takes many times its room."""
+    for start in range(0, len(columns["row"]), AT_ONCE):
+        yield {name: values[start : start + AT_ONCE] for name, values in columns.items()}
 
 
 def _calibrated(
@@ -386,13 +444,6 @@ def _off(rows: list[dict[str, Any]]) -> list[str]:
 
 
 def _logit(p: NDArray[Any]) -> Floats:
-    p = np.clip(np.nan_to_num(np.asarray(p, np.float64)), LEAST_PCTR, MOST_PCTR)
+    p = np.minimum(np.fmax(np.asarray(p, np.float64), LEAST_PCTR), MOST_PCTR)  # fmax: of no number, the least
     logit: Floats = np.log(p) - np.log1p(-p)
     return logit
-
-
-def _sigmoid(x: Floats) -> Floats:
-    from scipy.special import expit
-
-    p: Floats = expit(x)
-    return p

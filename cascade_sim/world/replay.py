@@ -20,7 +20,8 @@ from cascade_sim.logged.scenario import ranked_counts
 from cascade_sim.logged.store import LoggedStore
 from cascade_sim.world.world import World
 
-KEPT = 96  # columns of a range that are kept, for arms that ask again
+KEPT = 1 << 25  # bytes of columns that are kept, for arms that ask again
+FEWEST_KEPT = 16  # columns: those of a range that all arms ask for, however large
 
 
 class Replay:
@@ -55,6 +56,13 @@ class Replay:
         start, stop = self._range(rows)
         return _find(self._flat("ad", start, stop), self.store.first, rows, self.store.first[start], ids)
 
+    def n_places(self, requests: np.ndarray) -> int:
+        """How many `places` there are for these requests."""
+        if not len(requests):
+            return 0
+        start, stop = self._range(self.rows(requests))
+        return int(self.store.first[stop] - self.store.first[start])
+
     def values(self, requests: np.ndarray, ids: np.ndarray, column: str, absent: Any = 0) -> NDArray[Any]:
         """A column for these ads of these requests, `absent` where an ad is no candidate.  [R, m]"""
         (found,) = self.several(requests, ids, {column: absent})
@@ -64,11 +72,18 @@ class Replay:
         self, requests: np.ndarray, ids: np.ndarray, columns: dict[str, Any]
     ) -> tuple[NDArray[Any], ...]:
         """Several columns at once: {column: what stands for an absent ad}.  each [R, m]"""
-        place = self.places(requests, ids)
-        if not ids.size:
-            return tuple(np.full(ids.shape, absent) for absent in columns.values())
+        return self.at(requests, self.places(requests, ids), columns)
+
+    def at(
+        self, requests: np.ndarray, places: NDArray[np.int64], columns: dict[str, Any]
+    ) -> tuple[NDArray[Any], ...]:
+        """Several columns of the ads at these places (`places`) of the requests' range.  each [M, m]"""
+        if not places.size:
+            return tuple(np.full(places.shape, absent) for absent in columns.values())
         start, stop = self._range(self.rows(requests))
-        return tuple(_taken(self._flat(name, start, stop), place, absent) for name, absent in columns.items())
+        return tuple(
+            _taken(self._flat(name, start, stop), places, absent) for name, absent in columns.items()
+        )
 
     def _range(self, rows: np.ndarray) -> tuple[int, int]:
         """The blocks that these requests lie in, as a range of requests."""
@@ -88,8 +103,9 @@ class Replay:
         values = self.store.candidates(start, stop, (column,))[column]
         with self._lock:
             self._kept[key] = values
-            while len(self._kept) > KEPT:
-                self._kept.popitem(last=False)
+            size = sum(kept.nbytes for kept in self._kept.values())
+            while size > KEPT and len(self._kept) > FEWEST_KEPT:
+                size -= self._kept.popitem(last=False)[1].nbytes
         return values
 
     def __getstate__(self) -> dict[str, Any]:

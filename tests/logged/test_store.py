@@ -1,7 +1,10 @@
 """A store gives back what was put in, by ranges; changes are noticed, and nothing half-written stays."""
 
 import json
+import os
 import pickle
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -184,6 +187,43 @@ def test_an_interrupt_leaves_nothing_behind(tmp_path):
         (temp / "half").write_text("x")
         raise KeyboardInterrupt
     assert list(tmp_path.iterdir()) == []
+
+
+KILLED = """
+import os, signal, sys
+from cascade_sim.logged.store import new_folder
+with new_folder(sys.argv[1]) as temp:
+    (temp / "half").write_text("x")
+    os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+def test_what_a_killed_process_left_is_removed_by_the_next(tmp_path):
+    for name in ("market", "market.2"):
+        subprocess.run([sys.executable, "-c", KILLED, str(tmp_path / name)], check=False)
+    assert len(list(tmp_path.iterdir())) == 2
+    with new_folder(tmp_path / "market"):
+        left = [path.name for path in tmp_path.iterdir() if f".{os.getpid()}." not in path.name]
+    assert len(left) == 1 and left[0].startswith(".market.2.")
+    assert (tmp_path / "market").is_dir()
+
+
+def test_what_somebody_is_writing_or_wrote_otherwise_is_left_alone(tmp_path):
+    others = [".market.notes.tmp", ".market.00000000.1.0123456789abcdef.tmp", ".market.tmp"]
+    for name in others:
+        (tmp_path / name).mkdir()
+    place = tmp_path / "market"
+    with pytest.raises(UserError, match="exists already"), new_folder(place) as first, new_folder(place):
+        assert first.is_dir()
+    assert {path.name for path in tmp_path.iterdir()} == {*others, "market"}
+
+
+def test_a_lock_keeps_what_looks_dead(tmp_path, monkeypatch):
+    monkeypatch.setattr("cascade_sim.logged.store._is_alive", lambda pid: False)
+    with new_folder(tmp_path / "market") as first:
+        with pytest.raises(KeyboardInterrupt), new_folder(tmp_path / "market"):
+            raise KeyboardInterrupt
+        assert first.is_dir()
 
 
 def test_a_folder_that_is_there_is_not_written_over(store):

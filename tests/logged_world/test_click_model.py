@@ -6,7 +6,7 @@ import pytest
 from cascade_sim import draws
 from cascade_sim.logged.format import About
 from cascade_sim.logged.store import write_store
-from cascade_sim.world.click_model import FOLDS, fit_click_model
+from cascade_sim.world.click_model import fit_click_model
 
 EFFECTS = np.array([1.0, 0.7, 0.4])
 SLOTS = len(EFFECTS)
@@ -63,30 +63,28 @@ def test_a_log_without_clicks_has_no_model(tmp_path):
     assert fit_click_model(drawn_log(tmp_path / "m", 50, forget=range(50)), 1) is None
 
 
-def modelled(model, store, rows):
-    """Clicks of these requests if their first and last ad changed places."""
-    moved = (SLOTS - 1 - np.arange(SLOTS)).astype(np.int16)
+def moved(model, store, rows):
+    """What the model is asked for these requests if their first and last ad changed places."""
     part = store.candidates(0, store.n_requests, ("pctr", "bid"))
     at = (rows[:, None] * SLOTS + np.arange(SLOTS)).ravel()
-    columns = {"slot": np.tile(moved, len(rows)), "pctr": part["pctr"][at], "bid": part["bid"][at]}
+    columns = {"pctr": part["pctr"][at], "bid": part["bid"][at]}
     columns["shared"] = np.repeat(model.shared[rows], SLOTS)
-    return model.predicted(model.terms.matrix(columns), np.repeat(model.fold[rows], SLOTS))
+    slot = np.tile((SLOTS - 1 - np.arange(SLOTS)).astype(np.int16), len(rows))
+    return model.asked(columns, np.repeat(rows, SLOTS)), np.arange(len(at)), slot
 
 
 def test_its_influence_is_what_leaving_a_request_out_would_do(tmp_path):
     store = drawn_log(tmp_path / "m", 600)
     model, rows = fit_click_model(store, 1), np.arange(600)
-    p, slope = modelled(model, store, rows)
-    fold = np.repeat(model.fold[rows], SLOTS)
-    gradient = np.zeros((FOLDS, slope.shape[1], 1))
-    for f in range(FOLDS):
-        gradient[f, :, 0] = (slope * (p * (1 - p))[:, None])[fold == f].sum(axis=0)
+    pages = moved(model, store, rows)
+    clicks = model.predicted(*pages).sum()
+    gradient = model.gradient(*pages, np.ones((600 * SLOTS, 1)))
     influence = model.influence(gradient, rows, 600)[:, 0]
     assert influence.sum() == pytest.approx(0.0, abs=1e-9)
     tried = np.argsort(-np.abs(influence))[:12]
     left_out = []
     for i in tried:
         other = fit_click_model(drawn_log(tmp_path / f"without-{i}", 600, forget=[i]), 1)
-        left_out.append(p.sum() - modelled(other, store, rows)[0].sum())
+        left_out.append(clicks - other.predicted(*moved(other, store, rows)).sum())
     assert np.corrcoef(left_out, influence[tried])[0, 1] > 0.98
     assert left_out == pytest.approx(influence[tried], rel=0.35)
