@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -12,6 +13,7 @@ from cascade_sim.auction import auction, reprice
 from cascade_sim.audit.rule import Rule
 from cascade_sim.cascade.fusion import Fusion, fused_quality
 from cascade_sim.kernels import take_columns
+from cascade_sim.world.budgets import LoggedSpending
 
 if TYPE_CHECKING:
     from cascade_sim.logged.store import LoggedStore
@@ -25,7 +27,8 @@ RANKED = 1
 class Auctions:
     """Some logged auctions as tables: the candidates [R, n] and the page [R, k] as it was logged.
 
-    A candidate that did not reach ranking, or has no bid or prediction, has bid 0: it is never eligible.
+    A candidate that did not reach ranking, or has no bid or prediction, has bid 0: it is never eligible. So
+    has one that was not shown, if its advertiser had spent the day's logged budget.
     """
 
     rows: np.ndarray  # [R] their numbers in the log
@@ -114,6 +117,12 @@ def blocks(store: LoggedStore, rows: np.ndarray | None = None, cells: int = CELL
         start += n
 
 
+@lru_cache(maxsize=2)
+def spending_of(store: LoggedStore) -> LoggedSpending | None:
+    """Who had spent a budget by when; None where the log has no budgets."""
+    return None if store.budgets is None else LoggedSpending(store)
+
+
 def load(store: LoggedStore, rows: np.ndarray) -> Auctions:
     """The auctions of these rows."""
     about = store.about
@@ -124,9 +133,13 @@ def load(store: LoggedStore, rows: np.ndarray) -> Auctions:
     is_in = (ad >= 0) & (table["stage"] >= RANKED) & (bid >= 0)
     if pctr is not None:
         is_in &= pctr >= 0  # neither is true of NaN
-        pctr = np.where(is_in, pctr, 0).astype(pctr.dtype)
     slots = np.maximum(store.requests["slots"][rows].astype(np.int64), 1)
     slot = np.where(ad >= 0, table["slot"], -1)
+    spending = spending_of(store)
+    if spending is not None:
+        is_in &= ~spending.is_out(np.asarray(rows, np.int64), ad) | (slot >= 0)
+    if pctr is not None:
+        pctr = np.where(is_in, pctr, 0).astype(pctr.dtype)
     most = int(max(slots.max(initial=1), slot.max(initial=-1) + 1))
     shown = np.full((len(rows), most), -1, np.int64)
     r, c = np.nonzero(slot >= 0)

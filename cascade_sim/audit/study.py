@@ -31,7 +31,7 @@ from cascade_sim.audit.reasons import (
     find_changes,
     label_names,
 )
-from cascade_sim.audit.replay import Auctions, blocks, chosen_rows, hold, load, play
+from cascade_sim.audit.replay import Auctions, blocks, chosen_rows, hold, load, play, spending_of
 from cascade_sim.audit.rule import UNITS, WAYS, Declared, Rounding, Rule, declared_rule
 from cascade_sim.errors import UserError
 from cascade_sim.kernels import take_columns
@@ -379,6 +379,12 @@ def open_words(tally: Tally, store: LoggedStore) -> list[str]:
         )
     if tally.no_price:
         notes.append(f"{tally.no_price:,} shown ads have no logged price; only their places are looked at")
+    spending = spending_of(store)
+    if spending is not None and spending.n_ran_out:
+        notes.append(
+            f"{spending.n_ran_out:,} advertisers spent a day's logged budget: from then on their ads count "
+            "as out of the day's auctions, unless they were shown"
+        )
     if store.about.is_randomised:
         notes.append(
             "pages of this log were drawn, with logged propensities: they need not be the auction's own"

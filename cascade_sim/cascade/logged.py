@@ -6,6 +6,7 @@ import copy
 from typing import Any
 
 import numpy as np
+from numba import njit
 from numpy.typing import NDArray
 
 from cascade_sim.cascade.bids import Rates
@@ -98,18 +99,48 @@ class LoggedBids:
 class LoggedRetrieval(Retrieval):
     """Retrieval of a replayed log: the candidates that were logged. It has no similarities."""
 
-    def __init__(self, replay: Replay):
-        self._replay = replay
+    def __init__(self, replay: Replay, is_out: NDArray[np.bool_] | None = None):
+        """`is_out` [A]: ads that take no part, as their advertisers have nothing left; None: all do."""
+        self._replay, self._is_out = replay, is_out
 
     def candidates(self, requests: np.ndarray) -> NDArray[np.int32]:
         """[R, n] ads ascending, -1 at the end"""
-        return self._replay.candidates(requests)
+        ids = self._replay.candidates(requests)
+        return ids if self._is_out is None else _without(ids, self._is_out)
+
+    def without(self, is_out: NDArray[np.bool_]) -> LoggedRetrieval:
+        """The same without these ads [A]."""
+        return LoggedRetrieval(self._replay, is_out)
 
     def share_found(self, size: int) -> None:
         return None
 
     def similarity(self, user: int) -> np.ndarray:
         raise UserError("the log has no score of retrieval; it would have to be logged")
+
+
+class GivenSets(LoggedRetrieval):
+    """Retrieval of one block whose pre-ranking sets are known already."""
+
+    def __init__(self, requests: np.ndarray, sets: NDArray[np.int32]):
+        self._requests, self._sets = requests, sets
+
+    def candidates(self, requests: np.ndarray) -> NDArray[np.int32]:
+        """[R, n] as they were given, for requests of the block"""
+        return self._sets[np.searchsorted(self._requests, requests)]
+
+
+@njit(cache=True, nogil=True)
+def _without(ids, is_out):
+    """The ads that are not out, moved up.  [R, n]"""
+    kept = np.full(ids.shape, -1, ids.dtype)
+    for r in range(ids.shape[0]):
+        at = 0
+        for j in range(ids.shape[1]):
+            if ids[r, j] >= 0 and not is_out[ids[r, j]]:
+                kept[r, at] = ids[r, j]
+                at += 1
+    return kept
 
 
 class LoggedSizes:

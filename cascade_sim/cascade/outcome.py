@@ -26,11 +26,16 @@ class Outcome:
     charges_micros: np.ndarray  # int64: the price where clicked or, if impressions are charged, where shown
     observed: PageClicks | None = None  # of a replayed log: which clicks were logged, and which are modelled
     impressions: np.ndarray | None = None  # bool: what is charged where impressions are; None: clicks are
+    affordable_micros: np.ndarray | None = None  # int64: the price, or what is left of a budget; None: price
 
     @property
     def charged(self) -> np.ndarray:
         """Expected events that the price is paid for: clicks, or impressions.  [R, k] float64"""
         return self.expected_clicks if self.impressions is None else self.impressions.astype(np.float64)
+
+    def price_micros(self, decision: Decision) -> np.ndarray:
+        """What is paid for such an event: the price, or what is left of the budget.  [R, k] int64"""
+        return decision.cpc_micros if self.affordable_micros is None else self.affordable_micros
 
 
 def outcome(

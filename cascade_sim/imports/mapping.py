@@ -73,7 +73,7 @@ class ColumnSpec:
     dtype: str | None = None
     values: Dict[str, Any] | None = None
     base: int = BASE_OF_SLOTS
-    since: float | None = None  # times count from this moment (seconds since 1970)
+    since: float | None = None  # times, or days, count from this moment (seconds since 1970)
     is_row: bool = False  # the row itself is the request
     is_packed: bool = False  # of slots: they are an order, shown ads move up until there is no gap
     mark: tuple[int, int] = (1, 1)
@@ -425,8 +425,8 @@ class _Reader:
                 self.problem((*path, part), f"belongs to {owner}")
         since = None
         if "since" in spec:
-            if key != "time":
-                self.problem((*path, "since"), "belongs to time")
+            if key not in ("time", "day"):
+                self.problem((*path, "since"), "belongs to time and day")
             since = self.moment((*path, "since"), spec["since"], "UTC")
         values = None
         if "values" in spec:

@@ -23,9 +23,10 @@ import simpy
 
 from cascade_sim.agents.bidding import Feedback, Moment
 from cascade_sim.agents.traffic_profiles import Profile, constant, daily, expected_share, hourly
+from cascade_sim.cascade.ledger import Ledger
 from cascade_sim.cascade.serve import Arm, Block
 from cascade_sim.errors import UserError
-from cascade_sim.market.advertisers import Crowd, Ledger, draw_budgets
+from cascade_sim.market.advertisers import Crowd, draw_budgets
 from cascade_sim.market.audience import Audience
 from cascade_sim.market.live_shadow import LiveShadow
 from cascade_sim.market.pending import Deliveries

@@ -16,14 +16,14 @@ from cascade_sim.agents.conversions import DEFAULT_MIXTURE, click_delays
 from cascade_sim.agents.users import happens
 from cascade_sim.cascade.exploration import random_page
 from cascade_sim.cascade.late import BY_PRE_RANKING, BY_RANKING, BY_RETRIEVAL
+from cascade_sim.cascade.ledger import Ledger, take
 from cascade_sim.cascade.links import dumper_of
 from cascade_sim.cascade.outcome import conversion_delays
 from cascade_sim.cascade.seats import ModelScorer
 from cascade_sim.cascade.serve import Arm, Block, bids, score, serve
-from cascade_sim.market.advertisers import Ledger
 from cascade_sim.market.audience import Audience
 from cascade_sim.market.servers import MarketCompute
-from cascade_sim.market.settlement import ListedPages, RankedLists, list_pages, take
+from cascade_sim.market.settlement import ListedPages, RankedLists, list_pages
 from cascade_sim.phases.simulation import Simulation
 from cascade_sim.phases.traffic import serve_block
 from cascade_sim.scenario.market import DAY, Market

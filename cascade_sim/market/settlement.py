@@ -3,10 +3,10 @@
 The cascade scores a block in parallel and hands over each request's ranked list (deeper than the page).
 `list_pages` then fills pages for the budgets as they stand: an ad whose advertiser has nothing left, or sits
 this request out, is passed over; the next in line moves up and is priced by the next one still there. Users
-look at the pages, and `take` goes through the requests in order, taking what is due from what is left, up to
-the first request that leaves an advertiser with nothing; from the one behind it on, pages are listed anew.
-So no advertiser ever gives more than it has, and settlement does not depend on how requests were cut into
-blocks (what a torch model predicts may, in the last bit).
+look at the pages, and `ledger.take` goes through the requests in order, taking what is due from what is
+left, up to the first request that leaves an advertiser with nothing; from the one behind it on, pages are
+listed anew. So no advertiser ever gives more than it has, and settlement does not depend on how requests
+were cut into blocks (what a torch model predicts may, in the last bit).
 """
 
 from dataclasses import dataclass
@@ -77,25 +77,6 @@ def _prices(lists: RankedLists, column: np.ndarray, rules: Rules) -> np.ndarray:
     )
 
 
-def take(
-    due_micros: np.ndarray,
-    payer: np.ndarray,
-    available_micros: np.ndarray,
-    entrants: np.ndarray,
-    took_part: np.ndarray,
-    start: int,
-    stop: int,
-) -> tuple[np.ndarray, int]:
-    """Take what is due slot by slot, in order, at most what is left; lowers `available_micros` in place.
-
-    due_micros [R, k] int64 and payer [R, k] int, the advertiser of a filled slot. `took_part` [advertisers]
-    int64 grows by the requests that an advertiser entered with money left. Returns what was taken [R, k]
-    int64, and where it ended: `stop`, or behind the first request that left somebody with nothing.
-    """
-    taken = np.zeros_like(due_micros)
-    return taken, int(_take(due_micros, payer, available_micros, entrants, took_part, start, stop, taken))
-
-
 @njit(cache=True, nogil=True)
 def _list(ads, is_in, is_cut, owner, available, start, column):
     """Fill column [R, k+1] with the places of those who can pay; return where a list was cut too short."""
@@ -117,24 +98,3 @@ def _list(ads, is_in, is_cut, owner, available, start, column):
             column[r, :] = -1
             return r
     return n_requests
-
-
-@njit(cache=True, nogil=True)
-def _take(due, payer, available, entrants, took_part, start, stop, taken):
-    counted = np.full(len(available), -1)  # the last request that was counted for an advertiser
-    for r in range(start, stop):
-        for j in range(entrants.shape[1]):
-            entrant = entrants[r, j]
-            if entrant >= 0 and available[entrant] > 0 and counted[entrant] != r:
-                counted[entrant] = r
-                took_part[entrant] += 1
-        is_empty = False
-        for k in range(due.shape[1]):
-            if due[r, k] > 0:
-                advertiser = payer[r, k]
-                taken[r, k] = min(due[r, k], available[advertiser])
-                available[advertiser] -= taken[r, k]
-                is_empty |= available[advertiser] <= 0
-        if is_empty:
-            return r + 1
-    return stop

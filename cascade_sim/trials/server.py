@@ -12,8 +12,8 @@ from typing import Any
 
 import numpy as np
 
+from cascade_sim.cascade.ledger import Ledger
 from cascade_sim.cascade.serve import Arm, Block
-from cascade_sim.market.advertisers import Ledger
 from cascade_sim.market.audience import Audience
 from cascade_sim.market.server import MarketServer
 from cascade_sim.market.settlement import ListedPages, RankedLists
