@@ -35,6 +35,8 @@ class Auctions:
     ad: np.ndarray  # [R, n], -1 padding
     bid: np.ndarray
     pctr: np.ndarray | None  # None: none was logged, and all are alike
+    pcvr: np.ndarray | None  # None: the declared rule has none in its scores
+    pcvr_exponent: float
     slots: np.ndarray  # [R]
     reserve: np.ndarray  # [R], NaN not logged
     placement: np.ndarray  # [R], -1 none
@@ -70,14 +72,22 @@ class Auctions:
         return replace(self, **parts, _qualities={a: q[rows] for a, q in self._qualities.items()})
 
     def quality(self, squashing: float) -> np.ndarray:
-        """pCTR ** squashing as the cascade forms it.  [R, n]"""
+        """pCTR ** squashing, times the declared power of the pCVR, as the cascade forms it.  [R, n]"""
         if squashing not in self._qualities:
             if len(self._qualities) > 3:
                 self._qualities.clear()
             pctr = np.where(self.ad >= 0, 1.0, 0.0) if self.pctr is None else self.pctr
-            quality = fused_quality(Fusion(pctr=squashing), pctr, None)
+            fusion = Fusion(pctr=squashing, pcvr=0.0 if self.pcvr is None else self.pcvr_exponent)
+            quality = fused_quality(fusion, pctr, lambda: self.pcvr)
             self._qualities[squashing] = np.ascontiguousarray(quality)
         return self._qualities[squashing]
+
+    @property
+    def weight(self) -> np.ndarray:
+        """What the pCVR makes of scores; 1 without.  [R, n]"""
+        if self.pcvr is None:
+            return np.ones(self.bid.shape)
+        return np.power(self.pcvr, self.pcvr_exponent, dtype=np.float64)
 
     def reserves(self, rule: Rule) -> np.ndarray:
         """The reserve of each request: its own where logged, else the rule's; no less than a further one."""
@@ -126,13 +136,19 @@ def spending_of(store: LoggedStore) -> LoggedSpending | None:
 def load(store: LoggedStore, rows: np.ndarray) -> Auctions:
     """The auctions of these rows."""
     about = store.about
-    further = [name for name in ("pctr", "propensity") if about.has(name)]
+    exponent = 0.0 if about.rule is None or not about.has("pcvr") else float(about.rule.pcvr or 0.0)
+    wanted = ("pctr", "propensity", *(("pcvr",) if exponent else ()))
+    further = [name for name in wanted if about.has(name)]
     table = store.padded(rows, (*COLUMNS, *further))
     ad, bid = table["ad"], table["bid"]
     pctr = table.get("pctr")
     is_in = (ad >= 0) & (table["stage"] >= RANKED) & (bid >= 0)
     if pctr is not None:
         is_in &= pctr >= 0  # neither is true of NaN
+    pcvr = table.get("pcvr")
+    if pcvr is not None:
+        is_in &= pcvr >= 0
+        pcvr = np.where(is_in, pcvr, 0).astype(pcvr.dtype)
     slots = np.maximum(store.requests["slots"][rows].astype(np.int64), 1)
     slot = np.where(ad >= 0, table["slot"], -1)
     spending = spending_of(store)
@@ -153,6 +169,8 @@ def load(store: LoggedStore, rows: np.ndarray) -> Auctions:
         ad=np.ascontiguousarray(ad),
         bid=np.where(is_in, bid, 0.0),
         pctr=pctr,
+        pcvr=pcvr,
+        pcvr_exponent=exponent,
         slots=slots,
         reserve=store.requests["reserve"][rows].astype(np.float64),
         placement=store.requests["placement"][rows].astype(np.int64),

@@ -193,6 +193,24 @@ def audit(market: str | Path | LoggedStore, *, infer: bool = False) -> Audit:
     )
 
 
+def write_audit(answer: dict[str, Any], out: Path) -> list[Path]:
+    """audit.json, audit.csv and audit.html in a folder; returns their paths."""
+    from cascade_sim.analysis.report.sections.audit import CSV_COLUMNS, audit_page
+    from cascade_sim.analysis.report.tables import csv_text
+    from cascade_sim.storage.files import write_file
+    from cascade_sim.storage.folder import json_text
+
+    rows = [{**entry, "examples": " ".join(entry["examples"])} for entry in answer["reasons"]]
+    contents = {
+        "audit.json": json_text(answer),
+        "audit.csv": csv_text(CSV_COLUMNS, rows),
+        "audit.html": audit_page(answer),
+    }
+    for name, content in contents.items():
+        write_file(out / name, content.encode())
+    return [out / name for name in contents]
+
+
 infer_rule = infer
 SETTLED_WORDS = {
     "rounding": lambda rule: f"the way of rounding ({rule.rounding.how})",
@@ -387,7 +405,8 @@ def open_words(tally: Tally, store: LoggedStore) -> list[str]:
         )
     if store.about.is_randomised:
         notes.append(
-            "pages of this log were drawn, with logged propensities: they need not be the auction's own"
+            "pages of this log were drawn, with logged propensities: which ads stand where is not the "
+            "auction's doing, so of such pages only the prices are looked at"
         )
     if not store.about.has("pctr") and store.about.charging == "click":
         notes.append("no pCTRs were logged: scores are the bids")

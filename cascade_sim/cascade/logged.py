@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -47,8 +48,11 @@ class LoggedBids:
     is that times a factor of the request. With another init-bid the factors stay.
     """
 
-    def __init__(self, replay: Replay, world: LoggedWorld):
-        self._replay, self._world = replay, world
+    def __init__(
+        self, replay: Replay, world: LoggedWorld, cvr: Callable[[], NDArray[np.float64]] | None = None
+    ):
+        """`cvr` gives each ad's conversions after a click [A], as fitted to the log; None: a log has none."""
+        self._replay, self._world, self._cvr = replay, world, cvr
         self._own = "init_bid" if replay.has("init_bid") else "bid"
         self._changed: NDArray[np.float64] | None = None
 
@@ -58,12 +62,17 @@ class LoggedBids:
 
     @property
     def mean_pcvr(self) -> NDArray[np.float64]:
+        """The share of clicks of each ad that convert.  [A]"""
+        if self._cvr is not None:
+            return self._cvr()
         raise UserError(
             "a log does not say how often users convert on average; nothing in a replay asks for it"
         )
 
     def pcvr(self, block: Any, ids: np.ndarray, rates: Rates | None = None) -> np.ndarray:
-        """The logged prediction of a conversion after a click.  [R, m]"""
+        """The logged prediction of a conversion after a click, else the fitted rate of the ad.  [R, m]"""
+        if not self._replay.has("pcvr") and self._cvr is not None:
+            return np.where(ids >= 0, self._cvr()[np.maximum(ids, 0)], 0.0)
         if not self._replay.has("pcvr"):
             raise UserError("a pCVR is asked for, and the log has none; it would have to be logged (pcvr)")
         return self._replay.values(block.requests, ids, "pcvr")

@@ -9,7 +9,7 @@ import numpy as np
 
 from cascade_sim import draws
 from cascade_sim.agents.conversions import DelayMixture, delays
-from cascade_sim.agents.users import click_probability, happens
+from cascade_sim.agents.users import happens
 from cascade_sim.cascade.request import Block, Decision
 from cascade_sim.world.observed import ObservedClicks, PageClicks
 from cascade_sim.world.truth import Truth
@@ -51,13 +51,7 @@ def outcome(
     Of a replayed log a logged click is expected with 0 or 1, so no luck changes it.
     """
     win_set = decision.win_set
-    observed = None
-    if isinstance(truth, ObservedClicks):
-        observed = truth.page_clicks(block, win_set)
-        true_ctr = expected = observed.expected  # of its own slot: no other is known
-    else:
-        true_ctr = truth.ctr(block, win_set)
-        expected = click_probability(true_ctr, slot_effects, win_set >= 0)
+    true_ctr, expected, observed = truth.on_page(block, win_set, slot_effects)
     clicks = happens(expected, draws.uniform(seed, "click", block.requests[:, None], win_set))
     conversions = np.zeros_like(clicks)
     row, slot = np.nonzero(clicks)

@@ -85,8 +85,7 @@ class Evaluation:
         self.units = units_of(sim, self.n_requests)
         self.n_rows = self.units.n if self.units else min(self.n_requests, MAX_ROWS)
         # a log has no corpus beyond each request's candidates
-        has_corpus = sim.replay is None and sim.fitted is None
-        self.n_detail = detail.n_detail(sim, self.n_requests) if has_corpus else 0
+        self.n_detail = detail.n_detail(sim, self.n_requests) if sim.is_drawn else 0
         self.n_quality = min(self.n_requests, sim.scenario.report.detail_requests)
         self.specs = resolved_arms(sim.scenario)
         self.arms = {name: sim.arm(name, spec) for name, spec in self.specs.items()}
@@ -324,8 +323,7 @@ def ruler_of(sim: Simulation, baseline: Arm, exposed: np.ndarray) -> measure.Rul
 
 def culprits_of(sim: Simulation, baseline: Arm) -> dict[tuple[str, str], Arm]:
     """The search for the culprit; none where a log has no pre-ranking stage."""
-    is_drawn = sim.replay is None and sim.fitted is None
-    return culprit_arms(baseline) if is_drawn or has_pre_ranking(baseline) else {}
+    return culprit_arms(baseline) if sim.is_drawn or has_pre_ranking(baseline) else {}
 
 
 def evaluation_server(plan: Plan) -> Callable[..., Any]:

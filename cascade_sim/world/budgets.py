@@ -49,6 +49,14 @@ class LoggedBudgets:
             micros[self._advertiser[rows]] = self._micros[rows]
         return micros
 
+    def usual(self, without: int) -> NDArray[np.int64]:
+        """The mean over an advertiser's days; what is said of every day counts as one of them."""
+        total, count = np.zeros(self._n_advertisers), np.zeros(self._n_advertisers, np.int64)
+        np.add.at(total, self._advertiser, self._micros)
+        np.add.at(count, self._advertiser, 1)
+        mean = np.maximum(np.rint(total / np.maximum(count, 1)), 1.0)
+        return np.where(count > 0, mean, without).astype(np.int64)
+
     def _midnight(self, day: int) -> float:
         local = self._starts.astimezone(ZoneInfo(self.zone))
         begins = datetime.datetime.combine(
