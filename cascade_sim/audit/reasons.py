@@ -100,7 +100,7 @@ def is_drawn(auctions: Auctions) -> np.ndarray:
     if auctions.propensity is None:
         return np.zeros(len(auctions), bool)
     shown = auctions.shown >= 0
-    return ((auctions.propensity < 1) | ~shown).all(axis=1) & shown.any(axis=1)
+    return np.asarray(((auctions.propensity < 1) | ~shown).all(axis=1) & shown.any(axis=1))
 
 
 def _is_paid(auctions: Auctions, micros: np.ndarray) -> np.ndarray:
@@ -120,6 +120,14 @@ def is_list_priced(auctions: Auctions, rule: Rule) -> np.ndarray:
 
     Which one it was, the price of an ad that pays less than its bid tells.
     """
+    found = is_drawn(auctions)
+    if found.any():
+        found[found] = _has_list_price(auctions.take(found), rule)
+    return found
+
+
+def _has_list_price(auctions: Auctions, rule: Rule) -> np.ndarray:
+    """`is_list_priced` of drawn pages.  [R]"""
     n, k = auctions.shown.shape
     quality = auctions.quality(rule.squashing)
     bid, own = (take_columns(values, auctions.shown, 0.0) for values in (auctions.bid, quality))
@@ -132,13 +140,13 @@ def is_list_priced(auctions: Auctions, rule: Rule) -> np.ndarray:
     below = np.argmin(np.where(rest > 0, np.abs(rest - score[:, None]), np.inf), axis=1)
 
     def pairs(values: np.ndarray, others: np.ndarray) -> np.ndarray:
-        beyond = np.broadcast_to(others[rows, below][:, None], (n, k))
+        beyond = np.where(bid > 0, others[rows, below][:, None], 0.0)
         return np.stack([values, beyond], axis=2).reshape(-1, 2).astype(np.float64)
 
     rules = Rules(1, np.ones(1), "gsp", np.repeat(auctions.reserves(rule), k), rule.score_floor)
     micros = cpc_in_order(pairs(bid, auctions.bid), pairs(own, quality), rules).reshape(n, k)
     is_told = ((auctions.price > 0) & (auctions.shown >= 0)).any(axis=1) & (rest > 0).any(axis=1)
-    return is_drawn(auctions) & is_told & _is_paid(auctions, micros)
+    return is_told & _is_paid(auctions, micros)
 
 
 def find_changes(auctions: Auctions, rule: Rule, context: Context) -> list[Change]:

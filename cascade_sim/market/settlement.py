@@ -10,6 +10,7 @@ were cut into blocks (what a torch model predicts may, in the last bit).
 """
 
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 from numba import njit
@@ -36,8 +37,9 @@ class RankedLists:
     reserve: np.ndarray | None = None  # [R] float64: of requests that have their own; None: the arm's
 
     def take(self, rows) -> "RankedLists":
-        fields = vars(self).items()
-        return RankedLists(**{name: None if value is None else value[rows] for name, value in fields})
+        fields: dict[str, Any] = vars(self)
+        taken = {name: None if value is None else value[rows] for name, value in fields.items()}
+        return RankedLists(**taken)  # type: ignore[arg-type]  # None only where it may be
 
 
 @dataclass(frozen=True)
