@@ -15,6 +15,7 @@ from cascade_sim.version import SEMANTICS, __version__
 
 if TYPE_CHECKING:
     from cascade_sim.api import (
+        audit_logs,
         baseline,
         check,
         compare,
@@ -36,6 +37,7 @@ __all__ = [
     "SEMANTICS",
     "Scenario",
     "__version__",
+    "audit_logs",
     "baseline",
     "check",
     "check_bidder",

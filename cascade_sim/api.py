@@ -34,6 +34,7 @@ from cascade_sim.workers import usable_cores
 if TYPE_CHECKING:
     import pandas as pd
 
+    from cascade_sim.audit.study import Audit
     from cascade_sim.progress import Progress
     from cascade_sim.questions.landscape import Landscape
     from cascade_sim.questions.reopen import Trust
@@ -44,6 +45,7 @@ if TYPE_CHECKING:
     from cascade_sim.scenario.targets import Target
 
 __all__ = [
+    "AuditResult",
     "BaselineResult",
     "CheckResult",
     "CompareResult",
@@ -54,6 +56,7 @@ __all__ = [
     "SweepResult",
     "TraceResult",
     "WhatIfResult",
+    "audit_logs",
     "baseline",
     "check",
     "compare",
@@ -183,6 +186,38 @@ class WhatIfResult(Result):
             for worth in [worth_of(point, kind)]
         ]
         return pd.DataFrame(rows, columns=["setting", "revenue", "times", "low", "high"])
+
+
+@dataclass(frozen=True)
+class AuditResult(Result):
+    """The audit of a market: `answer` is the content of audit.json, `files` what was written (with `out`)."""
+
+    answer: dict[str, Any] = field(repr=False)
+    files: tuple[Path, ...] = ()
+
+    @property
+    def _audit(self) -> Audit:
+        from cascade_sim.audit.study import Audit
+
+        return Audit(self.answer)
+
+    def frame(self) -> pd.DataFrame:
+        """A row per reason why pages are not as logged: reason, requests, share, alone, value, where, …"""
+        return self._audit.frame()
+
+    def tally(self) -> pd.DataFrame:
+        """Pages, winners and prices: how many there are and how many come out as logged."""
+        return self._audit.tally()
+
+    def rules(self) -> pd.DataFrame:
+        """A row per rule that was tried, the best first; empty where nothing was inferred."""
+        return self._audit.rules()
+
+    def overview(self) -> pd.DataFrame:
+        return self.tally()
+
+    def title(self) -> str:
+        return self._audit.title()
 
 
 @dataclass(frozen=True)
@@ -626,6 +661,24 @@ def whatif(
         words = [f"{key}={value}" for key, value in asked.items()]
         raise refuse(reason, words) from None
     return WhatIfResult(answer, tuple(write_answer(answer, Path(out))) if out is not None else ())
+
+
+@plain_arguments
+def audit_logs(market: RunLike, *, infer: bool = False, out: str | Path | None = None) -> AuditResult:
+    """Hold every auction of an imported market again: do winners and prices come out as logged?
+
+    Under the rule that the log declares or, without one or with `infer`, under the one that it follows. With
+    `out`, files are written into that folder.
+
+        audit_logs("markets/last_week").tally()
+    """
+    from cascade_sim.audit.study import audit, write_audit
+    from cascade_sim.questions.whatif import check_out
+
+    if out is not None:
+        check_out(Path(out))
+    answer = audit(_path(market), infer=infer).answer
+    return AuditResult(answer, tuple(write_audit(answer, Path(out))) if out is not None else ())
 
 
 @plain_arguments

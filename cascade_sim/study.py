@@ -22,6 +22,7 @@ from cascade_sim.scenario.plugins import (
     code_changed_since,
     named_files_digest,
     own_code_of,
+    refuse_far_logs,
     refuse_registered,
     require_options,
     travelling_files,
@@ -72,6 +73,8 @@ def run_study(
 
     if seeds > 1 or engine != LOCAL:
         refuse_registered(scenario)
+    if engine != LOCAL:
+        refuse_far_logs(scenario)
     if seeds > 1 and scenario.world.logged is not None and scenario.world.logged.fitted is None:
         raise UserError("--seeds: a replayed log is one world, and replays the same; leave it at 1")
     is_here = address is None

@@ -31,7 +31,12 @@ from cascade_sim.revenue.blocks import METRICS as IN_BLOCKS
 from cascade_sim.revenue.blocks import read_blocks
 from cascade_sim.scenario.assignments import key_and_value, split_values
 from cascade_sim.scenario.file import load_scenario, scenario_data, scenario_hash, shipped_variants
-from cascade_sim.scenario.plugins import refuse_registered, require_options, travelling_files
+from cascade_sim.scenario.plugins import (
+    refuse_far_logs,
+    refuse_registered,
+    require_options,
+    travelling_files,
+)
 from cascade_sim.scenario.schema import Scenario, resolved_arms
 from cascade_sim.scenario.yaml import Document, KeyPath, Mark, Problem, parse
 from cascade_sim.workers import Job
@@ -246,6 +251,8 @@ def run_worlds(
 
     for cell in cells:
         refuse_registered(cell.scenario)
+        if engine != LOCAL:
+            refuse_far_logs(cell.scenario)
         require_options(cell.scenario, Path("."))
     worlds = {
         (cell.name, i): cell.scenario.model_copy(update={"seed": cell.scenario.seed + i})

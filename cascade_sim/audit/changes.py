@@ -377,7 +377,8 @@ def squashing_by_order(auctions: Auctions, rule: Rule) -> Agreement | None:
     if auctions.pctr is None:
         return None
     with np.errstate(divide="ignore"):
-        log_bid, log_pctr = np.log(auctions.bid), np.log(auctions.pctr.astype(np.float64))
+        log_bid = np.log(auctions.bid * auctions.weight)
+        log_pctr = np.log(auctions.pctr.astype(np.float64))
     shown, n_shown = auctions.shown, auctions.n_shown
     rows = np.arange(len(auctions))
     last = shown[rows, np.maximum(n_shown - 1, 0)]
@@ -407,7 +408,10 @@ def squashing_by_order(auctions: Auctions, rule: Rule) -> Agreement | None:
 
 
 def _squashing_by_price(auctions: Auctions, rule: Rule) -> Agreement | None:
-    """log p_k = log b_(k+1) + a (log q_(k+1) - log q_k): every price of two known ads gives an a."""
+    """log p_k = log b_(k+1) + a (log q_(k+1) - log q_k): every price of two known ads gives an a.
+
+    With a pCVR in the scores b_(k+1) is times its share of that of ad k.
+    """
     assert auctions.pctr is not None
     below, _ = runner_up(auctions, rule)
     known = priced(auctions, rule) & (below >= 0) & (auctions.price > 0)
@@ -415,7 +419,9 @@ def _squashing_by_price(auctions: Auctions, rule: Rule) -> Agreement | None:
     known &= np.abs(auctions.price - floor_micros(own_bid)) > rule.rounding.unit  # capped: says nothing
     pctr = auctions.pctr.astype(np.float64)
     q, q_below = take_columns(pctr, auctions.shown, 1.0), take_columns(pctr, below, 1.0)
-    b_below = take_columns(auctions.bid, below, 1.0)
+    weight = take_columns(auctions.weight, auctions.shown, 1.0)
+    known &= weight > 0
+    b_below = take_columns(auctions.bid * auctions.weight, below, 1.0) / np.where(weight > 0, weight, 1.0)
     known &= (q > 0) & (q_below > 0) & (b_below > 0)
     if not known.any():
         return None

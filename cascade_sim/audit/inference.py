@@ -112,7 +112,8 @@ def infer(store: LoggedStore, context: Context, declared: Rule | None = None) ->
 
 def fit(auctions: Auctions, pricing: str, context: Context) -> Fitted | None:
     """The parameters with which a pricing rule explains the most; None for one of which nothing is seen."""
-    rule = Rule(pricing, 0.0 if auctions.pctr is None else usual_squashing(context.charging))
+    squashing = 0.0 if auctions.pctr is None else usual_squashing(context.charging)
+    rule = Rule(pricing, squashing, auctions.pcvr_exponent)
     known = priced(auctions, rule)
     unit = unit_of(auctions.price[known], take_columns(auctions.bid, auctions.shown, 0.0)[known])
     rule = rule.changed(rounding=Rounding(unit))

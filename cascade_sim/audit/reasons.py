@@ -25,7 +25,7 @@ from cascade_sim.audit.replay import (
     priced,
 )
 from cascade_sim.audit.rule import Rounding, Rule
-from cascade_sim.cascade.page import cpc_at_reserve
+from cascade_sim.cascade.page import Rules, cpc_at_reserve, cpc_in_order
 from cascade_sim.kernels import take_columns
 
 REASONS = {
@@ -40,6 +40,8 @@ REASONS = {
     "price_factor": "prices multiplied",
     "other_rule": "another rule",
     "explored": "page drawn at random",
+    "list_price": "drawn page, at the price of its list",
+    "flat_price": "drawn page, at one price",
     "above_bid": "price above the bid",
     "fewer_shown": "fewer ads shown than could be",
     "rounded_pctr": "logged pCTR rounded",
@@ -58,7 +60,11 @@ MEANINGS = {
     "increment": "prices stand a constant step above the runner-up's",
     "price_factor": "prices are the rule's times a constant",
     "other_rule": "the page is exactly that of another pricing rule or exponent",
-    "explored": "a propensity below 1 was logged, and the ads pay the reserve: no auction took place",
+    "explored": "a propensity below 1 was logged, and the ads pay the reserve, or nobody knows what: no "
+    "auction took place",
+    "list_price": "a propensity below 1 was logged, and all ads pay what outbids one and the same ad that "
+    "was not shown: it prices the list, whatever the slot",
+    "flat_price": "a propensity below 1 was logged, and all ads of the page pay the same",
     "above_bid": "no rule charges more than the bid",
     "fewer_shown": "the page ends early: the ads on it are the rule's, in its order and at its prices",
     "rounded_pctr": "order and prices are possible with the digits that the logged pCTRs lack",
@@ -83,19 +89,69 @@ class Context:
 
 
 def is_explored(auctions: Auctions, rule: Rule) -> np.ndarray:
-    """Whether a page was drawn: propensities are below 1, and the ads pay the reserve or their bid.  [R]"""
+    """Whether a page was drawn, and its ads pay the reserve or their bid, or no price was logged.  [R]"""
+    bid = take_columns(auctions.bid, auctions.shown, 0.0)
+    price = cpc_at_reserve(bid, auctions.reserves(rule)[:, None])
+    return is_drawn(auctions) & _is_paid(auctions, price)
+
+
+def is_drawn(auctions: Auctions) -> np.ndarray:
+    """Whether a page was drawn, whatever it costs: propensities of all its ads are below 1.  [R]"""
     if auctions.propensity is None:
         return np.zeros(len(auctions), bool)
     shown = auctions.shown >= 0
-    is_drawn = ((auctions.propensity < 1) | ~shown).all(axis=1) & shown.any(axis=1)
-    bid = take_columns(auctions.bid, auctions.shown, 0.0)
-    price = cpc_at_reserve(bid, auctions.reserves(rule)[:, None])
-    return is_drawn & ((price == auctions.price) | ~shown | (auctions.price < 0)).all(axis=1)
+    return np.asarray(((auctions.propensity < 1) | ~shown).all(axis=1) & shown.any(axis=1))
+
+
+def _is_paid(auctions: Auctions, micros: np.ndarray) -> np.ndarray:
+    """Whether these are the logged prices of the page, as far as any were logged.  [R, k] -> [R]"""
+    is_open = (auctions.shown < 0) | (auctions.price < 0)
+    return ((micros == auctions.price) | is_open).all(axis=1)
+
+
+def is_flat_priced(auctions: Auctions) -> np.ndarray:
+    """Whether a page was drawn, and its ads pay one and the same.  [R]"""
+    most = auctions.price.max(axis=1, keepdims=True, initial=-1)
+    return is_drawn(auctions) & (most[:, 0] >= 0) & _is_paid(auctions, most)
+
+
+def is_list_priced(auctions: Auctions, rule: Rule) -> np.ndarray:
+    """Whether a page was drawn, and all its ads pay what outbids one ad that was not shown.  [R]
+
+    Which one it was, the price of an ad that pays less than its bid tells.
+    """
+    found = is_drawn(auctions)
+    if found.any():
+        found[found] = _has_list_price(auctions.take(found), rule)
+    return found
+
+
+def _has_list_price(auctions: Auctions, rule: Rule) -> np.ndarray:
+    """`is_list_priced` of drawn pages.  [R]"""
+    n, k = auctions.shown.shape
+    quality = auctions.quality(rule.squashing)
+    bid, own = (take_columns(values, auctions.shown, 0.0) for values in (auctions.bid, quality))
+    rest = auctions.bid * quality
+    r, p = np.nonzero(auctions.shown >= 0)
+    rest[r, auctions.shown[r, p]] = 0.0
+    price = auctions.price / 1e6
+    rows, slot = np.arange(n), np.argmax(np.where(auctions.price > 0, bid - price, -1.0), axis=1)
+    score = price[rows, slot] * own[rows, slot]
+    below = np.argmin(np.where(rest > 0, np.abs(rest - score[:, None]), np.inf), axis=1)
+
+    def pairs(values: np.ndarray, others: np.ndarray) -> np.ndarray:
+        beyond = np.where(bid > 0, others[rows, below][:, None], 0.0)
+        return np.stack([values, beyond], axis=2).reshape(-1, 2).astype(np.float64)
+
+    rules = Rules(1, np.ones(1), "gsp", np.repeat(auctions.reserves(rule), k), rule.score_floor)
+    micros = cpc_in_order(pairs(bid, auctions.bid), pairs(own, quality), rules).reshape(n, k)
+    is_told = ((auctions.price > 0) & (auctions.shown >= 0)).any(axis=1) & (rest > 0).any(axis=1)
+    return is_told & _is_paid(auctions, micros)
 
 
 def find_changes(auctions: Auctions, rule: Rule, context: Context) -> list[Change]:
     """Changes of the rule that these pages, which it does not make, speak for; the strongest first."""
-    left = auctions.take(~explained(auctions, rule) & ~is_explored(auctions, rule))
+    left = auctions.take(~explained(auctions, rule) & ~is_drawn(auctions))
     n_first, found = len(left), list[Change]()
     while len(left) and len(found) < MOST_CHANGES:
         best, most = None, 0
@@ -158,6 +214,8 @@ class Classifier:
         """The label of each page, as an index into `labels`.  [R]"""
         codes = np.full(len(auctions), -1, np.int64)
         self._give(codes, is_explored(auctions, self.rule), ("explored",))
+        self._give(codes, (codes < 0) & is_list_priced(auctions, self.rule), ("list_price",))
+        self._give(codes, (codes < 0) & is_flat_priced(auctions), ("flat_price",))
         for size in range(len(self.changes) + 1):
             for part in combinations(range(len(self.changes)), size):
                 left = np.nonzero(codes < 0)[0]
@@ -250,6 +308,7 @@ def _with_phantom(auctions: Auctions, rule: Rule, price: np.ndarray, last: np.nd
         ad=np.pad(auctions.ad, ((0, 0), (0, 1)), constant_values=0),
         bid=np.column_stack([auctions.bid, score]),
         pctr=None if auctions.pctr is None else np.pad(auctions.pctr, ((0, 0), (0, 1)), constant_values=1),
+        pcvr=None if auctions.pcvr is None else np.pad(auctions.pcvr, ((0, 0), (0, 1)), constant_values=1),
         _qualities={},
     )
     played = play(with_one, rule)
@@ -305,6 +364,9 @@ def possible(auctions: Auctions, rule: Rule, digits: Digits) -> np.ndarray:
     half = digits.half(pctr)
     low = np.maximum(pctr - half, 0.0) ** rule.squashing
     high = np.where(pctr > 0, pctr + half, 0.0) ** rule.squashing
+    if auctions.pcvr is not None:
+        weight = auctions.pcvr.astype(np.float64) ** auctions.pcvr_exponent
+        low, high = low * weight, high * weight
     score_low, score_high = auctions.bid * low, auctions.bid * high
     shown, n_shown = auctions.shown, auctions.n_shown
     rows = np.arange(len(auctions))

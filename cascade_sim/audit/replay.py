@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -12,6 +13,7 @@ from cascade_sim.auction import auction, reprice
 from cascade_sim.audit.rule import Rule
 from cascade_sim.cascade.fusion import Fusion, fused_quality
 from cascade_sim.kernels import take_columns
+from cascade_sim.world.budgets import LoggedSpending
 
 if TYPE_CHECKING:
     from cascade_sim.logged.store import LoggedStore
@@ -25,13 +27,16 @@ RANKED = 1
 class Auctions:
     """Some logged auctions as tables: the candidates [R, n] and the page [R, k] as it was logged.
 
-    A candidate that did not reach ranking, or has no bid or prediction, has bid 0: it is never eligible.
+    A candidate that did not reach ranking, or has no bid or prediction, has bid 0: it is never eligible. So
+    has one that was not shown, if its advertiser had spent the day's logged budget.
     """
 
     rows: np.ndarray  # [R] their numbers in the log
     ad: np.ndarray  # [R, n], -1 padding
     bid: np.ndarray
     pctr: np.ndarray | None  # None: none was logged, and all are alike
+    pcvr: np.ndarray | None  # None: the declared rule has none in its scores
+    pcvr_exponent: float
     slots: np.ndarray  # [R]
     reserve: np.ndarray  # [R], NaN not logged
     placement: np.ndarray  # [R], -1 none
@@ -67,14 +72,22 @@ class Auctions:
         return replace(self, **parts, _qualities={a: q[rows] for a, q in self._qualities.items()})
 
     def quality(self, squashing: float) -> np.ndarray:
-        """pCTR ** squashing as the cascade forms it.  [R, n]"""
+        """pCTR ** squashing, times the declared power of the pCVR, as the cascade forms it.  [R, n]"""
         if squashing not in self._qualities:
             if len(self._qualities) > 3:
                 self._qualities.clear()
             pctr = np.where(self.ad >= 0, 1.0, 0.0) if self.pctr is None else self.pctr
-            quality = fused_quality(Fusion(pctr=squashing), pctr, None)
+            fusion = Fusion(pctr=squashing, pcvr=0.0 if self.pcvr is None else self.pcvr_exponent)
+            quality = fused_quality(fusion, pctr, lambda: self.pcvr)
             self._qualities[squashing] = np.ascontiguousarray(quality)
         return self._qualities[squashing]
+
+    @property
+    def weight(self) -> np.ndarray:
+        """What the pCVR makes of scores; 1 without.  [R, n]"""
+        if self.pcvr is None:
+            return np.ones(self.bid.shape)
+        return np.power(self.pcvr, self.pcvr_exponent, dtype=np.float64)
 
     def reserves(self, rule: Rule) -> np.ndarray:
         """The reserve of each request: its own where logged, else the rule's; no less than a further one."""
@@ -114,19 +127,35 @@ def blocks(store: LoggedStore, rows: np.ndarray | None = None, cells: int = CELL
         start += n
 
 
+@lru_cache(maxsize=2)
+def spending_of(store: LoggedStore) -> LoggedSpending | None:
+    """Who had spent a budget by when; None where the log has no budgets."""
+    return None if store.budgets is None else LoggedSpending(store)
+
+
 def load(store: LoggedStore, rows: np.ndarray) -> Auctions:
     """The auctions of these rows."""
     about = store.about
-    further = [name for name in ("pctr", "propensity") if about.has(name)]
+    exponent = 0.0 if about.rule is None or not about.has("pcvr") else float(about.rule.pcvr or 0.0)
+    wanted = ("pctr", "propensity", *(("pcvr",) if exponent else ()))
+    further = [name for name in wanted if about.has(name)]
     table = store.padded(rows, (*COLUMNS, *further))
     ad, bid = table["ad"], table["bid"]
     pctr = table.get("pctr")
     is_in = (ad >= 0) & (table["stage"] >= RANKED) & (bid >= 0)
     if pctr is not None:
         is_in &= pctr >= 0  # neither is true of NaN
-        pctr = np.where(is_in, pctr, 0).astype(pctr.dtype)
+    pcvr = table.get("pcvr")
+    if pcvr is not None:
+        is_in &= pcvr >= 0
+        pcvr = np.where(is_in, pcvr, 0).astype(pcvr.dtype)
     slots = np.maximum(store.requests["slots"][rows].astype(np.int64), 1)
     slot = np.where(ad >= 0, table["slot"], -1)
+    spending = spending_of(store)
+    if spending is not None:
+        is_in &= ~spending.is_out(np.asarray(rows, np.int64), ad) | (slot >= 0)
+    if pctr is not None:
+        pctr = np.where(is_in, pctr, 0).astype(pctr.dtype)
     most = int(max(slots.max(initial=1), slot.max(initial=-1) + 1))
     shown = np.full((len(rows), most), -1, np.int64)
     r, c = np.nonzero(slot >= 0)
@@ -140,6 +169,8 @@ def load(store: LoggedStore, rows: np.ndarray) -> Auctions:
         ad=np.ascontiguousarray(ad),
         bid=np.where(is_in, bid, 0.0),
         pctr=pctr,
+        pcvr=pcvr,
+        pcvr_exponent=exponent,
         slots=slots,
         reserve=store.requests["reserve"][rows].astype(np.float64),
         placement=store.requests["placement"][rows].astype(np.int64),

@@ -66,6 +66,7 @@ class Rule:
 
     pricing: str = "gsp"
     squashing: float = 1.0
+    pcvr: float = 0.0  # exponent of the pCVR, as declared; the auctions are loaded with it
     reserve_cpc: float = 0.0  # where a request has none of its own
     ignores_logged_reserve: bool = False
     score_floor: float = 0.0
@@ -93,6 +94,8 @@ class Rule:
     def as_json(self) -> dict[str, Any]:
         """Plain data, of what differs from nothing special."""
         data: dict[str, Any] = {"pricing": self.pricing, "squashing": self.squashing}
+        if self.pcvr:
+            data["pcvr"] = self.pcvr
         data["reserve_cpc"] = self.reserve_cpc
         if self.ignores_logged_reserve:
             data["ignores_logged_reserve"] = True
@@ -111,6 +114,7 @@ class Rule:
     def text(self) -> str:
         """In words: `gsp, squashing 0.5, reserve 0.3, rounded up to 0.01`."""
         words = [self.pricing, f"squashing {self.squashing:.6g}"]
+        words += [f"pCVR to the power of {self.pcvr:.6g}"] if self.pcvr else []
         if self.pricing == "soft_floor":
             words[0] += f" {self.soft_floor:.6g}"
         if self.pricing == "vcg" and self.slot_effects:
@@ -179,6 +183,7 @@ def declared_rule(given: Any, charging: str) -> Declared | None:
     rule = Rule(
         pricing=pricing,
         squashing=_amount(squashing, "squashing"),
+        pcvr=_amount(said.get("pcvr", 0.0), "pcvr"),
         reserve_cpc=_amount(said.get("reserve_cpc", 0.0), "reserve_cpc"),
         score_floor=_amount(said.get("score_floor", 0.0), "score_floor"),
         rounding=rounding,

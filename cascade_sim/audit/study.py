@@ -31,7 +31,7 @@ from cascade_sim.audit.reasons import (
     find_changes,
     label_names,
 )
-from cascade_sim.audit.replay import Auctions, blocks, chosen_rows, hold, load, play
+from cascade_sim.audit.replay import Auctions, blocks, chosen_rows, hold, load, play, spending_of
 from cascade_sim.audit.rule import UNITS, WAYS, Declared, Rounding, Rule, declared_rule
 from cascade_sim.errors import UserError
 from cascade_sim.kernels import take_columns
@@ -191,6 +191,24 @@ def audit(market: str | Path | LoggedStore, *, infer: bool = False) -> Audit:
             "inference": None if inference is None else inference_json(inference),
         }
     )
+
+
+def write_audit(answer: dict[str, Any], out: Path) -> list[Path]:
+    """audit.json, audit.csv and audit.html in a folder; returns their paths."""
+    from cascade_sim.analysis.report.sections.audit import CSV_COLUMNS, audit_page
+    from cascade_sim.analysis.report.tables import csv_text
+    from cascade_sim.storage.files import write_file
+    from cascade_sim.storage.folder import json_text
+
+    rows = [{**entry, "examples": " ".join(entry["examples"])} for entry in answer["reasons"]]
+    contents = {
+        "audit.json": json_text(answer),
+        "audit.csv": csv_text(CSV_COLUMNS, rows),
+        "audit.html": audit_page(answer),
+    }
+    for name, content in contents.items():
+        write_file(out / name, content.encode())
+    return [out / name for name in contents]
 
 
 infer_rule = infer
@@ -379,9 +397,16 @@ def open_words(tally: Tally, store: LoggedStore) -> list[str]:
         )
     if tally.no_price:
         notes.append(f"{tally.no_price:,} shown ads have no logged price; only their places are looked at")
+    spending = spending_of(store)
+    if spending is not None and spending.n_ran_out:
+        notes.append(
+            f"{spending.n_ran_out:,} advertisers spent a day's logged budget: from then on their ads count "
+            "as out of the day's auctions, unless they were shown"
+        )
     if store.about.is_randomised:
         notes.append(
-            "pages of this log were drawn, with logged propensities: they need not be the auction's own"
+            "pages of this log were drawn, with logged propensities: which ads stand where is not the "
+            "auction's doing, so of such pages only the prices are looked at"
         )
     if not store.about.has("pctr") and store.about.charging == "click":
         notes.append("no pCTRs were logged: scores are the bids")

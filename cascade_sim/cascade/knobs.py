@@ -77,7 +77,8 @@ def with_knobs(block: Block, values: Mapping[str, NDArray[np.float64]], arm_squa
     """The block with these knobs [R]; the arm that serves it has this squashing (above 0)."""
     squashing = values.get("squashing")
     ratio = None if squashing is None else squashing / arm_squashing
-    return replace(block, knobs=RequestKnobs(values.get("reserve_cpc"), ratio))
+    own = block.knobs or RequestKnobs()  # slots of a logged page stay
+    return replace(block, knobs=replace(own, reserve_cpc=values.get("reserve_cpc"), squashing_ratio=ratio))
 
 
 def reserve_of(block: Block, arm: Arm) -> float | NDArray[np.float64]:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import copy
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+from numba import njit
 from numpy.typing import NDArray
 
 from cascade_sim.cascade.bids import Rates
@@ -46,8 +48,11 @@ class LoggedBids:
     is that times a factor of the request. With another init-bid the factors stay.
     """
 
-    def __init__(self, replay: Replay, world: LoggedWorld):
-        self._replay, self._world = replay, world
+    def __init__(
+        self, replay: Replay, world: LoggedWorld, cvr: Callable[[], NDArray[np.float64]] | None = None
+    ):
+        """`cvr` gives each ad's conversions after a click [A], as fitted to the log; None: a log has none."""
+        self._replay, self._world, self._cvr = replay, world, cvr
         self._own = "init_bid" if replay.has("init_bid") else "bid"
         self._changed: NDArray[np.float64] | None = None
 
@@ -57,12 +62,17 @@ class LoggedBids:
 
     @property
     def mean_pcvr(self) -> NDArray[np.float64]:
+        """The share of clicks of each ad that convert.  [A]"""
+        if self._cvr is not None:
+            return self._cvr()
         raise UserError(
             "a log does not say how often users convert on average; nothing in a replay asks for it"
         )
 
     def pcvr(self, block: Any, ids: np.ndarray, rates: Rates | None = None) -> np.ndarray:
-        """The logged prediction of a conversion after a click.  [R, m]"""
+        """The logged prediction of a conversion after a click, else the fitted rate of the ad.  [R, m]"""
+        if not self._replay.has("pcvr") and self._cvr is not None:
+            return np.where(ids >= 0, self._cvr()[np.maximum(ids, 0)], 0.0)
         if not self._replay.has("pcvr"):
             raise UserError("a pCVR is asked for, and the log has none; it would have to be logged (pcvr)")
         return self._replay.values(block.requests, ids, "pcvr")
@@ -98,18 +108,48 @@ class LoggedBids:
 class LoggedRetrieval(Retrieval):
     """Retrieval of a replayed log: the candidates that were logged. It has no similarities."""
 
-    def __init__(self, replay: Replay):
-        self._replay = replay
+    def __init__(self, replay: Replay, is_out: NDArray[np.bool_] | None = None):
+        """`is_out` [A]: ads that take no part, as their advertisers have nothing left; None: all do."""
+        self._replay, self._is_out = replay, is_out
 
     def candidates(self, requests: np.ndarray) -> NDArray[np.int32]:
         """[R, n] ads ascending, -1 at the end"""
-        return self._replay.candidates(requests)
+        ids = self._replay.candidates(requests)
+        return ids if self._is_out is None else _without(ids, self._is_out)
+
+    def without(self, is_out: NDArray[np.bool_]) -> LoggedRetrieval:
+        """The same without these ads [A]."""
+        return LoggedRetrieval(self._replay, is_out)
 
     def share_found(self, size: int) -> None:
         return None
 
     def similarity(self, user: int) -> np.ndarray:
         raise UserError("the log has no score of retrieval; it would have to be logged")
+
+
+class GivenSets(LoggedRetrieval):
+    """Retrieval of one block whose pre-ranking sets are known already."""
+
+    def __init__(self, requests: np.ndarray, sets: NDArray[np.int32]):
+        self._requests, self._sets = requests, sets
+
+    def candidates(self, requests: np.ndarray) -> NDArray[np.int32]:
+        """[R, n] as they were given, for requests of the block"""
+        return self._sets[np.searchsorted(self._requests, requests)]
+
+
+@njit(cache=True, nogil=True)
+def _without(ids, is_out):
+    """The ads that are not out, moved up.  [R, n]"""
+    kept = np.full(ids.shape, -1, ids.dtype)
+    for r in range(ids.shape[0]):
+        at = 0
+        for j in range(ids.shape[1]):
+            if ids[r, j] >= 0 and not is_out[ids[r, j]]:
+                kept[r, at] = ids[r, j]
+                at += 1
+    return kept
 
 
 class LoggedSizes:

@@ -9,7 +9,7 @@ import numpy as np
 
 from cascade_sim import draws
 from cascade_sim.agents.conversions import DelayMixture, delays
-from cascade_sim.agents.users import click_probability, happens
+from cascade_sim.agents.users import happens
 from cascade_sim.cascade.request import Block, Decision
 from cascade_sim.world.observed import ObservedClicks, PageClicks
 from cascade_sim.world.truth import Truth
@@ -26,11 +26,16 @@ class Outcome:
     charges_micros: np.ndarray  # int64: the price where clicked or, if impressions are charged, where shown
     observed: PageClicks | None = None  # of a replayed log: which clicks were logged, and which are modelled
     impressions: np.ndarray | None = None  # bool: what is charged where impressions are; None: clicks are
+    affordable_micros: np.ndarray | None = None  # int64: the price, or what is left of a budget; None: price
 
     @property
     def charged(self) -> np.ndarray:
         """Expected events that the price is paid for: clicks, or impressions.  [R, k] float64"""
         return self.expected_clicks if self.impressions is None else self.impressions.astype(np.float64)
+
+    def price_micros(self, decision: Decision) -> np.ndarray:
+        """What is paid for such an event: the price, or what is left of the budget.  [R, k] int64"""
+        return decision.cpc_micros if self.affordable_micros is None else self.affordable_micros
 
 
 def outcome(
@@ -46,13 +51,7 @@ def outcome(
     Of a replayed log a logged click is expected with 0 or 1, so no luck changes it.
     """
     win_set = decision.win_set
-    observed = None
-    if isinstance(truth, ObservedClicks):
-        observed = truth.page_clicks(block, win_set)
-        true_ctr = expected = observed.expected  # of its own slot: no other is known
-    else:
-        true_ctr = truth.ctr(block, win_set)
-        expected = click_probability(true_ctr, slot_effects, win_set >= 0)
+    true_ctr, expected, observed = truth.on_page(block, win_set, slot_effects)
     clicks = happens(expected, draws.uniform(seed, "click", block.requests[:, None], win_set))
     conversions = np.zeros_like(clicks)
     row, slot = np.nonzero(clicks)

@@ -163,7 +163,12 @@ def list_priced(page: Page, rules: Rules) -> Page:
         beyond = np.broadcast_to(values[:, -1:], shape)
         return np.stack([values[:, :-1], beyond], axis=2).reshape(-1, 2).astype(np.float64)
 
-    alone = replace(rules, slots=1, slot_effects=np.ones(1), pricing="gsp", parameters={})
+    reserve = rules.reserve_cpc
+    if isinstance(reserve, np.ndarray):
+        reserve = np.repeat(reserve, shape[1])
+    alone = replace(
+        rules, slots=1, slot_effects=np.ones(1), pricing="gsp", parameters={}, reserve_cpc=reserve
+    )
     cpc = cpc_in_order(pairs(page.bid), pairs(page.quality), alone)
     return replace(page, cpc_micros=cpc.reshape(shape))
 

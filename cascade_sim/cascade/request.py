@@ -245,6 +245,21 @@ class Decision:
             self.pre_ranking_set[rows], PreView(view), self.competitive_set[rows], self.page.take(rows)
         )
 
+    def with_rows(self, rows: np.ndarray, part: "Decision") -> "Decision":
+        """The same with what was decided otherwise for some requests (indices)."""
+
+        def view() -> tuple[Scores, np.ndarray]:
+            pairs = zip(vars(self.view.scores).values(), vars(part.view.scores).values(), strict=True)
+            scores = Scores(*(_with_rows(own, rows, other, 0) for own, other in pairs))
+            return scores, _with_rows(self.view.order, rows, part.view.order, 0)
+
+        return Decision(
+            _with_rows(self.pre_ranking_set, rows, part.pre_ranking_set, -1),
+            PreView(view),
+            _with_rows(self.competitive_set, rows, part.competitive_set, -1),
+            self.page.with_rows(rows, part.page),
+        )
+
     def arrays(self) -> dict[str, np.ndarray]:
         """All that was decided, by name; what is of the page begins with `page.`."""
         stages = {
@@ -281,3 +296,13 @@ class Decision:
     def cpc_micros(self) -> np.ndarray:
         """What a click on each slot costs, in micro-units.  [R, k]"""
         return self.page.cpc_micros
+
+
+def _with_rows(whole: np.ndarray, rows: np.ndarray, part: np.ndarray, empty: int) -> np.ndarray:
+    """A copy of `whole` [R, n] with `part` [len(rows), m] in these rows, as wide as the wider."""
+    width = max(whole.shape[1], part.shape[1])
+    made = np.full((len(whole), width), empty, np.result_type(whole, part))
+    made[:, : whole.shape[1]] = whole
+    made[rows] = empty
+    made[rows, : part.shape[1]] = part
+    return made

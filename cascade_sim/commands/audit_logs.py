@@ -27,7 +27,7 @@ def command(market: Path, infer: bool, out: Path | None, as_json: bool) -> int:
     unlogged boosts and more. Each is a test on the log; what passes none is called unexplained. Where no rule
     is declared the one that explains the log best is found, and judged on requests that did not choose it.
     """
-    from cascade_sim.audit.study import audit
+    from cascade_sim.audit.study import audit, write_audit
     from cascade_sim.questions.whatif import check_out
     from cascade_sim.storage.folder import json_text
 
@@ -85,21 +85,3 @@ def audit_text(answer: dict[str, Any]) -> str:
     if answer["notes"]:
         parts += ["", *(filled(f"Note: {note}.") for note in answer["notes"])]
     return "\n".join(parts)
-
-
-def write_audit(answer: dict[str, Any], out: Path) -> list[Path]:
-    """audit.json, audit.csv and audit.html in a folder."""
-    from cascade_sim.analysis.report.sections.audit import CSV_COLUMNS, audit_page
-    from cascade_sim.analysis.report.tables import csv_text
-    from cascade_sim.storage.files import write_file
-    from cascade_sim.storage.folder import json_text
-
-    rows = [{**entry, "examples": " ".join(entry["examples"])} for entry in answer["reasons"]]
-    contents = {
-        "audit.json": json_text(answer),
-        "audit.csv": csv_text(CSV_COLUMNS, rows),
-        "audit.html": audit_page(answer),
-    }
-    for name, content in contents.items():
-        write_file(out / name, content.encode())
-    return [out / name for name in contents]

@@ -207,7 +207,7 @@ def replay(
     Without noise every request has the centres themselves.
     """
     parts: list[dict[str, Floats]] = []
-    for cut, block in log.visits.blocks(sim.scenario.traffic.block):
+    for cut, block in log.visits.blocks(sim):
         noise = {knob: log.noise[knob][cut] * (1.0 if is_noisy else 0.0) for knob in law.sigmas}
         parts.append(measure(cut, serve_knobs(sim, block, arm, law, noise)[0]))
     return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
@@ -237,7 +237,7 @@ def page_odds(sim: Simulation, arm: Arm, log: SlateLog, target: Target) -> Float
     section = spec.ranking.model_copy(update={"model": target.model})
     stage: Stage = sim.stage(section, spec)
     parts = []
-    for cut, block in log.visits.blocks(sim.scenario.traffic.block):
+    for cut, block in log.visits.blocks(sim):
         ads = log.listed.ads[cut]
         parts.append(
             np.where(ads >= 0, score(block, ads, stage, replace(arm, ranking=stage), sim.platform).score, 0.0)
@@ -254,11 +254,9 @@ def page_gain(log: SlateLog) -> dict[str, Floats]:
 
 def knob_truth(sim: Simulation, arm: Arm, log: KnobLog, target: Target) -> dict[str, Floats]:
     """Expected rewards of every logged request under a target.  {reward: [R]}"""
-    visits = log.visits
 
     def measure(cut: slice, decision: Decision) -> dict[str, Floats]:
-        block = Block(visits.requests[cut], visits.users[cut], visits.context[cut], visits.times[cut])
-        return expected_rewards(sim, block, decision)
+        return expected_rewards(sim, log.visits.block(sim, cut), decision)
 
     law = randomiser(sim.scenario).moved(target.knobs)
     return replay(sim, arm, log, law, measure, is_noisy=not target.is_launch)
@@ -267,10 +265,7 @@ def knob_truth(sim: Simulation, arm: Arm, log: KnobLog, target: Target) -> dict[
 def slate_truth(sim: Simulation, arm: Arm, log: SlateLog, target: Target) -> dict[str, Floats]:
     """Expected rewards of every logged request under a target's pages.  {reward: [R]}"""
     odds = page_odds(sim, arm, log, target)
-    parts = [
-        sim.truth.ctr(block, log.listed.ads[cut])
-        for cut, block in log.visits.blocks(sim.scenario.traffic.block)
-    ]
+    parts = [sim.truth.ctr(block, log.listed.ads[cut]) for cut, block in log.visits.blocks(sim)]
     ctr = np.concatenate(parts)
     gains = {"revenue": ctr * (log.listed.cpc_micros / MICROS), "clicks": ctr}
     nowhere = np.full(log.places.shape, -1, np.int64)

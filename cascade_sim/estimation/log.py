@@ -226,11 +226,16 @@ class Visits:
         """Whether requests are left out: their ids follow one another in a whole log."""
         return len(self) > 0 and int(self.requests[-1] - self.requests[0]) >= len(self)
 
-    def blocks(self, size: int) -> Iterator[tuple[slice, Block]]:
+    def blocks(self, sim: Simulation) -> Iterator[tuple[slice, Block]]:
         """The requests once more in the portions in which they were served: predictions are then the same."""
+        size = sim.scenario.traffic.block
         for start in range(0, len(self), size):
             cut = slice(start, start + size)
-            yield cut, Block(self.requests[cut], self.users[cut], self.context[cut], self.times[cut])
+            yield cut, self.block(sim, cut)
+
+    def block(self, sim: Simulation, cut: slice) -> Block:
+        """Some of the requests once more."""
+        return sim.arrivals.again(self.requests[cut], self.users[cut], self.context[cut], self.times[cut])
 
 
 @dataclass(frozen=True)
@@ -262,27 +267,33 @@ class SlateLog:
         return len(self.visits)
 
 
-def read_knob_log(folder: Path, scenario: Scenario) -> KnobLog:
-    """From the run's tables; UserError if its knobs were not randomised."""
+def read_knob_log(folder: Path, scenario: Scenario, slots: int | None = None) -> KnobLog:
+    """From the run's tables; UserError if its knobs were not randomised.
+
+    `slots`: no page is longer; None: as the scenario's world has it.
+    """
     if scenario.off_policy is None or scenario.off_policy.randomise is None:
         raise UserError(
             f"{folder}: no knob of this run was randomised, so its logs cannot say what another would do; "
             "set off_policy.randomise (such as {reserve_cpc: 0.3}) in the scenario and run it again"
         )
     _need(folder, KNOB_TABLES)
-    slots = len(scenario.world.slot_effects)
-    return knob_log(_sampled(folder, KNOB_TABLES, scenario.seed), slots)
+    parts = _sampled(folder, KNOB_TABLES, scenario.seed)
+    return knob_log(parts, len(scenario.world.slot_effects) if slots is None else slots)
 
 
-def read_slate_log(folder: Path, scenario: Scenario) -> SlateLog:
-    """From the run's tables; UserError if its pages were not randomised."""
+def read_slate_log(folder: Path, scenario: Scenario, slot_effects: Floats | None = None) -> SlateLog:
+    """From the run's tables; UserError if its pages were not randomised.
+
+    `slot_effects` [K]; None: those of the scenario's world.
+    """
     if scenario.off_policy is None or scenario.off_policy.slates is None:
         raise UserError(
             f"{folder}: no page of this run was randomised, so its logs cannot say what another order would "
             "do; set off_policy.slates (such as {depth: 8}) in the scenario and run it again"
         )
     _need(folder, SLATE_TABLES)
-    return slate_log(_sampled(folder, SLATE_TABLES, scenario.seed), scenario)
+    return slate_log(_sampled(folder, SLATE_TABLES, scenario.seed), scenario, slot_effects)
 
 
 def _sampled(folder: Path, names: Sequence[str], seed: int) -> Iterator[tuple[Rows, ...]]:
@@ -375,10 +386,12 @@ def _knob_part(shown: Rows, requests: Rows, slots: int) -> KnobLog:
     )
 
 
-def slate_log(parts: Iterable[Sequence[Rows]], scenario: Scenario) -> SlateLog:
-    """The log from rows of SLATE_TABLES, part after part."""
+def slate_log(
+    parts: Iterable[Sequence[Rows]], scenario: Scenario, slot_effects: Floats | None = None
+) -> SlateLog:
+    """The log from rows of SLATE_TABLES, part after part. `slot_effects`: as in `read_slate_log`."""
     assert scenario.off_policy is not None and scenario.off_policy.slates is not None
-
+    effects = scenario.world.slot_effects if slot_effects is None else slot_effects
     slots, depth = baseline_spec(scenario).slots, scenario.off_policy.slates.depth
     logs = [_slate_part(*part, slots=slots, depth=depth) for part in parts]
     listed = SlateList(
@@ -393,7 +406,7 @@ def slate_log(parts: Iterable[Sequence[Rows]], scenario: Scenario) -> SlateLog:
         places=np.concatenate([log["places"] for log in logs]),
         propensity=np.concatenate([log["propensity"] for log in logs]),
         reward=_joined([log["reward"] for log in logs]),
-        slot_effects=np.asarray(scenario.world.slot_effects[:slots], np.float64),
+        slot_effects=np.asarray(effects[:slots], np.float64),
     )
 
 

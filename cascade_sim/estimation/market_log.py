@@ -160,7 +160,7 @@ def _odds(sim: Simulation, arm: Arm, log: SlateLog, target: Target) -> np.ndarra
     spec = baseline_spec(sim.scenario)
     stage = sim.stage(spec.ranking.model_copy(update={"model": target.model}), spec)
     parts = []
-    for cut, block in log.visits.blocks(sim.scenario.traffic.block):
+    for cut, block in log.visits.blocks(sim):
         ads = log.listed.ads[cut]
         made = score(block, ads, stage, replace(arm, ranking=stage), sim.platform).score
         parts.append(np.where(ads >= 0, made, 0.0))

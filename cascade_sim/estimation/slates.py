@@ -22,6 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cascade_sim import draws
+from cascade_sim.cascade.knobs import reserve_of
 from cascade_sim.cascade.page import Page, list_priced
 from cascade_sim.cascade.request import Arm, Block, Decision, Platform
 from cascade_sim.cascade.serve import serve
@@ -54,8 +55,11 @@ def list_of(block: Block, arm: Arm, platform: Platform, depth: int) -> tuple[Sla
     effects = platform.slot_effects
     long_page = np.concatenate([effects, np.full(max(depth - len(effects), 0), effects[-1])])
     long_arm = replace(arm, slots=depth, pricing="gsp", parameters={})
+    if block.knobs is not None:  # of a log: a list is longer than the page
+        block = replace(block, knobs=replace(block.knobs, slots=None))
     served = serve(block, long_arm, replace(platform, slot_effects=long_page))
-    page = list_priced(served.page, long_arm.rules(long_page))
+    rules = replace(long_arm.rules(long_page), reserve_cpc=reserve_of(block, long_arm))
+    page = list_priced(served.page, rules)
     ads, bid, quality = (values[:, :-1] for values in (page.ads, page.bid, page.quality))
     drawn_from = SlateList(
         ads=ads,

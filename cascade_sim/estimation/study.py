@@ -78,11 +78,11 @@ def run_off_policy(sim: Simulation, arm: Arm, folder: Path, progress: Progress) 
 
 def read_logs(sim: Simulation, folder: Path) -> Logs:
     """The run's logs, as far as the scenario asks for them."""
-    section = sim.scenario.off_policy
+    section, effects = sim.scenario.off_policy, sim.world.slot_effects
     assert section is not None
     return Logs(
-        read_knob_log(folder, sim.scenario) if section.randomise is not None else None,
-        read_slate_log(folder, sim.scenario) if section.slates is not None else None,
+        read_knob_log(folder, sim.scenario, len(effects)) if section.randomise is not None else None,
+        read_slate_log(folder, sim.scenario, effects) if section.slates is not None else None,
     )
 
 

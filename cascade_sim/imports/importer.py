@@ -12,6 +12,7 @@ A request with a faulty row is left out whole, since an auction with a hole in i
 
 from __future__ import annotations
 
+import datetime
 import json
 import shutil
 from collections.abc import Callable, Iterator
@@ -133,7 +134,7 @@ class _Import:
                 raise UserError(f"{self.mapping.where}: no request is left: all have a fault that is allowed")
             self._write_requests(writer)
             if budgets is not None:
-                writer.append("budgets", budgets)
+                writer.append("budgets", self._by_day_of_log(budgets))
             self._write_names(writer)
             about = writer.finish(self._about())
         return about, self._validation(about)
@@ -644,6 +645,16 @@ class _Import:
         keyed = sorted((int(ranks[int(who)]), day, amount) for (who, day), amount in found.items())
         names = ("advertiser", "day", "budget_micros")
         return {name: np.array([row[i] for row in keyed], np.int64) for i, name in enumerate(names)}
+
+    def _by_day_of_log(self, budgets: dict[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
+        """Days that count from a moment of their own as days of the log; those before it have no auctions."""
+        spec = self.mapping.tables["budgets"].columns.get("day")
+        if spec is None or spec.since is None:
+            return budgets
+        zone = self.starts.tzinfo
+        first = datetime.datetime.fromtimestamp(spec.since, zone).date() - self.starts.date()
+        day = budgets["day"] + first.days
+        return {**{name: values[day >= 0] for name, values in budgets.items()}, "day": day[day >= 0]}
 
     def _check_units(self) -> None:
         """Ratios that no market has, but two units have."""

@@ -56,7 +56,7 @@ TOP = (
 )
 CSV_KEYS = ("delimiter", "encoding", "decimal")
 COLUMN_KEYS = ("column", "columns", "constant", "unit", "dtype", "values", "base", "since", "packed")
-RULE_NUMBERS = ("squashing", "reserve_cpc", "score_floor", "rounding", "soft_floor")
+RULE_NUMBERS = ("squashing", "pcvr", "reserve_cpc", "score_floor", "rounding", "soft_floor")
 RULE_KEYS = ("pricing", *RULE_NUMBERS, "rounding_how", "slot_effects")
 WAYS_OF_ROUNDING = ("nearest", "up", "down")
 BASE_OF_SLOTS = 0
@@ -73,7 +73,7 @@ class ColumnSpec:
     dtype: str | None = None
     values: Dict[str, Any] | None = None
     base: int = BASE_OF_SLOTS
-    since: float | None = None  # times count from this moment (seconds since 1970)
+    since: float | None = None  # times, or days, count from this moment (seconds since 1970)
     is_row: bool = False  # the row itself is the request
     is_packed: bool = False  # of slots: they are an order, shown ads move up until there is no gap
     mark: tuple[int, int] = (1, 1)
@@ -218,6 +218,10 @@ class _Reader:
         for kind, share in shares.items():
             if share is not None and share > 1:
                 self.problem(("allow", kind), f"is a share of rows, 0 … 1, found {share:g}")
+        charging = self.choice(("charging",), data.get("charging"), CHARGING, "click")
+        rule = self.rule(data.get("rule"))
+        if rule is not None and rule.pcvr:
+            self.fused(tables, charging)
         csv = self.section(("csv",), data.get("csv"))
         self.known(("csv",), csv, CSV_KEYS, "key")
         for key, value in csv.items():
@@ -230,12 +234,12 @@ class _Reader:
             tables=tables,
             zone=zone,
             currency=self.text(("currency",), data.get("currency"), ""),
-            charging=self.choice(("charging",), data.get("charging"), CHARGING, "click"),
+            charging=charging,
             money=self.choice(("money",), data.get("money"), tuple(UNITS), "unit"),
             time=self.choice(("time",), data.get("time"), TIMES, "iso"),
             pre_score=self.choice(("pre_score",), data.get("pre_score"), PRE_SCORES, "prediction"),
             bids_logged_above=self.number(("bids_logged_above",), data.get("bids_logged_above"), 0.0),
-            rule=self.rule(data.get("rule")),
+            rule=rule,
             between=self.between(data.get("between"), zone),
             allow={kind: share for kind, share in shares.items() if share is not None},
             csv={key: value for key, value in csv.items() if isinstance(value, str)},
@@ -276,6 +280,14 @@ class _Reader:
         of_slots = [self.number(("rule", "slot_effects", i), x, 0.0) for i, x in enumerate(effects or [])]
         slot_effects = tuple(x for x in of_slots if x is not None) if effects is not None else None
         return Rule(pricing=pricing, rounding_how=how, slot_effects=slot_effects, **numbers)
+
+    def fused(self, tables: Dict[str, TableSpec], charging: str) -> None:
+        """Whether a rule can look at a pCVR."""
+        path: KeyPath = ("rule", "pcvr")
+        if charging == "impression":
+            self.problem(path, "bids per impression are ordered as they are; remove it")
+        if not any("pcvr" in tables[name].columns for name in ("candidates", "outcomes") if name in tables):
+            self.problem(path, "scores have a pCVR in them, which is not mapped: add `pcvr` to candidates")
 
     def between(self, value: Any, zone: str) -> tuple[float, float] | None:
         if value is None:
@@ -425,8 +437,8 @@ class _Reader:
                 self.problem((*path, part), f"belongs to {owner}")
         since = None
         if "since" in spec:
-            if key != "time":
-                self.problem((*path, "since"), "belongs to time")
+            if key not in ("time", "day"):
+                self.problem((*path, "since"), "belongs to time and day")
             since = self.moment((*path, "since"), spec["since"], "UTC")
         values = None
         if "values" in spec:

@@ -149,6 +149,7 @@ class Rule:
     rounding_how: str | None = None  # "nearest" | "up" | "down"
     soft_floor: float | None = None  # of pricing soft_floor
     slot_effects: tuple[float, ...] | None = None  # which vcg needs
+    pcvr: float | None = None  # exponent of the pCVR: score = bid * pCTR ^ squashing * pCVR ^ pcvr
 
 
 @dataclass(frozen=True)

@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from cascade_sim.logged.store import LoggedStore
 
 # The declared rule's names, and what the auction calls them.
+FUSION = "declared"  # the name of a score that has a pCVR in it
 PRICINGS = {"second": "gsp", "second_price": "gsp", "first_price": "first"}
 
 AT_ONCE = 1 << 18  # candidates of the requests that are served together
@@ -25,6 +26,10 @@ def logged_scenario(about: About, store: LoggedStore | None = None) -> dict[str,
     """
     largest = max(about.largest_request, 2)
     ranking = {"model": "logged" if about.has("pctr") else "constant", "bid": "opt"}
+    fusions: dict[str, Any] = {}
+    if about.rule is not None and about.rule.pcvr:
+        ranking["fusion"] = FUSION
+        fusions = {"fusions": {FUSION: {"pctr": 1.0, "pcvr": about.rule.pcvr, "bid": 1.0}}}
     return {
         "name": _name(about.name),
         "description": f"Replay of {about.name}: {about.counts.requests:,} logged requests from "
@@ -38,6 +43,7 @@ def logged_scenario(about: About, store: LoggedStore | None = None) -> dict[str,
             "slots": max(about.slots, 1),
         },
         "auction": _auction(about, store),
+        **fusions,
         "bidding": {"rule": "none"},
         "phases": {"bootstrap": 0, "log": 0, "shadow": 0, "evaluate": max(about.counts.requests, 1)},
         "arms": {"logged": {}, **_further(about)},

@@ -1,4 +1,4 @@
-"""The advertisers of a market: their budgets, their bidders, and the ledger that no one can overdraw."""
+"""The advertisers of a market: their budgets and their bidders."""
 
 from collections.abc import Mapping
 from contextlib import AbstractContextManager
@@ -6,80 +6,19 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numba import njit
 
 from cascade_sim import draws
 from cascade_sim.agents.advertisers import with_tail
 from cascade_sim.agents.bidding import Bidder, Feedback, Moment, Portfolio
 from cascade_sim.auction import MICROS
+from cascade_sim.cascade.ledger import LARGEST_BUDGET, NO_BUDGET
 from cascade_sim.errors import UserError
 from cascade_sim.phases.simulation import Simulation
 from cascade_sim.scenario.plugins import errors_of
 from cascade_sim.storage.checkpoints import flat
 from cascade_sim.training.modules import build_bidder
 
-NO_BUDGET = np.int64(2**62)
-LARGEST_BUDGET = 2.0**61  # micro-units
 LARGEST_BID = 1e6  # a million such clicks still fit the integers of a ledger
-
-
-class Ledger:
-    """Budgets, charges and holds, in integer micro-units per advertiser.
-
-    available = budget - charged today - held. Who has nothing available shows no ads. Charges at once come
-    out of `available` (settlement.take); late ones may find it empty, and stop at `limit` =
-    budget * (1 + overspend): whatever happens, no day's charges exceed that.
-    """
-
-    def __init__(self, budget_micros: np.ndarray, overspend: float = 0.0):
-        self.budget = budget_micros
-        self.limit = budget_micros + np.minimum(budget_micros * overspend, LARGEST_BUDGET).astype(np.int64)
-        self.available = budget_micros.copy()
-        self.held = np.zeros_like(budget_micros)
-        self.spent_before = np.zeros_like(budget_micros)  # on days that are over
-
-    def spend_today(self) -> np.ndarray:
-        return self.budget - self.available - self.held
-
-    def spend(self) -> np.ndarray:
-        """Micro-units spent since the simulation began.  [advertisers]"""
-        return self.spent_before + self.spend_today()
-
-    def hold(self, advertiser: np.ndarray, micros: np.ndarray) -> None:
-        """Book as held what was taken from `available`.  [n], [n]"""
-        np.add.at(self.held, advertiser, micros)
-
-    def release(self, advertiser: np.ndarray, micros: np.ndarray) -> None:
-        """Give back what was held.  [n], [n]"""
-        np.subtract.at(self.held, advertiser, micros)
-        np.add.at(self.available, advertiser, micros)
-
-    def charge_late(self, advertiser: np.ndarray, cpc_micros: np.ndarray) -> np.ndarray:
-        """Charge these clicks in order, each at most up to the limit of the day; the charges.  [n] int64"""
-        spent = self.spend_today()
-        charges = np.zeros(len(advertiser), np.int64)
-        _charge_late(advertiser, cpc_micros, spent, self.limit, charges)
-        np.subtract.at(self.available, advertiser, charges)
-        return charges
-
-    def new_day(self) -> None:
-        self.spent_before = self.spent_before + self.spend_today()
-        self.available = self.budget - self.held
-
-    def state(self) -> dict[str, np.ndarray]:
-        return {name: getattr(self, name).copy() for name in ("available", "held", "spent_before")}
-
-    def restore(self, state: Mapping[str, np.ndarray]) -> None:
-        for name in ("available", "held", "spent_before"):
-            setattr(self, name, np.array(state[name], np.int64))
-
-
-@njit(cache=True)
-def _charge_late(advertiser, cpc, spent, limit, charges):
-    for i in range(len(advertiser)):
-        who = advertiser[i]
-        charges[i] = max(0, min(cpc[i], limit[who] - spent[who]))
-        spent[who] += charges[i]
 
 
 def draw_budgets(spec, n: int, seed: int) -> np.ndarray:

@@ -22,7 +22,7 @@ from cascade_sim.agents.traffic_profiles import Profile, arrivals
 from cascade_sim.cascade.serve import Block
 from cascade_sim.errors import UserError
 from cascade_sim.phases.simulation import Simulation
-from cascade_sim.phases.traffic import PHASES
+from cascade_sim.phases.traffic import PHASES, ResampledArrivals
 from cascade_sim.scenario.market import Users
 from cascade_sim.scenario.plugins import CLICK_MODEL_KINDS, errors_of, find_class
 
@@ -46,10 +46,16 @@ class Audience:
         self._click_model = build_click_model(spec, sim.platform.slot_effects, home)
         self._memory = np.zeros(sim.world.n_users)  # ads seen, fading
         self._seen = np.zeros(sim.world.n_users, np.int64)  # ads seen in this window
-        self._source = _sessions(sim, spec, profile) if spec.sessions else _Visits(sim, profile)
+        self._source: _Visits | _SessionSource | _LoggedVisits
+        if isinstance(sim.arrivals, ResampledArrivals):
+            self._source = _LoggedVisits(sim.arrivals)
+        else:
+            self._source = _sessions(sim, spec, profile) if spec.sessions else _Visits(sim, profile)
 
     def requests_until(self, end: float) -> Block:
         """The requests before `end` that have not been given out yet."""
+        if isinstance(self._source, _LoggedVisits):
+            return self._source.until(end)
         index, times, users = self._source.until(end)
         requests = PHASES["market"] + index
         context = draws.normal(self._sim.seed, "context", requests).astype(np.float32)
@@ -126,6 +132,24 @@ class _Visits:
     def restore(self, state: Mapping[str, Any]) -> None:
         self._times, self._level = np.array(state["times"]), float(state["level"])
         self._n_drawn, self._n_given = (int(n) for n in state["counts"])
+
+
+class _LoggedVisits:
+    """Requests of a world fitted to a log, which come when those of the log came."""
+
+    def __init__(self, arrivals: ResampledArrivals):
+        self._arrivals, self._n_given = arrivals, 0
+
+    def until(self, end: float) -> Block:
+        block = self._arrivals.until("market", self._n_given, end)
+        self._n_given += len(block)
+        return block
+
+    def state(self) -> dict[str, Any]:
+        return {"given": np.int64(self._n_given)}
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        self._n_given = int(state["given"])
 
 
 class _SessionSource:

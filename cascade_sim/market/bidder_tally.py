@@ -11,7 +11,8 @@ import numpy as np
 
 from cascade_sim.agents.traffic_profiles import Profile, expected_share
 from cascade_sim.auction import MICROS
-from cascade_sim.market.advertisers import NO_BUDGET, Crowd, Ledger
+from cascade_sim.cascade.ledger import NO_BUDGET, Ledger
+from cascade_sim.market.advertisers import Crowd
 from cascade_sim.scenario.market import DAY, Market
 
 HOUR = 3600.0

@@ -36,14 +36,17 @@ BUDGET = 10 * MICROS
 
 def rehearse(scenario: Scenario, home: Path = Path("."), seeds: int = 1) -> None:
     """UserError for the first class that cannot be used, and for bids that a market would refuse."""
-    if scenario.market is not None:
+    logged = scenario.world.logged
+    if logged is not None and logged.fitted is None:
+        return  # no class has a part in a replay
+    if scenario.market is not None and logged is None:
         for seed in range(scenario.seed, scenario.seed + seeds):
             _check_bids(scenario, seed)
-    if scenario.world.logged is not None:
-        return  # no class has a part in a replay
-    world = scenario.world.model_copy(update=TOY)
+    toy = scenario
+    if logged is None:  # a world fitted to a log has the size of the log, and is soon opened
+        toy = scenario.model_copy(update={"world": scenario.world.model_copy(update=TOY)})
     with _same_luck():
-        sim = Simulation(scenario.model_copy(update={"world": world}), scenario.seed, home=home)
+        sim = Simulation(toy, scenario.seed, home=home)
         _models(sim)
         if scenario.market is not None:
             _bidders(sim, scenario.market)
@@ -64,7 +67,7 @@ def _same_luck() -> Iterator[None]:
 
 def _models(sim: Simulation) -> None:
     block = sim.arrivals.block("bench", 0, REQUESTS)
-    ids = np.tile(np.arange(CANDIDATES, dtype=np.int32), (len(block), 1))
+    ids = np.tile(np.arange(CANDIDATES, dtype=np.int32) % sim.world.n_ads, (len(block), 1))
     for name, spec in sim.scenario.models.items():
         view, before = sim.view(spec.features), own_code.loaded()
         module = build_module(name, spec, view, seed=0, home=sim.home)

@@ -22,10 +22,11 @@ import numpy as np
 import simpy
 
 from cascade_sim.agents.bidding import Feedback, Moment
-from cascade_sim.agents.traffic_profiles import Profile, constant, daily, expected_share, hourly
+from cascade_sim.agents.traffic_profiles import HOUR, Profile, constant, daily, expected_share, hourly
+from cascade_sim.cascade.ledger import NO_BUDGET, Ledger
 from cascade_sim.cascade.serve import Arm, Block
 from cascade_sim.errors import UserError
-from cascade_sim.market.advertisers import Crowd, Ledger, draw_budgets
+from cascade_sim.market.advertisers import Crowd, draw_budgets
 from cascade_sim.market.audience import Audience
 from cascade_sim.market.live_shadow import LiveShadow
 from cascade_sim.market.pending import Deliveries
@@ -33,9 +34,10 @@ from cascade_sim.market.server import MarketServer, Settled
 from cascade_sim.market.tally import MarketTally
 from cascade_sim.market.trainer import make_trainer
 from cascade_sim.phases.simulation import Simulation
-from cascade_sim.scenario.market import DAY, Market, find_profile
+from cascade_sim.scenario.market import DAY, Budgets, Market, find_profile
 from cascade_sim.storage.checkpoints import flat, nested
 from cascade_sim.workers import serving_threads
+from cascade_sim.world.budgets import LoggedBudgets
 
 COUNTED = ("impressions", "clicks", "spend_micros", "participated")
 
@@ -59,7 +61,7 @@ class MarketRun:
         self.on_block, self.on_charges, self.on_checkpoint = on_block, on_charges, on_checkpoint
         self.now = 0.0  # the end of the last window, exact; env.now is a sum of waits and rounds
         self.day = 0
-        self.profile = traffic_profile(spec, sim.home)
+        self.profile = _profile(sim, spec)
         self.audience = Audience(sim, spec.users, self.profile, sim.home)
         self.ledger = Ledger(self._draw_budgets(), spec.charging.overspend)
         self.crowd = Crowd(sim, spec.bidders, self.ledger.budget, sim.home)
@@ -74,7 +76,7 @@ class MarketRun:
         self._ask_for_bids()
 
     def _draw_budgets(self) -> np.ndarray:
-        return draw_budgets(self.spec.budgets, self.sim.world.n_advertisers, self.sim.seed)
+        return budgets_of(self.sim, self.spec.budgets)
 
     def _make_server(self) -> MarketServer:
         trainer = self.trainer
@@ -263,6 +265,21 @@ class MarketRun:
 
 
 STATEFUL = ("audience", "ledger", "crowd", "deliveries", "tally", "trainer", "live_shadow")
+
+
+def budgets_of(sim: Simulation, spec: Budgets) -> np.ndarray:
+    """Daily budgets, drawn or of the log that a world was fitted to.  [advertisers] int64 micro-units"""
+    if not spec.logged:
+        return draw_budgets(spec, sim.world.n_advertisers, sim.seed)
+    assert sim.fitted is not None
+    return LoggedBudgets(sim.fitted.store).usual(int(NO_BUDGET))
+
+
+def _profile(sim: Simulation, spec: Market) -> Profile:
+    """When requests are to be expected: as the market says or, of a fitted world, as in the log."""
+    if sim.fitted is None:
+        return traffic_profile(spec, sim.home)
+    return Profile(sim.fitted.resampling.hourly_rates(), HOUR)
 
 
 def traffic_profile(spec: Market, home: Path = Path(".")) -> Profile:

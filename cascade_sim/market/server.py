@@ -15,15 +15,16 @@ from cascade_sim import draws
 from cascade_sim.agents.conversions import DEFAULT_MIXTURE, click_delays
 from cascade_sim.agents.users import happens
 from cascade_sim.cascade.exploration import random_page
+from cascade_sim.cascade.knobs import reserve_of
 from cascade_sim.cascade.late import BY_PRE_RANKING, BY_RANKING, BY_RETRIEVAL
+from cascade_sim.cascade.ledger import Ledger, take
 from cascade_sim.cascade.links import dumper_of
 from cascade_sim.cascade.outcome import conversion_delays
 from cascade_sim.cascade.seats import ModelScorer
 from cascade_sim.cascade.serve import Arm, Block, bids, score, serve
-from cascade_sim.market.advertisers import Ledger
 from cascade_sim.market.audience import Audience
 from cascade_sim.market.servers import MarketCompute
-from cascade_sim.market.settlement import ListedPages, RankedLists, list_pages, take
+from cascade_sim.market.settlement import ListedPages, RankedLists, list_pages
 from cascade_sim.phases.simulation import Simulation
 from cascade_sim.phases.traffic import serve_block
 from cascade_sim.scenario.market import DAY, Market
@@ -137,6 +138,7 @@ class MarketServer:
         `answered_by` [R] is the last stage that each request had time for; None: all had time for ranking.
         """
         arm, world = self.arm, self.sim.world
+        block, slots, reserve = self._own_knobs(block)
         decision = serve(block, replace(arm, slots=depth - 1), self.platform, answered_by)
         answers = np.full(len(block), BY_RANKING, np.int8) if answered_by is None else answered_by
         ads, bid = decision.ranked_set.copy(), decision.ranked_bid.copy()
@@ -170,7 +172,17 @@ class MarketServer:
             answered_by=answers,
             raw_score=self._raw_scores(block, ads, is_explored | (answers >= BY_RANKING)),
             entrants=np.where(enters, entrants, -1),
+            slots=slots,
+            reserve=reserve,
         )
+
+    def _own_knobs(self, block: Block) -> tuple[Block, np.ndarray | None, np.ndarray | None]:
+        """The block to be ranked deeper than its pages, and what requests of a log have of their own: [R]."""
+        if block.knobs is None:
+            return block, None, None
+        reserve = reserve_of(block, self.arm)
+        listed = replace(block, knobs=replace(block.knobs, slots=None))
+        return listed, block.knobs.slots, reserve if isinstance(reserve, np.ndarray) else None
 
     @property
     def dumps(self) -> bool:
@@ -191,7 +203,7 @@ class MarketServer:
     def _may_explore(self, block: Block, ids: np.ndarray) -> np.ndarray:
         """The ads among these [R, n] that take part and bid, no less than the reserve; -1 for the others."""
         bid = bids(block, ids, self.arm.ranking, self.arm, self.platform)
-        there = (ids >= 0) & (bid > 0) & (bid >= self.arm.reserve_cpc)
+        there = (ids >= 0) & (bid > 0) & (bid >= np.asarray(reserve_of(block, self.arm))[..., None])
         there &= self._takes_part(block, self.sim.world.advertiser[np.maximum(ids, 0)])
         return np.where(there, ids, np.int32(-1))
 

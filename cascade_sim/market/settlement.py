@@ -3,13 +3,14 @@
 The cascade scores a block in parallel and hands over each request's ranked list (deeper than the page).
 `list_pages` then fills pages for the budgets as they stand: an ad whose advertiser has nothing left, or sits
 this request out, is passed over; the next in line moves up and is priced by the next one still there. Users
-look at the pages, and `take` goes through the requests in order, taking what is due from what is left, up to
-the first request that leaves an advertiser with nothing; from the one behind it on, pages are listed anew.
-So no advertiser ever gives more than it has, and settlement does not depend on how requests were cut into
-blocks (what a torch model predicts may, in the last bit).
+look at the pages, and `ledger.take` goes through the requests in order, taking what is due from what is
+left, up to the first request that leaves an advertiser with nothing; from the one behind it on, pages are
+listed anew. So no advertiser ever gives more than it has, and settlement does not depend on how requests
+were cut into blocks (what a torch model predicts may, in the last bit).
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 from numba import njit
@@ -32,9 +33,13 @@ class RankedLists:
     answered_by: np.ndarray  # [R] int8: the stage whose order it is (cascade.late)
     raw_score: np.ndarray  # float32, what is dumped beside the prediction; NaN where that says it all
     entrants: np.ndarray  # [R, c] int: advertisers of the ads that reached the auction and take part; or -1
+    slots: np.ndarray | None = None  # [R] int: places of pages that have their own number; None: all alike
+    reserve: np.ndarray | None = None  # [R] float64: of requests that have their own; None: the arm's
 
     def take(self, rows) -> "RankedLists":
-        return RankedLists(**{name: value[rows] for name, value in vars(self).items()})
+        fields: dict[str, Any] = vars(self)
+        taken = {name: None if value is None else value[rows] for name, value in fields.items()}
+        return RankedLists(**taken)  # type: ignore[arg-type]  # None only where it may be
 
 
 @dataclass(frozen=True)
@@ -53,15 +58,28 @@ def list_pages(
 ) -> tuple[ListedPages, int]:
     """The pages of the requests from `start` on, if nobody's money runs out on the way.
 
-    owner [ads] is each ad's advertiser, available_micros [advertisers] what they have left. Returns
+    owner [ads] is each ad's advertiser, available_micros [advertisers] what they have left; `rules` are those
+    of requests that have no slots or reserve of their own. Returns
     the pages [R, k] and where they end: R, or the first request whose list is cut too short for k ads and a
     runner-up. Rows outside are empty.
     """
     column = np.full((len(lists.ads), rules.slots + 1), -1, np.int64)
-    stop = int(_list(lists.ads, lists.is_in, lists.is_cut, owner, available_micros, start, column))
+    rules = _own_rules(lists, rules)
+    slots = np.full(len(column), rules.slots) if rules.page_slots is None else rules.page_slots
+    stop = int(_list(lists.ads, lists.is_in, lists.is_cut, owner, available_micros, slots, start, column))
     cpc_micros = np.zeros((len(column), rules.slots), np.int64)
-    cpc_micros[start:stop] = _prices(lists.take(slice(start, stop)), column[start:stop], rules)
+    rows = slice(start, stop)
+    cpc_micros[rows] = _prices(lists.take(rows), column[rows], rules.take(rows))
     return ListedPages(column[:, :-1], cpc_micros), stop
+
+
+def _own_rules(lists: RankedLists, rules: Rules) -> Rules:
+    """The rules with slots and reserves of the requests' own."""
+    if lists.reserve is not None:
+        rules = replace(rules, reserve_cpc=lists.reserve)
+    if lists.slots is not None and int(lists.slots.min(initial=rules.slots)) < rules.slots:
+        rules = replace(rules, page_slots=np.minimum(lists.slots, rules.slots).astype(np.int64))
+    return rules
 
 
 def _prices(lists: RankedLists, column: np.ndarray, rules: Rules) -> np.ndarray:
@@ -70,46 +88,28 @@ def _prices(lists: RankedLists, column: np.ndarray, rules: Rules) -> np.ndarray:
     bid = np.where(is_filled, np.take_along_axis(lists.bid, at, 1), 0.0)
     quality = np.where(is_filled & is_auctioned, np.take_along_axis(lists.quality, at, 1), 0.0)
     cpc = cpc_in_order(bid, quality, rules)
-    return (
-        cpc
-        if is_auctioned.all()
-        else np.where(is_auctioned, cpc, cpc_at_reserve(bid[:, :-1], rules.reserve_cpc))
-    )
-
-
-def take(
-    due_micros: np.ndarray,
-    payer: np.ndarray,
-    available_micros: np.ndarray,
-    entrants: np.ndarray,
-    took_part: np.ndarray,
-    start: int,
-    stop: int,
-) -> tuple[np.ndarray, int]:
-    """Take what is due slot by slot, in order, at most what is left; lowers `available_micros` in place.
-
-    due_micros [R, k] int64 and payer [R, k] int, the advertiser of a filled slot. `took_part` [advertisers]
-    int64 grows by the requests that an advertiser entered with money left. Returns what was taken [R, k]
-    int64, and where it ended: `stop`, or behind the first request that left somebody with nothing.
-    """
-    taken = np.zeros_like(due_micros)
-    return taken, int(_take(due_micros, payer, available_micros, entrants, took_part, start, stop, taken))
+    if is_auctioned.all():
+        return cpc
+    reserve = np.asarray(rules.reserve_cpc)[..., None]
+    return np.where(is_auctioned, cpc, cpc_at_reserve(bid[:, :-1], reserve))
 
 
 @njit(cache=True, nogil=True)
-def _list(ads, is_in, is_cut, owner, available, start, column):
-    """Fill column [R, k+1] with the places of those who can pay; return where a list was cut too short."""
+def _list(ads, is_in, is_cut, owner, available, slots, start, column):
+    """Fill column [R, k+1] with the places of those who can pay; return where a list was cut too short.
+
+    The runner-up stands in the last column, also of a page of fewer slots.
+    """
     n_requests, depth = ads.shape
-    n_wanted = column.shape[1]
     for r in range(start, n_requests):
-        n_listed, seen_end = 0, False
+        n_listed, seen_end, n_wanted = 0, False, slots[r] + 1
         for j in range(depth):
             if ads[r, j] < 0:
                 seen_end = True
                 break
             if available[owner[ads[r, j]]] <= 0 or not is_in[r, j]:
                 continue
-            column[r, n_listed] = j
+            column[r, n_listed if n_listed < slots[r] else column.shape[1] - 1] = j
             n_listed += 1
             if n_listed == n_wanted:
                 break
@@ -117,24 +117,3 @@ def _list(ads, is_in, is_cut, owner, available, start, column):
             column[r, :] = -1
             return r
     return n_requests
-
-
-@njit(cache=True, nogil=True)
-def _take(due, payer, available, entrants, took_part, start, stop, taken):
-    counted = np.full(len(available), -1)  # the last request that was counted for an advertiser
-    for r in range(start, stop):
-        for j in range(entrants.shape[1]):
-            entrant = entrants[r, j]
-            if entrant >= 0 and available[entrant] > 0 and counted[entrant] != r:
-                counted[entrant] = r
-                took_part[entrant] += 1
-        is_empty = False
-        for k in range(due.shape[1]):
-            if due[r, k] > 0:
-                advertiser = payer[r, k]
-                taken[r, k] = min(due[r, k], available[advertiser])
-                available[advertiser] -= taken[r, k]
-                is_empty |= available[advertiser] <= 0
-        if is_empty:
-            return r + 1
-    return stop

@@ -8,7 +8,8 @@ import numpy as np
 from cascade_sim.agents.traffic_profiles import Profile
 from cascade_sim.analysis.metrics.catalogue import MARKET_MEASURES
 from cascade_sim.auction import MICROS
-from cascade_sim.market.advertisers import Crowd, Ledger
+from cascade_sim.cascade.ledger import Ledger
+from cascade_sim.market.advertisers import Crowd
 from cascade_sim.market.bidder_tally import KindTally
 from cascade_sim.scenario.market import DAY, Market
 

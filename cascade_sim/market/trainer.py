@@ -23,7 +23,7 @@ import torch
 
 from cascade_sim import draws
 from cascade_sim.cascade.seats import ModelScorer
-from cascade_sim.cascade.serve import Arm, Block, Stage, serve
+from cascade_sim.cascade.serve import Arm, Stage, serve
 from cascade_sim.market.panel import MEASURED, Panel
 from cascade_sim.market.server import Settled
 from cascade_sim.models.calibrators import Calibrator, calibrator_class
@@ -265,9 +265,8 @@ class Trainer:
         parts = []
         for start in range(0, len(picked), size):
             rows = picked[start : start + size]
-            block = Block(
-                shown["request"][rows], shown["user"][rows], shown["context"][rows], shown["time"][rows]
-            )
+            columns = (shown[name][rows] for name in ("request", "user", "context", "time"))
+            block = sim.arrivals.again(*columns)
             decision = serve(block, self.arm, sim.platform)
             parts.append(
                 lists_for(students, self._scorers, block, decision, self.arm, sim.platform, sim.seed)

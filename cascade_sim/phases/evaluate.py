@@ -12,9 +12,10 @@ from cascade_sim.cascade.columns import impression_columns
 from cascade_sim.cascade.exploration import as_decided
 from cascade_sim.cascade.memo import Memo
 from cascade_sim.cascade.outcome import Outcome, outcome
-from cascade_sim.cascade.serve import Arm, Block, Decision, admitted, score
+from cascade_sim.cascade.serve import Arm, Block, Decision, Platform, admitted, score
 from cascade_sim.phases import corpus as detail
 from cascade_sim.phases import measure
+from cascade_sim.phases.budgets import spending_of
 from cascade_sim.phases.model_quality import QualityStudy
 from cascade_sim.phases.rebuild import Plan, by_words, rebuilt
 from cascade_sim.phases.replayed import GRADIENT, ReplayRuler, gradients, has_pre_ranking, with_influence
@@ -84,14 +85,14 @@ class Evaluation:
         self.units = units_of(sim, self.n_requests)
         self.n_rows = self.units.n if self.units else min(self.n_requests, MAX_ROWS)
         # a log has no corpus beyond each request's candidates
-        has_corpus = sim.replay is None and sim.fitted is None
-        self.n_detail = detail.n_detail(sim, self.n_requests) if has_corpus else 0
+        self.n_detail = detail.n_detail(sim, self.n_requests) if sim.is_drawn else 0
         self.n_quality = min(self.n_requests, sim.scenario.report.detail_requests)
         self.specs = resolved_arms(sim.scenario)
         self.arms = {name: sim.arm(name, spec) for name, spec in self.specs.items()}
         self.baseline = self.arms[sim.scenario.report.baseline]
         self.culprits = culprits_of(sim, self.baseline)
         self.ruler = ruler_of(sim, self.baseline, self._exposed_ads())
+        self.spending = spending_of(sim)
         seats = [m for s in self.specs.values() for m in (s.pre_ranking.model, s.ranking.model)]
         named = [name for name in dict.fromkeys(seats) if name not in sim.built_in]
         if sim.replay is not None:
@@ -135,10 +136,23 @@ class Evaluation:
                 bar.advance(len(block))
 
             elsewhere = Job("phase evaluate", evaluation_server, (Plan.of(self.sim, self.logs),))
-            self.sim.arrivals.run_phase("evaluate", self.n_requests, self.measure_block, finish, elsewhere)
+            self._let_arrive(finish, elsewhere)
+
+    def _let_arrive(
+        self, finish: Callable[[Block, dict[str, ArmBlock]], None], elsewhere: Job | None = None
+    ) -> None:
+        """Measure all blocks and hand them to `finish` in order."""
+        arrivals, n = self.sim.arrivals, self.n_requests
+        if self.spending is None:
+            arrivals.run_phase("evaluate", n, self.measure_block, finish, elsewhere)
+            return
+        # What a block finds in the ledgers is what the blocks before it left there.
+        arrivals.run_phase(
+            "evaluate", n, lambda block: None, lambda block, _: finish(block, self.measure_block(block))
+        )
 
     def measure_block(self, block: Block) -> dict[str, ArmBlock]:
-        """Serve and measure a block with every arm. Pure."""
+        """Serve and measure a block with every arm. Pure, unless budgets are replayed."""
         block = replace(block, memo=Memo())
         group = self._group(block, GROUPS)
         oracle = self.ruler.oracle(block)  # None, as its payments, where a log is replayed
@@ -147,11 +161,9 @@ class Evaluation:
         same: dict[Arm, ArmBlock] = {}  # the search for the culprit begins and ends with arms that are there
         by_arm: dict[str, ArmBlock] = {}
         for name, arm in self.all_arms().items():
-            key, unnamed = measure.ranking_of(arm), replace(arm, name="")
-            if key not in yards:
-                yards[key] = self.ruler.yardstick(block, arm)
+            unnamed = replace(arm, name="")
             if unnamed not in same:
-                same[unnamed] = self._measure_arm(block, arm, yards[key], oracle, oracle_paid, group)
+                same[unnamed] = self._measure_arm(block, arm, yards, oracle, oracle_paid, group)
             by_arm[name] = same[unnamed]
         looked_at = self._head(block, self.n_detail)
         if len(looked_at):
@@ -169,14 +181,13 @@ class Evaluation:
         self,
         block: Block,
         arm: Arm,
-        yard: measure.Yardstick,
+        yards: dict[Arm, measure.Yardstick],
         oracle: measure.Oracle,
         oracle_paid: np.ndarray | None,
         group: np.ndarray,
     ) -> ArmBlock:
-        sim = self.sim
-        decision = sim.serve(block, arm)
-        result = outcome(block, decision, sim.truth, sim.world.slot_effects, sim.seed, arm.charging)
+        decision, result, platform = self._served(block, arm)
+        yard = self._yardstick(block, arm, platform, yards)
         vectors = gradients(arm, decision, result)
         if oracle_paid is not None:
             vectors["payments"] = np.stack([self._payments(decision, result, group), oracle_paid], axis=1)
@@ -196,6 +207,27 @@ class Evaluation:
             vectors=vectors,
             detail={},
         )
+
+    def _served(self, block: Block, arm: Arm) -> tuple[Decision, Outcome, Platform]:
+        """What the arm decides, what comes of it, and the platform that it met, with budgets of its own."""
+        sim = self.sim
+        if self.spending is not None:
+            settled = self.spending.settle(block, arm)
+            return settled.decision, settled.outcome, settled.platform
+        decision = sim.serve(block, arm)
+        result = outcome(block, decision, sim.truth, sim.world.slot_effects, sim.seed, arm.charging)
+        return decision, result, sim.platform
+
+    def _yardstick(
+        self, block: Block, arm: Arm, platform: Platform, yards: dict[Arm, measure.Yardstick]
+    ) -> measure.Yardstick:
+        """What the arm is held against; arms that rank alike among the same ads share one."""
+        if platform is not self.sim.platform:
+            return replace(self.ruler, platform=platform).yardstick(block, arm)
+        key = measure.ranking_of(arm)
+        if key not in yards:
+            yards[key] = self.ruler.yardstick(block, arm)
+        return yards[key]
 
     def _add(self, name: str, served: ArmBlock) -> None:
         tally = self.tallies[name]
@@ -291,8 +323,7 @@ def ruler_of(sim: Simulation, baseline: Arm, exposed: np.ndarray) -> measure.Rul
 
 def culprits_of(sim: Simulation, baseline: Arm) -> dict[tuple[str, str], Arm]:
     """The search for the culprit; none where a log has no pre-ranking stage."""
-    is_drawn = sim.replay is None and sim.fitted is None
-    return culprit_arms(baseline) if is_drawn or has_pre_ranking(baseline) else {}
+    return culprit_arms(baseline) if sim.is_drawn or has_pre_ranking(baseline) else {}
 
 
 def evaluation_server(plan: Plan) -> Callable[..., Any]:

@@ -85,7 +85,7 @@ class ReplayRuler(Ruler):
         return columns
 
     def _paid(self, block: Block, arm: Arm, decision: Decision, result: Outcome) -> dict[str, np.ndarray]:
-        shown, price = decision.win_set >= 0, decision.cpc_micros / MICROS
+        shown, price = decision.win_set >= 0, result.price_micros(decision) / MICROS
         pages = result.observed
         assert pages is not None
         is_clicked = arm.charging == "click"
@@ -158,7 +158,7 @@ def gradients(arm: Arm, decision: Decision, result: Outcome) -> dict[str, np.nda
     pages = result.observed
     if pages is None or pages.said is None:
         return {}
-    price = decision.cpc_micros / MICROS if arm.charging == "click" else np.zeros(decision.cpc_micros.shape)
+    price = result.price_micros(decision) / MICROS * (arm.charging == "click")
     return {GRADIENT: pages.gradient(np.ones(price.shape), price)}
 
 

@@ -135,7 +135,7 @@ class Simulation:
         self.world = FittedWorld(self.fitted, seed)
         self.platform = Platform(
             retrieval=LoggedRetrieval(self.fitted),
-            bids=LoggedBids(self.fitted, self.world),
+            bids=LoggedBids(self.fitted, self.world, lambda: response.whole("cvr").astype(np.float64)),
             slot_effects=self.world.slot_effects,
         )
         self.arrivals = ResampledArrivals(
@@ -162,6 +162,11 @@ class Simulation:
         if declared is not None:
             return np.asarray(declared, np.float64)
         return np.ones(max(slots, 1)) if clicks.model is None else clicks.model.slot_effects()
+
+    @property
+    def is_drawn(self) -> bool:
+        """Whether users and ads were drawn; else requests and candidates are those of a log."""
+        return self.replay is None and self.fitted is None
 
     @property
     def built_in(self) -> tuple[str, ...]:

@@ -159,6 +159,10 @@ class Arrivals:
         n_requests = self._phases[last]
         return self._start(last, -(-n_requests // self._traffic.block), n_requests)
 
+    def again(self, requests: np.ndarray, users: np.ndarray, context: np.ndarray, times: np.ndarray) -> Block:
+        """Requests that have come before, as a log of them has them."""
+        return Block(requests, users, context, times)
+
     def chunk(self, *where: Any) -> Chunk:
         """The block of these words, and the words: (phase, index, n_requests, start)."""
         return Chunk(self.block(*where), where)
@@ -227,6 +231,20 @@ class ResampledArrivals(Arrivals):
     def block(self, phase: str, index: int, n_requests: int, start: float | None = None) -> Block:
         """Block number `index` of a phase; times are those of the world, whatever `start`."""
         return self.of_requests(self._requests(phase, index, n_requests))
+
+    def again(self, requests: np.ndarray, users: np.ndarray, context: np.ndarray, times: np.ndarray) -> Block:
+        """With the slots and reserves of the logged requests that stand behind them."""
+        return self.of_requests(requests)
+
+    def until(self, phase: str, n_before: int, end: float) -> Block:
+        """The requests of a phase before `end`, without the first `n_before` of them."""
+        first, n = PHASES[phase] + n_before, 0
+        while True:  # as many as have come so far and as many again, until one comes too late
+            n = max(2 * n, self._traffic.block)
+            requests = first + np.arange(n, dtype=np.int64)
+            times = self._replay.times(requests)
+            if times[-1] >= end:
+                return self.of_requests(requests[: int(np.searchsorted(times, end))])
 
     def of_requests(self, requests: np.ndarray) -> Block:
         """These requests, whoever stands behind each."""

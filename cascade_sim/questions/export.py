@@ -112,17 +112,16 @@ class _Export:
             warnings.warn(words, Notice, stacklevel=3)
         self.pre_score = "prediction" if self._is_plain(self.arm.pre_ranking) else "score"
         self.further = self._further_rankers()
-        if self.arm.ranking.fusion.pcvr != 0.0:
-            warnings.warn(
-                f"{opened.path}: the ranking stage fuses a pCVR, which a log's declared rule cannot say: the "
-                "replay will not be exact",
-                Notice,
-                stacklevel=3,
-            )
+
+    @property
+    def squashing(self) -> float:
+        """The exponent of the pCTR in the scores of the auction."""
+        fusion = self.arm.ranking.fusion
+        return self.spec.auction.squashing if fusion.is_bid_alone else float(fusion.pctr)
 
     def _is_plain(self, stage: Stage) -> bool:
         """Whether its score is bid * prediction ^ squashing, which a replay can form again."""
-        is_same = stage.fusion == Fusion(pctr=self.spec.auction.squashing) and is_probability(stage.scorer)
+        is_same = stage.fusion == Fusion(pctr=self.squashing) and is_probability(stage.scorer)
         return is_same and stage.bid in ("init", "opt")
 
     def _further_rankers(self) -> dict[str, Stage]:
@@ -258,6 +257,9 @@ class _Export:
             "pre_score": pre[is_there],
             "stage": stage[is_there],
         }
+        if self.arm.ranking.fusion.pcvr:
+            pcvr = sim.platform.bids.pcvr(block, ids, arm.ranking.rates)
+            columns["pcvr"] = np.asarray(pcvr)[is_there]
         if arm.pre_ranking.bid == "init":
             columns["init_bid"] = decision.view.scores.bid[is_there].astype(np.float64)
         for name, further in self.further.items():
@@ -271,7 +273,8 @@ class _Export:
         own = ("advertiser", "bid", "pctr", "pre_score", "stage")
         rule: Mapping[str, Any] = {
             "pricing": spec.auction.pricing,
-            "squashing": spec.auction.squashing,
+            "squashing": self.squashing,
+            **({"pcvr": self.arm.ranking.fusion.pcvr} if self.arm.ranking.fusion.pcvr else {}),
             "reserve_cpc": spec.auction.reserve_cpc,
             "score_floor": spec.auction.score_floor,
             **self.arm.parameters,
@@ -285,6 +288,7 @@ class _Export:
                 **ids,
                 **{name: name for name in own},
                 **({"init_bid": "init_bid"} if self.arm.pre_ranking.bid == "init" else {}),
+                **({"pcvr": "pcvr"} if self.arm.ranking.fusion.pcvr else {}),
             },
         }
         if self.further:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from cascade_sim.logged.format import what_it_says
+from cascade_sim.phases.budgets import budget_facts
 from cascade_sim.phases.replayed import model_facts, model_quality
 
 if TYPE_CHECKING:
@@ -15,8 +17,10 @@ HELD_FIXED = (
     "the clicks: logged ones where the same ad stands in the same slot of the same request, else the click "
     "model's, cross-fitted on the log",
     "the advertisers' bids: nobody reacts to the change",
-    "budgets: as they were felt in the log; nobody runs dry earlier or later",
 )
+REPLAYED_BUDGETS = "the logged budgets: who has spent the day's takes part in no later auction of the day"
+FELT_BUDGETS = "budgets: as they were felt in the log; nobody runs dry earlier or later"
+NO_BUDGETS = "Budgets were not replayed: the market has none, or is told to ignore them."
 ENOUGH_ALIKE = 0.99  # of the pages: below, a replay is called another system than the logged one
 
 
@@ -41,7 +45,39 @@ def evidence(evaluation: Evaluation, today: str) -> dict[str, Any]:
             if sums["known_prices"]
             else None,
         },
+        "budgets": budget_facts(evaluation.spending, evaluation.arms, today),
     }
+
+
+def held_fixed(facts: dict[str, Any]) -> tuple[str, ...]:
+    """What is the same on both sides of an answer."""
+    return (*HELD_FIXED, FELT_BUDGETS if facts["budgets"] is None else REPLAYED_BUDGETS)
+
+
+def budget_notes(facts: dict[str, Any], today: str, others: Mapping[str, str]) -> list[str]:
+    """What budgets did, in sentences. `others` {arm: what to call it} beside the arm as deployed, `today`."""
+    budgets = facts["budgets"]
+    if budgets is None:
+        return [NO_BUDGETS]
+    ran_out = budgets["ran_out"]
+    told = [f"{ran_out[today]['advertisers']:,} as deployed"]
+    told += [f"{ran_out[arm]['advertisers']:,} with {words}" for arm, words in others.items()]
+    lines = [
+        f"Budgets of {budgets['advertisers']:,} advertisers were replayed day by day ({budgets['zone']}). Of "
+        f"them ran out: {', '.join(told)}. Intervals are for these days: pages are held as they came out."
+    ]
+    if budgets["left_out_shown"]:
+        lines.append(
+            f"Warning: {budgets['left_out_shown']:,} ads that the log shows are of advertisers whose budget "
+            "was spent by then. Are the budgets in another unit or of other days, or is the log a sample of "
+            "the traffic? `world.logged.budgets: ignore` leaves them out."
+        )
+    elif ran_out[today]["advertisers"] and not budgets["left_out"]:
+        lines.append(
+            "Ads of advertisers that had run out are no candidates in the log, so they are missing where "
+            "another setting would have left them money."
+        )
+    return lines
 
 
 def notes(facts: dict[str, Any]) -> list[str]:
@@ -81,5 +117,8 @@ def notes(facts: dict[str, Any]) -> list[str]:
 
 def run_evidence(evaluation: Evaluation) -> dict[str, Any]:
     """The same for a study that replays a log, with the quality of the logged models on its clicks."""
-    facts = evidence(evaluation, evaluation.sim.scenario.report.baseline)
-    return {**facts, "notes": notes(facts), "models": model_quality(evaluation.sim)}
+    baseline = evaluation.sim.scenario.report.baseline
+    facts = evidence(evaluation, baseline)
+    others = {name: name for name in evaluation.sim.scenario.arms if name != baseline}
+    told = [*notes(facts), *budget_notes(facts, baseline, others)]
+    return {**facts, "notes": told, "models": model_quality(evaluation.sim)}

@@ -56,9 +56,7 @@ class Request:
     @property
     def alone(self) -> Block:
         """For measures of the truth, which do not depend on who is served together."""
-        cut = slice(self.row, self.row + 1)
-        block = self.block
-        return Block(block.requests[cut], block.users[cut], block.context[cut], block.times[cut])
+        return self.block.take(slice(self.row, self.row + 1))
 
 
 def trace(

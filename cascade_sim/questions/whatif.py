@@ -27,6 +27,7 @@ from cascade_sim.analysis.statistics.bootstrap import (
 )
 from cascade_sim.cascade.serve import Arm, Block
 from cascade_sim.errors import UserError, unknown_name
+from cascade_sim.phases.budgets import spending_of
 from cascade_sim.phases.evaluate import MAX_ROWS, ArmBlock, Evaluation, ruler_of, units_of
 from cascade_sim.phases.results import arm_metrics, combine_sections, ratio_sample, vector_metrics
 from cascade_sim.phases.simulation import Simulation
@@ -201,7 +202,7 @@ def ask(
         known: dict[str, Any] = {}
         if where.sim.replay is not None:
             facts = replayed.evidence(evaluation, TODAY)
-            held, notes, known = replayed.HELD_FIXED, replayed.notes(facts), {"evidence": facts}
+            held, notes, known = replayed.held_fixed(facts), replayed.notes(facts), {"evidence": facts}
         return {
             name: {
                 "arm": where.arm,
@@ -220,11 +221,24 @@ def ask(
                     for i, point in enumerate(question.points)
                 ],
                 "held_fixed": list(held),
-                "notes": list(notes),
+                "notes": [*notes, *_budget_notes(known, name, question, served)],
                 **known,
             }
             for name, question in questions.items()
         }
+
+
+def _budget_notes(
+    known: dict[str, Any], name: str, question: Question, served: Mapping[tuple[str, int], str]
+) -> list[str]:
+    """Of a replayed log: who ran out of a budget at each point of a question."""
+    if not known:
+        return []
+    words = {
+        served[name, i]: ", ".join(f"{change.path}={change.value}" for change in point)
+        for i, point in enumerate(question.points)
+    }
+    return replayed.budget_notes(known["evidence"], TODAY, words)
 
 
 def _logarithms(worths: dict[str, dict[str, Any]]) -> dict[str, Any]:
@@ -269,6 +283,7 @@ class WhatIfEvaluation(Evaluation):
         self.has_exposure = not sim.scenario.phases.log or "log" in tables(logs)
         exposed = self._exposed_ads() if self.has_exposure else np.zeros(sim.world.n_ads, bool)
         self.ruler = ruler_of(sim, ruler_arm, exposed)
+        self.spending = spending_of(sim)
         self.tallies = {name: self._empty_tally() for name in arms}
 
     def serve(self, progress: Progress) -> None:
@@ -280,7 +295,7 @@ class WhatIfEvaluation(Evaluation):
                     self._add(name, served)
                 bar.advance(len(block))
 
-            self.sim.arrivals.run_phase("evaluate", self.n_requests, self.measure_block, finish)
+            self._let_arrive(finish)
 
     def metrics(self, today: str) -> dict[str, dict[str, dict[str, Any]]]:
         """{arm: {metric: {"value", "low", "high"} and, but for `today`, "lift" and "difference"}}."""

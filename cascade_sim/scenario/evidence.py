@@ -14,7 +14,17 @@ from typing import TYPE_CHECKING
 
 from cascade_sim.errors import UserError, did_you_mean, unknown_name
 from cascade_sim.models.features import ID_FEATURES
-from cascade_sim.scenario.schema import LOGGED, LOGGED_PRE, LOGGED_SCORE, SEATS, ArmSpec, Scenario, World
+from cascade_sim.scenario.market import Market
+from cascade_sim.scenario.schema import (
+    LOGGED,
+    LOGGED_PRE,
+    LOGGED_SCORE,
+    SEATS,
+    ArmSpec,
+    Scenario,
+    World,
+    resolved_arms,
+)
 from cascade_sim.scenario.yaml import KeyPath, Problem
 
 if TYPE_CHECKING:
@@ -141,6 +151,8 @@ def check_logged(scenario: Scenario, given: Collection[KeyPath], folder: Path) -
             )
     if fitted is not None:
         yield from _check_fitted(scenario, folder)
+        yield from _check_fitted_market(scenario, about)
+        yield from _check_fitted_logs(scenario, folder)
         return
     for phase in ("bootstrap", "log", "shadow"):
         if getattr(scenario.phases, phase):
@@ -166,16 +178,72 @@ def _check_fitted(scenario: Scenario, folder: Path) -> Iterator[Problem]:
             "that one, or remove digest"
         )
         yield Problem((*at, "digest"), text, uses=(at,))
-    for section in ("market", "off_policy"):
-        if getattr(scenario, section):
-            text = "a world fitted to a log has none yet; remove it, or fit a drawn world (--parametric)"
-            yield Problem((section,), text, uses=((section,), AT))
     for name, spec in scenario.models.items():
         for feature in spec.features:
             if feature not in FITTED_FEATURES:
                 text = unknown_name("feature of a fitted world", feature, FITTED_FEATURES)
                 key = ("models", name, "features")
                 yield Problem(key, text, uses=(key, AT))
+
+
+def _check_fitted_market(scenario: Scenario, about: About) -> Iterator[Problem]:
+    """What a market in a world fitted to a log cannot have."""
+    market = scenario.market
+    if market is None:
+        return
+    usual = Market()
+    for key in ("requests_per_second", "profile"):
+        if getattr(market, key) != getattr(usual, key):
+            text = "requests of a world fitted to a log come when the log's came; remove it"
+            yield Problem(("market", key), text, uses=(("market", key), AT))
+    if market.users.sessions is not None:
+        text = "requests of a world fitted to a log come when, and by whom, the log's came; remove it"
+        yield Problem(("market", "users", "sessions"), text, uses=(AT,))
+    if market.compute is not None:
+        text = (
+            "requests of a log have slots and reserves of their own, which answers that come too late do not "
+            "know; remove it, or fit a drawn world (--parametric)"
+        )
+        yield Problem(("market", "compute"), text, uses=(AT,))
+    if not about.counts.users:
+        no_users = "the log does not say which user a request is of; map `user`, or remove it"
+        if market.users.fatigue.strength > 0:
+            yield Problem(("market", "users", "fatigue"), no_users, uses=(AT,))
+        if market.designs is not None and "user" in market.designs.kinds:
+            yield Problem(("market", "designs", "kinds"), no_users, uses=(AT,))
+    if market.budgets.logged and not about.columns.get("budgets"):
+        text = "the log has no budgets; map the table `budgets`, or leave them to be drawn"
+        yield Problem(("market", "budgets", "logged"), text, uses=(AT,))
+
+
+def _check_fitted_logs(scenario: Scenario, folder: Path) -> Iterator[Problem]:
+    """What the randomised logs of a world fitted to a log cannot have."""
+    section = scenario.off_policy
+    if section is None:
+        return
+    baseline = resolved_arms(scenario)[scenario.report.baseline]
+    drawn = None if section.randomise is None else section.randomise.reserve_cpc
+    if drawn is not None and baseline.auction.logged_reserves:
+        text = (
+            "each request has the reserve that was logged, so there is no one reserve to draw around; set "
+            "auction: {logged_reserves: false, reserve_cpc: …}"
+        )
+        yield Problem(("off_policy", "randomise", "reserve_cpc"), text, uses=(AT,))
+    if section.slates is not None and _fewest_slots(scenario.world, folder) < baseline.slots:
+        text = (
+            f"pages of the log have from {_fewest_slots(scenario.world, folder)} slots on, and pages are "
+            f"drawn with {baseline.slots}; use cascade.slots of the shortest page, or remove it"
+        )
+        yield Problem(("off_policy", "slates"), text, uses=(AT,))
+
+
+def _fewest_slots(world: World, folder: Path) -> int:
+    from cascade_sim.logged.store import open_store
+
+    assert world.logged is not None
+    place = find_market(world.logged.market, folder)
+    assert place is not None
+    return int(open_store(place).requests["slots"].min(initial=1000))
 
 
 def evidence_conflicts(scenario: Scenario, arm: ArmSpec, about: About) -> Iterator[Blame]:

@@ -12,7 +12,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, SerializerFunctionWrapHandler, model_serializer
 
 from cascade_sim.agents.registry import BIDDERS, CLICK_MODELS
-from cascade_sim.scenario.sections import MAX_ID, Name, ParetoIndex, Section, Share, without_absent
+from cascade_sim.scenario.sections import MAX_ID, Name, ParetoIndex, Section, Share, without, without_absent
 
 STAGES = ("retrieval", "pre_ranking", "ranking")  # in the order a request meets them
 HOUR = 3600.0
@@ -182,9 +182,14 @@ class Budgets(Section):
         "Absent: log-normal.",
     )
 
+    logged: bool = Field(
+        default=False,
+        description="In a world fitted to a log that has budgets: those, in place of drawn ones.",
+    )
+
     @model_serializer(mode="wrap")
     def _without_absent(self, dump: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        return without_absent(dump(self), "tail")
+        return without(without_absent(dump(self), "tail"), self, "logged")
 
 
 class BidderSpec(Section):

@@ -414,6 +414,15 @@ def named_files_digest(scenario: Scenario, home: Path) -> str:
     return total.hexdigest()
 
 
+def refuse_far_logs(scenario: Scenario) -> None:
+    """UserError for a log that other machines would need: it may be of any size, so it does not travel."""
+    if scenario.world.logged is not None:
+        raise UserError(
+            f"world.logged.market: {scenario.world.logged.market} lies on this machine, and logs do not "
+            "travel to others; leave out --engine"
+        )
+
+
 def refuse_registered(scenario: Scenario) -> None:
     """A UserError where a class is known to this process alone; other processes only find what has a path."""
     for reference in references(scenario):

@@ -322,7 +322,11 @@ class Logged(Section):
         description="Chance that a slot is looked at, as declared, for prices by vcg and forecasts. Absent: "
         "estimated from the log's clicks.",
     )
-
+    budgets: Literal["replay", "ignore"] = Field(
+        default="replay",
+        description="Budgets that were logged. replay: who has spent the day's takes part in no later "
+        "auction of it, arm by arm. ignore: as if nobody had one.",
+    )
     fitted: Fitted | None = Field(
         default=None,
         description="A world fitted to the log in place of its replay (fit-world); absent: it is replayed.",
@@ -330,7 +334,7 @@ class Logged(Section):
 
     @model_serializer(mode="wrap")
     def _without_absent(self, dump: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        return without(dump(self), self, "digest", "resample", "slot_effects", "fitted")
+        return without(dump(self), self, "digest", "resample", "slot_effects", "budgets", "fitted")
 
 
 class World(Section):

@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
+from cascade_sim.cascade.ledger import NO_BUDGET
 from cascade_sim.cascade.serve import Arm, Block
-from cascade_sim.market.advertisers import NO_BUDGET
 from cascade_sim.market.run import MarketRun
 from cascade_sim.market.server import Settled
 from cascade_sim.phases.simulation import Simulation

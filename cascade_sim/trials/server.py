@@ -12,8 +12,8 @@ from typing import Any
 
 import numpy as np
 
+from cascade_sim.cascade.ledger import Ledger
 from cascade_sim.cascade.serve import Arm, Block
-from cascade_sim.market.advertisers import Ledger
 from cascade_sim.market.audience import Audience
 from cascade_sim.market.server import MarketServer
 from cascade_sim.market.settlement import ListedPages, RankedLists
@@ -37,15 +37,18 @@ class MixedLists(RankedLists):
     parts: tuple[tuple[np.ndarray, RankedLists], ...] = ()  # of each arm: its rows, ascending, and its lists
 
     def take(self, rows) -> RankedLists:
-        return RankedLists(**{name: getattr(self, name)[rows] for name in FIELDS})
+        return RankedLists(**{name: getattr(self, name) for name in FIELDS}).take(rows)
 
 
 def mixed(parts: Sequence[tuple[np.ndarray, RankedLists]]) -> MixedLists:
     """The lists of several arms as one.  parts: rows [r] of the block and lists [r, D of the arm]"""
     n = sum(len(rows) for rows, _ in parts)
-    columns = {}
+    columns: dict[str, Any] = {}
     for name in FIELDS:
         pieces = [(rows, getattr(lists, name)) for rows, lists in parts]
+        if pieces[0][1] is None:
+            columns[name] = None
+            continue
         shape = (n, *(max(sizes) for sizes in zip(*(values.shape[1:] for _, values in pieces), strict=True)))
         columns[name] = np.full(shape, EMPTY.get(name, 0), pieces[0][1].dtype)
         for rows, values in pieces:

@@ -31,7 +31,7 @@ COLUMNS = ("ctr", "cvr", "user", "quality", "tier", "context")
 FEATURES = ("user", "context", "quality", "tier")  # that models may learn from, beside ids
 BLOCKS = {"hour": 3600.0, "day": 86_400.0}
 SPAN = 10**9  # request ids of a phase
-DAY = 86_400.0
+DAY, HOUR = 86_400.0, 3600.0
 FORMAT = 1
 
 
@@ -122,6 +122,15 @@ class Resampling:
         self._alike = {int(part): np.flatnonzero(of_day == part) for part in np.unique(of_day)}
         self._parts = np.array(sorted(self._alike))
         self._sequences: dict[int, tuple[np.ndarray, np.ndarray]] = {}
+
+    def hourly_rates(self) -> NDArray[np.float64]:
+        """Requests per second that are to be expected in each hour of the day.  [24]"""
+        requests = np.zeros(24)
+        for alike in self._alike.values():
+            for block in alike:
+                hour = self._time[self._start[block] : self._end[block]] % DAY // HOUR
+                requests += np.bincount(hour.astype(np.int64), minlength=24) / len(alike)
+        return requests / HOUR
 
     @property
     def _per_day(self) -> int:

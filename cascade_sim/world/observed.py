@@ -134,6 +134,13 @@ class ObservedClicks:
             expected[wanted] = said.clicks(place[wanted], self._rows(block, wanted), slot[wanted])
         return PageClicks(expected, is_observed, is_logged, place, slot, said)
 
+    def on_page(
+        self, block: Any, win_set: np.ndarray, slot_effects: np.ndarray
+    ) -> tuple[Floats, Floats, PageClicks]:
+        """CTR and expected clicks of pages, both of an ad's own slot: no other is known.  [R, k]"""
+        pages = self.page_clicks(block, win_set)
+        return pages.expected, pages.expected, pages
+
     def cvr(self, block: Any, ids: np.ndarray) -> Floats:
         """After a click: whether a conversion was logged, else the logged pCVR, else 0.  [R, m]"""
         (conversion,) = self._replay.several(block.requests, ids, {"conversion": -1})

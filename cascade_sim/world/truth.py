@@ -16,6 +16,7 @@ import numpy as np
 from numba import njit
 
 from cascade_sim import draws
+from cascade_sim.agents.users import click_probability
 from cascade_sim.kernels import dot, dot_scores, pad_lanes
 from cascade_sim.world.seen import World
 
@@ -87,6 +88,13 @@ class Truth:
         if self._spec.pair_noise > 0:
             logit += self._spec.pair_noise * self._pair_noise("ctr noise", block, ids)
         return np.where(ids >= 0, _sigmoid(logit), 0.0)
+
+    def on_page(
+        self, block, win_set: np.ndarray, slot_effects: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray, None]:
+        """True CTRs of the ads on pages, and expected clicks in their slots; nothing is observed.  [R, k]"""
+        true_ctr = self.ctr(block, win_set)
+        return true_ctr, click_probability(true_ctr, slot_effects, win_set >= 0), None
 
     def cvr(self, block, ids: np.ndarray) -> np.ndarray:
         """True conversion rate after a click; 0 for padding.  [R, m] float64"""

@@ -11,6 +11,7 @@ from cascade_sim.cascade.fusion import Fusion
 from cascade_sim.cascade.outcome import outcome
 from cascade_sim.cascade.serve import Arm, Platform, Stage, serve
 from cascade_sim.phases.measure import Ruler
+from cascade_sim.world.truth import Truth
 from worlds.fixed_cascade import EFFECTS, Bids, Table
 from worlds.tiny_market import make_block
 
@@ -19,7 +20,7 @@ ADS, REQUESTS = 14, 8
 SIZE = 4 * ADS + REQUESTS * ADS + 7
 
 
-class TableTruth:
+class TableTruth(Truth):
     """A truth that says ctr[ad]."""
 
     def __init__(self, ctr):

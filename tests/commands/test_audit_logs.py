@@ -31,6 +31,20 @@ def test_a_log_that_follows_its_rule_exits_with_0(markets, capsys):
     assert "Every page comes out as it was logged." in out
 
 
+def test_python_has_the_same_tables_and_files(markets, tmp_path):
+    from cascade_sim import audit_logs
+    from cascade_sim.errors import UserError
+
+    found = audit_logs(markets / "bad", out=tmp_path / "audit")
+    assert found.frame()["reason"].tolist() == ["hidden reserve"]
+    assert found.tally()["what"].tolist() == ["pages", "winners", "prices"]
+    assert {path.name for path in found.files} == {"audit.json", "audit.csv", "audit.html"}
+    assert "Audit of tuesday" in found._repr_html_() and found.rules().empty
+    assert audit_logs(markets / "free", infer=True).rules()["pages"][0] == 1.0
+    with pytest.raises(UserError, match="nowhere does not exist"):
+        audit_logs("nowhere")
+
+
 def test_one_that_does_not_exits_with_1_and_says_why(markets, tmp_path, capsys):
     assert main(["audit-logs", str(markets / "bad"), "--out", str(tmp_path / "audit")]) == 1
     out = capsys.readouterr().out

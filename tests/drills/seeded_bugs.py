@@ -155,7 +155,7 @@ BUGS = (
     ),
     Bug(
         "a budget can be overdrawn",
-        "cascade_sim/market/settlement.py",
+        "cascade_sim/cascade/ledger.py",
         "taken[r, k] = min(due[r, k], available[advertiser])",
         "taken[r, k] = due[r, k]",
         (
@@ -178,7 +178,7 @@ BUGS = (
     ),  # fmt: skip
     Bug(
         "yesterday's spend is forgotten",
-        "cascade_sim/market/advertisers.py",
+        "cascade_sim/cascade/ledger.py",
         "self.spent_before = self.spent_before + self.spend_today()",
         "self.spent_before = self.spend_today()",
         (
@@ -188,14 +188,14 @@ BUGS = (
     ),
     Bug(
         "a hold that ends is not given back",
-        "cascade_sim/market/advertisers.py",
+        "cascade_sim/cascade/ledger.py",
         "        np.add.at(self.available, advertiser, micros)\n",
         "",
         ("tests/market/test_late_clicks.py::test_holds_end_with_the_click_or_with_its_window",),
     ),
     Bug(
         "holds are never released",
-        "cascade_sim/market/advertisers.py",
+        "cascade_sim/cascade/ledger.py",
         "        np.subtract.at(self.held, advertiser, micros)\n"
         "        np.add.at(self.available, advertiser, micros)\n",
         "        return\n",
@@ -203,7 +203,7 @@ BUGS = (
     ),
     Bug(
         "late clicks are charged beyond the declared slack",
-        "cascade_sim/market/advertisers.py",
+        "cascade_sim/cascade/ledger.py",
         "charges[i] = max(0, min(cpc[i], limit[who] - spent[who]))",
         "charges[i] = cpc[i]",
         (

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from cascade_sim.cli import main
 from cascade_sim.errors import ScenarioError
 from cascade_sim.logged.format import About, Rule
 from cascade_sim.logged.store import open_store
@@ -112,3 +113,9 @@ def test_a_market_is_itself_wherever_it_lies(market, tmp_path, monkeypatch):
     assert here.world.logged.market != there.world.logged.market
     (tmp_path / "resolved.yaml").write_text(dump_scenario(here))
     assert "users" not in dump_scenario(here)
+
+
+def test_a_log_does_not_travel_to_other_machines(market, tmp_path, capsys):
+    asked = ["run", str(market / "scenario.yaml"), "--engine", "ray", "--out", str(tmp_path / "run")]
+    assert main(asked) == 2
+    assert "logs do not travel to others; leave out --engine" in capsys.readouterr().err

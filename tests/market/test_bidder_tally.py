@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from cascade_sim.market.advertisers import NO_BUDGET
+from cascade_sim.cascade.ledger import NO_BUDGET
 from cascade_sim.market.bidder_tally import DRAWN, QUANTILES, SINGLE
 from worlds.timed_market import live
 

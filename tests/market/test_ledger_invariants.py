@@ -4,7 +4,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cascade_sim.market.settlement import take
+from cascade_sim.cascade.ledger import take
 
 MANY = settings(max_examples=2000)
 REQUESTS, SLOTS, ADVERTISERS = 6, 3, 4

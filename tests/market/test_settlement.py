@@ -7,8 +7,9 @@ from math import floor
 import numpy as np
 import pytest
 
+from cascade_sim.cascade.ledger import take
 from cascade_sim.cascade.page import Rules
-from cascade_sim.market.settlement import RankedLists, list_pages, take
+from cascade_sim.market.settlement import RankedLists, list_pages
 
 SLOTS = 3
 NOBODY = np.full((1, 1), -1)

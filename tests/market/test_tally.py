@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from cascade_sim.agents.traffic_profiles import constant
-from cascade_sim.market.advertisers import NO_BUDGET, Ledger
+from cascade_sim.cascade.ledger import NO_BUDGET, Ledger
 from cascade_sim.market.tally import MarketTally
 from cascade_sim.scenario.market import Market
 from worlds.timed_market import DAY, live, slow_days

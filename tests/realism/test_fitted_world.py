@@ -15,17 +15,8 @@ from cascade_sim.realism.fitted import sampled_store
 from cascade_sim.realism.study import matching_whatifs, realism
 from cascade_sim.scenario.file import load_scenario
 from cascade_sim.world.fitted import Resampling
-from worlds.other_family import OtherFamily
 
 REQUESTS = 1600
-
-
-@pytest.fixture(scope="module")
-def place(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("fitted")
-    OtherFamily(requests=REQUESTS, days=3.0).store(folder / "market")
-    assert main(["fit-world", str(folder / "market"), "--out", str(folder / "world.yaml"), "--quiet"]) == 0
-    return folder
 
 
 @pytest.fixture(scope="module")

@@ -92,9 +92,12 @@ def made_market(
     advertiser: Any = None,
     names: Any = None,
     changes: Any = None,
+    budgets: Any = None,
 ) -> Path:
     """The folder of an imported market, with its manifest and the scenario that replays it."""
-    store = write_store(folder, about, requests, candidates, names or {}, advertiser=advertiser)
+    store = write_store(
+        folder, about, requests, candidates, names or {}, advertiser=advertiser, budgets=budgets
+    )
     write_market(folder, store, changes)
     return folder
 

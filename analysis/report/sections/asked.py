@@ -34,7 +34,7 @@ from cascade_sim.analysis.report.sections.markets.compute import earned_most_wor
 from cascade_sim.analysis.report.sections.markets.designs import design_headline
 from cascade_sim.analysis.report.sections.markets.drift import level_words
 from cascade_sim.analysis.report.sections.markets.learning import recall_words
-from cascade_sim.analysis.report.sections.whatif import best_point
+from cascade_sim.analysis.report.sections.whatif import best_point, budget_words
 from cascade_sim.analysis.report.tables import column
 from cascade_sim.analysis.statistics.estimates import (
     NBSP,
@@ -115,7 +115,7 @@ def _held_against(answer: Mapping[str, Any]) -> str:
     """What the settings are compared with, in a sentence."""
     knob = answer.get("knob")
     today = f" ({knob_text({knob: answer['today']['settings'].get(knob)})})" if knob else ""
-    held = "on the same requests; nobody reacts, and budgets are endless"
+    held = f"on the same requests; nobody reacts, and {budget_words(answer)}"
     n = len(answer["points"])
     chosen = (
         f" The best of {n} values asked about; its interval does not know of the choice." if n > 1 else ""

@@ -41,6 +41,14 @@ CSV_COLUMNS = (
 )
 
 
+def budget_words(answer: Mapping[str, Any]) -> str:
+    """What budgets do in the answers of a study, or of one question."""
+    evidence = answer.get("evidence")
+    if not evidence:
+        return "budgets are endless"
+    return "budgets are as they were felt" if evidence.get("budgets") is None else "budgets run out"
+
+
 def what_if_section(metrics: Mapping[str, Any]) -> Section | None:
     """The questions of a study: their figures, then words and tables of each; None without any."""
     answers = metrics.get("what_if") or {}
@@ -48,8 +56,8 @@ def what_if_section(metrics: Mapping[str, Any]) -> Section | None:
         return None
     about = Text(
         f"The same requests served once more by {metrics['baseline']} with knobs turned. World, models, "
-        "traffic, luck and the advertisers' bids are held fixed: nobody reacts, and budgets are endless. "
-        "Differences are paired by request."
+        "traffic, luck and the advertisers' bids are held fixed: nobody reacts, and "
+        f"{budget_words(metrics)}. Differences are paired by request."
     )
     parts: list[Part] = []
     for name, answer in answers.items():

@@ -66,7 +66,11 @@ def mapping(files: Sequence[Path]) -> dict[str, Any]:
             }
         },
         "budgets": {
-            "columns": {"advertiser": "advertiserNumber", "day": "deliveryPeriodIndex", "budget": "budget"}
+            "columns": {
+                "advertiser": "advertiserNumber",
+                "day": {"column": "deliveryPeriodIndex", "since": STARTS},
+                "budget": "budget",
+            }
         },
     }
 
