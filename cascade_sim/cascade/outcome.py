@@ -10,6 +10,7 @@ import numpy as np
 from cascade_sim import draws
 from cascade_sim.agents.conversions import DelayMixture, delays
 from cascade_sim.agents.users import click_probability, happens
+from cascade_sim.cascade.memo import made_once
 from cascade_sim.cascade.request import Block, Decision
 from cascade_sim.world.observed import ObservedClicks, PageClicks
 from cascade_sim.world.truth import Truth
@@ -51,7 +52,7 @@ def outcome(
         observed = truth.page_clicks(block, win_set)
         true_ctr = expected = observed.expected  # of its own slot: no other is known
     else:
-        true_ctr = truth.ctr(block, win_set)
+        true_ctr = np.ascontiguousarray(ranked_ctr(block, decision, truth)[:, :-1])
         expected = click_probability(true_ctr, slot_effects, win_set >= 0)
     clicks = happens(expected, draws.uniform(seed, "click", block.requests[:, None], win_set))
     conversions = np.zeros_like(clicks)
@@ -72,6 +73,12 @@ def outcome(
         observed=observed,
         impressions=None if charging == "click" else charged,
     )
+
+
+def ranked_ctr(block: Block, decision: Decision, truth: Truth | ObservedClicks) -> np.ndarray:
+    """The true CTRs of the win set and of the runner-up.  [R, k+1] float64"""
+    ranked = decision.ranked_set
+    return made_once(block.memo, ("ctr", truth), (ranked,), lambda: truth.ctr(block, ranked))
 
 
 def conversion_times(
