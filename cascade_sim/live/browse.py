@@ -8,7 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from cascade_sim.cascade.serve import Arm
+from cascade_sim.cascade.seats import ModelScorer, Scorer
+from cascade_sim.cascade.serve import Arm, Block, Stage
 from cascade_sim.errors import UserError
 from cascade_sim.live.figures import name_of, page_changed
 from cascade_sim.live.session import Served, Session
@@ -108,21 +109,54 @@ def _code(session: Session, kind: str, given: str | None, option: str) -> int | 
     return number
 
 
-def request_of(session: Session, arms: Sequence[Arm], number: int) -> Request:
-    """A request to be looked at: by itself where models say the same of it alone, else in its block."""
+class Pinned:
+    """A model that is asked about one request of a block as if the whole block were there.
+
+    A net may say something else, in the last bit, of a request alone. So whatever is asked, the whole block
+    is put to it, with candidates in this row only, and what it said of an ad is kept.
+    """
+
+    by_pair = True
+
+    def __init__(self, scorer: Scorer, block: Block, row: int) -> None:
+        self.name, self.link = scorer.name, scorer.link
+        self._scorer, self._block, self._row = scorer, block, row
+        self._known: dict[int, Any] = {}
+
+    def predict(self, block: Block, ids: np.ndarray) -> np.ndarray:
+        new = sorted({ad for ad in ids.ravel().tolist() if ad not in self._known})
+        if new:
+            table = np.full((len(self._block), len(new)), -1, np.int32)
+            table[self._row] = new
+            said = self._scorer.predict(self._block, table)[self._row]
+            self._known.update(zip(new, said, strict=True))
+        return np.array([[self._known[ad] for ad in row] for row in ids.tolist()])
+
+
+def by_itself(session: Session, arms: Sequence[Arm], number: int) -> tuple[Request, list[Arm]]:
+    """A request to be looked at, and the arms to serve it: alone, with its models pinned to its block.
+
+    In its block, which takes longer, where a model says of a pair what depends on the pairs beside it.
+    """
     index, row = session.place(number)
     block, local = session.block(index), index * session.block_size + row
-    if row >= len(block):
-        raise UserError(f"no request {number}")
-    if all(_is_by_pair(arm) for arm in arms):
-        return Request(block.take(np.array([row])), 0, local)
-    return Request(block, row, local)
+    if not all(_is_by_pair(arm) for arm in arms):
+        return Request(block, row, local), list(arms)
+    pins: dict[Scorer, Pinned] = {}
+
+    def pinned(stage: Stage) -> Stage:
+        if not isinstance(stage.scorer, ModelScorer):
+            return stage  # no net is asked
+        return replace(stage, scorer=pins.setdefault(stage.scorer, Pinned(stage.scorer, block, row)))
+
+    alone = [replace(arm, pre_ranking=pinned(arm.pre_ranking), ranking=pinned(arm.ranking)) for arm in arms]
+    return Request(block.take(np.array([row])), 0, local), alone
 
 
 def _is_by_pair(arm: Arm) -> bool:
-    """Whether what every stage says of a request does not depend, to the last bit, on those beside it."""
+    """Whether what its stages say of a request and an ad depends on these two alone."""
     return arm.size_rule is None and all(
-        getattr(stage.scorer, "by_pair", False) and (stage.rates is None or stage.rates.by_pair)
+        getattr(stage.scorer, "by_pair", False) and stage.rates is None
         for stage in (arm.pre_ranking, arm.ranking)
     )
 
@@ -130,7 +164,7 @@ def _is_by_pair(arm: Arm) -> bool:
 def look_at(session: Session, arm: Arm, base: Arm, number: int, ad: str | None) -> dict[str, Any]:
     """A request's page before and after and, with `ad`, that ad's way through the cascade then."""
     sim = session.sim
-    request = request_of(session, (arm, base), number)
+    request, (arm, base) = by_itself(session, (arm, base), number)
     decisions = {"today": sim.serve(request.block, base), "then": sim.serve(request.block, arm)}
     named = replace(arm, name="then")
     found: dict[str, Any] = {

@@ -92,7 +92,7 @@ def _sides(
         for key, side in zip(("then", "today"), made, strict=True)
     }
     sums = {
-        key: np.sum([part.gradient for part in side], axis=0)
+        key: np.sum([part.gradient for part in side if part.gradient is not None], axis=0)
         for key, side in (("then", then), ("today", today))
         if side[0].gradient is not None
     }
@@ -183,7 +183,7 @@ def payers(session: Session, then: list[Served], today: list[Served]) -> dict[st
     ]
     ranked = np.argsort(moved, kind="stable")
     most = [*ranked[::-1][:MOVERS].tolist(), *ranked[:MOVERS].tolist()]
-    movers = [
+    movers: list[dict[str, Any]] = [
         {
             "advertiser": name_of(session, "advertisers", who),
             "paid_today": float(paid["today"][who]),

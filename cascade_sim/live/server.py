@@ -316,8 +316,8 @@ class Live:
                 try:
                     arm = session.arm(Way(way.arm, (*words, f"{path}={_word(value)}")))
                     yield from session.measured(arm, blocks)
-                    sides = ([session.pages(side)[index] for index in blocks] for side in (arm, base))
-                    point["measures"] = figures.measures(session, *sides, blocks, CURVE_MEASURES)
+                    then, today = ([session.pages(side)[index] for index in blocks] for side in (arm, base))
+                    point["measures"] = figures.measures(session, then, today, blocks, CURVE_MEASURES)
                 except UserError as error:
                     point["error"] = str(error)
                 yield point

@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -183,9 +184,7 @@ class Session:
             for scorer in list(self.sim.scorers.values()):
                 if scorer.name in self.scenario.models:
                     by_pair = getattr(scorer, "by_pair", False)
-                    remembered(
-                        block.memo, scorer, ids, lambda s=scorer, b=block, i=ids: s.predict(b, i), by_pair
-                    )
+                    remembered(block.memo, scorer, ids, partial(scorer.predict, block, ids), by_pair)
                     yield
 
     def _serve(self, arm: Arm, index: int) -> Served:

@@ -63,7 +63,7 @@ class Ground:
 
     block: Block  # with a memo
     group: np.ndarray  # [R] of GROUPS
-    oracle: measure.Oracle | None  # None, as its payments, where a log is replayed
+    oracle: measure.Oracle  # None, as its payments, where a log is replayed: see ReplayRuler
     oracle_paid: np.ndarray | None
     yards: dict[Arm, measure.Yardstick]  # by what arms do after pre-ranking
 
