@@ -45,6 +45,7 @@ def command(runs: tuple[Path, ...], port: int, host: str, token: str | None, tru
         if offered.error is not None:
             click.echo(f"warning: {offered.error}", err=True)
     click.echo(f"{address}   (stop with Ctrl-C)")
+    live.begin()
     try:
         serve_page(live, door, listener)
     except KeyboardInterrupt as interrupt:

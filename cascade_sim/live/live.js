@@ -415,7 +415,7 @@
     const rows = tiers.map((row) => el("tr", {}, el("th", { scope: "row" }, row.tier), el("td", {}, number(row.advertisers, 0)), el("td", {}, number(row.paid_today, 2)), el("td", {}, number(row.paid_then, 2)), el("td", {}, change(row.paid_today, row.paid_then)), el("td", {}, change(row.clicks_today, row.clicks_then)), el("td", {}, `${number(row.pay_more, 0)} / ${number(row.pay_less, 0)}`)));
     const most = movers.map((row) => el("tr", {}, el("th", { scope: "row" }, row.advertiser), el("td", {}, number(row.paid_today, 3)), el("td", {}, number(row.paid_then, 3)), el("td", {}, signed(row.paid_then - row.paid_today, 3)), el("td", {}, change(row.clicks_today, row.clicks_then))));
     $("view-payers").replaceChildren(
-      scrolled("Advertisers by tier", table(["advertisers, by what they pay today", "how many", "pay today", "pay then", "payments", "clicks", "pay more / less"], rows, "Expected payments and clicks of 1,000 requests")),
+      scrolled("Advertisers by tier", table(["advertisers by what they pay today", "how many", "pay today", "pay then", "payments", "clicks", "pay more / less"], rows, "Expected payments and clicks of 1,000 requests")),
       movers.length ? scrolled("Who moves most", table(["advertiser", "pays today", "pays then", "difference", "clicks"], most, "Who moves most, of 1,000 requests")) : el("p", { class: "small" }, "Nobody pays more or less."));
   }
 

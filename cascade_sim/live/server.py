@@ -12,9 +12,10 @@ import hmac
 import ipaddress
 import json
 import math
+import re
 import socket
 import traceback
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -52,6 +53,7 @@ HEADERS = {
     "cross-origin-resource-policy": "same-origin",
     "cache-control": "no-store",
 }
+HOST = re.compile(r"(?:\[(?P<address>[0-9a-f:.]+)\]|(?P<name>[a-z0-9._-]+))(?::[0-9]{1,5})?")
 COOKIE = "cascade_sim_token"
 MOST_WORDS = 40  # knobs at a time
 LONGEST = 2_000  # characters of a word
@@ -73,12 +75,10 @@ class Door:
 
     def knows(self, host: str) -> bool:
         """Whether a Host header is one of ours: a name that resolves to us by somebody's trick is not."""
-        name = (
-            host.rpartition(":")[0]
-            if host.count(":") == 1 or host.endswith("]") is False and "]" in host
-            else host
-        )
-        name = name.strip("[]").lower()
+        parts = HOST.fullmatch(host.lower())
+        if parts is None:
+            return False
+        name = parts["address"] or parts["name"]
         if name in self.hosts:
             return True
         if not self.is_any_address:
@@ -227,6 +227,12 @@ class Live:
         self._warm: set[int] = set()
         self.is_closed = False
 
+    def begin(self) -> None:
+        """Open the first run that can be, before anybody looks at the page."""
+        number = next((i for i, offered in enumerate(self.runs.offered) if offered.error is None), None)
+        if number is not None:
+            self.worker.submit(self.opened(number), IDLE)
+
     def close(self) -> None:
         """Stop all work. What a thread is at ends first."""
         self.is_closed = True
@@ -235,7 +241,7 @@ class Live:
 
     # Jobs
 
-    def opened(self, number: int) -> Iterator[None]:
+    def opened(self, number: int) -> Job:
         """Open a run, and have it warmed up while nothing else is asked."""
         session = self.runs.session(number)
         if number not in self._warm:
@@ -354,7 +360,7 @@ class Live:
 
     async def exact(self, question: Question) -> str:
         """whatif.json of the same question, byte for byte."""
-        await asyncio.wrap_future(self.worker.submit(self.opened(question.run), SOON))  # type: ignore[arg-type]
+        await asyncio.wrap_future(self.worker.submit(self.opened(question.run), SOON))
         session = self.runs.session(question.run)
         way, _ = question.ways(session)
         answer = await asyncio.wrap_future(self._exact.submit(session.exact, way))
