@@ -49,6 +49,10 @@ COMMANDS = {
         "cascade_sim.commands.whatif",
         "What another setting would have brought, on the same requests with the same luck.",
     ),
+    "serve": (
+        "cascade_sim.commands.serve",
+        "Open runs on a page of this machine: turn a knob, see the money move.",
+    ),
     "compare": ("cascade_sim.commands.compare", "How finished runs differ, in scenario and in measures."),
     "contrast": (
         "cascade_sim.commands.contrast",

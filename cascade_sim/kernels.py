@@ -382,6 +382,18 @@ def select_top(ids, score, c):
     return chosen, columns
 
 
+@njit(cache=True, nogil=True)
+def admitted_worth(ids, ctr, bid, quality, reserve, floor):
+    """ctr * bid, and -inf for what an auction with these reserves would not admit.  [R, m] float64"""
+    worth = np.full(ids.shape, -np.inf)
+    for r in range(ids.shape[0]):
+        for j in range(ids.shape[1]):
+            score = bid[r, j] * quality[r, j]
+            if ids[r, j] >= 0 and score > 0 and bid[r, j] >= reserve and score >= floor:
+                worth[r, j] = ctr[r, j] * bid[r, j]
+    return worth
+
+
 def tiled(matrix: np.ndarray) -> np.ndarray:
     """The rows in tiles of eight: tile[t, d, i] = matrix[8 t + i, d].  [A, D] -> [T, D, 8] float32
 

@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 from cascade_sim.analysis.metrics.ratio import divide
 
 _ROWS = 1024  # rows per pass: keeps the extra memory small
+_FEW = 16  # ids of a request that are looked up one by one; more are worth sorting the pool
 
 
 def membership(ids: NDArray, pool: NDArray) -> NDArray[np.bool_]:
@@ -21,6 +22,10 @@ def membership(ids: NDArray, pool: NDArray) -> NDArray[np.bool_]:
     is_in_pool = np.zeros(ids.shape, bool)
     if is_in_pool.size == 0 or pool.size == 0:
         return is_in_pool
+    if ids.shape[1] <= _FEW:
+        from cascade_sim.analysis.metrics.kernels import in_rows
+
+        return in_rows(ids, pool)
     span = int(max(ids.max(), pool.max())) + 2  # ids + 1 lie in [0, span), so rows never overlap in the keys
     for start in range(0, len(ids), _ROWS):
         rows = slice(start, start + _ROWS)
@@ -47,7 +52,14 @@ def rcs_shares(
     NaN for a request without any such ideal winner.
     """
     ideal = np.asarray(ideal_win_set)
-    hit = membership(ideal, competitive_set)
+    return hit_shares(ideal, membership(ideal, competitive_set), is_exposed)
+
+
+def hit_shares(
+    ideal_win_set: NDArray, hit: NDArray[np.bool_], is_exposed: NDArray[np.bool_]
+) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
+    """`rcs_shares` where it is known which of the ideal winners reached ranking.  hit [R, k]"""
+    ideal = np.asarray(ideal_win_set)
     is_real = ideal >= 0
     exposed = np.asarray(is_exposed, bool)[np.where(is_real, ideal, 0)]
     whole, shown, unseen = (
@@ -64,6 +76,14 @@ def rcs_split(
     NaN for a request whose ideal winners are all of the other kind.
     """
     return rcs_shares(ideal_win_set, competitive_set, is_exposed)[1:]
+
+
+def among_top(wanted: NDArray, ids: NDArray, score: NDArray, k: NDArray | int) -> NDArray[np.bool_]:
+    """membership(wanted, top_ids(ids, score, k)), without finding them all; k may differ by request [R]."""
+    from cascade_sim.analysis.metrics.kernels import among_best
+
+    sizes = np.ascontiguousarray(np.broadcast_to(k, len(ids)), np.int64)
+    return among_best(np.asarray(wanted, np.int32), np.asarray(ids, np.int32), np.asarray(score), sizes)
 
 
 def top_ids(ids: NDArray, score: NDArray, k: int) -> NDArray[np.int32]:

@@ -9,6 +9,8 @@ from numba import njit
 
 from cascade_sim.kernels import kth_largest
 
+FEW = 16  # so many of a row are chosen by insertion, which for more takes longer than a selection
+
 
 @njit(cache=True, nogil=True)
 def positional_sums(utility, weight, order, is_first, lists):
@@ -120,7 +122,9 @@ def best_of_rows(ids, score, k):
             if ids[r, j] >= 0 and score[r, j] > -np.inf:  # which no NaN is
                 own[size], worth[size] = ids[r, j], score[r, j]
                 size += 1
-        if k < size:  # what lies below the k-th best score is out; the sort settles ties with it
+        if k <= FEW and k < size:
+            size = _insert_best(own, worth, size, k)
+        elif k < size:  # what lies below the k-th best score is out; the sort settles ties with it
             work[:size] = worth[:size]
             least = kth_largest(work, size, k)
             kept = 0
@@ -131,6 +135,65 @@ def best_of_rows(ids, score, k):
         _sort_best_first(own, worth, size)
         for j in range(min(k, size)):
             result[r, j] = own[j]
+    return result
+
+
+@njit(cache=True, nogil=True)
+def _insert_best(ids, score, n, k):
+    """Move the k best of the first n to the front, best first: most only meet the worst one kept."""
+    kept = 0
+    for j in range(n):
+        own, worth = ids[j], score[j]
+        if kept == k and (worth < score[k - 1] or (worth == score[k - 1] and own > ids[k - 1])):
+            continue
+        place = kept if kept < k else k - 1
+        while place > 0 and (
+            score[place - 1] < worth or (score[place - 1] == worth and ids[place - 1] > own)
+        ):
+            ids[place], score[place] = ids[place - 1], score[place - 1]
+            place -= 1
+        ids[place], score[place] = own, worth
+        kept = min(kept + 1, k)
+    return kept
+
+
+@njit(cache=True, nogil=True)
+def in_rows(ids, pool):
+    """Whether each id of a row is in the same row of the pool; negative ids never are.  -> bool [R, a]"""
+    n_rows, n = ids.shape
+    result = np.zeros((n_rows, n), np.bool_)
+    for r in range(n_rows):
+        for i in range(n):
+            if ids[r, i] >= 0:
+                for j in range(pool.shape[1]):
+                    if pool[r, j] == ids[r, i]:
+                        result[r, i] = True
+                        break
+    return result
+
+
+@njit(cache=True, nogil=True)
+def among_best(wanted, ids, score, k):
+    """Whether each wanted id is among the k[r] best of its row, as `best_of_rows` has them.  -> bool [R, a]
+
+    It is if fewer than k[r] are better, and counting them takes no sorting.
+    """
+    n_rows, n = ids.shape
+    result = np.zeros(wanted.shape, np.bool_)
+    for r in range(n_rows):
+        for i in range(wanted.shape[1]):
+            own, at = wanted[r, i], 0
+            if own < 0:
+                continue
+            while at < n and ids[r, at] != own:
+                at += 1
+            if at == n or not score[r, at] > -np.inf:
+                continue
+            worth, better = score[r, at], 0
+            for j in range(n):
+                is_better = (score[r, j] > worth) | ((score[r, j] == worth) & (ids[r, j] < own))
+                better += is_better & (ids[r, j] >= 0)
+            result[r, i] = better < k[r]
     return result
 
 

@@ -348,16 +348,53 @@ def paired_functions_intervals(
 
     {name of the function: {arm: {"value", "low", "high", "lift": {...}}}}
     """
-    several = [function.of_sums for function in functions.values()]
-    values = _function_replicates(sums_by_group, several, resamples, seed)
-    result: dict[str, dict[str, dict[str, Any]]] = {name: {} for name in functions}
-    for i, (name, function) in enumerate(functions.items()):
-        for arm, drawn in values.items():
-            row = result[name][arm] = _interval(drawn[:, i], function.centred, floor=0.0)
-            if arm != baseline:
-                base = values[baseline][:, i] if baseline in values else np.full(len(drawn), np.nan)
-                row["lift"] = _interval(_lift(drawn[:, i], base), function.centred, floor=-1.0)
-    return result
+    return FunctionSample.of(sums_by_group, functions, resamples, seed).intervals(baseline)
+
+
+@dataclass(frozen=True)
+class FunctionSample:
+    """Functions of summed vectors of every arm, on the data and on one set of resamples, for all that is
+    asked of them."""
+
+    functions: Mapping[str, Function]
+    replicates: Mapping[str, Floats]  # {arm: [1 + resamples, functions]}, the data first
+
+    @classmethod
+    def of(
+        cls,
+        sums_by_group: Mapping[str, ArrayLike],
+        functions: Mapping[str, Function],
+        resamples: int,
+        seed: int,
+    ) -> FunctionSample:
+        """Of sums over groups of requests, {arm: [G, ...]}, the same groups in every arm."""
+        several = [function.of_sums for function in functions.values()]
+        return cls(functions, _function_replicates(sums_by_group, several, resamples, seed))
+
+    def intervals(self, baseline: str) -> dict[str, dict[str, dict[str, Any]]]:
+        """{function: {arm: {"value", "low", "high", "lift": {...}}}}; no lift for the baseline."""
+        values = self.replicates
+        result: dict[str, dict[str, dict[str, Any]]] = {name: {} for name in self.functions}
+        for i, (name, function) in enumerate(self.functions.items()):
+            for arm, drawn in values.items():
+                row = result[name][arm] = _interval(drawn[:, i], function.centred, floor=0.0)
+                if arm != baseline:
+                    base = values[baseline][:, i] if baseline in values else np.full(len(drawn), np.nan)
+                    row["lift"] = _interval(_lift(drawn[:, i], base), function.centred, floor=-1.0)
+        return result
+
+    def differences(self, baseline: str) -> dict[str, dict[str, dict[str, Any]]]:
+        """{function: {arm: {"value", "low", "high"}}} of the arm less the baseline; empty without it."""
+        values = self.replicates
+        return {
+            name: {
+                arm: _interval(drawn[:, i] - values[baseline][:, i], function.centred)
+                for arm, drawn in values.items()
+                if arm != baseline
+            }
+            for i, (name, function) in enumerate(self.functions.items())
+            if baseline in values
+        }
 
 
 def function_differences(
@@ -375,9 +412,8 @@ def function_differences(
     """
     if baseline not in sums_by_group:
         return {}
-    values = _function_replicates(sums_by_group, [function], resamples, seed)
-    base = values[baseline]
-    return {arm: _interval((drawn - base)[:, 0], centred) for arm, drawn in values.items() if arm != baseline}
+    sample = FunctionSample.of(sums_by_group, {"": Function(function, centred)}, resamples, seed)
+    return sample.differences(baseline)[""]
 
 
 def function_gaps(

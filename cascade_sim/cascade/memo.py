@@ -2,12 +2,18 @@
 
 Many arms look at the same candidates: the shadow, the oracle and the search for the culprit score the same
 pre-ranking sets, and a competitive set is a part of one. A block that carries a memo is answered from it.
+Who asks the same blocks many questions keeps their memos: a knob then selects, prices and measures again,
+and no model is asked twice.
 """
 
 from collections.abc import Callable
+from functools import partial
+from typing import Any, TypeVar
 
 import numpy as np
 from numba import njit
+
+Made = TypeVar("Made")
 
 
 class Memo:
@@ -16,7 +22,7 @@ class Memo:
     def __init__(self) -> None:
         self._sets: dict[object, np.ndarray] = {}
         self._known: dict[object, list[tuple[np.ndarray, np.ndarray]]] = {}
-        self._made: dict[object, tuple[tuple[np.ndarray, ...], np.ndarray]] = {}
+        self._made: dict[object, tuple[tuple[np.ndarray, ...], Any]] = {}
 
     def candidates(self, key: object, find: Callable[[], np.ndarray]) -> np.ndarray:
         """The pre-ranking set of this key, always the same array."""
@@ -36,20 +42,37 @@ class Memo:
             if whole is ids:
                 return values
             if by_pair:
-                columns, is_part = _places(whole, ids)
+                columns, is_part = self.made("places", (whole, ids), partial(_places, whole, ids))
                 if is_part:
-                    return np.take_along_axis(values, columns, 1)
+                    return self.made(
+                        "part", (values, columns), partial(np.take_along_axis, values, columns, 1)
+                    )
         values = compute()
         if any(ids is whole for whole in self._sets.values()):
             self._known.setdefault(key, []).append((ids, values))
         return values
 
-    def made(self, what: object, of: tuple[np.ndarray, ...], compute: Callable[[], np.ndarray]) -> np.ndarray:
+    def made(self, what: object, of: tuple[np.ndarray, ...], compute: Callable[[], Made]) -> Made:
         """compute(), which makes `what` of these very arrays and of nothing else; done once."""
         key = (what, *map(id, of))
-        if key not in self._made:
-            self._made[key] = (of, compute())  # while an array is kept, no other has its id
-        return self._made[key][1]
+        kept = self._made.pop(key, None)
+        if kept is None:
+            kept = (of, compute())  # while an array is kept, no other has its id
+        self._made[key] = kept  # the last one used stands last
+        made: Made = kept[1]
+        return made
+
+    def trim(self, most_sets: int, most_made: int) -> None:
+        """Forget all but the first pre-ranking set and the latest others, and what was made longest ago.
+
+        The first is that of the arm as it is, to which everybody comes back.
+        """
+        for key in list(self._sets)[1 : len(self._sets) - max(most_sets - 1, 0)]:
+            gone = self._sets.pop(key)
+            for known in self._known.values():
+                known[:] = [pair for pair in known if pair[0] is not gone]
+        for made in list(self._made)[: max(len(self._made) - most_made, 0)]:
+            del self._made[made]
 
 
 def remembered(
@@ -64,8 +87,8 @@ def remembered(
 
 
 def made_once(
-    memo: Memo | None, what: object, of: tuple[np.ndarray, ...], compute: Callable[[], np.ndarray]
-) -> np.ndarray:
+    memo: Memo | None, what: object, of: tuple[np.ndarray, ...], compute: Callable[[], Made]
+) -> Made:
     """compute(), unless there is a memo in which it was made of the same arrays before."""
     return compute() if memo is None else memo.made(what, of, compute)
 

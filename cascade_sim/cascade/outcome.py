@@ -10,6 +10,7 @@ import numpy as np
 from cascade_sim import draws
 from cascade_sim.agents.conversions import DelayMixture, delays
 from cascade_sim.agents.users import happens
+from cascade_sim.cascade.memo import made_once
 from cascade_sim.cascade.request import Block, Decision
 from cascade_sim.world.observed import ObservedClicks, PageClicks
 from cascade_sim.world.truth import Truth
@@ -51,7 +52,9 @@ def outcome(
     Of a replayed log a logged click is expected with 0 or 1, so no luck changes it.
     """
     win_set = decision.win_set
-    true_ctr, expected, observed = truth.on_page(block, win_set, slot_effects)
+    true_ctr, expected, observed = truth.on_page(
+        block, win_set, slot_effects, lambda: page_ctr(block, decision, truth)
+    )
     clicks = happens(expected, draws.uniform(seed, "click", block.requests[:, None], win_set))
     conversions = np.zeros_like(clicks)
     row, slot = np.nonzero(clicks)
@@ -71,6 +74,19 @@ def outcome(
         observed=observed,
         impressions=None if charging == "click" else charged,
     )
+
+
+def page_ctr(block: Block, decision: Decision, truth: Truth | ObservedClicks) -> np.ndarray:
+    """The true CTRs of the win set; of a block with a memo, taken from those that prices ask for.  [R, k]"""
+    if block.memo is None:
+        return truth.ctr(block, decision.win_set)
+    return np.ascontiguousarray(ranked_ctr(block, decision, truth)[:, :-1])
+
+
+def ranked_ctr(block: Block, decision: Decision, truth: Truth | ObservedClicks) -> np.ndarray:
+    """The true CTRs of the win set and of the runner-up.  [R, k+1] float64"""
+    ranked = decision.ranked_set
+    return made_once(block.memo, ("ctr", truth), (ranked,), lambda: truth.ctr(block, ranked))
 
 
 def conversion_times(

@@ -169,26 +169,22 @@ class PreView:
     Where it hands on all of them there is nothing to choose, and mostly nobody asks.
     """
 
-    def __init__(self, find: Callable[[], tuple[Scores, np.ndarray]]):
-        self._find = find
+    def __init__(self, find: Callable[[], Scores], find_order: Callable[[Scores], np.ndarray]):
+        self._find, self._find_order = find, find_order
 
     def __getstate__(self) -> dict[str, object]:
         """What goes to another process is what was found, not the world that it is found in."""
-        return {"_found": self._found}
+        return {"scores": self.scores, "order": self.order}
 
     @cached_property
-    def _found(self) -> tuple[Scores, np.ndarray]:
-        return self._find()
-
-    @property
     def scores(self) -> Scores:
         """Prediction, bid and quality.  [R, n]"""
-        return self._found[0]
+        return self._find()
 
-    @property
+    @cached_property
     def order(self) -> np.ndarray:
         """What they are chosen by: the fused score, negative for those that cannot win.  [R, n] float32"""
-        return self._found[1]
+        return self._find_order(self.scores)
 
 
 @dataclass(frozen=True)
@@ -238,12 +234,8 @@ class Decision:
     def take(self, rows) -> "Decision":
         """What was decided for some requests (a slice, a mask or indices)."""
 
-        def view() -> tuple[Scores, np.ndarray]:
-            return self.view.scores.take(rows), self.view.order[rows]
-
-        return Decision(
-            self.pre_ranking_set[rows], PreView(view), self.competitive_set[rows], self.page.take(rows)
-        )
+        view = PreView(lambda: self.view.scores.take(rows), lambda scores: self.view.order[rows])
+        return Decision(self.pre_ranking_set[rows], view, self.competitive_set[rows], self.page.take(rows))
 
     def with_rows(self, rows: np.ndarray, part: "Decision") -> "Decision":
         """The same with what was decided otherwise for some requests (indices)."""

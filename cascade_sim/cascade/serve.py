@@ -12,7 +12,7 @@ from cascade_sim.cascade.fusion import Fusion, fused_quality
 from cascade_sim.cascade.knobs import reserve_of, rules_of
 from cascade_sim.cascade.late import BY_PRE_RANKING, by_pre_ranking, by_retrieval
 from cascade_sim.cascade.logged import LoggedRetrieval
-from cascade_sim.cascade.memo import remembered
+from cascade_sim.cascade.memo import made_once, remembered
 from cascade_sim.cascade.one_pass import is_in_one_pass, ranked_in_one_pass
 from cascade_sim.cascade.page import auctioned
 from cascade_sim.cascade.request import Arm, Block, Decision, Platform, PreRanked, PreView, Scores, Stage
@@ -56,11 +56,20 @@ def pre_rank(block: Block, arm: Arm, platform: Platform) -> PreRanked:
     """Retrieval and pre-ranking: the first half of `serve`."""
     pre_ranking_set = retrieve(block, arm, platform)
 
-    def find() -> tuple[Scores, np.ndarray]:
-        scores = score(block, pre_ranking_set, arm.pre_ranking, arm, platform)
-        return scores, admitted(scores, arm.pre_ranking, arm, reserve_of(block, arm)).astype(np.float32)
+    def find() -> Scores:
+        return score(block, pre_ranking_set, arm.pre_ranking, arm, platform)
 
-    view, n = PreView(find), pre_ranking_set.shape[1]
+    def order(scores: Scores) -> np.ndarray:
+        reserve, floor = bars(arm.pre_ranking, arm, reserve_of(block, arm))
+        own = (reserve,) if isinstance(reserve, np.ndarray) else ()
+        return made_once(
+            block.memo,
+            ("order", floor, None if own else reserve),
+            (scores.bid, scores.quality, *own),
+            lambda: admitted(scores, arm.pre_ranking, arm, reserve_of(block, arm)).astype(np.float32),
+        )
+
+    view, n, size = PreView(find, order), pre_ranking_set.shape[1], arm.pre_ranking_size
     if arm.size_rule is None and arm.pre_ranking_size == n and is_full(pre_ranking_set):
         competitive_set = pre_ranking_set  # nothing to choose
         columns = np.broadcast_to(np.arange(n, dtype=np.int32), competitive_set.shape)
@@ -72,7 +81,12 @@ def pre_rank(block: Block, arm: Arm, platform: Platform) -> PreRanked:
         competitive_set = pre_ranking_set  # of a log, where requests differ in size: all go on
         columns = np.where(competitive_set >= 0, np.arange(n, dtype=np.int32), -1)
     elif arm.size_rule is None:
-        competitive_set, columns = select_top(pre_ranking_set, view.order, arm.pre_ranking_size)
+        competitive_set, columns = made_once(
+            block.memo,
+            ("best by order", size),
+            (pre_ranking_set, view.order),
+            lambda: select_top(pre_ranking_set, view.order, size),
+        )
     else:
         sizes = arm.size_rule.sizes(block.requests, view.order)
         competitive_set, columns = select_sizes(pre_ranking_set, view.order, sizes, arm.pre_ranking_size)
@@ -130,7 +144,12 @@ def score(block: Block, ids: np.ndarray, stage: Stage, arm: Arm, platform: Platf
     return Scores(
         prediction=prediction,
         bid=bids(block, ids, stage, arm, platform),
-        quality=fused_quality(fusion, prediction, lambda: platform.bids.pcvr(block, ids, stage.rates)),
+        quality=made_once(
+            None if block.knobs is not None else block.memo,  # exponents of each request are no key
+            ("quality", fusion, platform.bids, stage.rates),
+            (prediction,),
+            lambda: fused_quality(fusion, prediction, lambda: platform.bids.pcvr(block, ids, stage.rates)),
+        ),
     )
 
 
@@ -160,15 +179,21 @@ def admitted(
     """
     score = scores.score
     barred = None
-    reserve = np.asarray(arm.reserve_cpc if reserve_cpc is None else reserve_cpc)
-    if reserve.any() and stage.bids_like(arm.ranking):
-        barred = scores.bid < reserve[..., None]
-    if arm.score_floor > 0 and stage == arm.ranking:
-        barred = (score < arm.score_floor) if barred is None else barred | (score < arm.score_floor)
+    reserve, floor = bars(stage, arm, arm.reserve_cpc if reserve_cpc is None else reserve_cpc)
+    if reserve is not None:
+        barred = scores.bid < np.asarray(reserve)[..., None]
+    if floor:
+        barred = (score < floor) if barred is None else barred | (score < floor)
     if barred is None:
         return score
     with np.errstate(divide="ignore"):
         return np.where(barred, -1.0 / score, score)
+
+
+def bars(stage: Stage, arm: Arm, reserve_cpc: float | np.ndarray) -> tuple[float | np.ndarray | None, float]:
+    """The reserve and the score floor as far as a stage knows their verdict; None and 0 where it does not."""
+    knows_reserve = bool(np.any(reserve_cpc)) and stage.bids_like(arm.ranking)
+    return reserve_cpc if knows_reserve else None, arm.score_floor if stage == arm.ranking else 0.0
 
 
 def shadow(arm: Arm) -> Arm:

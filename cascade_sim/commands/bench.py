@@ -10,7 +10,7 @@ import click
 from cascade_sim.commands.options import PATH, json_option, quiet_option
 from cascade_sim.errors import UserError
 
-PARTS = ("simulator", "auction", "market", "losses", "metrics", "peers", "scale")
+PARTS = ("simulator", "auction", "market", "losses", "metrics", "peers", "scale", "live")
 PART_OF = {"auction-gym": "peers", "auction-net": "peers", "rax": "losses"}
 GIVEN = "Folder of a checkout of {}, to run beside us; needs --peer-python."
 
@@ -22,6 +22,9 @@ GIVEN = "Folder of a checkout of {}, to run beside us; needs --peer-python."
 @click.option("--auction-net", type=PATH, help=GIVEN.format("alimama-tech/AuctionNet"))
 @click.option("--rax", type=PATH, help=GIVEN.format("google/rax"))
 @click.option("--peer-python", type=PATH, help="The Python of an environment that has what they need.")
+@click.option(
+    "--run", type=PATH, help="A finished run for `bench live`.  [default: scenarios/ads.yaml, run first]"
+)
 @json_option("Print the figures as JSON.")
 @quiet_option
 def command(
@@ -31,6 +34,7 @@ def command(
     auction_net: Path | None,
     rax: Path | None,
     peer_python: Path | None,
+    run: Path | None,
     as_json: bool,
     quiet: bool,
 ) -> None:
@@ -40,7 +44,7 @@ def command(
     budgets and feedback against plain serving), `bench losses` (time and memory of value and gradient),
     `bench metrics`, `bench peers` (scenarios of the size of AuctionGym's and AuctionNet's auctions, and
     those beside us if they are here), `bench scale` (cost and memory as ads, users and requests grow;
-    `--requests 10000000` for the longest).
+    `--requests 10000000` for the longest), `bench live` (a turn of a knob on the page of `serve`).
     """
     from cascade_sim.progress import Progress
 
@@ -57,8 +61,24 @@ def command(
             _scale(requests, as_json)
         elif part == "losses":
             _losses(rax, peer_python, as_json)
+        elif part == "live":
+            _live(run, as_json)
         else:
             {"auction": _auction, "market": _market, "metrics": _metrics}[part](as_json)
+
+
+def _live(run: Path | None, as_json: bool) -> None:
+    from tempfile import TemporaryDirectory
+
+    from cascade_sim.api import run as run_scenario
+    from cascade_sim.bench.live import live_text, measure
+    from cascade_sim.version import folder_of
+
+    with TemporaryDirectory() as folder:
+        if run is None:
+            run = run_scenario(folder_of("scenarios") / "ads.yaml", out=Path(folder) / "ads").path
+        figures = measure(run)
+    click.echo(json.dumps(figures, indent=1) if as_json else live_text(figures))
 
 
 def check_peers(part: str, given: dict[str, Path], python: Path | None) -> None:

@@ -58,6 +58,17 @@ class ArmBlock:
     detail: dict[str, np.ndarray]
 
 
+@dataclass(frozen=True)
+class Ground:
+    """A block of requests, and what arms that serve it are measured by, found once for all of them."""
+
+    block: Block  # with a memo
+    group: np.ndarray  # [R] of GROUPS
+    oracle: measure.Oracle  # None, as its payments, where a log is replayed: see ReplayRuler
+    oracle_paid: np.ndarray | None
+    yards: dict[Arm, measure.Yardstick]  # by what arms do after pre-ranking
+
+
 def culprit_arms(baseline: Arm) -> dict[tuple[str, str], Arm]:
     """The baseline with its pre-ranking seats replaced one at a time by the ranking stage's.
 
@@ -153,17 +164,14 @@ class Evaluation:
 
     def measure_block(self, block: Block) -> dict[str, ArmBlock]:
         """Serve and measure a block with every arm. Pure, unless budgets are replayed."""
-        block = replace(block, memo=Memo())
-        group = self._group(block, GROUPS)
-        oracle = self.ruler.oracle(block)  # None, as its payments, where a log is replayed
-        oracle_paid = None if oracle is None else self._payments(oracle.decision, oracle.outcome, group)
-        yards: dict[Arm, measure.Yardstick] = {}
+        ground = self.ground(block)
+        block = ground.block
         same: dict[Arm, ArmBlock] = {}  # the search for the culprit begins and ends with arms that are there
         by_arm: dict[str, ArmBlock] = {}
         for name, arm in self.all_arms().items():
             unnamed = replace(arm, name="")
             if unnamed not in same:
-                same[unnamed] = self._measure_arm(block, arm, yards, oracle, oracle_paid, group)
+                same[unnamed] = self._measure_arm(ground, arm)
             by_arm[name] = same[unnamed]
         looked_at = self._head(block, self.n_detail)
         if len(looked_at):
@@ -173,30 +181,38 @@ class Evaluation:
                 by_arm[name] = replace(by_arm[name], detail=extra)
         return by_arm
 
+    def ground(self, block: Block) -> Ground:
+        """What arms are measured by on this block."""
+        block = replace(block, memo=Memo())
+        group, oracle = self._group(block, GROUPS), self.ruler.oracle(block)
+        paid = None if oracle is None else self._payments(oracle.decision, oracle.outcome, group)
+        return Ground(block, group, oracle, paid, {})
+
+    def serve_on(
+        self, ground: Ground, arm: Arm
+    ) -> tuple[Decision, Outcome, measure.Yardstick, dict[str, np.ndarray]]:
+        """What an arm decides, what comes of it, what it is held against, and the columns.  {name: [R]}"""
+        decision, result, platform = self._served(ground.block, arm)
+        yard = self._yardstick(ground, arm, platform)
+        columns = self.ruler.columns(ground.block, arm, decision, result, yard, ground.oracle)
+        return decision, result, yard, columns
+
     def _payments(self, decision: Decision, result: Outcome, group: np.ndarray) -> np.ndarray:
         world = self.sim.world
         return measure.payments(decision, result, world.advertiser, world.n_advertisers, group, GROUPS)
 
-    def _measure_arm(
-        self,
-        block: Block,
-        arm: Arm,
-        yards: dict[Arm, measure.Yardstick],
-        oracle: measure.Oracle,
-        oracle_paid: np.ndarray | None,
-        group: np.ndarray,
-    ) -> ArmBlock:
-        decision, result, platform = self._served(block, arm)
-        yard = self._yardstick(block, arm, platform, yards)
+    def _measure_arm(self, ground: Ground, arm: Arm) -> ArmBlock:
+        block, group = ground.block, ground.group
+        decision, result, yard, columns = self.serve_on(ground, arm)
         vectors = gradients(arm, decision, result)
-        if oracle_paid is not None:
-            vectors["payments"] = np.stack([self._payments(decision, result, group), oracle_paid], axis=1)
+        if ground.oracle_paid is not None:
+            paid = self._payments(decision, result, group)
+            vectors["payments"] = np.stack([paid, ground.oracle_paid], axis=1)
         proxy = None
         if yard is not None:
             proxy = measure.proxy_sums(decision, arm, yard, group, GROUPS, block.memo)
         if proxy is not None:
             vectors["proxy_bins"] = proxy
-        columns = self.ruler.columns(block, arm, decision, result, yard, oracle)
         row = self._row(block)
         first = int(row.min())
         return ArmBlock(
@@ -218,16 +234,14 @@ class Evaluation:
         result = outcome(block, decision, sim.truth, sim.world.slot_effects, sim.seed, arm.charging)
         return decision, result, sim.platform
 
-    def _yardstick(
-        self, block: Block, arm: Arm, platform: Platform, yards: dict[Arm, measure.Yardstick]
-    ) -> measure.Yardstick:
+    def _yardstick(self, ground: Ground, arm: Arm, platform: Platform) -> measure.Yardstick:
         """What the arm is held against; arms that rank alike among the same ads share one."""
         if platform is not self.sim.platform:
-            return replace(self.ruler, platform=platform).yardstick(block, arm)
+            return replace(self.ruler, platform=platform).yardstick(ground.block, arm)
         key = measure.ranking_of(arm)
-        if key not in yards:
-            yards[key] = self.ruler.yardstick(block, arm)
-        return yards[key]
+        if key not in ground.yards:
+            ground.yards[key] = self.ruler.yardstick(ground.block, arm)
+        return ground.yards[key]
 
     def _add(self, name: str, served: ArmBlock) -> None:
         tally = self.tallies[name]

@@ -17,10 +17,11 @@ from cascade_sim.auction import MICROS
 from cascade_sim.cascade.fusion import fused_quality
 from cascade_sim.cascade.knobs import rules_of
 from cascade_sim.cascade.memo import Memo, made_once
-from cascade_sim.cascade.outcome import Outcome, outcome
+from cascade_sim.cascade.outcome import Outcome, outcome, ranked_ctr
 from cascade_sim.cascade.page import cpc_in_order
 from cascade_sim.cascade.seats import TruthScorer, is_probability
 from cascade_sim.cascade.serve import Arm, Block, Decision, Platform, bids, serve, shadow
+from cascade_sim.kernels import admitted_worth
 from cascade_sim.world.observed import ObservedClicks
 from cascade_sim.world.truth import Truth
 
@@ -59,7 +60,12 @@ class Ruler:
         ids = ideal.pre_ranking_set
         return Yardstick(
             ideal=ideal,
-            best_pctr=consistency.top_ids(ids, ideal.pre_prediction, arm.slots),
+            best_pctr=made_once(
+                block.memo,
+                ("best", arm.slots),
+                (ids, ideal.pre_prediction),
+                lambda: consistency.top_ids(ids, ideal.pre_prediction, arm.slots),
+            ),
             best_value=consistency.top_ids(ids, self.true_value(block, ids, arm), arm.slots),
         )
 
@@ -96,26 +102,20 @@ class Ruler:
     def _consistency(
         self, block: Block, arm: Arm, decision: Decision, yard: Yardstick
     ) -> dict[str, np.ndarray]:
-        ids, prediction, size = decision.pre_ranking_set, decision.pre_prediction, arm.pre_ranking_size
-        own_best = made_once(
-            block.memo,
-            ("best", size),
-            (ids, prediction),
-            lambda: consistency.top_ids(ids, prediction, size),
-        )
-        if arm.size_rule is not None:  # best first, as many as the request handed on
-            handed_on = (decision.competitive_set >= 0).sum(axis=1, keepdims=True)
-            own_best = np.where(np.arange(own_best.shape[1]) < handed_on, own_best, -1)
-        pairs = {
-            "ideal": (yard.ideal.win_set, decision.competitive_set),
-            "single_objective": (yard.best_pctr, own_best),
-            "true_value": (yard.best_value, decision.competitive_set),
+        best = {
+            "ideal": yard.ideal.win_set,
+            "single_objective": yard.best_pctr,
+            "true_value": yard.best_value,
         }
         if arm.pre_ranking.scorer.name == "constant":
-            del pairs["single_objective"]  # a seat that predicts the same for all has no order of its own
+            del best["single_objective"]  # a seat that predicts the same for all has no order of its own
         columns = {}
-        for name, (best, reached) in pairs.items():
-            shares = consistency.rcs_shares(best, reached, self.is_exposed)
+        for name, ideal in best.items():
+            if name == "single_objective":
+                hit = _among_own_best(block, arm, decision, ideal)
+            else:
+                hit = consistency.membership(ideal, decision.competitive_set)
+            shares = consistency.hit_shares(ideal, hit, self.is_exposed)
             for part, share in zip(("", "_exposed", "_unexposed"), shares, strict=True):
                 sides = mean_parts(share)
                 columns[f"{name}_reached{part}"], columns[f"{name}_requests{part}"] = sides
@@ -125,7 +125,7 @@ class Ruler:
         shown, cpc = decision.win_set >= 0, decision.cpc_micros / MICROS
         expected = result.expected_clicks
         ranked = decision.ranked_set
-        cpc_true = self._repriced(block, arm, decision, self.truth.ctr(block, ranked))
+        cpc_true = self._repriced(block, arm, decision, ranked_ctr(block, decision, self.truth))
         without_noise = cast(Truth, self.truth).ctr_without_noise(block, ranked)
         cpc_known = self._repriced(block, arm, decision, without_noise)
         error, true_cost = money.cpc_error(cpc, cpc_true, expected, shown)
@@ -175,6 +175,23 @@ class Ruler:
         return cpc_in_order(decision.ranked_bid, quality, rules_of(block, arm, self.platform)) / MICROS
 
 
+def _among_own_best(block: Block, arm: Arm, decision: Decision, ideal: np.ndarray) -> np.ndarray:
+    """Which of these ads [R, k] are among the pre-ranking model's best by its prediction alone.
+
+    It chooses as many as the stage hands on: of each request, where a rule chooses their number.
+    """
+    ids, prediction, size = decision.pre_ranking_set, decision.pre_prediction, arm.pre_ranking_size
+    if arm.size_rule is not None:
+        handed_on = (decision.competitive_set >= 0).sum(axis=1)
+        return consistency.among_top(ideal, ids, prediction, handed_on)
+    return made_once(
+        block.memo,
+        ("among own best", size),
+        (ideal, ids, prediction),
+        lambda: consistency.among_top(ideal, ids, prediction, size),
+    )
+
+
 def ranking_of(arm: Arm) -> Arm:
     """What an arm does after pre-ranking; equal for arms that differ in pre-ranking only."""
     return replace(arm, name="", pre_ranking=arm.ranking, pre_ranking_size=1, size_rule=None)
@@ -186,9 +203,8 @@ def true_value(
     """True CTR * bid of the ranking stage; -inf for what the auction would not admit.  [R, m]"""
     true_ctr = TruthScorer(truth).predict(block, ids)
     bid = bids(block, ids, arm.ranking, arm, platform)
-    worth = bid * _ranking_quality(block, ids, arm, platform, true_ctr)
-    is_admitted = (ids >= 0) & (worth > 0) & (bid >= arm.reserve_cpc) & (worth >= arm.score_floor)
-    return np.where(is_admitted, true_ctr * bid, -np.inf)
+    quality = _ranking_quality(block, ids, arm, platform, true_ctr)
+    return admitted_worth(ids, true_ctr, bid, quality, arm.reserve_cpc, arm.score_floor)
 
 
 def _ranking_quality(

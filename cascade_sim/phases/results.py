@@ -17,8 +17,8 @@ from cascade_sim.analysis.metrics.catalogue import (
 )
 from cascade_sim.analysis.statistics.bootstrap import (
     Function,
+    FunctionSample,
     RatioSample,
-    paired_functions_intervals,
     ratio_intervals,
     seed_spread,
 )
@@ -173,6 +173,14 @@ def ratio_sample(
     return RatioSample.of(tables, ratio_parts(metrics.values()), resamples, seed)
 
 
+def vector_samples(evaluation: Evaluation, resamples: int, seed: int) -> list[FunctionSample]:
+    """The metrics that are functions of summed vectors, of every arm, on the data and on resamples."""
+    return [
+        FunctionSample.of(sums, functions, resamples, seed)
+        for sums, functions in vector_metrics(evaluation.tallies)
+    ]
+
+
 def arm_metrics(
     evaluation: Evaluation,
     sample: RatioSample,
@@ -180,14 +188,17 @@ def arm_metrics(
     resamples: int,
     seed: int,
     metrics: Mapping[str, Metric] = ARM_MEASURES,
+    samples: list[FunctionSample] | None = None,
 ) -> dict[str, dict]:
-    """Every metric of every arm with its interval and lift over the baseline; `sample` has the ratios."""
+    """Every metric of every arm with its interval and lift over the baseline.
+
+    `sample` has the ratios, `samples` the functions of vectors; None: they are drawn here.
+    """
     tallies = evaluation.tallies
     measured = sample.intervals(baseline)
     vectors: list[str] = []
-    for sums, functions in vector_metrics(tallies):
-        intervals = paired_functions_intervals(sums, functions, baseline, resamples, seed)
-        for metric, by_arm in intervals.items():
+    for functions in vector_samples(evaluation, resamples, seed) if samples is None else samples:
+        for metric, by_arm in functions.intervals(baseline).items():
             vectors.append(metric)
             for name, value in by_arm.items():
                 measured[name][metric] = value

@@ -21,20 +21,17 @@ from typing import Any
 import numpy as np
 
 from cascade_sim.analysis.metrics.catalogue import ARM_MEASURES, PAGE_MEASURES, REPLAY_MEASURES
-from cascade_sim.analysis.statistics.bootstrap import (
-    function_differences,
-    worth_of_pairing,
-)
+from cascade_sim.analysis.statistics.bootstrap import worth_of_pairing
 from cascade_sim.cascade.serve import Arm, Block
 from cascade_sim.errors import UserError, unknown_name
 from cascade_sim.phases.budgets import spending_of
 from cascade_sim.phases.evaluate import MAX_ROWS, ArmBlock, Evaluation, ruler_of, units_of
-from cascade_sim.phases.results import arm_metrics, combine_sections, ratio_sample, vector_metrics
+from cascade_sim.phases.results import arm_metrics, combine_sections, ratio_sample, vector_samples
 from cascade_sim.phases.simulation import Simulation
 from cascade_sim.progress import Progress
 from cascade_sim.questions import replayed
 from cascade_sim.questions.bounds import refuse_winners
-from cascade_sim.questions.reopen import Trust, reopen
+from cascade_sim.questions.reopen import ReopenedRun, Trust, reopen
 from cascade_sim.scenario.changes import Point, parse_points, turn
 from cascade_sim.scenario.file import load_scenario
 from cascade_sim.scenario.knobs import arm_knobs
@@ -113,18 +110,30 @@ def what_if_study(
         specs = resolved_arms(scenario)
         question = Question(tuple(read_points(scenario, name)))
 
-        def seat(name: str, spec: ArmSpec, changed: Scenario, opened: Any = opened) -> Arm:
-            opened.load_models(spec)
-            return _with_scenario(opened.sim, changed).arm(name, spec)
-
-        where = Setting(opened.sim, folder, name, specs[name], seat)
-        answer = ask(where, {"": question}, progress or Progress(quiet=True), n_requests)[""]
-        head = {"run": scenario.name, "seed": scenario.seed, "semantics": SEMANTICS}
-        answers.append({**head, "baseline": scenario.report.baseline, **answer})
+        where = Setting(opened.sim, folder, name, specs[name], seat_of(opened))
+        answers.append(ask_run(where, question, progress or Progress(quiet=True), n_requests))
     if len(answers) == 1:
         return answers[0]
     seeds = [answer["seed"] for answer in answers]
     return {**combine_sections(answers), "seed": None, "seeds": {"n": len(seeds), "seeds": seeds}}
+
+
+def ask_run(where: Setting, question: Question, progress: Progress, n_requests: int = 0) -> dict[str, Any]:
+    """One question to one world: the answer of `ask` with the run's name, seed and semantics."""
+    scenario = where.sim.scenario
+    head = {"run": scenario.name, "seed": scenario.seed, "semantics": SEMANTICS}
+    answer = ask(where, {"": question}, progress, n_requests)[""]
+    return {**head, "baseline": scenario.report.baseline, **answer}
+
+
+def seat_of(opened: ReopenedRun) -> SeatArm:
+    """How arms of a finished run get their seats: models are loaded when an arm asks for them."""
+
+    def seat(name: str, spec: ArmSpec, changed: Scenario) -> Arm:
+        opened.load_models(spec)
+        return _with_scenario(opened.sim, changed).arm(name, spec)
+
+    return seat
 
 
 def what_if_section(sim: Simulation, logs: Path, progress: Progress) -> dict[str, Any]:
@@ -312,15 +321,15 @@ class WhatIfEvaluation(Evaluation):
             if not metric.is_ratio or {*metric.parts} <= known
         }
         sample = ratio_sample(self, resamples, seed, metrics)
-        table = arm_metrics(self, sample, today, resamples, seed, metrics)
+        samples = vector_samples(self, resamples, seed)
+        table = arm_metrics(self, sample, today, resamples, seed, metrics, samples)
         differences = sample.differences(today)
-        for sums, functions in vector_metrics(self.tallies):
-            for metric, function in functions.items():
-                gaps = function_differences(
-                    sums, function.of_sums, today, resamples, seed, centred=function.centred
-                )
-                for name in differences:
-                    differences[name][metric] = gaps.get(name, {"value": None, "low": None, "high": None})
+        for functions in samples:
+            gaps = functions.differences(today)
+            for name in differences:
+                for metric in functions.functions:
+                    nothing = {"value": None, "low": None, "high": None}
+                    differences[name][metric] = gaps.get(metric, {}).get(name, nothing)
         dropped = {m for m in table[today] if m.endswith("exposed") and not self.has_exposure}
         for name in table:
             table[name] = {m: entry for m, entry in table[name].items() if m not in dropped}

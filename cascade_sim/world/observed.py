@@ -6,6 +6,7 @@ click model's probability, and is counted apart.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -135,7 +136,7 @@ class ObservedClicks:
         return PageClicks(expected, is_observed, is_logged, place, slot, said)
 
     def on_page(
-        self, block: Any, win_set: np.ndarray, slot_effects: np.ndarray
+        self, block: Any, win_set: np.ndarray, slot_effects: np.ndarray, find: Callable[[], np.ndarray]
     ) -> tuple[Floats, Floats, PageClicks]:
         """CTR and expected clicks of pages, both of an ad's own slot: no other is known.  [R, k]"""
         pages = self.page_clicks(block, win_set)

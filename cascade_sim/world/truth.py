@@ -90,10 +90,13 @@ class Truth:
         return np.where(ids >= 0, _sigmoid(logit), 0.0)
 
     def on_page(
-        self, block, win_set: np.ndarray, slot_effects: np.ndarray
+        self, block, win_set: np.ndarray, slot_effects: np.ndarray, find: Callable[[], np.ndarray]
     ) -> tuple[np.ndarray, np.ndarray, None]:
-        """True CTRs of the ads on pages, and expected clicks in their slots; nothing is observed.  [R, k]"""
-        true_ctr = self.ctr(block, win_set)
+        """True CTRs of the ads on pages, and expected clicks in their slots; nothing is observed.  [R, k]
+
+        `find` gives the CTRs: they may be known already.
+        """
+        true_ctr = find()
         return true_ctr, click_probability(true_ctr, slot_effects, win_set >= 0), None
 
     def cvr(self, block, ids: np.ndarray) -> np.ndarray:

@@ -33,7 +33,7 @@ def decision(ids, page, runner_up=3, slots=K):
         np.full((len(ids), slots), 250_000),
     )  # fmt: skip
     ones = np.ones(ids.shape, np.float32)
-    return Decision(ids, PreView(lambda: (Scores(ones, ones, ones), ones)), ids, page)
+    return Decision(ids, PreView(lambda: Scores(ones, ones, ones), lambda _: ones), ids, page)
 
 
 def explored(rate, n=N, reserve=0.0, page=(4, 1), requests=R, ranker=None):

@@ -99,3 +99,20 @@ def test_a_memo_keeps_what_it_knows_by_its_place_in_memory():
     for i in range(50):  # an array that is gone leaves its place to the next
         made = memo.made("twice", (np.full(8, i),), lambda i=i: np.full(8, 2 * i))
         assert made[0] == 2 * i
+
+
+def test_a_memo_that_is_trimmed_still_answers_right_and_keeps_the_first_set():
+    memo = Memo()
+    sets = [np.arange(n, dtype=np.int32)[None, :] for n in (3, 4, 5, 6)]
+    for ids in sets:
+        memo.candidates(ids.size, lambda ids=ids: ids)
+        memo.values("k", ids, lambda ids=ids: ids * 10, True)
+        memo.made("sum", (ids,), lambda ids=ids: ids.sum())
+    memo.trim(most_sets=2, most_made=1)
+    kept = [memo.candidates(ids.size, lambda: None) for ids in (sets[0], sets[3])]
+    assert kept[0] is sets[0] and kept[1] is sets[3]
+    assert memo.values("k", sets[3], lambda: None, True).tolist() == [[0, 10, 20, 30, 40, 50]]
+    asked = []
+    for ids in sets:
+        memo.made("sum", (ids,), lambda ids=ids: asked.append(ids.size))
+    assert asked == [3, 4, 5]

@@ -225,5 +225,5 @@ def test_what_pre_ranking_says_is_found_when_asked_for_and_travels_without_its_w
     assert found.competitive_set.tolist() == [[0, 1, 2, 3]] and asked == []
     assert found.pre_prediction[0] == pytest.approx(np.asarray(PCTR)[:4])
     assert found.pre_score.shape == (1, 4) and asked == [(1, 4)]
-    (sent,) = found.view.__getstate__().values()
-    assert sent[0] is found.view.scores and sent[1] is found.pre_score and asked == [(1, 4)]
+    scores, order = found.view.__getstate__().values()
+    assert scores is found.view.scores and order is found.pre_score and asked == [(1, 4)]

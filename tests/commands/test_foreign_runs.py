@@ -5,6 +5,7 @@ one is tried as well.
 """
 
 import json
+from contextlib import suppress
 from pathlib import Path
 
 import click
@@ -23,9 +24,11 @@ GIVEN = {
     "changes": "auction.reserve_cpc=0.1",
     "over": "cascade.slots=2,3",
     "seeds": "2",
+    "port": "0",
 }
 # Commands that answer from a run, and those of them that serve its requests again with its models.
 READ = ("report", "baseline", "check", "compare")
+PAGE = "serve"  # opens runs when its page is looked at, and names those that it cannot open
 SERVE = ("trace", "critical-bids", "landscape", "whatif", "off-policy", "export-logs")
 
 
@@ -117,12 +120,21 @@ def received(request, home, tmp_path, monkeypatch):
 def test_every_command_that_takes_a_run_is_among_those_tried():
     assert {*READ, *SERVE} <= set(TAKING)
     trusting = {name for name in COMMANDS if any(p.name == "trust" for p in command_named(name).params)}
-    assert trusting == set(SERVE)
+    assert trusting == {*SERVE, PAGE}
 
 
 def test_no_command_runs_the_code_of_a_foreign_run_unasked(received, tmp_path, capsys, monkeypatch):
     kind, run = received
     monkeypatch.setattr("cascade_sim.commands.report.write_report", lambda *a, **o: "report")
+    looked_at = []
+
+    def look(live, door, listener):
+        for number, offered in enumerate(live.runs.offered):
+            with suppress(UserError):
+                live.runs.session(number)
+            looked_at.append(offered.error)
+
+    monkeypatch.setattr("cascade_sim.live.server.serve_page", look)
     for name in TAKING:
         code = main(words_for(name, run, tmp_path))
         said = capsys.readouterr().err
@@ -131,6 +143,9 @@ def test_no_command_runs_the_code_of_a_foreign_run_unasked(received, tmp_path, c
             assert code in (0, 1), (name, said)
         elif name in SERVE:
             assert code == 2 and "--trust" in said and "not done unasked" in said, (name, said)
+    assert len(looked_at) == 2
+    for error in looked_at:
+        assert (error is None) if kind.startswith("planted") else ("not done unasked" in error)
 
 
 @pytest.mark.drill

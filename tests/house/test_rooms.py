@@ -22,6 +22,7 @@ LAYERS = (
     {"training", "audit"},
     {"phases"},
     {"market", "questions", "estimation", "ltr"},
+    {"live"},
     {"trials", "revenue", "checks", "bench", "realism"},
     {"study"},
     {"sweeps"},

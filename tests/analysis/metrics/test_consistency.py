@@ -3,7 +3,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cascade_sim.analysis.metrics.consistency import membership, rcs, rcs_shares, rcs_split, top_ids
+from cascade_sim.analysis.metrics.consistency import (
+    among_top,
+    membership,
+    rcs,
+    rcs_shares,
+    rcs_split,
+    top_ids,
+)
 
 ROWS = st.lists(st.lists(st.integers(-1, 8), min_size=3, max_size=3), min_size=1, max_size=6)
 
@@ -136,3 +143,19 @@ def test_the_whole_share_and_its_parts_are_those_of_each_alone():
     np.testing.assert_array_equal(whole, rcs(ideal, competitive))
     for found, kept in zip(parts, (is_exposed, ~is_exposed), strict=True):
         np.testing.assert_array_equal(found, rcs(np.where(kept[ideal], ideal, -1), competitive))
+
+
+@pytest.mark.parametrize("k", [1, 3, 16, 17, 30])
+def test_who_is_among_the_best_is_told_without_finding_them_all(k):
+    generator = np.random.default_rng(k)
+    ids = np.sort(generator.permuted(np.tile(np.arange(60, dtype=np.int32), (40, 1)), axis=1)[:, :25], axis=1)
+    ids[3:6, 20:] = -1
+    score = generator.integers(0, 6, ids.shape).astype(np.float32)  # many ties
+    score[generator.random(ids.shape) < 0.1] = -np.inf
+    wanted = generator.integers(-1, 60, (40, 5)).astype(np.int32)
+    assert (among_top(wanted, ids, score, k) == membership(wanted, top_ids(ids, score, k))).all()
+    sizes = generator.integers(0, k + 1, 40)
+    by_row = np.concatenate(
+        [membership(wanted[r : r + 1], top_ids(ids, score, k)[r : r + 1, :n]) for r, n in enumerate(sizes)]
+    )
+    assert (among_top(wanted, ids, score, sizes) == by_row).all()

@@ -1,0 +1,106 @@
+"""What a turn of a knob costs on the live page: CPU time of the one thread that answers, and memory."""
+
+from __future__ import annotations
+
+import json
+import resource
+from collections.abc import Iterator
+from pathlib import Path
+from time import process_time
+from typing import Any
+
+import numpy as np
+
+from cascade_sim.errors import UserError
+from cascade_sim.live import browse, figures
+from cascade_sim.live.knobs import curve_values, knobs_of
+from cascade_sim.live.session import Session, Way
+
+MOST_VALUES = 6  # of each knob
+LOOKS = 20
+
+
+def measure(run: Path) -> dict[str, Any]:
+    """Every knob of the baseline turned a few times, first on some requests and then on all."""
+    began = process_time()
+    session = Session(run)
+    opened = process_time()
+    _do(session.warm())
+    warm = process_time()
+    base = session.arm(Way(session.baseline))
+    by_knob: dict[str, dict[str, list[float]]] = {}
+    for knob in knobs_of(session, session.baseline):
+        values = [value for value in curve_values(knob) if value != knob["today"]]
+        spent = by_knob.setdefault(knob["path"], {"quick": [], "all": []})
+        for value in values[:: max(1, len(values) // MOST_VALUES)]:
+            way = Way(session.baseline, (f"{knob['path']}={value}",))
+            try:
+                for name, is_all in (("quick", False), ("all", True)):
+                    start = process_time()
+                    arm, blocks = session.arm(way), session.blocks(is_all)
+                    _do(session.measured(arm, blocks))
+                    json.dumps(figures.answer(session, arm, base, blocks))
+                    spent[name].append(1000.0 * (process_time() - start))
+            except UserError:
+                continue  # a value that needs another knob
+    looks = []
+    arm = session.arm(Way(session.baseline, ("auction.reserve_cpc=0.2",)))
+    for i in range(LOOKS):
+        start = process_time()
+        browse.look_at(session, arm, base, i * session.n_requests // LOOKS, browse_ad(session, i))
+        looks.append(1000.0 * (process_time() - start))
+    # Of what all answer after the sample, the sample is a part: a page that begins anew does both.
+    whole = {path: [a + b for a, b in zip(s["quick"], s["all"], strict=True)] for path, s in by_knob.items()}
+    return {
+        "requests": session.n_requests,
+        "sample": sum(len(session.block(index)) for index in session.sample),
+        "open_s": opened - began,
+        "warm_s": warm - opened,
+        "memory_mb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024.0,
+        "quick_ms": _spread([x for spent in by_knob.values() for x in spent["quick"]]),
+        "all_ms": _spread([x for spent in whole.values() for x in spent]),
+        "trace_ms": _spread(looks),
+        "by_knob": {
+            path: {"quick_ms": _spread(spent["quick"]), "all_ms": _spread(whole[path])}
+            for path, spent in by_knob.items()
+            if spent["quick"]
+        },
+    }
+
+
+def browse_ad(session: Session, i: int) -> str:
+    """Some ad that a request may be asked about: of a log, one of its candidates."""
+    if session.sim.replay is None:
+        return str(i * session.sim.world.n_ads // LOOKS)
+    first = session.sim.arrivals.first_request("evaluate") + i * session.n_requests // LOOKS
+    return figures.name_of(session, "ads", int(session.sim.replay.candidates(np.array([first]))[0, 0]))
+
+
+def _do(job: Iterator[None]) -> None:
+    for _ in job:
+        pass
+
+
+def _spread(values: list[float]) -> dict[str, float]:
+    return {"median": float(np.median(values)), "p95": float(np.quantile(values, 0.95)), "n": len(values)}
+
+
+def live_text(measured: dict[str, Any]) -> str:
+    """The figures as lines for a terminal."""
+
+    def line(name: str, of: dict[str, float]) -> str:
+        return f"  {name:<32} median {of['median']:7.1f} ms   95th percentile {of['p95']:7.1f} ms"
+
+    sample, whole = f"{measured['sample']:,} requests", f"all {measured['requests']:,}"
+    lines = [
+        "CPU time of a turn of a knob, from the question to the text of the answer",
+        line(sample, measured["quick_ms"]),
+        line(whole, measured["all_ms"]),
+        line("a request and the way of an ad", measured["trace_ms"]),
+        f"  opened in {measured['open_s']:.1f} s, warm after {measured['warm_s']:.1f} s more; "
+        f"{measured['memory_mb']:,.0f} MB at most",
+        f"by knob, median on {sample} and on {whole}",
+    ]
+    for path, of in measured["by_knob"].items():
+        lines.append(f"  {path:<32} {of['quick_ms']['median']:7.1f} ms {of['all_ms']['median']:7.1f} ms")
+    return "\n".join(lines)

@@ -1,0 +1,250 @@
+"""What the page shows of two ways to serve: measures with intervals, the funnel, who pays, the day.
+
+Quick intervals need no resampling: a ratio of sums is linear in its requests but for terms of a smaller
+order, so the spread of what each request adds to it gives the spread of the whole, and of lifts and
+differences on the same requests likewise. An answer from some of the requests says where the figure of all of
+them will be, so its interval has the factor for a finite population, sqrt(1 - n / N).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from cascade_sim.analysis.report.readings import WHAT_IF_MEASURES
+from cascade_sim.analysis.statistics.estimates import finite
+from cascade_sim.cascade.serve import Arm
+from cascade_sim.live.session import Served, Session
+from cascade_sim.phases.replayed import with_influence
+
+NORMAL = 1.959963984540054  # 97.5 % quantile
+TIERS = ((0.01, "top 1 %"), (0.1, "next 9 %"), (0.5, "next 40 %"), (1.0, "the rest"))
+MOVERS = 5
+HOUR = 3_600.0
+MOST_HOURS = 24 * 14
+Columns = dict[str, np.ndarray]
+
+
+def answer(session: Session, arm: Arm, base: Arm, blocks: Sequence[int]) -> dict[str, Any]:
+    """Everything about the two ways on blocks that both have served."""
+    then, today = ([session.pages(way)[index] for index in blocks] for way in (arm, base))
+    n = sum(len(served.ads) for served in then)
+    return {
+        "requests": n,
+        "of": session.n_requests,
+        "measures": measures(session, then, today, blocks),
+        "funnel": {"today": funnel(session, today), "then": funnel(session, then)},
+        "payers": payers(session, then, today),
+        "pages_changed": changed_share(then, today),
+        "day": day(session, then, today, blocks),
+    }
+
+
+def measures(
+    session: Session, then: list[Served], today: list[Served], blocks: Sequence[int], only: Sequence[str] = ()
+) -> dict[str, dict[str, Any]]:
+    """{measure: {"today", "then", "lift", "difference"}}, each with value, low and high."""
+    sides, share, unit = _sides(session, then, today, blocks)
+    known = session.metrics([name for name in sides[0] if name in sides[1]])
+    named = {name: known[name] for name in WHAT_IF_MEASURES if name in known and (not only or name in only)}
+    spread = _Spread(unit, share)
+    found = {}
+    for name, metric in named.items():
+        (after, by_after), (before, by_before) = (
+            _ratio(side[metric.parts[0]], side[metric.parts[1]]) for side in sides
+        )
+        lift, by_lift = math.nan, by_after
+        if before:
+            lift = after / before - 1.0
+            by_lift = by_after / before - by_before * (after / before**2)
+        found[name] = {
+            "today": spread.interval(before, by_before),
+            "then": spread.interval(after, by_after),
+            "lift": spread.interval(lift, by_lift),
+            "difference": spread.interval(after - before, by_after - by_before),
+        }
+    return found
+
+
+def _sides(
+    session: Session, then: list[Served], today: list[Served], blocks: Sequence[int]
+) -> tuple[tuple[Columns, Columns], float, np.ndarray | None]:
+    """The columns of both ways, the share of the requests that they are of, and the unit of each row.
+
+    Of a whole log the rows are units already, with how uncertain the click model is.
+    """
+    made = tuple(
+        {name: np.concatenate([part.columns[name] for part in side]) for name in side[0].columns}
+        for side in (then, today)
+    )
+    n, units = len(made[0]["requests"]), session.evaluation.units
+    if units is None:
+        return (made[0], made[1]), n / session.n_requests, None
+    rows = [session.block_size * index + np.arange(len(p.ads)) for index, p in zip(blocks, then, strict=True)]
+    unit = units.of_request[np.concatenate(rows)]
+    if n < session.n_requests:
+        return (made[0], made[1]), n / session.n_requests, unit
+    tables = {
+        key: {name: np.bincount(unit, column, units.n) for name, column in side.items()}
+        for key, side in zip(("then", "today"), made, strict=True)
+    }
+    sums = {
+        key: np.sum([part.gradient for part in side if part.gradient is not None], axis=0)
+        for key, side in (("then", then), ("today", today))
+        if side[0].gradient is not None
+    }
+    tables = with_influence(tables, sums, session.sim, units)
+    return (tables["then"], tables["today"]), 1.0, None
+
+
+def _ratio(top: np.ndarray, bottom: np.ndarray) -> tuple[float, np.ndarray]:
+    """A ratio of sums, and what each row adds to it."""
+    total = float(bottom.sum())
+    if not total:
+        return math.nan, np.zeros(len(top))
+    value = float(top.sum()) / total
+    return value, (top - value * bottom) / total
+
+
+class _Spread:
+    """Intervals from what each row adds to a figure."""
+
+    def __init__(self, unit: np.ndarray | None, share: float) -> None:
+        self._unit, self._scale = unit, NORMAL * math.sqrt(max(1.0 - share, 0.0)) if share < 1 else NORMAL
+
+    def interval(self, value: float, added: np.ndarray) -> dict[str, float | None]:
+        """{"value", "low", "high"}; None where it is undefined."""
+        if self._unit is not None:
+            sums = np.bincount(self._unit, added)
+            added = sums[np.bincount(self._unit) > 0]
+        n = len(added)
+        half = self._scale * math.sqrt(float(added @ added) * n / (n - 1)) if n > 1 else math.nan
+        return {"value": finite(value), "low": finite(value - half), "high": finite(value + half)}
+
+
+def funnel(session: Session, side: list[Served]) -> dict[str, Any]:
+    """Ads by stage and request, and where the best of them went, as shares."""
+    n = sum(len(part.ads) for part in side)
+    sizes = np.sum([part.sizes for part in side], axis=0) / n
+    found: dict[str, Any] = {
+        "corpus": session.sim.world.n_ads,
+        **dict(zip(("pre_ranking_set", "competitive_set", "win_set"), sizes.tolist(), strict=True)),
+    }
+    fates = [part.fates for part in side if part.fates is not None]
+    if fates:
+        lost = np.sum(fates, axis=0)
+        shares = (lost / max(lost.sum(), 1)).tolist()
+        found["best"] = dict(zip(("pre_ranking", "ranking", "shown"), shares, strict=True))
+    return found
+
+
+def payers(session: Session, then: list[Served], today: list[Served]) -> dict[str, Any]:
+    """What advertisers pay on either side, by tiers of what they pay today, and who moves most.
+
+    Of a thousand requests, so that some and all can be held against each other.
+    """
+    world, n = session.sim.world, sum(len(part.ads) for part in then)
+    per = 1000.0 / n
+
+    def totals(side: list[Served], what: str) -> np.ndarray:
+        total = np.zeros(world.n_advertisers)
+        for part in side:
+            shown = part.ads >= 0
+            owner = world.advertiser[part.ads[shown]]
+            values = part.paid if what == "paid" else part.clicks
+            total += np.bincount(owner, values[shown], world.n_advertisers)
+        return total * per
+
+    paid = {"today": totals(today, "paid"), "then": totals(then, "paid")}
+    clicks = {"today": totals(today, "clicks"), "then": totals(then, "clicks")}
+    order = np.argsort(-paid["today"], kind="stable")
+    paying = int((paid["today"] > 0).sum())
+    groups, start = [], 0
+    for share, name in TIERS:
+        stop = max(math.ceil(share * paying), start)
+        groups.append((name, order[start:stop]))
+        start = stop
+    groups.append(("pay nothing today", order[start:]))
+    moved = paid["then"] - paid["today"]
+    rows = [
+        {
+            "tier": name,
+            "advertisers": len(members),
+            **{f"paid_{side}": float(paid[side][members].sum()) for side in paid},
+            **{f"clicks_{side}": float(clicks[side][members].sum()) for side in clicks},
+            "pay_more": int((moved[members] > 1e-12).sum()),
+            "pay_less": int((moved[members] < -1e-12).sum()),
+        }
+        for name, members in groups
+        if len(members)
+    ]
+    ranked = np.argsort(moved, kind="stable")
+    most = [*ranked[::-1][:MOVERS].tolist(), *ranked[:MOVERS].tolist()]
+    movers: list[dict[str, Any]] = [
+        {
+            "advertiser": name_of(session, "advertisers", who),
+            "paid_today": float(paid["today"][who]),
+            "paid_then": float(paid["then"][who]),
+            "clicks_today": float(clicks["today"][who]),
+            "clicks_then": float(clicks["then"][who]),
+        }
+        for who in dict.fromkeys(most)
+        if abs(moved[who]) > 1e-12
+    ]
+    movers.sort(key=lambda row: row["paid_today"] - row["paid_then"])
+    return {"tiers": rows, "movers": movers}
+
+
+def name_of(session: Session, kind: str, code: int) -> str:
+    """What somebody is called: by a number or, of an imported market, as the log has it."""
+    replay = session.sim.replay
+    return str(code) if replay is None else replay.store.name(kind, code)
+
+
+def changed_share(then: list[Served], today: list[Served]) -> float:
+    """Share of the requests whose page is another: other ads, other slots, or other prices."""
+    changed = [page_changed(a, b) for a, b in zip(then, today, strict=True)]
+    return float(np.concatenate(changed).mean())
+
+
+def page_changed(then: Served, today: Served) -> np.ndarray:
+    """[R] bool"""
+    if then.ads.shape != today.ads.shape:
+        k = max(then.ads.shape[1], today.ads.shape[1])
+        sides = [(_wide(s.ads, k, -1), _wide(s.price_micros, k, 0)) for s in (then, today)]
+    else:
+        sides = [(s.ads, s.price_micros) for s in (then, today)]
+    (ads, price), (old_ads, old_price) = sides
+    changed: np.ndarray = ((ads != old_ads) | ((ads >= 0) & (price != old_price))).any(axis=1)
+    return changed
+
+
+def _wide(values: np.ndarray, k: int, empty: int) -> np.ndarray:
+    wide = np.full((len(values), k), empty, values.dtype)
+    wide[:, : values.shape[1]] = values
+    return wide
+
+
+def day(
+    session: Session, then: list[Served], today: list[Served], blocks: Sequence[int]
+) -> dict[str, Any] | None:
+    """Revenue and clicks of a thousand requests by hour; None where it does not matter when one comes."""
+    if session.sim.replay is None and session.sim.fitted is None and not session.sim.world.is_timed:
+        return None
+    times = np.concatenate([session.block(index).times for index in blocks])
+    start = math.floor(float(times.min()) / HOUR)
+    hour = np.minimum(times // HOUR - start, MOST_HOURS - 1).astype(np.int64)
+    n = int(hour.max()) + 1
+    requests = np.bincount(hour, minlength=n)
+    curves: dict[str, Any] = {"start": start, "requests": requests.tolist()}
+    for key, side in (("then", then), ("today", today)):
+        for name, column in (("revenue", "expected_revenue"), ("clicks", "expected_clicks")):
+            if any(column not in part.columns for part in side):
+                continue
+            sums = np.bincount(hour, np.concatenate([part.columns[column] for part in side]), n)
+            with np.errstate(divide="ignore", invalid="ignore"):
+                curves[f"{name}_{key}"] = [finite(float(x)) for x in 1000.0 * sums / requests]
+    return curves

@@ -1,0 +1,600 @@
+"use strict";
+/* The state is what the address says: run, arm, what it is held against, knobs, view. Everything else follows. */
+(function () {
+  const $ = (id) => document.getElementById(id);
+  const VIEWS = { curve: "Curve", funnel: "Funnel", payers: "Who pays", requests: "Requests", day: "The day", runs: "Runs" };
+  const TILES = ["expected_ctr", "cpc", "rcs", "slots_filled", "welfare", "expected_rpm", "revenue_per_request", "cpc_error", "observed_revenue_share"];
+  const MONEY = "Revenue per request";
+  const client = Array.from(crypto.getRandomValues(new Uint8Array(8)), (b) => b.toString(16).padStart(2, "0")).join("");
+  const state = { run: 0, arm: "", against: "", knobs: new Map(), words: [], view: "curve", knob: "", measure: "", request: null, ad: "" };
+  let about = null, answer = null, exact = null, turn = 0, asking = null, filters = { sort: "gain", changed: "1" }, offset = 0;
+  const curve = { key: "", points: new Map(), control: null };
+
+  // The address
+
+  function read() {
+    const query = new URLSearchParams(location.search);
+    state.run = parseInt(query.get("run") || "0", 10) || 0;
+    state.arm = query.get("arm") || "";
+    state.against = query.get("against") || "";
+    state.view = VIEWS[query.get("view")] ? query.get("view") : "curve";
+    state.knob = query.get("knob") || "";
+    state.measure = query.get("measure") || "";
+    state.request = query.get("request");
+    state.ad = query.get("ad") || "";
+    state.words = query.getAll("set");
+    state.knobs = new Map();
+  }
+  function write() {
+    const query = new URLSearchParams();
+    if (state.run) query.set("run", state.run);
+    if (about && state.arm !== about.baseline) query.set("arm", state.arm);
+    if (state.against && state.against !== state.arm) query.set("against", state.against);
+    for (const word of settings()) query.append("set", word);
+    if (state.view !== "curve") query.set("view", state.view);
+    if (state.knob) query.set("knob", state.knob);
+    if (state.measure) query.set("measure", state.measure);
+    if (state.request !== null) query.set("request", state.request);
+    if (state.ad) query.set("ad", state.ad);
+    const text = query.toString();
+    history.replaceState(null, "", text ? "?" + text : location.pathname);
+  }
+  function settings() {
+    return [...Array.from(state.knobs, ([path, value]) => `${path}=${plain(value)}`), ...state.words];
+  }
+  function query(more) {
+    const made = new URLSearchParams({ run: state.run, arm: state.arm, client });
+    if (state.against) made.set("against", state.against);
+    for (const word of settings()) made.append("set", word);
+    for (const [key, value] of Object.entries(more || {})) if (value !== "" && value !== null && value !== undefined) made.set(key, value);
+    return made.toString();
+  }
+  async function fetched(path, signal) {
+    const response = await fetch(path, { signal, headers: { accept: "application/json" } });
+    const content = await response.json();
+    if (!response.ok) throw Object.assign(new Error(content.error || "the server did not answer"), { status: response.status });
+    return content;
+  }
+
+  // Opening
+
+  async function open() {
+    const { runs } = await fetched("/api/runs");
+    const select = $("run");
+    select.replaceChildren(...runs.map((run) => el("option", { value: run.run, disabled: run.state === "damaged" }, run.name + (run.state === "damaged" ? " (cannot be opened)" : ""))));
+    tellDamaged(runs);
+    const first = runs.find((run) => run.state !== "damaged");
+    if (!first) { $("question").textContent = "No run can be opened."; return; }
+    if (!runs[state.run] || runs[state.run].state === "damaged") state.run = first.run;
+    select.value = state.run;
+    await openRun();
+  }
+  function tellDamaged(runs) {
+    const broken = runs.filter((run) => run.error);
+    $("damaged").hidden = !broken.length;
+    $("damaged").replaceChildren(el("strong", {}, broken.length === 1 ? "A run cannot be opened" : "Some runs cannot be opened"), el("ul", {}, ...broken.map((run) => el("li", {}, `${run.name}: ${run.error}`))));
+  }
+  async function openRun() {
+    const words = settings();
+    $("question").textContent = "Opening the run …";
+    try {
+      about = await fetched("/api/about?" + new URLSearchParams({ run: state.run, arm: state.arm }));
+    } catch (error) {
+      if (state.arm) { state.arm = ""; refuse(error.message); return openRun(); }
+      $("question").textContent = "";
+      refuse(error.message);
+      tellDamaged((await fetched("/api/runs")).runs);
+      return;
+    }
+    state.arm = about.arm;
+    if (!about.arms.includes(state.against)) state.against = state.arm;
+    document.title = `${about.name}: cascade_sim live`;
+    fill("arm", about.arms, state.arm, (arm) => (arm === about.baseline ? `${arm} (baseline)` : arm));
+    fill("against", about.arms, state.against, (arm) => (arm === state.arm ? `${arm}, as it is` : arm));
+    state.knobs = new Map();
+    state.words = [];
+    for (const word of words) {
+      const at = word.indexOf("="), path = word.slice(0, at), knob = about.knobs.find((k) => k.path === path);
+      const text = word.slice(at + 1), value = knob && knob.kind === "number" ? Number(text) : text;
+      if (knob && (knob.kind === "choice" ? knob.choices.includes(text) : text !== "" && isFinite(value))) state.knobs.set(path, value);
+      else state.words.push(word);
+    }
+    drawKnobs();
+    drawTabs();
+    ask();
+  }
+  function fill(id, values, value, label) {
+    $(id).replaceChildren(...values.map((v) => el("option", { value: v }, label(v))));
+    $(id).value = value;
+  }
+
+  // Knobs
+
+  function drawKnobs() {
+    const groups = new Map();
+    for (const knob of about.knobs) {
+      if (!groups.has(knob.group)) groups.set(knob.group, []);
+      groups.get(knob.group).push(knob);
+    }
+    const narrow = matchMedia("(max-width: 900px)").matches;
+    $("knobs").replaceChildren(...Array.from(groups, ([name, knobs], i) => {
+      const isTurned = knobs.some((knob) => state.knobs.has(knob.path));
+      return el("fieldset", {}, el("details", { open: !narrow || i === 0 || isTurned }, el("summary", {}, name), ...knobs.map(drawKnob)));
+    }));
+    drawWords();
+    markTurned();
+  }
+  function drawKnob(knob) {
+    const id = "knob-" + knob.path.replace(/\W/g, "-");
+    const value = state.knobs.has(knob.path) ? state.knobs.get(knob.path) : knob.today;
+    const back = el("button", { type: "button", class: "plain back", "aria-label": `${knob.label}: back to ${plain(knob.today)}`, onclick: () => { setKnob(knob, knob.today); (node.querySelector("input, select") || back).focus(); } }, "back");
+    const today = el("div", { class: "top" }, el("span", { class: "today" }, `today ${plain(knob.today)}`), back);
+    let node;
+    if (knob.kind === "choice") {
+      const select = el("select", { id, onchange: () => setKnob(knob, select.value) }, ...knob.choices.map((c) => el("option", { value: c }, c)));
+      select.value = value;
+      node = el("div", { class: "knob", "data-path": knob.path }, el("div", { class: "top" }, el("label", { for: id }, knob.label), select), today);
+    } else {
+      const range = el("input", { type: "range", id, min: knob.low, max: knob.high, step: knob.step, "aria-label": knob.label });
+      const typed = el("input", { type: "number", min: 0, step: "any", "aria-label": `${knob.label}, as a number` });
+      range.value = value === null ? knob.low : value;
+      typed.value = value === null ? "" : plain(value);
+      range.addEventListener("input", () => { typed.value = plain(Number(range.value)); setKnob(knob, Number(range.value), true); });
+      typed.addEventListener("change", () => { if (typed.value !== "" && isFinite(Number(typed.value))) { range.value = typed.value; setKnob(knob, Number(typed.value), true); } });
+      node = el("div", { class: "knob", "data-path": knob.path }, el("div", { class: "top" }, el("label", { for: id }, knob.label), typed), range, today);
+    }
+    return node;
+  }
+  function setKnob(knob, value, isDrawn) {
+    if (value === knob.today) state.knobs.delete(knob.path); else state.knobs.set(knob.path, value);
+    if (!isDrawn) {
+      const node = document.querySelector(`[data-path="${knob.path}"]`);
+      for (const input of node.querySelectorAll("input, select")) input.value = value === null ? "" : plain(value);
+    }
+    markTurned();
+    ask();
+  }
+  function markTurned() {
+    for (const node of document.querySelectorAll(".knob")) {
+      const knob = about.knobs.find((k) => k.path === node.dataset.path), needs = knob.needs;
+      node.classList.toggle("is-turned", state.knobs.has(knob.path));
+      node.hidden = Boolean(needs) && !state.knobs.has(knob.path) && knob.today === null && (state.knobs.get(needs.path) || (about.knobs.find((k) => k.path === needs.path) || {}).today) !== needs.value;
+    }
+    $("reset").disabled = !settings().length;
+  }
+  function drawWords() {
+    $("words").replaceChildren(...state.words.map((word, i) => el("li", {}, el("code", {}, word), el("button", { type: "button", class: "plain", "aria-label": `Remove ${word}`, onclick: () => { state.words.splice(i, 1); drawWords(); markTurned(); ask(); } }, "remove"))));
+  }
+
+  // Asking: some requests at once, then all; the newest question alone counts
+
+  let pause = 0;
+  function ask() {
+    write();
+    clearTimeout(pause);
+    pause = setTimeout(askNow, 25);
+  }
+  async function askNow() {
+    const mine = ++turn;
+    if (asking) asking.abort();
+    asking = new AbortController();
+    exact = null;
+    $("answer").classList.add("is-stale");
+    $("said").textContent = "";
+    try {
+      for (const all of ["", "1"]) {
+        const found = await fetched("/api/answer?" + query({ all }), asking.signal);
+        if (mine !== turn) return;
+        answer = found;
+        refuse("");
+        drawAnswer();
+        drawView(all === "1");
+        if (found.requests === found.of) break;
+      }
+    } catch (error) {
+      if (mine !== turn || error.name === "AbortError" || error.status === 409) return;
+      refuse(error.message);
+      $("answer").classList.remove("is-stale");
+      $("headline").textContent = "This cannot be turned so";
+      $("question").textContent = questionWords();
+      $("basis").textContent = "";
+      $("tiles").replaceChildren();
+      $("measures").replaceChildren();
+      $("same").hidden = true;
+      answer = null;
+    }
+  }
+  function refuse(words) {
+    $("refusal").hidden = !words;
+    $("refusal").textContent = words;
+  }
+
+  // The answer
+
+  function questionWords() {
+    const changes = Array.from(state.knobs, ([path, value]) => {
+      const knob = about.knobs.find((k) => k.path === path);
+      return `${knob.label} ${plain(knob.today)} → ${plain(value)}`;
+    }).concat(state.words);
+    const held = state.against === state.arm ? "the arm as it is" : `arm ${state.against}`;
+    if (!changes.length && state.against === state.arm) return `${about.name}, arm ${state.arm}: turn a knob`;
+    return `${about.name}, arm ${state.arm}${changes.length ? ", " + changes.join(", ") : ""}, held against ${held}`;
+  }
+  function isSame() {
+    return !settings().length && state.against === state.arm;
+  }
+  function entries() {
+    if (!exact) return answer.measures;
+    const point = exact.points[0].metrics, made = {};
+    for (const name of Object.keys(about.measures)) {
+      if (!point[name]) continue;
+      made[name] = { today: exact.today.metrics[name], then: point[name], lift: point[name].lift, difference: point[name].difference };
+    }
+    return made;
+  }
+  function drawAnswer() {
+    const measured = entries(), lead = measured[about.lead];
+    $("answer").classList.remove("is-stale");
+    $("question").textContent = questionWords();
+    if (isSame()) {
+      $("headline").textContent = lead ? `${MONEY} is ${level(lead.today.value, about.measures[about.lead].unit)} today` : "Today";
+    } else if (lead) {
+      const moved = move(about.measures[about.lead], lead);
+      const word = moved.tone === "up" ? "rises by" : moved.tone === "down" ? "falls by" : "hardly moves:";
+      const text = moved.tone ? moved.text.replace(/^[+−]/, "") : moved.text;
+      $("headline").replaceChildren(`${MONEY} ${word} `, el("span", { class: moved.tone }, text), " ", el("span", { class: "interval" }, moved.interval));
+    }
+    drawBasis();
+    $("tiles").replaceChildren(...TILES.filter((name) => measured[name] && measured[name].then.value !== null).map((name) => drawTile(name, measured[name])));
+    drawMeasures(measured);
+    $("same").hidden = !answer.command;
+    $("command").textContent = answer.command || "";
+    $("exact").disabled = !settings().length;
+  }
+  function drawBasis() {
+    const of = number(answer.of, 0), n = number(answer.requests, 0);
+    const badge = el("span", { class: "badge" + (exact ? " exact" : "") }, exact ? "exact" : answer.requests < answer.of ? "quick" : "all requests");
+    let words = `${of} requests, the same on both sides, with the same luck.`;
+    if (exact) words = `The answer of whatif on ${of} requests: resampled 95 % intervals. It holds the arm against itself as it is.`;
+    else if (answer.requests < answer.of) words = `${n} of ${of} requests; the interval is where the figure of all of them will be. Refining …`;
+    const changed = isSame() ? "" : ` ${number(100 * answer.pages_changed, 1)} % of the pages change.`;
+    const budgets = about.has_budgets && !exact ? " Nobody runs out of a budget here; the exact answer replays budgets." : "";
+    $("basis").replaceChildren(badge, words + changed + budgets);
+  }
+  function drawTile(name, entry) {
+    const measure = about.measures[name], moved = move(measure, entry);
+    if (isSame()) {
+      return el("div", { class: "tile", title: measure.meaning }, el("div", { class: "label" }, measure.label), el("div", { class: "value" }, level(entry.today.value, measure.unit)), el("div", { class: "interval" }, intervalText(measure, entry.today)));
+    }
+    return el("div", { class: "tile", title: measure.meaning },
+      el("div", { class: "label" }, measure.label),
+      el("div", { class: "value " + moved.tone }, moved.text),
+      intervalBar(moved, `${measure.label}: interval ${moved.interval}`),
+      el("div", { class: "interval" }, moved.interval),
+      el("div", { class: "levels" }, `${level(entry.today.value, measure.unit)} → ${level(entry.then.value, measure.unit)}`));
+  }
+  function intervalText(measure, entry) {
+    return entry.low === null ? "" : `${level(entry.low, measure.unit)} to ${level(entry.high, measure.unit)}`;
+  }
+  function drawMeasures(measured) {
+    const rows = Object.keys(about.measures).filter((name) => measured[name] && measured[name].then).map((name) => {
+      const measure = about.measures[name], entry = measured[name], moved = move(measure, entry);
+      const cell = (side) => el("td", {}, level(side.value, measure.unit), el("span", { class: "interval" }, intervalText(measure, side)));
+      return el("tr", {}, el("th", { scope: "row", title: measure.meaning }, measure.label), cell(entry.today), cell(entry.then), el("td", {}, el("span", { class: "value " + moved.tone }, moved.text), el("span", { class: "interval" }, moved.interval)));
+    });
+    $("measures").replaceChildren(table(["measure", state.against === state.arm ? "today" : state.against, "then", "moved"], rows));
+  }
+  function table(heads, rows, caption) {
+    return el("table", {}, caption ? el("caption", {}, caption) : null, el("thead", {}, el("tr", {}, ...heads.map((head) => el("th", { scope: "col" }, head)))), el("tbody", {}, ...rows));
+  }
+  function scrolled(label, ...content) {
+    return el("div", { class: "card scroll", tabindex: 0, role: "region", "aria-label": label }, ...content);
+  }
+
+  // Views
+
+  function drawTabs() {
+    const names = Object.keys(VIEWS).filter((name) => name !== "day" || about.is_log || about.market || (answer && answer.day));
+    if (!names.includes(state.view)) state.view = "curve";
+    $("tabs").replaceChildren(...names.map((name) => el("button", { type: "button", role: "tab", id: "tab-" + name, "aria-controls": "view-" + name, "aria-selected": name === state.view, tabindex: name === state.view ? 0 : -1, onclick: () => show(name), onkeydown: (event) => arrows(event, names, name) }, VIEWS[name])));
+    for (const name of Object.keys(VIEWS)) $("view-" + name).hidden = name !== state.view;
+  }
+  function arrows(event, names, name) {
+    const steps = { ArrowRight: 1, ArrowLeft: -1 }[event.key];
+    if (!steps) return;
+    event.preventDefault();
+    show(names[(names.indexOf(name) + steps + names.length) % names.length]);
+    $("tab-" + state.view).focus();
+  }
+  function show(name) {
+    state.view = name;
+    write();
+    drawTabs();
+    drawView(true);
+  }
+  function drawView(isWhole) {
+    if (!answer) return;
+    if (answer.day && !$("tab-day")) drawTabs();
+    ({ curve: drawCurve, funnel: drawFunnel, payers: drawPayers, requests: () => isWhole && drawRequests(), day: drawDay, runs: () => isWhole && drawRuns() })[state.view]();
+  }
+  const wide = (view) => Math.max(Math.min($("view-" + view).clientWidth - 34, 1000), 280);
+
+  function drawCurve() {
+    const view = $("view-curve"), numeric = about.knobs.filter((k) => !k.needs);
+    const last = Array.from(state.knobs.keys()).pop();
+    const path = numeric.some((k) => k.path === state.knob) ? state.knob : numeric.some((k) => k.path === last) ? last : numeric[0].path;
+    const names = ["expected_revenue_per_request", "revenue_per_request", "expected_ctr", "cpc", "rcs", "slots_filled", "welfare", "expected_rpm"].filter((name) => answer.measures[name]);
+    const measure = names.includes(state.measure) ? state.measure : names[0];
+    const knob = about.knobs.find((k) => k.path === path);
+    const others = settings().filter((word) => !word.startsWith(path + "="));
+    const key = JSON.stringify([state.run, state.arm, state.against, path, others]);
+    if (!view.querySelector("#curve-knob") || view.dataset.arm !== `${state.run}/${state.arm}`) {
+      view.dataset.arm = `${state.run}/${state.arm}`;
+      view.replaceChildren(
+        el("div", { class: "controls", "data-live": "" },
+          el("label", {}, "over the knob", el("select", { id: "curve-knob", onchange: (e) => { state.knob = e.target.value; write(); drawCurve(); } }, ...numeric.map((k) => el("option", { value: k.path }, k.label)))),
+          el("label", {}, "the measure", el("select", { id: "curve-measure", onchange: (e) => { state.measure = e.target.value; write(); drawCurve(); } }, ...names.map((n) => el("option", { value: n }, about.measures[n].label))))),
+        el("div", { class: "card", id: "curve-chart" }), el("p", { class: "small", id: "curve-words", role: "status" }));
+    }
+    $("curve-knob").value = path;
+    $("curve-measure").value = measure;
+    if (curve.key !== key) {
+      curve.key = key;
+      curve.points = new Map();
+      if (curve.control) curve.control.abort();
+      streamCurve(path, others, key);
+    }
+    plotCurve(knob, measure);
+  }
+  async function streamCurve(path, others, key) {
+    const control = (curve.control = new AbortController());
+    const asked = new URLSearchParams({ run: state.run, arm: state.arm, against: state.against, client, knob: path });
+    for (const word of others) asked.append("set", word);
+    try {
+      const response = await fetch("/api/curve?" + asked, { signal: control.signal });
+      if (!response.ok) throw new Error((await response.json()).error);
+      const reader = response.body.getReader(), decoder = new TextDecoder();
+      let text = "";
+      for (;;) {
+        const { done, value } = await reader.read();
+        if (done) break;
+        text += decoder.decode(value, { stream: true });
+        const lines = text.split("\n");
+        text = lines.pop();
+        for (const line of lines) {
+          const point = JSON.parse(line);
+          if (curve.key !== key) return;
+          if ("value" in point) curve.points.set(plain(point.value), point);
+          else refuse(point.error || "");
+        }
+        if (state.view === "curve") drawCurve();
+      }
+    } catch (error) {
+      if (error.name !== "AbortError") $("curve-words").textContent = error.message;
+    }
+  }
+  function plotCurve(knob, name) {
+    const measure = about.measures[name], refused = [];
+    const points = [];
+    knob.values.forEach((value, i) => {
+      const point = curve.points.get(plain(value));
+      if (!point) return;
+      if (point.error) { refused.push(`${plain(value)}: ${point.error}`); return; }
+      const moved = move(measure, point.measures[name]);
+      const at = (side) => (moved.what && moved.what[side] !== null ? moved.scale * moved.what[side] : null);
+      points.push({ x: knob.kind === "choice" ? i : value, label: plain(value), value: at("value"), low: at("low"), high: at("high"), is_all: point.is_all, text: `${moved.text} (${moved.interval})` });
+    });
+    const now = plain(state.knobs.has(knob.path) ? state.knobs.get(knob.path) : knob.today);
+    const label = `${measure.label}, change in ${measure.is_near_zero ? "points" : "percent"}, over ${knob.label}: ` + points.map((p) => `${p.label} ${p.text}`).join("; ");
+    $("curve-chart").replaceChildren(el("p", { class: "small" }, `${measure.label}: change ${measure.is_near_zero ? "in points" : "in %"} against ${state.against === state.arm ? "the arm as it is" : state.against}`), curveChart(points, { width: wide("curve"), knob: knob.label, isChoice: knob.kind === "choice", now, label, today: knob.today, at: state.knobs.has(knob.path) ? state.knobs.get(knob.path) : knob.today }));
+    const whole = points.filter((p) => p.is_all).length;
+    $("curve-words").textContent = `${whole} of ${knob.values.length - refused.length} values on all requests${points.length > whole ? "; hollow points are quick ones" : ""}. Orange: where the knob stands.` + (refused.length ? ` Refused: ${refused.join("; ")}` : "");
+  }
+
+  function drawFunnel() {
+    const { today, then } = answer.funnel, sets = { corpus: "Ads", pre_ranking_set: "Retrieved", competitive_set: "Ranked", win_set: "Shown" };
+    const rows = Object.entries(sets).map(([key, label]) => el("tr", {}, el("th", { scope: "row" }, label), el("td", {}, number(today[key], today[key] % 1 ? 2 : 0)), el("td", {}, number(then[key], then[key] % 1 ? 2 : 0))));
+    const cards = [scrolled("Ads by stage", table(["ads of a request", "today", "then"], rows))];
+    if (today.best && then.best) {
+      const who = about.is_log ? "the ranking stage would choose from all candidates" : "are worth most by their true CTR, of those retrieved";
+      cards.unshift(el("div", { class: "card" }, el("h2", {}, "Where the best ads go"), el("p", { class: "small" }, `Of the ads that ${who}, as many as there are slots.`),
+        el("p", { class: "legend" }, ...[["shown", ""], ["lost in the auction", "lost-2"], ["lost by pre-ranking", "lost"]].map(([name, kind]) => el("span", {}, el("i", { class: kind }), name))),
+        fateBars([{ name: "today", ...today.best }, { name: "then", ...then.best }], wide("funnel")),
+        el("div", { class: "scroll fates", tabindex: 0, role: "region", "aria-label": "Losses by stage" }, table(["", "shown", "lost in the auction", "lost by pre-ranking"], [["today", today.best], ["then", then.best]].map(([name, best]) => el("tr", {}, el("th", { scope: "row" }, name), ...[best.shown, best.ranking, best.pre_ranking].map((x) => el("td", {}, number(100 * x, 1) + " %")))))))) ;
+    }
+    const lost = about.attribution && about.attribution.stages;
+    if (lost) {
+      const names = { retrieval: "retrieval", pre_ranking: "pre-ranking", ranking: "ranking" };
+      cards.push(scrolled("Losses that the run measured", table(["stage", "share of the loss", "eCPM lost"], lost.map((stage) => el("tr", {}, el("th", { scope: "row" }, names[stage.stage] || stage.stage), el("td", {}, number(100 * stage.share, 1) + " %"), el("td", {}, number(stage.ecpm_lost.value, 1)))), `As the run measured arm ${state.arm} against the whole corpus, on ${number(about.attribution.requests, 0)} requests, with no knob turned`)));
+    }
+    $("view-funnel").replaceChildren(...cards);
+  }
+
+  function drawPayers() {
+    const { tiers, movers } = answer.payers;
+    const change = (a, b) => (a > 0 ? signed(100 * (b / a - 1), 1) + " %" : b > 0 ? "new" : NONE);
+    const rows = tiers.map((row) => el("tr", {}, el("th", { scope: "row" }, row.tier), el("td", {}, number(row.advertisers, 0)), el("td", {}, number(row.paid_today, 2)), el("td", {}, number(row.paid_then, 2)), el("td", {}, change(row.paid_today, row.paid_then)), el("td", {}, change(row.clicks_today, row.clicks_then)), el("td", {}, `${number(row.pay_more, 0)} / ${number(row.pay_less, 0)}`)));
+    const most = movers.map((row) => el("tr", {}, el("th", { scope: "row" }, row.advertiser), el("td", {}, number(row.paid_today, 3)), el("td", {}, number(row.paid_then, 3)), el("td", {}, signed(row.paid_then - row.paid_today, 3)), el("td", {}, change(row.clicks_today, row.clicks_then))));
+    $("view-payers").replaceChildren(
+      scrolled("Advertisers by tier", table(["advertisers by what they pay today", "how many", "pay today", "pay then", "payments", "clicks", "pay more / less"], rows, "Expected payments and clicks of 1,000 requests")),
+      movers.length ? scrolled("Who moves most", table(["advertiser", "pays today", "pays then", "difference", "clicks"], most, "Who moves most, of 1,000 requests")) : el("p", { class: "small" }, "Nobody pays more or less."));
+  }
+
+  // Requests
+
+  async function drawRequests() {
+    const view = $("view-requests");
+    if (!view.querySelector("form")) {
+      const field = (name, label, type) => el("label", {}, label, el("input", { name, type: type || "text", autocomplete: "off", step: "any", value: filters[name] || "" }));
+      const form = el("form", { class: "controls", "data-live": "", onsubmit: (event) => { event.preventDefault(); offset = 0; filters = Object.fromEntries(new FormData(form)); listRequests(); }, onchange: () => form.requestSubmit() },
+        field("user", "user"), field("ad", "ad"), field("advertiser", "advertiser"), field("least", "revenue from", "number"), field("most", "to", "number"),
+        el("label", {}, "order", el("select", { name: "sort" }, ...[["gain", "largest gain"], ["loss", "largest loss"], ["revenue", "most revenue"], ["request", "as they came"]].map(([v, l]) => el("option", { value: v }, l)))),
+        el("label", { class: "check" }, el("input", { type: "checkbox", name: "changed", value: "1", checked: Boolean(filters.changed) }), "only pages that change"),
+        el("button", {}, "Find"));
+      view.replaceChildren(form, el("div", { id: "list" }), el("div", { id: "look" }));
+      form.querySelector("select").value = filters.sort || "gain";
+    }
+    await listRequests();
+    if (state.request !== null) await look(state.request, state.ad, false);
+  }
+  async function listRequests() {
+    let found;
+    try {
+      found = await fetched("/api/requests?" + query({ ...filters, offset, all: answer && answer.requests === answer.of ? "1" : "" }));
+    } catch (error) {
+      if (error.status !== 409) $("list").replaceChildren(el("p", { class: "notice", role: "alert" }, error.message));
+      return;
+    }
+    const rows = found.rows.map((row) => el("tr", {}, el("td", {}, el("button", { type: "button", class: "plain", onclick: () => look(row.request, "", true) }, row.name || String(row.request))), el("td", {}, row.user), el("td", {}, number(row.today, 4)), el("td", {}, number(row.then, 4)), el("td", {}, signed(row.then - row.today, 4))));
+    const end = Math.min(offset + found.rows.length, found.total);
+    const page = (step) => () => { offset = Math.max(offset + step, 0); listRequests(); };
+    $("list").replaceChildren(
+      found.total ? scrolled("Requests", table(["request", "user", "revenue today", "then", "difference"], rows, `${number(found.total, 0)} of ${number(found.looked_at, 0)} requests; expected revenue`)) : el("p", { class: "small" }, "No request fits."),
+      el("div", { class: "pager", "data-live": "" }, el("button", { type: "button", disabled: offset === 0, onclick: page(-12) }, "Back"), el("button", { type: "button", disabled: end >= found.total, onclick: page(12) }, "Next"), el("span", { class: "small" }, found.total ? `${offset + 1} to ${end}` : "")));
+  }
+  async function look(request, ad, isNew) {
+    state.request = request;
+    state.ad = ad;
+    write();
+    let found;
+    try {
+      found = await fetched("/api/look?" + query({ request, ad }));
+    } catch (error) {
+      if (error.status !== 409) $("look").replaceChildren(el("p", { class: "notice", role: "alert" }, error.message));
+      return;
+    }
+    const shown = (side) => new Set(found.pages[side].filter((p) => p.slot !== null).map((p) => p.ad));
+    const sides = { today: shown("today"), then: shown("then") };
+    const page = (side, title) => {
+      const rows = found.pages[side].map((place) => {
+        const kind = place.slot === null ? "is-out" : side === "then" && !sides.today.has(place.ad) ? "is-new" : "";
+        return el("tr", { class: kind }, el("td", {}, place.slot === null ? "next" : String(place.slot)), el("td", {}, el("button", { type: "button", class: "plain", "aria-label": `Why ad ${place.ad}?`, onclick: () => look(request, place.ad, false) }, place.ad)), el("td", {}, place.advertiser), el("td", {}, number(place.bid, 3)), el("td", {}, number(100 * place.pctr, 2)), el("td", {}, place.cpc_micros === null ? NONE : number(place.cpc_micros / 1e6, 3)), el("td", {}, place.clicked === null ? NONE : place.clicked ? "yes" : "no"));
+      });
+      return scrolled(title, rows.length ? table(["slot", "ad", "advertiser", "bid", "pCTR %", "price", "click"], rows, title) : el("p", {}, `${title}: the page is empty`));
+    };
+    const input = el("input", { name: "ad", value: ad, autocomplete: "off", "aria-label": "Ad to explain" });
+    const form = el("form", { class: "controls", "data-live": "", onsubmit: (event) => { event.preventDefault(); look(request, input.value.trim(), false); } }, el("label", {}, "why not this ad?", input), el("button", {}, "Explain"));
+    const parts = [el("h2", { tabindex: -1, id: "looked" }, `Request ${found.name || found.request}, user ${found.user}`), el("div", { class: "sides" }, page("today", state.against === state.arm ? "Today" : `Arm ${state.against}`), page("then", "With the knobs turned")), form];
+    if (found.best && found.best.length) parts.push(el("p", { class: "small" }, "Best by true value: " + found.best.map((b) => `${b.ad} (${b.dropped_by ? "lost by " + b.dropped_by.replace("_", "-") : "shown"})`).join(", ")));
+    if (found.ad) parts.push(explained(found.ad, found.pages.then));
+    $("look").replaceChildren(...parts);
+    if (isNew) { $("looked").focus(); $("looked").scrollIntoView({ block: "start" }); }
+  }
+  function explained(ad, page) {
+    const place = page.find((p) => p.ad === ad.ad && p.slot !== null), names = { retrieval: "retrieval", pre_ranking: "pre-ranking", ranking: "the auction" };
+    const verdict = place ? `Ad ${ad.ad} of advertiser ${ad.advertiser} wins slot ${place.slot} at ${number(place.cpc_micros / 1e6, 4)}.` : `Ad ${ad.ad} of advertiser ${ad.advertiser} is dropped by ${names[ad.dropped_by]}.`;
+    const bids = ad.bids, wins = bids.cascade === null ? `No bid wins a slot: ${bids.why_none}.` : place ? `It would still win with a bid of ${number(bids.cascade, 6)}, and bids ${number(ad.init_bid, 6)}.` : `The bid that would have won: ${number(bids.cascade, 6)}, ${number(bids.cascade / ad.init_bid, 2)} times its own ${number(ad.init_bid, 6)}. It would then have slot ${bids.slot} at ${number(bids.cpc_micros / 1e6, 4)}.`;
+    const rows = ad.stages.map((stage) => el("tr", {}, el("th", { scope: "row" }, names[stage.stage]), el("td", {}, stage.rank === null ? NONE : String(stage.rank)), el("td", {}, number(stage.of, 0)), el("td", {}, number(stage.passes, 0)), ...[stage.score, stage.last_in, stage.first_out].map((x) => el("td", {}, x === null ? NONE : String(Number(x.toPrecision(5))))), el("td", {}, (stage.reached ? "" : "not reached; would have been ") + (stage.passed ? "passed" : "dropped"))));
+    const why = ad.stages.filter((s) => s.why).map((s) => el("p", {}, `It may not take part: ${s.why}.`));
+    const need = [["to pass pre-ranking", bids.pre_ranking], ["to win the auction", bids.auction], ["to win both", bids.cascade]].map(([label, bid]) => el("tr", {}, el("th", { scope: "row" }, label), el("td", {}, bid === null ? "no bid" : number(bid, 6)), el("td", {}, bid === null || !ad.init_bid ? NONE : "× " + number(bid / ad.init_bid, 3))));
+    return el("div", { class: "card" }, el("p", { class: "verdict" }, verdict), el("p", {}, wins), ...why, el("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": "The ad's way" }, table(["stage", "rank", "of", "pass", "score", "last in", "first out", "result"], rows)), el("h3", {}, "Least init-bid, all else as it is"), table(["", "bid", "of its own"], need));
+  }
+
+  // The day, and runs side by side
+
+  function drawDay() {
+    const view = $("view-day"), cards = [], day = answer.day, width = wide("day");
+    const legend = (names) => el("p", { class: "legend" }, ...names.map(([name, kind]) => el("span", {}, el("i", { class: kind }), name)));
+    if (day) {
+      for (const [name, title] of [["revenue", "Expected revenue of 1,000 requests"], ["clicks", "Expected clicks of 1,000 requests"]]) {
+        if (!day[name + "_then"]) continue;
+        cards.push(el("div", { class: "card" }, el("h2", {}, title), legend([["today", "today"], ["then", ""]]), dayChart([{ values: day[name + "_today"], class: "today" }, { values: day[name + "_then"] }], { width, start: day.start, label: title + " by hour" })));
+      }
+      cards.push(el("div", { class: "card" }, el("h2", {}, "Requests"), dayChart([{ values: day.requests, class: "today" }], { width, start: day.start, label: "Requests by hour" })));
+    }
+    if (about.market) {
+      const arm = about.market[state.arm] ? state.arm : Object.keys(about.market)[0], hours = about.market[arm];
+      for (const [name, title] of [["revenue", "Revenue"], ["requests", "Requests"], ["clicks", "Clicks"]]) {
+        if (hours[name]) cards.push(el("div", { class: "card" }, el("h2", {}, `${title} by hour, in the run's market`), el("p", { class: "small" }, `Arm ${arm}, as the run measured it: bidders paced and budgets ran, and no knob changes that.`), dayChart([{ values: hours[name] }], { width, label: `${title} by hour of arm ${arm}` })));
+      }
+    }
+    view.replaceChildren(...(cards.length ? cards : [el("p", { class: "small" }, "It does not matter here when a request comes.")]));
+  }
+  async function drawRuns() {
+    const view = $("view-runs"), { runs } = await fetched("/api/compare");
+    const whole = runs.filter((run) => run.measures), names = Object.keys(about.measures).filter((name) => whole.some((run) => run.measures[name] && run.measures[name].value !== null)).slice(0, 14);
+    const rows = names.map((name) => el("tr", {}, el("th", { scope: "row", title: about.measures[name].meaning }, about.measures[name].label), ...whole.map((run) => {
+      const entry = run.measures[name];
+      return el("td", {}, entry ? level(entry.value, about.measures[name].unit) : NONE, el("span", { class: "interval" }, entry ? intervalText(about.measures[name], entry) : ""));
+    })));
+    const differs = whole.filter((run) => !run.is_first).map((run) => el("div", { class: "card" }, el("h2", {}, `${run.name}: what differs from ${whole[0].name}`), run.differs.length ? el("ul", { class: "diff" }, ...run.differs.map((line) => el("li", {}, el("code", {}, line)))) : el("p", {}, "Nothing: the scenarios are the same."), run.more ? el("p", { class: "small" }, `and ${run.more} more`) : null));
+    view.replaceChildren(
+      rows.length ? scrolled("Runs side by side", table(["baseline as the run measured it", ...whole.map((run) => `${run.name} (${run.baseline})`)], rows)) : el("p", { class: "small" }, "An imported market has no measures of its own; its arm as it is stands above."),
+      ...differs,
+      whole.length < 2 ? el("p", { class: "small" }, "Give several runs to serve to see them side by side.") : "");
+  }
+
+  // Exact, link, snapshot
+
+  $("exact").addEventListener("click", async () => {
+    const mine = turn, button = $("exact");
+    button.disabled = true;
+    $("said").textContent = "Asking whatif …";
+    try {
+      const found = await fetched("/api/exact?" + query());
+      if (mine !== turn) return;
+      exact = found;
+      if (answer.requests < answer.of) answer = { ...answer, requests: answer.of };
+      drawAnswer();
+      $("said").textContent = "Exact.";
+    } catch (error) {
+      if (mine === turn) { refuse(error.message); $("said").textContent = ""; }
+    } finally {
+      button.disabled = !settings().length;
+    }
+  });
+  $("link").addEventListener("click", async () => {
+    const link = location.origin + location.pathname + location.search.replace(/([?&])token=[^&]*&?/, "$1");
+    try { await navigator.clipboard.writeText(link); $("said").textContent = "The link is copied."; }
+    catch { $("said").textContent = link; }
+  });
+  $("snapshot").addEventListener("click", async () => {
+    const style = await (await fetch("/live.css")).text();
+    const body = el("div", { class: "layout" });
+    for (const part of [$("answer"), ...document.querySelectorAll("[role=tabpanel]:not([hidden])")]) {
+      const copy = part.cloneNode(true);
+      for (const control of copy.querySelectorAll("[data-live]")) control.remove();
+      for (const button of copy.querySelectorAll("button")) button.replaceWith(button.textContent);
+      for (const node of copy.querySelectorAll("details")) node.open = true;
+      for (const node of [copy, ...copy.querySelectorAll("[id]")]) node.removeAttribute("id");
+      body.append(copy);
+    }
+    const page = document.implementation.createHTMLDocument(document.title);
+    page.documentElement.lang = "en";
+    page.body.className = "snapshot";
+    for (const meta of [{ charset: "utf-8" }, { name: "viewport", content: "width=device-width, initial-scale=1" }, { name: "color-scheme", content: "light dark" }, { "http-equiv": "Content-Security-Policy", content: "default-src 'none'; style-src 'unsafe-inline'" }].reverse()) page.head.prepend(el("meta", meta));
+    page.head.append(el("style", {}, style + "\n.snapshot .layout { grid-template-columns: minmax(0, 1fr); grid-template-areas: 'answer' 'views'; }"));
+    page.body.append(body, el("p", { class: "small" }, `Snapshot of cascade_sim live: ${location.search || "as it is"}`));
+    const file = new Blob(["<!doctype html>\n", page.documentElement.outerHTML], { type: "text/html" });
+    const link = el("a", { href: URL.createObjectURL(file), download: `${about.name.replace(/\W+/g, "-")}-snapshot.html` });
+    document.body.append(link);
+    link.click();
+    link.remove();
+    setTimeout(() => URL.revokeObjectURL(link.href), 10000);
+    $("said").textContent = "The snapshot is saved.";
+  });
+
+  // Controls of the head
+
+  $("run").addEventListener("change", () => { state.run = Number($("run").value); state.arm = ""; state.against = ""; state.knobs = new Map(); state.words = []; state.request = null; state.ad = ""; curve.key = ""; for (const name of Object.keys(VIEWS)) $("view-" + name).replaceChildren(); openRun(); });
+  $("arm").addEventListener("change", () => { const was = state.arm; state.arm = $("arm").value; if (state.against === was) state.against = state.arm; openRun(); });
+  $("against").addEventListener("change", () => { state.against = $("against").value; ask(); });
+  $("reset").addEventListener("click", () => { state.knobs = new Map(); state.words = []; drawKnobs(); ask(); });
+  $("knobs").addEventListener("submit", (event) => event.preventDefault());
+  $("other").addEventListener("submit", (event) => {
+    event.preventDefault();
+    const word = $("word").value.trim();
+    if (!word) return;
+    state.words = [...state.words.filter((w) => w.split("=")[0] !== word.split("=")[0]), word];
+    $("word").value = "";
+    drawWords();
+    markTurned();
+    ask();
+  });
+  addEventListener("popstate", () => { read(); openRun(); });
+  let resized = 0;
+  addEventListener("resize", () => { clearTimeout(resized); resized = setTimeout(() => answer && drawView(false), 120); });
+
+  read();
+  open().catch((error) => refuse(error.message));
+})();

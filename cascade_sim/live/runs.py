@@ -1,0 +1,135 @@
+"""The runs that a page offers, by number: what is known of each before it is opened, and how they differ.
+
+A run that cannot be opened keeps its place with the reason; the others stay. Nothing outside their folders is
+ever read, since runs are named by their number alone.
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from cascade_sim.analysis.report.readings import WHAT_IF_MEASURES
+from cascade_sim.errors import UserError, shortened
+from cascade_sim.live.session import Session, Way
+from cascade_sim.questions.reopen import Trust
+from cascade_sim.questions.whatif import worlds_of
+from cascade_sim.scenario.diff import scenario_diff
+from cascade_sim.scenario.file import load_scenario
+from cascade_sim.scenario.schema import Scenario
+from cascade_sim.storage.folder import Run, open_run
+
+MOST_DIFFERENCES = 60
+
+
+class OfferedRun:
+    """A run's folder; opened when somebody looks at it."""
+
+    def __init__(self, path: Path, name: str) -> None:
+        self.path, self.name = path, name
+        self.error: str | None = None
+        self.run: Run | None = None
+        self.scenario: Scenario | None = None
+        self.session: Session | None = None
+        try:
+            self.run = open_run(path)
+            self.scenario = load_scenario(path / "scenario.yaml")
+        except (UserError, OSError) as error:
+            self.fail(error)
+
+    def fail(self, error: Exception) -> None:
+        """Keep the reason why it cannot be opened."""
+        self.error = shortened(str(error))
+
+    @property
+    def metrics(self) -> Mapping[str, Any]:
+        return self.run.metrics if self.run is not None else {}
+
+    def about(self) -> dict[str, Any]:
+        """What the list of runs says of it."""
+        state = "damaged" if self.error else "open" if self.session is not None else "closed"
+        return {"name": self.name, "path": str(self.path), "state": state, "error": self.error}
+
+
+class Runs:
+    """All of them. Sessions are opened by the one thread that asks them."""
+
+    def __init__(self, paths: Sequence[Path], trust: Trust = False) -> None:
+        self._trust = trust
+        folders = [(path, folder) for path in paths for folder in worlds_of(path)]
+        self.offered = [
+            OfferedRun(folder, folder.name if folder == path else f"{path.name} / {folder.name}")
+            for path, folder in folders
+        ]
+
+    def about(self) -> list[dict[str, Any]]:
+        return [{"run": number, **offered.about()} for number, offered in enumerate(self.offered)]
+
+    def offered_run(self, number: int) -> OfferedRun:
+        """UserError if there is none of this number."""
+        if not 0 <= number < len(self.offered):
+            raise UserError(f"no run {number}; there are {len(self.offered)}")
+        return self.offered[number]
+
+    def session(self, number: int) -> Session:
+        """The opened run; UserError with the reason if it cannot be opened."""
+        offered = self.offered_run(number)
+        if offered.error is None and offered.session is None:
+            try:
+                offered.session = Session(offered.path, self._trust)
+            except (UserError, OSError) as error:
+                offered.fail(error)
+        if offered.session is None:
+            raise UserError(offered.error or "the run cannot be opened")
+        return offered.session
+
+    def side_by_side(self) -> dict[str, Any]:
+        """Measures of every run's baseline as the run has them, and how scenarios differ from the first's."""
+        whole = [offered for offered in self.offered if offered.scenario is not None]
+        first = whole[0].scenario if whole else None
+        rows = []
+        for offered in self.offered:
+            row: dict[str, Any] = offered.about()
+            if offered.scenario is not None and first is not None:
+                baseline = offered.scenario.report.baseline
+                own = (offered.metrics.get("arms") or {}).get(baseline) or {}
+                lines = [change.line() for change in scenario_diff(first, offered.scenario)]
+                row |= {
+                    "baseline": baseline,
+                    "seed": offered.scenario.seed,
+                    "requests": offered.metrics.get("requests") or offered.scenario.phases.evaluate,
+                    "measures": {
+                        name: {key: own[name].get(key) for key in ("value", "low", "high")}
+                        for name in WHAT_IF_MEASURES
+                        if isinstance(own.get(name), Mapping)
+                    },
+                    "differs": lines[:MOST_DIFFERENCES],
+                    "more": max(len(lines) - MOST_DIFFERENCES, 0),
+                    "is_first": offered is whole[0],
+                }
+            rows.append(row)
+        return {"runs": rows}
+
+
+def market_hours(metrics: Mapping[str, Any]) -> dict[str, Any] | None:
+    """The hours of a run's market by arm, as the run measured them; None where it had no market."""
+    arms = (metrics.get("market") or {}).get("arms") or {}
+    wanted = ("time", "requests", "impressions", "clicks", "revenue")
+    found = {
+        arm: {name: own["hours"][name] for name in wanted if name in own["hours"]}
+        for arm, own in arms.items()
+        if isinstance(own, Mapping) and own.get("hours")
+    }
+    return found or None
+
+
+def command_line(path: Path, way: Way, baseline: str) -> str:
+    """The command that gives the exact answer."""
+    words = ["python", "-m", "cascade_sim", "whatif", str(path)]
+    for word in way.words:
+        words += ["--set", word]
+    if way.arm != baseline:
+        words += ["--arm", way.arm]
+    return shlex.join(words)

@@ -1,0 +1,250 @@
+"""A finished run kept open for many questions: its blocks with all that was scored on them.
+
+A knob changes no score of a model, so `serve` answers from the memo of each block: it selects, prices and
+measures again, and that is all. A first answer is made of a few blocks that lie evenly over the evaluation;
+going on with the others refines it. What an arm did with a block is kept for the ways to serve that were
+asked about last.
+
+A session belongs to one thread. Long work comes in pieces, a block each: `measured` is a generator, and
+whoever runs it may stop between two of them.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from cascade_sim.analysis.metrics import consistency
+from cascade_sim.analysis.metrics.catalogue import ARM_MEASURES, PAGE_MEASURES, REPLAY_MEASURES, Metric
+from cascade_sim.auction import MICROS
+from cascade_sim.cascade.memo import remembered
+from cascade_sim.cascade.serve import Arm, Block, retrieve
+from cascade_sim.errors import UserError, unknown_name
+from cascade_sim.phases.evaluate import Ground
+from cascade_sim.phases.measure import Yardstick
+from cascade_sim.phases.replayed import GRADIENT, gradients
+from cascade_sim.phases.traffic import Arrivals
+from cascade_sim.progress import Progress
+from cascade_sim.questions.reopen import PHASE, Trust, reopen
+from cascade_sim.questions.whatif import Question, Setting, WhatIfEvaluation, ask_run, seat_of
+from cascade_sim.scenario.changes import Refused, parse_points, refuse, turn
+from cascade_sim.scenario.schema import ArmSpec, Scenario, resolved_arms
+
+QUICK = 2_048  # requests of a first answer
+MOST_WAYS = 16  # ways to serve whose pages are kept
+MOST_TURNED = 256  # settings that are known to be right or wrong
+MOST_YARDS = 4  # answers from the whole pre-ranking set, kept for each block
+MOST_SETS, MOST_MADE = 3, 16  # of each block's memo
+MOST_BYTES = 2 << 30  # of scores kept; blocks beyond are scored again for every question
+BYTES_A_PAIR = 64  # a candidate of a request with its scores, bids and what is made of them, about
+
+
+@dataclass(frozen=True)
+class Way:
+    """A way to serve: an arm, and the knobs turned in it as `--set` takes them."""
+
+    arm: str
+    words: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Served:
+    """What an arm did with a block. Arrays of a request each, [R] or [R, k]."""
+
+    columns: dict[str, np.ndarray]  # the catalogue's COLUMNS
+    ads: np.ndarray  # int32, -1 in an empty slot
+    price_micros: np.ndarray
+    charged: np.ndarray  # expected events that the price is paid for
+    clicks: np.ndarray  # expected
+    sizes: np.ndarray  # [3] candidates after each stage, summed
+    fates: (
+        np.ndarray | None
+    )  # [3] of the best ads: lost by pre-ranking, lost by ranking, shown; None: unknown
+    gradient: np.ndarray | None  # of a replayed log, by the click model's coefficients
+
+    @property
+    def paid(self) -> np.ndarray:
+        """Expected payments.  [R, k]"""
+        return np.where(self.ads >= 0, self.price_micros / MICROS * self.charged, 0.0)
+
+
+class Session:
+    """One opened run. UserError if it cannot be opened, or may not."""
+
+    def __init__(self, folder: Path, trust: Trust = False) -> None:
+        self.opened = reopen(folder, trust)
+        self.folder, self.scenario, self.sim = folder, self.opened.scenario, self.opened.sim
+        self.baseline = self.scenario.report.baseline
+        self.specs = resolved_arms(self.scenario)
+        self.evaluation = WhatIfEvaluation(self.sim, folder, {}, self.opened.arm(self.baseline))
+        # Budgets make a block depend on those before it: quick answers leave them out, exact ones do not.
+        self.has_budgets, self.evaluation.spending = self.evaluation.spending is not None, None
+        self.n_requests = self.evaluation.n_requests
+        self.block_size = self.scenario.traffic.block
+        self.n_blocks = -(-self.n_requests // self.block_size)
+        self.sample = spread(self.n_blocks, -(-QUICK // self.block_size))
+        self._grounds: dict[int, Ground] = {}
+        self._ways: OrderedDict[Arm, dict[int, Served]] = OrderedDict()
+        self._turned: OrderedDict[Way, Arm | UserError] = OrderedDict()
+
+    # What is asked
+
+    def arm(self, way: Way) -> Arm:
+        """The arm that serves so; UserError in the words of `whatif` for a knob that cannot be turned so."""
+        found = self._turned.get(way)
+        if found is None:
+            try:
+                found = self._turn(way)
+            except UserError as error:
+                found = error
+            self._turned[way] = found
+            if len(self._turned) > MOST_TURNED:
+                self._turned.popitem(last=False)
+        if isinstance(found, UserError):
+            raise found
+        return found
+
+    def _turn(self, way: Way) -> Arm:
+        changed, spec = self.turned(way)
+        return replace(seat_of(self.opened)(way.arm, spec, changed), name="")
+
+    def turned(self, way: Way) -> tuple[Scenario, ArmSpec]:
+        """The scenario and the arm with its knobs turned; UserError if they cannot be."""
+        if way.arm not in self.specs:
+            raise UserError(unknown_name("arm", way.arm, self.specs))
+        if not way.words:
+            return self.scenario, self.specs[way.arm]
+        try:
+            points = parse_points(way.words, self.scenario, way.arm)
+            if len(points) > 1:
+                raise UserError("one value for each knob; a curve goes over several")
+            return turn(self.scenario, self.specs[way.arm], points[0], self.folder)
+        except Refused as reason:
+            raise refuse(reason, way.words) from None
+
+    def exact(self, way: Way) -> dict[str, Any]:
+        """The answer of `whatif`, by the code of `whatif`. Knows nothing of what is kept here."""
+        if not way.words:
+            raise UserError("no knob is turned, so there is nothing to ask; turn one")
+        self.turned(way)
+        question = Question(tuple(parse_points(way.words, self.scenario, way.arm)))
+        where = Setting(self.sim, self.folder, way.arm, self.specs[way.arm], seat_of(self.opened))
+        return ask_run(where, question, Progress(quiet=True))
+
+    # What is served
+
+    def blocks(self, is_all: bool) -> Sequence[int]:
+        """The blocks of an answer: those of the first, then the others."""
+        others = [index for index in range(self.n_blocks) if index not in self.sample]
+        return [*self.sample, *(others if is_all else [])]
+
+    def block(self, index: int) -> Block:
+        """A block of the evaluation."""
+        return self.sim.arrivals.block(PHASE, index, self.n_requests)
+
+    def measured(self, arm: Arm, blocks: Sequence[int]) -> Iterator[None]:
+        """Serve these blocks, as far as that was not done; a piece of work a block."""
+        for index in blocks:
+            if index not in self.pages(arm):
+                self.pages(arm)[index] = self._serve(arm, index)
+                yield
+
+    def pages(self, arm: Arm) -> dict[int, Served]:
+        """What is known of a way to serve, by block; those asked about last are kept, the first for good."""
+        if arm not in self._ways:
+            self._ways[arm] = {}
+            while len(self._ways) > MOST_WAYS:
+                del self._ways[list(self._ways)[1]]
+        elif next(iter(self._ways)) != arm:
+            self._ways.move_to_end(arm)
+        return self._ways[arm]
+
+    def ground(self, index: int) -> Ground:
+        """What arms are measured by on a block, kept while there is room."""
+        if index in self._grounds:
+            return self._grounds[index]
+        ground = self.evaluation.ground(self.block(index))
+        a_block = self.block_size * max(spec.retrieval_size for spec in self.specs.values()) * BYTES_A_PAIR
+        if (len(self._grounds) + 1) * a_block <= MOST_BYTES:
+            self._grounds[index] = ground
+        return ground
+
+    def warm(self) -> Iterator[None]:
+        """Serve the baseline, then ask every trained model about every pre-ranking set; pieces of work."""
+        arm = self.arm(Way(self.baseline))
+        yield from self.measured(arm, self.blocks(True))
+        for index in self.blocks(True):
+            if index not in self._grounds:
+                return
+            block = self._grounds[index].block
+            ids = retrieve(block, arm, self.sim.platform)
+            for scorer in list(self.sim.scorers.values()):
+                if scorer.name in self.scenario.models:
+                    by_pair = getattr(scorer, "by_pair", False)
+                    remembered(block.memo, scorer, ids, partial(scorer.predict, block, ids), by_pair)
+                    yield
+
+    def _serve(self, arm: Arm, index: int) -> Served:
+        ground, evaluation = self.ground(index), self.evaluation
+        decision, result, yard, columns = evaluation.serve_on(ground, arm)
+        columns.setdefault("slots", arm.slots * columns["requests"])
+        stages = (decision.pre_ranking_set, decision.competitive_set, decision.win_set)
+        served = Served(
+            columns=columns,
+            ads=decision.win_set.astype(np.int32),
+            price_micros=decision.cpc_micros,
+            charged=result.charged,
+            clicks=result.expected_clicks,
+            sizes=np.array([(ids >= 0).sum() for ids in stages]),
+            fates=self._fates(yard, stages[1], stages[2]),
+            gradient=gradients(arm, decision, result).get(GRADIENT),
+        )
+        for old in list(ground.yards)[1 : 1 - MOST_YARDS]:
+            del ground.yards[old]
+        assert ground.block.memo is not None
+        ground.block.memo.trim(MOST_SETS, MOST_MADE)
+        return served
+
+    def _fates(self, yard: Yardstick, competitive_set: np.ndarray, win_set: np.ndarray) -> np.ndarray | None:
+        """Where the best ads of the pre-ranking set went: those of the truth or, of a log, of the ranker."""
+        if yard is None:
+            return None
+        best = yard.best_value if self.sim.replay is None else yard.ideal.win_set
+        reached = consistency.membership(best, competitive_set)
+        shown = consistency.membership(best, win_set)
+        n = int((best >= 0).sum())
+        return np.array([n - reached.sum(), (reached & ~shown).sum(), shown.sum()])
+
+    # What can be measured
+
+    def metrics(self, columns: Sequence[str]) -> dict[str, Metric]:
+        """The measures that are ratios of these columns, in the order of the catalogue."""
+        known = set(columns)
+        return {
+            name: metric
+            for name, metric in {**ARM_MEASURES, **PAGE_MEASURES, **REPLAY_MEASURES}.items()
+            if metric.is_ratio
+            and not metric.is_of_corpus
+            and {*metric.parts} <= known
+            and (self.evaluation.has_exposure or not name.endswith("exposed"))
+        }
+
+    def place(self, index: int) -> tuple[int, int]:
+        """The block of a request that is given by its number or its id in the logs, and its row there."""
+        first = Arrivals.first_request(PHASE)
+        number = index - first if index >= first else index
+        if not 0 <= number < self.n_requests:
+            raise UserError(f"no request {index}; there are requests 0 to {self.n_requests - 1}")
+        return number // self.block_size, number % self.block_size
+
+
+def spread(n_blocks: int, wanted: int) -> list[int]:
+    """So many blocks, evenly over all of them: the first of a log would be its first hours."""
+    n = min(wanted, n_blocks)
+    return [(2 * i + 1) * n_blocks // (2 * n) for i in range(n)]

@@ -1,0 +1,120 @@
+"""One thread that does pieces of work: the most urgent first, and of one asker the newest question alone.
+
+A job is a generator. Each step is a piece of work of some milliseconds, and between two steps whoever is more
+urgent goes first. What a step yields, None apart, is handed to the asker at once; what the generator returns
+is the answer. A newer job with the same key makes the older one stale: it is abandoned where it stands.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Generator, Hashable
+from concurrent.futures import Future
+from dataclasses import dataclass, field
+from typing import Any
+
+Job = Generator[Any, None, Any]
+MOST_WAITING = 64
+
+# Urgencies, the least first.
+NOW, SOON, LATER, IDLE = range(4)
+
+
+class Stale(Exception):  # noqa: N818 (nothing went wrong)
+    """A newer question of the same asker took the place of this one."""
+
+
+class Busy(Exception):  # noqa: N818
+    """Too many questions wait."""
+
+
+@dataclass
+class _Task:
+    job: Job
+    urgency: int
+    number: int
+    key: Hashable | None
+    tell: Callable[[Any], None] | None
+    answer: Future[Any] = field(default_factory=Future)
+    is_stale: bool = False
+
+    @property
+    def place(self) -> tuple[int, int]:
+        """Among equally urgent ones the newest goes first: it is what somebody looks at."""
+        return self.urgency, -self.number
+
+
+class Worker:
+    """Does the jobs in a thread of its own, until it is closed."""
+
+    def __init__(self) -> None:
+        self._tasks: list[_Task] = []
+        self._count = 0
+        self._is_closed = False
+        self._changed = threading.Condition()
+        self._thread = threading.Thread(target=self._run, name="live", daemon=True)
+        self._thread.start()
+
+    def submit(
+        self,
+        job: Job,
+        urgency: int,
+        key: Hashable | None = None,
+        tell: Callable[[Any], None] | None = None,
+    ) -> Future[Any]:
+        """The answer to come; its exception is Stale once a newer job has this key. Busy if too many wait."""
+        with self._changed:
+            for task in self._tasks:
+                task.is_stale |= key is not None and task.key == key
+            if sum(not task.is_stale for task in self._tasks) >= MOST_WAITING:
+                raise Busy
+            task = _Task(job, urgency, self._count, key, tell)
+            self._count += 1
+            self._tasks.append(task)
+            self._changed.notify()
+        return task.answer
+
+    def close(self) -> None:
+        """No further step is done. Returns when the present one has ended."""
+        with self._changed:
+            self._is_closed = True
+            self._changed.notify()
+        self._thread.join()
+
+    def _run(self) -> None:
+        while True:
+            with self._changed:
+                while not self._tasks and not self._is_closed:
+                    self._changed.wait()
+                if self._is_closed:
+                    for task in self._tasks:
+                        task.answer.cancel()
+                    return
+                task = next((t for t in self._tasks if t.is_stale), None) or min(
+                    self._tasks, key=lambda t: t.place
+                )
+            if not self._step(task):
+                with self._changed:
+                    self._tasks.remove(task)
+
+    @staticmethod
+    def _step(task: _Task) -> bool:
+        """Do a piece of a task; False when there is nothing left of it."""
+        if task.is_stale or task.answer.cancelled():
+            task.job.close()
+            if not task.answer.cancelled():
+                task.answer.set_exception(Stale())
+            return False
+        try:
+            told = next(task.job)
+        except StopIteration as end:
+            if not task.answer.cancelled():
+                task.answer.set_result(end.value)
+            return False
+        except BaseException as error:  # whoever asked is told; the thread goes on
+            if not task.answer.cancelled():
+                task.answer.set_exception(error)
+            return False
+        if told is not None and task.tell is not None:
+            task.tell(told)
+        return True

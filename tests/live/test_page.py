@@ -1,0 +1,188 @@
+"""The page in a real browser: knobs by mouse and keyboard, the address, snapshots, nothing from elsewhere."""
+
+import shutil
+import threading
+from pathlib import Path
+
+import pytest
+
+from cascade_sim.live.server import Live, door_of, listening
+
+playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
+BROWSER = next(
+    (path for name in ("chromium", "chromium-browser", "google-chrome") if (path := shutil.which(name))), None
+)
+if BROWSER is None:
+    pytest.skip(
+        "no Chromium here: the page's own tests need one (apt install chromium)", allow_module_level=True
+    )
+
+SIZES = [(width, scheme) for width in (390, 1280) for scheme in ("light", "dark")]
+PATIENCE = 120_000  # milliseconds; a busy machine is no defect
+
+
+@pytest.fixture(scope="module")
+def address(folder, market, tmp_path_factory):
+    """A server in a thread of this process, as the command runs it."""
+    import uvicorn
+
+    live, listener = Live([folder, tmp_path_factory.mktemp("no") / "run", market]), listening("127.0.0.1", 0)
+    config = uvicorn.Config(live.app(door_of("127.0.0.1", None)), log_level="warning", ws="none")
+    server = uvicorn.Server(config)
+    thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]})
+    thread.start()
+    yield f"http://127.0.0.1:{listener.getsockname()[1]}/"
+    server.should_exit = True
+    thread.join()
+    listener.close()
+
+
+@pytest.fixture(scope="module")
+def browser():
+    with playwright.sync_playwright() as started:
+        opened = started.chromium.launch(executable_path=BROWSER, args=["--no-sandbox"])
+        yield opened
+        opened.close()
+
+
+@pytest.fixture
+def visit(browser, address):
+    """Opens the page; in the end no other host was asked for anything, and the console has no error."""
+    contexts, wrong = [], []
+
+    def open_page(query="", width=1280, scheme="light"):
+        context = browser.new_context(
+            viewport={"width": width, "height": 900}, color_scheme=scheme, accept_downloads=True
+        )
+        contexts.append(context)
+        context.set_default_timeout(PATIENCE)
+        page = context.new_page()
+        page.on("console", lambda message: wrong.append(message.text) if message.type == "error" else None)
+        page.on("pageerror", lambda error: wrong.append(str(error)))
+        page.on(
+            "request",
+            lambda r: None if r.url.startswith((address, "blob:", "data:")) else wrong.append(r.url),
+        )
+        page.goto(address + query)
+        settled(page)
+        return page
+
+    yield open_page
+    for context in contexts:
+        context.close()
+    assert wrong == []
+
+
+def settled(page):
+    page.locator("#basis .badge", has_text="all requests").wait_for()
+
+
+def headline(page):
+    return page.locator("#headline").inner_text()
+
+
+@pytest.mark.parametrize(("width", "scheme"), SIZES)
+def test_it_fits_its_window_and_leads_with_the_answer(visit, width, scheme):
+    page = visit("?set=auction.reserve_cpc=0.6", width, scheme)
+    assert "Revenue per request" in headline(page) and "%" in headline(page)
+    for view in ("curve", "funnel", "payers", "requests", "runs"):
+        page.locator(f"#tab-{view}").click()
+        page.locator(f"#view-{view} .card").first.wait_for()
+        assert page.evaluate("document.documentElement.scrollWidth") <= width, view
+    paper = page.evaluate("getComputedStyle(document.body).backgroundColor")
+    assert (paper == "rgb(20, 24, 29)") == (scheme == "dark")
+
+
+def test_a_slider_moves_the_answer_and_the_address_and_the_address_restores_it(visit):
+    page = visit()
+    assert "today" in headline(page)
+    slider = page.locator("#knob-auction-reserve-cpc")
+    slider.evaluate(
+        "node => { node.value = node.max; node.dispatchEvent(new Event('input', {bubbles: true})); }"
+    )
+    page.locator("#headline", has_text="%").wait_for()
+    settled(page)
+    assert "set=auction.reserve_cpc" in page.url
+    said, again = headline(page), visit(page.url.partition("/?")[2] and "?" + page.url.partition("/?")[2])
+    assert headline(again) == said
+    assert again.locator("#knob-auction-reserve-cpc").input_value() == slider.input_value()
+    again.locator("#reset").click()
+    again.locator("#headline", has_text="today").wait_for()
+    assert "set=" not in again.url
+
+
+def test_everything_can_be_done_with_the_keyboard(visit):
+    page = visit()
+    page.locator("#knob-auction-squashing").focus()
+    for _ in range(4):
+        page.keyboard.press("ArrowLeft")
+    page.locator("#headline", has_text="%").wait_for()
+    assert "auction.squashing%3D0.8" in page.url
+    page.locator("#tab-curve").focus()
+    page.keyboard.press("ArrowRight")
+    page.locator("#view-funnel .card").first.wait_for()
+    assert page.evaluate("document.activeElement.id") == "tab-funnel"
+
+
+def test_every_control_has_a_name_for_who_cannot_see(visit):
+    page = visit("?set=auction.reserve_cpc=0.6&view=requests&request=7")
+    page.locator("#look h2").wait_for()
+    nameless = page.evaluate(
+        """() => [...document.querySelectorAll('input, select, button, svg[role=img], [role=region]')]
+        .filter(n => n.checkVisibility() && !(n.getAttribute('aria-label') || n.textContent.trim()
+        || (n.labels && n.labels.length))).map(n => n.outerHTML)"""
+    )
+    assert nameless == []
+    assert page.locator("main h1").count() == 1 and page.locator("html").get_attribute("lang") == "en"
+
+
+def test_a_refusal_is_said_in_words_and_taken_back(visit):
+    page = visit()
+    page.locator("#word").fill("cascade.pre_ranking.size=2")
+    page.keyboard.press("Enter")
+    page.locator("#refusal", has_text="leaves no runner-up").wait_for()
+    page.get_by_role("button", name="Remove cascade.pre_ranking.size=2").click()
+    settled(page)
+    assert page.locator("#refusal").is_hidden()
+
+
+def test_the_exact_answer_is_marked_and_the_command_is_shown(visit, folder):
+    page = visit("?set=auction.reserve_cpc=0.6")
+    assert page.locator("#command").inner_text().endswith(f"whatif {folder} --set auction.reserve_cpc=0.6")
+    page.locator("#exact").click()
+    page.locator("#basis .badge", has_text="exact").wait_for()
+
+
+def test_a_request_its_pages_and_the_bid_that_would_have_won(visit):
+    page = visit("?set=cascade.slots=2&view=requests")
+    page.locator("#list button.plain").first.click()
+    page.locator("#look h2").wait_for()
+    assert page.locator("#look .sides table").count() == 2
+    page.locator("#look .sides .card").last.locator("tr.is-out button").first.click()
+    page.locator("#look .verdict").wait_for()
+    assert "bid that would have won" in page.locator("#look").inner_text()
+    assert "request=" in page.url and "ad=" in page.url
+
+
+def test_a_snapshot_opens_from_the_disk_by_itself(visit, browser, tmp_path):
+    page = visit("?set=auction.reserve_cpc=0.6&view=payers")
+    with page.expect_download() as saving:
+        page.locator("#snapshot").click()
+    file = Path(tmp_path / "snapshot.html")
+    saving.value.save_as(file)
+    context, asked, wrong = browser.new_context(), [], []
+    opened = context.new_page()
+    opened.on("request", lambda request: asked.append(request.url))
+    opened.on("console", lambda message: wrong.append(message.text))
+    opened.goto(file.as_uri())
+    assert opened.locator("h1").inner_text() == headline(page)
+    assert "top 1 %" in opened.locator("body").inner_text() and opened.locator("button, script").count() == 0
+    context.close()
+    assert asked == [file.as_uri()] and wrong == []
+
+
+def test_a_damaged_run_is_named_and_a_market_has_its_day(visit):
+    page = visit("?run=2&set=auction.reserve_cpc=0.6&view=day")
+    assert "cannot be opened" in page.locator("#damaged").inner_text()
+    page.locator("#view-day svg").first.wait_for()
+    assert page.locator("#run").input_value() == "2"

@@ -1,0 +1,169 @@
+"""Who may ask the page's server, what it answers, and what it never does."""
+
+import json
+
+import pytest
+from starlette.testclient import TestClient
+
+from cascade_sim.errors import UserError
+from cascade_sim.live.server import FILES, HERE, Live, door_of
+
+HOST = "http://127.0.0.1"
+
+
+def test_a_damaged_run_is_named_and_the_others_stay(client):
+    first, broken, market = client.get("/api/runs").json()["runs"]
+    assert broken["state"] == "damaged" and "manifest.json" in broken["error"]
+    assert first["state"] != "damaged" and market["state"] != "damaged"
+    refused = client.get("/api/about", params={"run": 1})
+    assert refused.status_code == 400 and "manifest.json" in refused.json()["error"]
+    assert client.get("/api/about", params={"run": 0}).status_code == 200
+
+
+def test_an_answer_of_some_requests_says_so_and_that_of_all_as_well(client):
+    for more, requests in (({}, 500), ({"all": "1"}, 500)):  # as many blocks as hold 2,048 are all of them
+        found = client.get("/api/answer", params={"set": "auction.reserve_cpc=0.3", **more}).json()
+        assert (found["requests"], found["of"]) == (requests, 500)
+    assert set(found) >= {"measures", "funnel", "payers", "pages_changed", "command"}
+
+
+def test_any_arm_can_be_held_against_any_other(client):
+    found = client.get("/api/answer", params={"arm": "distill-pre", "against": "logloss"}).json()
+    assert found["measures"]["rcs"]["lift"]["value"] != 0 and found["command"] is None
+    assert client.get("/api/answer", params={"against": "nobody"}).status_code == 400
+
+
+def test_a_combination_that_the_rules_forbid_is_refused_in_their_words(client):
+    found = client.get("/api/answer", params={"set": ["auction.pricing=vcg", "auction.squashing=0.5"]})
+    assert found.status_code == 400 and "squashing" in found.json()["error"]
+
+
+def test_a_curve_comes_point_by_point_first_quick_then_whole(client):
+    found = client.get("/api/curve", params={"knob": "cascade.slots", "set": "auction.reserve_cpc=0.2"})
+    points = [json.loads(line) for line in found.text.splitlines()]
+    assert [(p["value"], p["is_all"]) for p in points] == [(v, a) for a in (False, True) for v in (1, 2, 3)]
+    assert all(p["measures"]["expected_revenue_per_request"]["lift"]["low"] is not None for p in points)
+    choices = client.get("/api/curve", params={"knob": "auction.pricing"}).text.splitlines()
+    assert "soft_floor" in next(json.loads(line)["error"] for line in choices if "error" in json.loads(line))
+    assert "no knob" in client.get("/api/curve", params={"knob": "world.ads"}).text
+
+
+def test_a_market_has_its_day_and_the_names_of_the_log(client):
+    about = client.get("/api/about", params={"run": 2}).json()
+    assert about["is_log"] and "cascade.retrieval.size" not in {knob["path"] for knob in about["knobs"]}
+    asked = {"run": 2, "set": "auction.reserve_cpc=0.3", "all": "1"}
+    found = client.get("/api/answer", params=asked).json()
+    assert len(found["day"]["revenue_then"]) == len(found["day"]["requests"]) >= 1
+    assert found["measures"]["observed_revenue_share"]["then"]["value"] > 0
+    listed = client.get("/api/requests", params={**asked, "changed": "1", "sort": "loss"}).json()
+    look = client.get("/api/look", params={**asked, "request": listed["rows"][0]["request"]}).json()
+    ad = look["pages"]["today"][0]["ad"]
+    assert (
+        client.get("/api/look", params={**asked, "request": look["request"], "ad": ad}).json()["ad"]["ad"]
+        == ad
+    )
+
+
+def test_runs_stand_side_by_side_with_what_differs(client):
+    first, broken, market = client.get("/api/compare").json()["runs"]
+    assert first["is_first"] and first["differs"] == [] and first["measures"]["rcs"]["value"] > 0
+    assert any(line.startswith("world.") for line in market["differs"]) and "measures" not in broken
+
+
+# The door
+
+
+@pytest.mark.parametrize(
+    "host", ["evil.example", "127.0.0.1.evil.example", "localhost.evil.example:80", "", "[::1", "0.0.0.0"]
+)
+def test_a_name_that_is_not_ours_is_turned_away(client, host):
+    assert client.get("/api/runs", headers={"host": host}).status_code == 421
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "127.0.0.1:8350", "localhost:9", "[::1]:8350", "LOCALHOST"])
+def test_our_own_names_are_let_in(client, host):
+    assert client.get("/api/runs", headers={"host": host}).status_code == 200
+
+
+def test_other_sites_may_not_ask(client):
+    for headers in (
+        {"origin": "http://evil.example"},
+        {"origin": "null"},
+        {"sec-fetch-site": "cross-site"},
+        {"sec-fetch-site": "same-site"},
+    ):
+        assert client.get("/api/runs", headers=headers).status_code == 403
+    assert (
+        client.get("/api/runs", headers={"origin": HOST, "sec-fetch-site": "same-origin"}).status_code == 200
+    )
+    for method in ("post", "put", "delete", "patch"):
+        assert getattr(client, method)("/api/runs").status_code == 405
+
+
+def test_every_answer_says_what_the_page_may_load(client):
+    for path in (*FILES, "/api/runs", "/nothing", "/api/answer?set=x"):
+        headers = client.get(path).headers
+        assert "default-src 'none'" in headers["content-security-policy"]
+        assert headers["x-content-type-options"] == "nosniff" and headers["cache-control"] == "no-store"
+
+
+def test_nothing_but_the_files_of_the_page_is_served(client, folder):
+    for path in (
+        *(
+            "/scenario.yaml",
+            "/../manifest.json",
+            "/..%2f..%2fetc/passwd",
+            "/live.py",
+            "/server.py",
+        ),
+        *(f"/{folder}/manifest.json", "/api", "/api/", "/static/live.js", "/live.js/..", "/%00"),
+    ):
+        assert client.get(path).status_code == 404, path
+
+
+def test_the_page_builds_no_html_from_text_and_loads_nothing_from_elsewhere():
+    for name, _ in FILES.values():
+        text = (HERE / name).read_text()
+        for word in (
+            "innerHTML",
+            "insertAdjacentHTML",
+            "document.write",
+            "eval(",
+            "new Function",
+            "https://",
+        ):
+            assert word not in text, (name, word)
+    assert (HERE / "draw.js").read_text().count("http://") == 1  # the name of SVG, which nobody fetches
+
+
+def test_beyond_this_machine_a_token_is_needed():
+    with pytest.raises(UserError, match="--token"):
+        door_of("0.0.0.0", None)
+    with pytest.raises(UserError, match="at least 16"):
+        door_of("0.0.0.0", "short")
+    door = door_of("0.0.0.0", "a-long-secret-that-nobody-guesses")
+    assert door.knows("192.168.1.7:8350") and door.knows("localhost") and not door.knows("evil.example")
+    assert not door_of("192.168.1.7", "a-long-secret-that-nobody-guesses").knows("10.0.0.1")
+
+
+def test_with_a_token_nobody_gets_in_without_it(folder):
+    secret = "a-long-secret-that-nobody-guesses"
+    live = Live([folder])
+    with TestClient(live.app(door_of("127.0.0.1", secret)), HOST) as client:
+        for path in ("/", "/live.js", "/api/runs", "/?token=wrong", "/api/runs?token="):
+            assert client.get(path).status_code == 401, path
+        first = client.get("/", params={"token": secret})
+        assert first.status_code == 200 and "HttpOnly" in first.headers["set-cookie"]
+        assert client.get("/api/runs").status_code == 200  # by the cookie
+
+
+def test_a_server_that_is_closed_stops_its_work(folder):
+    live = Live([folder])
+    live.close()
+    assert live.is_closed and not live.worker._thread.is_alive()
+    live.close()  # twice is harmless
+
+
+def test_words_in_a_run_cannot_become_markup(client):
+    found = client.get("/api/answer", params={"set": "<script>alert(1)</script>=1"})
+    assert found.status_code == 400 and found.headers["content-type"] == "application/json"
