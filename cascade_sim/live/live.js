@@ -188,7 +188,7 @@
         answer = found;
         refuse("");
         drawAnswer();
-        drawView(all === "1");
+        drawView(found.requests === found.of);
         if (found.requests === found.of) break;
       }
     } catch (error) {
@@ -559,13 +559,12 @@
       for (const node of [copy, ...copy.querySelectorAll("[id]")]) node.removeAttribute("id");
       body.append(copy);
     }
-    const page = document.implementation.createHTMLDocument(document.title);
-    page.documentElement.lang = "en";
-    page.body.className = "snapshot";
-    for (const meta of [{ charset: "utf-8" }, { name: "viewport", content: "width=device-width, initial-scale=1" }, { name: "color-scheme", content: "light dark" }, { "http-equiv": "Content-Security-Policy", content: "default-src 'none'; style-src 'unsafe-inline'" }].reverse()) page.head.prepend(el("meta", meta));
-    page.head.append(el("style", {}, style + "\n.snapshot .layout { grid-template-columns: minmax(0, 1fr); grid-template-areas: 'answer' 'views'; }"));
-    page.body.append(body, el("p", { class: "small" }, `Snapshot of cascade_sim live: ${location.search || "as it is"}`));
-    const file = new Blob(["<!doctype html>\n", page.documentElement.outerHTML], { type: "text/html" });
+    // As text: a style element in any document of this page would be refused by the page's own policy.
+    const metas = [{ charset: "utf-8" }, { name: "viewport", content: "width=device-width, initial-scale=1" }, { name: "color-scheme", content: "light dark" }, { "http-equiv": "Content-Security-Policy", content: "default-src 'none'; style-src 'unsafe-inline'" }];
+    const head = [...metas.map((meta) => el("meta", meta)), el("title", {}, document.title)].map((node) => node.outerHTML).join("\n");
+    const foot = el("p", { class: "small" }, `Snapshot of cascade_sim live: ${location.search || "as it is"}`);
+    const own = ".snapshot .layout { grid-template-columns: minmax(0, 1fr); grid-template-areas: 'answer' 'views'; }";
+    const file = new Blob([`<!doctype html>\n<html lang="en">\n<head>\n${head}\n<style>\n${style}\n${own}\n</style>\n</head>\n<body class="snapshot">\n`, body.outerHTML, foot.outerHTML, "\n</body>\n</html>\n"], { type: "text/html" });
     const link = el("a", { href: URL.createObjectURL(file), download: `${about.name.replace(/\W+/g, "-")}-snapshot.html` });
     document.body.append(link);
     link.click();
