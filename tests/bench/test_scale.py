@@ -65,6 +65,7 @@ def test_every_size_has_a_line_and_one_that_is_too_large_says_so():
     assert "10,000,000" in approximate
 
 
+@pytest.mark.drill
 def test_a_size_is_measured_in_a_process_of_its_own():
     found = measure_apart(Size(ads=1_200, users=50, requests=2_000, probes=8))
     assert found.new_users == pytest.approx(50 / 2_000)

@@ -94,7 +94,7 @@ def test_a_study_without_a_market_has_no_such_section(tmp_path):
     assert "market" not in run_world(scenario, tmp_path / "plain", "cpu")
 
 
-@pytest.mark.parametrize("engine", ["local", "ray"])
+@pytest.mark.parametrize("engine", ["local", pytest.param("ray", marks=pytest.mark.drill)])
 def test_arms_that_are_jobs_leave_the_same_bytes_as_one_after_the_other(found, engine, tmp_path, monkeypatch):
     """With two workers and enough to do, every arm's market is lived in a process of its own."""
     folder, _, section = found

@@ -78,6 +78,7 @@ def test_the_traffic_that_bidders_expect_is_the_logs(place):
     assert np.corrcoef(run.profile.rates, np.bincount(hour, minlength=24))[0, 1] > 0.95
 
 
+@pytest.mark.drill
 def test_models_are_retrained_in_its_market_and_trials_are_held(place):
     file = written(
         place, "learning", f"models: {{own: {OWN}}}", "report: {baseline: own, resamples: 50}",

@@ -62,6 +62,7 @@ def test_the_share_of_clicks_is_the_logs_and_luck_is_new(world, place):
     assert world.about.counts.ads == log.about.counts.ads
 
 
+@pytest.mark.drill
 def test_a_sampled_world_is_told_from_its_log_hardly_more_than_its_periods(world, place):
     from cascade_sim.logged.store import open_store
 

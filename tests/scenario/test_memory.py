@@ -138,6 +138,7 @@ def test_the_peak_of_answers_from_randomised_logs_is_as_estimated(logs, tmp_path
      ({"training": {"every": 17_280.0, "panel": 64}}, {})],
     ids=["many advertisers", "late clicks", "training"],
 )  # fmt: skip
+@pytest.mark.drill
 def test_the_peak_of_a_market_is_as_estimated(changes, world, tmp_path):
     def lived(folder, days):
         scenario = timed_scenario({**SCARCE, **changes, "requests_per_second": 2.0, "days": days})
