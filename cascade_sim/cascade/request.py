@@ -240,14 +240,16 @@ class Decision:
     def with_rows(self, rows: np.ndarray, part: "Decision") -> "Decision":
         """The same with what was decided otherwise for some requests (indices)."""
 
-        def view() -> tuple[Scores, np.ndarray]:
+        def scores() -> Scores:
             pairs = zip(vars(self.view.scores).values(), vars(part.view.scores).values(), strict=True)
-            scores = Scores(*(_with_rows(own, rows, other, 0) for own, other in pairs))
-            return scores, _with_rows(self.view.order, rows, part.view.order, 0)
+            return Scores(*(_with_rows(own, rows, other, 0) for own, other in pairs))
+
+        def order(_: Scores) -> np.ndarray:
+            return _with_rows(self.view.order, rows, part.view.order, 0)
 
         return Decision(
             _with_rows(self.pre_ranking_set, rows, part.pre_ranking_set, -1),
-            PreView(view),
+            PreView(scores, order),
             _with_rows(self.competitive_set, rows, part.competitive_set, -1),
             self.page.with_rows(rows, part.page),
         )
