@@ -39,9 +39,9 @@ QUICK = 2_048  # requests of a first answer
 MOST_WAYS = 16  # ways to serve whose pages are kept
 MOST_TURNED = 256  # settings that are known to be right or wrong
 MOST_YARDS = 4  # answers from the whole pre-ranking set, kept for each block
-MOST_SETS, MOST_MADE = 3, 16  # of each block's memo
+MOST_SETS, MOST_KNOWN, MOST_MADE = 2, 12, 12  # of each block's memo
 MOST_BYTES = 2 << 30  # of scores kept; blocks beyond are scored again for every question
-BYTES_A_PAIR = 64  # a candidate of a request with its scores, bids and what is made of them, about
+BYTES_A_PAIR = 160  # a candidate of a request with its scores, bids and what is made of them, at most
 
 
 @dataclass(frozen=True)
@@ -205,7 +205,7 @@ class Session:
         for old in list(ground.yards)[1 : 1 - MOST_YARDS]:
             del ground.yards[old]
         assert ground.block.memo is not None
-        ground.block.memo.trim(MOST_SETS, MOST_MADE)
+        ground.block.memo.trim(MOST_SETS, MOST_KNOWN, MOST_MADE)
         return served
 
     def _fates(
