@@ -12,7 +12,7 @@ whoever runs it may stop between two of them.
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -73,6 +73,9 @@ class Served:
         return np.where(self.ads >= 0, self.price_micros / MICROS * self.charged, 0.0)
 
 
+Pages = dict[int, Served]  # of a way to serve, by block
+
+
 class Session:
     """One opened run. UserError if it cannot be opened, or may not."""
 
@@ -87,7 +90,7 @@ class Session:
         self.n_blocks = -(-self.n_requests // self.block_size)
         self.sample = spread(self.n_blocks, -(-QUICK // self.block_size))
         self._grounds: dict[int, Ground] = {}
-        self._ways: OrderedDict[Arm, dict[int, Served]] = OrderedDict()
+        self._ways: OrderedDict[Arm, Pages] = OrderedDict()
         self._turned: OrderedDict[Way, Arm | UserError] = OrderedDict()
 
     # What is asked
@@ -145,14 +148,19 @@ class Session:
         """A block of the evaluation."""
         return self.sim.arrivals.block(PHASE, index, self.n_requests)
 
-    def measured(self, arm: Arm, blocks: Sequence[int]) -> Iterator[None]:
-        """Serve these blocks, as far as that was not done; a piece of work a block."""
-        for index in blocks:
-            if index not in self.pages(arm):
-                self.pages(arm)[index] = self._serve(arm, index)
-                yield
+    def measured(self, arm: Arm, blocks: Sequence[int]) -> Generator[None, None, Pages]:
+        """Serve these blocks, as far as that was not done; a piece of work a block. Returns what is known.
 
-    def pages(self, arm: Arm) -> dict[int, Served]:
+        Who holds it has it, also if it is forgotten here while others ask.
+        """
+        pages = self.pages(arm)
+        for index in blocks:
+            if index not in pages:
+                pages[index] = self._serve(arm, index)
+                yield
+        return pages
+
+    def pages(self, arm: Arm) -> Pages:
         """What is known of a way to serve, by block; those asked about last are kept, the first for good."""
         if arm not in self._ways:
             self._ways[arm] = {}
