@@ -39,7 +39,7 @@ def measure(run: Path) -> dict[str, Any]:
                     start = process_time()
                     arm, blocks = session.arm(way), session.blocks(is_all)
                     _do(session.measured(arm, blocks))
-                    json.dumps(figures.answer(session, arm, base, blocks))
+                    json.dumps(figures.answer(session, session.pages(arm), session.pages(base), blocks))
                     spent[name].append(1000.0 * (process_time() - start))
             except UserError:
                 continue  # a value that needs another knob

@@ -38,7 +38,9 @@ class Memo:
         `by_pair`: a value depends, to the last bit, on its request and ad alone, so a part of a set may be
         answered from the whole.
         """
-        for whole, values in self._known.get(key, ()):
+        known = self._known.pop(key, [])
+        self._known[key] = known  # the last one used stands last
+        for whole, values in known:
             if whole is ids:
                 return values
             if by_pair:
@@ -49,7 +51,7 @@ class Memo:
                     )
         values = compute()
         if any(ids is whole for whole in self._sets.values()):
-            self._known.setdefault(key, []).append((ids, values))
+            known.append((ids, values))
         return values
 
     def made(self, what: object, of: tuple[np.ndarray, ...], compute: Callable[[], Made]) -> Made:
@@ -62,8 +64,8 @@ class Memo:
         made: Made = kept[1]
         return made
 
-    def trim(self, most_sets: int, most_made: int) -> None:
-        """Forget all but the first pre-ranking set and the latest others, and what was made longest ago.
+    def trim(self, most_sets: int, most_known: int, most_made: int) -> None:
+        """Forget all but the first pre-ranking set and the latest others, and what was used longest ago.
 
         The first is that of the arm as it is, to which everybody comes back.
         """
@@ -71,6 +73,8 @@ class Memo:
             gone = self._sets.pop(key)
             for known in self._known.values():
                 known[:] = [pair for pair in known if pair[0] is not gone]
+        for old in list(self._known)[: max(len(self._known) - most_known, 0)]:
+            del self._known[old]
         for made in list(self._made)[: max(len(self._made) - most_made, 0)]:
             del self._made[made]
 

@@ -12,7 +12,7 @@ from cascade_sim.cascade.seats import ModelScorer, Scorer
 from cascade_sim.cascade.serve import Arm, Block, Stage
 from cascade_sim.errors import UserError
 from cascade_sim.live.figures import name_of, page_changed
-from cascade_sim.live.session import Served, Session
+from cascade_sim.live.session import Pages, Served, Session
 from cascade_sim.phases.traffic import Arrivals
 from cascade_sim.questions.reopen import PHASE
 from cascade_sim.questions.trace import Request, ad_number, explain_ad, page_rows, true_best, whole_number
@@ -35,7 +35,7 @@ class Filter:
 
 
 def find_requests(
-    session: Session, arm: Arm, base: Arm, blocks: Sequence[int], wanted: Filter, offset: int = 0
+    session: Session, arm: Pages, base: Pages, blocks: Sequence[int], wanted: Filter, offset: int = 0
 ) -> dict[str, Any]:
     """Requests that fit, a page of them from `offset` on, with what they bring before and after."""
     if wanted.sort not in SORTS:
@@ -45,7 +45,7 @@ def find_requests(
     owner = _code(session, "advertisers", wanted.advertiser, "advertiser")
     parts = []
     for index in sorted(blocks):
-        then, today, block = session.pages(arm)[index], session.pages(base)[index], session.block(index)
+        then, today, block = arm[index], base[index], session.block(index)
         changed = page_changed(then, today)
         fits = changed if wanted.changed else np.ones(len(changed), bool)
         if user is not None:
@@ -75,7 +75,7 @@ def find_requests(
     order = np.argsort(keys[wanted.sort], kind="stable")[offset : offset + A_PAGE]
     return {
         "total": found.shape[1],
-        "looked_at": sum(len(session.pages(arm)[index].ads) for index in blocks),
+        "looked_at": sum(len(arm[index].ads) for index in blocks),
         "offset": offset,
         "rows": [
             {

@@ -16,8 +16,7 @@ import numpy as np
 
 from cascade_sim.analysis.report.readings import WHAT_IF_MEASURES
 from cascade_sim.analysis.statistics.estimates import finite
-from cascade_sim.cascade.serve import Arm
-from cascade_sim.live.session import Served, Session
+from cascade_sim.live.session import Pages, Served, Session
 from cascade_sim.phases.replayed import with_influence
 
 NORMAL = 1.959963984540054  # 97.5 % quantile
@@ -28,9 +27,9 @@ MOST_HOURS = 24 * 14
 Columns = dict[str, np.ndarray]
 
 
-def answer(session: Session, arm: Arm, base: Arm, blocks: Sequence[int]) -> dict[str, Any]:
+def answer(session: Session, arm: Pages, base: Pages, blocks: Sequence[int]) -> dict[str, Any]:
     """Everything about the two ways on blocks that both have served."""
-    then, today = ([session.pages(way)[index] for index in blocks] for way in (arm, base))
+    then, today = ([pages[index] for index in blocks] for pages in (arm, base))
     n = sum(len(served.ads) for served in then)
     return {
         "requests": n,

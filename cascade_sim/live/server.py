@@ -297,10 +297,10 @@ class Live:
         way, against = question.ways(session)
         arm, base = session.arm(way), session.arm(against)
         blocks = session.blocks(question.flag("all"))
-        for side in (base, arm):
-            yield from session.measured(side, blocks)
+        today = yield from session.measured(base, blocks)
+        then = yield from session.measured(arm, blocks)
         return {
-            **figures.answer(session, arm, base, blocks),
+            **figures.answer(session, then, today, blocks),
             "command": command_line(session.folder, way, session.baseline) if way.words else None,
         }
 
@@ -317,13 +317,14 @@ class Live:
         words = [word for word in way.words if word.partition("=")[0] != path]
         for is_all in (False, True):
             blocks = session.blocks(is_all)
-            yield from session.measured(base, blocks)
+            before = yield from session.measured(base, blocks)
+            today = [before[index] for index in blocks]
             for value in curve_values(knob):
                 point: dict[str, Any] = {"value": value, "is_all": is_all}
                 try:
                     arm = session.arm(Way(way.arm, (*words, f"{path}={_word(value)}")))
-                    yield from session.measured(arm, blocks)
-                    then, today = ([session.pages(side)[index] for index in blocks] for side in (arm, base))
+                    pages = yield from session.measured(arm, blocks)
+                    then = [pages[index] for index in blocks]
                     point["measures"] = figures.measures(session, then, today, blocks, CURVE_MEASURES)
                 except UserError as error:
                     point["error"] = str(error)
@@ -337,8 +338,8 @@ class Live:
         way, against = question.ways(session)
         arm, base = session.arm(way), session.arm(against)
         blocks = session.blocks(question.flag("all"))
-        for side in (base, arm):
-            yield from session.measured(side, blocks)
+        today = yield from session.measured(base, blocks)
+        then = yield from session.measured(arm, blocks)
         wanted = browse.Filter(
             user=question.text("user"),
             ad=question.text("ad"),
@@ -348,7 +349,7 @@ class Live:
             changed=question.flag("changed"),
             sort=question.text("sort", "request") or "request",
         )
-        return browse.find_requests(session, arm, base, blocks, wanted, question.whole("offset", 0))
+        return browse.find_requests(session, then, today, blocks, wanted, question.whole("offset", 0))
 
     def look(self, question: Question) -> Job:
         """One request, and the way of one ad."""

@@ -12,7 +12,7 @@ whoever runs it may stop between two of them.
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -40,9 +40,9 @@ QUICK = 2_048  # requests of a first answer
 MOST_WAYS = 16  # ways to serve whose pages are kept
 MOST_TURNED = 256  # settings that are known to be right or wrong
 MOST_YARDS = 4  # answers from the whole pre-ranking set, kept for each block
-MOST_SETS, MOST_MADE = 3, 16  # of each block's memo
+MOST_SETS, MOST_KNOWN, MOST_MADE = 2, 12, 12  # of each block's memo
 MOST_BYTES = 2 << 30  # of scores kept; blocks beyond are scored again for every question
-BYTES_A_PAIR = 64  # a candidate of a request with its scores, bids and what is made of them, about
+BYTES_A_PAIR = 160  # a candidate of a request with its scores, bids and what is made of them, at most
 
 
 @dataclass(frozen=True)
@@ -74,6 +74,9 @@ class Served:
         return np.where(self.ads >= 0, self.price_micros / MICROS * self.charged, 0.0)
 
 
+Pages = dict[int, Served]  # of a way to serve, by block
+
+
 class Session:
     """One opened run. UserError if it cannot be opened, or may not."""
 
@@ -90,7 +93,7 @@ class Session:
         self.n_blocks = -(-self.n_requests // self.block_size)
         self.sample = spread(self.n_blocks, -(-QUICK // self.block_size))
         self._grounds: dict[int, Ground] = {}
-        self._ways: OrderedDict[Arm, dict[int, Served]] = OrderedDict()
+        self._ways: OrderedDict[Arm, Pages] = OrderedDict()
         self._turned: OrderedDict[Way, Arm | UserError] = OrderedDict()
 
     # What is asked
@@ -148,14 +151,19 @@ class Session:
         """A block of the evaluation."""
         return self.sim.arrivals.block(PHASE, index, self.n_requests)
 
-    def measured(self, arm: Arm, blocks: Sequence[int]) -> Iterator[None]:
-        """Serve these blocks, as far as that was not done; a piece of work a block."""
-        for index in blocks:
-            if index not in self.pages(arm):
-                self.pages(arm)[index] = self._serve(arm, index)
-                yield
+    def measured(self, arm: Arm, blocks: Sequence[int]) -> Generator[None, None, Pages]:
+        """Serve these blocks, as far as that was not done; a piece of work a block. Returns what is known.
 
-    def pages(self, arm: Arm) -> dict[int, Served]:
+        Who holds it has it, also if it is forgotten here while others ask.
+        """
+        pages = self.pages(arm)
+        for index in blocks:
+            if index not in pages:
+                pages[index] = self._serve(arm, index)
+                yield
+        return pages
+
+    def pages(self, arm: Arm) -> Pages:
         """What is known of a way to serve, by block; those asked about last are kept, the first for good."""
         if arm not in self._ways:
             self._ways[arm] = {}
@@ -208,7 +216,7 @@ class Session:
         for old in list(ground.yards)[1 : 1 - MOST_YARDS]:
             del ground.yards[old]
         assert ground.block.memo is not None
-        ground.block.memo.trim(MOST_SETS, MOST_MADE)
+        ground.block.memo.trim(MOST_SETS, MOST_KNOWN, MOST_MADE)
         return served
 
     def _fates(self, yard: Yardstick, competitive_set: np.ndarray, win_set: np.ndarray) -> np.ndarray | None:

@@ -108,7 +108,7 @@ def test_a_memo_that_is_trimmed_still_answers_right_and_keeps_the_first_set():
         memo.candidates(ids.size, lambda ids=ids: ids)
         memo.values("k", ids, lambda ids=ids: ids * 10, True)
         memo.made("sum", (ids,), lambda ids=ids: ids.sum())
-    memo.trim(most_sets=2, most_made=1)
+    memo.trim(most_sets=2, most_known=1, most_made=1)
     kept = [memo.candidates(ids.size, lambda: None) for ids in (sets[0], sets[3])]
     assert kept[0] is sets[0] and kept[1] is sets[3]
     assert memo.values("k", sets[3], lambda: None, True).tolist() == [[0, 10, 20, 30, 40, 50]]

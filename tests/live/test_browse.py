@@ -10,6 +10,10 @@ from cascade_sim.live.session import Way
 from cascade_sim.questions.trace import trace
 
 
+def listed(session, arm, base, blocks, *rest):
+    return find_requests(session, session.pages(arm), session.pages(base), blocks, *rest)
+
+
 @pytest.fixture(scope="module")
 def both(session):
     base, arm = session.arm(Way(session.baseline)), session.arm(Way(session.baseline, ("slots=2",)))
@@ -19,10 +23,10 @@ def both(session):
 
 
 def test_all_requests_in_their_order_a_page_at_a_time(both):
-    found = find_requests(*both, Filter())
+    found = listed(*both, Filter())
     assert found["total"] == found["looked_at"] == 500
     assert [row["request"] for row in found["rows"]] == list(range(12))
-    assert [row["request"] for row in find_requests(*both, Filter(), 492)["rows"]] == list(range(492, 500))
+    assert [row["request"] for row in listed(*both, Filter(), 492)["rows"]] == list(range(492, 500))
 
 
 def test_filters_by_user_ad_advertiser_revenue_and_change(both):
@@ -35,15 +39,15 @@ def test_filters_by_user_ad_advertiser_revenue_and_change(both):
         Filter(advertiser=first["advertiser"]),
         Filter(ad=first["ad"], user=page["user"], changed=True),
     ):
-        found = find_requests(*both, wanted)
-        numbers = [row["request"] for row in find_requests(*both, wanted)["rows"]]
+        found = listed(*both, wanted)
+        numbers = [row["request"] for row in listed(*both, wanted)["rows"]]
         assert 0 < found["total"] < 500 and (7 in numbers or found["total"] > 12), wanted
-    dear = find_requests(*both, Filter(least=0.5, sort="revenue"))["rows"]
+    dear = listed(*both, Filter(least=0.5, sort="revenue"))["rows"]
     assert all(row["then"] >= 0.5 for row in dear)
     assert [row["then"] for row in dear] == sorted((row["then"] for row in dear), reverse=True)
     for wrong in (Filter(user="x"), Filter(ad="99999"), Filter(advertiser="-1"), Filter(sort="name")):
         with pytest.raises(UserError):
-            find_requests(*both, wrong)
+            listed(*both, wrong)
 
 
 def test_a_look_at_a_request_says_of_an_ad_what_trace_says(both):

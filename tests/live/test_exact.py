@@ -36,6 +36,10 @@ def words_of(session, knob):
     raise AssertionError(knob)
 
 
+def answered(session, arm, base, blocks):
+    return figures.answer(session, session.pages(arm), session.pages(base), blocks)
+
+
 @pytest.fixture(scope="module")
 def turns(session):
     knobs = knobs_of(session, session.baseline)
@@ -80,7 +84,7 @@ def test_on_all_requests_the_quick_figures_are_the_exact_ones_and_their_interval
         arm = session.arm(Way(session.baseline, words))
         for side in (base, arm):
             list(session.measured(side, blocks))
-        found = figures.answer(session, arm, base, blocks)
+        found = answered(session, arm, base, blocks)
         exact = session.exact(Way(session.baseline, words))["points"][0]["metrics"]
         assert found["requests"] == found["of"] == session.n_requests
         for name, entry in found["measures"].items():

@@ -8,6 +8,10 @@ from cascade_sim.live.figures import _Spread
 from cascade_sim.live.session import Way
 
 
+def answered(session, arm, base, blocks):
+    return figures.answer(session, session.pages(arm), session.pages(base), blocks)
+
+
 @pytest.fixture(scope="module")
 def turned(session):
     way = Way(session.baseline, ("auction.reserve_cpc=0.4", "cascade.pre_ranking.size=25"))
@@ -34,7 +38,7 @@ def test_requests_of_one_unit_count_as_one():
 
 def test_what_advertisers_pay_adds_up_to_the_revenue(turned):
     session, arm, base, blocks = turned
-    found = figures.answer(session, arm, base, blocks)
+    found = answered(session, arm, base, blocks)
     for side, key in (("today", "paid_today"), ("then", "paid_then")):
         paid = sum(row[key] for row in found["payers"]["tiers"])
         assert paid == pytest.approx(1000 * found["measures"]["expected_revenue_per_request"][side]["value"])
@@ -45,19 +49,19 @@ def test_what_advertisers_pay_adds_up_to_the_revenue(turned):
 
 def test_the_funnel_says_where_the_best_ads_went(turned):
     session, arm, base, blocks = turned
-    found = figures.answer(session, arm, base, blocks)["funnel"]
+    found = answered(session, arm, base, blocks)["funnel"]
     for side, size in (("today", base.pre_ranking_size), ("then", arm.pre_ranking_size)):
         assert found[side]["competitive_set"] == size and sum(found[side]["best"].values()) == pytest.approx(
             1
         )
-    recall = figures.answer(session, arm, base, blocks)["measures"]["true_value_recall"]
+    recall = answered(session, arm, base, blocks)["measures"]["true_value_recall"]
     assert found["then"]["best"]["pre_ranking"] == pytest.approx(1 - recall["then"]["value"], abs=0.01)
     assert found["then"]["best"]["pre_ranking"] < found["today"]["best"]["pre_ranking"]
 
 
 def test_the_same_way_twice_moves_nothing(turned):
     session, _, base, blocks = turned
-    found = figures.answer(session, base, base, blocks)
+    found = answered(session, base, base, blocks)
     assert found["pages_changed"] == 0 and found["payers"]["movers"] == [] and found["day"] is None
     moved = [
         entry["difference"] for entry in found["measures"].values() if entry["then"]["value"] is not None
@@ -69,4 +73,4 @@ def test_pages_of_other_lengths_are_held_against_each_other(turned):
     session, _, base, blocks = turned
     arm = session.arm(Way(session.baseline, ("cascade.slots=2",)))
     list(session.measured(arm, blocks))
-    assert figures.answer(session, arm, base, blocks)["pages_changed"] > 0.9
+    assert answered(session, arm, base, blocks)["pages_changed"] > 0.9

@@ -2,6 +2,7 @@
 
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from urllib.parse import quote
 
 import numpy as np
 import pytest
@@ -50,7 +51,7 @@ def hostile(n):
     for i in range(n):
         route = ROUTES[generator.integers(len(ROUTES))]
         if i % 10 == 0:
-            yield f"/{VALUES[generator.integers(len(VALUES))]}/../{route}", {}, {}
+            yield f"/{quote(VALUES[generator.integers(len(VALUES))])}/../{route}", {}, {}
         elif i % 10 == 1:
             yield f"/api/{route}", {}, {"host": VALUES[generator.integers(5)] + ".example"}
         elif i % 3 == 0:

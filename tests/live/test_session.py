@@ -70,3 +70,17 @@ def test_without_room_for_scores_the_answer_is_the_same(folder, session, monkeyp
     assert {n: c.tobytes() for n, c in kept.columns.items()} == {
         n: c.tobytes() for n, c in made.columns.items()
     }
+
+
+def test_who_is_being_answered_keeps_his_pages_while_others_push_them_out(folder, monkeypatch):
+    monkeypatch.setattr(module, "MOST_WAYS", 2)
+    opened = Session(folder)
+    list(opened.measured(opened.arm(Way(opened.baseline)), opened.sample))
+    mine = opened.measured(opened.arm(Way(opened.baseline, ("cascade.slots=2",))), opened.sample)
+    next(mine)
+    for i in range(4):
+        list(opened.measured(opened.arm(Way(opened.baseline, (f"auction.reserve_cpc=0.{i + 1}",))), [0]))
+    with pytest.raises(StopIteration) as end:
+        while True:
+            next(mine)
+    assert sorted(end.value.value) == sorted(opened.sample)
