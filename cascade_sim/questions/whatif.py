@@ -52,6 +52,10 @@ HELD_FIXED = (
 )
 
 NO_EXPOSURE = "the run's log is gone, so measures split by exposure are left out"
+OF_A_FIT = (
+    "Intervals are about requests and luck in the fitted world. How far its response is from the market's is "
+    "not in them: ask the log itself where it can answer."
+)
 
 PAIRED = {"clicked": "revenue", "expected": "expected_revenue"}  # columns of the tallies
 
@@ -209,6 +213,8 @@ def ask(
         held: tuple[str, ...] = HELD_FIXED
         notes: list[str] = [] if evaluation.has_exposure else [NO_EXPOSURE]
         known: dict[str, Any] = {}
+        if where.sim.fitted is not None:
+            notes.append(OF_A_FIT)
         if where.sim.replay is not None:
             facts = replayed.evidence(evaluation, TODAY)
             held, notes, known = replayed.held_fixed(facts), replayed.notes(facts), {"evidence": facts}

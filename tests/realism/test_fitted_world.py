@@ -11,6 +11,7 @@ from cascade_sim.analysis.report.sections.realism import realism_headline, reali
 from cascade_sim.cli import main
 from cascade_sim.errors import UserError
 from cascade_sim.phases.simulation import Simulation
+from cascade_sim.questions.whatif import OF_A_FIT
 from cascade_sim.realism.fitted import sampled_store
 from cascade_sim.realism.study import matching_whatifs, realism
 from cascade_sim.scenario.file import load_scenario
@@ -91,6 +92,7 @@ def test_a_run_of_it_trains_a_model_and_answers_a_what_if(place, capsys):
     asked = ["whatif", str(place / "run"), "--set", "auction.reserve_cpc=0.5", "--quiet"]
     assert main(asked) == 0
     answer = json.loads(next((place / "run" / "whatif").glob("*/whatif.json")).read_text())
+    assert OF_A_FIT in answer["notes"]
     rows = matching_whatifs([answer], [answer])
     assert rows and all(row["is_inside"] and row["overlaps"] for row in rows)
 
