@@ -133,7 +133,7 @@ def test_rows_come_from_the_outcome_which_alone_asks_the_truth():
     blind.scorers, blind.truth = world.sim.scorers, Unasked()
     block = world.sim.arrivals.block("off_policy", 0, 256)
     for tables in (knob_tables, slate_tables):
-        with pytest.raises(AssertionError, match="the truth was asked for ctr"):
+        with pytest.raises(AssertionError, match="the truth was asked for on_page"):
             tables(blind, block, world.arm)
 
 
