@@ -304,8 +304,8 @@ BUGS = (
     Bug(
         "one ad too few reaches ranking",
         "cascade_sim/cascade/serve.py",
-        "select_top(pre_ranking_set, view.order, arm.pre_ranking_size)",
-        "select_top(pre_ranking_set, view.order, arm.pre_ranking_size - 1)",
+        "select_top(pre_ranking_set, view.order, size)",
+        "select_top(pre_ranking_set, view.order, size - 1)",
         (CHECK,),
     ),
     Bug(
