@@ -290,8 +290,8 @@ class Live:
             "market": market_hours(offered.metrics),
         }
 
-    def answer(self, question: Question) -> Job:
-        """Two ways to serve, on some of the requests or on all."""
+    def both(self, question: Question) -> Job:
+        """The run, the way that is asked about, the blocks, and what both ways served of them."""
         yield from self.opened(question.run)
         session = self.runs.session(question.run)
         way, against = question.ways(session)
@@ -299,6 +299,11 @@ class Live:
         blocks = session.blocks(question.flag("all"))
         today = yield from session.measured(base, blocks)
         then = yield from session.measured(arm, blocks)
+        return session, way, blocks, then, today
+
+    def answer(self, question: Question) -> Job:
+        """Two ways to serve, on some of the requests or on all."""
+        session, way, blocks, then, today = yield from self.both(question)
         return {
             **figures.answer(session, then, today, blocks),
             "command": command_line(session.folder, way, session.baseline) if way.words else None,
@@ -333,13 +338,7 @@ class Live:
 
     def requests(self, question: Question) -> Job:
         """The browser of requests."""
-        yield from self.opened(question.run)
-        session = self.runs.session(question.run)
-        way, against = question.ways(session)
-        arm, base = session.arm(way), session.arm(against)
-        blocks = session.blocks(question.flag("all"))
-        today = yield from session.measured(base, blocks)
-        then = yield from session.measured(arm, blocks)
+        session, _, blocks, then, today = yield from self.both(question)
         wanted = browse.Filter(
             user=question.text("user"),
             ad=question.text("ad"),
