@@ -19,76 +19,112 @@ from cascade_sim.version import __version__
 
 # Name -> module with an attribute `command`, and the line that --help shows without importing it.
 COMMANDS = {
-    "run": ("cascade_sim.commands.run", "Run a study: simulate, train, compare the arms, write the report."),
+    "run": (
+        "cascade_sim.commands.studies.run",
+        "Run a study: simulate, train, compare the arms, write the report.",
+    ),
     "init": (
-        "cascade_sim.commands.init",
+        "cascade_sim.commands.studies.init",
         "Lay down a scenario, a model, a bidder, users and a revenue test to start from.",
     ),
-    "report": ("cascade_sim.commands.report", "Write the report of a finished run again."),
-    "validate": ("cascade_sim.commands.validate", "Check a scenario and summarise it, without running it."),
-    "schema": ("cascade_sim.commands.schema", "Print the JSON schema of scenario files, for editors."),
-    "check-model": ("cascade_sim.commands.check_model", "Test a model class of your own before using it."),
-    "check-bidder": ("cascade_sim.commands.check_bidder", "Test a bidder class of your own before using it."),
+    "report": ("cascade_sim.commands.studies.report", "Write the report of a finished run again."),
+    "validate": (
+        "cascade_sim.commands.studies.validate",
+        "Check a scenario and summarise it, without running it.",
+    ),
+    "schema": (
+        "cascade_sim.commands.studies.schema",
+        "Print the JSON schema of scenario files, for editors.",
+    ),
+    "check-model": (
+        "cascade_sim.commands.checks.check_model",
+        "Test a model class of your own before using it.",
+    ),
+    "check-bidder": (
+        "cascade_sim.commands.checks.check_bidder",
+        "Test a bidder class of your own before using it.",
+    ),
     "check-auctions": (
-        "cascade_sim.commands.check_auctions",
+        "cascade_sim.commands.checks.check_auctions",
         "Compare the auction with a plain-Python one on random auctions.",
     ),
-    "baseline": ("cascade_sim.commands.baseline", "Keep what a finished run earned, for later checks."),
-    "check": ("cascade_sim.commands.check", "Does a scenario still earn what its baseline earned?"),
-    "check-power": ("cascade_sim.commands.check_power", "Measure how small a change a check finds."),
-    "trace": ("cascade_sim.commands.trace", "Explain one request: why an ad won or lost at each stage."),
+    "baseline": (
+        "cascade_sim.commands.checks.baseline",
+        "Keep what a finished run earned, for later checks.",
+    ),
+    "check": ("cascade_sim.commands.checks.check", "Does a scenario still earn what its baseline earned?"),
+    "check-power": ("cascade_sim.commands.checks.check_power", "Measure how small a change a check finds."),
+    "trace": (
+        "cascade_sim.commands.questions.trace",
+        "Explain one request: why an ad won or lost at each stage.",
+    ),
     "critical-bids": (
-        "cascade_sim.commands.critical_bids",
+        "cascade_sim.commands.questions.critical_bids",
         "The least bids that would have kept each slot, and what the cascade adds.",
     ),
     "landscape": (
-        "cascade_sim.commands.landscape",
+        "cascade_sim.commands.questions.landscape",
         "Impressions, clicks and cost of one ad as a function of its bid.",
     ),
     "whatif": (
-        "cascade_sim.commands.whatif",
+        "cascade_sim.commands.questions.whatif",
         "What another setting would have brought, on the same requests with the same luck.",
     ),
     "serve": (
-        "cascade_sim.commands.serve",
+        "cascade_sim.commands.questions.serve",
         "Open runs on a page of this machine: turn a knob, see the money move.",
     ),
-    "compare": ("cascade_sim.commands.compare", "How finished runs differ, in scenario and in measures."),
+    "compare": (
+        "cascade_sim.commands.questions.compare",
+        "How finished runs differ, in scenario and in measures.",
+    ),
     "contrast": (
-        "cascade_sim.commands.contrast",
+        "cascade_sim.commands.questions.contrast",
         "Arms of a study over several worlds, each held against one of them.",
     ),
     "off-policy": (
-        "cascade_sim.commands.off_policy",
+        "cascade_sim.commands.questions.off_policy",
         "What another policy would have earned, from randomised logs alone.",
     ),
     "audit-logs": (
-        "cascade_sim.commands.audit_logs",
+        "cascade_sim.commands.logs.audit_logs",
         "Hold every logged auction again under the declared rule: do winners and prices come out as logged?",
     ),
-    "coverage": ("cascade_sim.commands.coverage", "Do off-policy intervals cover the truth? Many logs."),
-    "fit-world": ("cascade_sim.commands.fit_world", "Fit a world to an imported market."),
-    "realism": ("cascade_sim.commands.realism", "How like is a world to a log, and what does it not have?"),
-    "variants": ("cascade_sim.commands.variants", "Run a study under several settings, side by side."),
+    "coverage": (
+        "cascade_sim.commands.questions.coverage",
+        "Do off-policy intervals cover the truth? Many logs.",
+    ),
+    "fit-world": ("cascade_sim.commands.logs.fit_world", "Fit a world to an imported market."),
+    "realism": (
+        "cascade_sim.commands.logs.realism",
+        "How like is a world to a log, and what does it not have?",
+    ),
+    "variants": (
+        "cascade_sim.commands.studies.variants",
+        "Run a study under several settings, side by side.",
+    ),
     "sweep": (
-        "cascade_sim.commands.sweep",
+        "cascade_sim.commands.studies.sweep",
         "Run a scenario over a grid of settings: which combinations are beaten by none?",
     ),
     "tune": (
-        "cascade_sim.commands.tune",
+        "cascade_sim.commands.studies.tune",
         "Choose settings of models on pages that none of them learned from.",
     ),
     "import-logs": (
-        "cascade_sim.commands.import_logs",
+        "cascade_sim.commands.logs.import_logs",
         "Make a market of your own auction logs, which every command opens like a run.",
     ),
     "export-logs": (
-        "cascade_sim.commands.export_logs",
+        "cascade_sim.commands.logs.export_logs",
         "Write a run's auctions as log tables, with the mapping that imports them.",
     ),
-    "theory": ("cascade_sim.commands.theory", "Check which losses lead to which orders: regret bounds."),
-    "ltr": ("cascade_sim.commands.ltr", "Compare objectives on learning-to-rank files."),
-    "bench": ("cascade_sim.commands.bench", "Measure the speed of serving, scoring and training."),
+    "theory": (
+        "cascade_sim.commands.studies.theory",
+        "Check which losses lead to which orders: regret bounds.",
+    ),
+    "ltr": ("cascade_sim.commands.studies.ltr", "Compare objectives on learning-to-rank files."),
+    "bench": ("cascade_sim.commands.checks.bench", "Measure the speed of serving, scoring and training."),
 }
 
 

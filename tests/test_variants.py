@@ -6,7 +6,7 @@ import pytest
 from click.testing import CliRunner
 
 from cascade_sim import sweeps as variants
-from cascade_sim.commands.variants import command
+from cascade_sim.commands.studies.variants import command
 from cascade_sim.errors import ScenarioError, UserError
 from worlds.pool_jobs import in_this_process
 from worlds.tiny_market import QUICK, TINY

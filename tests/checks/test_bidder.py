@@ -8,7 +8,7 @@ from click.testing import CliRunner
 from cascade_sim.agents.bidders import BIDDERS
 from cascade_sim.checks import bidder as check_bidder_history
 from cascade_sim.checks.bidder import check_bidder
-from cascade_sim.commands.check_bidder import command
+from cascade_sim.commands.checks.check_bidder import command
 from cascade_sim.errors import UserError
 from worlds.checked_files import not_ok, statuses, write_mine
 from worlds.clock import Clock

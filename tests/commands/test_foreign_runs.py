@@ -125,7 +125,7 @@ def test_every_command_that_takes_a_run_is_among_those_tried():
 
 def test_no_command_runs_the_code_of_a_foreign_run_unasked(received, tmp_path, capsys, monkeypatch):
     kind, run = received
-    monkeypatch.setattr("cascade_sim.commands.report.write_report", lambda *a, **o: "report")
+    monkeypatch.setattr("cascade_sim.commands.studies.report.write_report", lambda *a, **o: "report")
     looked_at = []
 
     def look(live, door, listener):

@@ -173,7 +173,7 @@ def test_a_preset_prints_the_tables_of_the_papers_and_its_choices_do_not_see_the
 @pytest.mark.parametrize("preset", ["web30k", "yahoo", "istella", "small"])
 @pytest.mark.parametrize("binary", [True, False])
 def test_every_preset_is_a_plan_in_which_all_have_the_same_budget(preset, binary):
-    from cascade_sim.commands.ltr import command, make_plan, with_preset
+    from cascade_sim.commands.studies.ltr import command, make_plan, with_preset
 
     words = ["--preset", preset, *(["--binary"] if binary else [])]
     context = command.make_context("ltr", words)

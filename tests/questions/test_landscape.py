@@ -14,7 +14,7 @@ from cascade_sim.auction import MICROS
 from cascade_sim.cascade.outcome import outcome
 from cascade_sim.cascade.serve import serve
 from cascade_sim.cli import main
-from cascade_sim.commands.landscape import parse_bids
+from cascade_sim.commands.questions.landscape import parse_bids
 from cascade_sim.errors import UserError
 from cascade_sim.questions.bid_response import KeptSizes
 from cascade_sim.questions.landscape import bid_grid, landscape

@@ -6,7 +6,7 @@ from scipy.stats import binom
 
 from cascade_sim.analysis.statistics.moves import most_hits
 from cascade_sim.cli import main
-from cascade_sim.commands.check_power import runs_hint, verdict_text
+from cascade_sim.commands.checks.check_power import runs_hint, verdict_text
 from cascade_sim.revenue import power
 from cascade_sim.revenue.power import (
     ARM,

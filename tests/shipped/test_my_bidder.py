@@ -7,7 +7,7 @@ import pytest
 from click.testing import CliRunner
 
 from cascade_sim.agents.bidding import MICROS, Feedback, Moment, Portfolio
-from cascade_sim.commands.check_bidder import command
+from cascade_sim.commands.checks.check_bidder import command
 from cascade_sim.training.modules import find_bidder
 from places import ROOT
 from worlds.synthetic_market import SyntheticMarket

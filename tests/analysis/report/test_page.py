@@ -23,7 +23,7 @@ from cascade_sim.analysis.report import page as page_module
 from cascade_sim.analysis.report.page import draw_all, figures_of, render
 from cascade_sim.analysis.report.sections.answer import tiles
 from cascade_sim.analysis.report.template import SCRIPT
-from cascade_sim.commands.report import command
+from cascade_sim.commands.studies.report import command
 from cascade_sim.errors import UserError
 
 VOID = {"meta", "link", "br", "hr", "img"}

@@ -89,7 +89,12 @@ def prepare(folder: Path, kinds: Sequence[str]) -> Prepared:
 
     from worlds.stoppable_runs import IMPORTED
 
-    for name in (*IMPORTED, "cascade_sim.api", "cascade_sim.trials.study", "cascade_sim.commands.compare"):
+    for name in (
+        *IMPORTED,
+        "cascade_sim.api",
+        "cascade_sim.trials.study",
+        "cascade_sim.commands.questions.compare",
+    ):
         __import__(name)
     torch.set_num_threads(1)
     prepared = Prepared(folder)

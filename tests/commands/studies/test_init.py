@@ -3,7 +3,7 @@
 import ast
 
 from cascade_sim.cli import main
-from cascade_sim.commands.init import TEMPLATES
+from cascade_sim.commands.studies.init import TEMPLATES
 from cascade_sim.scenario.file import load_scenario
 from places import SCENARIOS
 from worlds.tiny_market import TINY

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from cascade_sim.commands.check_model import tell
+from cascade_sim.commands.checks.check_model import tell
 from cascade_sim.commands.options import class_option, json_option, keywords
 
 EXIT_CODES = """\b

@@ -1,0 +1,1 @@
+"""Logs of auctions: in, out, held again, and a world fitted to them."""

@@ -1,0 +1,1 @@
+"""Studies: from a scenario to a report, one setting or many."""
