@@ -17,114 +17,56 @@ from cascade_sim.loading import keep_memory, leave_quickly, loading
 from cascade_sim.signals import STOPPED, Terminated, heed, stoppable
 from cascade_sim.version import __version__
 
-# Name -> module with an attribute `command`, and the line that --help shows without importing it.
+# Room -> command -> the line that --help shows without importing it. What stands under Checks as check-model
+# is the attribute `command` of cascade_sim/commands/checks/check_model.py.
+ROOMS = {
+    "Studies": {
+        "run": "Run a study: simulate, train, compare the arms, write the report.",
+        "init": "Lay down a scenario, a model, a bidder, users and a revenue test to start from.",
+        "report": "Write the report of a finished run again.",
+        "validate": "Check a scenario and summarise it, without running it.",
+        "schema": "Print the JSON schema of scenario files, for editors.",
+        "variants": "Run a study under several settings, side by side.",
+        "sweep": "Run a scenario over a grid of settings: which combinations are beaten by none?",
+        "tune": "Choose settings of models on pages that none of them learned from.",
+        "theory": "Check which losses lead to which orders: regret bounds.",
+        "ltr": "Compare objectives on learning-to-rank files.",
+    },
+    "Questions": {
+        "trace": "Explain one request: why an ad won or lost at each stage.",
+        "whatif": "What another setting would have brought, on the same requests with the same luck.",
+        "serve": "Open runs on a page of this machine: turn a knob, see the money move.",
+        "critical-bids": "The least bids that would have kept each slot, and what the cascade adds.",
+        "landscape": "Impressions, clicks and cost of one ad as a function of its bid.",
+        "compare": "How finished runs differ, in scenario and in measures.",
+        "contrast": "Arms of a study over several worlds, each held against one of them.",
+        "off-policy": "What another policy would have earned, from randomised logs alone.",
+        "coverage": "Do off-policy intervals cover the truth? Many logs.",
+    },
+    "Logs": {
+        "import-logs": "Make a market of your own auction logs, which every command opens like a run.",
+        "export-logs": "Write a run's auctions as log tables, with the mapping that imports them.",
+        "audit-logs": (
+            "Hold every logged auction again under the declared rule: "
+            "do winners and prices come out as logged?"
+        ),
+        "fit-world": "Fit a world to an imported market.",
+        "realism": "How like is a world to a log, and what does it not have?",
+    },
+    "Checks": {
+        "baseline": "Keep what a finished run earned, for later checks.",
+        "check": "Does a scenario still earn what its baseline earned?",
+        "check-power": "Measure how small a change a check finds.",
+        "check-model": "Test a model class of your own before using it.",
+        "check-bidder": "Test a bidder class of your own before using it.",
+        "check-auctions": "Compare the auction with a plain-Python one on random auctions.",
+        "bench": "Measure the speed of serving, scoring and training.",
+    },
+}
 COMMANDS = {
-    "run": (
-        "cascade_sim.commands.studies.run",
-        "Run a study: simulate, train, compare the arms, write the report.",
-    ),
-    "init": (
-        "cascade_sim.commands.studies.init",
-        "Lay down a scenario, a model, a bidder, users and a revenue test to start from.",
-    ),
-    "report": ("cascade_sim.commands.studies.report", "Write the report of a finished run again."),
-    "validate": (
-        "cascade_sim.commands.studies.validate",
-        "Check a scenario and summarise it, without running it.",
-    ),
-    "schema": (
-        "cascade_sim.commands.studies.schema",
-        "Print the JSON schema of scenario files, for editors.",
-    ),
-    "check-model": (
-        "cascade_sim.commands.checks.check_model",
-        "Test a model class of your own before using it.",
-    ),
-    "check-bidder": (
-        "cascade_sim.commands.checks.check_bidder",
-        "Test a bidder class of your own before using it.",
-    ),
-    "check-auctions": (
-        "cascade_sim.commands.checks.check_auctions",
-        "Compare the auction with a plain-Python one on random auctions.",
-    ),
-    "baseline": (
-        "cascade_sim.commands.checks.baseline",
-        "Keep what a finished run earned, for later checks.",
-    ),
-    "check": ("cascade_sim.commands.checks.check", "Does a scenario still earn what its baseline earned?"),
-    "check-power": ("cascade_sim.commands.checks.check_power", "Measure how small a change a check finds."),
-    "trace": (
-        "cascade_sim.commands.questions.trace",
-        "Explain one request: why an ad won or lost at each stage.",
-    ),
-    "critical-bids": (
-        "cascade_sim.commands.questions.critical_bids",
-        "The least bids that would have kept each slot, and what the cascade adds.",
-    ),
-    "landscape": (
-        "cascade_sim.commands.questions.landscape",
-        "Impressions, clicks and cost of one ad as a function of its bid.",
-    ),
-    "whatif": (
-        "cascade_sim.commands.questions.whatif",
-        "What another setting would have brought, on the same requests with the same luck.",
-    ),
-    "serve": (
-        "cascade_sim.commands.questions.serve",
-        "Open runs on a page of this machine: turn a knob, see the money move.",
-    ),
-    "compare": (
-        "cascade_sim.commands.questions.compare",
-        "How finished runs differ, in scenario and in measures.",
-    ),
-    "contrast": (
-        "cascade_sim.commands.questions.contrast",
-        "Arms of a study over several worlds, each held against one of them.",
-    ),
-    "off-policy": (
-        "cascade_sim.commands.questions.off_policy",
-        "What another policy would have earned, from randomised logs alone.",
-    ),
-    "audit-logs": (
-        "cascade_sim.commands.logs.audit_logs",
-        "Hold every logged auction again under the declared rule: do winners and prices come out as logged?",
-    ),
-    "coverage": (
-        "cascade_sim.commands.questions.coverage",
-        "Do off-policy intervals cover the truth? Many logs.",
-    ),
-    "fit-world": ("cascade_sim.commands.logs.fit_world", "Fit a world to an imported market."),
-    "realism": (
-        "cascade_sim.commands.logs.realism",
-        "How like is a world to a log, and what does it not have?",
-    ),
-    "variants": (
-        "cascade_sim.commands.studies.variants",
-        "Run a study under several settings, side by side.",
-    ),
-    "sweep": (
-        "cascade_sim.commands.studies.sweep",
-        "Run a scenario over a grid of settings: which combinations are beaten by none?",
-    ),
-    "tune": (
-        "cascade_sim.commands.studies.tune",
-        "Choose settings of models on pages that none of them learned from.",
-    ),
-    "import-logs": (
-        "cascade_sim.commands.logs.import_logs",
-        "Make a market of your own auction logs, which every command opens like a run.",
-    ),
-    "export-logs": (
-        "cascade_sim.commands.logs.export_logs",
-        "Write a run's auctions as log tables, with the mapping that imports them.",
-    ),
-    "theory": (
-        "cascade_sim.commands.studies.theory",
-        "Check which losses lead to which orders: regret bounds.",
-    ),
-    "ltr": ("cascade_sim.commands.studies.ltr", "Compare objectives on learning-to-rank files."),
-    "bench": ("cascade_sim.commands.checks.bench", "Measure the speed of serving, scoring and training."),
+    name: (f"cascade_sim.commands.{room.lower()}.{name.replace('-', '_')}", text)
+    for room, lines in ROOMS.items()
+    for name, text in lines.items()
 }
 
 
@@ -155,8 +97,10 @@ class LazyGroup(click.Group):
             raise UserError(f"a class of your own ends the program, by sys.exit({error.code!r})") from error
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        with formatter.section("Commands"):
-            formatter.write_dl([(name, text) for name, (_, text) in COMMANDS.items()])
+        width = max(map(len, COMMANDS))  # of all rooms: one column of texts
+        for room, lines in ROOMS.items():
+            with formatter.section(room):
+                formatter.write_dl([(f"{name:{width}}", text) for name, text in lines.items()])
 
 
 @click.group(
