@@ -231,7 +231,7 @@ def day(
     session: Session, then: list[Served], today: list[Served], blocks: Sequence[int]
 ) -> dict[str, Any] | None:
     """Revenue and clicks of a thousand requests by hour; None where it does not matter when one comes."""
-    if session.sim.replay is None and session.sim.fitted is None and not session.sim.world.is_timed:
+    if session.sim.is_drawn and not session.sim.world.is_timed:
         return None
     times = np.concatenate([session.block(index).times for index in blocks])
     start = math.floor(float(times.min()) / HOUR)

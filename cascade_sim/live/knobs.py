@@ -82,7 +82,7 @@ def _about(session: Session, arm: str, knob: KnobPath, value: Any) -> dict[str, 
     if knob == ("slots",):
         return _number(1, len(session.sim.world.slot_effects), 1)
     if knob == ("retrieval", "size"):
-        if session.sim.replay is not None or session.sim.fitted is not None:
+        if not session.sim.is_drawn:
             return None  # the log has the candidates that it has
         return _number(spec.slots + 1, min(session.sim.world.n_ads, 2 * spec.retrieval_size), 1)
     if knob == ("pre_ranking", "size"):
