@@ -149,7 +149,6 @@ def _weighted_correlation(a: np.ndarray, b: np.ndarray, weight: np.ndarray) -> f
 
 def _closed(store: Any, sample: Sample, name: str, seed: int) -> dict[str, Any]:
     """What follows from the log without simulating anything."""
-    about = store.about
     one = np.ones(len(sample))
     ranked = max(2, round(moments._count(moments.ranked_of)(sample, one)))
     slots = max(1, round(float(sample.requests["slots"].mean())))
@@ -175,17 +174,6 @@ def _closed(store: Any, sample: Sample, name: str, seed: int) -> dict[str, Any]:
     wave = daily_wave(sample)
     if wave is not None:
         world["seasons"] = wave
-    rule = about.rule
-    auction: dict[str, Any] = {"pricing": "gsp"}
-    if rule is not None:
-        auction["pricing"] = {"second": "gsp", "first_price": "first"}.get(
-            rule.pricing or "gsp", rule.pricing or "gsp"
-        )
-        auction |= {
-            key: getattr(rule, key)
-            for key in ("squashing", "reserve_cpc", "score_floor")
-            if getattr(rule, key) is not None
-        }
     within = moments.spread_within_ad(sample, one) if sample.has("bid") else 0.0
     bidding: dict[str, Any] = {"rule": "none"}
     if within > 0.05:  # a bid that changes from request to request, as the platform's rule makes it
@@ -203,7 +191,7 @@ def _closed(store: Any, sample: Sample, name: str, seed: int) -> dict[str, Any]:
             "ranking": {"model": "rank", "bid": "opt"},
             "slots": slots,
         },
-        "auction": auction,
+        "auction": _auction(store.about.rule),
         "bidding": bidding,
         "models": {
             "rank": {"kind": "coaction", "features": [*SEEN, "G4"], "data": ["log"], "hidden": 32, "dims": 16,
@@ -213,6 +201,18 @@ def _closed(store: Any, sample: Sample, name: str, seed: int) -> dict[str, Any]:
         "phases": {"bootstrap": 20_000, "log": 40_000, "exploration": 0.02, "shadow": 0, "evaluate": 8192},
         "arms": {"today": {}},
     }  # fmt: skip
+
+
+def _auction(rule: Any) -> dict[str, Any]:
+    """The section of the rule that the log's mapping declares; of a log without one, GSP."""
+    if rule is None:
+        return {"pricing": "gsp"}
+    pricing = rule.pricing or "gsp"
+    given = {key: getattr(rule, key) for key in ("squashing", "reserve_cpc", "score_floor")}
+    return {
+        "pricing": {"second": "gsp", "first_price": "first"}.get(pricing, pricing),
+        **{key: value for key, value in given.items() if value is not None},
+    }
 
 
 def bid_law(sample: Sample) -> dict[str, float]:

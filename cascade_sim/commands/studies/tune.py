@@ -92,6 +92,7 @@ def command(
     trials = _trials(loaded, names, over)
     _require_one_budget(trials, uneven)
 
+    from functools import partial
     from tempfile import TemporaryDirectory
 
     from cascade_sim.phases.tuning import means, picked, tune_world, with_trials
@@ -102,28 +103,20 @@ def command(
         for own in trials.values()
         for trial in own
     }
+    tuned = partial(tune_world, workers=workers, device=device, home=scenario.parent)
     measured = []
     with Progress(quiet) as progress:
         for seed in worlds:
             world = with_trials(loaded, specs, seed, validation)
             with TemporaryDirectory() as folder:
-                measured.append(
-                    tune_world(
-                        world,
-                        list(specs),
-                        Path(folder),
-                        progress,
-                        workers=workers,
-                        device=device,
-                        home=scenario.parent,
-                    )  # fmt: skip
-                )
+                measured.append(tuned(world, list(specs), Path(folder), progress))
     mean = means(measured)
     choice = {model: picked(own, mean, by) for model, own in trials.items()}
+    told = _told(trials, worlds, validation, by)
     echo_table(tuning_table(trials, mean, choice), width=120)
-    click.echo(_told(trials, worlds, validation, by))
+    click.echo(told)
     if out is not None:
-        write_files({out: _yaml(choice, _told(trials, worlds, validation, by)).encode()})
+        write_files({out: _yaml(choice, told).encode()})
 
 
 def _seeds(text: str) -> list[int]:

@@ -106,8 +106,31 @@ def drift_table(metrics: Mapping[str, Any], *, narrow: bool = False) -> Table:
     `narrow`: the columns that answer the question, for a terminal.
     """
     rankers = drift_arms(metrics)
-    arms = list(rankers)
-    base = metrics["baseline"]
+    made = [entry for entry in _columns(metrics, list(rankers)) if entry[3] or not narrow]
+    rows = [
+        Row(
+            arm,
+            [cells[i] for _, _, cells, _ in made],
+            "baseline" if arm == metrics["baseline"] else "",
+            hint=how(ranker),
+            tag="" if narrow else RANKER_GROUPS[group_of(ranker)],
+            arm=arm,
+        )
+        for i, (arm, ranker) in enumerate(rankers.items())
+    ]
+    groups = [(group, len(list(same))) for group, same in groupby(entry[0] for entry in made)]
+    title = f"Does the level hold? Slope per {PER} deployments; AUC per request or pooled"
+    return Table(
+        title if narrow else "Does the level hold?",
+        "Ranker",
+        [short if narrow else heading for _, heading, _, short in made],
+        rows,
+        [] if narrow else groups,
+    )
+
+
+def _columns(metrics: Mapping[str, Any], arms: Sequence[str]) -> list[tuple[str, str, list[Cell], str]]:
+    """Of each column: group, heading, cells by arm, heading in a terminal or nothing."""
 
     def entries(measure: str, factor: float = 1.0) -> list[Estimate]:
         return [scaled(drift_of(metrics, arm, measure), factor) for arm in arms]
@@ -116,14 +139,14 @@ def drift_table(metrics: Mapping[str, Any], *, narrow: bool = False) -> Table:
         return column(shown, [settled(metrics, arm, measure) for arm in arms])
 
     def against_base(cells: Sequence[Cell]) -> list[Cell]:
+        base = metrics["baseline"]
         return [Cell("0") if arm == base else made for arm, made in zip(arms, cells, strict=True)]
 
     first = [estimate((learning_of(metrics, arm).get("mean_score") or [None])[0]) for arm in arms]
     gaps = column(AUC, [auc_gap(metrics, arm, "page_gauc") for arm in arms], signed=True)
     lifts = [lift_of(learning_of(metrics, arm).get("revenue_per_request")) for arm in arms]
     per = f"slope/{PER}"
-    # (group, heading, cells, heading in a terminal or nothing)
-    made: list[tuple[str, str, list[Cell], str]] = [
+    return [
         ("Mean score", "start", column(FACTOR, first), ""),
         ("Mean score", "end", column(FACTOR, [final(metrics, arm, "mean_score") for arm in arms]), ""),
         ("Mean score", "moved", _untoned(column(FACTOR, entries("moved"), signed=True)), ""),
@@ -143,27 +166,6 @@ def drift_table(metrics: Mapping[str, Any], *, narrow: bool = False) -> Table:
         ("Candidates", "ECE", means("ece", LOSS), ""),
         ("Revenue", "lift %", against_base(column(LIFT, lifts, signed=True)), ""),
     ]
-    made = [entry for entry in made if entry[3] or not narrow]
-    rows = [
-        Row(
-            arm,
-            [cells[i] for _, _, cells, _ in made],
-            "baseline" if arm == base else "",
-            hint=how(ranker),
-            tag="" if narrow else RANKER_GROUPS[group_of(ranker)],
-            arm=arm,
-        )
-        for i, (arm, ranker) in enumerate(rankers.items())
-    ]
-    groups = [(group, len(list(same))) for group, same in groupby(entry[0] for entry in made)]
-    title = f"Does the level hold? Slope per {PER} deployments; AUC per request or pooled"
-    return Table(
-        title if narrow else "Does the level hold?",
-        "Ranker",
-        [short if narrow else heading for _, heading, _, short in made],
-        rows,
-        [] if narrow else groups,
-    )
 
 
 def how(ranker: Mapping[str, Any]) -> str:
