@@ -1,1 +1,1 @@
-"""The nets that score: towers, co-action, the net of learning-to-rank files."""
+"""The nets that score: towers, co-action, crosses, and the net of learning-to-rank files."""

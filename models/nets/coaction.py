@@ -11,37 +11,24 @@ With several heads each has its own o, b and linear column of h, and all share t
 import torch
 from torch import nn
 
-from cascade_sim.models.nets.towers import unseen_by
+from cascade_sim.models.nets.heads import HeadedNet, unseen_by
 
 
-class CoAction(nn.Module):
-    """The built-in ranker. `hidden` = H; `dims` = P, the width of the request's projection.
-
-    `heads` > 1 is for training: `folded` makes the net of one head that serves.
-    """
+class CoAction(HeadedNet):
+    """The built-in ranker. `hidden` = H; `dims` = P, the width of the request's projection."""
 
     UNITS = 8
 
-    def __init__(
-        self,
-        request_width: int,
-        ad_width: int,
-        pair_width: int,
-        hidden: int = 32,
-        dims: int = 16,
-        heads: int = 1,
-    ):
-        super().__init__()
-        self.dims, self.hidden, self.heads = dims, hidden, heads
-        of_head = () if heads == 1 else (heads,)
-        self.project = nn.Linear(request_width, dims)
-        self.ad_matrix = nn.Linear(ad_width, dims * self.UNITS)
-        self.request_hidden = nn.Linear(request_width, hidden + heads)
-        self.ad_hidden = nn.Linear(ad_width, hidden + heads)
-        self.mix = nn.Linear(self.UNITS, hidden + heads, bias=False)
-        self.pair = nn.Parameter(torch.zeros(pair_width, hidden + heads))
-        self.out = nn.Parameter(torch.randn(hidden, *of_head) / hidden**0.5)
-        self.bias = nn.Parameter(torch.zeros(of_head))
+    def lay(self, request_width: int, ad_width: int, pair_width: int) -> None:
+        width = self.hidden + self.heads
+        self.project = nn.Linear(request_width, self.dims)
+        self.ad_matrix = nn.Linear(ad_width, self.dims * self.UNITS)
+        self.request_hidden = nn.Linear(request_width, width)
+        self.ad_hidden = nn.Linear(ad_width, width)
+        self.mix = nn.Linear(self.UNITS, width, bias=False)
+        self.pair = nn.Parameter(torch.zeros(pair_width, width))
+        self.out = nn.Parameter(torch.randn(self.hidden, *self.of_head) / self.hidden**0.5)
+        self.bias = nn.Parameter(torch.zeros(self.of_head))
 
     def matrix(self, ads: torch.Tensor) -> torch.Tensor:
         """The matrix each ad writes, scaled so that units start near unit size.  [.., Fa] -> [.., P, M]"""
@@ -68,8 +55,7 @@ class CoAction(nn.Module):
 
         `drawn`: and as much of fresh draws as leaves the sum of the heads by these weights as it is.
         """
-        request_width, ad_width = self.project.in_features, self.ad_hidden.in_features
-        wide = CoAction(request_width, ad_width, len(self.pair), self.hidden, self.dims, len(weights))
+        wide = self.fresh(len(weights))
         kept, joined = slice(None, self.hidden), slice(self.hidden, None)
         free = unseen_by(weights) if drawn else torch.zeros(len(weights), len(weights))
         for theirs, own in (
@@ -92,8 +78,7 @@ class CoAction(nn.Module):
     @torch.no_grad()
     def folded(self, weights: torch.Tensor) -> "CoAction":
         """The net of one head whose logit is the weighted sum of this one's.  weights [heads]"""
-        request_width, ad_width = self.project.in_features, self.ad_hidden.in_features
-        folded = CoAction(request_width, ad_width, len(self.pair), self.hidden, self.dims)
+        folded = self.fresh()
         kept, joined = slice(None, self.hidden), slice(self.hidden, None)
         for theirs, own in (
             (folded.request_hidden, self.request_hidden),

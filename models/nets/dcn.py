@@ -10,36 +10,22 @@ several heads each has its own c, o and b, and all share the rest.
 import torch
 from torch import nn
 
-from cascade_sim.models.nets.towers import unseen_by
+from cascade_sim.models.nets.heads import HeadedNet, unseen_by
 
 
-class CrossNet(nn.Module):
-    """The built-in ranker of crossed features. `hidden` is the width of W; `dims` = R, the rank of a cross.
-
-    `heads` > 1 is for training: `folded` makes the net of one head that serves.
-    """
+class CrossNet(HeadedNet):
+    """The built-in ranker of crossed features. `hidden`: the width of W; `dims` = R, the rank of a cross."""
 
     CROSSES = 2
 
-    def __init__(
-        self,
-        request_width: int,
-        ad_width: int,
-        pair_width: int,
-        hidden: int = 32,
-        dims: int = 16,
-        heads: int = 1,
-    ):
-        super().__init__()
-        self.widths, self.heads = (request_width, ad_width, pair_width), heads
-        self.hidden, self.dims = hidden, dims
-        width = sum(self.widths)
-        self.down = nn.ModuleList(nn.Linear(width, dims, bias=False) for _ in range(self.CROSSES))
-        self.up = nn.ModuleList(nn.Linear(dims, width) for _ in range(self.CROSSES))
-        self.deep = nn.Linear(width, hidden)
-        self.out_crossed = nn.Linear(width, heads, bias=False)
-        self.out_deep = nn.Linear(hidden, heads, bias=False)
-        self.bias = nn.Parameter(torch.zeros(() if heads == 1 else (heads,)))
+    def lay(self, request_width: int, ad_width: int, pair_width: int) -> None:
+        width = request_width + ad_width + pair_width
+        self.down = nn.ModuleList(nn.Linear(width, self.dims, bias=False) for _ in range(self.CROSSES))
+        self.up = nn.ModuleList(nn.Linear(self.dims, width) for _ in range(self.CROSSES))
+        self.deep = nn.Linear(width, self.hidden)
+        self.out_crossed = nn.Linear(width, self.heads, bias=False)
+        self.out_deep = nn.Linear(self.hidden, self.heads, bias=False)
+        self.bias = nn.Parameter(torch.zeros(self.of_head))
 
     def forward(self, request: torch.Tensor, ads: torch.Tensor, pair: torch.Tensor) -> torch.Tensor:
         """[R, Fr], [R, n, Fa], [R, n, P] -> logits [R, n], of several heads [R, n, heads]"""
@@ -58,7 +44,7 @@ class CrossNet(nn.Module):
         """
         wide = self._with_heads(weights[:, None])
         if drawn:
-            fresh, free = CrossNet(*self.widths, self.hidden, self.dims, len(weights)), unseen_by(weights)
+            fresh, free = self.fresh(len(weights)), unseen_by(weights)
             for theirs, drawn_ones in (
                 (wide.out_crossed, fresh.out_crossed),
                 (wide.out_deep, fresh.out_deep),
@@ -73,7 +59,7 @@ class CrossNet(nn.Module):
     @torch.no_grad()
     def _with_heads(self, mix: torch.Tensor) -> "CrossNet":
         """The net whose heads are sums of this one's.  mix [new heads, heads]"""
-        other = CrossNet(*self.widths, self.hidden, self.dims, len(mix))
+        other = self.fresh(len(mix))
         for name in ("down", "up", "deep"):
             getattr(other, name).load_state_dict(getattr(self, name).state_dict())
         other.out_crossed.weight.copy_(mix @ self.out_crossed.weight)

@@ -8,10 +8,7 @@ With several heads each weighs the products of the dot product in its own way an
 import torch
 from torch import nn
 
-
-def unseen_by(weights: torch.Tensor) -> torch.Tensor:
-    """Takes from heads what their sum by these weights sees, and leaves the rest.  [n] -> [n, n]"""
-    return torch.eye(len(weights)) - torch.outer(weights, weights) / weights.square().sum()
+from cascade_sim.models.nets.heads import HeadedNet, unseen_by
 
 
 class Tower(nn.Module):
@@ -27,28 +24,15 @@ class Tower(nn.Module):
         return self.linear(x) + self.outer(torch.relu(self.inner(x)))
 
 
-class TwoTowers(nn.Module):
-    """The built-in pre-ranking model. `dims` is the width of the dot product.
+class TwoTowers(HeadedNet):
+    """The built-in pre-ranking model. `dims` is the width of the dot product."""
 
-    `heads` > 1 is for training: `folded` makes the net of one head that serves.
-    """
-
-    def __init__(
-        self,
-        request_width: int,
-        ad_width: int,
-        pair_width: int,
-        hidden: int = 32,
-        dims: int = 14,
-        heads: int = 1,
-    ):
-        super().__init__()
-        self.hidden, self.dims, self.heads = hidden, dims, heads
-        self.request_tower = Tower(request_width, hidden, dims + heads)
-        self.ad_tower = Tower(ad_width, hidden, dims + heads)
-        self.bias = nn.Parameter(torch.zeros(() if heads == 1 else (heads,)))
-        if heads > 1:
-            self.head_weight = nn.Parameter(1.0 + torch.randn(dims, heads) / dims**0.5)
+    def lay(self, request_width: int, ad_width: int, pair_width: int) -> None:
+        self.request_tower = Tower(request_width, self.hidden, self.dims + self.heads)
+        self.ad_tower = Tower(ad_width, self.hidden, self.dims + self.heads)
+        self.bias = nn.Parameter(torch.zeros(self.of_head))
+        if self.heads > 1:
+            self.head_weight = nn.Parameter(1.0 + torch.randn(self.dims, self.heads) / self.dims**0.5)
 
     def request_code(self, request: torch.Tensor) -> torch.Tensor:
         """[R, Fr] -> [R, D+2]: (u, b_u, 1)"""
@@ -78,9 +62,7 @@ class TwoTowers(nn.Module):
 
         `drawn`: and as much of fresh draws as leaves the sum of the heads by these weights as it is.
         """
-        widths = (self.request_tower.inner.in_features, self.ad_tower.inner.in_features)
-        wide = TwoTowers(*widths, 0, self.hidden, self.dims, len(weights))
-
+        wide = self.fresh(len(weights))
         free = unseen_by(weights) if drawn else torch.zeros(len(weights), len(weights))
 
         def widen(rows: torch.Tensor, fresh: torch.Tensor) -> torch.Tensor:
@@ -103,8 +85,7 @@ class TwoTowers(nn.Module):
     @torch.no_grad()
     def folded(self, weights: torch.Tensor) -> "TwoTowers":
         """The net of one head whose logit is the weighted sum of this one's.  weights [heads]"""
-        widths = (self.request_tower.inner.in_features, self.ad_tower.inner.in_features)
-        folded = TwoTowers(*widths, 0, self.hidden, self.dims)
+        folded = self.fresh()
         request_scale, ad_scale = torch.ones(self.dims), self.head_weight @ weights
         for theirs, own, scale in (
             (folded.request_tower, self.request_tower, request_scale),
