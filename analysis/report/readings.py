@@ -86,6 +86,15 @@ def learning_of(metrics: Mapping[str, Any], arm: str) -> Mapping[str, Any]:
     return own.get("learning") or {}
 
 
+def deployments(metrics: Mapping[str, Any], arm: str, measure: str) -> list[tuple[float, Estimate]]:
+    """(seconds, estimate) of every deployment of an arm's models that has a value."""
+    section = learning_of(metrics, arm)
+    times = [finite(time) for time in section.get("time") or []]
+    values = [estimate(entry) for entry in section.get(measure) or []]
+    pairs = zip(times, values, strict=False)
+    return [(time, value) for time, value in pairs if time is not None and value.value is not None]
+
+
 def learning_arms(metrics: Mapping[str, Any]) -> list[str]:
     """The arms whose models learn in the market, those that explore least first."""
     arms = [arm for arm in market_arms(metrics) if learning_of(metrics, arm).get("recall")]

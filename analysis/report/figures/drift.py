@@ -6,9 +6,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from cascade_sim.analysis.report.figures.market import LINES, REFERENCE, legend
+from cascade_sim.analysis.report.figures.parts import band
 from cascade_sim.analysis.report.figures.style import INK, QUIET, arm_colors, bare, blank, of_arms
-from cascade_sim.analysis.report.readings import arms_of, drift_arms, learning_of
-from cascade_sim.analysis.statistics.estimates import Estimate, estimate, finite
+from cascade_sim.analysis.report.readings import arms_of, deployments, drift_arms
+from cascade_sim.analysis.statistics.estimates import Estimate
 
 DAY = 86_400.0
 PANELS = {
@@ -55,7 +56,7 @@ def _figure(metrics: Mapping[str, Any], group: str) -> Any | None:
             curve = points(metrics, arm, measure)
             with of_arms(axes, arm):
                 axes.plot([day for day, _ in curve], [value.value for _, value in curve], **look)
-                _band(axes, curve, look["color"])
+                band(axes, curve, color=look["color"], alpha=0.12, zorder=1.5)
         _limits(axes, metrics, measure)
     end = max(day for arm in looks for day, _ in points(metrics, arm, "mean_score"))
     panels[-1].set(xlim=(0, end), xlabel="day")
@@ -65,13 +66,10 @@ def _figure(metrics: Mapping[str, Any], group: str) -> Any | None:
 
 def points(metrics: Mapping[str, Any], arm: str, measure: str) -> list[tuple[float, Estimate]]:
     """(day, estimate) of every deployment that has a value; on a log scale, a positive one."""
-    section = learning_of(metrics, arm)
-    pairs = zip(section.get("time") or [], section.get(measure) or [], strict=False)
-    values = [(time / DAY, estimate(entry)) for time, entry in pairs if finite(time) is not None]
     return [
-        (day, value)
-        for day, value in values
-        if value.value is not None and (measure != "pcoc" or value.value > 0)
+        (time / DAY, value)
+        for time, value in deployments(metrics, arm, measure)
+        if measure != "pcoc" or (value.value or 0.0) > 0
     ]
 
 
@@ -102,15 +100,3 @@ def _limits(axes: Any, metrics: Mapping[str, Any], measure: str) -> None:
         air = 0.06 * (high - low or 1.0)
         low, high = low - air, high + air
     axes.set_ylim(low, high)
-
-
-def _band(axes: Any, curve: Sequence[tuple[float, Estimate]], color: str) -> None:
-    """The intervals around a line, where there are any."""
-    bounds = [
-        (day, value.low, value.high)
-        for day, value in curve
-        if value.low is not None and value.high is not None
-    ]
-    if bounds:
-        days, low, high = zip(*bounds, strict=True)
-        axes.fill_between(days, low, high, color=color, alpha=0.12, linewidth=0, zorder=1.5)

@@ -6,9 +6,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from cascade_sim.analysis.report.figures.market import LINES, REFERENCE, legend, legend_room, time_axis
+from cascade_sim.analysis.report.figures.parts import band
 from cascade_sim.analysis.report.figures.style import INK, arm_colors, bare, blank, of_arms, short
-from cascade_sim.analysis.report.readings import learning_arms, learning_of
-from cascade_sim.analysis.statistics.estimates import Estimate, estimate, finite
+from cascade_sim.analysis.report.readings import deployments, learning_arms, learning_of
+from cascade_sim.analysis.statistics.estimates import Estimate, estimate
 
 HOUR = 3600.0
 PANELS = {
@@ -37,7 +38,7 @@ def learning_recall(metrics: Mapping[str, Any]) -> Any | None:
             hours, values = [hour for hour, _ in curve], [100 * (point.value or 0.0) for _, point in curve]
             with of_arms(axes, arm):
                 axes.plot(hours, values, zorder=3, **looks[arm])
-                _band(axes, curve, looks[arm]["color"])
+                band(axes, curve, 100.0, color=looks[arm]["color"], alpha=0.15, zorder=2)
         if name == "recall_difference":
             axes.axhline(0.0, **REFERENCE)
         else:
@@ -99,28 +100,4 @@ def _looks(metrics: Mapping[str, Any], arms: Sequence[str]) -> dict[str, dict[st
 
 def _curve(metrics: Mapping[str, Any], arm: str, measure: str) -> list[tuple[float, Estimate]]:
     """(hour, estimate) of every deployment that has a value."""
-    section = learning_of(metrics, arm)
-    times = [finite(time) for time in section.get("time") or []]
-    values = [estimate(entry) for entry in section.get(measure) or []]
-    pairs = zip(times, values, strict=False)
-    return [(time / HOUR, point) for time, point in pairs if time is not None and point.value is not None]
-
-
-def _band(axes: Any, curve: Sequence[tuple[float, Estimate]], color: str) -> None:
-    """The intervals around a line, where there are any."""
-    bounds = [
-        (hour, point.low, point.high)
-        for hour, point in curve
-        if point.low is not None and point.high is not None
-    ]
-    if bounds:
-        hours, low, high = zip(*bounds, strict=True)
-        axes.fill_between(
-            hours,
-            [100 * x for x in low],
-            [100 * x for x in high],
-            color=color,
-            alpha=0.15,
-            linewidth=0,
-            zorder=2,
-        )
+    return [(time / HOUR, value) for time, value in deployments(metrics, arm, measure)]

@@ -21,6 +21,18 @@ def error_bar(what: Estimate) -> list[list[float]] | None:
     return [[max(what.value - what.low, 0.0)], [max(what.high - what.value, 0.0)]]
 
 
+def band(axes: Any, curve: Sequence[tuple[float, Estimate]], factor: float = 1.0, **look: Any) -> None:
+    """The intervals around a line of (x, estimate), where there are any."""
+    bounds = [
+        (x, factor * value.low, factor * value.high)
+        for x, value in curve
+        if value.low is not None and value.high is not None
+    ]
+    if bounds:
+        xs, low, high = zip(*bounds, strict=True)
+        axes.fill_between(xs, low, high, linewidth=0, **look)
+
+
 def joined(
     axes: Any, arms: Sequence[str], spots: Sequence[tuple[float, float]], look: Mapping[str, Any]
 ) -> None:
