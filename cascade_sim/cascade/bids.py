@@ -212,14 +212,20 @@ def _gather(values, ids):
 
 
 @njit(cache=True, nogil=True)
+def _rate(user, r, ad, a, offset):
+    """The predicted conversion rate of ad a for row r of the users."""
+    one = np.float32(1.0)
+    return one / (one + np.exp(-(offset[a] + dot(user, r, ad, a, user.shape[1]))))
+
+
+@njit(cache=True, nogil=True)
 def _pcvr(user, ad, offset, ids):
     out = np.zeros(ids.shape, np.float32)
-    one = np.float32(1.0)
     for r in range(ids.shape[0]):
         for j in range(ids.shape[1]):
             a = ids[r, j]
             if a >= 0:
-                out[r, j] = one / (one + np.exp(-(offset[a] + dot(user, r, ad, a, user.shape[1]))))
+                out[r, j] = _rate(user, r, ad, a, offset)
     return out
 
 
@@ -227,14 +233,13 @@ def _pcvr(user, ad, offset, ids):
 def _opt_bid(user, ad, offset, mean, users_for_mean, init_bid, ids, low, high):
     """Means that are not known yet are computed and kept: threads that meet here write the same."""
     out = np.zeros(ids.shape, np.float64)
-    one = np.float32(1.0)
     for r in range(ids.shape[0]):
         for j in range(ids.shape[1]):
             a = ids[r, j]
             if a >= 0:
                 if np.isnan(mean[a]):
                     mean[a] = _mean_of(users_for_mean, ad, offset, a)
-                pcvr = one / (one + np.exp(-(offset[a] + dot(user, r, ad, a, user.shape[1]))))
+                pcvr = _rate(user, r, ad, a, offset)
                 out[r, j] = init_bid[a] * min(max(pcvr / mean[a], low), high)
     return out
 
@@ -242,9 +247,9 @@ def _opt_bid(user, ad, offset, mean, users_for_mean, init_bid, ids, low, high):
 @njit(cache=True, nogil=True)
 def _mean_of(users, ad, offset, a):
     """The mean predicted conversion rate of one ad."""
-    total, one = 0.0, np.float32(1.0)
+    total = 0.0
     for u in range(len(users)):
-        total += one / (one + np.exp(-(offset[a] + dot(users, u, ad, a, users.shape[1]))))
+        total += _rate(users, u, ad, a, offset)
     return max(total / len(users), LEAST_MEAN)
 
 
