@@ -43,7 +43,7 @@ from cascade_sim.logged.format import (
     column,
 )
 from cascade_sim.storage import seals
-from cascade_sim.storage.files import parse_json, storage_errors
+from cascade_sim.storage.files import flush, parse_json, storage_errors
 
 STORE = "store"  # in the folder of a market
 MARKET_FILE = "market.json"
@@ -529,12 +529,12 @@ def new_folder(path: str | Path) -> Iterator[Path]:
         with storage_errors(place):
             for folder, _, files in os.walk(temp):
                 for name in files:
-                    _flush(Path(folder) / name)
-                _flush(Path(folder))
+                    flush(Path(folder) / name)
+                flush(Path(folder))
             if place.exists():
                 raise UserError(f"{place} exists already; name another folder, or remove it")
             os.rename(temp, place)
-            _flush(place.parent)
+            flush(place.parent)
     except BaseException:
         shutil.rmtree(temp, ignore_errors=True)
         raise
@@ -572,14 +572,6 @@ def _is_alive(pid: int) -> bool:
     except OSError:  # somebody else's
         return True
     return True
-
-
-def _flush(path: Path) -> None:
-    handle = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
 
 
 def _write_header(file: BinaryIO, dtype: np.dtype[Any], rows: int) -> None:

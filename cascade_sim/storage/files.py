@@ -32,12 +32,12 @@ def seal(temp: Path, path: Path) -> None:
 
     UserError where it lies below a guarded folder that is not ours to write to any more.
     """
-    _flush(temp)
+    flush(temp)
     for folder, check in list(_guards):
         if folder in Path(os.path.abspath(path)).parents:
             check()
     os.replace(temp, path)
-    _flush(path.parent)  # the rename itself must survive a power cut
+    flush(path.parent)  # the rename itself must survive a power cut
 
 
 _guards: list[tuple[Path, Callable[[], None]]] = []  # folders, and who says whether they are still ours
@@ -112,7 +112,8 @@ def storage_errors(path: Path) -> Iterator[None]:
         raise UserError(f"cannot write {path}: {error.strerror or error}") from error
 
 
-def _flush(path: Path) -> None:
+def flush(path: Path) -> None:
+    """Wait until a file, or the names in a folder, have reached the disk."""
     handle = os.open(path, os.O_RDONLY)
     try:
         os.fsync(handle)

@@ -19,7 +19,7 @@ def test_a_file_is_written_or_replaced(tmp_path):
 
 def test_content_reaches_the_disk_before_the_name_and_the_name_before_the_return(tmp_path, monkeypatch):
     steps = []
-    monkeypatch.setattr(atomic_files, "_flush", lambda path: steps.append(f"flush {path.name}"))
+    monkeypatch.setattr(atomic_files, "flush", lambda path: steps.append(f"flush {path.name}"))
     monkeypatch.setattr(os, "replace", lambda old, new: steps.append(f"rename {new.name}"))
     path = tmp_path / "a.txt"
     write_file(path, b"x")

@@ -268,7 +268,7 @@ def test_a_failing_disk_is_reported_and_the_old_file_stays_whole(tmp_path, monke
 
     with RunFolder.create(tmp_path) as run:
         run.write_text("report.html", "old")
-        monkeypatch.setattr(atomic_files, "_flush", failing_flush)
+        monkeypatch.setattr(atomic_files, "flush", failing_flush)
         with pytest.raises(UserError, match=rf"cannot write .*report\.html: {os.strerror(code)}"):
             run.write_text("report.html", "new")
         assert (tmp_path / "report.html").read_text() == "old"
