@@ -19,7 +19,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 ROOT = Path(__file__).resolve().parents[2]
-CANDIDATES, SLOTS, ADS = 50, 4, 20_000
+sys.path[:0] = [str(ROOT), str(ROOT / "tests")]
+
+from drills.large_log import CANDIDATES, auctions  # noqa: E402
 
 MAPPING = """
 name: large
@@ -49,29 +51,20 @@ sys.exit(code)
 
 def write_log(folder: Path, rows: int, parts: int) -> Path:
     """The requests and the parts of their candidates; the path of the mapping."""
-    sys.path.insert(0, str(ROOT))
-    from cascade_sim import draws
-    from cascade_sim.auction import run_auction
-
     n = rows // CANDIDATES
     requests = {"request": np.arange(n), "time": np.arange(n) + 1_772_492_400}
     pq.write_table(pa.table(requests), folder / "requests.parquet")
     for part, request in enumerate(np.array_split(np.arange(n), parts)):
-        place = np.arange(CANDIDATES)[None, :]
-        step = ADS // CANDIDATES
-        ad = (draws.uniform(1, "ad", request[:, None], place) * step).astype(np.int64) + place * step
-        bid = np.round(np.exp(0.6 * draws.normal(1, "bid", ad)) * 0.3, 4)
-        pctr = (0.2 * draws.uniform(1, "pctr", request[:, None], ad)).astype(np.float32)
-        page = run_auction(bid, pctr, slots=SLOTS)
-        slot, price = np.full(ad.shape, -1.0), np.full(ad.shape, np.nan)
-        row = np.arange(len(request))[:, None]
-        slot[row, page.winners], price[row, page.winners] = np.arange(SLOTS)[None, :], page.cpc
-        click = np.where(slot >= 0, draws.uniform(1, "click", request[:, None], ad) < pctr, np.nan)
-        is_shown = (slot >= 0).ravel()
-        columns = {"request": np.repeat(request, CANDIDATES), "ad": ad.ravel(), "bid": bid.ravel()}
-        shown = {"slot": slot, "price": price, "click": click}
-        table = {name: pa.array(values) for name, values in {**columns, "pctr": pctr.ravel()}.items()}
-        table |= {name: pa.array(values.ravel(), mask=~is_shown) for name, values in shown.items()}
+        drawn = {name: values.ravel() for name, values in auctions(request).items()}
+        columns = {"request": np.repeat(request, CANDIDATES), "ad": drawn["ad"].astype(np.int64)}
+        shown = {
+            "slot": drawn["slot"].astype(np.float64),
+            "price": drawn["price_micros"] / 1_000_000,
+            "click": drawn["click"].astype(np.float64),
+        }
+        table = {name: pa.array(values) for name, values in columns.items()}
+        table |= {name: pa.array(drawn[name]) for name in ("bid", "pctr")}
+        table |= {name: pa.array(values, mask=drawn["slot"] < 0) for name, values in shown.items()}
         pq.write_table(pa.table(table), folder / f"part-{part}.parquet")
     (folder / "mapping.yaml").write_text(MAPPING)
     return folder / "mapping.yaml"

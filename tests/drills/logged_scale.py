@@ -19,7 +19,15 @@ from pathlib import Path
 import numpy as np
 
 ROOT = Path(__file__).resolve().parents[2]
-SLOTS, CANDIDATES, ADS, ADVERTISERS = 4, 50, 20_000, 2_000
+sys.path[:0] = [str(ROOT), str(ROOT / "tests")]
+
+from cascade_sim import draws  # noqa: E402
+from cascade_sim.logged.format import About, Rule  # noqa: E402
+from cascade_sim.logged.store import StoreWriter, new_folder, open_store  # noqa: E402
+from drills.large_log import ADS, CANDIDATES, SLOTS, auctions  # noqa: E402
+from worlds.logged_market import write_market  # noqa: E402
+
+ADVERTISERS, RESERVE = 2_000, 0.05
 AT_ONCE = 20_000
 
 ASK = """
@@ -47,56 +55,28 @@ print(json.dumps(told))
 
 def write_log(folder: Path, rows: int) -> None:
     """A log of that many candidates, written in parts."""
-    sys.path[:0] = [str(ROOT), str(ROOT / "tests")]
-    from cascade_sim import draws
-    from cascade_sim.auction import run_auction, to_micros
-    from cascade_sim.logged.format import About, Rule
-    from cascade_sim.logged.store import StoreWriter, new_folder, open_store
-    from worlds.logged_market import write_market
-
     n = rows // CANDIDATES
-    about = About(
-        "large", "2026-11-02T00:00:00+00:00", level="bids", rule=Rule("gsp", 1.0, 0.05, 0.0), currency="EUR"
-    )
-    ads = np.arange(ADS)
-    bids = np.round(np.exp(0.6 * draws.normal(1, "bid", ads)) * 0.3, 4)
-    quality = -3.5 + 0.8 * draws.normal(1, "quality", ads)
+    rule = Rule("gsp", 1.0, RESERVE, 0.0)
+    about = About("large", "2026-11-02T00:00:00+00:00", level="bids", rule=rule, currency="EUR")
     with new_folder(folder / "store") as temp, StoreWriter(temp) as writer:
         for start in range(0, n, AT_ONCE):
             request = np.arange(start, min(start + AT_ONCE, n), dtype=np.int64)
-            one = request[:, None]
-            j = np.arange(CANDIDATES)[None, :]
-            ad = np.sort((draws.uniform(1, "ad", one, j) * (ADS // CANDIDATES)).astype(np.int32)
-                         + (j * (ADS // CANDIDATES)).astype(np.int32), axis=1)  # fmt: skip
-            bid = bids[ad]
-            logit = quality[ad] + 1.2 * (draws.uniform(1, "pair", one, ad) - 0.5)
-            pctr = (1 / (1 + np.exp(-logit))).astype(np.float32)
-            page = run_auction(bid, pctr, slots=SLOTS, reserve_cpc=0.05)
-            slot = np.full(ad.shape, -1, np.int16)
-            price, click = np.full(ad.shape, -1, np.int64), np.full(ad.shape, -1, np.int8)
-            rows_of = np.arange(len(request))
-            for k in range(SLOTS):
-                column = page.winners[:, k]
-                is_in = column >= 0
-                at = rows_of[is_in], column[is_in]
-                slot[at] = k
-                price[at] = to_micros(page.cpc[is_in, k], bid[at])
-                luck = draws.uniform(1, "click", request[is_in], ad[at])
-                click[at] = luck < pctr[at] * (1.0, 0.8, 0.65, 0.5)[k]
             writer.append("requests", {
                 "time": request * (7 * 86_400.0 / n),
                 "user": (draws.uniform(1, "user", request) * 50_000).astype(np.int32),
                 "segment": (draws.uniform(1, "segment", request) * 4).astype(np.int32),
                 "placement": np.full(len(request), -1, np.int32),
                 "slots": np.full(len(request), SLOTS, np.int16),
-                "reserve": np.full(len(request), 0.05),
+                "reserve": np.full(len(request), RESERVE),
                 "first": request * CANDIDATES,
             })  # fmt: skip
-            flat = np.arange(start * CANDIDATES, start * CANDIDATES + ad.size, dtype=np.int64)
+            candidates = {name: values.ravel() for name, values in auctions(request, RESERVE).items()}
+            n_here = len(candidates["ad"])
             writer.append("candidates", {
-                "ad": ad.ravel(), "bid": bid.ravel(), "pctr": pctr.ravel(), "slot": slot.ravel(),
-                "stage": np.where(slot >= 0, 2, 1).astype(np.int8).ravel(), "price_micros": price.ravel(),
-                "click": click.ravel(), "conversion": np.full(ad.size, -1, np.int8), "source": flat + 1,
+                **candidates,
+                "stage": np.where(candidates["slot"] >= 0, 2, 1).astype(np.int8),
+                "conversion": np.full(n_here, -1, np.int8),
+                "source": np.arange(n_here, dtype=np.int64) + start * CANDIDATES + 1,
             })  # fmt: skip
         writer.append("requests", {"first": np.array([n * CANDIDATES])} | {
             name: np.empty(0) for name in ("time", "user", "segment", "placement", "slots", "reserve")
