@@ -38,15 +38,7 @@ def logged_columns(
             ids = np.sort(np.where(decision.win_set >= 0, decision.win_set, 2**31 - 1), axis=1)
             ids = np.where(ids == 2**31 - 1, -1, ids).astype(np.int32)
         is_in = (ids >= 0) & (np.arange(len(ids)) < n)[:, None]
-        slot = np.full(ids.shape, -1, np.int16)
-        price, click = np.full(ids.shape, -1, np.int64), np.full(ids.shape, -1, np.int8)
-        conversion = click.copy()
-        for k in range(decision.win_set.shape[1]):
-            row, column = np.nonzero((ids == decision.win_set[:, [k]]) & (ids >= 0))
-            slot[row, column] = k
-            price[row, column] = decision.cpc_micros[row, k]
-            click[row, column] = result.clicks[row, k]
-            conversion[row, column] = result.conversions[row, k]
+        shown = _shown(ids, decision, result)
         ranked = np.zeros(ids.shape, bool)
         for r in range(len(ids)):
             ranked[r] = np.isin(ids[r], decision.competitive_set[r])
@@ -56,11 +48,8 @@ def logged_columns(
             "bid": rank.bid,
             "init_bid": bids(block, ids, replace(arm.ranking, bid="init"), arm, sim.platform),
             "pctr": rank.prediction,
-            "stage": np.where(slot >= 0, 2, np.where(ranked, 1, 0)).astype(np.int8),
-            "slot": slot,
-            "price_micros": price,
-            "click": click,
-            "conversion": conversion,
+            "stage": np.where(shown["slot"] >= 0, 2, np.where(ranked, 1, 0)).astype(np.int8),
+            **shown,
             **({} if extra is None else extra(block, ids)),
         }  # fmt: skip
         if level == "pre_ranking":
@@ -81,6 +70,19 @@ def logged_columns(
     rows["first"] = np.concatenate([[0], np.cumsum(rows.pop("count"))]).astype(np.int64)
     del rows["request"]
     return rows, {name: np.concatenate(parts) for name, parts in candidates.items()}
+
+
+def _shown(ids: np.ndarray, decision: Any, result: Any) -> dict[str, np.ndarray]:
+    """What became of the candidates on the page, -1 for those who are not on it.  [R, m] each"""
+    kinds = {"slot": np.int16, "price_micros": np.int64, "click": np.int8, "conversion": np.int8}
+    columns = {name: np.full(ids.shape, -1, kind) for name, kind in kinds.items()}
+    for k in range(decision.win_set.shape[1]):
+        row, column = np.nonzero((ids == decision.win_set[:, [k]]) & (ids >= 0))
+        columns["slot"][row, column] = k
+        columns["price_micros"][row, column] = decision.cpc_micros[row, k]
+        columns["click"][row, column] = result.clicks[row, k]
+        columns["conversion"][row, column] = result.conversions[row, k]
+    return columns
 
 
 def made_market(
