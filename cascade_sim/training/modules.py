@@ -1,6 +1,6 @@
 """From what a scenario says of a model or a bidder to the object that is trained, served or asked."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +22,10 @@ from cascade_sim.scenario.models import ModelSpec, objective_of
 from cascade_sim.scenario.plugins import BIDDER_KINDS, MODEL_KINDS, errors_of
 
 KINDS = MODEL_KINDS.built_in
-SCORERS = {TwoTowers: TowersScorer, CoAction: CoActionScorer}
+SCORERS: dict[type[nn.Module], Callable[..., ModelScorer]] = {
+    TwoTowers: TowersScorer,
+    CoAction: CoActionScorer,
+}
 
 
 def find_class(kind: str, home: Path = Path(".")) -> type[nn.Module]:
