@@ -41,6 +41,7 @@ from cascade_sim.storage.files import storage_errors
 PREDICTIONS = ("pctr", "pcvr", "pre_score")
 OUTCOMES = ("slot", "price_micros", "click", "conversion", "conversion_delay", "propensity")
 NOT_SHOWN = {"slot": -1, "price_micros": -1, "click": -1, "conversion": -1}
+NEAR, ENOUGH_NEAR = 1.1, 20  # bids up to so many times their reserve; fewer of them may be chance
 FAR = 100.0  # times: between two files' bids, or prices and bids, such a ratio is one of units
 Readers = MappingOf[str, Reader]
 Progress = Callable[[str, int], None]
@@ -390,8 +391,18 @@ class _Import:
     def _write_candidates(self, writer: StoreWriter, spills: dict[str, Spill]) -> None:
         ads = self.codes["ads"]
         self.ad_ranks = ads.ranks()
-        self.sizes = dict.fromkeys(("losers", "below", "without_bid", "drawn", "sure", "undrawn"), 0)
-        self.largest_slot = -1
+        counted = (
+            "losers",
+            "below",
+            "without_bid",
+            "below_reserve",
+            "near_reserve",
+            "drawn",
+            "sure",
+            "undrawn",
+        )
+        self.sizes = dict.fromkeys(counted, 0)
+        self.highest_reserve, self.largest_slot = 0.0, -1
         home, n = spills[self.home], len(self.place)
         for bucket, low, high in home.ranges(n):
             heed()
@@ -546,6 +557,7 @@ class _Import:
         least = self.mapping.bids_logged_above
         if least is not None:
             self.sizes["below"] += int(np.count_nonzero(bid < least))
+        self._tell_reserve(columns["request"], bid)
         self.sizes["losers"] += int(np.count_nonzero(~is_shown))
         self.sizes["without_bid"] += int(np.count_nonzero(~np.isfinite(bid)))
         if "propensity" in columns:
@@ -562,6 +574,32 @@ class _Import:
             if name not in written:
                 written[name] = np.full(len(bid), np.nan)
         writer.append("candidates", written)
+
+    def _tell_reserve(self, request: NDArray[np.int64], bid: NDArray[np.float64]) -> None:
+        """How bids lie around the reserve of their auction, to notice that lower ones were not logged."""
+        rule = self.mapping.rule
+        declared = (rule.reserve_cpc if rule is not None else None) or 0.0
+        own = self.request_columns["reserve"].values
+        if not declared and "reserve" not in self.mapping.tables["requests"].columns:
+            return
+        reserve = own[self.order[request]]
+        reserve = np.where(np.isnan(reserve), declared, reserve) * (1 - 1e-9)  # units round
+        is_below = bid < reserve
+        self.sizes["below_reserve"] += int(np.count_nonzero(is_below))
+        self.sizes["near_reserve"] += int(np.count_nonzero(~is_below & (bid < NEAR * reserve)))
+        self.highest_reserve = max(self.highest_reserve, float(reserve.max(initial=0.0)) / (1 - 1e-9))
+
+    def _bids_logged_above(self) -> float | None:
+        """What the mapping says or, where it says nothing, the reserve if the log breaks off at it."""
+        declared, near = self.mapping.bids_logged_above, self.sizes["near_reserve"]
+        if declared is not None or self.sizes["below_reserve"] or near < ENOUGH_NEAR:
+            return declared
+        found = float(f"{self.highest_reserve:.12g}")
+        self.faults.notes.append(
+            f"no bid is below its auction's reserve, and {near:,} are less than a tenth above it: lower bids "
+            f"were not logged, so bids_logged_above is taken as {found:g} (if they were, declare it as 0)"
+        )
+        return found
 
     def _optional(self) -> list[str]:
         """Columns that a bucket may lack, none of its requests having a row of that table."""
@@ -714,7 +752,7 @@ class _Import:
             charging=mapping.charging,
             level=level,
             is_randomised=is_randomised,
-            bids_logged_above=mapping.bids_logged_above,
+            bids_logged_above=None if level == "winners" else self._bids_logged_above(),
             rule=mapping.rule,
             sources=tuple(Source(*source) for source in self.files.sources()),
             pre_score=mapping.pre_score if has_pre_score else None,

@@ -310,3 +310,45 @@ def test_what_stops_an_import_leaves_nothing_behind(tmp_path, monkeypatch, error
     with pytest.raises(KeyboardInterrupt if isinstance(error, KeyboardInterrupt) else UserError):
         import_market(mapping, tmp_path / "market")
     assert [path.name for path in tmp_path.iterdir()] == ["log"]
+
+
+@pytest.mark.parametrize(
+    ("reserve", "declared", "found"),
+    [
+        (0.2, "", 0.2),  # bids begin at 0.2: many are right above it, none below
+        (0.2, "bids_logged_above: 0", 0.0),  # whoever logged them knows better
+        (0.3, "", None),  # some are below
+        (0.01, "", None),  # none is below, and none near: it kept nobody out
+    ],
+)
+@pytest.mark.parametrize("is_declared", [True, False], ids=["by the rule", "by request"])
+def test_a_log_that_breaks_off_at_the_reserve_lacks_lower_bids(
+    tmp_path, reserve, declared, found, is_declared
+):
+    log = small_log(n=400)
+    if is_declared:
+        log.mapping = log.mapping.replace("squashing: 1", f"squashing: 1, reserve_cpc: {reserve}")
+    else:
+        log.mapping = log.mapping.replace("slots: places", "slots: places, reserve: floor")
+        log.requests = [{**row, "floor": reserve} for row in log.requests]
+    log.mapping += declared
+    done = import_market(log.write(tmp_path / "log"), tmp_path / "market")
+    assert done.store.about.bids_logged_above == found
+    noticed = "are less than a tenth above it: lower bids were not logged" in " ".join(done.told)
+    assert noticed == (found == 0.2)
+
+
+def test_where_reserves_differ_the_highest_says_which_bids_are_missing(tmp_path):
+    log = small_log(n=400)
+    log.mapping = log.mapping.replace("slots: places", "slots: places, reserve: floor")
+    floor = {row["id"]: 0.2 if i % 2 else 0.3 for i, row in enumerate(log.requests)}
+    log.requests = [{**row, "floor": floor[row["id"]]} for row in log.requests]
+    shown = {(row["id"], row["creative"]) for row in log.shown}
+    log.bids = [
+        row for row in log.bids if row["bid"] >= floor[row["id"]] or (row["id"], row["creative"]) in shown
+    ]
+    is_hidden = {row["id"] for row in log.bids if row["bid"] < floor[row["id"]]}  # shown below their reserve
+    log.requests = [row for row in log.requests if row["id"] not in is_hidden]
+    log.bids = [row for row in log.bids if row["id"] not in is_hidden]
+    log.shown = [row for row in log.shown if row["id"] not in is_hidden]
+    assert imported(log, tmp_path).about.bids_logged_above == 0.3
