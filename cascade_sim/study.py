@@ -75,7 +75,7 @@ def run_study(
         refuse_registered(scenario)
     if engine != LOCAL:
         refuse_far_logs(scenario)
-    if seeds > 1 and scenario.world.logged is not None and scenario.world.logged.fitted is None:
+    if seeds > 1 and scenario.world.is_replay:
         raise UserError("--seeds: a replayed log is one world, and replays the same; leave it at 1")
     is_here = address is None
     require_memory(scenario, *((workers, 1) if seeds == 1 else (1, min(seeds, workers) if is_here else 1)))

@@ -108,14 +108,20 @@ def more_data(metrics: Mapping[str, Any], gaps: Sequence[Estimate]) -> list[str]
         ]
     times, requests = max(times_needed(gap) for gap in gaps), finite(metrics.get("requests"))
     if times > MOST_TIMES or requests is None:
+        where = "market" if metrics.get("evidence") else "world"
         return [
-            f"More data of this world will hardly decide: {which} would take more than {MOST_TIMES} times as "
-            "many requests."
+            f"More data of this {where} will hardly decide: {which} would take more than {MOST_TIMES} times "
+            "as many requests."
+        ]
+    n, share = number_text(_rounded_up(times * requests), 0), f"{number_text(100 * POWER, 0)}{NBSP}%"
+    if metrics.get("evidence"):
+        return [
+            f"A log of about {n} requests, against {number_text(requests, 0)} here, would tell {which} in "
+            f"{share} of such logs."
         ]
     return [
-        f"About {number_text(_rounded_up(times * requests), 0)} requests (phases.evaluate), against "
-        f"{number_text(requests, 0)} here, would tell {which} in this world in "
-        f"{number_text(100 * POWER, 0)}{NBSP}% of such studies; how many seeds, only a run over several says."
+        f"About {n} requests (phases.evaluate), against {number_text(requests, 0)} here, would tell {which} "
+        f"in this world in {share} of such studies; how many seeds, only a run over several says."
     ]
 
 

@@ -28,7 +28,7 @@ import numpy as np
 from numpy.lib import format as npy
 from numpy.typing import ArrayLike, NDArray
 
-from cascade_sim.errors import UserError, unknown_name
+from cascade_sim.errors import UserError, did_you_mean, unknown_name
 from cascade_sim.logged.format import (
     ADS,
     BUDGETS,
@@ -165,9 +165,12 @@ class LoggedStore:
             self._codes[kind] = {text: code for code, text in enumerate(self.names(kind))}
         codes = self._codes[kind]
         if str(name) not in codes:
-            some = list(codes)[:10_000]  # comparing with all of millions takes long
-            text = unknown_name(kind.removesuffix("s"), str(name), some)
-            raise UserError(f"{self.path}: {text if len(some) <= 20 else text.partition(' Known:')[0]}")
+            some, what = list(codes)[:10_000], kind.removesuffix("s")  # comparing with millions takes long
+            text = unknown_name(what, str(name), some)
+            if len(some) > 20:
+                example = did_you_mean(str(name), some) or f"; for example '{some[0]}'"
+                text = f"unknown {what} '{name}'{example}"
+            raise UserError(f"{self.path}: {text}")
         return codes[str(name)]
 
     def source(self, code: int) -> tuple[str, int]:

@@ -117,10 +117,13 @@ def _warnings(verdict: Verdict) -> list[str]:
         if case.tolerance > 0 and case.has_moved and not case.has_failed and seen > case.tolerance:
             needed = needed_requests(verdict.requests, seen, case.tolerance)
             most = max(most, needed)
+            more = f"a log of about {needed:,} requests"
+            if not verdict.is_replay:
+                more = f"about {needed:,} requests (phases.evaluate)"
             lines.append(
                 f"warning: {case.arm} {case.metric}: this much noise hides a change below "
                 f"{percent(seen, False)} % (power {POWER:.0%}), the tolerance is "
-                f"{percent(case.tolerance, False)} %: needs about {needed:,} requests (phases.evaluate)"
+                f"{percent(case.tolerance, False)} %: needs {more}"
             )
     if len(lines) > MOST_WARNINGS:
         rest = len(lines) - MOST_WARNINGS

@@ -397,6 +397,11 @@ class World(Section):
     )
 
     @property
+    def is_replay(self) -> bool:
+        """Whether logged auctions are held again, and nothing is drawn or fitted."""
+        return self.logged is not None and self.logged.fitted is None
+
+    @property
     def is_timed(self) -> bool:
         """Whether it matters when a request comes."""
         by_day = self.intent is not None and self.intent.per == "user_day"

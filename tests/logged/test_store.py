@@ -10,9 +10,11 @@ import numpy as np
 import pytest
 
 from cascade_sim.errors import UserError
+from cascade_sim.imports.market import import_market
 from cascade_sim.logged import About, StoreWriter, open_store, write_store
 from cascade_sim.logged.format import LEVELS, about_from, what_it_says
 from cascade_sim.logged.store import new_folder
+from worlds.small_log import small_log
 
 ABOUT = About(name="tuesday", starts="2026-03-03T00:00:00+01:00", zone="Europe/Berlin", level="bids")
 FIRST = np.array([0, 3, 3, 5])
@@ -89,6 +91,15 @@ def test_names_lead_to_codes_and_back(store):
     assert store.name("users", -1) == ""
     with pytest.raises(UserError, match="unknown request 'r4'; known: r1, r2, r3"):
         store.code("requests", "r4")
+
+
+def test_of_many_names_only_what_is_near_is_told(tmp_path):
+    log = small_log(n=30)
+    store = import_market(log.write(tmp_path / "log"), tmp_path / "market").store
+    with pytest.raises(UserError, match=r"unknown request 'r99'; did you mean 'r9'\?$"):
+        store.code("requests", "r99")
+    with pytest.raises(UserError, match=r"unknown request 'something else'; for example 'r1'$"):
+        store.code("requests", "something else")
 
 
 def test_a_column_that_is_not_there_is_named_with_those_that_are(store):

@@ -22,6 +22,14 @@ def test_a_tolerance_that_noise_hides_is_warned_of_with_the_requests_it_needs(fi
     assert needed_requests(1000, 0.04, 0.01) == pytest.approx(16_000, rel=0.05)
 
 
+def test_a_check_of_a_log_asks_for_a_longer_log(file, home):
+    verdict = check_revenue(
+        read_baseline(file), measure_plain(home, stretch=2), tolerances=["rpm=0.5%"], metrics=["rpm"]
+    )
+    text = verdict_text(replace(verdict, is_replay=True))
+    assert re.search(r"needs a log of about [\d,]+ requests", text) and "phases.evaluate" not in text
+
+
 def test_many_such_warnings_are_cut_short_and_what_failed_was_seen(file, home):
     other = measure_plain(home, stretch=2)
     verdict = check_revenue(read_baseline(file), other, tolerances=["0.5%"])

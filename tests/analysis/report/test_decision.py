@@ -269,6 +269,9 @@ def test_how_many_requests_would_decide_follows_from_the_paired_interval():
     metrics = study({("one", "two"): (0.002, 0.004)}, one=(0.05, 0.01), two=(0.048, 0.01))
     metrics["requests"] = 10_000
     assert says(words(decide(metrics)), "82,000 requests", "10,000")
+    replayed = words(decide({**metrics, "evidence": {"level": "bids"}}))
+    assert says(replayed, "A log of about 82,000 requests", "10,000")
+    assert "seeds" not in replayed and "phases.evaluate" not in replayed
     metrics["contrasts"]["one"]["two"][REVENUE] = entry(0.00002, 0.004)
     assert says(words(decide(metrics)), "hardly", "100 times")
     metrics["contrasts"]["one"]["two"][REVENUE] = entry(0.0, 0.0)  # they do the same
