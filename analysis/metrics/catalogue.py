@@ -604,15 +604,19 @@ MODEL_MEASURES: dict[str, Metric] = by_name(
 )
 
 
+# What arms may have, in the order of a table of all of it.
+LISTED: dict[str, Metric] = {**ARM_MEASURES, **PAGE_MEASURES, **REPLAY_MEASURES}
+
+
 def arm_measure(name: str) -> Measure:
     """The measure of that name; one that is not listed here is shown under its own name as a plain number."""
-    return ARM_MEASURES.get(name, Measure(name, "number", "", None))
+    return LISTED.get(name, Measure(name, "number", "", None))
 
 
 def measure_names(metrics: Mapping[str, Any]) -> list[str]:
     """Every measure that any arm has: the listed ones in the catalogue's order, then others by name."""
     measured = {name for values in metrics["arms"].values() for name in values}
-    return [name for name in ARM_MEASURES if name in measured] + sorted(measured - set(ARM_MEASURES))
+    return [name for name in LISTED if name in measured] + sorted(measured - set(LISTED))
 
 
 def is_reference(arm: str) -> bool:

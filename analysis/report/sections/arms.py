@@ -62,9 +62,9 @@ def arms_section(metrics: Mapping[str, Any]) -> Section:
         "Arms",
         parts=(
             Text(
-                f"Lifts are relative to {baseline}, paired on the same requests. “Expected” replaces each "
-                "click by its true probability; “clicked” is what was drawn. Brackets hold 95 % intervals; a "
-                "coloured lift has an interval that excludes zero. Best expected revenue per request first."
+                f"Lifts are relative to {baseline}, paired on the same requests. {_clicks(metrics)} Brackets "
+                "hold 95 % intervals; a coloured lift has an interval that excludes zero. Best expected "
+                "revenue per request first."
             ),
             TablePart(arms_table(metrics)),
             Text(_reference_words(metrics), "small"),
@@ -102,6 +102,16 @@ def arms_section(metrics: Mapping[str, Any]) -> Section:
     )
 
 
+def _clicks(metrics: Mapping[str, Any]) -> str:
+    """What expected and clicked measures rest on."""
+    if metrics.get("evidence"):
+        return (
+            "“Expected” takes each click that was logged where the same ad stands in the same slot, and "
+            "elsewhere the click model's probability; “clicked” draws by the latter."
+        )
+    return "“Expected” replaces each click by its true probability; “clicked” is what was drawn."
+
+
 def _reference_words(metrics: Mapping[str, Any]) -> str:
     """What the arms are that nobody can ship; empty without any."""
     known = [(arm, text) for arm, text in reference_arms(metrics).items() if arm in metrics["arms"]]
@@ -123,12 +133,18 @@ def _spread_parts(metrics: Mapping[str, Any]) -> list[Any]:
 def arms_table(metrics: Mapping[str, Any]) -> Table:
     """Every arm with its lifts over the baseline (expected and clicked) and the measures behind them."""
     arms = ordered_arms(metrics)
-    shown = [entry for _, entries in ARM_COLUMNS for entry in entries]
+    known = measure_names(metrics)
+    grouped = [
+        (group, kept)
+        for group, entries in ARM_COLUMNS
+        if (kept := [entry for entry in entries if not metrics.get("evidence") or entry[1] in known])
+    ]
+    shown = [entry for _, entries in grouped for entry in entries]
     columns = [
         lift_column(metrics, arms, name) if is_lift else value_column(metrics, arms, name)
         for _, name, is_lift in shown
     ]
-    groups = [(group, len(columns)) for group, columns in ARM_COLUMNS]
+    groups = [(group, len(entries)) for group, entries in grouped]
     return Table(
         "Arms",
         "Arm",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from cascade_sim.analysis.metrics.catalogue import ARM_MEASURES, MODEL_MEASURES, measure_names
+from cascade_sim.analysis.metrics.catalogue import LISTED, MODEL_MEASURES, measure_names
 from cascade_sim.analysis.report.section import Code, Columns, Details, Heading, Section, Stack, Terms, Text
 from cascade_sim.analysis.statistics.estimates import NBSP, finite, number_text
 
@@ -58,8 +58,8 @@ def background_section(
 
 def glossary(metrics: Mapping[str, Any]) -> list[tuple[str, str, str]]:
     """(label, name in the files, meaning) of every measure that the study or the page's tables hold."""
-    names = [name for name in ARM_MEASURES if name in {*measure_names(metrics), *ALWAYS_EXPLAINED}]
-    measures = {name: ARM_MEASURES[name] for name in names} | MODEL_MEASURES
+    names = [name for name in LISTED if name in {*measure_names(metrics), *ALWAYS_EXPLAINED}]
+    measures = {name: LISTED[name] for name in names} | MODEL_MEASURES
     rows = [(measure.label, name, measure.meaning) for name, measure in measures.items()]
     return [(f"95{NBSP}% interval", "", ABOUT_INTERVALS), *rows]
 

@@ -16,7 +16,9 @@ from cascade_sim.analysis.statistics.estimates import estimate
 
 
 def funnel_section(metrics: Mapping[str, Any]) -> Section:
-    """Stage sizes and losses, for a study that has either."""
+    """Stage sizes and losses, for a study that has either; of a replayed log the sizes alone."""
+    if metrics.get("evidence"):
+        return _sizes_section()
     table = attribution_table(metrics)
     return Section(
         "funnel",
@@ -45,6 +47,22 @@ def funnel_section(metrics: Mapping[str, Any]) -> Section:
         ),
         rests_on_data=True,
         short="Money lost",
+    )
+
+
+def _sizes_section() -> Section:
+    return Section(
+        "funnel",
+        "From candidates to the page",
+        parts=(
+            Text(
+                "How many ads each stage hands on. What a stage loses would take true CTRs, which a log does "
+                "not have."
+            ),
+            Figure("funnel", funnel, "Ads per stage", "Ads per request at each stage of the arm as logged."),
+        ),
+        rests_on_data=True,
+        short="Stages",
     )
 
 

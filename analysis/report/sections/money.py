@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from cascade_sim.analysis.metrics.catalogue import ARM_MEASURES
+from cascade_sim.analysis.metrics.catalogue import arm_measure
 from cascade_sim.analysis.report.comparisons import ordered_arms
 from cascade_sim.analysis.report.section import Section, TablePart, Text
 from cascade_sim.analysis.report.tables import Table, arm_rows, value_column
@@ -21,6 +21,7 @@ MONEY_MEASURES = (
     "welfare",
     "revenue_vs_oracle",
 )
+LOGGED_MONEY = ("cpc", "cpc_error_vs_click_model", "cpc_bias_vs_click_model", "revenue_pcoc")
 
 
 def money_section(metrics: Mapping[str, Any]) -> Section | None:
@@ -32,6 +33,11 @@ def money_section(metrics: Mapping[str, Any]) -> Section | None:
         "Charges are computed from predicted CTRs. The oracle is the same cascade with the true CTRs in "
         "every seat. The floor of the CPC error is what would be left if every feature were used perfectly."
     )
+    if metrics.get("evidence"):
+        about = (
+            "Charges are computed from predicted CTRs. A log has no true ones: right is here what the same "
+            "ranked list would have paid with the CTRs of the click model that is fitted to the log."
+        )
     return Section(
         "money",
         "Are advertisers charged rightly?",
@@ -43,12 +49,13 @@ def money_section(metrics: Mapping[str, Any]) -> Section | None:
 def money_table(metrics: Mapping[str, Any]) -> Table | None:
     """How rightly advertisers are charged, and how far from an all-knowing cascade; None if unknown."""
     arms = ordered_arms(metrics)
-    if all(arm_value(metrics, arm, name).value is None for arm in arms for name in MONEY_MEASURES):
+    names = LOGGED_MONEY if metrics.get("evidence") else MONEY_MEASURES
+    if all(arm_value(metrics, arm, name).value is None for arm in arms for name in names):
         return None
-    columns = [value_column(metrics, arms, name) for name in MONEY_MEASURES]
+    columns = [value_column(metrics, arms, name) for name in names]
     return Table(
         "Money",
         "Arm",
-        [ARM_MEASURES[name].heading for name in MONEY_MEASURES],
+        [arm_measure(name).heading for name in names],
         arm_rows(metrics, arms, columns),
     )
