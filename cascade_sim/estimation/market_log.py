@@ -1,9 +1,9 @@
 """Off-policy answers from an imported market whose pages were drawn, with the propensities that it logged.
 
-A target draws pages from the logged candidates, best first by rank score^(1/T) without replacement (as
-`slates` has it), with the logged ranker's scores or a further model's. What the log's own policy was need
-not be known: its propensities were logged. The price of an ad is taken as it was charged, whoever stands
-beside it.
+A target draws pages from the list that the log drew from, best first by rank score^(1/T) without
+replacement (as `slates` has it), with the logged ranker's scores or a further model's. The list is the head
+of the ranking order, down to the deepest ad that any page shows. What the log's own policy was need not be
+known: its propensities were logged. The price of an ad is taken as it was charged, whoever stands beside it.
 """
 
 from __future__ import annotations
@@ -13,14 +13,17 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from cascade_sim.auction import MICROS
-from cascade_sim.cascade.serve import Arm, score
+from cascade_sim.cascade.knobs import reserve_of
+from cascade_sim.cascade.serve import Arm, Block, score
 from cascade_sim.errors import UserError, unknown_name
 from cascade_sim.estimation.estimates import Evidence
 from cascade_sim.estimation.log import MOST, REWARDS, SlateLog, Visits, baseline_spec
 from cascade_sim.estimation.slates import SlateList, log_odds, log_propensities, page_values
 from cascade_sim.estimation.study import answer_of
+from cascade_sim.logged.format import RANKED, RETRIEVED
 from cascade_sim.phases.simulation import Simulation
 from cascade_sim.scenario.schema import LOGGED, LOGGED_SCORE
 from cascade_sim.scenario.targets import Target
@@ -64,15 +67,14 @@ def market_log(sim: Simulation, arm: Arm) -> SlateLog:
     assert sim.replay is not None
     replay, slots = sim.replay, arm.slots
     parts: list[dict[str, Any]] = []
-    depth = max(replay.store.about.largest_request, slots)
+    deepest = slots
     n = min(sim.scenario.phases.evaluate, MOST)
     for index in range(-(-n // sim.scenario.traffic.block)):
         block = sim.arrivals.block("evaluate", index, n)
-        ids = np.full((len(block), depth), -1, np.int32)
-        found = replay.candidates(block.requests)
-        ids[:, : found.shape[1]] = found
+        ids = _in_ranking_order(sim, block, arm)
         wanted = {"slot": -1, "propensity": np.nan, "price_micros": 0, "click": 0}
         slot, propensity, price, click = replay.several(block.requests, ids, wanted)
+        deepest = max(deepest, int(np.flatnonzero((slot >= 0).any(axis=0)).max(initial=0)) + 1)
         scores = score(block, ids, arm.ranking, arm, sim.platform)
         places = np.full((len(block), slots), -1, np.int64)
         shown = {name: np.zeros((len(block), slots)) for name in ("clicks", "revenue")}
@@ -107,12 +109,32 @@ def market_log(sim: Simulation, arm: Arm) -> SlateLog:
     places, chance, revenue, clicks = joined["others"]
     return SlateLog(
         visits=Visits(*joined["visits"]),
-        listed=SlateList(*joined["listed"]),
+        listed=SlateList(*(values[:, :deepest] for values in joined["listed"])),
         places=places,
         propensity=chance,
         reward={"revenue": revenue, "clicks": clicks},
         slot_effects=np.asarray(sim.world.slot_effects[:slots], np.float64),
     )
+
+
+def _in_ranking_order(sim: Simulation, block: Block, arm: Arm) -> NDArray[np.int32]:
+    """Ads that were ranked at no less than the reserve, and those that were shown; best first, -1 after them.
+
+    As many columns for every block.  [R, d]
+    """
+    assert sim.replay is not None
+    replay, found = sim.replay, sim.replay.candidates(block.requests)
+    scores = score(block, found, arm.ranking, arm, sim.platform)
+    reserve = np.reshape(np.asarray(reserve_of(block, arm), np.float64), (-1, 1))
+    is_in = ~(scores.bid < reserve)
+    if replay.has("stage"):
+        is_in &= replay.values(block.requests, found, "stage", RETRIEVED) >= RANKED
+    is_in |= replay.values(block.requests, found, "slot", -1) >= 0
+    is_in &= found >= 0
+    order = np.argsort(np.where(is_in, -scores.score, np.inf), axis=1, kind="stable")  # ties: by ad
+    ids = np.full((len(found), max(replay.store.about.largest_request, arm.slots)), -1, np.int32)
+    ids[:, : found.shape[1]] = np.take_along_axis(np.where(is_in, found, -1), order, 1)
+    return ids
 
 
 def market_answers(

@@ -16,9 +16,8 @@ from worlds.logged_market import made_market
 REQUEST, N = "req-0003", 3000
 
 
-@pytest.fixture(scope="module")
-def named(tmp_path_factory):
-    """Two slots, four ads, pages drawn evenly: propensities 1/4 and 1/3."""
+def drawn_pages():
+    """Two slots, four ads, pages drawn evenly: propensities 1/4 and 1/3.  (requests, candidates [N, 4])"""
     generator = np.random.Generator(np.random.PCG64(5))
     order = np.array([generator.permutation(4) for _ in range(N)])
     pctr = np.broadcast_to([0.1, 0.2, 0.3, 0.4], (N, 4))
@@ -27,16 +26,28 @@ def named(tmp_path_factory):
         slot[np.arange(N), order[:, k]] = k
     seen = np.where(slot == 0, 1.0, 0.5)
     click = np.where(slot >= 0, generator.uniform(size=(N, 4)) < seen * pctr, -1)
-    requests = {"time": np.arange(N) * 60.0, "slots": np.full(N, 2), "first": np.arange(N + 1) * 4}
+    requests = {"time": np.arange(N) * 60.0, "slots": np.full(N, 2)}
     candidates = {
-        "ad": np.tile(np.arange(4, dtype=np.int32), N),
-        "bid": np.tile([1.0, 0.9, 0.8, 0.7], N),
-        "pctr": pctr.ravel(),
-        "slot": slot.ravel(),
-        "price_micros": np.where(slot >= 0, 500_000, -1).ravel(),
-        "click": click.ravel().astype(np.int8),
-        "propensity": np.select([slot == 0, slot == 1], [1 / 4, 1 / 3], np.nan).ravel(),
+        "ad": np.tile(np.arange(4, dtype=np.int32), (N, 1)),
+        "bid": np.tile([1.0, 0.9, 0.8, 0.7], (N, 1)),
+        "pctr": pctr,
+        "slot": slot,
+        "price_micros": np.where(slot >= 0, 500_000, -1),
+        "click": click.astype(np.int8),
+        "propensity": np.select([slot == 0, slot == 1], [1 / 4, 1 / 3], np.nan),
     }
+    return requests, candidates
+
+
+def flat(columns):
+    return {name: values.ravel() for name, values in columns.items()}
+
+
+@pytest.fixture(scope="module")
+def named(tmp_path_factory):
+    """Drawn pages, with names."""
+    requests, columns = drawn_pages()
+    requests["first"], candidates = np.arange(N + 1) * 4, flat(columns)
     names = {"ads": ["shoes", "hats", "coats", "socks"], "requests": [f"req-{i:04}" for i in range(N)]}
     about = About("drawn", "2026-11-02T00:00:00+00:00", is_randomised=True, rule=Rule("gsp", 1.0, 0.1))
     folder = tmp_path_factory.mktemp("named") / "market"
@@ -87,6 +98,27 @@ def test_what_other_pages_would_have_brought_is_weighed_by_the_logged_propensiti
     assert row["low"] <= truth <= row["high"]
     assert rewards["clicks"]["logged"]["value"] == pytest.approx(0.25 * 1.5, abs=0.03)
     assert "cascade_dr" not in rewards["revenue"]["estimators"]  # what others would pay is not known
+
+
+def test_ads_that_no_page_was_drawn_from_are_in_no_list(named, tmp_path):
+    """One that lost to all that were shown, one below the reserve, one that never reached ranking."""
+    requests, columns = drawn_pages()
+    further = {"bid": [0.7, 0.5, 1.0], "pctr": [0.05, 0.9, 0.9], "stage": [1, 1, 0], "ad": [4, 5, 6]}
+    columns["stage"] = np.where(columns["slot"] >= 0, 2, 1).astype(np.int8)
+    unseen = {"slot": -1, "price_micros": -1, "click": -1, "propensity": np.nan}
+    for name, values in columns.items():
+        more = np.broadcast_to(further.get(name, unseen.get(name)), (N, 3)).astype(values.dtype)
+        columns[name] = np.concatenate([values, more], axis=1)
+    requests["first"] = np.arange(N + 1) * 7
+    about = About("longer", "2026-11-02T00:00:00+00:00", is_randomised=True, rule=Rule("gsp", 1.0, 0.6))
+    longer = made_market(tmp_path / "market", requests, flat(columns), about)
+    asked = ["slates.temperature=0.5"]
+    first, second = (off_policy(folder, asked).answers for folder in (named, longer))
+    plain = [
+        answers["the asked policy"]["rewards"]["revenue"]["estimators"]["slate_ips"]["estimate"]
+        for answers in (first, second)
+    ]
+    assert plain[0]["value"] == pytest.approx(plain[1]["value"], rel=1e-12)
 
 
 def test_pages_that_were_hardly_ever_drawn_are_refused(named):
