@@ -74,6 +74,7 @@ NOT_A_PATH = "scenario"  # what a scenario that is no file is called in messages
 ENDS = ("value", "low", "high")
 MOST_ROWS = 30  # of a table in a notebook
 POINTS = 21  # bids of a landscape
+SWEPT_WORLDS = 3  # of each cell
 MOST_BID = 1e9
 OVERVIEW = ("expected_revenue_per_request", "expected_rpm", "expected_ctr", "rcs")  # of a run in a notebook
 
@@ -700,7 +701,7 @@ def sweep(
     over: Mapping[str, Sequence[Any]] | Sequence[str],
     *,
     set: Sequence[str] = (),
-    seeds: int = 3,
+    seeds: int | None = None,
     arm: str | None = None,
     x: str = "expected_ctr",
     y: str = "expected_revenue_per_request",
@@ -715,6 +716,7 @@ def sweep(
 ) -> SweepResult:
     """Run a scenario over a grid of settings, in several worlds each; lifts are over the first cell.
 
+    `seeds` is the number of worlds: 3, or the one that a replayed log is.
     `over` has the values of each key, or is a list of `KEY=A,B`. Writes sweep.csv and sweep.html, with the
     Pareto plot of `y` against `x`, into `out` (by default runs/<name>-sweep). Finished cells are kept. Models
     learn from the log of the first cell's cascade, unless each cell is to `retrain` on its own. `engine` and
@@ -730,6 +732,7 @@ def sweep(
     with _as_file(scenario) as path:
         cells = load_grid(path, axes, _overrides(set))
     check_sweep(cells, arm, (x, y))
+    seeds = seeds or (1 if cells[0].scenario.world.is_replay else SWEPT_WORLDS)
     folder = Path(out) if out is not None else default_folder(f"{cells[0].scenario.name}-sweep")
     findings = run_sweep(
         axes,

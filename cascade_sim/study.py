@@ -47,6 +47,12 @@ from cascade_sim.workers import Job
 CRITICAL_BID_REQUESTS = 200  # the first of the evaluation, in every arm
 
 
+def refuse_worlds(scenario: Scenario, seeds: int) -> None:
+    """UserError for several worlds of a replayed log: they would be alike, and any spread between them 0."""
+    if seeds > 1 and scenario.world.is_replay:
+        raise UserError("--seeds: a replayed log is one world, and replays the same; leave it at 1")
+
+
 def run_study(
     scenario: Scenario,
     *,
@@ -75,8 +81,7 @@ def run_study(
         refuse_registered(scenario)
     if engine != LOCAL:
         refuse_far_logs(scenario)
-    if seeds > 1 and scenario.world.is_replay:
-        raise UserError("--seeds: a replayed log is one world, and replays the same; leave it at 1")
+    refuse_worlds(scenario, seeds)
     is_here = address is None
     require_memory(scenario, *((workers, 1) if seeds == 1 else (1, min(seeds, workers) if is_here else 1)))
     require_options(scenario, home)

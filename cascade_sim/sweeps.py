@@ -247,9 +247,10 @@ def run_worlds(
     Each world leaves a run folder, FOLDER/seed-N. `logged_by`: the cell whose cascade writes the log that the
     models of all cells learn from; its worlds come first, and what is trained there is not trained again.
     """
-    from cascade_sim.study import run_world, taken_or_run
+    from cascade_sim.study import refuse_worlds, run_world, taken_or_run
 
     for cell in cells:
+        refuse_worlds(cell.scenario, seeds)
         refuse_registered(cell.scenario)
         if engine != LOCAL:
             refuse_far_logs(cell.scenario)

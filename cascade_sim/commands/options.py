@@ -47,7 +47,8 @@ def set_option(where: str = "") -> Decorator[Any]:
     return click.option("--set", "overrides", multiple=True, metavar="KEY=VALUE", help=text)
 
 
-def seeds_option(text: str, default: int) -> Decorator[Any]:
+def seeds_option(text: str, default: int | None) -> Decorator[Any]:
+    """How many worlds; without a default the text says what is taken."""
     return click.option("--seeds", type=click.IntRange(min=1), default=default, show_default=True, help=text)
 
 

@@ -5,7 +5,7 @@ import json
 import numpy as np
 import pytest
 
-from cascade_sim import baseline, check, landscape, off_policy, trace, whatif
+from cascade_sim import baseline, check, landscape, off_policy, sweep, trace, whatif
 from cascade_sim.cli import main
 from cascade_sim.errors import UserError
 from cascade_sim.logged.format import About, Rule
@@ -165,3 +165,13 @@ def test_a_check_is_as_unsure_as_a_what_if_of_the_same_change(market, tmp_path):
     asked = whatif(market, {"auction.squashing": 0.0}).frame()
     asked = asked[asked.metric == measure].iloc[0]
     assert found.high - found.low == pytest.approx(asked.lift_high - asked.lift_low, rel=0.3)
+
+
+def test_a_sweep_replays_a_log_once_and_is_as_unsure_as_its_requests(named, tmp_path):
+    asked = {"auction.reserve_cpc": [0.1, 0.75]}
+    options = {"out": tmp_path / "sweep", "workers": 1}
+    with pytest.raises(UserError, match="a replayed log is one world"):
+        sweep(named / "scenario.yaml", asked, seeds=2, **options)
+    findings = sweep(named / "scenario.yaml", asked, **options).findings
+    lift = findings["cells"][1]["measures"]["expected_revenue_per_request"]["lift"]
+    assert findings["seeds"] == [1] and lift["low"] < lift["value"] < lift["high"]

@@ -27,7 +27,7 @@ from cascade_sim.commands.options import (
     "--over", multiple=True, required=True, metavar="KEY=A,B,…", help="Values of a key; may be repeated."
 )
 @set_option(" in every cell")
-@seeds_option("Worlds per cell.", default=3)
+@seeds_option("Worlds per cell.  [default: 3; of a replayed log 1]", default=None)
 @arm_option("Arm that is measured.  [default: the baseline]")
 @click.option("--x", metavar="MEASURE", default="expected_ctr", show_default=True)
 @click.option("--y", metavar="MEASURE", default="expected_revenue_per_request", show_default=True)
