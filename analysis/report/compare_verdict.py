@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from cascade_sim.analysis.metrics.catalogue import PAGE_MEASURES, Measure, is_reference
+from cascade_sim.analysis.metrics.catalogue import PAGE_MEASURES, REPLAY_MEASURES, Measure, is_reference
 from cascade_sim.analysis.report.readings import WHAT_IF_MEASURES
 from cascade_sim.analysis.report.words import listed
 from cascade_sim.analysis.statistics.estimates import Estimate, estimate, percent_text
@@ -54,7 +54,10 @@ def _moved_most(comparison: Mapping[str, Any], arms: Sequence[str]) -> list[str]
         (arm, name): estimate(entry["lift"])
         for arm in arms
         for name, entry in comparison["arms"][arm].items()
-        if name in MEASURES and not MEASURES[name].is_signed_or_near_zero and is_shared(entry)
+        if name in MEASURES
+        and name not in REPLAY_MEASURES  # how like the log is no aim
+        and not MEASURES[name].is_signed_or_near_zero
+        and is_shared(entry)
     }
     lifts = {key: lift for key, lift in lifts.items() if lift.value is not None}
     if not lifts:

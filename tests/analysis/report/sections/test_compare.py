@@ -84,6 +84,12 @@ def test_keys_stay_whole_beside_long_values_in_a_narrow_terminal():
     assert "['user'" in line and "absent" in line and len(line) <= 80
 
 
+def test_how_much_of_a_log_is_repeated_is_no_move_of_the_arms():
+    plain = {"rpm": entry(10.0, 12.0), "prices_as_logged": entry(1.0, 0.01)}
+    said = " ".join(compare_verdict({**COMPARISON, "arms": {"plain": plain}}))
+    assert "RPM" in said and "as logged" not in said
+
+
 def test_csv_and_page():
     rows = list(csv.DictReader(io.StringIO(compare_csv([COMPARISON]))))
     assert len(rows) == 3 and rows[0]["difference"] == "2.0" and rows[1]["is_paired"] == "False"
