@@ -72,7 +72,7 @@ function intervalBar(moved, label) {
   const x = (value) => 100 + (96 * value) / reach;
   const tone = what.low > 0 || what.high < 0 ? moved.tone || "flat" : "flat";
   node.append(
-    svg("line", { x1: 100, x2: 100, y1: 0, y2: 12, class: "axis" }),
+    svg("line", { x1: 100, x2: 100, y1: 0, y2: 12, class: "middle" }),
     svg("line", { x1: x(what.low), x2: x(what.high), y1: 6, y2: 6, class: tone, "stroke-width": 3 }),
     svg("rect", { x: x(what.value) - 2, y: 1, width: 4, height: 10, class: tone + " fill" })
   );
@@ -135,7 +135,7 @@ function curveChart(points, options) {
   return node;
 }
 
-/* Lines {name, class, values} over hours. */
+/* Lines {class, values} over hours or minutes: `start` and `step` in units of `unit`. */
 function dayChart(lines, options) {
   const width = options.width, height = 240, left = 58, right = 12, top = 14, bottom = 40;
   const node = svg("svg", { viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": options.label });
@@ -149,18 +149,19 @@ function dayChart(lines, options) {
     node.append(svg("text", { x: left - 8, y: Y(tick) + 4, "text-anchor": "end" }, number(tick, decimals(high, 2))));
   }
   const step = Math.max(1, Math.ceil(n / (width < 480 ? 5 : 10)));
-  for (let i = 0; i < n; i += step) node.append(svg("text", { x: X(i), y: height - bottom + 18, "text-anchor": "middle" }, String((options.start || 0) + i)));
-  node.append(svg("text", { x: (left + width - right) / 2, y: height - 6, "text-anchor": "middle" }, "hour"));
+  for (let i = 0; i < n; i += step) node.append(svg("text", { x: X(i), y: height - bottom + 18, "text-anchor": "middle" }, plain((options.start || 0) + i * (options.step || 1))));
+  node.append(svg("text", { x: (left + width - right) / 2, y: height - 6, "text-anchor": "middle" }, options.unit || "hour"));
   for (const line of lines) {
     const points = line.values.map((v, i) => (v === null ? null : `${X(i)},${Y(v)}`)).filter(Boolean);
-    node.append(svg("polyline", { points: points.join(" "), class: "line " + (line.class || "") }));
+    if (points.length > 1) node.append(svg("polyline", { points: points.join(" "), class: "line " + (line.class || "") }));
+    else for (const point of points) node.append(svg("circle", { cx: point.split(",")[0], cy: point.split(",")[1], r: 4, class: "dot" }));
   }
   return node;
 }
 
 /* Where the best ads went, before and after: two stacked bars. */
 function fateBars(sides, width) {
-  const height = 40 * sides.length + 8, left = 64, right = 8, across = width - left - right;
+  const height = 40 * sides.length + 8, left = Math.min(Math.max(64, 16 + 7 * Math.max(...sides.map((side) => side.name.length))), width / 3), right = 8, across = width - left - right;
   const label = sides.map((s) => `${s.name}: ${number(100 * s.pre_ranking, 1)} % lost by pre-ranking, ${number(100 * s.ranking, 1)} % by the auction, ${number(100 * s.shown, 1)} % shown`).join("; ");
   const node = svg("svg", { viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": label });
   sides.forEach((side, i) => {

@@ -22,8 +22,9 @@ from cascade_sim.phases.replayed import with_influence
 NORMAL = 1.959963984540054  # 97.5 % quantile
 TIERS = ((0.01, "top 1 %"), (0.1, "next 9 %"), (0.5, "next 40 %"), (1.0, "the rest"))
 MOVERS = 5
-HOUR = 3_600.0
-MOST_HOURS = 24 * 14
+HOUR, MINUTE = 3_600.0, 60.0
+STEPS = (HOUR, 10 * MINUTE, MINUTE)  # of a curve over time; the longest that shows a course
+LEAST_STEPS, MOST_STEPS = 6, 24 * 14
 Columns = dict[str, np.ndarray]
 
 
@@ -58,7 +59,7 @@ def measures(
         lift, by_lift = math.nan, by_after
         if before:
             lift = after / before - 1.0
-            by_lift = by_after / before - by_before * (after / before**2)
+            by_lift = (by_after - by_before * (after / before)) / before  # all 0 where nothing moves
         found[name] = {
             "today": spread.interval(before, by_before),
             "then": spread.interval(after, by_after),
@@ -166,7 +167,7 @@ def payers(session: Session, then: list[Served], today: list[Served]) -> dict[st
         stop = max(math.ceil(share * paying), start)
         groups.append((name, order[start:stop]))
         start = stop
-    groups.append(("pay nothing today", order[start:]))
+    groups.append(("pay nothing so far", order[start:]))
     moved = paid["then"] - paid["today"]
     rows = [
         {
@@ -230,20 +231,31 @@ def _wide(values: np.ndarray, k: int, empty: int) -> np.ndarray:
 def day(
     session: Session, then: list[Served], today: list[Served], blocks: Sequence[int]
 ) -> dict[str, Any] | None:
-    """Revenue and clicks of a thousand requests by hour; None where it does not matter when one comes."""
+    """Revenue and clicks of a thousand requests by hour; None where it does not matter when one comes.
+
+    By minutes where a log is too short for hours.
+    """
     if session.sim.is_drawn and not session.sim.world.is_timed:
         return None
     times = np.concatenate([session.block(index).times for index in blocks])
-    start = math.floor(float(times.min()) / HOUR)
-    hour = np.minimum(times // HOUR - start, MOST_HOURS - 1).astype(np.int64)
-    n = int(hour.max()) + 1
-    requests = np.bincount(hour, minlength=n)
-    curves: dict[str, Any] = {"start": start, "requests": requests.tolist()}
+    lasts = float(times.max() - times.min())
+    step = next((step for step in STEPS if lasts >= LEAST_STEPS * step), STEPS[-1])
+    start = math.floor(float(times.min()) / step)
+    at = np.minimum(times // step - start, MOST_STEPS - 1).astype(np.int64)
+    n = int(at.max()) + 1
+    requests = np.bincount(at, minlength=n)
+    unit, length = ("hour", HOUR) if step >= HOUR else ("minute", MINUTE)
+    curves: dict[str, Any] = {
+        "unit": unit,
+        "start": start * step / length,
+        "step": step / length,
+        "requests": requests.tolist(),
+    }
     for key, side in (("then", then), ("today", today)):
         for name, column in (("revenue", "expected_revenue"), ("clicks", "expected_clicks")):
             if any(column not in part.columns for part in side):
                 continue
-            sums = np.bincount(hour, np.concatenate([part.columns[column] for part in side]), n)
+            sums = np.bincount(at, np.concatenate([part.columns[column] for part in side]), n)
             with np.errstate(divide="ignore", invalid="ignore"):
                 curves[f"{name}_{key}"] = [finite(float(x)) for x in 1000.0 * sums / requests]
     return curves

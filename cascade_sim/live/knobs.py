@@ -25,7 +25,7 @@ LABELS: dict[KnobPath, str] = {
     ("auction", "squashing"): "Squashing",
     ("auction", "pricing"): "Pricing",
     ("auction", "soft_floor"): "Soft floor",
-    ("auction", "charging"): "Charged is the",
+    ("auction", "charging"): "Charged per",
     ("slots",): "Slots",
     ("retrieval", "size"): "Retrieved ads",
     ("pre_ranking", "size"): "Ads that reach ranking",

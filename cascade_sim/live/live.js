@@ -5,9 +5,10 @@
   const VIEWS = { curve: "Curve", funnel: "Funnel", payers: "Who pays", requests: "Requests", day: "The day", runs: "Runs" };
   const TILES = ["expected_ctr", "cpc", "rcs", "slots_filled", "welfare", "expected_rpm", "revenue_per_request", "cpc_error", "observed_revenue_share"];
   const MONEY = "Revenue per request";
+  const FIND = { user: "", ad: "", advertiser: "", least: "", most: "", sort: "gain", changed: "1" };
   const client = Array.from(crypto.getRandomValues(new Uint8Array(8)), (b) => b.toString(16).padStart(2, "0")).join("");
-  const state = { run: 0, arm: "", against: "", knobs: new Map(), words: [], view: "curve", knob: "", measure: "", request: null, ad: "" };
-  let about = null, answer = null, exact = null, turn = 0, asking = null, filters = { sort: "gain", changed: "1" }, offset = 0;
+  const state = { run: 0, arm: "", against: "", knobs: new Map(), words: [], view: "curve", knob: "", measure: "", request: null, ad: "", find: { ...FIND } };
+  let about = null, answer = null, exact = null, turn = 0, asking = null, offset = 0;
   const curve = { key: "", points: new Map(), control: null };
 
   // The address
@@ -22,6 +23,7 @@
     state.measure = query.get("measure") || "";
     state.request = query.get("request");
     state.ad = query.get("ad") || "";
+    state.find = Object.fromEntries(Object.entries(FIND).map(([key, usual]) => [key, query.has("find." + key) ? query.get("find." + key) : usual]));
     state.words = query.getAll("set");
     state.knobs = new Map();
   }
@@ -36,6 +38,7 @@
     if (state.measure) query.set("measure", state.measure);
     if (state.request !== null) query.set("request", state.request);
     if (state.ad) query.set("ad", state.ad);
+    for (const [key, usual] of Object.entries(FIND)) if (state.find[key] !== usual) query.set("find." + key, state.find[key]);
     const text = query.toString();
     history.replaceState(null, "", text ? "?" + text : location.pathname);
   }
@@ -185,7 +188,7 @@
       for (const all of ["", "1"]) {
         const found = await fetched("/api/answer?" + query({ all }), asking.signal);
         if (mine !== turn) return;
-        answer = found;
+        answer = { ...found, asked: asked() };
         refuse("");
         drawAnswer();
         drawView(found.requests === found.of);
@@ -193,17 +196,20 @@
       }
     } catch (error) {
       if (mine !== turn || error.name === "AbortError" || error.status === 409) return;
-      refuse(error.message);
-      $("answer").classList.remove("is-stale");
-      $("headline").textContent = "This cannot be turned so";
-      $("question").textContent = questionWords();
-      $("basis").textContent = "";
-      $("tiles").replaceChildren();
-      $("measures").replaceChildren();
-      $("same").hidden = true;
+      const isGone = error.status === undefined;
       answer = null;
+      refuse(isGone ? "The server does not answer. If it was stopped, start it again and load this page anew." : error.message);
+      $("answer").classList.remove("is-stale");
+      $("headline").textContent = isGone || error.status >= 500 ? "No answer" : "This cannot be turned so";
+      $("question").textContent = questionWords();
+      for (const id of ["basis", "tiles", "measures", "mini", ...Object.keys(VIEWS).map((view) => "view-" + view)]) $(id).replaceChildren();
+      if (curve.control) curve.control.abort();
+      curve.key = "";
+      $("same").hidden = true;
+      $("exact").disabled = true;
     }
   }
+  const asked = () => JSON.stringify([state.run, state.arm, state.against, settings()]);
   function refuse(words) {
     $("refusal").hidden = !words;
     $("refusal").textContent = words;
@@ -216,13 +222,15 @@
       const knob = about.knobs.find((k) => k.path === path);
       return `${knob.label} ${plain(knob.today)} → ${plain(value)}`;
     }).concat(state.words);
-    const held = state.against === state.arm ? "the arm as it is" : `arm ${state.against}`;
+    const held = exact || state.against === state.arm ? "the arm as it is" : `arm ${state.against}`;
     if (!changes.length && state.against === state.arm) return `${about.name}, arm ${state.arm}: turn a knob`;
     return `${about.name}, arm ${state.arm}${changes.length ? ", " + changes.join(", ") : ""}, held against ${held}`;
   }
   function isSame() {
     return !settings().length && state.against === state.arm;
   }
+  /* What stands on the other side, as tables call it. */
+  const before = () => (state.against === state.arm ? "today" : state.against);
   function entries() {
     if (!exact) return answer.measures;
     const point = exact.points[0].metrics, made = {};
@@ -236,27 +244,32 @@
     const measured = entries(), lead = measured[about.lead];
     $("answer").classList.remove("is-stale");
     $("question").textContent = questionWords();
-    if (isSame()) {
-      $("headline").textContent = lead ? `${MONEY} is ${level(lead.today.value, about.measures[about.lead].unit)} today` : "Today";
-    } else if (lead) {
-      const moved = move(about.measures[about.lead], lead);
-      const word = moved.tone === "up" ? "rises by" : moved.tone === "down" ? "falls by" : "hardly moves:";
-      const text = moved.tone ? moved.text.replace(/^[+−]/, "") : moved.text;
-      $("headline").replaceChildren(`${MONEY} ${word} `, el("span", { class: moved.tone }, text), " ", el("span", { class: "interval" }, moved.interval));
-    }
+    $("headline").replaceChildren(...headline(lead));
+    $("mini").replaceChildren(...headline(lead));
     drawBasis();
     $("tiles").replaceChildren(...TILES.filter((name) => measured[name] && measured[name].then.value !== null).map((name) => drawTile(name, measured[name])));
     drawMeasures(measured);
     $("same").hidden = !answer.command;
+    $("same-words").textContent = exact || before() === "today" ? "The same answer on the command line" : "On the command line, held against the arm as it is";
     $("command").textContent = answer.command || "";
     $("exact").disabled = !settings().length;
+  }
+  function headline(lead) {
+    if (!lead || lead.today.value === null) return ["Revenue cannot be told from this log"];
+    const measure = about.measures[about.lead], interval = (text) => el("span", { class: "interval" }, text);
+    if (isSame()) return [`${MONEY} is ${level(lead.today.value, measure.unit)} today `, interval(intervalText(measure, lead.today))];
+    const moved = move(measure, lead);
+    if (moved.what && moved.what.low === 0 && moved.what.high === 0) return [`${MONEY} does not move`];
+    if (!moved.tone) return [`${MONEY} is not told apart from ${exact ? "today" : before()}: `, moved.text + " ", interval(moved.interval)];
+    return [`${MONEY} ${moved.tone === "up" ? "rises" : "falls"} by `, el("span", { class: moved.tone }, moved.text.replace(/^[+−]/, "")), " ", interval(moved.interval)];
   }
   function drawBasis() {
     const of = number(answer.of, 0), n = number(answer.requests, 0);
     const badge = el("span", { class: "badge" + (exact ? " exact" : "") }, exact ? "exact" : answer.requests < answer.of ? "quick" : "all requests");
-    let words = `${of} requests, the same on both sides, with the same luck.`;
+    let words = `${of} requests, the same on both sides, with the same luck; 95 % intervals are what other traffic of this length would give.`;
     if (exact) words = `The answer of whatif on ${of} requests: resampled 95 % intervals. It holds the arm against itself as it is.`;
-    else if (answer.requests < answer.of) words = `${n} of ${of} requests; the interval is where the figure of all of them will be. Refining …`;
+    else if (answer.requests < answer.of) words = `${n} of ${of} requests; 95 % intervals are where the figures of all of them will be. Refining …`;
+    else if (isSame()) words = `${of} requests; 95 % intervals are what other traffic of this length would give.`;
     const changed = isSame() ? "" : ` ${number(100 * answer.pages_changed, 1)} % of the pages change.`;
     const budgets = about.has_budgets && !exact ? " Nobody runs out of a budget here; the exact answer replays budgets." : "";
     $("basis").replaceChildren(badge, words + changed + budgets);
@@ -282,7 +295,7 @@
       const cell = (side) => el("td", {}, level(side.value, measure.unit), el("span", { class: "interval" }, intervalText(measure, side)));
       return el("tr", {}, el("th", { scope: "row", title: measure.meaning }, measure.label), cell(entry.today), cell(entry.then), el("td", {}, el("span", { class: "value " + moved.tone }, moved.text), el("span", { class: "interval" }, moved.interval)));
     });
-    $("measures").replaceChildren(table(["measure", state.against === state.arm ? "today" : state.against, "then", "moved"], rows));
+    $("measures").replaceChildren(table(["measure", exact ? "today" : before(), "then", "moved"], rows));
   }
   function table(heads, rows, caption) {
     return el("table", {}, caption ? el("caption", {}, caption) : null, el("thead", {}, el("tr", {}, ...heads.map((head) => el("th", { scope: "col" }, head)))), el("tbody", {}, ...rows));
@@ -373,6 +386,10 @@
       if (error.name !== "AbortError") $("curve-words").textContent = error.message;
     }
   }
+  function pointOf(measure, entry, x, label, isAll) {
+    const moved = move(measure, entry), end = (side) => (moved.what && moved.what[side] !== null ? moved.scale * moved.what[side] : null);
+    return { x, label, value: end("value"), low: end("low"), high: end("high"), is_all: isAll, text: `${moved.text} (${moved.interval})` };
+  }
   function plotCurve(knob, name) {
     const measure = about.measures[name], refused = [];
     const points = [];
@@ -380,27 +397,27 @@
       const point = curve.points.get(plain(value));
       if (!point) return;
       if (point.error) { refused.push(`${plain(value)}: ${point.error}`); return; }
-      const moved = move(measure, point.measures[name]);
-      const at = (side) => (moved.what && moved.what[side] !== null ? moved.scale * moved.what[side] : null);
-      points.push({ x: knob.kind === "choice" ? i : value, label: plain(value), value: at("value"), low: at("low"), high: at("high"), is_all: point.is_all, text: `${moved.text} (${moved.interval})` });
+      points.push(pointOf(measure, point.measures[name], knob.kind === "choice" ? i : value, plain(value), point.is_all));
     });
-    const now = plain(state.knobs.has(knob.path) ? state.knobs.get(knob.path) : knob.today);
+    const at = state.knobs.has(knob.path) ? state.knobs.get(knob.path) : knob.today, now = plain(at);
+    const whole = points.filter((p) => p.is_all).length, places = points.length;
+    // Where the knob stands between two values, the answer itself is a point.
+    if (knob.kind === "number" && at !== null && !points.some((p) => p.label === now) && answer.asked === asked() && answer.measures[name]) points.push(pointOf(measure, answer.measures[name], at, now, answer.requests === answer.of));
     const label = `${measure.label}, change in ${measure.is_near_zero ? "points" : "percent"}, over ${knob.label}: ` + points.map((p) => `${p.label} ${p.text}`).join("; ");
-    $("curve-chart").replaceChildren(el("p", { class: "small" }, `${measure.label}: change ${measure.is_near_zero ? "in points" : "in %"} against ${state.against === state.arm ? "the arm as it is" : state.against}`), curveChart(points, { width: wide("curve"), knob: knob.label, isChoice: knob.kind === "choice", now, label, today: knob.today, at: state.knobs.has(knob.path) ? state.knobs.get(knob.path) : knob.today }));
-    const whole = points.filter((p) => p.is_all).length;
-    $("curve-words").textContent = `${whole} of ${knob.values.length - refused.length} values on all requests${points.length > whole ? "; hollow points are quick ones" : ""}. Orange: where the knob stands.` + (refused.length ? ` Refused: ${refused.join("; ")}` : "");
+    $("curve-chart").replaceChildren(el("p", { class: "small" }, `${measure.label}: change ${measure.is_near_zero ? "in points" : "in %"} against ${state.against === state.arm ? "the arm as it is" : state.against}`), curveChart(points, { width: wide("curve"), knob: knob.label, isChoice: knob.kind === "choice", now, label, today: knob.today, at }));
+    $("curve-words").textContent = `${whole} of ${knob.values.length - refused.length} values on all requests${places > whole ? "; hollow points are quick ones" : ""}. Orange: where the knob stands.` + (refused.length ? ` Refused: ${refused.join("; ")}` : "");
   }
 
   function drawFunnel() {
     const { today, then } = answer.funnel, sets = { corpus: "Ads", pre_ranking_set: "Retrieved", competitive_set: "Ranked", win_set: "Shown" };
     const rows = Object.entries(sets).map(([key, label]) => el("tr", {}, el("th", { scope: "row" }, label), el("td", {}, number(today[key], today[key] % 1 ? 2 : 0)), el("td", {}, number(then[key], then[key] % 1 ? 2 : 0))));
-    const cards = [scrolled("Ads by stage", table(["ads of a request", "today", "then"], rows))];
+    const cards = [scrolled("Ads by stage", table(["ads of a request", before(), "then"], rows))];
     if (today.best && then.best) {
       const who = about.is_log ? "the ranking stage would choose from all candidates" : "are worth most by their true CTR, of those retrieved";
       cards.unshift(el("div", { class: "card" }, el("h2", {}, "Where the best ads go"), el("p", { class: "small" }, `Of the ads that ${who}, as many as there are slots.`),
         el("p", { class: "legend" }, ...[["shown", ""], ["lost in the auction", "lost-2"], ["lost by pre-ranking", "lost"]].map(([name, kind]) => el("span", {}, el("i", { class: kind }), name))),
-        fateBars([{ name: "today", ...today.best }, { name: "then", ...then.best }], wide("funnel")),
-        el("div", { class: "scroll fates", tabindex: 0, role: "region", "aria-label": "Losses by stage" }, table(["", "shown", "lost in the auction", "lost by pre-ranking"], [["today", today.best], ["then", then.best]].map(([name, best]) => el("tr", {}, el("th", { scope: "row" }, name), ...[best.shown, best.ranking, best.pre_ranking].map((x) => el("td", {}, number(100 * x, 1) + " %")))))))) ;
+        fateBars([{ name: before(), ...today.best }, { name: "then", ...then.best }], wide("funnel")),
+        el("div", { class: "scroll fates", tabindex: 0, role: "region", "aria-label": "Losses by stage" }, table(["", "shown", "lost in the auction", "lost by pre-ranking"], [[before(), today.best], ["then", then.best]].map(([name, best]) => el("tr", {}, el("th", { scope: "row" }, name), ...[best.shown, best.ranking, best.pre_ranking].map((x) => el("td", {}, number(100 * x, 1) + " %")))))))) ;
     }
     const lost = about.attribution && about.attribution.stages;
     if (lost) {
@@ -411,13 +428,13 @@
   }
 
   function drawPayers() {
-    const { tiers, movers } = answer.payers;
+    const { tiers, movers } = answer.payers, side = before() === "today" ? "today" : `with ${before()}`;
     const change = (a, b) => (a > 0 ? signed(100 * (b / a - 1), 1) + " %" : b > 0 ? "new" : NONE);
     const rows = tiers.map((row) => el("tr", {}, el("th", { scope: "row" }, row.tier), el("td", {}, number(row.advertisers, 0)), el("td", {}, number(row.paid_today, 2)), el("td", {}, number(row.paid_then, 2)), el("td", {}, change(row.paid_today, row.paid_then)), el("td", {}, change(row.clicks_today, row.clicks_then)), el("td", {}, `${number(row.pay_more, 0)} / ${number(row.pay_less, 0)}`)));
     const most = movers.map((row) => el("tr", {}, el("th", { scope: "row" }, row.advertiser), el("td", {}, number(row.paid_today, 3)), el("td", {}, number(row.paid_then, 3)), el("td", {}, signed(row.paid_then - row.paid_today, 3)), el("td", {}, change(row.clicks_today, row.clicks_then))));
     $("view-payers").replaceChildren(
-      scrolled("Advertisers by tier", table(["advertisers by what they pay today", "how many", "pay today", "pay then", "payments", "clicks", "pay more / less"], rows, "Expected payments and clicks of 1,000 requests")),
-      movers.length ? scrolled("Who moves most", table(["advertiser", "pays today", "pays then", "difference", "clicks"], most, "Who moves most, of 1,000 requests")) : el("p", { class: "small" }, "Nobody pays more or less."));
+      scrolled("Advertisers by tier", table([`advertisers by what they pay ${side}`, "how many", `pay ${side}`, "pay then", "payments", "clicks", "pay more / less"], rows, "Expected payments and clicks of 1,000 requests")),
+      movers.length ? scrolled("Who moves most", table(["advertiser", `pays ${side}`, "pays then", "difference", "clicks"], most, "Who moves most, of 1,000 requests")) : el("p", { class: "small" }, "Nobody pays more or less."));
   }
 
   // Requests
@@ -425,14 +442,14 @@
   async function drawRequests() {
     const view = $("view-requests");
     if (!view.querySelector("form")) {
-      const field = (name, label, type) => el("label", {}, label, el("input", { name, type: type || "text", autocomplete: "off", step: "any", value: filters[name] || "" }));
-      const form = el("form", { class: "controls", "data-live": "", onsubmit: (event) => { event.preventDefault(); offset = 0; filters = Object.fromEntries(new FormData(form)); listRequests(); }, onchange: () => form.requestSubmit() },
+      const field = (name, label, type) => el("label", {}, label, el("input", { name, type: type || "text", autocomplete: "off", step: "any", value: state.find[name] }));
+      const form = el("form", { class: "controls", "data-live": "", onsubmit: (event) => { event.preventDefault(); offset = 0; state.find = { ...FIND, changed: "", ...Object.fromEntries(new FormData(form)) }; write(); listRequests(); }, onchange: () => form.requestSubmit() },
         field("user", "user"), field("ad", "ad"), field("advertiser", "advertiser"), field("least", "revenue from", "number"), field("most", "to", "number"),
         el("label", {}, "order", el("select", { name: "sort" }, ...[["gain", "largest gain"], ["loss", "largest loss"], ["revenue", "most revenue"], ["request", "as they came"]].map(([v, l]) => el("option", { value: v }, l)))),
-        el("label", { class: "check" }, el("input", { type: "checkbox", name: "changed", value: "1", checked: Boolean(filters.changed) }), "only pages that change"),
+        el("label", { class: "check" }, el("input", { type: "checkbox", name: "changed", value: "1", checked: Boolean(state.find.changed) }), "only pages that change"),
         el("button", {}, "Find"));
       view.replaceChildren(form, el("div", { id: "list" }), el("div", { id: "look" }));
-      form.querySelector("select").value = filters.sort || "gain";
+      form.querySelector("select").value = state.find.sort;
     }
     await listRequests();
     if (state.request !== null) await look(state.request, state.ad, false);
@@ -440,7 +457,7 @@
   async function listRequests() {
     let found;
     try {
-      found = await fetched("/api/requests?" + query({ ...filters, offset, all: answer && answer.requests === answer.of ? "1" : "" }));
+      found = await fetched("/api/requests?" + query({ ...state.find, changed: isSame() ? "" : state.find.changed, offset, all: answer && answer.requests === answer.of ? "1" : "" }));
     } catch (error) {
       if (error.status !== 409) $("list").replaceChildren(el("p", { class: "notice", role: "alert" }, error.message));
       return;
@@ -449,7 +466,7 @@
     const end = Math.min(offset + found.rows.length, found.total);
     const page = (step) => () => { offset = Math.max(offset + step, 0); listRequests(); };
     $("list").replaceChildren(
-      found.total ? scrolled("Requests", table(["request", "user", "revenue today", "then", "difference"], rows, `${number(found.total, 0)} of ${number(found.looked_at, 0)} requests; expected revenue`)) : el("p", { class: "small" }, "No request fits."),
+      found.total ? scrolled("Requests", table(["request", "user", `revenue ${before()}`, "then", "difference"], rows, `${number(found.total, 0)} of ${number(found.looked_at, 0)} requests; expected revenue`)) : el("p", { class: "small" }, "No request fits."),
       el("div", { class: "pager", "data-live": "" }, el("button", { type: "button", disabled: offset === 0, onclick: page(-12) }, "Back"), el("button", { type: "button", disabled: end >= found.total, onclick: page(12) }, "Next"), el("span", { class: "small" }, found.total ? `${offset + 1} to ${end}` : "")));
   }
   async function look(request, ad, isNew) {
@@ -474,7 +491,7 @@
     };
     const input = el("input", { name: "ad", value: ad, autocomplete: "off", "aria-label": "Ad to explain" });
     const form = el("form", { class: "controls", "data-live": "", onsubmit: (event) => { event.preventDefault(); look(request, input.value.trim(), false); } }, el("label", {}, "why not this ad?", input), el("button", {}, "Explain"));
-    const parts = [el("h2", { tabindex: -1, id: "looked" }, `Request ${found.name || found.request}, user ${found.user}`), el("div", { class: "sides" }, page("today", state.against === state.arm ? "Today" : `Arm ${state.against}`), page("then", "With the knobs turned")), form];
+    const parts = [el("h2", { tabindex: -1, id: "looked" }, `Request ${found.name || found.request}, user ${found.user}`), el("div", { class: "sides" }, page("today", before() === "today" ? "Today" : `Arm ${before()}`), page("then", "With the knobs turned")), form];
     if (found.best && found.best.length) parts.push(el("p", { class: "small" }, "Best by true value: " + found.best.map((b) => `${b.ad} (${b.dropped_by ? "lost by " + b.dropped_by.replace("_", "-") : "shown"})`).join(", ")));
     if (found.ad) parts.push(explained(found.ad, found.pages.then));
     $("look").replaceChildren(...parts);
@@ -494,13 +511,14 @@
 
   function drawDay() {
     const view = $("view-day"), cards = [], day = answer.day, width = wide("day");
+    const axis = day ? { width, start: day.start, step: day.step, unit: day.unit } : {};
     const legend = (names) => el("p", { class: "legend" }, ...names.map(([name, kind]) => el("span", {}, el("i", { class: kind }), name)));
     if (day) {
       for (const [name, title] of [["revenue", "Expected revenue of 1,000 requests"], ["clicks", "Expected clicks of 1,000 requests"]]) {
         if (!day[name + "_then"]) continue;
-        cards.push(el("div", { class: "card" }, el("h2", {}, title), legend([["today", "today"], ["then", ""]]), dayChart([{ values: day[name + "_today"], class: "today" }, { values: day[name + "_then"] }], { width, start: day.start, label: title + " by hour" })));
+        cards.push(el("div", { class: "card" }, el("h2", {}, title), legend([[before(), "today"], ["then", ""]]), dayChart([{ values: day[name + "_today"], class: "today" }, { values: day[name + "_then"] }], { ...axis, label: `${title} by ${day.unit}` })));
       }
-      cards.push(el("div", { class: "card" }, el("h2", {}, "Requests"), dayChart([{ values: day.requests, class: "today" }], { width, start: day.start, label: "Requests by hour" })));
+      cards.push(el("div", { class: "card" }, el("h2", {}, "Requests"), dayChart([{ values: day.requests, class: "today" }], { ...axis, label: `Requests by ${day.unit}` })));
     }
     if (about.market) {
       const arm = about.market[state.arm] ? state.arm : Object.keys(about.market)[0], hours = about.market[arm];
@@ -511,15 +529,27 @@
     view.replaceChildren(...(cards.length ? cards : [el("p", { class: "small" }, "It does not matter here when a request comes.")]));
   }
   async function drawRuns() {
-    const view = $("view-runs"), { runs } = await fetched("/api/compare");
-    const whole = runs.filter((run) => run.measures), names = Object.keys(about.measures).filter((name) => whole.some((run) => run.measures[name] && run.measures[name].value !== null)).slice(0, 14);
-    const rows = names.map((name) => el("tr", {}, el("th", { scope: "row", title: about.measures[name].meaning }, about.measures[name].label), ...whole.map((run) => {
+    const view = $("view-runs");
+    let runs;
+    try {
+      runs = (await fetched("/api/compare")).runs;
+    } catch (error) {
+      view.replaceChildren(el("p", { class: "notice", role: "alert" }, error.message));
+      return;
+    }
+    const whole = runs.filter((run) => run.measures), measured = whole.filter((run) => Object.keys(run.measures).length), bare = whole.filter((run) => !measured.includes(run)), names = Object.keys(about.measures).filter((name) => whole.some((run) => run.measures[name] && run.measures[name].value !== null)).slice(0, 14);
+    const rows = names.map((name) => el("tr", {}, el("th", { scope: "row", title: about.measures[name].meaning }, about.measures[name].label), ...measured.map((run) => {
       const entry = run.measures[name];
       return el("td", {}, entry ? level(entry.value, about.measures[name].unit) : NONE, el("span", { class: "interval" }, entry ? intervalText(about.measures[name], entry) : ""));
     })));
-    const differs = whole.filter((run) => !run.is_first).map((run) => el("div", { class: "card" }, el("h2", {}, `${run.name}: what differs from ${whole[0].name}`), run.differs.length ? el("ul", { class: "diff" }, ...run.differs.map((line) => el("li", {}, el("code", {}, line)))) : el("p", {}, "Nothing: the scenarios are the same."), run.more ? el("p", { class: "small" }, `and ${run.more} more`) : null));
+    const differs = whole.filter((run) => !run.is_first).map((run) => {
+      const n = run.differs.length + run.more, title = el("h2", {}, `${run.name}: what differs from ${whole[0].name}`);
+      if (!n) return el("div", { class: "card" }, title, el("p", {}, "Nothing: the scenarios are the same."));
+      return el("div", { class: "card" }, title, el("details", { open: n <= 12 }, el("summary", {}, n === 1 ? "1 key" : `${n} keys`), el("ul", { class: "diff" }, ...run.differs.map((line) => el("li", {}, el("code", {}, line)))), run.more ? el("p", { class: "small" }, `and ${run.more} more`) : null));
+    });
     view.replaceChildren(
-      rows.length ? scrolled("Runs side by side", table(["baseline as the run measured it", ...whole.map((run) => `${run.name} (${run.baseline})`)], rows)) : el("p", { class: "small" }, "An imported market has no measures of its own; its arm as it is stands above."),
+      rows.length ? scrolled("Runs side by side", table(["baseline as the run measured it", ...measured.map((run) => `${run.name} (${run.baseline})`)], rows)) : "",
+      bare.length ? el("p", { class: "small" }, `${bare.map((run) => run.name).join(", ")}: an imported market has no measures of its own. Open it to see its arm as it is.`) : "",
       ...differs,
       whole.length < 2 ? el("p", { class: "small" }, "Give several runs to serve to see them side by side.") : "");
   }
@@ -575,7 +605,7 @@
 
   // Controls of the head
 
-  $("run").addEventListener("change", () => { state.run = Number($("run").value); state.arm = ""; state.against = ""; state.knobs = new Map(); state.words = []; state.request = null; state.ad = ""; curve.key = ""; for (const name of Object.keys(VIEWS)) $("view-" + name).replaceChildren(); openRun(); });
+  $("run").addEventListener("change", () => { state.run = Number($("run").value); state.arm = ""; state.against = ""; state.knobs = new Map(); state.words = []; state.request = null; state.ad = ""; state.find = { ...FIND }; offset = 0; curve.key = ""; for (const name of Object.keys(VIEWS)) $("view-" + name).replaceChildren(); openRun(); });
   $("arm").addEventListener("change", () => { const was = state.arm; state.arm = $("arm").value; if (state.against === was) state.against = state.arm; openRun(); });
   $("against").addEventListener("change", () => { state.against = $("against").value; ask(); });
   $("reset").addEventListener("click", () => { state.knobs = new Map(); state.words = []; drawKnobs(); ask(); });
@@ -591,6 +621,7 @@
     ask();
   });
   addEventListener("popstate", () => { read(); openRun(); });
+  new IntersectionObserver(([seen]) => { $("mini").hidden = seen.isIntersecting; }).observe($("headline"));
   let resized = 0;
   addEventListener("resize", () => { clearTimeout(resized); resized = setTimeout(() => answer && drawView(false), 120); });
 

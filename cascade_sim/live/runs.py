@@ -13,7 +13,7 @@ from typing import Any
 
 from cascade_sim.analysis.report.readings import WHAT_IF_MEASURES
 from cascade_sim.errors import UserError, shortened
-from cascade_sim.live.session import Session, Way
+from cascade_sim.live.session import MOST_BYTES, Session, Way
 from cascade_sim.questions.reopen import Trust
 from cascade_sim.questions.whatif import worlds_of
 from cascade_sim.scenario.diff import scenario_diff
@@ -58,6 +58,7 @@ class Runs:
 
     def __init__(self, paths: Sequence[Path], trust: Trust = False) -> None:
         self._trust = trust
+        self._in_use: list[Session] = []  # whose scores are kept, the one that was asked last at the end
         folders = [(path, folder) for path in paths for folder in worlds_of(path)]
         self.offered = [
             OfferedRun(folder, folder.name if folder == path else f"{path.name} / {folder.name}")
@@ -83,7 +84,18 @@ class Runs:
                 offered.fail(error)
         if offered.session is None:
             raise UserError(offered.error or "the run cannot be opened")
+        self._make_room(offered.session)
         return offered.session
+
+    def keeps(self, session: Session) -> bool:
+        """Whether it may keep scores: it was asked about not long ago."""
+        return session in self._in_use
+
+    def _make_room(self, session: Session) -> None:
+        """All runs together keep no more than one may: those asked about longest ago forget."""
+        self._in_use = [*(other for other in self._in_use if other is not session), session]
+        while len(self._in_use) > 1 and sum(each.most_bytes for each in self._in_use) > MOST_BYTES:
+            self._in_use.pop(0).forget()
 
     def side_by_side(self) -> dict[str, Any]:
         """Measures of every run's baseline as the run has them, and how scenarios differ from the first's."""

@@ -16,7 +16,6 @@ import re
 import socket
 import traceback
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -35,7 +34,7 @@ from cascade_sim.live import browse, figures
 from cascade_sim.live.knobs import curve_values, knobs_of
 from cascade_sim.live.runs import Runs, command_line, market_hours
 from cascade_sim.live.session import Session, Way
-from cascade_sim.live.work import IDLE, LATER, NOW, SOON, Busy, Job, Stale, Worker
+from cascade_sim.live.work import IDLE, LATER, NOW, SOON, Busy, Job, Stale, Wanted, Worker
 from cascade_sim.storage.folder import json_text
 
 HERE = Path(__file__).parent
@@ -59,6 +58,7 @@ MOST_WORDS = 40  # knobs at a time
 LONGEST = 2_000  # characters of a word
 LONGEST_URL = 20_000
 LEAST_TOKEN = 16
+MOST_EXACT = 8  # exact answers that wait, of some seconds each
 CURVE_MEASURES = (
     *(WHAT_IF_REVENUE, "revenue_per_request", "expected_ctr", "cpc", "rcs", "slots_filled"),
     *("welfare", "expected_rpm"),
@@ -223,7 +223,7 @@ class Live:
     def __init__(self, paths: Sequence[Path], trust: bool = False) -> None:
         self.runs = Runs(paths, trust)
         self.worker = Worker()
-        self._exact = ThreadPoolExecutor(1, "exact")  # by the code of whatif, which does not come in pieces
+        self._exact = Worker(MOST_EXACT)  # by the code of whatif, which does not come in pieces
         self._warm: set[int] = set()
         self.is_closed = False
 
@@ -237,7 +237,7 @@ class Live:
         """Stop all work. What a thread is at ends first."""
         self.is_closed = True
         self.worker.close()
-        self._exact.shutdown(wait=False, cancel_futures=True)
+        self._exact.close()
 
     # Jobs
 
@@ -248,17 +248,21 @@ class Live:
             self._warm.add(number)
             self.worker.submit(self._warming(number, session), IDLE)
         yield
+        return session
 
     def _warming(self, number: int, session: Session) -> Job:
         try:
-            yield from session.warm()
+            for _ in session.warm():
+                if not self.runs.keeps(session):
+                    self._warm.discard(number)
+                    return
+                yield
         except UserError as error:
             self.runs.offered_run(number).fail(error)
 
     def about(self, question: Question) -> Job:
         """What the page needs to draw the controls of an arm."""
-        yield from self.opened(question.run)
-        session, offered = self.runs.session(question.run), self.runs.offered_run(question.run)
+        session, offered = (yield from self.opened(question.run)), self.runs.offered_run(question.run)
         arm = question.text("arm", session.baseline) or session.baseline
         session.arm(Way(arm))
         yield
@@ -292,8 +296,7 @@ class Live:
 
     def both(self, question: Question) -> Job:
         """The run, the way that is asked about, the blocks, and what both ways served of them."""
-        yield from self.opened(question.run)
-        session = self.runs.session(question.run)
+        session = yield from self.opened(question.run)
         way, against = question.ways(session)
         arm, base = session.arm(way), session.arm(against)
         blocks = session.blocks(question.flag("all"))
@@ -311,8 +314,7 @@ class Live:
 
     def curve(self, question: Question) -> Job:
         """A point for every value of a knob: first all on some requests, then all on all of them."""
-        yield from self.opened(question.run)
-        session = self.runs.session(question.run)
+        session = yield from self.opened(question.run)
         way, against = question.ways(session)
         path = question.text("knob") or ""
         knob = next((knob for knob in knobs_of(session, way.arm) if knob["path"] == path), None)
@@ -352,8 +354,7 @@ class Live:
 
     def look(self, question: Question) -> Job:
         """One request, and the way of one ad."""
-        yield from self.opened(question.run)
-        session = self.runs.session(question.run)
+        session = yield from self.opened(question.run)
         way, against = question.ways(session)
         number = question.whole("request", 0)
         arm, base = session.arm(way), session.arm(against)
@@ -361,11 +362,14 @@ class Live:
 
     async def exact(self, question: Question) -> str:
         """whatif.json of the same question, byte for byte."""
-        await asyncio.wrap_future(self.worker.submit(self.opened(question.run), SOON))
-        session = self.runs.session(question.run)
+        session = await asyncio.wrap_future(self.worker.submit(self.opened(question.run), SOON))
         way, _ = question.ways(session)
-        answer = await asyncio.wrap_future(self._exact.submit(session.exact, way))
-        return json_text(answer)
+        job = self._exactly(session, way)
+        return json_text(await asyncio.wrap_future(self._exact.submit(job, NOW, question.key("exact"))))
+
+    def _exactly(self, session: Session, way: Way) -> Job:
+        yield
+        return session.exact(way, Wanted(self._exact.is_wanted))
 
     # Routes
 

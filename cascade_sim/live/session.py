@@ -5,8 +5,9 @@ measures again, and that is all. A first answer is made of a few blocks that lie
 going on with the others refines it. What an arm did with a block is kept for the ways to serve that were
 asked about last.
 
-A session belongs to one thread. Long work comes in pieces, a block each: `measured` is a generator, and
-whoever runs it may stop between two of them.
+A session belongs to one thread; only `exact`, which touches nothing that is kept, may be asked by another.
+Long work comes in pieces, a block each: `measured` is a generator, and whoever runs it may stop between two
+of them.
 """
 
 from __future__ import annotations
@@ -31,6 +32,7 @@ from cascade_sim.phases.measure import Yardstick
 from cascade_sim.phases.replayed import GRADIENT, gradients
 from cascade_sim.phases.traffic import Arrivals
 from cascade_sim.progress import Progress
+from cascade_sim.questions.bounds import refuse_winners
 from cascade_sim.questions.reopen import PHASE, Trust, reopen
 from cascade_sim.questions.whatif import Question, Setting, WhatIfEvaluation, ask_run, seat_of
 from cascade_sim.scenario.changes import Refused, parse_points, refuse, turn
@@ -127,18 +129,20 @@ class Session:
             points = parse_points(way.words, self.scenario, way.arm)
             if len(points) > 1:
                 raise UserError("one value for each knob; a curve goes over several")
-            return turn(self.scenario, self.specs[way.arm], points[0], self.folder)
+            turned = turn(self.scenario, self.specs[way.arm], points[0], self.folder)
+            refuse_winners(self.scenario, self.specs[way.arm], points, self.folder)
+            return turned
         except Refused as reason:
             raise refuse(reason, way.words) from None
 
-    def exact(self, way: Way) -> dict[str, Any]:
+    def exact(self, way: Way, progress: Progress | None = None) -> dict[str, Any]:
         """The answer of `whatif`, by the code of `whatif`. Knows nothing of what is kept here."""
         if not way.words:
             raise UserError("no knob is turned, so there is nothing to ask; turn one")
         self.turned(way)
         question = Question(tuple(parse_points(way.words, self.scenario, way.arm)))
         where = Setting(self.sim, self.folder, way.arm, self.specs[way.arm], seat_of(self.opened))
-        return ask_run(where, question, Progress(quiet=True))
+        return ask_run(where, question, progress or Progress(quiet=True))
 
     # What is served
 
@@ -178,10 +182,23 @@ class Session:
         if index in self._grounds:
             return self._grounds[index]
         ground = self.evaluation.ground(self.block(index))
-        a_block = self.block_size * max(spec.retrieval_size for spec in self.specs.values()) * BYTES_A_PAIR
-        if (len(self._grounds) + 1) * a_block <= MOST_BYTES:
+        if (len(self._grounds) + 1) * self._block_bytes <= MOST_BYTES:
             self._grounds[index] = ground
         return ground
+
+    @property
+    def _block_bytes(self) -> int:
+        return self.block_size * max(spec.retrieval_size for spec in self.specs.values()) * BYTES_A_PAIR
+
+    @property
+    def most_bytes(self) -> int:
+        """What its scores take when all are kept that can be."""
+        return min(self.n_blocks * self._block_bytes, MOST_BYTES)
+
+    def forget(self) -> None:
+        """Give up all scores and pages; they are found again when somebody asks."""
+        self._grounds.clear()
+        self._ways.clear()
 
     def warm(self) -> Iterator[None]:
         """Serve the baseline, then ask every trained model about every pre-ranking set; pieces of work."""

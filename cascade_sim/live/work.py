@@ -8,10 +8,13 @@ is the answer. A newer job with the same key makes the older one stale: it is ab
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Generator, Hashable
+from collections.abc import Callable, Generator, Hashable, Iterator
 from concurrent.futures import Future
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
+
+from cascade_sim.progress import Progress, Stage
 
 Job = Generator[Any, None, Any]
 MOST_WAITING = 64
@@ -47,8 +50,10 @@ class _Task:
 class Worker:
     """Does the jobs in a thread of its own, until it is closed."""
 
-    def __init__(self) -> None:
+    def __init__(self, most_waiting: int = MOST_WAITING) -> None:
+        self._most_waiting = most_waiting
         self._tasks: list[_Task] = []
+        self._at: _Task | None = None
         self._count = 0
         self._is_closed = False
         self._changed = threading.Condition()
@@ -66,7 +71,7 @@ class Worker:
         with self._changed:
             for task in self._tasks:
                 task.is_stale |= key is not None and task.key == key
-            if sum(not task.is_stale for task in self._tasks) >= MOST_WAITING:
+            if sum(not task.is_stale for task in self._tasks) >= self._most_waiting:
                 raise Busy
             task = _Task(job, urgency, self._count, key, tell)
             self._count += 1
@@ -81,6 +86,11 @@ class Worker:
             self._changed.notify()
         self._thread.join()
 
+    def is_wanted(self) -> bool:
+        """Whether anybody waits for the job that is being done: a long step may ask, and give up."""
+        task = self._at
+        return task is not None and not (self._is_closed or task.is_stale or task.answer.cancelled())
+
     def _run(self) -> None:
         while True:
             with self._changed:
@@ -93,6 +103,7 @@ class Worker:
                 task = next((t for t in self._tasks if t.is_stale), None) or min(
                     self._tasks, key=lambda t: t.place
                 )
+            self._at = task
             if not self._step(task):
                 with self._changed:
                     self._tasks.remove(task)
@@ -118,3 +129,34 @@ class Worker:
         if told is not None and task.tell is not None:
             task.tell(told)
         return True
+
+
+class Wanted(Progress):
+    """Of work that does not come in pieces: it is given up as Stale where it would say how far it is."""
+
+    def __init__(self, is_wanted: Callable[[], bool]) -> None:
+        super().__init__(quiet=True)
+        self._is_wanted = is_wanted
+
+    @contextmanager
+    def stage(self, name: str, total: int | None = None, unit: str = "requests") -> Iterator[Stage]:
+        """A stage that ends early if nobody waits for it."""
+        yield _WantedStage(name, total, unit, self._clock, self._is_wanted)
+
+
+class _WantedStage(Stage):
+    def __init__(
+        self,
+        name: str,
+        total: int | None,
+        unit: str,
+        clock: Callable[[], float],
+        is_wanted: Callable[[], bool],
+    ) -> None:
+        super().__init__(name, total, unit, clock)
+        self._is_wanted = is_wanted
+
+    def advance(self, n: int = 1) -> None:
+        if not self._is_wanted():
+            raise Stale
+        super().advance(n)

@@ -192,6 +192,8 @@ class Evaluation:
         self, ground: Ground, arm: Arm
     ) -> tuple[Decision, Outcome, measure.Yardstick, dict[str, np.ndarray]]:
         """What an arm decides, what comes of it, what it is held against, and the columns.  {name: [R]}"""
+        if self.spending is None:  # the whole set is scored first, so that no part of it is scored again
+            self._yardstick(ground, arm, self.sim.platform)
         decision, result, platform = self._served(ground.block, arm)
         yard = self._yardstick(ground, arm, platform)
         columns = self.ruler.columns(ground.block, arm, decision, result, yard, ground.oracle)
