@@ -22,8 +22,8 @@ from cascade_sim.phases.replayed import with_influence
 NORMAL = 1.959963984540054  # 97.5 % quantile
 TIERS = ((0.01, "top 1 %"), (0.1, "next 9 %"), (0.5, "next 40 %"), (1.0, "the rest"))
 MOVERS = 5
-HOUR, MINUTE = 3_600.0, 60.0
-STEPS = (HOUR, 10 * MINUTE, MINUTE)  # of a curve over time; the longest that shows a course
+UNITS = {"hour": 3_600.0, "minute": 60.0, "second": 1.0}
+STEPS = (3_600.0, 600.0, 60.0, 10.0, 1.0)  # of a curve over time; the longest that shows a course
 LEAST_STEPS, MOST_STEPS = 6, 24 * 14
 Columns = dict[str, np.ndarray]
 
@@ -233,7 +233,7 @@ def day(
 ) -> dict[str, Any] | None:
     """Revenue and clicks of a thousand requests by hour; None where it does not matter when one comes.
 
-    By minutes where a log is too short for hours.
+    By minutes or seconds where a log is too short for hours.
     """
     if session.sim.is_drawn and not session.sim.world.is_timed:
         return None
@@ -244,7 +244,7 @@ def day(
     at = np.minimum(times // step - start, MOST_STEPS - 1).astype(np.int64)
     n = int(at.max()) + 1
     requests = np.bincount(at, minlength=n)
-    unit, length = ("hour", HOUR) if step >= HOUR else ("minute", MINUTE)
+    unit, length = next((name, length) for name, length in UNITS.items() if step >= length)
     curves: dict[str, Any] = {
         "unit": unit,
         "start": start * step / length,

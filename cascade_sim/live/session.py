@@ -32,7 +32,6 @@ from cascade_sim.phases.measure import Yardstick
 from cascade_sim.phases.replayed import GRADIENT, gradients
 from cascade_sim.phases.traffic import Arrivals
 from cascade_sim.progress import Progress
-from cascade_sim.questions.bounds import refuse_winners
 from cascade_sim.questions.reopen import PHASE, Trust, reopen
 from cascade_sim.questions.whatif import Question, Setting, WhatIfEvaluation, ask_run, seat_of
 from cascade_sim.scenario.changes import Refused, parse_points, refuse, turn
@@ -129,9 +128,7 @@ class Session:
             points = parse_points(way.words, self.scenario, way.arm)
             if len(points) > 1:
                 raise UserError("one value for each knob; a curve goes over several")
-            turned = turn(self.scenario, self.specs[way.arm], points[0], self.folder)
-            refuse_winners(self.scenario, self.specs[way.arm], points, self.folder)
-            return turned
+            return turn(self.scenario, self.specs[way.arm], points[0], self.folder)
         except Refused as reason:
             raise refuse(reason, way.words) from None
 

@@ -69,6 +69,17 @@ def test_the_same_way_twice_moves_nothing(turned):
     assert moved and all(gap == {"value": 0.0, "low": 0.0, "high": 0.0} for gap in moved)
 
 
+def test_what_serves_alike_under_another_name_moves_nothing_to_the_last_bit(turned):
+    session, _, _, blocks = turned
+    seated, named = (
+        session.arm(way) for way in (Way(session.baseline, ("cascade.pre_ranking.model=ltr",)), Way("ltr"))
+    )
+    for side in (seated, named):
+        list(session.measured(side, blocks))
+    for name, entry in answered(session, seated, named, blocks)["measures"].items():
+        assert {*entry["lift"].values()} <= {0.0, None}, name
+
+
 def test_pages_of_other_lengths_are_held_against_each_other(turned):
     session, _, base, blocks = turned
     arm = session.arm(Way(session.baseline, ("cascade.slots=2",)))

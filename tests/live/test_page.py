@@ -50,14 +50,14 @@ def visit(browser, address):
     """Opens the page; in the end no other host was asked for anything, and the console has no error."""
     contexts, wrong = [], []
 
-    def open_page(query="", width=1280, scheme="light"):
+    def open_page(query="", width=1280, scheme="light", known=("status of 400",)):
         context = browser.new_context(
             viewport={"width": width, "height": 900}, color_scheme=scheme, accept_downloads=True
         )
         contexts.append(context)
         context.set_default_timeout(PATIENCE)
         page = context.new_page()
-        page.on("console", lambda message: wrong.append(message.text) if is_wrong(message) else None)
+        page.on("console", lambda message: wrong.append(message.text) if is_wrong(message, known) else None)
         page.on("pageerror", lambda error: wrong.append(str(error)))
         page.on(
             "request",
@@ -73,9 +73,9 @@ def visit(browser, address):
     assert wrong == []
 
 
-def is_wrong(message):
+def is_wrong(message, known):
     """An error of the page; that a question was refused is none, though Chromium writes it there."""
-    return message.type == "error" and "status of 400" not in message.text
+    return message.type == "error" and not any(words in message.text for words in known)
 
 
 def settled(page):
@@ -146,6 +146,9 @@ def test_a_refusal_is_said_in_words_and_taken_back(visit):
     page.locator("#word").fill("cascade.pre_ranking.size=2")
     page.keyboard.press("Enter")
     page.locator("#refusal", has_text="leaves no runner-up").wait_for()
+    assert (
+        page.locator("#tiles .tile, #curve-chart svg").count() == 0 and page.locator("#exact").is_disabled()
+    )
     page.get_by_role("button", name="Remove cascade.pre_ranking.size=2").click()
     settled(page)
     assert page.locator("#refusal").is_hidden()
@@ -156,6 +159,55 @@ def test_the_exact_answer_is_marked_and_the_command_is_shown(visit, folder):
     assert page.locator("#command").inner_text().endswith(f"whatif {folder} --set auction.reserve_cpc=0.6")
     page.locator("#exact").click()
     page.locator("#basis .badge", has_text="exact").wait_for()
+
+
+def test_an_exact_answer_says_that_it_holds_the_arm_against_itself(visit):
+    page = visit("?set=auction.reserve_cpc=0.6&against=ltr")
+    assert "held against arm ltr" in page.locator("#question").inner_text()
+    assert "against the arm as it is" in page.locator("#same-words").inner_text()
+    page.locator("#tab-funnel").click()
+    assert "ltr" in page.locator("#view-funnel [aria-label='Ads by stage'] thead").inner_text()
+    page.locator("#exact").click()
+    page.locator("#basis .badge", has_text="exact").wait_for()
+    assert "held against the arm as it is" in page.locator("#question").inner_text()
+
+
+def test_the_answer_stays_in_sight_while_a_knob_below_it_is_turned(visit):
+    page = visit(width=390)
+    assert page.locator("#mini").is_hidden()
+    slider = page.locator("#knob-cascade-slots")
+    slider.scroll_into_view_if_needed()
+    slider.focus()
+    page.keyboard.press("ArrowLeft")
+    page.locator("#mini", has_text="%").wait_for()
+    assert page.locator("#mini").inner_text() == headline(page).replace("\n", " ")
+
+
+def test_the_curve_has_a_point_where_the_knob_stands(visit):
+    page = visit("?set=auction.reserve_cpc=0.123")
+    page.locator("#curve-chart circle.now").wait_for()
+    assert "= 0.123:" in page.locator("#curve-chart circle.now title").text_content()
+
+
+def test_the_address_has_what_was_looked_for_among_the_requests(visit):
+    page = visit("?set=cascade.slots=2&view=requests&find.sort=loss&find.changed=&find.least=0.01")
+    page.locator("#list table").wait_for()
+    assert page.locator("[name=sort]").input_value() == "loss"
+    assert page.locator("[name=least]").input_value() == "0.01"
+    assert not page.locator("[name=changed]").is_checked()
+    page.locator("[name=user]").fill("no such")
+    page.get_by_role("button", name="Find").click()
+    page.locator("#list .notice").wait_for()
+    assert "find.user=no+such" in page.url and "find.least=0.01" in page.url
+
+
+def test_a_server_that_is_gone_is_said_to_be(visit):
+    page = visit(known=("net::ERR_FAILED",))
+    page.route("**/api/answer*", lambda route: route.abort())
+    page.locator("#knob-cascade-slots").focus()
+    page.keyboard.press("ArrowLeft")
+    page.locator("#refusal", has_text="does not answer").wait_for()
+    assert headline(page) == "No answer"
 
 
 def test_a_request_its_pages_and_the_bid_that_would_have_won(visit):

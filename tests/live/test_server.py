@@ -6,7 +6,10 @@ import pytest
 from starlette.testclient import TestClient
 
 from cascade_sim.errors import UserError
+from cascade_sim.live import runs
 from cascade_sim.live.server import FILES, HERE, Live, door_of
+from cascade_sim.live.session import Way
+from cascade_sim.live.work import Stale, Wanted
 
 HOST = "http://127.0.0.1"
 
@@ -53,7 +56,8 @@ def test_a_market_has_its_day_and_the_names_of_the_log(client):
     assert about["is_log"] and "cascade.retrieval.size" not in {knob["path"] for knob in about["knobs"]}
     asked = {"run": 2, "set": "auction.reserve_cpc=0.3", "all": "1"}
     found = client.get("/api/answer", params=asked).json()
-    assert len(found["day"]["revenue_then"]) == len(found["day"]["requests"]) >= 1
+    assert len(found["day"]["revenue_then"]) == len(found["day"]["requests"]) > 1  # of a short log by seconds
+    assert found["day"]["unit"] == "second" and sum(found["day"]["requests"]) == 500
     assert found["measures"]["observed_revenue_share"]["then"]["value"] > 0
     listed = client.get("/api/requests", params={**asked, "changed": "1", "sort": "loss"}).json()
     look = client.get("/api/look", params={**asked, "request": listed["rows"][0]["request"]}).json()
@@ -68,6 +72,23 @@ def test_runs_stand_side_by_side_with_what_differs(client):
     first, broken, market = client.get("/api/compare").json()["runs"]
     assert first["is_first"] and first["differs"] == [] and first["measures"]["rcs"]["value"] > 0
     assert any(line.startswith("world.") for line in market["differs"]) and "measures" not in broken
+
+
+def test_runs_share_one_memory_and_the_one_left_alone_forgets(folder, market, monkeypatch):
+    offered = runs.Runs([folder, market])
+    first, second = offered.session(0), offered.session(1)
+    monkeypatch.setattr(runs, "MOST_BYTES", first.most_bytes + second.most_bytes - 1)
+    arm = first.arm(Way(first.baseline))
+    list(first.measured(arm, first.blocks(True)))
+    assert first._grounds and offered.keeps(first)
+    offered.session(1)
+    assert not first._grounds and not offered.keeps(first) and offered.keeps(second)
+    assert offered.session(0) is first and list(first.measured(arm, [0])) == [None]  # found again
+
+
+def test_an_exact_answer_that_nobody_waits_for_is_given_up(session):
+    with pytest.raises(Stale):
+        session.exact(Way(session.baseline, ("cascade.slots=2",)), Wanted(lambda: False))
 
 
 # The door

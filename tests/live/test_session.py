@@ -6,6 +6,7 @@ import pytest
 from cascade_sim.errors import UserError
 from cascade_sim.live import session as module
 from cascade_sim.live.session import Session, Way, spread
+from worlds.logged_market import market_of
 
 
 def test_a_first_answer_lies_evenly_over_the_evaluation():
@@ -44,6 +45,12 @@ def test_what_cannot_be_turned_is_refused_in_the_words_of_whatif(session):
                 session.arm(Way(session.baseline, words))
     with pytest.raises(UserError, match="unknown arm"):
         session.arm(Way("nobody"))
+
+
+def test_a_log_of_winners_cannot_be_opened_and_says_what_can_be_asked(study, tmp_path):
+    folder = market_of(study.sim, study.evaluation.baseline, tmp_path / "winners", 200, "winners")
+    with pytest.raises(UserError, match="evidence level 'winners'.* `whatif` gives bounds"):
+        Session(folder)
 
 
 def test_the_way_that_everything_is_held_against_is_never_forgotten(folder, monkeypatch):

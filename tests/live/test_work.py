@@ -4,7 +4,7 @@ import threading
 
 import pytest
 
-from cascade_sim.live.work import IDLE, LATER, MOST_WAITING, NOW, Busy, Stale, Worker
+from cascade_sim.live.work import IDLE, LATER, MOST_WAITING, NOW, Busy, Stale, Wanted, Worker
 
 LONG = 60  # seconds; nothing here waits for them
 
@@ -111,3 +111,36 @@ def test_too_many_questions_are_refused(worker):
         worker.submit(noted([], "one more"), NOW)
     go.set()
     assert [future.result(LONG) for future in waiting] == [str(i) for i in range(MOST_WAITING - 1)]
+
+
+def test_as_many_may_wait_as_one_says():
+    short = Worker(2)
+    go = held(short)
+    waiting = short.submit(noted([], "first"), NOW)
+    with pytest.raises(Busy):
+        short.submit(noted([], "second"), NOW)
+    go.set()
+    assert waiting.result(LONG) == "first"
+    short.close()
+
+
+def test_a_long_step_is_given_up_when_nobody_waits_for_it(worker):
+    begun, go, steps = threading.Event(), threading.Event(), []
+
+    def job():
+        yield
+        with Wanted(worker.is_wanted).stage("long", 3) as stage:
+            for i in range(3):
+                begun.set()
+                go.wait(LONG)
+                stage.advance()
+                steps.append(i)
+
+    old = worker.submit(job(), NOW, "key")
+    begun.wait(LONG)
+    new = worker.submit(noted([], "new"), NOW, "key")
+    go.set()
+    assert new.result(LONG) == "new" and steps == []
+    with pytest.raises(Stale):
+        old.result(LONG)
+    assert worker.submit(job(), NOW).result(LONG) is None and steps == [0, 1, 2]
