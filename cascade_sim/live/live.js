@@ -621,7 +621,7 @@
     ask();
   });
   addEventListener("popstate", () => { read(); openRun(); });
-  new IntersectionObserver(([seen]) => { $("mini").hidden = seen.isIntersecting; }).observe($("headline"));
+  new IntersectionObserver((seen) => { $("mini").hidden = seen[seen.length - 1].isIntersecting; }).observe($("headline"));
   let resized = 0;
   addEventListener("resize", () => { clearTimeout(resized); resized = setTimeout(() => answer && drawView(false), 120); });
 

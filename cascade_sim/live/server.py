@@ -490,6 +490,7 @@ def listening(host: str, port: int) -> socket.socket:
     try:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listener.bind((host, port))
+        listener.listen()  # whoever follows the printed address at once waits, and is not refused
     except (OSError, OverflowError) as error:
         listener.close()
         why = getattr(error, "strerror", None) or error

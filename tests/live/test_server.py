@@ -1,13 +1,19 @@
 """Who may ask the page's server, what it answers, and what it never does."""
 
 import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+from urllib.request import urlopen
 
 import pytest
 from starlette.testclient import TestClient
 
 from cascade_sim.errors import UserError
 from cascade_sim.live import runs
-from cascade_sim.live.server import FILES, HERE, Live, door_of
+from cascade_sim.live.server import FILES, HERE, Live, door_of, listening
 from cascade_sim.live.session import Way
 from cascade_sim.live.work import Stale, Wanted
 
@@ -183,6 +189,25 @@ def test_a_server_that_is_closed_stops_its_work(folder):
     live.close()
     assert live.is_closed and not live.worker._thread.is_alive()
     live.close()  # twice is harmless
+
+
+def test_whoever_follows_the_address_at_once_is_not_refused():
+    with listening("127.0.0.1", 0) as listener:
+        socket.create_connection(listener.getsockname()).close()
+        with pytest.raises(UserError, match="give another --port"):
+            listening("127.0.0.1", listener.getsockname()[1])
+
+
+@pytest.mark.drill
+def test_the_command_answers_at_its_address_until_it_is_interrupted(folder):
+    words = [sys.executable, "-m", "cascade_sim", "serve", str(folder), "--port", "0"]
+    with subprocess.Popen(words, stdout=subprocess.PIPE, text=True, cwd=os.getcwd()) as served:
+        address = served.stdout.readline().split()[0]
+        with urlopen(address + "api/runs") as found:
+            assert json.load(found)["runs"][0]["state"] != "damaged"
+        served.send_signal(signal.SIGINT)
+        assert served.stdout.read() == "stopped\n"
+    assert served.returncode == 0
 
 
 def test_words_in_a_run_cannot_become_markup(client):
