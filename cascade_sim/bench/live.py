@@ -26,7 +26,7 @@ def measure(run: Path) -> dict[str, Any]:
     session = Session(run)
     opened = process_time()
     _do(session.warm())
-    warm = process_time()
+    warm, warm_mb = process_time(), _memory_mb()
     base = session.arm(Way(session.baseline))
     by_knob: dict[str, dict[str, list[float]]] = {}
     for knob in knobs_of(session, session.baseline):
@@ -56,7 +56,8 @@ def measure(run: Path) -> dict[str, Any]:
         "sample": sum(len(session.block(index)) for index in session.sample),
         "open_s": opened - began,
         "warm_s": warm - opened,
-        "memory_mb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024.0,
+        "warm_mb": warm_mb,
+        "memory_mb": _memory_mb(),
         "quick_ms": _spread([x for spent in by_knob.values() for x in spent["quick"]]),
         "all_ms": _spread([x for spent in whole.values() for x in spent]),
         "trace_ms": _spread(looks),
@@ -74,6 +75,11 @@ def browse_ad(session: Session, i: int) -> str:
         return str(i * session.sim.world.n_ads // LOOKS)
     first = session.sim.arrivals.first_request("evaluate") + i * session.n_requests // LOOKS
     return figures.name_of(session, "ads", int(session.sim.replay.candidates(np.array([first]))[0, 0]))
+
+
+def _memory_mb() -> float:
+    """The most that this process has had so far."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024.0
 
 
 def _do(job: Iterator[None]) -> None:
@@ -98,7 +104,7 @@ def live_text(measured: dict[str, Any]) -> str:
         line(whole, measured["all_ms"]),
         line("a request and the way of an ad", measured["trace_ms"]),
         f"  opened in {measured['open_s']:.1f} s, warm after {measured['warm_s']:.1f} s more; "
-        f"{measured['memory_mb']:,.0f} MB at most",
+        f"{measured['warm_mb']:,.0f} MB then, {measured['memory_mb']:,.0f} MB at most",
         f"by knob, median on {sample} and on {whole}",
     ]
     for path, of in measured["by_knob"].items():

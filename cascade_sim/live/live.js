@@ -122,7 +122,7 @@
     const narrow = matchMedia("(max-width: 900px)").matches;
     $("knobs").replaceChildren(...Array.from(groups, ([name, knobs], i) => {
       const isTurned = knobs.some((knob) => state.knobs.has(knob.path));
-      return el("fieldset", {}, el("details", { open: !narrow || i === 0 || isTurned }, el("summary", {}, name), ...knobs.map(drawKnob)));
+      return el("fieldset", { "aria-label": name }, el("details", { open: !narrow || i === 0 || isTurned }, el("summary", {}, name), ...knobs.map(drawKnob)));
     }));
     drawWords();
     markTurned();
@@ -277,9 +277,9 @@
   function drawTile(name, entry) {
     const measure = about.measures[name], moved = move(measure, entry);
     if (isSame()) {
-      return el("div", { class: "tile", title: measure.meaning }, el("div", { class: "label" }, measure.label), el("div", { class: "value" }, level(entry.today.value, measure.unit)), el("div", { class: "interval" }, intervalText(measure, entry.today)));
+      return el("div", { class: "tile", role: "group", "aria-label": measure.label, title: measure.meaning }, el("div", { class: "label" }, measure.label), el("div", { class: "value" }, level(entry.today.value, measure.unit)), el("div", { class: "interval" }, intervalText(measure, entry.today)));
     }
-    return el("div", { class: "tile", title: measure.meaning },
+    return el("div", { class: "tile", role: "group", "aria-label": measure.label, title: measure.meaning },
       el("div", { class: "label" }, measure.label),
       el("div", { class: "value " + moved.tone }, moved.text),
       intervalBar(moved, `${measure.label}: interval ${moved.interval}`),
@@ -311,6 +311,8 @@
     if (!names.includes(state.view)) state.view = "curve";
     $("tabs").replaceChildren(...names.map((name) => el("button", { type: "button", role: "tab", id: "tab-" + name, "aria-controls": "view-" + name, "aria-selected": name === state.view, tabindex: name === state.view ? 0 : -1, onclick: () => show(name), onkeydown: (event) => arrows(event, names, name) }, VIEWS[name])));
     for (const name of Object.keys(VIEWS)) $("view-" + name).hidden = name !== state.view;
+    const row = $("tabs").getBoundingClientRect(), own = $("tab-" + state.view).getBoundingClientRect();
+    if (own.right > row.right || own.left < row.left) $("tabs").scrollLeft += own.right > row.right ? own.right - row.right : own.left - row.left;
   }
   function arrows(event, names, name) {
     const steps = { ArrowRight: 1, ArrowLeft: -1 }[event.key];
@@ -521,9 +523,11 @@
       cards.push(el("div", { class: "card" }, el("h2", {}, "Requests"), dayChart([{ values: day.requests, class: "today" }], { ...axis, label: `Requests by ${day.unit}` })));
     }
     if (about.market) {
-      const arm = about.market[state.arm] ? state.arm : Object.keys(about.market)[0], hours = about.market[arm];
+      const arm = about.market[state.arm] ? state.arm : Object.keys(about.market)[0], other = arm !== state.against && about.market[state.against] ? state.against : null;
+      cards.push(el("p", { class: "small" }, "As the run measured its market: bidders paced and budgets ran, and no knob changes that."));
       for (const [name, title] of [["revenue", "Revenue"], ["requests", "Requests"], ["clicks", "Clicks"]]) {
-        if (hours[name]) cards.push(el("div", { class: "card" }, el("h2", {}, `${title} by hour, in the run's market`), el("p", { class: "small" }, `Arm ${arm}, as the run measured it: bidders paced and budgets ran, and no knob changes that.`), dayChart([{ values: hours[name] }], { width, label: `${title} by hour of arm ${arm}` })));
+        const lines = [[other, "today"], [arm, ""]].filter(([of]) => of && about.market[of][name]);
+        if (lines.length) cards.push(el("div", { class: "card" }, el("h2", {}, `${title} by hour, in the run's market`), legend(lines.map(([of, kind]) => [`arm ${of}`, kind])), dayChart(lines.map(([of, kind]) => ({ values: about.market[of][name], class: kind })), { width, label: `${title} by hour of ${lines.map(([of]) => "arm " + of).join(" and ")}` })));
       }
     }
     view.replaceChildren(...(cards.length ? cards : [el("p", { class: "small" }, "It does not matter here when a request comes.")]));
@@ -592,9 +596,9 @@
     // As text: a style element in any document of this page would be refused by the page's own policy.
     const metas = [{ charset: "utf-8" }, { name: "viewport", content: "width=device-width, initial-scale=1" }, { name: "color-scheme", content: "light dark" }, { "http-equiv": "Content-Security-Policy", content: "default-src 'none'; style-src 'unsafe-inline'" }];
     const head = [...metas.map((meta) => el("meta", meta)), el("title", {}, document.title)].map((node) => node.outerHTML).join("\n");
-    const foot = el("p", { class: "small" }, `Snapshot of cascade_sim live: ${location.search || "as it is"}`);
+    body.append(el("p", { class: "small" }, `Snapshot of cascade_sim live, ${new Date().toISOString().slice(0, 10)}: ${location.search || "as it is"}`));
     const own = ".snapshot .layout { grid-template-columns: minmax(0, 1fr); grid-template-areas: 'answer' 'views'; }";
-    const file = new Blob([`<!doctype html>\n<html lang="en">\n<head>\n${head}\n<style>\n${style}\n${own}\n</style>\n</head>\n<body class="snapshot">\n`, body.outerHTML, foot.outerHTML, "\n</body>\n</html>\n"], { type: "text/html" });
+    const file = new Blob([`<!doctype html>\n<html lang="en">\n<head>\n${head}\n<style>\n${style}\n${own}\n</style>\n</head>\n<body class="snapshot">\n`, body.outerHTML, "\n</body>\n</html>\n"], { type: "text/html" });
     const link = el("a", { href: URL.createObjectURL(file), download: `${about.name.replace(/\W+/g, "-")}-snapshot.html` });
     document.body.append(link);
     link.click();
