@@ -30,7 +30,7 @@ from cascade_sim.cascade.outcome import outcome
 from cascade_sim.cascade.seats import is_probability
 from cascade_sim.cascade.serve import Block, Decision, Stage, score
 from cascade_sim.errors import Notice, UserError
-from cascade_sim.imports.market import yaml_text
+from cascade_sim.imports.market import MAPPING, yaml_text
 from cascade_sim.logged.format import RANKED, RETRIEVED, SHOWN
 from cascade_sim.logged.store import new_folder
 from cascade_sim.progress import Progress
@@ -57,6 +57,18 @@ class Exported:
     shown: int
     is_checked: bool  # against the run's own log
 
+    @property
+    def mapping(self) -> Path:
+        return self.folder / MAPPING
+
+    def text(self) -> str:
+        """What was written, and what to do with it."""
+        checked = "as the run logged them" if self.is_checked else "not checked: the log is gone"
+        return (
+            f"{self.arm}: {self.requests:,} requests, {self.candidates:,} candidates, {self.shown:,} shown"
+            f" ({checked})\nnext: cascade_sim import-logs {self.mapping} --out MARKET"
+        )
+
 
 def export_logs(
     run: str | Path,
@@ -78,7 +90,7 @@ def export_logs(
     with new_folder(out) as temp, storage_errors(Path(out)):
         counts = work.write(temp, progress)
         text = yaml_text(work.mapping())
-        (temp / "mapping.yaml").write_text(text, encoding="utf-8")
+        (temp / MAPPING).write_text(text, encoding="utf-8")
     return Exported(Path(out), work.arm.name, **counts, is_checked=work.log is not None)
 
 

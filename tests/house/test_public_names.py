@@ -31,7 +31,7 @@ def test_no_module_hides_a_public_name():
 def test_each_is_there_and_says_what_it_does(name):
     public = getattr(cascade_sim, name)
     assert (inspect.getdoc(public) or "").strip()
-    if inspect.getmodule(public).__name__ == "cascade_sim.api":
+    if inspect.getmodule(public).__name__.startswith("cascade_sim.api."):
         assert f"{name}(" in inspect.getdoc(public), "an example"
 
 
@@ -47,7 +47,8 @@ import pandas as pd
 
 from cascade_sim import Scenario, baseline, check, compare, load_scenario, off_policy, open_run, run
 from cascade_sim import check_bidder, check_model, landscape, run_auction, sweep, trace, whatif
-from cascade_sim.api import RunResult, SweepResult
+from cascade_sim import audit_logs, export_logs, fit_world, import_logs, realism
+from cascade_sim.api import RunResult, SweepResult, WhatIfResult
 
 study = run("quick", set=["cascade.slots=3"])
 assert_type(study, RunResult)
@@ -56,8 +57,11 @@ assert_type(sweep("quick", {"cascade.slots": [2, 3]}), SweepResult)
 assert_type(check(study, "revenue.json").passed, bool)
 assert_type(load_scenario("ads"), Scenario)
 for answer in (whatif(study, reserve_cpc=0.2), compare(study, study), trace(study, 0), landscape(study, 4),
-               baseline(study, "revenue.json"), off_policy(study)):
+               baseline(study, "revenue.json"), off_policy(study), audit_logs("market"),
+               import_logs(export_logs(study, "logs"), "market"), realism("market", "world.yaml")):
     assert_type(answer.frame(), pd.DataFrame)
+assert_type(whatif(import_logs("mapping.yaml", "market"), slots=2), WhatIfResult)
+assert_type(run(fit_world("market", "world.yaml").path), RunResult)
 winners = run_auction([1.0, 2.0], [0.1, 0.2], slots=1).winners
 checkers = (check_model, check_bidder)
 

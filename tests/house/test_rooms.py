@@ -23,7 +23,7 @@ LAYERS = (
     {"phases"},
     {"market", "questions", "estimation", "ltr"},
     {"live"},
-    {"trials", "revenue", "checks", "bench", "realism"},
+    {"trials", "revenue", "checks", "bench", "likeness"},
     {"study"},
     {"sweeps"},
     {"api"},

@@ -27,17 +27,14 @@ def command(market: Path, infer: bool, out: Path | None, as_json: bool) -> int:
     unlogged boosts and more. Each is a test on the log; what passes none is called unexplained. Where no rule
     is declared the one that explains the log best is found, and judged on requests that did not choose it.
     """
-    from cascade_sim.audit.study import audit, write_audit
-    from cascade_sim.questions.whatif import check_out
+    from cascade_sim.api import audit_logs
     from cascade_sim.storage.folder import json_text
 
-    if out is not None:
-        check_out(out)
-    answer = audit(market, infer=infer).answer
+    found = audit_logs(market, infer=infer, out=out)
+    answer = found.answer
     click.echo(json_text(answer) if as_json else audit_text(answer))
-    if out is not None:
-        for path in write_audit(answer, out):
-            click.echo(path, err=as_json)
+    for path in found.files:
+        click.echo(path, err=as_json)
     return 0 if answer["tally"]["pages_as_logged"] == answer["tally"]["requests"] else 1
 
 

@@ -33,15 +33,7 @@ def command(run: Path, out: Path, arm: str | None, phase: str, trust: Any, quiet
     The evaluation is served again and held against the run's own log. `import-logs FOLDER/mapping.yaml`
     makes a market of it whose replay is exact.
     """
-    from cascade_sim.progress import Progress
-    from cascade_sim.questions.export import export_logs
+    from cascade_sim.api import export_logs
 
-    with Progress(quiet) as progress:
-        done = export_logs(run, out, arm=arm, phase=phase, progress=progress, trust=trust)
-    checked = "as the run logged them" if done.is_checked else "not checked: the log is gone"
-    click.echo(
-        f"{done.arm}: {done.requests:,} requests, {done.candidates:,} candidates, {done.shown:,} shown"
-        f" ({checked})"
-    )
-    click.echo(f"next: cascade_sim import-logs {done.folder / 'mapping.yaml'} --out MARKET")
+    click.echo(export_logs(run, out, arm=arm, phase=phase, trust=trust, quiet=quiet))
     return 0

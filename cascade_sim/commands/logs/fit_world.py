@@ -3,14 +3,10 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
 import click
 
 from cascade_sim.commands.options import PATH, out_option, quiet_option
-
-if TYPE_CHECKING:
-    from cascade_sim.realism.parametric import Fit
 
 
 @click.command("fit-world")
@@ -32,36 +28,11 @@ def command(market: Path, parametric: bool, share: float, seed: int, out: Path, 
     The world's requests, candidates and bids are the log's, whole requests drawn in blocks of time; clicks
     come from a response that is fitted to the log. With --parametric the world is drawn, as all others are.
     """
-    from cascade_sim.errors import UserError
-    from cascade_sim.logged.store import open_store
+    import sys
 
-    if out.suffix not in (".yaml", ".yml"):
-        raise UserError(f"--out: {out} should end in .yaml")
-    if out.exists():
-        raise UserError(f"--out: {out} exists already; name another file, or remove it")
-    store = open_store(market)
-    if parametric:
-        _parametric(store, seed, out)
-    else:
-        _empirical(market, store, share, seed, out, quiet)
-
-
-def _parametric(store: Any, seed: int, out: Path) -> None:
-    from cascade_sim.commands.options import echo_table, write_files
+    from cascade_sim.api import fit_world
     from cascade_sim.progress import terminal_width
-    from cascade_sim.realism.parametric import fit_parametric, fit_table, fit_words, fitted_yaml
 
-    fit: Fit = fit_parametric(store, seed, out.stem)
-    echo_table(fit_table(fit), terminal_width(least=80) + 20)
-    click.echo("\n".join(fit_words(fit)))
-    write_files({out: fitted_yaml(fit, store.about.name).encode()})
-
-
-def _empirical(market: Path, store: Any, share: float, seed: int, out: Path, quiet: bool) -> None:
-    from cascade_sim.progress import Progress
-    from cascade_sim.realism.fitted import checks_text, fit_world
-
-    with Progress(quiet) as progress:
-        checks = fit_world(market, store, out, share=share, seed=seed, progress=progress)
-    click.echo(checks_text(checks))
-    click.echo(out)
+    done = fit_world(market, out, parametric=parametric, share=share, seed=seed, quiet=quiet)
+    click.echo(done.fitted.text(terminal_width(least=80) + 20, sys.stdout.isatty()))
+    click.echo(done.path)

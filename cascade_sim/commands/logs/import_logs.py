@@ -7,7 +7,6 @@ from pathlib import Path
 import click
 
 from cascade_sim.commands.options import quiet_option
-from cascade_sim.errors import UserError
 
 EXIT_CODES = """\b
 Exit code  0  done
@@ -33,20 +32,7 @@ def command(files: tuple[Path, ...], out: Path, form: str | None, quiet: bool) -
     column, and refused above the share that the mapping allows (default 0). Then the evidence level is
     printed: what the log can answer, and what it cannot.
     """
-    from cascade_sim.imports.market import import_format, import_market, summary
-    from cascade_sim.progress import Progress
+    from cascade_sim.api import import_logs
 
-    if form is None and len(files) > 1:
-        raise UserError(f"one mapping, found {len(files)} files; several files are for --format")
-    with Progress(quiet=quiet) as shown, shown.stage("import", None, "rows") as bar:
-
-        def progress(table: str, rows: int) -> None:
-            bar.advance(rows)
-
-        if form is None:
-            imported = import_market(files[0], out, progress)
-        else:
-            imported = import_format(form, files, out, progress)
-    for line in summary(imported, out):
-        click.echo(line)
+    click.echo(import_logs(files, out, format=form, quiet=quiet))
     return 0

@@ -7,8 +7,8 @@ import pytest
 from sklearn.metrics import roc_auc_score
 
 from cascade_sim.errors import UserError
-from cascade_sim.realism import moments, two_sample
-from cascade_sim.realism.sample import take
+from cascade_sim.likeness import moments, two_sample
+from cascade_sim.likeness.sample import take
 from worlds.other_family import OtherFamily
 
 

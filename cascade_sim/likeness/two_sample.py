@@ -16,8 +16,8 @@ import numpy as np
 from cascade_sim import draws
 from cascade_sim.analysis.statistics.bootstrap import resample_counts
 from cascade_sim.errors import UserError
-from cascade_sim.realism.moments import MICROS, entry
-from cascade_sim.realism.sample import HOUR, Sample
+from cascade_sim.likeness.moments import MICROS, entry
+from cascade_sim.likeness.sample import HOUR, Sample
 
 FOLDS = 5
 MOST = 10_000  # requests of each side

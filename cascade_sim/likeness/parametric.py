@@ -19,8 +19,8 @@ import numpy as np
 
 from cascade_sim.agents.advertisers import LEAST_HAZARD
 from cascade_sim.errors import UserError
-from cascade_sim.realism import moments
-from cascade_sim.realism.sample import DAY, HOUR, Sample, take
+from cascade_sim.likeness import moments
+from cascade_sim.likeness.sample import DAY, HOUR, Sample, take
 
 SIMULATED = 1024  # requests of a trial
 MOST_SIMULATED_USERS = 4000
@@ -446,7 +446,7 @@ def _columns(sim: Any, block: Any, decision: Any, arm: Any, scorer: BestOfFeatur
 
 
 def _sample(sim: Any, parts: list[dict[str, Any]]) -> Sample:
-    from cascade_sim.realism.sample import visits_before
+    from cascade_sim.likeness.sample import visits_before
 
     def joined(table: str) -> dict[str, np.ndarray]:
         return {name: np.concatenate([part[table][name] for part in parts]) for name in parts[0][table]}

@@ -14,7 +14,7 @@ import numpy as np
 
 from cascade_sim.analysis.statistics.bootstrap import resample_counts
 from cascade_sim.analysis.statistics.estimates import finite
-from cascade_sim.realism.sample import Sample
+from cascade_sim.likeness.sample import Sample
 
 RESAMPLES = 200
 TAIL = 0.05  # share of bids that the tail index looks at

@@ -3,17 +3,24 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from cascade_sim.errors import UserError
-from cascade_sim.realism import moments, two_sample
-from cascade_sim.realism.sample import DAY, take
-from cascade_sim.realism.words import not_captured
+from cascade_sim.errors import UserError, unknown_name
+from cascade_sim.likeness import moments, two_sample
+from cascade_sim.likeness.sample import DAY, take
+from cascade_sim.likeness.words import not_captured
+from cascade_sim.logged.store import LoggedStore, is_market, open_store
+from cascade_sim.questions.whatif import check_out
 from cascade_sim.version import SEMANTICS
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 FEWEST = 200  # requests of a period
 ALIKE = 0.02  # of AUC beyond the yardstick: what passes for alike
@@ -25,6 +32,109 @@ WHATIF_MEASURES = (
     *("cpc", "impressions_per_request"),
 )
 ANSWERS = "whatif"
+PARTS = ("all", "first", "second")
+
+
+def held_against(
+    log: Path, world: Path, *, part: str = "all", seed: int = 1, out: Path | None = None
+) -> dict[str, Any]:
+    """What realism.json holds, of a market and a world in any form; `part`: which half of the log.
+
+    `out`, where it is to be written, is tried before the long work, and not made if there is nothing to do.
+    """
+    if part not in PARTS:
+        raise UserError(f"--part: {unknown_name('part', part, PARTS)}")
+    store = open_store(log)
+    middle = split_of(store)
+    parts = {"all": None, "first": (0, middle), "second": (middle, store.n_requests)}
+    first, last = parts[part] or (0, store.n_requests)
+    whatifs = matching_whatifs(answers_in(log), answers_in(world))
+    with _world(world, last - first) as other:
+        if out is not None:
+            check_out(out)
+        return realism(store, other, part=parts[part], whatifs=whatifs, seed=seed)
+
+
+@contextmanager
+def _world(world: Path, requests: int) -> Iterator[LoggedStore]:
+    """The store of a market, or what is drawn from a fitted world, for as long as it is looked at."""
+    if is_market(world):
+        yield open_store(world)
+        return
+    file = world if world.is_file() else world / "scenario.yaml"
+    if not file.is_file():
+        raise UserError(f"{world} is neither a market nor a scenario or run of a fitted world")
+    from cascade_sim.likeness.fitted import sampled_store
+    from cascade_sim.phases.simulation import Simulation
+    from cascade_sim.scenario.file import load_scenario
+
+    scenario = load_scenario(file)
+    if scenario.world.logged is None or scenario.world.logged.fitted is None:
+        raise UserError(
+            f"{world} is not of a world fitted to a log; export its run and import that (export-logs, "
+            "import-logs)"
+        )
+    with TemporaryDirectory() as folder:
+        sim = Simulation(scenario, scenario.seed, home=file.parent)
+        yield sampled_store(sim, Path(folder) / "world", requests)
+
+
+def write_realism(found: Mapping[str, Any], out: Path) -> list[Path]:
+    """realism.json and realism.html in a folder."""
+    from cascade_sim.analysis.report.figures.realism import realism_svg
+    from cascade_sim.analysis.report.sections.realism import realism_page
+    from cascade_sim.storage.files import write_file
+    from cascade_sim.storage.folder import json_text
+
+    contents = {"realism.json": json_text(found), "realism.html": realism_page(found, realism_svg(found))}
+    for name, content in contents.items():
+        write_file(out / name, content.encode())
+    return [out / name for name in contents]
+
+
+def moments_frame(rows: Sequence[Mapping[str, Any]]) -> pd.DataFrame:
+    """A row per moment: moment, group, log, world and gap with intervals, is_relative, differs."""
+    told = ({"moment": row["label"], **row} for row in rows)
+    return _frame(told, ("moment", "group"), ("log", "world", "gap"), ("is_relative", "differs"))
+
+
+def classifier_frame(test: Mapping[str, Any]) -> pd.DataFrame:
+    """What is told apart (requests, shown ads): the AUC, that between two periods of the log, the excess."""
+    told = (
+        {"told_apart": what, **test[what], "yardstick": test[what]["yardstick"]["auc"]}
+        for what in ("requests", "shown")
+    )
+    return _frame(told, ("told_apart",), ("auc", "yardstick", "excess"))
+
+
+def whatifs_frame(rows: Sequence[Mapping[str, Any]]) -> pd.DataFrame:
+    """A row per what-if and metric that both were asked: the lifts of the log and of the world."""
+    from cascade_sim.analysis.report.readings import settings_text
+
+    told = ({"setting": settings_text(row["settings"]), **row} for row in rows)
+    return _frame(told, ("setting", "metric"), ("log", "world"), ("is_inside", "overlaps"))
+
+
+def _frame(
+    rows: Iterable[Mapping[str, Any]],
+    before: Sequence[str],
+    estimates: Sequence[str],
+    after: Sequence[str] = (),
+) -> pd.DataFrame:
+    """A table of plain columns around estimates, each of which has an interval."""
+    import pandas as pd
+
+    ends = {"": "value", "_low": "low", "_high": "high"}
+    table = [
+        {
+            **{name: row[name] for name in before},
+            **{f"{name}{suffix}": row[name][end] for name in estimates for suffix, end in ends.items()},
+            **{name: row[name] for name in after},
+        }
+        for row in rows
+    ]
+    columns = [*before, *(f"{name}{suffix}" for name in estimates for suffix in ends), *after]
+    return pd.DataFrame(table, columns=columns)
 
 
 def realism(

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 from scipy.stats import spearmanr
 
-from cascade_sim.realism import moments
-from cascade_sim.realism.sample import even_rows, take, visits_before
+from cascade_sim.likeness import moments
+from cascade_sim.likeness.sample import even_rows, take, visits_before
 from worlds.other_family import OtherFamily
 
 ALL = {moment.name: moment for moment in moments.MOMENTS}

@@ -18,7 +18,7 @@ import numpy as np
 
 from cascade_sim import draws
 from cascade_sim.errors import UserError
-from cascade_sim.realism.two_sample import boosting, one_thread
+from cascade_sim.likeness.two_sample import boosting, one_thread
 
 FOLDS = 5
 MODELS = 2  # of each fold

@@ -7,17 +7,17 @@ from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from cascade_sim.errors import Notice, UserError
+from cascade_sim.likeness.parametric import exponential_mixture, yaml_text
+from cascade_sim.likeness.response import PRIOR, Pairs, Response, fit_response
 from cascade_sim.logged.format import About
 from cascade_sim.logged.store import LoggedStore, new_folder, write_store
-from cascade_sim.realism.parametric import exponential_mixture, yaml_text
-from cascade_sim.realism.response import PRIOR, Pairs, Response, fit_response
 from cascade_sim.storage import seals
 from cascade_sim.storage.files import storage_errors, write_file
 from cascade_sim.version import SEMANTICS
@@ -215,8 +215,19 @@ def scenario_of(store: LoggedStore, out: Path, market: Path, response: str) -> d
     }
 
 
+def named_cells(cells: Sequence[Mapping[str, Any]], store: LoggedStore) -> list[dict[str, Any]]:
+    """Checks with segments by the log's own names; slots and tenths count from 1."""
+
+    def name(cell: Mapping[str, Any]) -> str | None:
+        if cell["which"] is None:
+            return None
+        return store.name("segments", cell["which"]) if cell["of"] == "segment" else str(cell["which"] + 1)
+
+    return [{**cell, "which": name(cell)} for cell in cells]
+
+
 def checks_text(checks: Mapping[str, Any]) -> str:
-    """How the response holds against the log's clicks, in lines."""
+    """How the response holds against the log's clicks, in lines; its cells are `named_cells`."""
     cells = checks["cells"]
     off = [cell for cell in cells if cell["is_off"]]
     lines = [
@@ -226,7 +237,7 @@ def checks_text(checks: Mapping[str, Any]) -> str:
         "segments, tenths) are within chance",
     ]
     lines += [
-        f"  off: {cell['of']}{'' if cell['which'] is None else ' ' + str(cell['which'] + 1)} "
+        f"  off: {cell['of']}{'' if cell['which'] is None else ' ' + cell['which']} "
         f"{cell['ratio']:.3f} [{cell['low']:.3f}, {cell['high']:.3f}]"
         for cell in off
     ]

@@ -7,8 +7,8 @@ import pytest
 
 from cascade_sim.agents.traffic import activity_cdf, visitors
 from cascade_sim.errors import UserError
-from cascade_sim.realism import parametric
-from cascade_sim.realism.sample import take
+from cascade_sim.likeness import parametric
+from cascade_sim.likeness.sample import take
 from cascade_sim.scenario.file import load_scenario
 from worlds.other_family import EXAMINED, OtherFamily
 

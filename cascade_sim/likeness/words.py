@@ -7,7 +7,7 @@ from typing import Any
 
 from cascade_sim.analysis.report.readings import settings_text
 from cascade_sim.analysis.statistics.estimates import estimate, number_text, percent_text
-from cascade_sim.realism.two_sample import telling_features
+from cascade_sim.likeness.two_sample import telling_features
 
 MOST = 12  # sentences of one kind
 MOVED = 0.05  # share of the traffic that would have to come at another hour

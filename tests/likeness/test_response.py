@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from cascade_sim.errors import UserError
-from cascade_sim.realism import response
-from cascade_sim.realism.fitted import pairs_of
+from cascade_sim.likeness import response
+from cascade_sim.likeness.fitted import pairs_of
 from worlds.other_family import EXAMINED, OtherFamily
 
 

@@ -10,10 +10,10 @@ from cascade_sim.analysis.report.figures.realism import realism_svg
 from cascade_sim.analysis.report.sections.realism import realism_headline, realism_page
 from cascade_sim.cli import main
 from cascade_sim.errors import UserError
+from cascade_sim.likeness.fitted import sampled_store
+from cascade_sim.likeness.study import matching_whatifs, realism
 from cascade_sim.phases.simulation import Simulation
 from cascade_sim.questions.whatif import OF_A_FIT
-from cascade_sim.realism.fitted import sampled_store
-from cascade_sim.realism.study import matching_whatifs, realism
 from cascade_sim.scenario.file import load_scenario
 from cascade_sim.world.fitted import Resampling
 

@@ -1,0 +1,309 @@
+"""Questions to a finished run, or to an imported market."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
+
+from cascade_sim.api.arguments import (
+    RunLike,
+    Texts,
+    as_texts,
+    at_least_one,
+    plain_arguments,
+    run_path,
+    trusted,
+)
+from cascade_sim.api.results import (
+    CompareResult,
+    LandscapeResult,
+    OffPolicyResult,
+    TraceResult,
+    WhatIfResult,
+)
+from cascade_sim.errors import UserError, unknown_name
+from cascade_sim.loading import loading
+
+if TYPE_CHECKING:
+    from cascade_sim.progress import Progress
+    from cascade_sim.questions.reopen import Trust
+    from cascade_sim.scenario.questions import Jitter
+    from cascade_sim.scenario.schema import Scenario
+    from cascade_sim.scenario.targets import Target
+
+POINTS = 21  # bids of a landscape
+MOST_BID = 1e9
+
+
+@plain_arguments
+def whatif(
+    run: RunLike,
+    changes: Mapping[str, Any] | None = None,
+    *,
+    arm: str | None = None,
+    requests: int | None = None,
+    out: str | Path | None = None,
+    trust: Trust = False,
+    quiet: bool = True,
+    **knobs: Any,
+) -> WhatIfResult:
+    """What another setting would have brought, on the run's own requests with their own luck.
+
+    Knobs are paths of the scenario or their unambiguous ends: `{"auction.reserve_cpc": 0.2}` or
+    `reserve_cpc=0.2`. One of them may have a list of values: each is asked about by itself. `arm` is by
+    default the baseline, `requests` all of the evaluation. With `out`, files are written into that folder.
+    `trust`: run the code of model classes of one's own that came with the run (what `run` returns has it).
+
+        whatif("runs/quick", {"auction.reserve_cpc": [0.1, 0.2]}, arm="ltr").frame()
+    """
+    from cascade_sim.progress import Progress
+    from cascade_sim.questions.whatif import check_out, what_if_study, write_answer
+    from cascade_sim.scenario.changes import Refused, given_points, refuse
+
+    path = run_path(run)
+    if not (changes is None or isinstance(changes, Mapping)):
+        raise UserError(f"changes: expected a dict as {{'auction.reserve_cpc': 0.2}}, found {changes!r}")
+    asked = {**(changes or {}), **knobs}
+    at_least_one(requests=requests)
+    if out is not None:
+        check_out(Path(out))
+    try:
+        with Progress(quiet) as progress:
+            answer = what_if_study(
+                path,
+                lambda scenario, name: given_points(asked, scenario, name),
+                arm,
+                requests or 0,
+                progress,
+                trusted(run, trust),
+            )
+    except Refused as reason:
+        words = [f"{key}={value}" for key, value in asked.items()]
+        raise refuse(reason, words) from None
+    return WhatIfResult(answer, tuple(write_answer(answer, Path(out))) if out is not None else ())
+
+
+@plain_arguments
+def compare(
+    first: RunLike, *others: RunLike, arm: str | None = None, unpaired: bool = False
+) -> CompareResult:
+    """How finished runs differ: every other run against the first, in scenario and in measures.
+
+    compare("runs/quick", "runs/wider").frame().query("metric == 'expected_ctr'")
+    """
+    from cascade_sim.questions.compare import compare_runs
+
+    return CompareResult(compare_runs([run_path(other) for other in (first, *others)], arm, unpaired))
+
+
+@plain_arguments
+def off_policy(
+    run: RunLike,
+    changes: Mapping[str, Any] | Sequence[str] = (),
+    *,
+    jitter: str | None = None,
+    estimator: Texts = (),
+    reward: str = "revenue",
+    truth: bool = True,
+    trust: Trust = False,
+    quiet: bool = True,
+) -> OffPolicyResult:
+    """What another policy would have earned, from the run's randomised logs alone.
+
+    Without `changes` the targets of the scenario are answered for. Knobs are launched: fixed at their values,
+    the lift being over today's values fixed as well, as `whatif` has it (jitter "drop"); with jitter "keep"
+    the log's own noise stays around the value. By default the scenario's off_policy.jitter. With `truth`,
+    what the simulator itself says stands beside the estimates, which have not seen it. `trust`: as in
+    `whatif`.
+
+        off_policy("runs/off_policy", {"auction.reserve_cpc": 0.6}).frame()
+    """
+    from cascade_sim.progress import Progress
+    from cascade_sim.scenario.questions import JITTERS
+
+    if not (jitter is None or jitter in JITTERS):
+        raise UserError(f"--jitter: {unknown_name('choice', jitter, JITTERS)}")
+    if isinstance(changes, Mapping):
+        changes = [f"{key}={value}" for key, value in changes.items()]
+    changes = as_texts(changes)
+    with Progress(quiet) as progress:
+        answers, slopes = _off_policy(
+            run_path(run),
+            trusted(run, trust),
+            changes,
+            cast("Jitter | None", jitter),
+            as_texts(estimator),
+            truth,
+            progress,
+        )
+    return OffPolicyResult(answers, slopes, reward)
+
+
+def _off_policy(
+    path: Path,
+    trust: Trust,
+    changes: Sequence[str],
+    jitter: Jitter | None,
+    estimators: Sequence[str],
+    truth: bool,
+    progress: Progress,
+) -> tuple[dict[str, dict[str, Any]], dict[str, dict[str, Any]]]:
+    """The answers for what is asked, or for the scenario's targets, and the slopes of the knobs."""
+    from cascade_sim.estimation import study
+    from cascade_sim.estimation.estimates import ESTIMATORS
+    from cascade_sim.estimation.log import baseline_spec
+    from cascade_sim.questions.reopen import reopen
+    from cascade_sim.scenario.targets import parse_target
+
+    for name in estimators:
+        if name not in ESTIMATORS:
+            raise UserError(f"--estimator: {unknown_name('estimator', name, ESTIMATORS)}")
+    _asked(changes, "drop")  # a mistake is told before anything is opened
+    opened = reopen(path, trust)
+    scenario, sim = opened.scenario, opened.sim
+    if sim.replay is not None:
+        from cascade_sim.estimation.market_log import market_answers
+
+        if not changes:
+            raise UserError(f"{path}: say what to change with --set, as in slates.temperature=0.1")
+        asked = _asked(changes, "drop")
+        with progress.stage("estimates", len(asked), "targets"):
+            return market_answers(sim, opened.arm(), asked, estimators), {}
+    kind = jitter or (scenario.off_policy.jitter if scenario.off_policy is not None else "drop")
+    asked = _asked(changes, kind)
+    _refuse_targets(path, scenario, asked)
+    assert scenario.off_policy is not None
+    targets = asked or [
+        parse_target(name, words, kind) for name, words in scenario.off_policy.targets.items()
+    ]
+    _refuse_estimators(estimators, targets)
+    arm, spec = opened.arm(), baseline_spec(scenario)
+    for model in (target.model for target in targets if target.model is not None):
+        section = spec.ranking.model_copy(update={"model": model})
+        opened.load_models(spec.model_copy(update={"ranking": section}))
+    logs = study.read_logs(sim, path)
+    listed = asked or study.with_references(targets, logs, kind)
+    with progress.stage("estimates", len(listed), "targets") as bar:
+        answers = study.answers(sim, arm, logs, listed, estimators, bar.advance)
+        has_knobs = logs.knobs is not None and any(not target.is_slate for target in listed)
+        slopes = study.slope_answers(sim, arm, logs.knobs) if has_knobs and logs.knobs else {}
+    if truth:  # only now: nothing above has seen it
+        with progress.stage("truth", len(listed), "targets") as bar:
+            study.add_truth(answers, sim, arm, logs, listed, bar.advance)
+            if slopes and logs.knobs:
+                study.add_true_slopes(slopes, sim, arm, logs.knobs)
+    return answers, slopes
+
+
+def _asked(changes: Sequence[str], jitter: Jitter) -> list[Target]:
+    """The policy that a command asks about; nothing if it changes nothing."""
+    from cascade_sim.scenario.targets import parse_target
+
+    try:
+        return [parse_target("the asked policy", changes, jitter)] if changes else []
+    except UserError as error:
+        raise UserError(f"--set {error}") from None
+
+
+def _refuse_estimators(names: Sequence[str], targets: Sequence[Target]) -> None:
+    """UserError where none of the named estimators answers any of the questions."""
+    from cascade_sim.estimation.estimates import KNOB_ESTIMATORS, estimators_of
+
+    known = list(dict.fromkeys(name for target in targets for name in estimators_of(target)))
+    if not names or set(names) & set(known):
+        return
+    is_kept = any(target.is_launch for target in targets) and set(names) <= set(KNOB_ESTIMATORS)
+    hint = "; it weighs the log's own noise around another centre: --jitter keep" if is_kept else ""
+    raise UserError(f"--estimator {', '.join(names)}: here {', '.join(known)} answer{hint}")
+
+
+def _refuse_targets(path: Path, scenario: Scenario, asked: Sequence[Target]) -> None:
+    """UserError where the run's logs cannot answer, naming the key to set."""
+    from cascade_sim.estimation.log import baseline_spec
+    from cascade_sim.scenario.checks import target_fault
+
+    if scenario.off_policy is None:
+        raise UserError(
+            f"{path}: nothing was randomised in this run, so its logs cannot say what another policy "
+            "would do; add off_policy: {randomise: {reserve_cpc: 0.3}} to the scenario and run it again"
+        )
+    for target in asked:
+        fault = target_fault(target, scenario.off_policy, baseline_spec(scenario), scenario)
+        if fault:
+            raise UserError(f"--set {target.words}: {fault}")
+    if not asked and not scenario.off_policy.targets:
+        raise UserError(
+            f"{path}: the scenario has no off_policy.targets; say what to change with --set KEY=VALUE"
+        )
+
+
+@plain_arguments
+def trace(
+    run: RunLike,
+    request: int | str,
+    *,
+    ad: int | str | None = None,
+    arm: str | None = None,
+    trust: Trust = False,
+) -> TraceResult:
+    """Explain one request: its page, and with `ad` why that ad won or lost at each stage.
+
+    `request` is its id in the evaluate logs, or its number from 0; of an imported market, request and ad may
+    be given by their names in the log. `trust`: as in `whatif`.
+
+        print(trace("runs/quick", 0, ad=40))
+    """
+    with loading():
+        from cascade_sim.questions import trace as explained
+        from cascade_sim.questions.reopen import reopen
+
+    return TraceResult(explained.trace(reopen(run_path(run), trusted(run, trust)), request, ad, arm))
+
+
+@plain_arguments
+def landscape(
+    run: RunLike,
+    ad: int | str,
+    *,
+    arm: str | None = None,
+    bids: Sequence[float] | None = None,
+    points: int | None = None,
+    requests: int | None = None,
+    trust: Trust = False,
+    quiet: bool = True,
+) -> LandscapeResult:
+    """Impressions, clicks and cost of one ad as a function of its bid, over the run's evaluation.
+
+    At `bids`, or at so many `points` from a quarter of the ad's own bid to four times as much. `trust`: as in
+    `whatif`.
+
+        landscape("runs/quick", ad=40, bids=[0.2, 0.4, 0.8]).frame()
+    """
+    if bids is not None and points is not None:
+        raise UserError("--bids and --points: give one of them")
+    given = None if bids is None else checked_bids(bids)
+    at_least_one(points=points, requests=requests)
+
+    import numpy as np
+
+    from cascade_sim.progress import Progress
+    from cascade_sim.questions import landscape as questions
+    from cascade_sim.questions.reopen import reopen
+    from cascade_sim.questions.trace import ad_number
+
+    opened = reopen(run_path(run), trusted(run, trust))
+    ad = ad_number(opened.sim, ad)
+    seat = opened.arm(arm)
+    own_bid = float(opened.sim.world.init_bid[ad])
+    grid = np.array(given) if given else questions.bid_grid(own_bid, points or POINTS)
+    n = min(requests or opened.scenario.phases.evaluate, opened.scenario.phases.evaluate)
+    with Progress(quiet) as progress, progress.stage("landscape", n) as bar:
+        return LandscapeResult(questions.landscape(opened.sim, seat, ad, grid, n, bar.advance))
+
+
+def checked_bids(bids: Sequence[float]) -> list[float]:
+    """The bids ascending, each once; UserError if one is not above 0 or beyond MOST_BID."""
+    if not (len(bids) and all(0 < bid <= MOST_BID for bid in bids)):
+        raise UserError(f"--bids: each must be above 0 and at most {MOST_BID:g}, in {list(bids)}")
+    return sorted({float(bid) for bid in bids})
