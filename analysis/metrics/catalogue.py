@@ -632,8 +632,8 @@ def reference_arms(metrics: Mapping[str, Any]) -> dict[str, str]:
 # Words of the cascade that a page explains where they first appear.
 TERMS: dict[str, str] = {
     "RCS": _RCS,
-    "PCOC": "Mean prediction divided by the mean of what it predicts (the ranker's prediction, or the true "
-    "CTR). 1 is perfect.",
+    "PCOC": "Mean prediction divided by the mean of what it predicts (the ranker's prediction, or the CTR: "
+    "the true one, of a log the click model's). 1 is perfect.",
     "win set": "The ads that win the auction and are shown, in slot order.",
     "opt-bid": "The platform's adjusted bid, which ranking and the auction use; the init-bid is the "
     "advertiser's own.",

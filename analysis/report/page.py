@@ -140,6 +140,8 @@ def facts(metrics: Mapping[str, Any], manifest: Mapping[str, Any]) -> list[str]:
     if seeds:
         names = ", ".join(str(seed) for seed in seeds.get("seeds") or [])
         told.append(f"mean over {seeds.get('n')} worlds (seeds {names})")
+    elif metrics.get("evidence"):
+        told.append(f"a log replayed, evidence level {metrics['evidence']['level']}")
     elif metrics.get("seed") is not None:
         told.append(f"one world, seed {metrics['seed']}")
     if finite(metrics.get("requests")) is not None:

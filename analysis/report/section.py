@@ -209,14 +209,14 @@ def headline_text(section: Section) -> str:
     return "\n".join([section.title, *section.finding])
 
 
-def body_text(section: Section) -> str:
-    """All that is read of its parts but code, as one text."""
-    lines: list[str] = []
+def body_text(section: Section, drawn: Iterable[str]) -> str:
+    """All that is read of its parts but code, as one text; of figures, those that are `drawn`."""
+    names, lines = set(drawn), list[str]()
     for part in walk(section):
         if isinstance(part, Text | Heading):
             lines.append(part.text)
         elif isinstance(part, Figure):
-            lines += [part.title, part.caption]
+            lines += [part.title, part.caption] if part.name in names else []
         elif isinstance(part, Bullets):
             lines += part.lines
         elif isinstance(part, Details):

@@ -71,8 +71,10 @@ def _title(answer: Mapping[str, Any]) -> str:
 
 def answer_facts(answer: Mapping[str, Any]) -> list[str]:
     """Which run, which arm, how much traffic."""
-    seeds = answer.get("seeds")
+    seeds, evidence = answer.get("seeds"), answer.get("evidence")
     worlds = f"{seeds['n']} worlds" if seeds else f"seed {answer.get('seed')}"
+    if evidence:  # a log has no seed
+        worlds = f"evidence level {evidence['level']}"
     requests = number_text(finite(answer.get("requests")), 0)
     return [str(answer.get("run")), f"arm {answer['arm']}", worlds, f"{requests} requests on both sides"]
 

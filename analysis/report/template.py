@@ -72,7 +72,7 @@ def definitions(sections: Sequence[Section], drawn: Iterable[str]) -> list[tuple
     for section in sections:
         places: list[list[str]] = []
         is_read = section.is_shown(drawn) and section.id != "background"  # which has the glossary
-        for text in (headline_text(section), body_text(section)) if is_read else ("", ""):
+        for text in (headline_text(section), body_text(section, drawn)) if is_read else ("", ""):
             terms = TERM.findall(text)
             meanings = "\n".join(TERMS[term] for term in terms if term not in seen)  # they use terms, too
             new = [term for term in dict.fromkeys([*terms, *TERM.findall(meanings)]) if term not in seen]

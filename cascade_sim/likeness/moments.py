@@ -164,7 +164,11 @@ def spread_within_ad(sample: Sample, weight: np.ndarray) -> float:
     n = int(ads.max()) + 1 if len(ads) else 0
     total = np.bincount(ads, w, n)
     mean = np.bincount(ads, w * logs, n) / np.maximum(total, 1e-300)
-    return float(np.sqrt(_ratio(w * (logs - mean[ads]) ** 2, w)))
+    spread = float(np.sqrt(_ratio(w * (logs - mean[ads]) ** 2, w)))
+    return 0.0 if spread < ROUNDED else spread
+
+
+ROUNDED = 1e-9  # below, a spread is what rounding made of bids that are all the same
 
 
 def _mean(column: str, where: str = "all") -> Callable[[Sample, np.ndarray], float]:

@@ -89,8 +89,8 @@ def notes(facts: dict[str, Any]) -> list[str]:
             "Ads that pre-ranking left out are not in the log: the answer is for the logged auctions."
         )
     pages, prices = replayed["pages_as_logged"], replayed["prices_as_logged"]
-    said = f"Replayed as deployed, {pages:.2%} of the pages are the logged ones"
-    said += "." if prices is None else f", and {prices:.2%} of the prices on them."
+    said = f"Replayed as deployed, {100 * pages:.2f} % of the pages are the logged ones"
+    said += "." if prices is None else f", and {100 * prices:.2f} % of the prices on them."
     if pages < ENOUGH_ALIKE:
         said += (
             " Its rule is not the one that was in force, so differences are those of another system than the "

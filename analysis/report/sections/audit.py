@@ -10,10 +10,10 @@ from cascade_sim.analysis.report.short_page import short_page
 from cascade_sim.analysis.report.tables import Cell, Row, Table
 
 ALL_OF_THEM = "Every page comes out as it was logged."
-FOOT = (
-    "A page is as logged if the same ads stand in the same slots at the same prices, to the micro-unit. "
-    "A reason that is a change of the rule counts a request only if the auction, held again with the change, "
-    "gives its page exactly."
+FOOT = "A page is as logged if the same ads stand in the same slots at the same prices, to the micro-unit."
+OF_REASONS = (
+    " A reason that is a change of the rule counts a request only if the auction, held again with the "
+    "change, gives its page exactly."
 )
 CSV_COLUMNS = ("reason", "requests", "share", "alone", "value", "where", "examples")
 
@@ -247,11 +247,13 @@ def audit_page(answer: Mapping[str, Any]) -> str:
         found = answer["inference"]
         about = (
             f"Parameters were fitted to {found['fitted_to']:,} requests; the shares are of "
-            f"{found['held_out']:,} others."
+            f"{found['held_out']:,} others. Unlike the best: places on their pages where a rule has "
+            "another ad or price than the best one."
         )
         sections.append(Section("", "Which rule?", (), (TablePart(rules), Text(about, "small"))))
         parameters = parameters_table(answer)
         if parameters is not None:
             sections.append(Section("", "Its parameters", (), (TablePart(parameters),)))
     title = f"Audit of {answer['market']}"
-    return short_page("Audit", title, audit_facts(answer), sections, FOOT, shown="")
+    foot = FOOT + OF_REASONS if answer["reasons"] else FOOT
+    return short_page("Audit", title, audit_facts(answer), sections, foot, shown="")

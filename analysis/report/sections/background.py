@@ -58,10 +58,21 @@ def background_section(
 
 def glossary(metrics: Mapping[str, Any]) -> list[tuple[str, str, str]]:
     """(label, name in the files, meaning) of every measure that the study or the page's tables hold."""
-    names = [name for name in LISTED if name in {*measure_names(metrics), *ALWAYS_EXPLAINED}]
-    measures = {name: LISTED[name] for name in names} | MODEL_MEASURES
+    evidence = metrics.get("evidence")  # of a replayed log, which has no true rates and trains no models
+    always, of_models = ((), {}) if evidence else (ALWAYS_EXPLAINED, MODEL_MEASURES)
+    names = [name for name in LISTED if name in {*measure_names(metrics), *always}]
+    measures = {name: LISTED[name] for name in names} | of_models
     rows = [(measure.label, name, measure.meaning) for name, measure in measures.items()]
-    return [(f"95{NBSP}% interval", "", ABOUT_INTERVALS), *rows]
+    about = _of_a_log(evidence) if evidence else ABOUT_INTERVALS
+    return [(f"95{NBSP}% interval", "", about), *rows]
+
+
+def _of_a_log(evidence: Mapping[str, Any]) -> str:
+    resampled = evidence["resampled"]
+    return (
+        f"From a paired bootstrap over {resampled['by']}s of the log, the same resamples for every arm: "
+        f"{resampled['why']}. The uncertainty of the click model is in them."
+    )
 
 
 def versions(metrics: Mapping[str, Any], manifest: Mapping[str, Any]) -> list[tuple[str, str, str]]:

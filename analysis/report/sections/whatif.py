@@ -266,6 +266,11 @@ def pairing_words(answer: Mapping[str, Any]) -> str:
         parts = [f"{_times(known[kind][0])} for {kind} revenue" for kind in known if known[kind]]
     else:
         parts = [f"{_range(known[kind])} times for {kind} revenue" for kind in known if known[kind]]
+    if answer.get("evidence"):
+        return (
+            "Replaying the same requests shrinks the variance of the difference in revenue per request "
+            f"{' and '.join(parts)}, against other requests of the same market."
+        )
     return (
         "Serving the same requests with the same luck shrinks the variance of the difference in revenue per "
         f"request {' and '.join(parts)}, against other requests with other luck in the same world."

@@ -85,3 +85,30 @@ def test_a_full_disk_is_told_and_leaves_nothing(tmp_path, requests):
     assert done.returncode == 2, done.stderr
     assert "cannot write" in done.stderr and "Traceback" not in done.stderr
     assert [path.name for path in tmp_path.iterdir()] == ["log"]
+
+
+def test_python_makes_a_market_and_asks_it(tmp_path, capsys):
+    from cascade_sim import audit_logs, import_logs, whatif
+    from cascade_sim.errors import UserError
+
+    mapping = small_log().write(tmp_path / "log")
+    market = import_logs(mapping, tmp_path / "market")
+    assert capsys.readouterr() == ("", "")
+    assert market.level == "bids" and "tuesday: 8 requests, 40 candidates, 16 shown" in str(market)
+    assert market.frame().set_index("what").loc["candidates"].tolist() == [40, 0]
+    assert market.validation["faults"] == []
+    assert audit_logs(market).tally()["share"].tolist() == [1.0, 1.0, 1.0]
+    assert len(whatif(market, slots=1).frame())
+    with pytest.raises(UserError, match="one mapping, found 2 files; several files are for --format"):
+        import_logs([mapping, mapping], tmp_path / "other")
+    with pytest.raises(UserError, match="did you mean 'open-rtb'"):
+        import_logs(mapping, tmp_path / "other", format="openrtb")
+
+
+def test_python_takes_a_run_out_and_in_again(study, tmp_path):
+    from cascade_sim import export_logs, import_logs
+
+    logs = export_logs(measured_run(study, tmp_path / "run"), tmp_path / "logs")
+    assert logs.frame()["rows"].tolist() == [500, 30_000, 1_500]
+    assert "as the run logged them" in str(logs) and logs.mapping.is_file()
+    assert import_logs(logs, tmp_path / "market").level == "pre_ranking"
