@@ -31,7 +31,7 @@ from cascade_sim.audit.changes import (
     squashing_of,
     unit_of,
 )
-from cascade_sim.audit.reasons import MOST_CELLS, Context
+from cascade_sim.audit.reasons import MOST_CELLS, Context, is_list_priced
 from cascade_sim.audit.replay import Auctions, blocks, chosen_rows, hold, listed, load, play, priced
 from cascade_sim.audit.rule import WAYS, Rounding, Rule, usual_squashing
 from cascade_sim.kernels import take_columns
@@ -188,8 +188,12 @@ def _own_parameters(auctions: Auctions, rule: Rule, is_loose: bool = False) -> t
         met = squashing_of(auctions, loose)
     if met is None:
         return rule, told
+    fitted = _snapped(rule, met)
+    # Prices of drawn lists are no auction's: an exponent that meets some of them by chance is not theirs.
+    if is_list_priced(auctions, fitted).sum() < is_list_priced(auctions, rule).sum():
+        return rule, told
     told["squashing"] = {"value": met.value, "low": met.low, "high": met.high, "places": met.count}
-    return _snapped(rule, met), told
+    return fitted, told
 
 
 def _snapped(rule: Rule, met: Agreement) -> Rule:

@@ -133,8 +133,8 @@ def spending_of(store: LoggedStore) -> LoggedSpending | None:
     return None if store.budgets is None else LoggedSpending(store)
 
 
-def load(store: LoggedStore, rows: np.ndarray) -> Auctions:
-    """The auctions of these rows."""
+def load(store: LoggedStore, rows: np.ndarray, *, with_budgets: bool = True) -> Auctions:
+    """The auctions of these rows; `with_budgets`, without the ads of who had spent the day's."""
     about = store.about
     exponent = 0.0 if about.rule is None or not about.has("pcvr") else float(about.rule.pcvr or 0.0)
     wanted = ("pctr", "propensity", *(("pcvr",) if exponent else ()))
@@ -151,7 +151,7 @@ def load(store: LoggedStore, rows: np.ndarray) -> Auctions:
         pcvr = np.where(is_in, pcvr, 0).astype(pcvr.dtype)
     slots = np.maximum(store.requests["slots"][rows].astype(np.int64), 1)
     slot = np.where(ad >= 0, table["slot"], -1)
-    spending = spending_of(store)
+    spending = spending_of(store) if with_budgets else None
     if spending is not None:
         is_in &= ~spending.is_out(np.asarray(rows, np.int64), ad) | (slot >= 0)
     if pctr is not None:

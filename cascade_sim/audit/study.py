@@ -173,7 +173,7 @@ def audit(market: str | Path | LoggedStore, *, infer: bool = False) -> Audit:
         ]
     tally, wrong, is_lagged = replayed(store, rule)
     reasons = explained_by(store, rule, context, wrong, is_lagged, tally.unit)
-    notes += open_words(tally, store)
+    notes += [*open_words(tally, store), *budget_words(store, rule, wrong)]
     return Audit(
         {
             "market": store.about.name,
@@ -411,6 +411,22 @@ def open_words(tally: Tally, store: LoggedStore) -> list[str]:
     if not store.about.has("pctr") and store.about.charging == "click":
         notes.append("no pCTRs were logged: scores are the bids")
     return notes
+
+
+def budget_words(store: LoggedStore, rule: Rule, wrong: np.ndarray) -> list[str]:
+    """Whether pages come out as logged once nobody counts as out: then the budgets are not those in force."""
+    if spending_of(store) is None or not len(wrong):
+        return []
+    rows = chosen_rows(wrong, SETTLED)
+    auctions = load(store, rows, with_budgets=False)
+    right = int(hold(auctions, play(auctions, rule), rule).is_page.sum())
+    if not right:
+        return []
+    of = "the" if len(rows) == len(wrong) else "a sample of"
+    return [
+        f"{right:,} of {of} {len(rows):,} pages that do not come out as logged would if nobody counted as "
+        "out: are the budgets in another unit or of other days, or is the log a sample of the traffic?"
+    ]
 
 
 def inference_json(found: Inference) -> dict[str, Any]:

@@ -519,13 +519,11 @@ def _tell(fit: Fit, sample: Sample, seed: int) -> None:
         gap = row["gap"]["value"]
         row["is_reached"] = abs(gap) <= NEAR or not row["differs"]
         fit.rows.append(row)
-    if any(row["name"] == "candidates_top_10" and not row["is_reached"] for row in fit.rows):
-        even = fit.scenario["world"]["popularity"] == 0
+    crowded = any(row["name"] == "candidates_top_10" and not row["is_reached"] for row in fit.rows)
+    if crowded and fit.scenario["world"]["popularity"] == 0:
         fit.notes.append(
             "Retrieval of a drawn world brings some ads more often than the log does, even with no weight on "
             "popularity: who stands for election, and who wins, is less evenly spread over ads."
-            if even
-            else "The log's candidates are spread over ads otherwise than any weight of popularity spreads them."
         )
     one = np.ones(len(sample))
     if sample.has("pctr"):

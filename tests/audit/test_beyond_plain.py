@@ -60,7 +60,8 @@ def test_what_ifs_follow_it(market):
     assert point["metrics"]["cpc"]["value"] > answer["today"]["metrics"]["cpc"]["value"]
 
 
-def test_drawn_pages_are_held_against_the_price_of_their_list(tmp_path):
+@pytest.mark.parametrize("rule", [{"pricing": "gsp", "squashing": 1.0}, None])
+def test_drawn_pages_are_held_against_the_price_of_their_list(rule, tmp_path):
     log, slots, depth = drawn(5, requests=400), 3, 5
     score = log.bid * log.pctr
     rng, order = np.random.default_rng(6), np.argsort(-score, axis=1, kind="stable")
@@ -73,7 +74,6 @@ def test_drawn_pages_are_held_against_the_price_of_their_list(tmp_path):
     prices[100:150] = 123_456  # one price for all
     drawn_log = log.with_pages(winners, prices)
     chance = {"propensity": np.where(drawn_log.slot >= 0, 0.2, np.nan)}
-    rule = {"pricing": "gsp", "squashing": 1.0}
     found = audit(stored(tmp_path / "m", drawn_log, rule, further=chance, is_randomised=True))
     counts = {row["key"]: row["requests"] for row in found.answer["reasons"]}
     assert counts.pop("tie", 0) + sum(counts.values()) + found.answer["tally"]["pages_as_logged"] == 400

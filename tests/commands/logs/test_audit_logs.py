@@ -134,3 +134,22 @@ def test_a_rule_that_is_none_is_refused(rule, message, tmp_path, capsys):
 def test_what_is_no_market_is_refused(tmp_path, capsys):
     assert main(["audit-logs", str(tmp_path)]) == 2
     assert "is not the folder of an imported market" in capsys.readouterr().err
+
+
+def test_budgets_that_were_not_in_force_are_told(tmp_path):
+    from cascade_sim import audit_logs, import_logs
+    from worlds.small_log import OWNERS, small_log
+
+    log = small_log(80)
+    log.mapping += "budgets: {files: budgets.csv, columns: {advertiser: account, budget: euros}}\n"
+    mapping = log.write(tmp_path / "log")
+    for name, euros in (("small", 0.01), ("large", 1000)):
+        rows = "".join(f"owner {i},{euros}\n" for i in range(OWNERS))
+        (tmp_path / "log" / "budgets.csv").write_text("account,euros\n" + rows)
+        import_logs(mapping, tmp_path / name)
+    small, large = (audit_logs(tmp_path / name) for name in ("small", "large"))
+    wrong = len(log.requests) - small.answer["tally"]["pages_as_logged"]
+    assert wrong > 0
+    words = f"{wrong} of the {wrong} pages that do not come out as logged would if nobody counted as out"
+    assert any(note.startswith(words) for note in small.answer["notes"])
+    assert large.frame().empty and large.answer["notes"] == []

@@ -1,9 +1,13 @@
 """The report of a replayed log shows what a log can say, and leaves out what takes a hidden truth."""
 
+from cascade_sim.analysis.report.page import facts
 from cascade_sim.analysis.report.sections.arms import all_measures_table, arms_section, arms_table
 from cascade_sim.analysis.report.sections.background import glossary
 from cascade_sim.analysis.report.sections.funnel import funnel_section
 from cascade_sim.analysis.report.sections.money import money_section, money_table
+from cascade_sim.analysis.report.sections.whatif import pairing_words
+from cascade_sim.analysis.report.short_page import answer_facts
+from cascade_sim.analysis.report.template import definitions
 
 MEASURED = {
     "expected_revenue_per_request": 0.1,
@@ -17,7 +21,10 @@ MEASURED = {
 
 def replayed():
     entries = {name: {"value": value, "low": value, "high": value} for name, value in MEASURED.items()}
-    evidence = {"market": "last week", "says": [], "notes": [], "models": {}}
+    evidence = {
+        **{"market": "last week", "says": [], "notes": [], "models": {}, "level": "bids"},
+        "resampled": {"by": "user", "why": "users come again"},
+    }
     return {"arms": {"logged": entries}, "baseline": "logged", "evidence": evidence}
 
 
@@ -54,3 +61,33 @@ def test_nothing_is_said_of_true_rates_where_there_are_none():
     drawn = {key: value for key, value in metrics.items() if key != "evidence"}
     assert "true probability" in text_of(arms_section(drawn))
     assert funnel_section(drawn).title == "Where the money is lost"
+
+
+def test_a_log_has_an_evidence_level_in_place_of_a_seed():
+    metrics = {**replayed(), "seed": 1, "requests": 8}
+    assert facts(metrics, {})[0] == "a log replayed, evidence level bids"
+    answer = {"arm": "logged", "run": "last week", "seed": 1, "requests": 8}
+    assert "seed 1" in answer_facts(answer)
+    told = answer_facts({**answer, "evidence": metrics["evidence"]})
+    assert "evidence level bids" in told and "seed 1" not in told
+
+
+def test_pairing_in_a_log_is_no_matter_of_luck():
+    worth = {"log_times": {"value": 1.4, "low": 0.7, "high": 2.1}}
+    point = {"settings": {}, "metrics": {}, "pairing": {"clicked": worth, "expected": worth}}
+    assert "luck" in pairing_words({"points": [point]})
+    words = pairing_words({"points": [point], "evidence": {"level": "bids"}})
+    assert "other requests of the same market" in words and "luck" not in words and "world" not in words
+
+
+def test_only_measures_that_a_log_has_are_explained():
+    explained = {name: meaning for _, name, meaning in glossary(replayed())}
+    assert "rcs" not in explained and "users of the log" in explained[""]
+    drawn = {key: value for key, value in replayed().items() if key != "evidence"}
+    assert "rcs" in {name for _, name, _ in glossary(drawn)}
+
+
+def test_words_of_a_figure_that_is_not_drawn_are_not_explained():
+    section = arms_section(replayed())
+    assert "RCS" not in definitions([section], [])[0][1]
+    assert "RCS" in definitions([section], ["rcs_vs_revenue"])[0][1]
