@@ -303,6 +303,8 @@ def _identified(fits: list[Fit], sample: Auctions, n_prices: int, n_requests: in
     told = fits[0].fitted.told
     if sample.pctr is None:
         notes.append("no pCTRs were logged: the squashing exponent cannot be known")
+    elif is_list_priced(sample, best).any() and "squashing" not in told:
+        notes.append("the squashing exponent is the usual one: prices of drawn lists bear it out")
     elif best.pricing != "vcg" and "squashing" not in told:
         notes.append("no two candidates of a request differ in pCTR: the squashing exponent cannot be known")
     if sample.is_winners_only:

@@ -80,6 +80,7 @@ def test_drawn_pages_are_held_against_the_price_of_their_list(rule, tmp_path):
     assert counts["explored"] == 100 and counts["flat_price"] == 50 and counts["list_price"] >= 240
     assert "unexplained" not in counts
     assert any("only the prices are looked at" in note for note in found.answer["notes"])
+    assert not any("exponent cannot be known" in note for note in found.answer["notes"])
 
 
 def test_a_rule_with_a_pcvr_needs_one_in_the_log(tmp_path):
