@@ -25,6 +25,13 @@ def test_names_stand_by_their_means_and_a_tie_keeps_no_order():
     assert found["whole"] == 2  # the first and the third
 
 
+def test_names_that_are_alike_in_every_world_stand_as_one():
+    found = order_between_worlds({**THREE, "twin": THREE["high"]}, is_relative=False)
+    assert found["order"] == ["high = twin", "middle", "low"]
+    assert found["whole"] == 2 and pair(found, "high = twin", "low")["kept"] == 3
+    assert order_between_worlds({"a": [1.0, 2.0], "b": [1.0, 2.0]}, is_relative=False) is None
+
+
 def test_the_difference_is_paired_within_worlds():
     found = pair(order_between_worlds(THREE, is_relative=False), "high", "low")["difference"]
     gaps = [4.0, 4.0, 4.0, -0.5]
