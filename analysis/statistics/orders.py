@@ -21,10 +21,10 @@ def order_between_worlds(
 ) -> dict[str, Any] | None:
     """The order of names by their mean over worlds, best (highest) first, and how firmly it stands.
 
-    values: {name: [its value in each world]}, those without a value in some world are left out; those that are
-    alike in every world have no order and stand as one, as "a = b". `pairs` has
-    every pair in that order: in how many worlds the first is strictly ahead (`kept`), and the spread between
-    worlds of the paired difference (`seed_spread`), relative to the second if `is_relative`. `whole`: worlds
+    values: {name: [its value in each world]}, those without a value in some world are left out; those that
+    are alike in every world have no order and stand as one, as "a = b". `pairs` has every pair in that order:
+    in how many worlds the first is strictly ahead (`kept`), and the spread between worlds of the paired
+    difference (`seed_spread`), relative to the second if `is_relative`. `whole`: worlds
     in which all neighbours are in order. None with fewer than two names or worlds.
     """
     defined = {name: [v for v in map(finite, row) if v is not None] for name, row in values.items()}
