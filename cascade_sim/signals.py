@@ -2,12 +2,14 @@
 
 Slurm, Kubernetes and `timeout` send SIGTERM; it is an interrupt like Ctrl-C with an exit code of its own. An
 interrupt that falls into code which swallows it (a bare `except`, a callback that runs inside a library)
-would be lost: `heed`, asked between two pieces of work, raises it again.
+would be lost: `heed`, asked between two pieces of work, raises it again. Where Python itself swallows it (a
+finaliser, a callback of the garbage collector) it would print a traceback; as `heed` is to come, it does not.
 """
 
 from __future__ import annotations
 
 import signal
+import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -33,6 +35,23 @@ def _interrupt(number: int, frame: FrameType | None) -> None:
 
 
 @contextmanager
+def _quiet_about_interrupts() -> Iterator[None]:
+    """An interrupt that falls into a finaliser is not printed: `heed` raises it again."""
+    before = sys.unraisablehook
+
+    def hook(unraisable: sys.UnraisableHookArgs) -> None:
+        if not (isinstance(unraisable.exc_value, KeyboardInterrupt) and _Signals.came is not None):
+            before(unraisable)
+
+    sys.unraisablehook = hook
+    try:
+        yield
+    finally:
+        if sys.unraisablehook is hook:
+            sys.unraisablehook = before
+
+
+@contextmanager
 def stoppable() -> Iterator[None]:
     """Inside, SIGINT and SIGTERM raise KeyboardInterrupt and Terminated; a handler of one's own stays."""
     ours = {signal.SIGINT: signal.default_int_handler, signal.SIGTERM: signal.SIG_DFL}
@@ -46,7 +65,8 @@ def stoppable() -> Iterator[None]:
     is_ignored = before[signal.SIGINT] == signal.SIG_IGN  # in the background: no signal brings an interrupt
     _Signals.is_heard, _Signals.came = signal.SIGINT in taken or is_ignored, None
     try:
-        yield
+        with _quiet_about_interrupts():
+            yield
     finally:
         _Signals.is_heard, _Signals.came = False, None
         for number in taken:

@@ -74,6 +74,34 @@ def swallow(number):
         return
 
 
+class Finalised:
+    def __init__(self, act):
+        self.act = act
+
+    def __del__(self):
+        self.act()
+
+
+def test_an_interrupt_that_a_finaliser_swallows_is_raised_at_the_next_step_and_not_printed(monkeypatch):
+    printed = []
+    monkeypatch.setattr(sys, "unraisablehook", printed.append)
+    usual = sys.unraisablehook
+    with pytest.raises(KeyboardInterrupt), stoppable():
+        Finalised(lambda: os.kill(os.getpid(), signal.SIGINT) or [None for _ in range(1000)])
+        assert printed == []
+        heed()
+        pytest.fail("the interrupt was lost")
+    assert sys.unraisablehook is usual
+
+
+def test_another_error_of_a_finaliser_is_printed_as_ever(monkeypatch):
+    printed = []
+    monkeypatch.setattr(sys, "unraisablehook", lambda found: printed.append(str(found.exc_value)))
+    with stoppable():
+        Finalised(lambda: int("seven"))
+    assert printed == ["invalid literal for int() with base 10: 'seven'"]
+
+
 def test_an_interrupt_that_a_callback_swallows_is_raised_at_the_next_step():
     with stoppable(), Progress(quiet=True) as progress, progress.stage("work", 3) as stage:
         stage.advance()
