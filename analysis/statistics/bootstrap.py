@@ -173,6 +173,12 @@ class RatioSample:
         """The ratios with as many resamples, drawn from the seed and the number of requests alone."""
         return cls(tuple(ratios), _ratio_replicates(columns, ratios, resamples, seed))
 
+    def with_data(self, columns: Columns, ratios: Ratios) -> RatioSample:
+        """The same resamples, and the data of these columns: where what is resampled has doubt added."""
+        data = _ratio_replicates(columns, ratios, 0, 0)
+        made = {arm: np.concatenate([data[arm][:1], drawn[1:]]) for arm, drawn in self.replicates.items()}
+        return RatioSample(self.metrics, made)
+
     def intervals(self, baseline: str) -> dict[str, dict[str, dict[str, Any]]]:
         """{arm: {metric: {"value", "low", "high", "lift": {...}}}}, paired.
 

@@ -103,6 +103,7 @@ def fit_world(
     parametric: bool = False,
     share: float = 1.0,
     seed: int = 1,
+    replicates: int | None = None,
     quiet: bool = True,
 ) -> FitResult:
     """Fit a world to an imported market, and write the scenario `out` (.yaml) in which it can be run.
@@ -110,6 +111,7 @@ def fit_world(
     Requests, candidates and bids are the log's, drawn in blocks of time; clicks come from a fitted response.
     `share`: fit to so much of the log, from its start, so that the rest can judge the world. With
     `parametric` the world is drawn, with parameters fitted to the log's moments: no row of the log is in it.
+    `replicates` (20) are fits to logs drawn from the log, by which answers know how uncertain the fit is.
 
         fit_world("markets/last_week", "worlds/last_week.yaml").frame()
     """
@@ -118,8 +120,9 @@ def fit_world(
 
     with Progress(quiet) as progress:
         fitted = fit_to(
-            run_path(market), Path(out), parametric=parametric, share=share, seed=seed, progress=progress
-        )
+            run_path(market), Path(out), parametric=parametric, share=share, seed=seed,
+            replicates=replicates, progress=progress,
+        )  # fmt: skip
     return FitResult(Path(out), fitted)
 
 

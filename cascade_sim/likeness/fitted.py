@@ -15,9 +15,12 @@ import numpy as np
 
 from cascade_sim.errors import Notice, UserError
 from cascade_sim.likeness.parametric import exponential_mixture, yaml_text
-from cascade_sim.likeness.response import PRIOR, Pairs, Response, fit_response
+from cascade_sim.likeness.response import Response, fit_response
+from cascade_sim.likeness.trees import PRIOR, Pairs
 from cascade_sim.logged.format import About
 from cascade_sim.logged.store import LoggedStore, new_folder, write_store
+from cascade_sim.phases.units import resampling_units
+from cascade_sim.progress import Progress
 from cascade_sim.storage import seals
 from cascade_sim.storage.files import storage_errors, write_file
 from cascade_sim.version import SEMANTICS
@@ -30,11 +33,20 @@ FEWEST_DELAYS = 20
 WINDOW = 2_592_000.0
 MOST_CODES = 250  # of a whole-numbered feature that is taken as categories
 SUFFIX = "-response"
+PREDICTIONS = ("pctr", "pre_score")  # of clicks, as further scores are
 FEW_HOURS = 24
+REPLICATES = 20  # of the fit, by which answers know how uncertain it is
 
 
 def fit_world(
-    market: Path, store: LoggedStore, out: Path, *, share: float = 1.0, seed: int = 1, progress: Any = None
+    market: Path,
+    store: LoggedStore,
+    out: Path,
+    *,
+    share: float = 1.0,
+    seed: int = 1,
+    replicates: int = REPLICATES,
+    progress: Progress | None = None,
 ) -> Mapping[str, Any]:
     """Fit the response of a market and write the scenario `out` with its folder; the checks of it."""
     n = int(round(share * store.n_requests))
@@ -51,7 +63,11 @@ def fit_world(
         )  # fmt: skip
     folder = out.with_name(out.stem + SUFFIX)
     pairs, segment = pairs_of(store, n)
-    response = fit_response(pairs, seed, segment)
+    units = resampling_units(store, n, "auto", seed)
+    with (progress or Progress(quiet=True)).stage("fit", 1 + replicates, "fits") as bar:
+        response = fit_response(
+            pairs, seed, segment, unit=units.of_request, replicates=replicates, advance=bar.advance
+        )
     with storage_errors(out):
         out.parent.mkdir(parents=True, exist_ok=True)
     write_response(folder, store, response, pairs, n, seed)
@@ -102,7 +118,26 @@ def pairs_of(store: LoggedStore, n: int) -> tuple[Pairs, np.ndarray]:
             categories[name] = codes
             together = codes.astype(np.int64) * store.n_ads + columns["ad"]
             ids[f"{name} and ad"] = np.unique(np.where(codes >= 0, together, -1), return_inverse=True)[1]
-    return Pairs(request, columns["slot"], columns["click"], numbers, ids, categories), segment
+    steady = _with_means(numbers, {"request": request, **ids})
+    return Pairs(request, columns["slot"], columns["click"], numbers, ids, categories, steady), segment
+
+
+def _with_means(numbers: dict[str, np.ndarray], groups: Mapping[str, np.ndarray]) -> tuple[str, ...]:
+    """Adds what each prediction says on average of a request, an ad and so on; the numbers a line may take.
+
+    Over all candidates, shown or not: what a single prediction has of noise is not in its mean.
+    """
+    predictions = [name for name in numbers if name in PREDICTIONS or name.startswith("score.")]
+    steady = [name for name in numbers if name != "hour"]
+    for name in predictions:
+        for of, codes in groups.items():
+            codes = codes + 1  # the first is for unknown ones
+            known = np.isfinite(numbers[name])
+            total = np.bincount(codes, np.where(known, numbers[name], 0.0))
+            mean = total / np.maximum(np.bincount(codes, known), 1)
+            numbers[f"{name} of the {of}"] = mean[codes]
+            steady.append(f"{name} of the {of}")
+    return tuple(steady)
 
 
 def write_response(
@@ -125,6 +160,10 @@ def write_response(
         "tier": _standard(_log_bids(store, n, pairs.ids["ad"])),
         "context": _standard(context).astype(np.float32),
     }
+    if response.replicates:
+        again = np.stack([replicate.ctr for replicate in response.replicates], axis=1).astype(np.float64)
+        tables["moved"] = (logit(np.clip(again, 1e-9, 1 - 1e-9)) - logits[:, None]).astype(np.float16)
+        tables["count"] = np.stack([replicate.count for replicate in response.replicates], axis=1)
     with new_folder(folder) as temp:
         for name, values in tables.items():
             np.save(temp / f"{name}.npy", np.ascontiguousarray(values), allow_pickle=False)
@@ -132,6 +171,10 @@ def write_response(
             "format": FORMAT, "semantics": SEMANTICS, "market": market_seal(store), "name": store.about.name,
             "requests": n, "seed": seed, "slot_effects": [float(x) for x in response.slot_effects],
             "delay": delays, "checks": response.checks,
+            "replicates": {
+                "slot_effects": [[float(x) for x in made.slot_effects] for made in response.replicates],
+                "share": response.replicates[0].share if response.replicates else 1.0,
+            },
             "features": [*pairs.numbers, *pairs.ids, *pairs.categories],
             "files": {name: seals.file_digest(temp / f"{name}.npy") for name in tables},
         }  # fmt: skip

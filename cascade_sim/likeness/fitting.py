@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from cascade_sim.errors import UserError
-from cascade_sim.likeness.fitted import checks_text, fit_world, named_cells
+from cascade_sim.likeness.fitted import REPLICATES, checks_text, fit_world, named_cells
 from cascade_sim.likeness.parametric import Fit, fit_parametric, fit_table, fit_words, fitted_yaml
 from cascade_sim.likeness.study import moments_frame
 from cascade_sim.logged.store import LoggedStore, open_store
@@ -19,6 +19,9 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from cascade_sim.progress import Progress
+
+
+FEWEST_REPLICATES = 8  # fewer say nothing of a spread
 
 
 class FittedWorld(ABC):
@@ -70,6 +73,7 @@ def fit_to(
     parametric: bool = False,
     share: float = 1.0,
     seed: int = 1,
+    replicates: int | None = None,
     progress: Progress | None = None,
 ) -> FittedWorld:
     """Fit a world to a market and write the scenario `out`; UserError before any work where it cannot be."""
@@ -77,12 +81,25 @@ def fit_to(
         raise UserError(f"--share: expected a number above 0 and at most 1, found {share}")
     if parametric and share != 1:
         raise UserError("--share is for a world of the log's own requests; leave it out, or --parametric")
+    if replicates is not None and parametric:
+        raise UserError(
+            "--replicates is for a world of the log's own requests; leave it out, or --parametric"
+        )
+    if replicates is not None and (replicates < 0 or 0 < replicates < FEWEST_REPLICATES):
+        raise UserError(
+            f"--replicates: expected 0, for answers without the fit's doubt, or {FEWEST_REPLICATES} or more, "
+            f"found {replicates}"
+        )
     if out.suffix not in (".yaml", ".yml"):
         raise UserError(f"--out: {out} should end in .yaml")
     if out.exists():
         raise UserError(f"--out: {out} exists already; name another file, or remove it")
     store = open_store(market)
-    return _drawn(store, out, seed) if parametric else _empirical(market, store, out, share, seed, progress)
+    if parametric:
+        return _drawn(store, out, seed)
+    many = REPLICATES if replicates is None else replicates
+    checks = fit_world(market, store, out, share=share, seed=seed, replicates=many, progress=progress)
+    return Empirical({**checks, "cells": named_cells(checks["cells"], store)})
 
 
 def _drawn(store: LoggedStore, out: Path, seed: int) -> Drawn:
@@ -91,10 +108,3 @@ def _drawn(store: LoggedStore, out: Path, seed: int) -> Drawn:
         out.parent.mkdir(parents=True, exist_ok=True)
     write_file(out, fitted_yaml(fit, store.about.name).encode())
     return Drawn(fit)
-
-
-def _empirical(
-    market: Path, store: LoggedStore, out: Path, share: float, seed: int, progress: Progress | None
-) -> Empirical:
-    checks = fit_world(market, store, out, share=share, seed=seed, progress=progress)
-    return Empirical({**checks, "cells": named_cells(checks["cells"], store)})

@@ -1,52 +1,40 @@
 """The response of users, fitted to a log: how often any candidate would be clicked in the first slot.
 
-Arrays in, calibrated probabilities out. Boosted trees see whatever the log has of a pair: logged predictions,
-features, the hour, segment and placement, and how often an ad, an advertiser, a user and a segment with an ad
-were clicked elsewhere. Each request is answered by models that did not see it (cross-fitting): trees with
-several seeds and a logistic regression beside them, whose logits are averaged. Slots are effects of their
-own, found together with the rest, so that an ad that always stood first is not taken for one that people
-like.
+Arrays in, calibrated probabilities out. Two learners see whatever the log has of a pair. A *line* is drawn
+through the logged predictions and what they say on average of the request, the ad, the user and the ad in its
+segment: single predictions have noise of their own, and where ads are asked about that were hardly shown, a
+line goes on where trees stand still. *Boosted trees* see features, the hour, segment and placement as well,
+and how often an ad, an advertiser, a user and a segment with an ad were clicked elsewhere. Each request is
+answered by models that did not see it (cross-fitting), and how much each learner counts is learned from those
+answers. Slots are effects of their own, found together with the rest.
+
+What is fitted is uncertain. *Replicates* are the whole fit again on logs like this one (its users, hours or
+requests drawn with replacement): whoever answers by the response takes them to tell how much it might differ.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
+from scipy.special import expit
 
 from cascade_sim import draws
 from cascade_sim.errors import UserError
-from cascade_sim.likeness.two_sample import boosting, one_thread
+from cascade_sim.likeness.examined import Examined, Floats, fit_examined
+from cascade_sim.likeness.trees import LEAST, MOST, Pairs, Trees
 
 FOLDS = 5
-MODELS = 2  # of each fold
+MODELS = 2  # trees of each fold; a replicate has one
 FEWEST_CLICKS = 100
-PRIOR = 30.0  # impressions that an id's rate is drawn towards the mean by
-ROUNDS = 3  # of slot effects and trees in turn
-LEAST, MOST = 1e-6, 1.0 - 1e-6
 FEWEST_IN_CELL = 200  # impressions of a slot or segment that is checked
-
-
-@dataclass(frozen=True)
-class Pairs:
-    """Logged candidates [C]: what is known of them, and what happened.
-
-    click and slot are -1 where an ad was not shown. Columns of `numbers` may hold NaN; `ids` are codes, -1
-    unknown, whose rates of clicks elsewhere become numbers; `categories` are codes for the trees themselves.
-    """
-
-    request: np.ndarray
-    slot: np.ndarray
-    click: np.ndarray
-    numbers: Mapping[str, np.ndarray]
-    ids: Mapping[str, np.ndarray]
-    categories: Mapping[str, np.ndarray]
-
-    @property
-    def is_learned(self) -> np.ndarray:
-        return (self.slot >= 0) & (self.click >= 0)
+FARTHEST = 6.0  # standard deviations: beyond, a line is not followed
+MOST_ONE_HOT = 30  # codes of a category that the line has coefficients for
+MOST_COPIES = 12  # of a unit in a replicate: more come once in ten thousand million
+MOST_DRAWN = 200_000  # impressions that a replicate learns from: of a larger log it draws a part
 
 
 @dataclass(frozen=True)
@@ -56,11 +44,23 @@ class Response:
     ctr           [C] of every candidate in the first slot, by models that did not see its request
     slot_effects  [k] of each slot against the first, never rising
     checks        clicks over predicted clicks as a whole, by slot and by segment, and the log loss
+    replicates    the fit again on logs like this one
     """
 
     ctr: np.ndarray
     slot_effects: np.ndarray
     checks: Mapping[str, Any]
+    replicates: tuple[Replicate, ...] = ()
+
+
+@dataclass(frozen=True)
+class Replicate:
+    """A fit to a log drawn from the log: what it says, and how often each request was drawn."""
+
+    ctr: NDArray[np.float32]  # [C]
+    slot_effects: Floats  # [k]
+    count: NDArray[np.uint8]  # [R]
+    share: float  # of the log that was drawn: what is learned from less spreads more, by 1 / sqrt(share)
 
 
 def fold_of(request: np.ndarray, seed: int) -> np.ndarray:
@@ -68,198 +68,114 @@ def fold_of(request: np.ndarray, seed: int) -> np.ndarray:
     return (draws.bits(seed, "response fold", request) % np.uint64(FOLDS)).astype(np.int64)
 
 
-def fit_response(pairs: Pairs, seed: int = 1, segment: np.ndarray | None = None) -> Response:
-    """The response to a log's clicks. UserError where it has too few.
+def fit_response(
+    pairs: Pairs,
+    seed: int = 1,
+    segment: np.ndarray | None = None,
+    *,
+    unit: np.ndarray | None = None,
+    replicates: int = 0,
+    advance: Callable[[], None] = lambda: None,
+) -> Response:
+    """The response to a log's clicks, with so many replicates. UserError where it has too few clicks.
 
-    With y clicks, x_k the effect of slot k and p the trees' CTR, clicks are taken to come with x_k p. Trees
-    and effects are found in turn: p by weighted log loss in which a click that is not there in slot k counts
-    as not looked at with the chance (1 - x_k) / (1 - x_k p); x_k as clicks over the sum of p.
+    `unit` [R] is what replicates draw: requests of one unit come together. `advance` is told of each fit.
     """
-    learned = np.flatnonzero(pairs.is_learned)
-    clicks = int(np.sum(pairs.click[learned] == 1))
+    log = _Log(pairs, seed)
+    clicks = int(np.sum(log.click))
     if clicks < FEWEST_CLICKS:
         raise UserError(
             f"the log has {clicks} clicks; a response is fitted to {FEWEST_CLICKS} or more: log more "
             "requests, or their clicks"
         )
-    fold = fold_of(pairs.request, seed)
-    y = (pairs.click[learned] == 1).astype(np.float64)
-    slot = pairs.slot[learned].astype(np.int64)
-    n_slots = int(slot.max()) + 1
-    effects = _falling(np.ones(n_slots), np.bincount(slot, minlength=n_slots))
-    prediction = np.full(len(learned), y.mean())
-    model: Any = None
-    for turn in range(ROUNDS):
-        effects = _slot_effects(y, prediction, slot, n_slots)
-        is_last = turn == ROUNDS - 1
-        model = _cross_fitted(pairs, learned, fold, effects, prediction, seed, MODELS if is_last else 1)
-        prediction = model.of(learned)
-    effects = _slot_effects(y, prediction, slot, n_slots)
-    ctr = model.of(np.arange(len(pairs.slot)))
-    expected = ctr[learned] * effects[slot]
-    factor = y.sum() / expected.sum()  # of the whole: trees stop early
-    ctr = np.clip(ctr * factor, LEAST, MOST)
-    expected = np.clip(ctr[learned] * effects[slot], LEAST, MOST)
-    part = None if segment is None else segment[learned]
-    return Response(ctr, effects, checks_of(y, expected, slot, part, pairs.request[learned]))
+    whole = log.fit(np.ones(len(log.learned)), range(MODELS))
+    advance()
+    made, share = [], min(1.0, MOST_DRAWN / len(log.learned))
+    unit = np.arange(log.n_requests) if unit is None else unit
+    for number in range(replicates):
+        count = _counts(draws.uniform(seed, "response replicate", number, unit), share)
+        again = log.fit(count[pairs.request[log.learned]], range(number, number + 1), whole)
+        made.append(Replicate(again.ctr.astype(np.float32), again.effects, count.astype(np.uint8), share))
+        advance()
+    expected = np.clip(whole.ctr[log.learned] * whole.effects[log.slot], LEAST, MOST)
+    part = None if segment is None else segment[log.learned]
+    checks = checks_of(log.click.astype(np.float64), expected, log.slot, part, pairs.request[log.learned])
+    return Response(whole.ctr, whole.effects, checks, tuple(made))
 
 
-def _slot_effects(y: np.ndarray, prediction: np.ndarray, slot: np.ndarray, n_slots: int) -> np.ndarray:
-    clicks, expected = np.bincount(slot, y, n_slots), np.bincount(slot, prediction, n_slots)
-    rate = np.divide(clicks, expected, out=np.ones(n_slots), where=expected > 0)
-    return _falling(rate, expected)
+def _counts(luck: np.ndarray, mean: float) -> np.ndarray:
+    """How often a unit is drawn that is drawn so often in the mean: Poisson, from uniform numbers."""
+    from scipy.special import pdtr
+
+    return np.searchsorted(pdtr(np.arange(MOST_COPIES), mean), luck, side="right").astype(np.float64)
 
 
-def _falling(rate: np.ndarray, weight: np.ndarray) -> np.ndarray:
-    """The nearest rates that never rise from slot to slot, against the first."""
-    from scipy.optimize import isotonic_regression
+@dataclass(frozen=True)
+class _Fit:
+    """CTRs [C], slot effects [k], and models to start from: the line of each fold, and what joins them."""
 
-    fitted = isotonic_regression(rate, weights=np.maximum(weight, 1e-9), increasing=False).x
-    return np.clip(fitted / max(fitted[0], 1e-12), 1e-3, 1.0)
-
-
-class _CrossFitted:
-    """Models of every fold, each for the requests that it has not seen."""
-
-    def __init__(self, pairs: Pairs, fold: np.ndarray) -> None:
-        self._pairs, self._fold = pairs, fold
-        self.models: dict[int, list[Any]] = {}
-        self.rates: dict[int, Mapping[str, np.ndarray]] = {}
-
-    def of(self, rows: np.ndarray) -> np.ndarray:
-        """CTR in the first slot of these rows."""
-        from scipy.special import expit, logit
-
-        out = np.empty(len(rows))
-        for own, models in self.models.items():
-            at = np.flatnonzero(self._fold[rows] == own)
-            for start in range(0, len(at), AT_ONCE):
-                some = at[start : start + AT_ONCE]
-                table = design(self._pairs, rows[some], self.rates[own])
-                with one_thread():
-                    logits = [
-                        logit(np.clip(model.predict_proba(table)[:, 1], LEAST, MOST)) for model in models
-                    ]
-                out[some] = expit(np.mean(logits, axis=0))
-        return out
+    ctr: Floats
+    effects: Floats
+    lines: tuple[Examined, ...]
+    joined: Examined
 
 
-AT_ONCE = 500_000  # rows
+class _Log:
+    """The rows that clicks are known of, and the line's table of all rows: shared by all fits to a log."""
 
+    def __init__(self, pairs: Pairs, seed: int) -> None:
+        self.pairs, self._seed = pairs, seed
+        self.learned = np.flatnonzero(pairs.is_learned)
+        self.click = pairs.click[self.learned] == 1
+        self.slot = pairs.slot[self.learned].astype(np.int64)
+        self.n_slots = int(self.slot.max(initial=0)) + 1
+        self.n_requests = int(pairs.request.max(initial=-1)) + 1
+        self._fold = fold_of(pairs.request, seed)
+        self._table = steady_table(pairs)
 
-def _cross_fitted(
-    pairs: Pairs,
-    learned: np.ndarray,
-    fold: np.ndarray,
-    effects: np.ndarray,
-    prediction: np.ndarray,
-    seed: int,
-    n_models: int,
-) -> _CrossFitted:
-    maker, made = boosting(), _CrossFitted(pairs, fold)
-    y = pairs.click[learned] == 1
-    x = effects[pairs.slot[learned]]
-    # a slot that nobody looked at says nothing of the ad: copies of weight, not of rows
-    weight = np.where(y, 1.0, x * (1.0 - prediction) / np.maximum(1.0 - x * prediction, 1e-9))
-    n_numbers = len(pairs.numbers) + len(pairs.ids)
-    is_category = np.arange(n_numbers + len(pairs.categories)) >= n_numbers
-    kept = draws.uniform(seed, "response thinning", pairs.request[learned], learned)
-    for own in range(FOLDS):
-        seen = np.flatnonzero(fold[learned] != own)
-        made.rates[own] = rates_of(pairs, learned[seen], x[seen])
-        # Rows are left out with the chance that they were not looked at: boosters take long with weights.
-        used = seen[kept[seen] < weight[seen]]
-        table = _learned_from(pairs, learned, fold, used, seen, x)
-        made.models[own] = []
-        for luck in range(n_models):
-            model = maker.HistGradientBoostingClassifier(
-                max_iter=80, learning_rate=0.08, max_leaf_nodes=12, min_samples_leaf=60,
-                l2_regularization=5.0, categorical_features=is_category if is_category.any() else None,
-                early_stopping=False, max_features=0.7, random_state=luck,
+    def fit(self, count: np.ndarray, luck: range, near: _Fit | None = None) -> _Fit:
+        """Fit to the learned rows, each as often as `count` says; `near` is a fit to start from."""
+        learned, slot = self.learned, self.slot
+        line, lines = np.empty(len(self._fold)), []
+        effects = np.empty(len(learned))
+        for own in range(FOLDS):
+            seen, asked = self._fold[learned] != own, np.flatnonzero(self._fold == own)
+            found = fit_examined(
+                self._table[learned[seen]], self.click[seen], slot[seen], self.n_slots, count[seen],
+                start=near.lines[own] if near else None,
             )  # fmt: skip
-            with one_thread():
-                model.fit(table, y[used])
-            made.models[own].append(model)
-        if n_models > 1:
-            made.models[own].append(_Linear(table, y[used], is_category))
-    return made
+            line[asked] = found.logit(self._table[asked])
+            effects[~seen] = found.effects[slot[~seen]]
+            lines.append(found)
+        # A slot without a click was looked at with the chance x (1 - p) / (1 - x p): rows are kept by it.
+        ctr = expit(line[learned])
+        looked = effects * (1.0 - ctr) / np.maximum(1.0 - effects * ctr, LEAST)
+        kept = draws.uniform(self._seed, "response thinning", self.pairs.request[learned], learned)
+        looked = self.click | (kept < looked)
+        trees = Trees(self.pairs, self._fold, learned, count, effects, looked, luck)
+        said = np.column_stack([np.ones(len(line)), line, trees.logit(np.arange(len(line)))])
+        joined = fit_examined(
+            said[learned], self.click, slot, self.n_slots, count,
+            start=near.joined if near else None, is_positive=True,
+        )  # fmt: skip
+        ctr = np.clip(expit(joined.logit(said)), LEAST, MOST)
+        return _Fit(ctr, joined.effects, tuple(lines), joined)
 
 
-class _Linear:
-    """Logistic regression on the same table, categories one by one: smooth where trees have steps."""
-
-    def __init__(self, table: np.ndarray, y: np.ndarray, is_category: np.ndarray) -> None:
-        from sklearn.linear_model import LogisticRegression
-
-        self._is_category = is_category
-        numbers = table[:, ~is_category]
-        known = np.isfinite(numbers)
-        self._mean = np.where(known, numbers, 0.0).sum(0) / np.maximum(known.sum(0), 1)
-        spread = np.sqrt(
-            np.where(known, (numbers - self._mean) ** 2, 0.0).sum(0) / np.maximum(known.sum(0), 1)
-        )
-        self._spread = np.where(spread > 0, spread, 1.0)
-        self._codes = [np.unique(column) for column in table[:, is_category].T]
-        self._model = LogisticRegression(C=1.0, max_iter=200)
-        with one_thread():
-            self._model.fit(self._matrix(table), y)
-
-    def _matrix(self, table: np.ndarray) -> np.ndarray:
-        scaled = (table[:, ~self._is_category] - self._mean) / self._spread
-        columns = table[:, self._is_category].T
-        one_hot = [
-            (column[:, None] == codes[None, :]).astype(np.float64)
-            for column, codes in zip(columns, self._codes, strict=True)
-        ]
-        return np.hstack([np.nan_to_num(np.clip(scaled, -6, 6)), *one_hot])
-
-    def predict_proba(self, table: np.ndarray) -> np.ndarray:
-        return np.asarray(self._model.predict_proba(self._matrix(table)))
-
-
-def _learned_from(
-    pairs: Pairs, learned: np.ndarray, fold: np.ndarray, used: np.ndarray, seen: np.ndarray, x: np.ndarray
-) -> np.ndarray:
-    """What the trees see of the rows that they learn from: rates of ids are those of other folds.
-
-    A rate in which the row's own click counts tells it; one that leaves out this click alone does, too, for
-    it is lower where there was one.
-    """
-    table: np.ndarray | None = None
-    for inner in np.unique(fold[learned[used]]):
-        others = seen[fold[learned[seen]] != inner]
-        at = np.flatnonzero(fold[learned[used]] == inner)
-        part = design(pairs, learned[used[at]], rates_of(pairs, learned[others], x[others]))
-        if table is None:
-            table = np.empty((len(used), part.shape[1]))
-        table[at] = part
-    assert table is not None
-    return table
-
-
-def rates_of(pairs: Pairs, rows: np.ndarray, examined: np.ndarray) -> dict[str, np.ndarray]:
-    """Clicks and looked-at impressions of every code of every id, over these rows.  {id: [2, codes]}"""
-    y = pairs.click[rows] == 1
-    found = {}
-    for name, codes in pairs.ids.items():
-        size = int(codes.max(initial=-1)) + 2  # the first is for unknown ones
-        own = codes[rows] + 1
-        found[name] = np.stack([np.bincount(own, y, size), np.bincount(own, examined, size)])
-    return found
-
-
-def design(pairs: Pairs, rows: np.ndarray, rates: Mapping[str, np.ndarray]) -> np.ndarray:
-    """What the trees see of these rows; rates are drawn towards the mean.  [n, f] float64"""
-    columns = [np.asarray(values[rows], np.float64) for values in pairs.numbers.values()]
-    for name, codes in pairs.ids.items():
-        clicks, looks = rates[name]
-        mean = max(clicks.sum(), 1.0) / max(looks.sum(), 1.0)
-        own = codes[rows] + 1
-        columns.append(np.log((clicks[own] + PRIOR * mean) / (looks[own] + PRIOR)))
-    columns += [
-        np.asarray(np.clip(values[rows], -1, 253) + 1, np.float64) for values in pairs.categories.values()
-    ]
-    return np.column_stack(columns) if columns else np.zeros((len(rows), 1))
+def steady_table(pairs: Pairs) -> Floats:
+    """What the line sees of every row: 1, steady numbers by their spread, small categories.  [C, p]"""
+    columns = [np.ones(len(pairs.slot))]
+    for name in pairs.steady:
+        values = np.asarray(pairs.numbers[name], np.float64)
+        known = np.isfinite(values)
+        if known.any() and (spread := float(np.std(values[known]))) > 0:
+            scaled = np.where(known, (values - np.mean(values[known])) / spread, 0.0)
+            columns.append(np.clip(scaled, -FARTHEST, FARTHEST))
+    for codes in pairs.categories.values():
+        known = np.unique(codes[codes >= 0])
+        if len(known) <= MOST_ONE_HOT:
+            columns += [(codes == code).astype(np.float64) for code in known[1:]]
+    return np.column_stack(columns)
 
 
 def checks_of(

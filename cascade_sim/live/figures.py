@@ -17,7 +17,7 @@ import numpy as np
 from cascade_sim.analysis.report.readings import WHAT_IF_MEASURES
 from cascade_sim.analysis.statistics.estimates import finite
 from cascade_sim.live.session import Pages, Served, Session
-from cascade_sim.phases.replayed import with_influence
+from cascade_sim.phases.doubt import with_doubt
 
 NORMAL = 1.959963984540054  # 97.5 % quantile
 TIERS = ((0.01, "top 1 %"), (0.1, "next 9 %"), (0.5, "next 40 %"), (1.0, "the rest"))
@@ -74,29 +74,34 @@ def _sides(
 ) -> tuple[tuple[Columns, Columns], float, np.ndarray | None]:
     """The columns of both ways, the share of the requests that they are of, and the unit of each row.
 
-    Of a whole log the rows are units already, with how uncertain the click model is.
+    Of all requests they have in them how uncertain a click model, or a fitted response, is; of a whole log
+    the rows are units already.
     """
     made = tuple(
         {name: np.concatenate([part.columns[name] for part in side]) for name in side[0].columns}
         for side in (then, today)
     )
     n, units = len(made[0]["requests"]), session.evaluation.units
-    if units is None:
-        return (made[0], made[1]), n / session.n_requests, None
-    rows = [session.block_size * index + np.arange(len(p.ads)) for index, p in zip(blocks, then, strict=True)]
-    unit = units.of_request[np.concatenate(rows)]
+    unit = None
+    if units is not None:
+        rows = [
+            session.block_size * index + np.arange(len(p.ads)) for index, p in zip(blocks, then, strict=True)
+        ]
+        unit = units.of_request[np.concatenate(rows)]
     if n < session.n_requests:
         return (made[0], made[1]), n / session.n_requests, unit
-    tables = {
-        key: {name: np.bincount(unit, column, units.n) for name, column in side.items()}
-        for key, side in zip(("then", "today"), made, strict=True)
-    }
+    tables = dict(zip(("then", "today"), made, strict=True))
+    if units is not None:
+        tables = {
+            key: {name: np.bincount(unit, column, units.n) for name, column in side.items()}
+            for key, side in tables.items()
+        }
     sums = {
-        key: np.sum([part.gradient for part in side if part.gradient is not None], axis=0)
+        key: np.sum([part.doubt for part in side if part.doubt is not None], axis=0)
         for key, side in (("then", then), ("today", today))
-        if side[0].gradient is not None
+        if side[0].doubt is not None
     }
-    tables = with_influence(tables, sums, session.sim, units)
+    tables = with_doubt(tables, sums, session.sim, units)
     return (tables["then"], tables["today"]), 1.0, None
 
 

@@ -27,9 +27,9 @@ from cascade_sim.auction import MICROS
 from cascade_sim.cascade.memo import remembered
 from cascade_sim.cascade.serve import Arm, Block, retrieve
 from cascade_sim.errors import UserError, unknown_name
+from cascade_sim.phases.doubt import DOUBT
 from cascade_sim.phases.evaluate import Ground
 from cascade_sim.phases.measure import Yardstick
-from cascade_sim.phases.replayed import GRADIENT, gradients
 from cascade_sim.phases.traffic import Arrivals
 from cascade_sim.progress import Progress
 from cascade_sim.questions.reopen import PHASE, Trust, reopen
@@ -67,7 +67,7 @@ class Served:
     fates: (
         np.ndarray | None
     )  # [3] of the best ads: lost by pre-ranking, lost by ranking, shown; None: unknown
-    gradient: np.ndarray | None  # of a replayed log, by the click model's coefficients
+    doubt: np.ndarray | None  # what it adds to the sums that tell how uncertain a fit is
 
     @property
     def paid(self) -> np.ndarray:
@@ -215,7 +215,6 @@ class Session:
     def _serve(self, arm: Arm, index: int) -> Served:
         ground, evaluation = self.ground(index), self.evaluation
         decision, result, yard, columns = evaluation.serve_on(ground, arm)
-        columns.setdefault("slots", arm.slots * columns["requests"])
         stages = (decision.pre_ranking_set, decision.competitive_set, decision.win_set)
         served = Served(
             columns=columns,
@@ -225,7 +224,7 @@ class Session:
             clicks=result.expected_clicks,
             sizes=np.array([(ids >= 0).sum() for ids in stages]),
             fates=self._fates(yard, stages[1], stages[2]),
-            gradient=gradients(arm, decision, result).get(GRADIENT),
+            doubt=evaluation.doubt(ground, arm, decision, result, columns).get(DOUBT),
         )
         for old in list(ground.yards)[1 : 1 - MOST_YARDS]:
             del ground.yards[old]

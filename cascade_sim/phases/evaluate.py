@@ -16,9 +16,10 @@ from cascade_sim.cascade.serve import Arm, Block, Decision, Platform, admitted, 
 from cascade_sim.phases import corpus as detail
 from cascade_sim.phases import measure
 from cascade_sim.phases.budgets import spending_of
+from cascade_sim.phases.doubt import DOUBT, doubt_sums, with_doubt
 from cascade_sim.phases.model_quality import QualityStudy
 from cascade_sim.phases.rebuild import Plan, by_words, rebuilt
-from cascade_sim.phases.replayed import GRADIENT, ReplayRuler, gradients, has_pre_ranking, with_influence
+from cascade_sim.phases.replayed import ReplayRuler, has_pre_ranking
 from cascade_sim.phases.simulation import Simulation
 from cascade_sim.phases.units import Units, resampling_units
 from cascade_sim.progress import Progress
@@ -199,6 +200,13 @@ class Evaluation:
         columns = self.ruler.columns(ground.block, arm, decision, result, yard, ground.oracle)
         return decision, result, yard, columns
 
+    def doubt(
+        self, ground: Ground, arm: Arm, decision: Decision, result: Outcome, columns: dict[str, np.ndarray]
+    ) -> dict[str, np.ndarray]:
+        """What is kept of how uncertain these columns are, where anything is fitted: {DOUBT: [...]}."""
+        value = self.ruler.value(ground.block, decision) if self.sim.fitted is not None else None
+        return doubt_sums(self.sim, ground.block, arm, decision, result, columns, ground.oracle, value)
+
     def _payments(self, decision: Decision, result: Outcome, group: np.ndarray) -> np.ndarray:
         world = self.sim.world
         return measure.payments(decision, result, world.advertiser, world.n_advertisers, group, GROUPS)
@@ -206,7 +214,7 @@ class Evaluation:
     def _measure_arm(self, ground: Ground, arm: Arm) -> ArmBlock:
         block, group = ground.block, ground.group
         decision, result, yard, columns = self.serve_on(ground, arm)
-        vectors = gradients(arm, decision, result)
+        vectors = self.doubt(ground, arm, decision, result, columns)
         if ground.oracle_paid is not None:
             paid = self._payments(decision, result, group)
             vectors["payments"] = np.stack([paid, ground.oracle_paid], axis=1)
@@ -292,15 +300,11 @@ class Evaluation:
     def resampled(self) -> dict[str, dict[str, np.ndarray]]:
         """The columns of every arm as intervals resample them.  {arm: {column: [rows]}}
 
-        Those of a replayed log have in them how uncertain the click model is.
+        They have in them how uncertain a click model, or a fitted response, is.
         """
         tables = {name: tally.joined("columns") for name, tally in self.tallies.items()}
-        if self.units is None:
-            return tables
-        gradient = {
-            name: tally.vectors[GRADIENT] for name, tally in self.tallies.items() if GRADIENT in tally.vectors
-        }
-        return with_influence(tables, gradient, self.sim, self.units)
+        sums = {name: tally.vectors[DOUBT] for name, tally in self.tallies.items() if DOUBT in tally.vectors}
+        return with_doubt(tables, sums, self.sim, self.units)
 
     def _group(self, block: Block, n_groups: int, n_requests: int = 0) -> np.ndarray:
         """Which of n groups of consecutive requests each request belongs to.  [R]"""

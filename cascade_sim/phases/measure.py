@@ -147,14 +147,18 @@ class Ruler:
             "forecast_revenue": forecast,
         }
 
+    def value(self, block: Block, decision: Decision) -> np.ndarray:
+        """What a click on a page is worth, in one currency for all arms.  [R, k]"""
+        base = self.baseline
+        return self.platform.bids.bid(
+            base.ranking.bid, block, decision.win_set, base.bid_rule, base.bid_range, base.ranking.rates
+        )
+
     def _welfare(
         self, block: Block, decision: Decision, result: Outcome, oracle: Oracle
     ) -> dict[str, np.ndarray]:
-        """Value of clicks in one currency for all arms: the bid of the baseline's ranking stage."""
-        base, best = self.baseline, oracle.decision
-        value = self.platform.bids.bid(
-            base.ranking.bid, block, decision.win_set, base.bid_rule, base.bid_range, base.ranking.rates
-        )
+        """Value of clicks, here and by the oracle: the bid of the baseline's ranking stage."""
+        best, value = oracle.decision, self.value(block, decision)
         oracle_clicks, oracle_shown = oracle.outcome.charged, best.win_set >= 0
         welfare, oracle_welfare = money.welfare(
             value, result.charged, decision.win_set >= 0,

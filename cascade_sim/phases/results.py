@@ -169,8 +169,9 @@ def ratio_sample(
     evaluation: Evaluation, resamples: int, seed: int, metrics: Mapping[str, Metric] = ARM_MEASURES
 ) -> RatioSample:
     """The metrics that are ratios of sums over requests, of every arm, on the data and on resamples."""
-    tables = evaluation.resampled()
-    return RatioSample.of(tables, ratio_parts(metrics.values()), resamples, seed)
+    plain = {name: tally.joined("columns") for name, tally in evaluation.tallies.items()}
+    parts = ratio_parts(metrics.values())
+    return RatioSample.of(evaluation.resampled(), parts, resamples, seed).with_data(plain, parts)
 
 
 def vector_samples(evaluation: Evaluation, resamples: int, seed: int) -> list[FunctionSample]:

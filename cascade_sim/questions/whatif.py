@@ -22,10 +22,12 @@ import numpy as np
 
 from cascade_sim.analysis.metrics.catalogue import ARM_MEASURES, PAGE_MEASURES, REPLAY_MEASURES
 from cascade_sim.analysis.statistics.bootstrap import worth_of_pairing
-from cascade_sim.cascade.serve import Arm, Block
+from cascade_sim.cascade.outcome import Outcome
+from cascade_sim.cascade.serve import Arm, Block, Decision
 from cascade_sim.errors import UserError, unknown_name
 from cascade_sim.phases.budgets import spending_of
-from cascade_sim.phases.evaluate import MAX_ROWS, ArmBlock, Evaluation, ruler_of, units_of
+from cascade_sim.phases.evaluate import MAX_ROWS, ArmBlock, Evaluation, Ground, ruler_of, units_of
+from cascade_sim.phases.measure import Yardstick
 from cascade_sim.phases.results import arm_metrics, combine_sections, ratio_sample, vector_samples
 from cascade_sim.phases.simulation import Simulation
 from cascade_sim.progress import Progress
@@ -53,8 +55,13 @@ HELD_FIXED = (
 
 NO_EXPOSURE = "the run's log is gone, so measures split by exposure are left out"
 OF_A_FIT = (
+    "Intervals of clicks, revenue and welfare have in them how uncertain the fitted response is ({n} fits "
+    "to logs drawn from the log). Of ads that the log hardly showed nobody knows more than their "
+    "predictions: ask the log itself where it can answer."
+)
+OF_ONE_FIT = (
     "Intervals are about requests and luck in the fitted world. How far its response is from the market's is "
-    "not in them: ask the log itself where it can answer."
+    "not in them, as it was fitted without replicates: ask the log itself where it can answer."
 )
 
 PAIRED = {"clicked": "revenue", "expected": "expected_revenue"}  # columns of the tallies
@@ -214,7 +221,8 @@ def ask(
         notes: list[str] = [] if evaluation.has_exposure else [NO_EXPOSURE]
         known: dict[str, Any] = {}
         if where.sim.fitted is not None:
-            notes.append(OF_A_FIT)
+            n = where.sim.fitted.response.n_replicates
+            notes.append(OF_A_FIT.format(n=n) if n else OF_ONE_FIT)
         if where.sim.replay is not None:
             facts = replayed.evidence(evaluation, TODAY)
             held, notes, known = replayed.held_fixed(facts), replayed.notes(facts), {"evidence": facts}
@@ -301,6 +309,14 @@ class WhatIfEvaluation(Evaluation):
         self.spending = spending_of(sim)
         self.tallies = {name: self._empty_tally() for name in arms}
 
+    def serve_on(
+        self, ground: Ground, arm: Arm
+    ) -> tuple[Decision, Outcome, Yardstick, dict[str, np.ndarray]]:
+        """As in an evaluation, with the places of a page: an arm may have more of them than today's."""
+        decision, result, yard, columns = super().serve_on(ground, arm)
+        columns.setdefault("slots", arm.slots * columns["requests"])
+        return decision, result, yard, columns
+
     def serve(self, progress: Progress) -> None:
         """Serve and measure the traffic once, for all arms."""
         with progress.stage("what if", self.n_requests) as bar:
@@ -315,9 +331,6 @@ class WhatIfEvaluation(Evaluation):
     def metrics(self, today: str) -> dict[str, dict[str, dict[str, Any]]]:
         """{arm: {metric: {"value", "low", "high"} and, but for `today`, "lift" and "difference"}}."""
         resamples, seed = self.sim.scenario.report.resamples, self.sim.seed
-        for name, arm in self.arms.items():
-            columns = self.tallies[name].columns
-            columns.setdefault("slots", arm.slots * columns["requests"])
         joined = {name: tally.joined("columns") for name, tally in self.tallies.items()}
         known = {column for columns in joined.values() for column in columns}
         # Without those of the whole corpus, which are too dear to repeat for every value of a knob.

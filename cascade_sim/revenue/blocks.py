@@ -99,9 +99,11 @@ def evaluation_blocks(evaluation: "Evaluation", market: Mapping[str, Any] | None
     n, groups = evaluation.n_requests, n_groups(min(evaluation.n_requests, evaluation.n_rows))
     # Group floor(i G / n) of request i: a row is a few requests in a row, of which there are n or k G.
     group = np.arange(evaluation.n_rows, dtype=np.int64) * groups // evaluation.n_rows
-    arms, resampled = {}, evaluation.resampled()
+    plain = {name: tally.joined("columns") for name, tally in evaluation.tallies.items()}
+    # A fitted world is the same on both sides of a check: its doubt is no reason for revenue to differ.
+    arms, resampled = {}, plain if evaluation.units is None else evaluation.resampled()
     for name in evaluation.arms:
-        columns = evaluation.tallies[name].joined("columns")
+        columns = plain[name]
         known = [column for column in COLUMNS if column in columns]  # a log has no oracle
         # What was brought, and sums that vary by as much as it is uncertain, a click model's doubt among it.
         sums = arm_blocks({column: resampled[name][column] for column in known}, group, groups).sums

@@ -26,20 +26,21 @@ from cascade_sim.world.replay import LoggedWorld, Replay, _find, _padded, _taken
 from cascade_sim.world.truth import Truth
 
 FILE = "fitted.json"
-CTR = "fitted.ctr"  # as a column of candidates
-COLUMNS = ("ctr", "cvr", "user", "quality", "tier", "context")
+CTR, MOVED = "fitted.ctr", "fitted.moved"  # as columns of candidates
 FEATURES = ("user", "context", "quality", "tier")  # that models may learn from, beside ids
 BLOCKS = {"hour": 3600.0, "day": 86_400.0}
 SPAN = 10**9  # request ids of a phase
 DAY, HOUR = 86_400.0, 3600.0
-FORMAT = 1
+FORMAT = 2
 
 
 class FittedResponse:
     """The sealed folder of a response.
 
     ctr [C] of every candidate of the requests fitted to; cvr [A]; and what models may see: user [U + 1] (the
-    last is for requests of no known user), quality [A], tier [A], context [R].
+    last is for requests of no known user), quality [A], tier [A], context [R]. Of K replicates of the fit, if
+    there are any: moved [C, K], by how much the log-odds of each CTR differ, and count [R, K], how often each
+    request was drawn.
     """
 
     def __init__(self, folder: Path):
@@ -54,7 +55,9 @@ class FittedResponse:
         if not isinstance(about, dict) or not seals.has_seal(about):
             raise UserError(f"{path} was changed or damaged since it was written; fit the world again")
         if about.get("format") != FORMAT:
-            raise UserError(f"{path} has format {about.get('format')}, this version reads {FORMAT}")
+            raise UserError(
+                f"{path} has format {about.get('format')}, this version reads {FORMAT}; fit the world again"
+            )
         self.about: Mapping[str, Any] = about
         self._checked: set[str] = set()
         self._whole: dict[str, NDArray[Any]] = {}
@@ -72,22 +75,38 @@ class FittedResponse:
     def slot_effects(self) -> NDArray[np.float64]:
         return np.asarray(self.about["slot_effects"], np.float64)
 
+    @property
+    def n_replicates(self) -> int:
+        return len(self.about["replicates"]["slot_effects"])
+
+    @property
+    def replicate_effects(self) -> NDArray[np.float64]:
+        """Slot effects of each replicate.  [K, k]"""
+        return np.asarray(self.about["replicates"]["slot_effects"], np.float64)
+
+    @property
+    def replicate_share(self) -> float:
+        """How much of the log each replicate has drawn: what is learned from less spreads more."""
+        return float(self.about["replicates"]["share"])
+
     def whole(self, name: str) -> NDArray[Any]:
         """A column, kept."""
         if name not in self._whole:
             self._whole[name] = np.load(self._path(name))
         return self._whole[name]
 
-    def ctr(self, low: int, high: int) -> NDArray[np.float32]:
-        """Of candidates [low, high), read from the disk."""
-        path = self._path("ctr")
+    def part(self, name: str, low: int, high: int) -> NDArray[Any]:
+        """Of candidates [low, high), read from the disk: ctr [n], moved [n, K]."""
+        path = self._path(name)
         with path.open("rb") as file:
             npy.read_magic(file)
             shape, _, dtype = npy.read_array_header_1_0(file)
             start = file.tell()
         if not 0 <= low <= high <= shape[0]:
             raise ValueError(f"candidates {low} to {high} of {shape[0]}")
-        return np.fromfile(path, dtype, high - low, offset=start + low * dtype.itemsize)
+        wide = int(np.prod(shape[1:], dtype=np.int64))
+        values = np.fromfile(path, dtype, (high - low) * wide, offset=start + low * wide * dtype.itemsize)
+        return values.reshape(high - low, *shape[1:])
 
     def _path(self, name: str) -> Path:
         path = self.folder / f"{name}.npy"
@@ -206,6 +225,16 @@ class ResampledReplay(Replay):
         at = _find(self._gathered("ad", wanted), first, place, 0, np.ascontiguousarray(ids))
         return tuple(_taken(self._gathered(name, wanted), at, absent) for name, absent in columns.items())
 
+    def replicates(self, requests: np.ndarray, ids: np.ndarray) -> NDArray[np.float32]:
+        """By how much replicates move the log-odds of these ads' CTRs; 0 for padding.  [R, m, K]"""
+        if not ids.size:
+            return np.zeros((*ids.shape, self.response.n_replicates), np.float32)
+        wanted, place, first = self._local(requests)
+        at = _find(self._gathered("ad", wanted), first, place, 0, np.ascontiguousarray(ids))
+        moved = self._gathered(MOVED, wanted)[np.maximum(at, 0)].astype(np.float32)
+        moved[at < 0] = 0.0
+        return moved
+
     def _local(self, requests: np.ndarray) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
         """The different rows of the log, where each request is among them, and their candidates' offsets."""
         wanted, place = np.unique(self.rows(requests), return_inverse=True)
@@ -228,8 +257,9 @@ class ResampledReplay(Replay):
         return values
 
     def _read(self, column: str, start: int, stop: int) -> NDArray[Any]:
-        if column == CTR:
-            return self.response.ctr(int(self.store.first[start]), int(self.store.first[stop]))
+        if column in (CTR, MOVED):
+            name = column.removeprefix("fitted.")
+            return self.response.part(name, int(self.store.first[start]), int(self.store.first[stop]))
         return self.store.candidates(start, stop, (column,))[column]
 
     def __getstate__(self) -> dict[str, Any]:

@@ -4,7 +4,9 @@
 
 The log has Pareto bids, segments, slots whose effects nobody wrote down, and a hidden intent. A world is
 fitted to its first half and held against its second; another, fitted to all of it, is asked what-ifs whose
-answers the market's truth knows. Several seeds are several markets: what is asked stays the same.
+answers the market's truth knows: for the log's own requests, with the interval over requests, and for twelve
+times as many of other people, for whom the world's interval is to hold. Several seeds are several markets:
+what is asked stays the same.
 """
 
 from __future__ import annotations
@@ -17,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parents[2]
-REQUESTS, EVALUATED = 16_000, 32_000
+REQUESTS, EVALUATED = 16_000, 64_000
 # Near what was served: the response is known there.
 RIGHT: dict[str, dict[str, Any]] = {
     "auction.reserve_cpc=0.3": {"reserve_cpc": 0.3},
@@ -42,7 +44,8 @@ def drill(folder: Path, seed: int = 5) -> dict[str, Any]:
     market = OtherFamily(requests=REQUESTS, seed=seed)
     log = market.store(folder / "market")
     first, whole = folder / "half.yaml", folder / "whole.yaml"
-    assert main(["fit-world", str(folder / "market"), "--share", "0.5", "--out", str(first)]) == 0
+    half = ["--share", "0.5", "--replicates", "0"]
+    assert main(["fit-world", str(folder / "market"), *half, "--out", str(first)]) == 0
     sim = Simulation(load_scenario(first), 1, home=folder)
     world = sampled_store(sim, folder / "world", REQUESTS // 2)
     found = realism(log, world, part=(split_of(log), log.n_requests))
@@ -50,7 +53,7 @@ def drill(folder: Path, seed: int = 5) -> dict[str, Any]:
     run = folder / "run"
     many = ["--set", f"phases.evaluate={EVALUATED}", "--quiet"]
     assert main(["run", str(whole), *many, "--out", str(run)]) == 0
-    answers = {}
+    answers, others = {}, market.lifts_before_others({**RIGHT, **WRONG})
     for words, rule in {**RIGHT, **WRONG}.items():
         out = folder / words.replace("=", "-")
         assert main(["whatif", str(run), "--set", words, "--quiet", "--out", str(out)]) == 0
@@ -59,6 +62,7 @@ def drill(folder: Path, seed: int = 5) -> dict[str, Any]:
         answers[words] = {
             "truth": truth, "world": {key: lift[key] for key in ("value", "low", "high")},
             "is_inside": truth["low"] <= lift["value"] <= truth["high"],
+            "others": others[words],
         }  # fmt: skip
     return {
         "two_sample": {
@@ -88,8 +92,15 @@ def shown(found: dict[str, Any]) -> str:
             f"{name} {100 * a['value']:+.2f} % [{100 * a['low']:+.2f}, {100 * a['high']:+.2f}]"
             for name, a in (("truth", answer["truth"]), ("world", answer["world"]))
         ]
-        lines.append(f"{words}: {'; '.join(sides)}; {'inside' if answer['is_inside'] else 'OUTSIDE'}")
+        lines.append(
+            f"{words}: {'; '.join(sides)}; {'inside' if answer['is_inside'] else 'OUTSIDE'}; others "
+            f"{100 * answer['others']:+.2f} % {'held' if _holds(answer, answer['others']) else 'NOT HELD'}"
+        )
     return "\n".join([*lines, *found["not_captured"]])
+
+
+def _holds(answer: dict[str, Any], truth: float) -> bool:
+    return bool(answer["world"]["low"] <= truth <= answer["world"]["high"])
 
 
 def tally(found: list[dict[str, Any]]) -> str:
@@ -105,11 +116,15 @@ def tally(found: list[dict[str, Any]]) -> str:
     for words in found[0]["whatifs"]:
         answers = [f["whatifs"][words] for f in found]
         inside = sum(answer["is_inside"] for answer in answers)
-        covers = sum(a["world"]["low"] <= a["truth"]["value"] <= a["world"]["high"] for a in answers)
+        covers, others = (
+            sum(_holds(answer, truth(answer)) for answer in answers)
+            for truth in (lambda answer: answer["truth"]["value"], lambda answer: answer["others"])
+        )
         off = 100 * max(abs(a["world"]["value"] - a["truth"]["value"]) for a in answers)
         lines.append(
             f"{words}: inside the truth's interval in {inside} of {len(found)}, the world's interval holds "
-            f"the truth in {covers}, farthest off {off:.2f} points"
+            f"the truth of the log's requests in {covers} and of others' in {others}, farthest off "
+            f"{off:.2f} points"
         )
     return "\n".join(lines)
 

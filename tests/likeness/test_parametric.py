@@ -23,7 +23,8 @@ def fit(store):
     return parametric.fit_parametric(store, 1)
 
 
-def test_variances_between_ads_users_requests_and_pairs_are_told_from_each_other(store):
+def test_variances_between_ads_users_requests_and_pairs_are_told_from_each_other(tmp_path):
+    store = OtherFamily(requests=5000, days=3.0).store(tmp_path)  # users have to come again for theirs
     sample, rng = take(store), np.random.default_rng(1)
     n_ads, users = store.n_ads, sample.requests["user"]
     ad = rng.normal(0, 0.5, n_ads)[sample.candidates["ad"]]

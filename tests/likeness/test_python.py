@@ -27,7 +27,8 @@ def test_realism_has_its_moments_and_its_test_as_tables(found):
     shown = found.answer["two_sample"]["shown"]
     assert test.loc["shown", "auc"] == shown["auc"]["value"]
     assert test.loc["shown", "yardstick_low"] == shown["yardstick"]["auc"]["low"]
-    assert found.verdict in ("alike", "nearly", "unlike") and found.not_captured
+    assert found.verdict in ("alike", "nearly", "unlike")
+    assert list(found.not_captured) == found.answer["not_captured"]
     assert found.whatifs().empty and "is_inside" in found.whatifs().columns
     assert {path.name for path in found.files} == {"realism.json", "realism.html"}
     assert "yardstick" in found._repr_html_()

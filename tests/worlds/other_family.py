@@ -9,7 +9,8 @@ put together, as the simulator does.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -35,15 +36,12 @@ class OtherFamily:
     seed: int = 5
     intent: float = 1.6  # how much more an ad of the wanted vertical is clicked, in logits
     base: float = -3.1
-
-    @cached_property
-    def rng(self) -> np.random.Generator:
-        return np.random.default_rng(self.seed)
+    people: int = 0  # whose requests: the same ads before others
 
     @cached_property
     def auctions(self) -> dict[str, np.ndarray]:
         """Everything, padded to the largest request: [R, n] and [R]. Made once, in one order."""
-        rng, n_ads = self.rng, self.ads
+        rng, n_ads = np.random.default_rng(self.seed), self.ads
         vertical = rng.integers(0, VERTICALS, n_ads)
         owner = np.sort(rng.integers(0, n_ads // 3, n_ads))
         owner = np.unique(owner, return_inverse=True)[1]
@@ -53,6 +51,9 @@ class OtherFamily:
         ad_appeal = rng.standard_t(4, n_ads) * 0.35 - 0.25 * np.log(bid_of)
         fond = rng.normal(0, 0.7, (SEGMENTS, VERTICALS))
         share = np.array([0.34, 0.25, 0.17, 0.12, 0.08, 0.04])
+        # targeting: ads of verticals that a segment likes come up more often, a few ads very often
+        popular = (rng.permutation(n_ads) + 6.0) ** -0.7
+        rng = np.random.default_rng([self.seed, self.people])
         segment_of = rng.choice(SEGMENTS, self.users, p=share)
         eager = rng.normal(0, 0.35, self.users)
         fame = 1.0 / (np.arange(self.users) + 4.0) ** 0.8
@@ -67,8 +68,6 @@ class OtherFamily:
         segment = segment_of[user]
         placement = (rng.random(r) < 0.4).astype(int)
         slots = np.where(placement == 1, 4, 2)
-        # targeting: ads of verticals that a segment likes come up more often, a few ads very often
-        popular = (rng.permutation(n_ads) + 6.0) ** -0.7
         pull = popular[None, :] * np.exp(0.6 * fond[segment][:, vertical])
         count = np.clip(4 + rng.negative_binomial(3, 0.22, r), 4, 30)
         key = np.log(pull) - np.log(rng.exponential(size=(r, n_ads)))
@@ -122,6 +121,18 @@ class OtherFamily:
         lifts = after[drawn].sum(1) / before[drawn].sum(1) - 1
         low, high = np.percentile(lifts, [2.5, 97.5])
         return {"value": float(after.sum() / before.sum() - 1), "low": float(low), "high": float(high)}
+
+    def lifts_before_others(
+        self, rules: Mapping[str, Mapping[str, Any]], times: int = 12
+    ) -> dict[str, float]:
+        """The true lift of revenue by each rule before other people, `times` as many."""
+        today, then = 0.0, dict.fromkeys(rules, 0.0)
+        for people in range(1, times + 1):
+            others = replace(self, people=people)
+            today += others.expected().sum()
+            for name, rule in rules.items():
+                then[name] += others.expected(**rule).sum()
+        return {name: float(revenue / today - 1) for name, revenue in then.items()}
 
     def columns(self) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
         """The log's tables of requests and candidates, as a store has them."""

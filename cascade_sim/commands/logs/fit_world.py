@@ -20,9 +20,15 @@ from cascade_sim.commands.options import PATH, out_option, quiet_option
     help="Fit to the first requests of the log alone, so much of them: the rest can judge the world.",
 )  # fmt: skip
 @click.option("--seed", type=click.IntRange(min=0), default=1, show_default=True, help="Of the world.")
+@click.option(
+    "--replicates", type=int, show_default="20",
+    help="Fits to logs drawn from the log, by which answers know how uncertain the fit is; 0 for none.",
+)  # fmt: skip
 @out_option("The scenario to write.", "FILE", required=True)
 @quiet_option
-def command(market: Path, parametric: bool, share: float, seed: int, out: Path, quiet: bool) -> None:
+def command(
+    market: Path, parametric: bool, share: float, seed: int, replicates: int | None, out: Path, quiet: bool
+) -> None:
     """Fit a world to MARKET, and write the scenario in which it can be run.
 
     The world's requests, candidates and bids are the log's, whole requests drawn in blocks of time; clicks
@@ -33,6 +39,8 @@ def command(market: Path, parametric: bool, share: float, seed: int, out: Path, 
     from cascade_sim.api import fit_world
     from cascade_sim.progress import terminal_width
 
-    done = fit_world(market, out, parametric=parametric, share=share, seed=seed, quiet=quiet)
+    done = fit_world(
+        market, out, parametric=parametric, share=share, seed=seed, replicates=replicates, quiet=quiet
+    )
     click.echo(done.fitted.text(terminal_width(least=80) + 20, sys.stdout.isatty()))
     click.echo(done.path)

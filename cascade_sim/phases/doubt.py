@@ -1,0 +1,173 @@
+"""What is fitted is uncertain, and so are the figures that rest on it: their doubt, for every interval.
+
+Of a replayed log it is the click model's (replayed.py). Of a world fitted to a log it comes from replicates:
+fits to logs that were drawn from the log. In the world of a replicate the same pages would be clicked with
+other chances, and each logged request would count as often as it was drawn; so every sum over requests has a
+value in each of them, and spreads over them by as much as the log leaves open.
+
+Intervals resample rows. To the rows is added what sums to nothing and spreads, when they are resampled, as
+the sums do over the replicates: no figure moves, and only intervals grow.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import lru_cache, partial
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import expit, logit, ndtri, stdtrit
+
+from cascade_sim import draws
+from cascade_sim.analysis.metrics.catalogue import with_factors
+from cascade_sim.auction import MICROS
+from cascade_sim.cascade.memo import made_once
+from cascade_sim.cascade.outcome import Outcome
+from cascade_sim.cascade.serve import Arm, Block, Decision
+from cascade_sim.phases.measure import Oracle
+from cascade_sim.phases.replayed import GRADIENT, gradients, with_influence
+from cascade_sim.phases.simulation import Simulation
+from cascade_sim.phases.units import Units
+from cascade_sim.world.fitted import ResampledReplay
+
+Floats = NDArray[np.float64]
+Columns = Mapping[str, np.ndarray]
+DOUBT = "doubt"  # of a tally's vectors
+SIDE = 0.975  # of an interval
+LEAST = 1e-9
+
+
+def doubt_sums(
+    sim: Simulation,
+    block: Block,
+    arm: Arm,
+    decision: Decision,
+    result: Outcome,
+    columns: Columns,
+    oracle: Oracle | None,
+    value: np.ndarray | None,
+) -> dict[str, np.ndarray]:
+    """What a tally keeps of a block, to be added up: {DOUBT: [...]}; nothing in a drawn world.
+
+    Of a fitted world the sums of all columns in each replicate, columns by name [K, columns]. `value` [R, k]
+    is what a click on the page is worth.
+    """
+    if sim.fitted is None:
+        found = gradients(arm, decision, result)
+        return {DOUBT: found[GRADIENT]} if found else {}
+    if not sim.fitted.response.n_replicates:
+        return {}
+    assert oracle is not None and value is not None
+    page = Page.of(sim.fitted, block.requests, decision.win_set, result.true_ctr, result.expected_clicks)
+    moved = page.moved(result.price_micros(decision) / MICROS, value, arm.charging)
+    ideal = made_once(
+        block.memo, "doubt of the oracle", (oracle.decision.win_set,), partial(_of_oracle, sim, block, oracle)
+    )
+    return {DOUBT: replicate_sums(sim.fitted, block.requests, columns, {**moved, **ideal})}
+
+
+def _of_oracle(sim: Simulation, block: Block, oracle: Oracle) -> dict[str, Floats]:
+    """As the oracle's page moves: which page is best hardly matters where it is best.  {column: [R, K]}"""
+    assert sim.fitted is not None
+    best, result = oracle.decision, oracle.outcome
+    page = Page.of(sim.fitted, block.requests, best.win_set, result.true_ctr, result.expected_clicks)
+    charging = "click" if result.impressions is None else "impression"
+    moved = page.moved(best.cpc_micros / MICROS, best.ranked_bid[:, :-1], charging)
+    return {"oracle_welfare": moved["welfare"], "oracle_revenue": moved["expected_revenue"]}
+
+
+@dataclass(frozen=True)
+class Page:
+    """By how much the expected clicks of shown ads differ in each replicate.  [R, k, K]"""
+
+    clicks: Floats
+
+    @classmethod
+    def of(
+        cls, fitted: ResampledReplay, requests: np.ndarray, ads: np.ndarray, ctr: Floats, expected: Floats
+    ) -> Page:
+        """Of ads [R, k] in slots 0 to k - 1, with their CTRs and expected clicks."""
+        slots = np.broadcast_to(np.arange(ads.shape[1]), ads.shape)
+        return cls.at(fitted, requests, ads, slots, ctr, expected)
+
+    @classmethod
+    def at(
+        cls,
+        fitted: ResampledReplay,
+        requests: np.ndarray,
+        ads: np.ndarray,
+        slots: np.ndarray,
+        ctr: Floats,
+        expected: Floats,
+    ) -> Page:
+        """The same of ads in any slots [R, k]."""
+        there = logit(np.clip(ctr, LEAST, 1 - LEAST))[:, :, None] + fitted.replicates(requests, ads)
+        chance = fitted.response.replicate_effects.T[np.maximum(slots, 0)] * expit(there)
+        return cls(np.where(ads[:, :, None] >= 0, chance - expected[:, :, None], 0.0))
+
+    def moved(self, price: np.ndarray, value: np.ndarray, charging: str) -> dict[str, Floats]:
+        """By how much columns differ.  {column: [R, K]}"""
+        clicks = self.clicks.sum(axis=1)
+        if charging != "click":  # what is shown is paid for, clicked or not
+            paid = worth = np.zeros_like(clicks)
+        else:
+            paid, worth = (np.einsum("rs,rsk->rk", each, self.clicks) for each in (price, value))
+        return {
+            "clicks": clicks, "expected_clicks": clicks,
+            "revenue": paid, "expected_revenue": paid, "welfare": worth,
+        }  # fmt: skip
+
+
+def replicate_sums(
+    fitted: ResampledReplay, requests: np.ndarray, columns: Columns, moved: Mapping[str, Floats]
+) -> Floats:
+    """Sums of columns [R], by name, in each replicate: with what they move by, and as often as drawn.
+
+    [K, columns]
+    """
+    count = fitted.response.whole("count")[fitted.rows(requests)].astype(np.float64)
+    count /= fitted.response.replicate_share
+    names = sorted(columns)
+    total = count.T @ np.column_stack([columns[name] for name in names])
+    for name, by in with_factors(moved).items():
+        if name in columns:
+            total[:, names.index(name)] += np.einsum("rk,rk->k", count, by)
+    return total
+
+
+def with_doubt(
+    tables: dict[str, dict[str, np.ndarray]],
+    sums: Mapping[str, np.ndarray],
+    sim: Simulation,
+    units: Units | None,
+) -> dict[str, dict[str, np.ndarray]]:
+    """Columns of arms by row, as intervals resample them: with the doubt in them.  {arm: {column: [rows]}}"""
+    if sim.fitted is None:
+        return with_influence(tables, dict(sums), sim, units) if units is not None else tables
+    response, made = sim.fitted.response, dict(tables)
+    for arm, total in sums.items():
+        names, n = sorted(tables[arm]), len(tables[arm]["requests"])
+        k = len(total)
+        if n <= k:
+            continue  # so few rows have no room for it, nor any use
+        # few replicates: the spread is uncertain itself, as Student's t has it
+        wider = float(stdtrit(k - 1, SIDE) / ndtri(SIDE))
+        spread = (total - total.mean(axis=0)) * (wider * math.sqrt(response.replicate_share / (k - 1)))
+        added = np.einsum("nk,kc->nc", directions(n, k), spread)  # columns alike stay alike, to the bit
+        made[arm] = {name: tables[arm][name] + added[:, i] for i, name in enumerate(names)}
+    return made
+
+
+@lru_cache(maxsize=8)
+def directions(n: int, k: int) -> Floats:
+    """k directions of unit length that are at right angles to each other and sum to nothing.  [n, k]
+
+    Drawn, so that they have nothing to do with the order of the rows.
+    """
+    drawn = draws.uniform(0, "doubt", np.arange(n)[:, None], np.arange(k)[None, :]) - 0.5
+    whole = np.column_stack([np.ones(n), drawn])
+    found: Floats = np.linalg.qr(whole)[0][:, 1:]
+    found.setflags(write=False)
+    return found
