@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from cascade_sim.analysis.metrics.catalogue import arm_measure
 from cascade_sim.analysis.report.readings import settings_text
 from cascade_sim.analysis.statistics.estimates import estimate, number_text, percent_text
 from cascade_sim.likeness.two_sample import telling_features
@@ -48,7 +49,7 @@ def _higher(feature: Mapping[str, Any]) -> str:
 def _what_ifs(found: Mapping[str, Any]) -> list[str]:
     wrong = [row for row in found["whatifs"] if not row["overlaps"]]
     return [
-        f"{settings_text(row['settings'])}: the lift of {row['metric'].replace('_', ' ')} is "
+        f"{settings_text(row['settings'])}: the lift of “{arm_measure(row['metric']).label}” is "
         f"{percent_text(estimate(row['world']))} in the world and {percent_text(estimate(row['log']))} in "
         "the log."
         for row in wrong[:MOST]

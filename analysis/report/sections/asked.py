@@ -11,10 +11,10 @@ from typing import Any
 
 from cascade_sim.analysis.metrics.catalogue import ARM_MEASURES, PAGE_MEASURES, Measure, reference_arms
 from cascade_sim.analysis.report.comparisons import revenue_lift
+from cascade_sim.analysis.report.log_verdict import LogAnswer, log_answers, log_verdict
 from cascade_sim.analysis.report.market_verdict import is_gain, lift_text, market_contrast, market_lift
 from cascade_sim.analysis.report.readings import (
     DESIGN_NAMES,
-    ESS_OF,
     WHAT_IF_REVENUE,
     bidder_kinds,
     compute_arms,
@@ -27,6 +27,7 @@ from cascade_sim.analysis.report.readings import (
     learning_arms,
     market_arms,
     market_baseline,
+    ordered_targets,
     targets_of,
 )
 from cascade_sim.analysis.report.section import Heading, Part, Section, Text, Tile, Tiles
@@ -39,8 +40,8 @@ from cascade_sim.analysis.report.tables import column
 from cascade_sim.analysis.statistics.estimates import (
     NBSP,
     Estimate,
+    decimals_for,
     estimate,
-    finite,
     interval_text,
     lift_of,
     number_text,
@@ -157,52 +158,43 @@ def _lift_tile(label: str, lift: Estimate, base: str) -> Tile:
 
 
 def off_policy_answer(metrics: Mapping[str, Any]) -> Answer | None:
-    """The best change that the log can vouch for, beside every other one asked about and its truth."""
+    """The best change that the log can vouch for, beside every other one asked about and its truth.
+
+    Of knobs, whose lifts can be held against each other; of pages where no other knob was asked about.
+    """
     part = metrics["off_policy"]
     if not part.get("targets"):
         return None
-    asked = {name: target for name, target in targets_of(part, "knobs").items() if target["changes"]}
-    lifts = {name: logged_lift(target) for name, target in asked.items()}
-    clear = [name for name, lift in lifts.items() if lift.is_above_zero]
-    n_refused = sum(lift.value is None for lift in lifts.values())
-    refused = f"; {n_refused} of {len(lifts)} questions refused" if n_refused else ""
-    best = max(clear, key=lambda name: lifts[name].value or 0.0, default=None)
-    if not asked:
-        headline = "What the logged pages alone say of other pages."
-    elif best is None:
-        headline = f"From the log alone, no change asked about is clearly better{refused}."
-    else:
-        change = asked[best]["changes"].replace("=", " = ")
-        headline = f"From the log alone, {change}: {percent_text(lifts[best])} {REVENUE}{refused}."
-    tiles = [
-        Tile(target["changes"], "refused", "", _truth_text(target))
-        if lifts[name].value is None
-        else _lift_tile(target["changes"], lifts[name], _truth_text(target))
-        for name, target in asked.items()
-        if name != best
-    ]
-    told = "" if best is None else f"The simulator's own answer to it: {_truth_text(asked[best])}."
-    about = f"Lift of {REVENUE} from the log{', the other questions' if best else ''}"
-    return Answer(
-        headline,
-        Tiles(tiles[:MOST_TILES], about),
-        [
-            told,
-        ],
-    )
+    by_log = [targets_of(part, log) for log in ("knobs", "slates")]
+    changed = [targets for targets in by_log if any(target["changes"] for target in targets.values())]
+    asked = next(iter(changed), ordered_targets(part))
+    answers = log_answers(asked)
+    verdict = log_verdict(answers)
+    told = [_truth_text(asked[name]) for name in verdict.named]
+    truth = f"The simulator's own answer to it: {told[0]}." if len(told) == 1 and told[0] else ""
+    tiles = [_log_tile(asked[name], answer) for name, answer in answers.items() if name not in verdict.named]
+    has_lifts = any(answer.has_lift for answer in answers.values())
+    about = f"Lift of {REVENUE}" if has_lifts else REVENUE.capitalize()
+    others = ", the other questions" if verdict.named else ""
+    return Answer(verdict.headline, Tiles(tiles[:MOST_TILES], f"{about} from the log{others}"), [truth])
 
 
-def logged_lift(target: Mapping[str, Any], reward: str = "revenue") -> Estimate:
-    """A target's lift by the estimator that stands for its kind; empty where it refuses."""
-    estimators = target["rewards"][reward]["estimators"]
-    row: Mapping[str, Any] = next((estimators[key] for key in ESS_OF if key in estimators), {})
-    is_refused = (finite(row.get("refused")) or 0.0) >= 1 or row.get("verdict") == "refuse"
-    return Estimate() if is_refused or row.get("lift_verdict") == "refuse" else estimate(row.get("lift"))
+def _log_tile(target: Mapping[str, Any], answer: LogAnswer) -> Tile:
+    label, truth = target["changes"] or answer.policy, _truth_text(target)
+    if answer.has_lift:
+        return _lift_tile(label, answer.lift, truth)
+    if answer.is_refused:
+        return Tile(label, "refused", "", truth)
+    return Tile(label, "no lift", f"value {answer.value_text}", truth)
 
 
 def _truth_text(target: Mapping[str, Any]) -> str:
-    lift = estimate(target["rewards"]["revenue"].get("true_lift")).value
-    return "" if lift is None else f"truth {number_text(100 * lift, 1, signed=True)}{NBSP}%"
+    """The simulator's lift; its value, where there is none."""
+    own = target["rewards"]["revenue"]
+    lift, value = (estimate(own.get(key)).value for key in ("true_lift", "truth"))
+    if lift is not None:
+        return f"truth {number_text(100 * lift, 1, signed=True)}{NBSP}%"
+    return "" if value is None else f"truth {number_text(value, decimals_for([value], 4))}"
 
 
 def market_answer(metrics: Mapping[str, Any]) -> Answer | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from cascade_sim.analysis.metrics.catalogue import arm_measure
 from cascade_sim.analysis.report.figures.realism import TITLE, realism_figure
 from cascade_sim.analysis.report.readings import settings_text
 from cascade_sim.analysis.report.section import (
@@ -190,7 +191,7 @@ def whatif_table(found: Mapping[str, Any]) -> Table | None:
     """Lifts of the same knobs in log and world."""
     rows = [
         Row(
-            f"{settings_text(row['settings'])}: {row['metric'].replace('_', ' ')}",
+            f"{settings_text(row['settings'])}: {arm_measure(row['metric']).label}",
             [
                 *(cell(scaled(estimate(row[side]), 100.0), 1, signed=True) for side in ("log", "world")),
                 Cell("inside" if row["is_inside"] else "overlaps" if row["overlaps"] else "differs"),

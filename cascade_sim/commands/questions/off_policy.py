@@ -59,11 +59,12 @@ def echo_answers(result: OffPolicyResult) -> None:
     """The answer in a line, a table per target with the reasons of refusals beneath, then that of slopes."""
     import textwrap
 
+    from cascade_sim.analysis.report.log_verdict import log_answers, log_verdict
     from cascade_sim.analysis.report.sections.off_policy import answer_table, question, reasons, slopes_table
     from cascade_sim.progress import terminal_width
 
     width = terminal_width(least=110, usual=120)
-    lead = headline(result)
+    lead = log_verdict(log_answers(result.answers, result.reward), result.reward).headline
     if lead:
         click.echo(textwrap.fill(lead, width) + "\n")
     for name, answer in result.answers.items():
@@ -75,30 +76,3 @@ def echo_answers(result: OffPolicyResult) -> None:
     slopes = slopes_table({"slopes": result.slopes})
     if slopes is not None:
         echo_table(slopes, width)
-
-
-def headline(result: OffPolicyResult) -> str:
-    """What the log says of the change asked about, of several the best it vouches for; empty without any."""
-    from cascade_sim.analysis.report.sections.asked import logged_lift
-    from cascade_sim.analysis.statistics.estimates import percent_text
-
-    asked = {name: answer for name, answer in result.answers.items() if answer["changes"]}
-    if not asked:
-        return ""
-    lifts = {name: logged_lift(answer, result.reward) for name, answer in asked.items()}
-    what = f"{result.reward} per request"
-    clear = [name for name, lift in lifts.items() if lift.is_above_zero]
-    best = max(clear, key=lambda name: lifts[name].value or 0.0, default=None)
-    if len(asked) == 1:
-        ((name, lift),) = lifts.items()
-        change = asked[name]["changes"].replace("=", " = ")
-        if lift.value is None:
-            return f"From the log alone, {change}: it cannot tell what that does to {what}."
-        sure = "" if lift.is_above_zero or lift.is_below_zero else "no clear change, "
-        return f"From the log alone, {change}: {sure}{percent_text(lift)} {what}."
-    n_refused = sum(lift.value is None for lift in lifts.values())
-    refused = f"; {n_refused} of {len(lifts)} questions refused" if n_refused else ""
-    if best is None:
-        return f"From the log alone, no change asked about clearly brings more {what}{refused}."
-    change = asked[best]["changes"].replace("=", " = ")
-    return f"From the log alone, {change} brings most: {percent_text(lifts[best])} {what}{refused}."

@@ -1,11 +1,14 @@
 """In how many worlds orders hold."""
 
+import itertools
 import math
 
 import numpy as np
 import pytest
 
+from answers.report import minimal_metrics
 from cascade_sim.analysis.report.sections.orders import orders_section, orders_table
+from cascade_sim.analysis.report.terminal import terminal_summary
 from cascade_sim.analysis.statistics.estimates import t_quantile
 from cascade_sim.analysis.statistics.orders import order_between_worlds
 from cascade_sim.phases.results import combine_seeds
@@ -74,3 +77,27 @@ def test_worlds_that_are_combined_say_which_orders_they_keep_and_references_stan
     assert orders_table(metrics, "culprit").rows[0].label == "opt × a > init × a"
     assert orders_section(metrics).id == "orders"
     assert orders_section({}) is None and orders_table(metrics, "ctr") is None
+
+
+def alike_pairs(names, worlds):
+    """The entry of a file that an older version wrote: arms that are alike everywhere, pair by pair."""
+    nothing = {"value": 0.0, "low": 0.0, "high": 0.0, "sd": 0.0}
+    pairs = [
+        {"first": first, "second": second, "kept": 0, "difference": nothing}
+        for first, second in itertools.combinations(names, 2)
+    ]
+    return {"worlds": worlds, "order": list(names), "whole": 0, "is_relative": False, "pairs": pairs}
+
+
+def test_a_row_of_arms_that_are_alike_in_every_world_is_left_out():
+    metrics = {**minimal_metrics(), "orders": {"rcs": alike_pairs("abc", 10)}}
+    assert orders_table(metrics, "rcs") is None and orders_section(metrics) is None
+    assert "0 of 10" not in terminal_summary(metrics)
+    ahead = {"value": 0.02, "low": 0.01, "high": 0.03, "sd": 0.01}
+    metrics["orders"]["rcs"]["pairs"][2] = {"first": "b", "second": "c", "kept": 9, "difference": ahead}
+    metrics["orders"]["expected_rpm"] = alike_pairs("abc", 10)
+    table = orders_table(metrics, "rcs")
+    assert [row.label for row in table.rows] == ["b > c"] and "0 of 10" not in table.title
+    assert len(orders_table(metrics, "rcs", every_pair=True).rows) == 1
+    headings = [part.text for part in orders_section(metrics).parts if part.shape == "heading"]
+    assert headings == [table.title]

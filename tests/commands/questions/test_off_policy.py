@@ -1,10 +1,12 @@
 """`cascade_sim off-policy` on a run folder."""
 
+import re
 import shutil
 
 import pytest
 
 from answers.section_text import says
+from answers.table_text import plain
 from cascade_sim import SEMANTICS, off_policy
 from cascade_sim.cli import main
 from cascade_sim.errors import UserError
@@ -33,6 +35,12 @@ def run(tmp_path_factory):
     world = logged()
     modules = {name: module for name, module in world.modules.items() if "(" not in name}
     return as_run(tmp_path_factory.mktemp("run") / "a", world.scenario, modules, world.folder)
+
+
+def head_and_tables(capsys):
+    """The headline on one line, and all else that was printed."""
+    head, _, tables = capsys.readouterr().out.partition("\n\n")
+    return plain(head), plain(tables)
 
 
 def test_a_question_is_answered_with_the_figures_of_its_weights(run, capsys):
@@ -70,6 +78,34 @@ def test_pages_are_said_to_be_drawn_still(run, capsys):
     assert main(["off-policy", str(run), "--set", "slates.temperature=0.5", "--no-truth"]) == 0
     text = capsys.readouterr().out
     assert says(text, "pages drawn as the log") and says(text, "Not a launch")
+
+
+def test_the_headline_of_pages_has_their_value_and_that_of_the_log_as_they_have_no_lift(run, capsys):
+    assert main(["off-policy", str(run), "--set", "slates.temperature=0.5", "--no-truth"]) == 0
+    head, tables = head_and_tables(capsys)
+    told = re.fullmatch(
+        r"From the log alone, slates.temperature = 0.5: (\S+ \[.*\]) revenue per request; as logged (.*\])\.",
+        head,
+    )
+    assert f"page IPS {told[1]}" in tables and f"as logged {told[2]}" in tables
+
+
+def test_the_headline_of_several_questions_calls_refused_only_what_was(run, capsys):
+    assert main(["off-policy", str(run), "--no-truth"]) == 0
+    head, _ = head_and_tables(capsys)
+    answers = off_policy(run, truth=False).answers.values()
+    asked = [answer["rewards"]["revenue"]["estimators"] for answer in answers if answer["changes"]]
+    n_refused = sum((rows.get("local_dr") or rows["slate_ips"])["verdict"] == "refuse" for rows in asked)
+    n_pages = sum("slate_ips" in rows and rows["slate_ips"]["verdict"] != "refuse" for rows in asked)
+    assert n_refused and n_pages
+    assert f"{n_refused} of 8 questions refused; {n_pages} of 8 answered without a lift" in head
+
+
+def test_an_estimator_asked_for_alone_speaks_in_the_headline_and_is_named(run, capsys):
+    asked = ["off-policy", str(run), "--set", "auction.reserve_cpc=0.62", "--no-truth", "--estimator"]
+    assert main([*asked, "direct_method"]) == 0
+    head, _ = head_and_tables(capsys)
+    assert "%" in head and head.endswith("revenue per request (direct method, its bias unknown).")
 
 
 def test_the_jitter_is_the_scenario_s_unless_asked_for(run):

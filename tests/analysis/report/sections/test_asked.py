@@ -176,3 +176,31 @@ def test_a_lift_that_reads_like_the_headlines_has_no_tile():
     metrics["market"]["lifts"] = lifts
     (tiles,) = [part for part in asked_section(metrics).parts if part.shape == "tiles"]
     assert "RPM" not in [tile.label for tile in tiles.tiles] and "CTR" in [tile.label for tile in tiles.tiles]
+
+
+def test_a_log_asked_about_pages_alone_leads_with_their_value():
+    metrics = asking("off_policy")
+    part = metrics["off_policy"]
+    part["targets"] = {name: own for name, own in part["targets"].items() if own["log"] == "slates"}
+    part["order"] = list(part["targets"])
+    for target in part["targets"].values():
+        del target["rewards"]["revenue"]["true_lift"]
+        for row in target["rewards"]["revenue"]["estimators"].values():
+            row.pop("lift")
+    section = asked_section(metrics)
+    text = "slates.temperature = 0.5: 0.2000 [0.1900, 0.2100] revenue per request; as logged 0.2800"
+    assert text in plain(section.title)
+    assert "The simulator's own answer to it: truth 0.2000." in text_of(html(metrics))
+
+
+def test_a_question_without_a_lift_is_not_shown_as_refused():
+    metrics = asking("off_policy")
+    knobs = [own for own in metrics["off_policy"]["targets"].values() if own["log"] == "knobs"]
+    for target in knobs:
+        for row in target["rewards"]["revenue"]["estimators"].values():
+            row["lift"] = {"value": None, "low": None, "high": None}
+    section = asked_section(metrics)
+    tiles = next(part for part in section.parts if part.shape == "tiles").tiles
+    refused = [own for own in knobs if own["rewards"]["revenue"]["estimators"]["ips"]["verdict"] == "refuse"]
+    assert len([tile for tile in tiles if tile.value == "refused"]) == len(refused) < len(knobs)
+    assert f"{len(refused)} of {len(knobs)} questions refused" in section.title
