@@ -91,7 +91,7 @@ def _sides(
     if n < session.n_requests:
         return (made[0], made[1]), n / session.n_requests, unit
     tables = dict(zip(("then", "today"), made, strict=True))
-    if units is not None:
+    if units is not None and unit is not None:
         tables = {
             key: {name: np.bincount(unit, column, units.n) for name, column in side.items()}
             for key, side in tables.items()

@@ -127,14 +127,19 @@ def replicate_sums(
 
     [K, columns]
     """
-    count = fitted.response.whole("count")[fitted.rows(requests)].astype(np.float64)
-    count /= fitted.response.replicate_share
+    count = drawn(fitted, requests)
     names = sorted(columns)
     total = count.T @ np.column_stack([columns[name] for name in names])
     for name, by in with_factors(moved).items():
         if name in columns:
             total[:, names.index(name)] += np.einsum("rk,rk->k", count, by)
     return total
+
+
+def drawn(fitted: ResampledReplay, requests: np.ndarray) -> Floats:
+    """How often each request counts in each replicate.  [R, K]"""
+    count = fitted.response.whole("count")[fitted.rows(requests)]
+    return count / fitted.response.replicate_share
 
 
 def with_doubt(
@@ -166,8 +171,8 @@ def directions(n: int, k: int) -> Floats:
 
     Drawn, so that they have nothing to do with the order of the rows.
     """
-    drawn = draws.uniform(0, "doubt", np.arange(n)[:, None], np.arange(k)[None, :]) - 0.5
-    whole = np.column_stack([np.ones(n), drawn])
+    luck = draws.uniform(0, "doubt", np.arange(n)[:, None], np.arange(k)[None, :]) - 0.5
+    whole = np.column_stack([np.ones(n), luck])
     found: Floats = np.linalg.qr(whole)[0][:, 1:]
     found.setflags(write=False)
     return found

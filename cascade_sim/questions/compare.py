@@ -8,15 +8,17 @@ whose intervals are taken as independent, which is too wide for what was in trut
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from cascade_sim.analysis.statistics.bootstrap import ratio_differences, ratio_intervals, seed_spread
 from cascade_sim.errors import UserError, unknown_name
 from cascade_sim.phases.simulation import Simulation
-from cascade_sim.questions.reopen import RATIOS, LoggedPages, charging_of, page_columns
+from cascade_sim.questions.reopen import RATIOS, FittedPages, LoggedPages, charging_of, page_columns
 from cascade_sim.scenario.diff import scenario_diff, sections_of_one
 from cascade_sim.scenario.file import load_scenario
 from cascade_sim.scenario.schema import Scenario
@@ -223,19 +225,9 @@ def _pair_requests(first: Side, other: Side, tables: dict[str, dict], notes: lis
     if not paired:
         return "none"
     resamples = scenario.report.resamples
-    if scenario.world.logged is not None:
-        pages = LoggedPages(Simulation(scenario, scenario.seed, home=first.path), n)
-        notes.append(f"intervals resample {pages.units.kind}s: {pages.units.why}")
-    else:
-        world = build_world(scenario.world, scenario.seed)
-        truth = Truth(world, scenario.world)
+    columns_of = _columns_of(first, n, notes)
     for arm in paired:
-        columns = {
-            name: pages.columns(side.path, arm, side.scenario)
-            if scenario.world.logged is not None
-            else page_columns(side.path, arm, n, world, truth, charging_of(side.scenario, arm))
-            for name, side in (("before", first), ("after", other))
-        }
+        columns = {name: columns_of(side, arm) for name, side in (("before", first), ("after", other))}
         known = {name: parts for name, parts in RATIOS.items() if {*parts} <= set(columns["before"])}
         intervals = ratio_intervals(columns, known, "before", resamples, scenario.seed)
         gaps = ratio_differences(columns, known, "before", resamples, scenario.seed)
@@ -243,6 +235,24 @@ def _pair_requests(first: Side, other: Side, tables: dict[str, dict], notes: lis
             before, after = intervals["before"][metric], intervals["after"][metric]
             tables[arm][metric] = _entry(before, after, gaps["after"][metric], after["lift"], True)
     return "request"
+
+
+def _columns_of(first: Side, n: int, notes: list[str]) -> Callable[[Side, str], dict[str, np.ndarray]]:
+    """What finds the columns of an arm of either side, by request."""
+    scenario = first.scenario
+    if scenario.world.logged is None:
+        world = build_world(scenario.world, scenario.seed)
+        truth = Truth(world, scenario.world)
+        return lambda side, arm: page_columns(
+            side.path, arm, n, world, truth, charging_of(side.scenario, arm)
+        )
+    sim = Simulation(scenario, scenario.seed, home=first.path)
+    if sim.fitted is not None:
+        fitted = FittedPages(sim, n)
+        return lambda side, arm: fitted.columns(side.path, arm, side.scenario)
+    pages = LoggedPages(sim, n)
+    notes.append(f"intervals resample {pages.units.kind}s: {pages.units.why}")
+    return lambda side, arm: pages.columns(side.path, arm, side.scenario)
 
 
 def _pair_worlds(first: Side, other: Side, tables: dict[str, dict], notes: list[str]) -> str:

@@ -28,6 +28,7 @@ from cascade_sim.auction import MICROS
 from cascade_sim.cascade.links import calibrator_file, load_calibrator
 from cascade_sim.cascade.serve import Arm, Block
 from cascade_sim.errors import UserError, unknown_name
+from cascade_sim.phases.doubt import Page, drawn, replicate_sums, with_doubt
 from cascade_sim.phases.evaluate import units_of
 from cascade_sim.phases.replayed import with_influence
 from cascade_sim.phases.simulation import Simulation
@@ -276,30 +277,77 @@ def page_columns(
 
     Expected figures replace a click by its true probability: slot effect * true CTR.
     """
+    shown = _shown(folder, arm, n_requests)
+    return _by_row(shown, _expected(shown, world, truth)[1], n_requests, charging == "click")
+
+
+def _shown(folder: Path, arm: str, n_requests: int) -> dict[str, np.ndarray]:
     log = logged(folder, arm, n_requests, COLUMNS)
     if log is None:
         raise UserError(f"{folder} has no log of what arm {arm!r} showed")
-    ads = log["ad"][:, None]
-    shown = Block(log["request"], log["user"], log["context"], log["time"])
-    expected = world.slot_effects[log["slot"]] * truth.ctr(shown, ads)[:, 0]
+    return log
+
+
+def _expected(log: dict[str, np.ndarray], world: World, truth: Truth) -> tuple[np.ndarray, np.ndarray]:
+    """True CTRs of impressions in the first slot, and clicks to be expected of them.  [n], [n]"""
+    block = Block(log["request"], log["user"], log["context"], log["time"])
+    ctr = truth.ctr(block, log["ad"][:, None])[:, 0]
+    return ctr, world.slot_effects[log["slot"]] * ctr
+
+
+def _by_row(
+    log: dict[str, np.ndarray], expected: np.ndarray, n_requests: int, is_clicked: bool
+) -> dict[str, np.ndarray]:
     n_rows = min(n_requests, MAX_ROWS)
     row = (log["request"] - Arrivals.first_request(PHASE)) * n_rows // n_requests
-    brought = _summed(log, expected, row, n_rows, charging == "click")
+    brought = _summed(log, expected, row, n_rows, is_clicked)
     brought["requests"] = np.bincount(np.arange(n_requests) * n_rows // n_requests, minlength=n_rows) * 1.0
     return brought
+
+
+class FittedPages:
+    """What runs showed in the same world fitted to a log, with how uncertain its response is."""
+
+    def __init__(self, sim: Simulation, n_requests: int):
+        assert sim.fitted is not None
+        self._sim, self._fitted, self._n = sim, sim.fitted, n_requests
+
+    def columns(self, folder: Path, arm: str, scenario: Scenario) -> dict[str, np.ndarray]:
+        """As `page_columns`, of an arm of a run's scenario."""
+        log, charging = _shown(folder, arm, self._n), charging_of(scenario, arm)
+        ctr, expected = _expected(log, self._sim.world, self._sim.truth)  # type: ignore[arg-type]
+        made = _by_row(log, expected, self._n, charging == "click")
+        if not self._fitted.response.n_replicates:
+            return made
+        one = {name: values[:, None] for name, values in log.items()}
+        page = Page.at(self._fitted, log["request"], one["ad"], one["slot"], ctr[:, None], expected[:, None])
+        price = one["cpc_micros"] / MICROS
+        moved = page.moved(price, price, charging)
+        columns = {**_impressions(log, expected, charging == "click"), "requests": np.zeros(len(ctr))}
+        sums = replicate_sums(self._fitted, log["request"], columns, moved)
+        everyone = np.arange(self._n) + Arrivals.first_request(PHASE)
+        sums[:, sorted(columns).index("requests")] = drawn(self._fitted, everyone).sum(axis=0)
+        return with_doubt({arm: made}, {arm: sums}, self._sim, None)[arm]
+
+
+def _impressions(log: dict[str, np.ndarray], expected: np.ndarray, is_clicked: bool) -> dict[str, np.ndarray]:
+    """What each impression brought.  {column: [n]}"""
+    charge, cpc = log["charge_micros"] / MICROS, log["cpc_micros"] / MICROS
+    return with_factors(
+        {
+            "impressions": np.ones(len(expected)),
+            "clicks": log["click"],
+            "conversions": log["conversion"],
+            "expected_clicks": expected,
+            "revenue": charge,
+            "expected_revenue": expected * cpc if is_clicked else cpc,
+        }
+    )
 
 
 def _summed(
     log: dict[str, np.ndarray], expected: np.ndarray, row: np.ndarray, n_rows: int, is_clicked: bool
 ) -> dict[str, np.ndarray]:
     """Impressions added up by row.  {column: [n_rows]}"""
-    charge, cpc = log["charge_micros"] / MICROS, log["cpc_micros"] / MICROS
-    sums = {
-        "impressions": np.ones(len(expected)),
-        "clicks": log["click"],
-        "conversions": log["conversion"],
-        "expected_clicks": expected,
-        "revenue": charge,
-        "expected_revenue": expected * cpc if is_clicked else cpc,
-    }
-    return {name: np.bincount(row, values, n_rows) for name, values in with_factors(sums).items()}
+    found = _impressions(log, expected, is_clicked)
+    return {name: np.bincount(row, values, n_rows) for name, values in found.items()}

@@ -360,7 +360,10 @@ class WhatIfEvaluation(Evaluation):
     def pairing(self, today: str, name: str) -> dict[str, dict[str, Any]]:
         """How many times the same requests and luck shrink the variance of a difference in revenue."""
         resamples, seed = self.sim.scenario.report.resamples, self.sim.seed
-        before, after = self._resampled[today], self._resampled[name]
+        tables = self._resampled
+        if self.sim.fitted is not None:  # the doubt of a fit is the same on both sides, whatever is paired
+            tables = {arm: self.tallies[arm].joined("columns") for arm in (today, name)}
+        before, after = tables[today], tables[name]
         return {
             kind: worth_of_pairing(before[column], after[column], resamples, seed)
             for kind, column in PAIRED.items()

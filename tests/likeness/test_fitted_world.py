@@ -6,6 +6,7 @@ import shutil
 import numpy as np
 import pytest
 
+from cascade_sim import compare, whatif
 from cascade_sim.analysis.report.figures.realism import realism_svg
 from cascade_sim.analysis.report.sections.realism import realism_headline, realism_page
 from cascade_sim.cli import main
@@ -95,6 +96,44 @@ def test_a_run_of_it_trains_a_model_and_answers_a_what_if(place, capsys):
     assert OF_A_FIT.format(n=20) in answer["notes"]
     rows = matching_whatifs([answer], [answer])
     assert rows and all(row["is_inside"] and row["overlaps"] for row in rows)
+
+
+@pytest.fixture(scope="module")
+def runs(place):
+    """The world as it is, with a higher reserve, and without replicates."""
+    alone = place / "alone.yaml"
+    market = str(place / "market")
+    assert main(["fit-world", market, "--replicates", "0", "--out", str(alone), "--quiet"]) == 0
+    folders = {name: place / name for name in ("plain", "dear", "one fit")}
+    changed = ["--set", "auction.reserve_cpc=0.5"]
+    for name, words in (("plain", ["world.yaml"]), ("dear", ["world.yaml", *changed]), ("one fit", [alone])):
+        file, *more = words
+        assert main(["run", str(place / file), *more, "--quiet", "--out", str(folders[name])]) == 0
+    return folders
+
+
+def test_intervals_have_the_doubt_of_the_fit_in_them_and_values_have_not(runs):
+    arms = [json.loads((runs[name] / "metrics.json").read_text())["arms"] for name in ("plain", "one fit")]
+    sure, alone = (arm["logged"]["expected_revenue_per_request"] for arm in arms)
+    assert sure["value"] == alone["value"]
+    assert sure["high"] - sure["low"] > 1.2 * (alone["high"] - alone["low"])
+
+
+def test_two_runs_in_it_are_compared_with_the_intervals_of_a_what_if(runs):
+    measure = "metric == 'expected_revenue_per_request'"
+    (both,) = compare(runs["plain"], runs["dear"]).frame().query(measure).to_dict("records")
+    (asked,) = whatif(runs["plain"], {"auction.reserve_cpc": 0.5}).frame().query(measure).to_dict("records")
+    assert both["is_paired"]
+    for key in ("lift", "lift_low", "lift_high"):
+        assert both[key] == pytest.approx(asked[key], abs=1e-9)
+
+
+def test_replicates_that_say_nothing_are_refused(place, capsys):
+    asked = ["fit-world", str(place / "market"), "--out", str(place / "few.yaml"), "--replicates"]
+    assert main([*asked, "3"]) == 2
+    assert "--replicates: expected 0" in capsys.readouterr().err
+    assert main([*asked, "9", "--parametric"]) == 2
+    assert "--replicates is for a world of the log's own requests" in capsys.readouterr().err
 
 
 def test_a_damaged_response_is_refused(place, tmp_path):

@@ -65,3 +65,33 @@ def test_too_few_clicks_are_refused(store):
     pairs, _ = pairs_of(store, 100)
     with pytest.raises(UserError, match="fitted to 100 or more"):
         response.fit_response(pairs)
+
+
+def test_replicates_draw_units_whole_and_are_fits_of_their_own(store):
+    pairs, _ = pairs_of(store, 1500)
+    user = store.requests["user"][:1500]
+    found = response.fit_response(pairs, 2, unit=user, replicates=3)
+    for replicate in found.replicates:
+        assert replicate.count.mean() == pytest.approx(1.0, abs=0.2) and replicate.share == 1.0
+        for own in np.unique(user)[:200]:
+            assert len(np.unique(replicate.count[user == own])) == 1
+        apart = np.abs(np.log(replicate.ctr / found.ctr))
+        assert 0.01 < np.median(apart) < 0.6  # neither the same nor another market
+    assert not np.array_equal(found.replicates[0].count, found.replicates[1].count)
+    assert np.array_equal(found.ctr, response.fit_response(pairs, 2).ctr)  # replicates change nothing
+
+
+def test_of_a_large_log_a_replicate_draws_a_part(store, monkeypatch):
+    pairs, _ = pairs_of(store, 1500)
+    monkeypatch.setattr(response, "MOST_DRAWN", int(pairs.is_learned.sum()) // 2)
+    (replicate,) = response.fit_response(pairs, 2, replicates=1).replicates
+    assert replicate.share == pytest.approx(0.5, abs=0.01)
+    assert replicate.count.mean() == pytest.approx(0.5, abs=0.1)
+
+
+def test_predictions_are_averaged_over_all_candidates_of_an_ad(store):
+    pairs, _ = pairs_of(store, 900)
+    ad = pairs.ids["ad"]
+    own = ad == ad[7]
+    assert pairs.numbers["pctr of the ad"][7] == pytest.approx(pairs.numbers["pctr"][own].mean())
+    assert "hour" not in pairs.steady and {"pctr", "pctr of the request"} <= {*pairs.steady}

@@ -94,11 +94,14 @@ class OtherFamily:
             "owner": owner, "luck": luck, "vertical": vertical, "wanted": wanted,
         }  # fmt: skip
 
-    def page(self, *, slots: int = 4, **rule: Any) -> tuple[np.ndarray, np.ndarray]:
-        """Winners [R, 4] (columns, -1 empty) and their prices in money under a rule of the auction."""
+    def page(self, *, slots: int = 4, model: str = "pctr", **rule: Any) -> tuple[np.ndarray, np.ndarray]:
+        """Winners [R, 4] (columns, -1 empty) and their prices in money under a rule of the auction.
+
+        `model` "ctr" ranks by the truth, intent and all.
+        """
         a = self.auctions
         rule = {"squashing": SQUASHING, "reserve_cpc": RESERVE, **rule}
-        won = run_auction(a["bid"], a["pctr"].astype(np.float64), slots=4, ids=a["ad"], **rule)
+        won = run_auction(a["bid"], a[model].astype(np.float64), slots=4, ids=a["ad"], **rule)
         is_on = np.arange(4)[None, :] < np.minimum(a["slots"], slots)[:, None]
         winners = np.where(is_on, won.winners, -1)
         return winners, np.where(winners >= 0, won.cpc, 0.0)
