@@ -127,11 +127,14 @@ def main(argv: Sequence[str] | None = None) -> int:
     0 done; 2 a mistake in the input, explained on stderr; 130 interrupted, 143 by SIGTERM. A traceback is a
     defect.
     """
-    warnings.formatwarning = _words
-    leave_quickly()
-    keep_memory()
-    with stoppable():
-        return _answered(argv)
+    try:
+        warnings.formatwarning = _words
+        leave_quickly()
+        keep_memory()
+        with stoppable():
+            return _answered(argv)
+    except KeyboardInterrupt as interrupt:  # before the work, after it, or while its end is told
+        return _stopped(interrupt)
 
 
 def _answered(argv: Sequence[str] | None) -> int:
@@ -164,11 +167,7 @@ def _answered(argv: Sequence[str] | None) -> int:
     except (KeyboardInterrupt, click.Abort) as error:
         # click puts an Abort in place of the interrupt; a command may have said in it how to go on
         interrupts = (cause for cause in (error.__cause__, error) if isinstance(cause, KeyboardInterrupt))
-        interrupt = next(interrupts, KeyboardInterrupt())
-        is_end = isinstance(interrupt, Terminated)
-        what, how = "terminated" if is_end else "interrupted", str(interrupt)
-        click.echo(f"{what}; {how}" if how else what, err=True)
-        return STOPPED if is_end else 130
+        return _stopped(next(interrupts, KeyboardInterrupt()))
     except MemoryError:
         click.echo("error: there is not enough memory; `validate` tells how much a scenario takes", err=True)
         return 1
@@ -181,6 +180,14 @@ def _answered(argv: Sequence[str] | None) -> int:
             click.echo(f"error: cannot read or write{name}: {error.strerror or error}", err=True)
         _drop_output()
         return 1
+
+
+def _stopped(interrupt: KeyboardInterrupt) -> int:
+    """Say that the command was stopped, and how to go on if it is known; the exit code."""
+    is_end = isinstance(interrupt, Terminated)
+    what, how = "terminated" if is_end else "interrupted", str(interrupt)
+    click.echo(f"{what}; {how}" if how else what, err=True)
+    return STOPPED if is_end else 130
 
 
 def _drop_output() -> None:

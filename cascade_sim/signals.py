@@ -15,6 +15,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
 
+from cascade_sim import leftovers
+
 STOPPED = 128 + signal.SIGTERM  # the exit code that a shell shows for it
 
 
@@ -27,11 +29,13 @@ class _Signals:
 
     is_heard = False  # whether somebody listens: an interrupt that no signal brought is then a forged one
     came: type[KeyboardInterrupt] | None = None
+    is_over = False  # whether the work has ended: there is nothing left to interrupt
 
 
 def _interrupt(number: int, frame: FrameType | None) -> None:
     _Signals.came = Terminated if number == signal.SIGTERM else KeyboardInterrupt
-    raise _Signals.came
+    if not _Signals.is_over:
+        raise _Signals.came
 
 
 @contextmanager
@@ -53,7 +57,10 @@ def _quiet_about_interrupts() -> Iterator[None]:
 
 @contextmanager
 def stoppable() -> Iterator[None]:
-    """Inside, SIGINT and SIGTERM raise KeyboardInterrupt and Terminated; a handler of one's own stays."""
+    """Inside, SIGINT and SIGTERM raise KeyboardInterrupt and Terminated; a handler of one's own stays.
+
+    At the end what they left behind is taken away.
+    """
     ours = {signal.SIGINT: signal.default_int_handler, signal.SIGTERM: signal.SIG_DFL}
     if threading.current_thread() is not threading.main_thread():
         yield  # Python gives signals to the main thread alone
@@ -68,9 +75,12 @@ def stoppable() -> Iterator[None]:
         with _quiet_about_interrupts():
             yield
     finally:
+        _Signals.is_over = True
+        leftovers.clear()
         _Signals.is_heard, _Signals.came = False, None
         for number in taken:
             signal.signal(number, before[number])
+        _Signals.is_over = False
 
 
 def heed() -> None:

@@ -249,12 +249,12 @@ def _work(pipe: Connection) -> None:
     """What a worker process does: take a job and answer, again and again, until the pipe ends."""
     keep_memory()
     threading.Thread(target=_die_with_parent, daemon=True).start()
-    with stoppable():  # told to stop: unwind, so that locks are released and half-written files dropped
-        try:
+    try:
+        with stoppable():  # told to stop: unwind, so that locks are released and half-written files dropped
             while _job(pipe):
                 pass
-        except Terminated:
-            sys.exit(STOPPED)
+    except Terminated:
+        sys.exit(STOPPED)
 
 
 def _job(pipe: Connection) -> bool:

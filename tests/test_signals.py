@@ -176,3 +176,14 @@ def test_what_breaks_while_a_second_interrupt_cuts_through_the_cleaning_up_is_no
     monkeypatch.setitem(sys.modules, "cascade_sim.study", SimpleNamespace(run_study=run_study))
     assert main(["run", str(ROOT / "scenarios" / "quick.yaml"), "--quiet"]) == 130
     assert capsys.readouterr().err.startswith("interrupted")
+
+
+@pytest.mark.parametrize(("kind", "word", "code"), [(KeyboardInterrupt, "interrupted", 130),
+                                                    (Terminated, "terminated", 143)])  # fmt: skip
+def test_an_interrupt_while_the_end_is_told_is_no_traceback(kind, word, code, monkeypatch, capsys):
+    def answered(argv):
+        raise kind
+
+    monkeypatch.setattr("cascade_sim.cli._answered", answered)
+    assert main([]) == code
+    assert capsys.readouterr().err.strip() == word

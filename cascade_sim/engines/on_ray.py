@@ -31,7 +31,7 @@ from cascade_sim.engines import Chunk, Service
 from cascade_sim.engines.baggage import pack
 from cascade_sim.errors import Notice, UserError
 from cascade_sim.storage.code_version import source_digest
-from cascade_sim.storage.files import folder_inside, storage_errors, temporary
+from cascade_sim.storage.files import discard, folder_inside, storage_errors, temporary
 from cascade_sim.storage.model_store import FOLDER_VARIABLE
 from cascade_sim.storage.stack import stack, stack_notes
 from cascade_sim.version import SEMANTICS
@@ -319,7 +319,7 @@ def _mark(folder: Path, undo: ExitStack) -> Path:
     folder_inside(folder.parent, folder.name)
     with storage_errors(folder):
         mark = temporary(folder / "seen")
-    undo.callback(mark.unlink, missing_ok=True)
+    undo.callback(discard, mark)
     return mark
 
 

@@ -20,6 +20,7 @@ import shutil
 import socket
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import Any, BinaryIO
@@ -28,6 +29,7 @@ import numpy as np
 from numpy.lib import format as npy
 from numpy.typing import ArrayLike, NDArray
 
+from cascade_sim import leftovers
 from cascade_sim.errors import UserError, did_you_mean, unknown_name
 from cascade_sim.logged.format import (
     ADS,
@@ -521,6 +523,7 @@ def new_folder(path: str | Path) -> Iterator[Path]:
     if place.exists() or place.is_symlink():
         raise UserError(f"{place} exists already; name another folder, or remove it")
     temp = place.with_name(f"{_begins(place)}{os.getpid()}.{secrets.token_hex(8)}.tmp")
+    leftovers.note(temp, partial(shutil.rmtree, temp, ignore_errors=True))
     with storage_errors(place):
         place.parent.mkdir(parents=True, exist_ok=True)
         _remove_left(place)
@@ -543,6 +546,7 @@ def new_folder(path: str | Path) -> Iterator[Path]:
         raise
     finally:
         os.close(held)
+    leftovers.strike(temp)
 
 
 def _begins(place: Path) -> str:

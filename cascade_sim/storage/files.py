@@ -8,9 +8,11 @@ import os
 import secrets
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+from cascade_sim import leftovers
 from cascade_sim.errors import UserError
 
 MOST_DIGITS = 40  # of a whole number in JSON
@@ -37,6 +39,7 @@ def seal(temp: Path, path: Path) -> None:
         if folder in Path(os.path.abspath(path)).parents:
             check()
     os.replace(temp, path)
+    leftovers.strike(temp)
     flush(path.parent)  # the rename itself must survive a power cut
 
 
@@ -54,10 +57,20 @@ def unguard(check: Callable[[], None]) -> None:
 
 
 def temporary(path: Path) -> Path:
-    """A new empty file to write before `seal`: hidden, in the same folder, with a name nobody can guess."""
+    """A new empty file to write before `seal`: hidden, in the same folder, with a name nobody can guess.
+
+    It goes with `discard`, or else at the end of the command.
+    """
     temp = path.with_name(f".{path.name}.{os.getpid()}.{secrets.token_hex(8)}.tmp")
+    leftovers.note(temp, partial(temp.unlink, missing_ok=True))
     os.close(os.open(temp, os.O_WRONLY | os.O_CREAT | os.O_EXCL | NO_LINKS, 0o666))
     return temp
+
+
+def discard(temp: Path) -> None:
+    """Remove a temporary file that gets no name. Twice is harmless."""
+    temp.unlink(missing_ok=True)
+    leftovers.strike(temp)
 
 
 def folder_inside(folder: Path, *names: str) -> Path:
@@ -99,7 +112,7 @@ def discarded_on_error(temp: Path) -> Iterator[None]:
         yield
     except BaseException:
         with suppress(OSError):
-            temp.unlink(missing_ok=True)
+            discard(temp)
         raise
 
 

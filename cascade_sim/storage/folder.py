@@ -20,6 +20,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
+from cascade_sim import leftovers
 from cascade_sim.errors import Notice, UserError, did_you_mean
 from cascade_sim.storage import own_code, seals
 from cascade_sim.storage.files import folder_inside, parse_json, storage_errors, write_file
@@ -76,6 +77,8 @@ class RunFolder:
         self.path = path
         self._lock = lock
         self._has_begun = has_begun  # whether a run that may go on lies here
+        self._is_clearing = False  # whether what lies here is on its way out
+        leftovers.note(lock, self.release)
 
     @classmethod
     def create(
@@ -108,23 +111,20 @@ class RunFolder:
         with storage_errors(folder):
             folder.mkdir(parents=True, exist_ok=True)
             lock = Lock.take(folder)
+        run = cls(folder, lock, has_begun=True)
+        run._is_clearing = True
         try:
             keeps_answers = check()  # it may have changed while the lock was taken
-        except BaseException:
-            lock.release()
-            raise
-        try:
             with storage_errors(folder):
                 _settle(folder)
                 if _is_finished(folder):
                     _set_aside(folder, keeps_answers)
                 _clear(folder, keeps_answers)
+            run._has_begun = run._is_clearing = False
         except BaseException:
-            if _shows_by_its_lock(folder):
-                lock.leave()
-            lock.release()
+            run.release()
             raise
-        return cls(folder, lock)
+        return run
 
     @classmethod
     def resume(cls, path: str | Path, manifest: Mapping[str, Any]) -> "RunFolder":
@@ -141,6 +141,7 @@ class RunFolder:
         if not (folder / MANIFEST).exists():  # another run took the folder just before, and was stopped
             lock.leave()
             return cls.create(folder)
+        run = cls(folder, lock, has_begun=True)
         try:
             with storage_errors(folder):
                 _settle(folder)
@@ -154,9 +155,9 @@ class RunFolder:
                 elif (folder / CHECKPOINTS).exists():
                     shutil.rmtree(folder / CHECKPOINTS)  # stopped at its very last step
         except BaseException:
-            lock.release()
+            run.release()
             raise
-        return cls(folder, lock, has_begun=True)
+        return run
 
     def write_bytes(self, name: str, data: bytes) -> Path:
         """Write a file whole; `name` may lead into sub-folders. Returns its path."""
@@ -207,9 +208,14 @@ class RunFolder:
 
         Where nothing at all came of the new run, the one it was to replace is put back.
         """
-        if self._lock.is_held and not self._has_begun and (self.path / PREVIOUS).is_dir():
+        if self._lock.is_held:
             with suppress(OSError):
-                _put_back(self.path, self.path / PREVIOUS)
+                if not self._has_begun:
+                    _remove_unnamed(self.path)
+                if not self._has_begun and (self.path / PREVIOUS).is_dir():
+                    _put_back(self.path, self.path / PREVIOUS)
+                if self._is_clearing and _shows_by_its_lock(self.path):
+                    self._lock.leave()
         self._lock.release()
 
     def __enter__(self) -> "RunFolder":
@@ -545,6 +551,11 @@ def _clear(folder: Path, keeps_answers: bool) -> None:
             _remove(world)
         for name in own if keeps_answers else ():
             _remove_entry(world / name)
+    _remove_unnamed(folder)
+
+
+def _remove_unnamed(folder: Path) -> None:
+    """Remove files that were being written, and never got their name."""
     for left in folder.glob(".*.[0-9]*.tmp"):
         left.unlink()
 

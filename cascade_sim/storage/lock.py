@@ -23,8 +23,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from cascade_sim import leftovers
 from cascade_sim.errors import Notice, UserError
-from cascade_sim.storage.files import NO_LINKS, guard, parse_json, temporary, unguard
+from cascade_sim.storage.files import NO_LINKS, discard, guard, parse_json, temporary, unguard
 
 LOCK = ".lock"
 PROGRAM = "cascade_sim"
@@ -77,13 +78,14 @@ def lease() -> float:
 class Lock:
     """A lock that is held, from `take` to `release`."""
 
-    def __init__(self, path: Path, handle: int, owner: dict[str, Any], clock: Clock = CLOCK) -> None:
-        self._path = path
-        self._handle: int | None = handle
-        self._owner = owner
+    def __init__(self, path: Path, clock: Clock = CLOCK) -> None:
+        self._path, self._clock = path, clock
+        self._handle: int | None = None  # of the file, locked
+        self._is_opening = False  # whether the file may be there and nobody knows its handle
+        self._is_new = False  # whether it was empty before
+        self._owner: dict[str, Any] = {}
         self._busy = threading.Lock()  # the beat and the end of the lock
-        self._stop = clock.every(owner["lease"] / BEATS, self.beat)
-        guard(path.parent, self.require_held)
+        self._stop: Callable[[], None] = lambda: None
 
     @classmethod
     def take(cls, folder: Path, *, waits: bool = True, clock: Clock | None = None) -> "Lock":
@@ -91,43 +93,58 @@ class Lock:
 
         Where another host had it, that takes a lease, or is refused at once unless this one `waits`.
         """
+        lock = cls(folder / LOCK, clock or CLOCK)
+        leftovers.note(lock, lock.give_up)
+        try:
+            while not lock._open():
+                pass
+            lock._sign(waits)
+        except BaseException:
+            lock.give_up()
+            raise
+        return lock
+
+    def _open(self) -> bool:
+        """Open and lock the file; False if its owner removed it between the two steps: begin again."""
         import fcntl
 
-        path, clock = folder / LOCK, clock or CLOCK
-        while True:
-            if path.is_symlink():
-                raise UserError(f"{path} is a link, which a lock never is; remove it")
-            handle = os.open(path, os.O_RDWR | os.O_CREAT | NO_LINKS, 0o644)
+        if self._path.is_symlink():
+            raise UserError(f"{self._path} is a link, which a lock never is; remove it")
+        self._is_opening = True
+        handle = os.open(self._path, os.O_RDWR | os.O_CREAT | NO_LINKS, 0o644)
+        try:
             try:
-                try:
-                    fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                except BlockingIOError:
-                    raise UserError(_refusal(folder, _written_owner(handle))) from None
-                if not _is_same_file(handle, path):
-                    os.close(handle)  # its owner removed it between our two steps: begin again
-                    continue
-                before = _written_owner(handle)
-                owner = _new_owner(before)
-                if before.get("host", socket.gethostname()) != socket.gethostname():
-                    _outlive(folder, before, waits, clock)
-                    taken = _put_in_place(path, owner)
-                    os.close(handle)
-                    handle = taken
-                    clock.wait(owner["lease"] / BEATS)  # somebody else may have looked as long as we did
-                    if not _is_same_file(handle, path):
-                        raise UserError(_refusal(folder, owner_of(path)))
-                else:
-                    _check_lock(path, handle)
-                    try:
-                        _write_owner(handle, owner)
-                    except BaseException:
-                        if os.listdir(folder) == [LOCK]:  # beside other files it may be what shows a run
-                            os.unlink(path)
-                        raise
-            except BaseException:
-                os.close(handle)
-                raise
-            return cls(path, handle, owner, clock)
+                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                self._is_opening = False
+                raise UserError(_refusal(self._path.parent, _written_owner(handle))) from None
+            if _is_same_file(handle, self._path):
+                self._handle, self._is_opening = handle, False
+                return True
+        except BaseException:
+            os.close(handle)
+            raise
+        os.close(handle)
+        return False
+
+    def _sign(self, waits: bool) -> None:
+        """Write into the locked file whose it is, and show from here on that its owner is alive."""
+        assert self._handle is not None
+        folder, before = self._path.parent, _written_owner(self._handle)
+        self._owner = _new_owner(before)
+        if before.get("host", socket.gethostname()) != socket.gethostname():
+            _outlive(folder, before, waits, self._clock)
+            old, self._handle = self._handle, _put_in_place(self._path, self._owner)
+            os.close(old)
+            self._clock.wait(self._owner["lease"] / BEATS)  # somebody else may have looked as long as we did
+            if not _is_same_file(self._handle, self._path):
+                raise UserError(_refusal(folder, owner_of(self._path)))
+        else:
+            _check_lock(self._path, self._handle)
+            self._is_new = _is_empty(self._handle)
+            _write_owner(self._handle, self._owner)
+        self._stop = self._clock.every(self._owner["lease"] / BEATS, self.beat)
+        guard(folder, self.require_held)
 
     @property
     def is_held(self) -> bool:
@@ -163,29 +180,34 @@ class Lock:
 
     def leave(self) -> None:
         """Unlock, and let the file stay as after a kill."""
-        handle = self._end()
-        if handle is not None:
-            os.close(handle)
-
-    def release(self) -> None:
-        """Remove the file, if it is still one's own, then unlock. Releasing twice is harmless."""
-        handle = self._end()
-        if handle is None:
-            return
-        try:
-            if _is_same_file(handle, self._path):
-                self._path.unlink(missing_ok=True)
-        except OSError:
-            pass  # the folder became read-only: the file stays behind unlocked, which is as good
-        finally:
-            os.close(handle)
-
-    def _end(self) -> int | None:
         unguard(self.require_held)
         self._stop()
         with self._busy:
             handle, self._handle = self._handle, None
-        return handle
+        if handle is not None:
+            os.close(handle)
+        leftovers.strike(self)
+
+    def release(self) -> None:
+        """Remove the file, if it is still one's own, then unlock. Releasing twice is harmless.
+
+        So is a release that was cut off: only when the file is gone is the lock not held any more.
+        """
+        try:
+            if self._handle is not None and _is_same_file(self._handle, self._path):
+                self._path.unlink(missing_ok=True)
+        except OSError:
+            pass  # the folder became read-only: the file stays behind unlocked, which is as good
+        self.leave()
+
+    def give_up(self) -> None:
+        """Release before anything was done in the folder: a file that was there before stays."""
+        if self._handle is None and self._is_opening:
+            self._handle = _locked(self._path)
+        self._is_opening = False
+        if self._handle is not None and (self._is_new or _is_empty(self._handle)):
+            self.release()
+        self.leave()
 
     @staticmethod
     def is_ours(folder: Path) -> bool:
@@ -239,7 +261,7 @@ def _outlive(folder: Path, owner: dict[str, Any], waits: bool, clock: Clock) -> 
     seconds = max(lease(), _number(owner.get("lease")))
     warnings.warn(
         f"{folder} is marked as in use by {_named(owner)}: looking for {seconds:g} s whether it is alive",
-        Notice, stacklevel=4,
+        Notice, stacklevel=5,
     )  # fmt: skip
     for _ in range(2 * BEATS):
         clock.wait(seconds / (2 * BEATS))
@@ -248,8 +270,24 @@ def _outlive(folder: Path, owner: dict[str, Any], waits: bool, clock: Clock) -> 
     warnings.warn(
         f"{folder}: {_named(owner)} gave no sign for {seconds:g} s and counts as dead; taken over, attempt "
         f"{_new_owner(owner)['attempt']}",
-        Notice, stacklevel=4,
+        Notice, stacklevel=5,
     )  # fmt: skip
+
+
+def _locked(path: Path) -> int | None:
+    """The handle of a file that is there, locked; None if somebody else has it, or it is none."""
+    import fcntl
+
+    try:
+        handle = os.open(path, os.O_RDWR | os.O_NONBLOCK | NO_LINKS)
+    except OSError:
+        return None
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        os.close(handle)
+        return None
+    return handle
 
 
 def _put_in_place(path: Path, owner: dict[str, Any]) -> int:
@@ -266,9 +304,8 @@ def _put_in_place(path: Path, owner: dict[str, Any]) -> int:
         except BaseException:
             os.close(handle)
             raise
-    except BaseException:
-        temp.unlink(missing_ok=True)
-        raise
+    finally:
+        discard(temp)
     return handle
 
 
@@ -305,6 +342,12 @@ def _check_lock(path: Path, handle: int) -> None:
     text = os.pread(handle, len(BEGINS), 0) if stat.S_ISREG(status.st_mode) else b"?"
     if status.st_nlink > 1 or not BEGINS.startswith(text):  # a killed run leaves it empty at worst
         raise UserError(f"{path} is not a lock of {PROGRAM}; move it away")
+
+
+def _is_empty(handle: int) -> bool:
+    """Whether it is a plain file in which nothing is written: it was just made, or shows nothing."""
+    status = os.fstat(handle)
+    return stat.S_ISREG(status.st_mode) and status.st_nlink == 1 and status.st_size == 0
 
 
 def _is_same_file(handle: int, path: Path) -> bool:

@@ -25,6 +25,7 @@ from numpy.typing import NDArray
 from cascade_sim.errors import UserError
 from cascade_sim.storage import seals
 from cascade_sim.storage.files import (
+    discard,
     discarded_on_error,
     folder_inside,
     parse_json,
@@ -210,7 +211,7 @@ class TableWriter:
                 writer.close()
         with suppress(OSError):
             if self._temp is not None:
-                self._temp.unlink(missing_ok=True)
+                discard(self._temp)
 
 
 def read_table(folder: str | Path, table: str, columns: Sequence[str] | None = None) -> Columns:

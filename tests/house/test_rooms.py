@@ -12,7 +12,7 @@ from places import ROOT
 # From the ground up. A room imports rooms of lower layers and itself, be it inside a function or for a type
 # checker; rooms of one layer do not know each other.
 LAYERS = (
-    {"version", "lanes", "loading", "draw_kernels"},
+    {"version", "lanes", "loading", "leftovers", "draw_kernels"},
     {"errors", "draws", "kernels", "signals"},
     {"progress", "workers", "auction", "storage", *LEAVES},
     {"logged"},

@@ -1,0 +1,41 @@
+"""What a command has made for a while and must not leave behind: locks, temporary files.
+
+Whoever makes such a thing takes it away again in a `finally`. But Ctrl-C falls anywhere, also between the
+making and the `finally`, and into the taking away itself. So a thing is noted before it is made and struck
+out when it is gone, and what is still noted at the end of the command (`signals.stoppable`), or else of the
+process, is taken away then.
+"""
+
+import atexit
+import os
+import threading
+from collections.abc import Callable, Hashable
+from contextlib import suppress
+
+_noted: dict[Hashable, tuple[int, Callable[[], object]]] = {}  # thing -> process, and how it goes
+
+
+def note(thing: Hashable, remove: Callable[[], object]) -> None:
+    """From here on `remove` is called at the end, unless `strike` comes first. Again: another way to go.
+
+    In the main thread alone: Python interrupts no other, and what another makes may be in use at the end.
+    """
+    if threading.current_thread() is threading.main_thread():
+        _noted[thing] = os.getpid(), remove
+
+
+def strike(thing: Hashable) -> None:
+    """It is gone, or has its place; twice is harmless."""
+    _noted.pop(thing, None)
+
+
+def clear() -> None:
+    """Take away what is left, the last first. What a process had before it was forked is not the fork's."""
+    while _noted:
+        _, (process, remove) = _noted.popitem()
+        if process == os.getpid():
+            with suppress(OSError):  # a full or a read-only disk: it stays, as after a kill
+                remove()
+
+
+atexit.register(clear)
