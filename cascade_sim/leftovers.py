@@ -29,10 +29,18 @@ def strike(thing: Hashable) -> None:
     _noted.pop(thing, None)
 
 
-def clear() -> None:
-    """Take away what is left, the last first. What a process had before it was forked is not the fork's."""
-    while _noted:
-        _, (process, remove) = _noted.popitem()
+def noted() -> frozenset[Hashable]:
+    """What is noted now."""
+    return frozenset(_noted)
+
+
+def clear(but: frozenset[Hashable] = frozenset()) -> None:
+    """Take away what is left, the last first, `but` what the caller's caller had before.
+
+    What a process had before it was forked is not the fork's.
+    """
+    for thing in [thing for thing in reversed(_noted) if thing not in but]:
+        process, remove = _noted.pop(thing, (0, noted))
         if process == os.getpid():
             with suppress(OSError):  # a full or a read-only disk: it stays, as after a kill
                 remove()

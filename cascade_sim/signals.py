@@ -65,6 +65,7 @@ def stoppable() -> Iterator[None]:
     if threading.current_thread() is not threading.main_thread():
         yield  # Python gives signals to the main thread alone
         return
+    held = leftovers.noted()  # by whoever calls a command from Python
     before = {number: signal.getsignal(number) for number in ours}
     taken = [number for number, usual in ours.items() if before[number] == usual]
     for number in taken:
@@ -76,7 +77,7 @@ def stoppable() -> Iterator[None]:
             yield
     finally:
         _Signals.is_over = True
-        leftovers.clear()
+        leftovers.clear(but=held)
         _Signals.is_heard, _Signals.came = False, None
         for number in taken:
             signal.signal(number, before[number])

@@ -29,6 +29,16 @@ def test_what_is_left_goes_at_the_end_of_a_command_the_last_first():
     assert gone == ["c", "a"]
 
 
+def test_a_command_leaves_alone_what_its_caller_holds():
+    gone = []
+    leftovers.note("a", lambda: gone.append("a"))
+    with stoppable():
+        leftovers.note("b", lambda: gone.append("b"))
+    assert gone == ["b"]
+    leftovers.clear()
+    assert gone == ["b", "a"]
+
+
 def test_what_cannot_be_removed_keeps_nothing_else_from_going(tmp_path):
     (tmp_path / "a").touch()
     leftovers.note("a", (tmp_path / "a").unlink)
