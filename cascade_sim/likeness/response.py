@@ -26,6 +26,7 @@ from cascade_sim import draws
 from cascade_sim.errors import UserError
 from cascade_sim.likeness.examined import Examined, Floats, fit_examined
 from cascade_sim.likeness.trees import LEAST, MOST, Pairs, Trees
+from cascade_sim.likeness.two_sample import boosting, one_thread
 
 FOLDS = 5
 MODELS = 2  # trees of each fold; a replicate has one
@@ -81,6 +82,7 @@ def fit_response(
 
     `unit` [R] is what replicates draw: requests of one unit come together. `advance` is told of each fit.
     """
+    boosting()  # before threads are limited: a library that is loaded later would not be
     log = _Log(pairs, seed)
     clicks = int(np.sum(log.click))
     if clicks < FEWEST_CLICKS:
@@ -88,13 +90,15 @@ def fit_response(
             f"the log has {clicks} clicks; a response is fitted to {FEWEST_CLICKS} or more: log more "
             "requests, or their clicks"
         )
-    whole = log.fit(np.ones(len(log.learned)), range(MODELS))
+    with one_thread():
+        whole = log.fit(np.ones(len(log.learned)), range(MODELS))
     advance()
     made, share = [], min(1.0, MOST_DRAWN / len(log.learned))
     unit = np.arange(log.n_requests) if unit is None else unit
     for number in range(replicates):
         count = _counts(draws.uniform(seed, "response replicate", number, unit), share)
-        again = log.fit(count[pairs.request[log.learned]], range(number, number + 1), whole)
+        with one_thread():
+            again = log.fit(count[pairs.request[log.learned]], range(number, number + 1), whole)
         made.append(Replicate(again.ctr.astype(np.float32), again.effects, count.astype(np.uint8), share))
         advance()
     expected = np.clip(whole.ctr[log.learned] * whole.effects[log.slot], LEAST, MOST)

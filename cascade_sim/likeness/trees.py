@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from cascade_sim.likeness.two_sample import boosting, one_thread
+from cascade_sim.likeness.two_sample import boosting
 
 PRIOR = 30.0  # impressions that an id's rate is drawn towards the mean by
 AT_ONCE = 500_000  # rows
@@ -79,8 +79,7 @@ class Trees:
                     l2_regularization=5.0, categorical_features=is_category if is_category.any() else None,
                     early_stopping=False, max_features=0.7, random_state=seed,
                 )  # fmt: skip
-                with one_thread():
-                    model.fit(table, y[used])
+                model.fit(table, y[used])
                 self._models[own].append(model)
 
     def logit(self, rows: np.ndarray) -> np.ndarray:
@@ -93,8 +92,7 @@ class Trees:
             for start in range(0, len(at), AT_ONCE):
                 some = at[start : start + AT_ONCE]
                 table = design(self._pairs, rows[some], self._rates[own])
-                with one_thread():
-                    said = [model.predict_proba(table)[:, 1] for model in models]
+                said = [model.predict_proba(table)[:, 1] for model in models]
                 out[some] = np.mean([logit(np.clip(chance, LEAST, MOST)) for chance in said], axis=0)
         return out
 

@@ -19,6 +19,7 @@ from functools import lru_cache, partial
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import expit, logit, ndtri, stdtrit
+from threadpoolctl import threadpool_limits
 
 from cascade_sim import draws
 from cascade_sim.analysis.metrics.catalogue import with_factors
@@ -129,7 +130,8 @@ def replicate_sums(
     """
     count = drawn(fitted, requests)
     names = sorted(columns)
-    total = count.T @ np.column_stack([columns[name] for name in names])
+    # not by a matrix library, whose sums may depend on how many threads it has
+    total = np.einsum("rk,rc->kc", count, np.column_stack([columns[name] for name in names]))
     for name, by in with_factors(moved).items():
         if name in columns:
             total[:, names.index(name)] += np.einsum("rk,rk->k", count, by)
@@ -173,6 +175,7 @@ def directions(n: int, k: int) -> Floats:
     """
     luck = draws.uniform(0, "doubt", np.arange(n)[:, None], np.arange(k)[None, :]) - 0.5
     whole = np.column_stack([np.ones(n), luck])
-    found: Floats = np.linalg.qr(whole)[0][:, 1:]
+    with threadpool_limits(limits=1):
+        found: Floats = np.linalg.qr(whole)[0][:, 1:]
     found.setflags(write=False)
     return found
