@@ -1,6 +1,6 @@
 """A world fitted to a log from a market of another family: what it gets right, and what it gets wrong.
 
-    python tests/drills/fitted_world.py [--seeds 5] [--folder FOLDER]
+    python tests/drills/fitted_world.py [--seeds 5,6] [--jobs 2] [--folder FOLDER]
 
 The log has Pareto bids, segments, slots whose effects nobody wrote down, and a hidden intent. A world is
 fitted to its first half and held against its second; another, fitted to all of it, is asked what-ifs whose
@@ -15,6 +15,7 @@ import argparse
 import json
 import sys
 import tempfile
+from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -65,6 +66,7 @@ def drill(folder: Path, seed: int = 5) -> dict[str, Any]:
         answers[words] = {
             "truth": truth, "world": {key: lift[key] for key in ("value", "low", "high")},
             "is_inside": truth["low"] <= lift["value"] <= truth["high"],
+            "counted": truth["low"] <= market.counted_lift(**rule) <= truth["high"],
             "others": others[words], "is_held": lift["low"] <= others[words] <= lift["high"],
         }  # fmt: skip
     return {
@@ -114,14 +116,14 @@ def tally(found: list[dict[str, Any]]) -> str:
         )
     for words in found[0]["whatifs"]:
         answers = [f["whatifs"][words] for f in found]
-        inside = sum(answer["is_inside"] for answer in answers)
+        inside, best = (sum(answer[key] for answer in answers) for key in ("is_inside", "counted"))
         covers = sum(a["world"]["low"] <= a["truth"]["value"] <= a["world"]["high"] for a in answers)
         held = sum(answer["is_held"] for answer in answers)
         off = 100 * max(abs(a["world"]["value"] - a["truth"]["value"]) for a in answers)
         lines.append(
-            f"{words}: inside the truth's interval in {inside} of {len(found)}, the world's interval holds "
-            f"the truth of the log's requests in {covers} and of others' in {held}, farthest off "
-            f"{off:.2f} points"
+            f"{words}: inside the truth's interval in {inside} of {len(found)} (with every CTR known, and "
+            f"slots by their clicks: {best}), the world's interval holds the truth of the log's requests in "
+            f"{covers} and of others' in {held}, farthest off {off:.2f} points"
         )
     return "\n".join(lines)
 
@@ -130,12 +132,14 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seeds", type=lambda text: [int(seed) for seed in text.split(",")], default=[5])
     parser.add_argument("--folder", type=Path)
+    parser.add_argument("--jobs", type=int, default=1, help="markets at a time")
     given = parser.parse_args()
-    found = []
-    for seed in given.seeds:
-        with tempfile.TemporaryDirectory() as temp:
-            found.append(drill((given.folder or Path(temp)) / str(seed), seed))
-        print(f"market {seed}\n{shown(found[-1])}\n", flush=True)
+    with tempfile.TemporaryDirectory() as temp, ProcessPoolExecutor(given.jobs) as pool:
+        folders = [(given.folder or Path(temp)) / str(seed) for seed in given.seeds]
+        found = []
+        for seed, one in zip(given.seeds, pool.map(drill, folders, given.seeds), strict=True):
+            print(f"market {seed}\n{shown(one)}\n", flush=True)
+            found.append(one)
     print(tally(found))
 
 

@@ -53,7 +53,7 @@ class OtherFamily:
         share = np.array([0.34, 0.25, 0.17, 0.12, 0.08, 0.04])
         # targeting: ads of verticals that a segment likes come up more often, a few ads very often
         popular = (rng.permutation(n_ads) + 6.0) ** -0.7
-        rng = np.random.default_rng([self.seed, self.people])
+        rng = np.random.default_rng([self.seed, 1 + self.people])  # numpy takes [seed, 0] for seed alone
         segment_of = rng.choice(SEGMENTS, self.users, p=share)
         eager = rng.normal(0, 0.35, self.users)
         fame = 1.0 / (np.arange(self.users) + 4.0) ** 0.8
@@ -106,15 +106,24 @@ class OtherFamily:
         winners = np.where(is_on, won.winners, -1)
         return winners, np.where(winners >= 0, won.cpc, 0.0)
 
-    def expected(self, **rule: Any) -> np.ndarray:
-        """True expected revenue of every request under a rule.  [R]"""
+    def expected(self, examined: np.ndarray = EXAMINED, **rule: Any) -> np.ndarray:
+        """True expected revenue of every request under a rule, or as if slots had other effects.  [R]"""
         winners, price = self.page(**rule)
-        return np.sum(self.clicked(winners) * price, axis=1)
+        return np.sum(self.clicked(winners, examined) * price, axis=1)
 
-    def clicked(self, winners: np.ndarray) -> np.ndarray:
+    def clicked(self, winners: np.ndarray, examined: np.ndarray = EXAMINED) -> np.ndarray:
         """The true chances of clicks on a page.  [R, 4]"""
         ctr = np.take_along_axis(self.auctions["ctr"], np.maximum(winners, 0), 1)
-        return np.where(winners >= 0, ctr * EXAMINED[None, :], 0.0)
+        return np.where(winners >= 0, ctr * examined[None, :], 0.0)
+
+    def counted_lift(self, **rule: Any) -> float:
+        """The lift by who knows every CTR, and of slots no more than their clicks in the log."""
+        winners, _ = self.page()
+        chance = self.clicked(winners)
+        luck = np.take_along_axis(self.auctions["luck"][0], np.maximum(winners, 0), 1)
+        found = np.sum(luck < chance, axis=0) / np.sum(self.clicked(winners, np.ones(4)), axis=0)
+        found[0] = 1.0
+        return float(self.expected(found, **rule).sum() / self.expected(found).sum() - 1)
 
     def lift(self, resamples: int = 400, **rule: Any) -> dict[str, float]:
         """The true lift of revenue by a rule, with the interval over requests."""
