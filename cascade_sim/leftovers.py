@@ -42,7 +42,7 @@ def clear(but: frozenset[Hashable] = frozenset()) -> None:
     for thing in [thing for thing in reversed(_noted) if thing not in but]:
         process, remove = _noted.pop(thing, (0, noted))
         if process == os.getpid():
-            with suppress(OSError):  # a full or a read-only disk: it stays, as after a kill
+            with suppress(Exception):  # a full or a read-only disk: it stays, as after a kill
                 remove()
 
 

@@ -77,11 +77,13 @@ def stoppable() -> Iterator[None]:
             yield
     finally:
         _Signals.is_over = True
-        leftovers.clear(but=held)
-        _Signals.is_heard, _Signals.came = False, None
-        for number in taken:
-            signal.signal(number, before[number])
-        _Signals.is_over = False
+        try:
+            leftovers.clear(but=held)
+        finally:
+            _Signals.is_heard, _Signals.came = False, None
+            for number in taken:
+                signal.signal(number, before[number])
+            _Signals.is_over = False
 
 
 def heed() -> None:

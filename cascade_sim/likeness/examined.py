@@ -18,7 +18,7 @@ Floats = NDArray[np.float64]
 
 RIDGE = 1.0  # a click's worth of prior on every coefficient but the level: finite where nothing is learned
 LEAST = 1e-9
-ITERATIONS = 200
+ITERATIONS = 500
 FLAT, STILL = 1e-10, 1e-7  # relative gain, and slope by row, that are small enough
 
 
@@ -67,7 +67,8 @@ def fit_examined(
 
     if start is None:
         rate = float(np.clip(np.sum(w * click) / total, LEAST, 1 - LEAST))
-        first = np.concatenate([np.full(k, 0.3), [logit(rate)], np.zeros(p - 1)])
+        has_rows = np.bincount(slot, minlength=n_slots)[1:] > 0  # else a slot is as the one above it
+        first = np.concatenate([0.3 * has_rows, [logit(rate)], np.zeros(p - 1)])
     else:
         first = np.concatenate([-np.diff(np.log(start.effects)), start.coefficients])
     free = (None, None)

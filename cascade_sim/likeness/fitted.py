@@ -19,7 +19,7 @@ from cascade_sim.likeness.response import Response, fit_response
 from cascade_sim.likeness.trees import PRIOR, Pairs
 from cascade_sim.logged.format import About
 from cascade_sim.logged.store import LoggedStore, new_folder, write_store
-from cascade_sim.phases.units import resampling_units
+from cascade_sim.phases.units import Units, resampling_units
 from cascade_sim.progress import Progress
 from cascade_sim.storage import seals
 from cascade_sim.storage.files import storage_errors, write_file
@@ -70,7 +70,7 @@ def fit_world(
         )
     with storage_errors(out):
         out.parent.mkdir(parents=True, exist_ok=True)
-    write_response(folder, store, response, pairs, n, seed)
+    write_response(folder, store, response, pairs, n, seed, units)
     scenario = scenario_of(store, out, market, folder.name)
     words = [
         f"# A world fitted to the log {store.about.name!r}: requests drawn in blocks of an hour, clicks by a "
@@ -117,7 +117,8 @@ def pairs_of(store: LoggedStore, n: int) -> tuple[Pairs, np.ndarray]:
         if len(np.unique(codes)) > 1:
             categories[name] = codes
             together = codes.astype(np.int64) * store.n_ads + columns["ad"]
-            ids[f"{name} and ad"] = np.unique(np.where(codes >= 0, together, -1), return_inverse=True)[1]
+            known, pair = np.unique(np.where(codes >= 0, together, -1), return_inverse=True)
+            ids[f"{name} and ad"] = pair - (known[0] < 0)  # -1 stays the code of unknown ones
     steady = _with_means(numbers, {"request": request, **ids})
     return Pairs(request, columns["slot"], columns["click"], numbers, ids, categories, steady), segment
 
@@ -141,7 +142,7 @@ def _with_means(numbers: dict[str, np.ndarray], groups: Mapping[str, np.ndarray]
 
 
 def write_response(
-    folder: Path, store: LoggedStore, response: Response, pairs: Pairs, n: int, seed: int
+    folder: Path, store: LoggedStore, response: Response, pairs: Pairs, n: int, seed: int, units: Units
 ) -> None:
     """The sealed folder: columns as plain .npy, and fitted.json with their digests."""
     from scipy.special import logit
@@ -161,18 +162,21 @@ def write_response(
         "context": _standard(context).astype(np.float32),
     }
     if response.replicates:
-        again = np.stack([replicate.ctr for replicate in response.replicates], axis=1).astype(np.float64)
-        tables["moved"] = (logit(np.clip(again, 1e-9, 1 - 1e-9)) - logits[:, None]).astype(np.float16)
+        tables["moved"] = np.empty((len(logits), len(response.replicates)), np.float16)
+        for i, replicate in enumerate(response.replicates):
+            again = np.clip(replicate.ctr.astype(np.float64), 1e-9, 1 - 1e-9)
+            tables["moved"][:, i] = logit(again) - logits
         tables["count"] = np.stack([replicate.count for replicate in response.replicates], axis=1)
     with new_folder(folder) as temp:
         for name, values in tables.items():
             np.save(temp / f"{name}.npy", np.ascontiguousarray(values), allow_pickle=False)
         about = {
             "format": FORMAT, "semantics": SEMANTICS, "market": market_seal(store), "name": store.about.name,
-            "requests": n, "seed": seed, "slot_effects": [float(x) for x in response.slot_effects],
+            "requests": n, "seed": seed, "slot_effects": _of_places(response.slot_effects, store),
             "delay": delays, "checks": response.checks,
             "replicates": {
-                "slot_effects": [[float(x) for x in made.slot_effects] for made in response.replicates],
+                "units": units.as_json(),
+                "slot_effects": [_of_places(made.slot_effects, store) for made in response.replicates],
                 "share": response.replicates[0].share if response.replicates else 1.0,
             },
             "features": [*pairs.numbers, *pairs.ids, *pairs.categories],
@@ -182,6 +186,12 @@ def write_response(
 
         text = json.dumps(seals.with_seal(about), indent=1, sort_keys=True, allow_nan=False)
         (temp / FILE).write_text(text + "\n", encoding="utf-8")
+
+
+def _of_places(effects: np.ndarray, store: LoggedStore) -> list[float]:
+    """Effects of all places that the log's pages have: where nobody was ever seen, that of the last seen."""
+    more = max(store.about.slots - len(effects), 0)
+    return [float(x) for x in np.append(effects, np.full(more, effects[-1]))]
 
 
 def market_seal(store: LoggedStore) -> str:

@@ -1,12 +1,12 @@
 """The response of users, fitted to a log: how often any candidate would be clicked in the first slot.
 
 Arrays in, calibrated probabilities out. Two learners see whatever the log has of a pair. A *line* is drawn
-through the logged predictions and what they say on average of the request, the ad, the user and the ad in its
-segment: single predictions have noise of their own, and where ads are asked about that were hardly shown, a
-line goes on where trees stand still. *Boosted trees* see features, the hour, segment and placement as well,
-and how often an ad, an advertiser, a user and a segment with an ad were clicked elsewhere. Each request is
-answered by models that did not see it (cross-fitting), and how much each learner counts is learned from those
-answers. Slots are effects of their own, found together with the rest.
+through logged predictions, features and segments, and through what the predictions say on average of the
+request, the ad, the user and the ad in its segment: single predictions have noise of their own, and where ads
+are asked about that were hardly shown, a line goes on where trees stand still. *Boosted trees* see the hour
+as well, and how often an ad, an advertiser, a user and a segment with an ad were clicked elsewhere. Each
+request is answered by models that did not see it (cross-fitting), and how much each learner counts is learned
+from those answers. Slots are effects of their own, found together with the rest.
 
 What is fitted is uncertain. *Replicates* are the whole fit again on logs like this one (its users, hours or
 requests drawn with replacement): whoever answers by the response takes them to tell how much it might differ.
@@ -35,7 +35,8 @@ FEWEST_IN_CELL = 200  # impressions of a slot or segment that is checked
 FARTHEST = 6.0  # standard deviations: beyond, a line is not followed
 MOST_ONE_HOT = 30  # codes of a category that the line has coefficients for
 MOST_COPIES = 12  # of a unit in a replicate: more come once in ten thousand million
-MOST_DRAWN = 200_000  # impressions that a replicate learns from: of a larger log it draws a part
+MOST_DRAWN = 200_000  # impressions that a replicate learns from: of a larger log it draws a part,
+LEAST_UNITS, LEAST_CLICKS = 400, 4_000  # but as many as this
 
 
 @dataclass(frozen=True)
@@ -93,15 +94,16 @@ def fit_response(
     with one_thread():
         whole = log.fit(np.ones(len(log.learned)), range(MODELS))
     advance()
-    made, share = [], min(1.0, MOST_DRAWN / len(log.learned))
     unit = np.arange(log.n_requests) if unit is None else unit
+    needed = (MOST_DRAWN / len(log.learned), LEAST_UNITS / len(np.unique(unit)), LEAST_CLICKS / clicks)
+    made, share = [], min(1.0, max(needed))
     for number in range(replicates):
         count = _counts(draws.uniform(seed, "response replicate", number, unit), share)
         with one_thread():
             again = log.fit(count[pairs.request[log.learned]], range(number, number + 1), whole)
         made.append(Replicate(again.ctr.astype(np.float32), again.effects, count.astype(np.uint8), share))
         advance()
-    expected = np.clip(whole.ctr[log.learned] * whole.effects[log.slot], LEAST, MOST)
+    expected = np.clip(log.held_out(whole), LEAST, MOST)
     part = None if segment is None else segment[log.learned]
     checks = checks_of(log.click.astype(np.float64), expected, log.slot, part, pairs.request[log.learned])
     return Response(whole.ctr, whole.effects, checks, tuple(made))
@@ -122,6 +124,7 @@ class _Fit:
     effects: Floats
     lines: tuple[Examined, ...]
     joined: Examined
+    said: Floats  # [learned, 3]: 1, and the logits of both learners
 
 
 class _Log:
@@ -144,11 +147,12 @@ class _Log:
         effects = np.empty(len(learned))
         for own in range(FOLDS):
             seen, asked = self._fold[learned] != own, np.flatnonzero(self._fold == own)
+            table = self._table[learned[seen]].astype(np.float64)
             found = fit_examined(
-                self._table[learned[seen]], self.click[seen], slot[seen], self.n_slots, count[seen],
+                table, self.click[seen], slot[seen], self.n_slots, count[seen],
                 start=near.lines[own] if near else None,
             )  # fmt: skip
-            line[asked] = found.logit(self._table[asked])
+            line[asked] = found.logit(self._table[asked].astype(np.float64))
             effects[~seen] = found.effects[slot[~seen]]
             lines.append(found)
         # A slot without a click was looked at with the chance x (1 - p) / (1 - x p): rows are kept by it.
@@ -163,22 +167,34 @@ class _Log:
             start=near.joined if near else None, is_positive=True,
         )  # fmt: skip
         ctr = np.clip(expit(joined.logit(said)), LEAST, MOST)
-        return _Fit(ctr, joined.effects, tuple(lines), joined)
+        return _Fit(ctr, joined.effects, tuple(lines), joined, said[learned])
+
+    def held_out(self, fit: _Fit) -> Floats:
+        """Clicks to be expected of learned rows by learners, and a join of them, that did not see them."""
+        expected = np.empty(len(self.learned))
+        for own in range(FOLDS):
+            seen = self._fold[self.learned] != own
+            joined = fit_examined(
+                fit.said[seen], self.click[seen], self.slot[seen], self.n_slots,
+                start=fit.joined, is_positive=True,
+            )  # fmt: skip
+            expected[~seen] = expit(joined.logit(fit.said[~seen])) * joined.effects[self.slot[~seen]]
+        return expected
 
 
-def steady_table(pairs: Pairs) -> Floats:
+def steady_table(pairs: Pairs) -> NDArray[np.float32]:
     """What the line sees of every row: 1, steady numbers by their spread, small categories.  [C, p]"""
-    columns = [np.ones(len(pairs.slot))]
+    columns = [np.ones(len(pairs.slot), np.float32)]
     for name in pairs.steady:
         values = np.asarray(pairs.numbers[name], np.float64)
         known = np.isfinite(values)
         if known.any() and (spread := float(np.std(values[known]))) > 0:
             scaled = np.where(known, (values - np.mean(values[known])) / spread, 0.0)
-            columns.append(np.clip(scaled, -FARTHEST, FARTHEST))
+            columns.append(np.clip(scaled, -FARTHEST, FARTHEST).astype(np.float32))
     for codes in pairs.categories.values():
         known = np.unique(codes[codes >= 0])
         if len(known) <= MOST_ONE_HOT:
-            columns += [(codes == code).astype(np.float64) for code in known[1:]]
+            columns += [(codes == code).astype(np.float32) for code in known[1:]]
     return np.column_stack(columns)
 
 

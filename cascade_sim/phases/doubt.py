@@ -3,7 +3,8 @@
 Of a replayed log it is the click model's (replayed.py). Of a world fitted to a log it comes from replicates:
 fits to logs that were drawn from the log. In the world of a replicate the same pages would be clicked with
 other chances, and each logged request would count as often as it was drawn; so every sum over requests has a
-value in each of them, and spreads over them by as much as the log leaves open.
+value in each of them, and spreads over them by as much as the log leaves open. Pages and prices are held as
+they are: what an arm that knows the CTRs would do in the world of a replicate is not asked.
 
 Intervals resample rows. To the rows is added what sums to nothing and spreads, when they are resampled, as
 the sums do over the replicates: no figure moves, and only intervals grow.
@@ -38,6 +39,25 @@ Columns = Mapping[str, np.ndarray]
 DOUBT = "doubt"  # of a tally's vectors
 SIDE = 0.975  # of an interval
 LEAST = 1e-9
+EXPECTED = {"clicks": "expected_clicks", "revenue": "expected_revenue"}
+
+
+OF_REPLICATES = (
+    "Intervals of clicks, revenue and welfare in one world have in them how uncertain the fitted response is "
+    "({n} fits to logs drawn from the log); those between the seeds of a study have not, as all share one "
+    "response. Of ads that the log hardly showed nobody knows more than their predictions: ask the log "
+    "itself where it can answer."
+)
+OF_ONE_FIT = (
+    "Intervals are about requests and luck in the fitted world. How far its response is from the market's is "
+    "not in them, as it was fitted without replicates: ask the log itself where it can answer."
+)
+
+
+def words_of_fit(fitted: ResampledReplay) -> str:
+    """What intervals in a fitted world hold, and what not."""
+    n = fitted.response.n_replicates
+    return OF_REPLICATES.format(n=n) if n else OF_ONE_FIT
 
 
 def doubt_sums(
@@ -49,11 +69,12 @@ def doubt_sums(
     columns: Columns,
     oracle: Oracle | None,
     value: np.ndarray | None,
+    n_requests: int,
 ) -> dict[str, np.ndarray]:
     """What a tally keeps of a block, to be added up: {DOUBT: [...]}; nothing in a drawn world.
 
     Of a fitted world the sums of all columns in each replicate, columns by name [K, columns]. `value` [R, k]
-    is what a click on the page is worth.
+    is what a click on the page is worth, `n_requests` are those of the whole evaluation.
     """
     if sim.fitted is None:
         found = gradients(arm, decision, result)
@@ -66,17 +87,17 @@ def doubt_sums(
     ideal = made_once(
         block.memo, "doubt of the oracle", (oracle.decision.win_set,), partial(_of_oracle, sim, block, oracle)
     )
-    return {DOUBT: replicate_sums(sim.fitted, block.requests, columns, {**moved, **ideal})}
+    moved["oracle_welfare"] = ideal
+    return {DOUBT: replicate_sums(sim.fitted, block.requests, columns, moved, n_requests)}
 
 
-def _of_oracle(sim: Simulation, block: Block, oracle: Oracle) -> dict[str, Floats]:
-    """As the oracle's page moves: which page is best hardly matters where it is best.  {column: [R, K]}"""
+def _of_oracle(sim: Simulation, block: Block, oracle: Oracle) -> Floats:
+    """By how much the welfare of the oracle's page differs: others are hardly better than it.  [R, K]"""
     assert sim.fitted is not None
     best, result = oracle.decision, oracle.outcome
     page = Page.of(sim.fitted, block.requests, best.win_set, result.true_ctr, result.expected_clicks)
     charging = "click" if result.impressions is None else "impression"
-    moved = page.moved(best.cpc_micros / MICROS, best.ranked_bid[:, :-1], charging)
-    return {"oracle_welfare": moved["welfare"], "oracle_revenue": moved["expected_revenue"]}
+    return page.moved(best.cpc_micros / MICROS, best.ranked_bid[:, :-1], charging)["welfare"]
 
 
 @dataclass(frozen=True)
@@ -122,14 +143,20 @@ class Page:
 
 
 def replicate_sums(
-    fitted: ResampledReplay, requests: np.ndarray, columns: Columns, moved: Mapping[str, Floats]
+    fitted: ResampledReplay,
+    requests: np.ndarray,
+    columns: Columns,
+    moved: Mapping[str, Floats],
+    n_requests: int,
 ) -> Floats:
     """Sums of columns [R], by name, in each replicate: with what they move by, and as often as drawn.
 
-    [K, columns]
+    Of clicks and revenue those that are expected: the luck of single clicks is the evaluation's, and in its
+    rows already.  [K, columns]
     """
-    count = drawn(fitted, requests)
+    count = drawn(fitted, requests, n_requests)
     names = sorted(columns)
+    columns = {**columns, **with_factors({name: columns[of] for name, of in EXPECTED.items()})}
     # not by a matrix library, whose sums may depend on how many threads it has
     total = np.einsum("rk,rc->kc", count, np.column_stack([columns[name] for name in names]))
     for name, by in with_factors(moved).items():
@@ -138,10 +165,15 @@ def replicate_sums(
     return total
 
 
-def drawn(fitted: ResampledReplay, requests: np.ndarray) -> Floats:
-    """How often each request counts in each replicate.  [R, K]"""
-    count = fitted.response.whole("count")[fitted.rows(requests)]
-    return count / fitted.response.replicate_share
+def drawn(fitted: ResampledReplay, requests: np.ndarray, n_requests: int) -> Floats:
+    """How often each request counts in each replicate, once in the mean.  [R, K]
+
+    Sums over n requests that were drawn from the log's N vary by 1 / N + 1 / n when they are counted so; what
+    1 / n stands for, intervals have from the rows that they resample. So counts vary by less.
+    """
+    count = fitted.response.whole("count")[fitted.rows(requests)] / fitted.response.replicate_share
+    times = n_requests / fitted.response.n_requests
+    return 1.0 + (count - 1.0) * math.sqrt(times / (1.0 + times))
 
 
 def with_doubt(

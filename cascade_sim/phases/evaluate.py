@@ -205,7 +205,9 @@ class Evaluation:
     ) -> dict[str, np.ndarray]:
         """What is kept of how uncertain these columns are, where anything is fitted: {DOUBT: [...]}."""
         value = self.ruler.value(ground.block, decision) if self.sim.fitted is not None else None
-        return doubt_sums(self.sim, ground.block, arm, decision, result, columns, ground.oracle, value)
+        return doubt_sums(
+            self.sim, ground.block, arm, decision, result, columns, ground.oracle, value, self.n_requests
+        )
 
     def _payments(self, decision: Decision, result: Outcome, group: np.ndarray) -> np.ndarray:
         world = self.sim.world

@@ -17,11 +17,13 @@ import numpy as np
 
 from cascade_sim.analysis.statistics.bootstrap import ratio_differences, ratio_intervals, seed_spread
 from cascade_sim.errors import UserError, unknown_name
+from cascade_sim.phases.doubt import words_of_fit
 from cascade_sim.phases.simulation import Simulation
 from cascade_sim.questions.reopen import RATIOS, FittedPages, LoggedPages, charging_of, page_columns
 from cascade_sim.scenario.diff import scenario_diff, sections_of_one
 from cascade_sim.scenario.file import load_scenario
 from cascade_sim.scenario.schema import Scenario
+from cascade_sim.scenario.sections import Logged
 from cascade_sim.storage.folder import IMPORTED, Run, open_run, require_measures
 from cascade_sim.storage.stack import stack_notes
 from cascade_sim.storage.tables import tables as table_names
@@ -79,10 +81,15 @@ def _different(first: Side, other: Side) -> list[str]:
     sides = [first.scenario, other.scenario]
     apart = [part for part in SAME_TRAFFIC if getattr(sides[0], part) != getattr(sides[1], part)]
     logged = [scenario.world.logged for scenario in sides]
-    same_log = None not in logged and len({own.digest for own in logged if own is not None}) == 1
-    if "world" in apart and same_log:  # wherever it lies
-        apart.remove("world")
+    if "world" in apart and None not in logged and len({_evidence(own) for own in logged if own}) == 1:
+        apart.remove("world")  # the same wherever it lies
     return apart
+
+
+def _evidence(logged: Logged) -> tuple[str | None, ...]:
+    """Which log it is and, of a world that was fitted to it, which response and how its time is drawn."""
+    fitted = logged.fitted
+    return (logged.digest, *((fitted.digest, fitted.block) if fitted else ()))
 
 
 def _differ(parts: Sequence[str]) -> str:
@@ -249,6 +256,7 @@ def _columns_of(first: Side, n: int, notes: list[str]) -> Callable[[Side, str], 
     sim = Simulation(scenario, scenario.seed, home=first.path)
     if sim.fitted is not None:
         fitted = FittedPages(sim, n)
+        notes.append(words_of_fit(sim.fitted))
         return lambda side, arm: fitted.columns(side.path, arm, side.scenario)
     pages = LoggedPages(sim, n)
     notes.append(f"intervals resample {pages.units.kind}s: {pages.units.why}")

@@ -305,6 +305,9 @@ def _by_row(
     return brought
 
 
+AT_ONCE = 200_000  # impressions
+
+
 class FittedPages:
     """What runs showed in the same world fitted to a log, with how uncertain its response is."""
 
@@ -319,15 +322,24 @@ class FittedPages:
         made = _by_row(log, expected, self._n, charging == "click")
         if not self._fitted.response.n_replicates:
             return made
-        one = {name: values[:, None] for name, values in log.items()}
-        page = Page.at(self._fitted, log["request"], one["ad"], one["slot"], ctr[:, None], expected[:, None])
-        price = one["cpc_micros"] / MICROS
-        moved = page.moved(price, price, charging)
-        columns = {**_impressions(log, expected, charging == "click"), "requests": np.zeros(len(ctr))}
-        sums = replicate_sums(self._fitted, log["request"], columns, moved)
         everyone = np.arange(self._n) + Arrivals.first_request(PHASE)
-        sums[:, sorted(columns).index("requests")] = drawn(self._fitted, everyone).sum(axis=0)
+        sums = np.zeros((self._fitted.response.n_replicates, len(made)))
+        sums[:, sorted(made).index("requests")] = drawn(self._fitted, everyone, self._n).sum(axis=0)
+        for start in range(0, len(ctr), AT_ONCE):
+            some = slice(start, start + AT_ONCE)
+            part = {name: values[some] for name, values in log.items()}
+            sums += self._sums(part, ctr[some], expected[some], charging)
         return with_doubt({arm: made}, {arm: sums}, self._sim, None)[arm]
+
+    def _sums(
+        self, log: dict[str, np.ndarray], ctr: np.ndarray, expected: np.ndarray, charging: str
+    ) -> np.ndarray:
+        """Of these impressions, columns by name; the requests are counted elsewhere.  [K, columns]"""
+        ads, slots, price = (log[name][:, None] for name in ("ad", "slot", "cpc_micros"))
+        page = Page.at(self._fitted, log["request"], ads, slots, ctr[:, None], expected[:, None])
+        moved = page.moved(price / MICROS, price / MICROS, charging)
+        columns = {**_impressions(log, expected, charging == "click"), "requests": np.zeros(len(ctr))}
+        return replicate_sums(self._fitted, log["request"], columns, moved, self._n)
 
 
 def _impressions(log: dict[str, np.ndarray], expected: np.ndarray, is_clicked: bool) -> dict[str, np.ndarray]:

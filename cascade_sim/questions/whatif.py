@@ -26,6 +26,7 @@ from cascade_sim.cascade.outcome import Outcome
 from cascade_sim.cascade.serve import Arm, Block, Decision
 from cascade_sim.errors import UserError, unknown_name
 from cascade_sim.phases.budgets import spending_of
+from cascade_sim.phases.doubt import words_of_fit
 from cascade_sim.phases.evaluate import MAX_ROWS, ArmBlock, Evaluation, Ground, ruler_of, units_of
 from cascade_sim.phases.measure import Yardstick
 from cascade_sim.phases.results import arm_metrics, combine_sections, ratio_sample, vector_samples
@@ -54,15 +55,6 @@ HELD_FIXED = (
 )
 
 NO_EXPOSURE = "the run's log is gone, so measures split by exposure are left out"
-OF_A_FIT = (
-    "Intervals of clicks, revenue and welfare have in them how uncertain the fitted response is ({n} fits "
-    "to logs drawn from the log). Of ads that the log hardly showed nobody knows more than their "
-    "predictions: ask the log itself where it can answer."
-)
-OF_ONE_FIT = (
-    "Intervals are about requests and luck in the fitted world. How far its response is from the market's is "
-    "not in them, as it was fitted without replicates: ask the log itself where it can answer."
-)
 
 PAIRED = {"clicked": "revenue", "expected": "expected_revenue"}  # columns of the tallies
 
@@ -221,8 +213,7 @@ def ask(
         notes: list[str] = [] if evaluation.has_exposure else [NO_EXPOSURE]
         known: dict[str, Any] = {}
         if where.sim.fitted is not None:
-            n = where.sim.fitted.response.n_replicates
-            notes.append(OF_A_FIT.format(n=n) if n else OF_ONE_FIT)
+            notes.append(words_of_fit(where.sim.fitted))
         if where.sim.replay is not None:
             facts = replayed.evidence(evaluation, TODAY)
             held, notes, known = replayed.held_fixed(facts), replayed.notes(facts), {"evidence": facts}

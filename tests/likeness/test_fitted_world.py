@@ -13,8 +13,8 @@ from cascade_sim.cli import main
 from cascade_sim.errors import UserError
 from cascade_sim.likeness.fitted import sampled_store
 from cascade_sim.likeness.study import matching_whatifs, realism
+from cascade_sim.phases.doubt import OF_REPLICATES
 from cascade_sim.phases.simulation import Simulation
-from cascade_sim.questions.whatif import OF_A_FIT
 from cascade_sim.scenario.file import load_scenario
 from cascade_sim.world.fitted import Resampling
 
@@ -93,7 +93,7 @@ def test_a_run_of_it_trains_a_model_and_answers_a_what_if(place, capsys):
     asked = ["whatif", str(place / "run"), "--set", "auction.reserve_cpc=0.5", "--quiet"]
     assert main(asked) == 0
     answer = json.loads(next((place / "run" / "whatif").glob("*/whatif.json")).read_text())
-    assert OF_A_FIT.format(n=20) in answer["notes"]
+    assert OF_REPLICATES.format(n=20) in answer["notes"]
     rows = matching_whatifs([answer], [answer])
     assert rows and all(row["is_inside"] and row["overlaps"] for row in rows)
 

@@ -1,5 +1,7 @@
 """The response fitted to a log: near the truth, and calibrated on requests that were not learned from."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -55,6 +57,15 @@ def test_a_response_that_is_wrong_for_a_segment_is_found_out():
     assert {("segment", 0), ("segment", 1)} <= off and ("slot", 0) not in off
 
 
+def test_the_checks_find_slots_out_whose_effects_are_wrong(store, monkeypatch):
+    pairs, _ = pairs_of(store, 2000)
+    real = response.fit_examined
+    wrong = lambda *given, **more: replace(found := real(*given, **more), effects=found.effects**0.5)  # noqa: E731
+    monkeypatch.setattr(response, "fit_examined", wrong)
+    cells = response.fit_response(pairs, 1).checks["cells"]
+    assert any(cell["is_off"] for cell in cells if cell["of"] == "slot")
+
+
 def test_the_same_seed_gives_the_same_response(store):
     pairs, _ = pairs_of(store, 900)
     once, again = (response.fit_response(pairs, 3).ctr for _ in range(2))
@@ -84,9 +95,18 @@ def test_replicates_draw_units_whole_and_are_fits_of_their_own(store):
 def test_of_a_large_log_a_replicate_draws_a_part(store, monkeypatch):
     pairs, _ = pairs_of(store, 1500)
     monkeypatch.setattr(response, "MOST_DRAWN", int(pairs.is_learned.sum()) // 2)
+    monkeypatch.setattr(response, "LEAST_CLICKS", 100)
     (replicate,) = response.fit_response(pairs, 2, replicates=1).replicates
     assert replicate.share == pytest.approx(0.5, abs=0.01)
     assert replicate.count.mean() == pytest.approx(0.5, abs=0.1)
+
+
+def test_a_replicate_draws_no_less_than_it_can_learn_from(store, monkeypatch):
+    pairs, _ = pairs_of(store, 1500)
+    monkeypatch.setattr(response, "MOST_DRAWN", 10)
+    hour = (store.requests["time"][:1500] // 3600).astype(int)  # fewer hours than are needed
+    (replicate,) = response.fit_response(pairs, 2, unit=hour, replicates=1).replicates
+    assert replicate.share == 1.0
 
 
 def test_predictions_are_averaged_over_all_candidates_of_an_ad(store):
