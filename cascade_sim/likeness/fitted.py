@@ -117,8 +117,8 @@ def pairs_of(store: LoggedStore, n: int) -> tuple[Pairs, np.ndarray]:
         if len(np.unique(codes)) > 1:
             categories[name] = codes
             together = codes.astype(np.int64) * store.n_ads + columns["ad"]
-            known, pair = np.unique(np.where(codes >= 0, together, -1), return_inverse=True)
-            ids[f"{name} and ad"] = pair - (known[0] < 0)  # -1 stays the code of unknown ones
+            found, pair = np.unique(np.where(codes >= 0, together, -1), return_inverse=True)
+            ids[f"{name} and ad"] = pair - (found[0] < 0)  # -1 stays the code of unknown ones
     steady = _with_means(numbers, {"request": request, **ids})
     return Pairs(request, columns["slot"], columns["click"], numbers, ids, categories, steady), segment
 

@@ -5,7 +5,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from cascade_sim.phases.doubt import SIDE, directions, with_doubt
+from cascade_sim.phases.doubt import SIDE, Page, directions, drawn, replicate_sums, with_doubt
 
 
 def test_directions_sum_to_nothing_and_are_at_right_angles():
@@ -59,3 +59,97 @@ def test_what_is_learned_from_a_part_of_the_log_spreads_less_than_it_shows(sim):
 def test_fewer_rows_than_replicates_are_left_as_they_are(sim):
     tables = {"arm": {"requests": np.ones(10)}}
     assert with_doubt(tables, {"arm": np.zeros((20, 1))}, sim, None)["arm"] is tables["arm"]
+
+
+class HandMade:
+    """Two replicates of a response to three requests: one as it is, one with better second slots."""
+
+    def __init__(self, share=1.0):
+        self.response = SimpleNamespace(
+            n_replicates=2, n_requests=3, replicate_share=share,
+            replicate_effects=np.array([[1.0, 0.5], [1.0, 0.8]]),
+            whole={"count": np.array([[1, 0], [1, 2], [1, 1]], np.uint8)}.__getitem__,
+        )  # fmt: skip
+
+    def rows(self, requests):
+        return np.asarray(requests) % 3
+
+    def replicates(self, requests, ads):
+        """The log-odds of ad 7 are higher by log 3 in the second."""
+        moved = np.zeros((*ads.shape, 2))
+        moved[ads == 7, 1] = np.log(3.0)
+        return moved
+
+
+@pytest.fixture
+def page():
+    """Of two requests; the second has one ad."""
+    ads = np.array([[7, 4], [4, -1]])
+    ctr = np.array([[0.25, 0.1], [0.2, 0.0]])
+    expected = np.array([[0.25, 0.05], [0.2, 0.0]])
+    return Page.of(HandMade(), np.array([0, 1]), ads, ctr, expected)
+
+
+def test_clicks_move_with_odds_and_slots_and_not_where_nothing_is_shown(page):
+    # odds of 1 to 3 become 1 to 1; the slot of 0.5 is one of 0.8
+    assert page.clicks[:, :, 0] == pytest.approx(np.zeros((2, 2)))
+    assert page.clicks[:, :, 1] == pytest.approx(np.array([[0.25, 0.03], [0.0, 0.0]]))
+
+
+def test_what_is_paid_moves_with_clicks_or_not_at_all_if_impressions_are_charged(page):
+    price, value = np.array([[2.0, 1.0], [3.0, 0.0]]), np.array([[4.0, 2.0], [5.0, 0.0]])
+    moved = page.moved(price, value, "click")
+    assert moved["expected_clicks"][:, 1] == pytest.approx([0.28, 0.0])
+    assert moved["expected_revenue"][:, 1] == pytest.approx([2 * 0.25 + 0.03, 0.0])
+    assert moved["welfare"][:, 1] == pytest.approx([4 * 0.25 + 2 * 0.03, 0.0])
+    free = page.moved(price, value, "impression")
+    assert free["revenue"].any() == free["welfare"].any() == False  # noqa: E712
+    assert free["clicks"][0, 1] == pytest.approx(0.28)
+
+
+def test_sums_in_a_replicate_count_requests_as_often_as_they_were_drawn():
+    columns = {
+        "requests": np.ones(3), "clicks": np.array([1.0, 0.0, 0.0]),
+        "expected_clicks": np.array([0.3, 0.2, 0.1]), "revenue": np.array([5.0, 0.0, 0.0]),
+        "expected_revenue": np.array([0.6, 0.4, 0.2]),
+    }  # fmt: skip
+    moved = {"clicks": np.array([[0, 0.1], [0, 0.2], [0, 0.0]])}
+    many = 10**9  # so many requests that those of the log alone are uncertain
+    sums = replicate_sums(HandMade(), np.arange(3), columns, moved, many)
+    by_name = dict(zip(sorted(columns), sums.T, strict=True))
+    assert by_name["requests"] == pytest.approx([3, 3])
+    assert by_name["expected_clicks"] == pytest.approx([0.6, 2 * 0.2 + 0.1])
+    assert by_name["clicks"] == pytest.approx([0.6, 0.5 + 2 * 0.2])  # the luck of clicks is not the log's
+    for name in ("revenue", "expected_revenue"):
+        assert by_name[name] == pytest.approx([1.2, 2 * 0.4 + 0.2])
+
+
+def test_counts_leave_to_the_rows_what_their_own_luck_is():
+    few = drawn(HandMade(), np.arange(3), 3)
+    assert few[:, 0] == pytest.approx([1, 1, 1])
+    assert few[:, 1] == pytest.approx(1 + np.array([-1, 1, 0]) * np.sqrt(0.5))
+    part = drawn(HandMade(share=0.5), np.arange(3), 10**9)
+    assert part[:, 1] == pytest.approx([0, 4, 2], abs=1e-6)
+
+
+def test_intervals_are_as_wide_as_the_estimate_spreads_over_logs():
+    """Logs of 600 requests, evaluations of 900 drawn from them, a response that is known: 95 of 100 hold."""
+    rng, n_log, n = np.random.default_rng(8), 600, 900
+    held = 0
+    for _ in range(300):
+        worth = rng.exponential(size=n_log)  # what a request of the log brings; 1 in the mean of all logs
+        row = rng.integers(0, n_log, n)
+        made = HandMade()
+        count = rng.poisson(1.0, (n_log, 40)).astype(np.uint8)
+        made.response = SimpleNamespace(
+            n_replicates=40, n_requests=n_log, replicate_share=1.0, whole={"count": count}.__getitem__
+        )
+        made.rows = lambda requests, row=row: row[requests]
+        columns = {name: worth[row] for name in ("clicks", "expected_clicks", "revenue", "expected_revenue")}
+        columns["requests"] = np.ones(n)
+        sums = replicate_sums(made, np.arange(n), columns, {}, n)
+        table = with_doubt({"arm": columns}, {"arm": sums}, SimpleNamespace(fitted=made), None)["arm"]
+        mean = columns["expected_revenue"].mean()
+        added = (table["expected_revenue"] - mean * table["requests"]) / n
+        held += abs(mean - 1.0) <= 1.96 * np.sqrt(np.sum(added**2))
+    assert 0.92 <= held / 300 <= 0.98
