@@ -128,6 +128,11 @@ def test_two_runs_in_it_are_compared_with_the_intervals_of_a_what_if(runs):
         assert both[key] == pytest.approx(asked[key], abs=1e-9)
 
 
+def test_runs_of_two_responses_to_one_log_are_not_paired(runs):
+    with pytest.raises(UserError, match="world differs"):
+        compare(runs["plain"], runs["one fit"])
+
+
 def test_replicates_that_say_nothing_are_refused(place, capsys):
     asked = ["fit-world", str(place / "market"), "--out", str(place / "few.yaml"), "--replicates"]
     assert main([*asked, "3"]) == 2
