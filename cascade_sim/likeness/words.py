@@ -18,11 +18,18 @@ NAMES = {
 }  # fmt: skip
 
 
+NOTHING = "Nothing was found that the world does not have, with as many requests as were compared."
+UNSEEN = (
+    "What the log does not show, such as what a request is after: no comparison finds it, and a world that "
+    "was fitted to the log cannot say what better predictions would bring."
+)
+
+
 def not_captured(found: Mapping[str, Any]) -> list[str]:
-    """Sentences, the gravest kind first; empty where nothing was found."""
+    """Sentences, the gravest kind first, and what no comparison can find."""
     said = [*_by_classifier(found), *_what_ifs(found), *_moments(found), *_pairs(found)]
     said += [*_hours(found), *_columns(found)]
-    return said
+    return [*(said or [NOTHING]), UNSEEN]
 
 
 def _by_classifier(found: Mapping[str, Any]) -> list[str]:

@@ -5,7 +5,7 @@ import pytest
 from cascade_sim.analysis.metrics.catalogue import arm_measure
 from cascade_sim.analysis.report.sections.realism import whatif_table
 from cascade_sim.likeness.study import WHATIF_MEASURES, matching_whatifs
-from cascade_sim.likeness.words import not_captured
+from cascade_sim.likeness.words import NOTHING, UNSEEN, not_captured
 
 
 def answer(lift):
@@ -36,6 +36,10 @@ def test_rows_of_what_ifs_have_the_labels_that_every_table_has(found):
 
 def test_a_lift_that_differs_is_told_with_its_label(found):
     said = not_captured(found)
-    assert len(said) == len(WHATIF_MEASURES)
+    assert len(said) == len(WHATIF_MEASURES) + 1 and said[-1] == UNSEEN
     assert "“Revenue per request, expected”" in said[0] and "+10.0" in said[0] and "+2.0" in said[0]
     assert not [line for line in said if "expected revenue per request" in line]
+
+
+def test_where_nothing_is_found_that_is_said_and_what_cannot_be_found(found):
+    assert not_captured({**found, "whatifs": []}) == [NOTHING, UNSEEN]

@@ -205,13 +205,10 @@ def whatif_table(found: Mapping[str, Any]) -> Table | None:
 def realism_page(found: Mapping[str, Any], svg: str) -> str:
     """The whole page. `svg` comes from realism_svg; all else is escaped."""
     figure = Figure("realism", realism_figure, TITLE, CAPTION)
-    missing = found["not_captured"] or [
-        "Nothing was found that the world does not have, with as many requests as were compared."
-    ]
     parts: list[Part] = [
         *(Text(line) for line in realism_words(found)),
         Heading("Not captured"),
-        Bullets(missing),
+        Bullets(found["not_captured"]),
     ]
     sections = [answer_section(realism_headline(found), parts, figure)]
     features = [TablePart(feature_table(found, what)) for what in ("requests", "shown")]

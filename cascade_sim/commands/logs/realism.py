@@ -63,7 +63,7 @@ def realism_text(found: Mapping[str, Any]) -> str:
     tables = [test_table(found), whatif_table(found), *(moments_table(found, group) for group in GROUPS)]
     lines = [textwrap.fill(realism_headline(found), width), "; ".join(facts(found)), ""]
     lines += [textwrap.fill(line, width) for line in realism_words(found)]
-    lines += ["", "Not captured:"] if found["not_captured"] else []
+    lines += ["", "Not captured:"]
     lines += [textwrap.fill(f"- {line}", width, subsequent_indent="  ") for line in found["not_captured"]]
     lines += [
         "",
