@@ -93,6 +93,7 @@ def fit_response(
         )
     with one_thread():
         whole = log.fit(np.ones(len(log.learned)), range(MODELS))
+        expected = np.clip(log.held_out(whole), LEAST, MOST)
     advance()
     unit = np.arange(log.n_requests) if unit is None else unit
     needed = (MOST_DRAWN / len(log.learned), LEAST_UNITS / len(np.unique(unit)), LEAST_CLICKS / clicks)
@@ -103,7 +104,6 @@ def fit_response(
             again = log.fit(count[pairs.request[log.learned]], range(number, number + 1), whole)
         made.append(Replicate(again.ctr.astype(np.float32), again.effects, count.astype(np.uint8), share))
         advance()
-    expected = np.clip(log.held_out(whole), LEAST, MOST)
     part = None if segment is None else segment[log.learned]
     checks = checks_of(log.click.astype(np.float64), expected, log.slot, part, pairs.request[log.learned])
     return Response(whole.ctr, whole.effects, checks, tuple(made))

@@ -56,8 +56,8 @@ class Trees:
     ) -> None:
         """Learn from the rows `learned`, each as often as `count` says; `luck` are the seeds of the trees.
 
-        `examined` is the effect of each row's slot, `looked` the chance that it was looked at, knowing its
-        click.
+        Of each learned row `examined` is the effect of its slot, `looked` whether it is taken for one that
+        was looked at.
         """
         self._pairs, self._fold = pairs, fold
         self._models: dict[int, list[Any]] = {}

@@ -43,10 +43,9 @@ EXPECTED = {"clicks": "expected_clicks", "revenue": "expected_revenue"}
 
 
 OF_REPLICATES = (
-    "Intervals of clicks, revenue and welfare in one world have in them how uncertain the fitted response is "
-    "({n} fits to logs drawn from the log); those between the seeds of a study have not, as all share one "
-    "response. Of ads that the log hardly showed nobody knows more than their predictions: ask the log "
-    "itself where it can answer."
+    "Intervals of clicks, revenue and welfare include how uncertain the fitted response is ({n} fits to logs "
+    "drawn from the log). Intervals between seeds do not: all seeds share one response. Of ads that the log "
+    "hardly showed, the world knows no more than their predictions: ask the log itself where it can answer."
 )
 OF_ONE_FIT = (
     "Intervals are about requests and luck in the fitted world. How far its response is from the market's is "

@@ -115,3 +115,9 @@ def test_predictions_are_averaged_over_all_candidates_of_an_ad(store):
     own = ad == ad[7]
     assert pairs.numbers["pctr of the ad"][7] == pytest.approx(pairs.numbers["pctr"][own].mean())
     assert "hour" not in pairs.steady and {"pctr", "pctr of the request"} <= {*pairs.steady}
+
+
+def test_slots_are_checked_against_clicks_that_did_not_fit_them(fitted):
+    """Effects that are fitted to the same clicks come out right to four digits, whatever the learners say."""
+    ratios = [cell["ratio"] for cell in fitted.checks["cells"] if cell["of"] == "slot"]
+    assert max(abs(ratio - 1) for ratio in ratios) > 0.002

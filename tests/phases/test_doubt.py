@@ -133,9 +133,9 @@ def test_counts_leave_to_the_rows_what_their_own_luck_is():
 
 
 def test_intervals_are_as_wide_as_the_estimate_spreads_over_logs():
-    """Logs of 600 requests, evaluations of 900 drawn from them, a response that is known: 95 of 100 hold."""
+    """Logs of 600 requests, evaluations of 900 drawn from them, a response that is known."""
     rng, n_log, n = np.random.default_rng(8), 600, 900
-    held = 0
+    errors, said = [], []
     for _ in range(300):
         worth = rng.exponential(size=n_log)  # what a request of the log brings; 1 in the mean of all logs
         row = rng.integers(0, n_log, n)
@@ -151,5 +151,7 @@ def test_intervals_are_as_wide_as_the_estimate_spreads_over_logs():
         table = with_doubt({"arm": columns}, {"arm": sums}, SimpleNamespace(fitted=made), None)["arm"]
         mean = columns["expected_revenue"].mean()
         added = (table["expected_revenue"] - mean * table["requests"]) / n
-        held += abs(mean - 1.0) <= 1.96 * np.sqrt(np.sum(added**2))
-    assert 0.92 <= held / 300 <= 0.98
+        errors.append(mean - 1.0)
+        said.append(np.sqrt(np.sum(added**2)))
+    # a little wider, as 40 replicates are few; 1.2 if the luck of the evaluation counted twice
+    assert 0.92 < np.mean(said) / np.std(errors) < 1.12
