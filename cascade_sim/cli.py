@@ -12,9 +12,10 @@ from typing import Any
 
 import click
 
-from cascade_sim.errors import Notice, UserError, shortened, unknown_name
+from cascade_sim.errors import Notice, UserError, lacks_memory, shortened, unknown_name
 from cascade_sim.loading import keep_memory, leave_quickly, loading
 from cascade_sim.signals import STOPPED, Terminated, heed, stoppable
+from cascade_sim.terminal import echo, shown
 from cascade_sim.version import __version__
 
 # Room -> command -> the line that --help shows without importing it. What stands under Checks as check-model
@@ -113,9 +114,8 @@ def cli() -> None:
 
 def _words(message: Warning | str, category: type[Warning], *place: Any, **more: Any) -> str:
     """A notice as a sentence, any other warning as Python has it."""
-    return (
-        f"note: {message}\n" if issubclass(category, Notice) else _FORMAT(message, category, *place, **more)
-    )
+    is_note = issubclass(category, Notice)
+    return shown(f"note: {message}\n" if is_note else _FORMAT(message, category, *place, **more))
 
 
 _FORMAT = warnings.formatwarning
@@ -145,31 +145,39 @@ def _answered(argv: Sequence[str] | None) -> int:
             )
         except click.Abort:  # of an interrupt
             raise
-        except Exception:
+        except (UserError, click.ClickException):
+            heed()
+            raise
+        except Exception as error:
             heed()  # what breaks while a second Ctrl-C cuts through the cleaning up is no defect
+            if lacks_memory(error):
+                raise MemoryError(error) from error
             raise
         if sys.stdout is not None:  # nobody wants to hear: `cascade_sim … >&-`
             sys.stdout.flush()
         return code if isinstance(code, int) else 0
     except UserError as error:
         for line in getattr(error, "problems", (str(error),)):
-            click.echo(f"error: {line}", err=True)
+            echo(f"error: {line}", err=True)
         return 2
     except click.ClickException as error:
         context = getattr(error, "ctx", None)
         if isinstance(error, click.exceptions.NoArgsIsHelpError):
-            click.echo(error.format_message())
+            echo(error.format_message())
             return 2
         if context is not None:
-            click.echo(context.get_usage(), err=True)
-        click.echo(f"error: {shortened(error.format_message())}", err=True)
+            echo(context.get_usage(), err=True)
+        echo(f"error: {shortened(error.format_message())}", err=True)
         return error.exit_code
     except (KeyboardInterrupt, click.Abort) as error:
         # click puts an Abort in place of the interrupt; a command may have said in it how to go on
         interrupts = (cause for cause in (error.__cause__, error) if isinstance(cause, KeyboardInterrupt))
         return _stopped(next(interrupts, KeyboardInterrupt()))
-    except MemoryError:
-        click.echo("error: there is not enough memory; `validate` tells how much a scenario takes", err=True)
+    except MemoryError as error:
+        reason = f" ({shortened(str(error)).splitlines()[0]})" if str(error) else ""
+        echo(
+            f"error: there is not enough memory{reason}; `validate` tells how much a scenario takes", err=True
+        )
         return 1
     except (BrokenPipeError, SystemExit):  # `cascade_sim schema | head`; click answers by an exit of its own
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -177,7 +185,7 @@ def _answered(argv: Sequence[str] | None) -> int:
     except OSError as error:  # of stdout on a full disk, or of a file in a place of no name
         with suppress(OSError):
             name = f" {error.filename}" if error.filename else ""
-            click.echo(f"error: cannot read or write{name}: {error.strerror or error}", err=True)
+            echo(f"error: cannot read or write{name}: {error.strerror or error}", err=True)
         _drop_output()
         return 1
 
@@ -186,7 +194,7 @@ def _stopped(interrupt: KeyboardInterrupt) -> int:
     """Say that the command was stopped, and how to go on if it is known; the exit code."""
     is_end = isinstance(interrupt, Terminated)
     what, how = "terminated" if is_end else "interrupted", str(interrupt)
-    click.echo(f"{what}; {how}" if how else what, err=True)
+    echo(f"{what}; {how}" if how else what, err=True)
     return STOPPED if is_end else 130
 
 

@@ -4,10 +4,12 @@
 """
 
 import numpy as np
-from numba import njit, uint64
+from numba import uint64
+
+from cascade_sim.compilation import kernel
 
 
-@njit(cache=True, nogil=True, forceinline=True)
+@kernel(forceinline=True)
 def _mixed(state, part, key):
     x = (state ^ uint64(part)) * key[0] + key[0]
     x = (x ^ (x >> uint64(30))) * key[1]
@@ -15,7 +17,7 @@ def _mixed(state, part, key):
     return x ^ (x >> uint64(31))
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def of_ids(start, ids, key, to_unit):
     """A draw of each id.  [n] -> [n]"""
     out = np.empty(len(ids), np.float64)
@@ -24,7 +26,7 @@ def of_ids(start, ids, key, to_unit):
     return out
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def of_pairs(start, first, second, key, to_unit):
     """Draws of ids with others of each.  [n], [n, m] -> [n, m]"""
     out = np.empty(second.shape, np.float64)

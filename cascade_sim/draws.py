@@ -9,12 +9,13 @@ import hashlib
 
 import numpy as np
 
+from cascade_sim.limits import DRAWN_AT_ONCE
+
 GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 MIX_1 = np.uint64(0xBF58476D1CE4E5B9)
 MIX_2 = np.uint64(0x94D049BB133111EB)
 _TO_UNIT = 2.0**-52
 _KEY = (GOLDEN, MIX_1, MIX_2), _TO_UNIT  # of the compiled loops
-AT_ONCE = 65_536  # ids in a part
 WORTH_COMPILED = 4_096  # draws; fewer are not worth loading numba for
 
 
@@ -74,4 +75,4 @@ def exponential(seed: int, purpose: str, *ids) -> np.ndarray:
 
 def parts(n: int) -> list[slice]:
     """Slices that cover ids 0 … n-1: tables drawn part by part need little room besides themselves."""
-    return [slice(start, min(start + AT_ONCE, n)) for start in range(0, n, AT_ONCE)]
+    return [slice(start, min(start + DRAWN_AT_ONCE, n)) for start in range(0, n, DRAWN_AT_ONCE)]

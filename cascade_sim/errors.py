@@ -4,15 +4,12 @@ import re
 from collections.abc import Iterable, Sequence
 from difflib import get_close_matches
 
+from cascade_sim.terminal import shown
+
 MOST_OF_WORD = 300  # characters of a value without a space in it that are shown; paths are shorter
 MOST_OF_LINE = 3000
 MOST_LINES = 100
 MOST_OF_LIST = 20_000  # characters of all problems that are told at once; the first is told whatever it takes
-
-
-def printable(text: str) -> str:
-    """Text that any file and any terminal takes: halves of characters (lone surrogates) are written out."""
-    return text.encode("utf-8", "backslashreplace").decode("utf-8")
 
 
 def shortened(text: str) -> str:
@@ -21,7 +18,7 @@ def shortened(text: str) -> str:
     >>> len(shortened("found " + "a" * 100_000)) < 400
     True
     """
-    text = printable(text)
+    text = shown(text)
     text = re.sub(
         rf"\S{{{MOST_OF_WORD + 1},}}",
         lambda word: f"{word[0][: MOST_OF_WORD // 2]}… ({len(word[0]):,} characters)",
@@ -32,6 +29,25 @@ def shortened(text: str) -> str:
         for line in text.split("\n")
     ]
     return "\n".join(lines)
+
+
+# How libraries say that there is no memory, where they raise something else than a MemoryError.
+_NO_MEMORY = (
+    *("failed to map segment", "cannot allocate memory", "can't allocate memory", "std::bad_alloc"),
+    *("can't start new thread", "not enough memory"),
+)
+
+
+def lacks_memory(error: BaseException | None) -> bool:
+    """Whether an error, or one that it came of, is a want of memory."""
+    seen: list[BaseException] = []
+    while error is not None and error not in seen:
+        words = str(error).lower()
+        if isinstance(error, MemoryError) or any(said in words for said in _NO_MEMORY):
+            return True
+        seen.append(error)
+        error = error.__cause__ or error.__context__
+    return False
 
 
 class UserError(Exception):

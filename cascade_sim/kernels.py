@@ -7,10 +7,9 @@ Id -1 is padding: scores of padding are 0 and it is never selected.
 """
 
 import numpy as np
-from numba import njit
 
+from cascade_sim.compilation import kernel
 from cascade_sim.lanes import (
-    LANES,
     is_any_least8,
     lane8,
     load8,
@@ -21,12 +20,12 @@ from cascade_sim.lanes import (
     store8,
     sum8,
 )
+from cascade_sim.limits import LANES, SEARCHED_AT_ONCE
 
 AHEAD = 8  # candidates ahead whose row is asked for, where a row is a cache line or two
 PASSES, LEAST_COLUMNS = 8, 16  # how wide tables are read: in so many passes of at least so many candidates
 SELECT_BINS = 512
 TILES_AT_ONCE = 256  # tiles that stay in the cache while every request of a group looks at them
-REQUESTS_AT_ONCE = 64  # of a group
 # Of e^x in float32: the range, log 2 in two parts (the first has few digits, so that k times it is exact),
 # 1.5 * 2^23, and the polynomial.
 LEAST, UNIT, MAGIC = np.float32(-87.0), np.float32(1.0), np.float32(12582912.0)
@@ -44,7 +43,7 @@ def pad_lanes(matrix: np.ndarray) -> np.ndarray:
     return padded
 
 
-@njit(cache=True, nogil=True, inline="always")
+@kernel(inline="always")
 def dot(a, row, b, column, width):
     """<a[row], b[column]> over `width` (a multiple of 8) in eight lanes, added pairwise at the end.
 
@@ -58,7 +57,7 @@ def dot(a, row, b, column, width):
     return sum8(total)
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def dot_scores(request_code, ad_code, ids):
     """logit[r, j] = <request_code[r], ad_code[ids[r, j]]>.  [R, D], [A, D], [R, n] -> [R, n] float32"""
     n_requests, n = ids.shape
@@ -72,7 +71,7 @@ def dot_scores(request_code, ad_code, ids):
     return out
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def hinge_scores(request_code, ad_code, ids, threshold):
     """max(0, <request_code[r], ad_code[i]> - threshold): the pair feature of the mismatch.  [R, n] float32"""
     out = dot_scores(request_code, ad_code, ids)
@@ -83,7 +82,7 @@ def hinge_scores(request_code, ad_code, ids, threshold):
     return out
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def coaction_scores(
     request_in, request_hidden, ad_matrix, ad_hidden, mix, pair_weight, out_weight, pair, ids
 ):
@@ -109,7 +108,7 @@ def coaction_scores(
     return out
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _coaction_row(
     request_in, request_hidden, ad_matrix, ad_hidden,
     mix, pair_weight, out_weight, pair, ids, row, first, last, out,
@@ -150,7 +149,7 @@ def _coaction_row(
         out[r, j] = sum8(total) + linear
 
 
-@njit(cache=True, nogil=True, forceinline=True, error_model="numpy")
+@kernel(forceinline=True, error_model="numpy")
 def exp_float32(x, turns, out):
     """out = e^x in float32 for x <= 0, within two units in the last place; e^-87 below -87.
 
@@ -172,7 +171,7 @@ def exp_float32(x, turns, out):
         bits[i] += shifts[i] << np.int32(23)
 
 
-@njit(cache=True, nogil=True, forceinline=True, error_model="numpy")
+@kernel(forceinline=True, error_model="numpy")
 def sigmoid_row(logit, below, turns, e, out):
     """Of one row, into `out`, which may be the same; the others are room for as many numbers."""
     for j in range(len(logit)):
@@ -183,7 +182,7 @@ def sigmoid_row(logit, below, turns, e, out):
         out[j] = top / (UNIT + e[j])
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@kernel(error_model="numpy")
 def sigmoid_inplace(logit):
     """sigma(x) elementwise in float32, of finite numbers; saturates without overflow.  [R, n]
 
@@ -211,7 +210,7 @@ def is_one_row(ids: np.ndarray) -> bool:
     return len(ids) > 1 and ids.strides[0] == 0
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _is_full(ids):
     least = np.int32(0)
     for r in range(ids.shape[0]):
@@ -220,7 +219,7 @@ def _is_full(ids):
     return least >= 0
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _n_filled(ids):
     out = np.empty(ids.shape[0], np.int64)
     for r in range(ids.shape[0]):
@@ -231,7 +230,7 @@ def _n_filled(ids):
     return out
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def take_columns(values, columns, empty):
     """values[r, columns[r, j]], `empty` where a column is -1.  [R, n], [R, k] -> [R, k]"""
     out = np.empty(columns.shape, values.dtype)
@@ -242,7 +241,7 @@ def take_columns(values, columns, empty):
     return out
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def least_of_rows(ids, luck, k):
     """The k ids of the least luck, least first; of equals the first column.  [R, n], [R, n] -> [R, k] int32
 
@@ -271,7 +270,7 @@ def least_of_rows(ids, luck, k):
     return out
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def guided_search(cdf, guide, u):
     """The first place of `cdf` above u, the last one if there is none.  [U], [G], [R] -> [R] int32
 
@@ -286,7 +285,7 @@ def guided_search(cdf, guide, u):
     return out
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def is_finite(values):
     """Whether no float32 of [R, n] is infinite or NaN: none has all bits of the exponent set."""
     bits, most = values.view(np.int32), np.int32(0)
@@ -296,7 +295,7 @@ def is_finite(values):
     return most < np.int32(0x7F800000)
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def kth_largest(values, n, k):
     """The k-th largest of values[:n] (1 <= k <= n). Quickselect, median of three; reorders values."""
     left, right = 0, n - 1
@@ -324,7 +323,7 @@ def kth_largest(values, n, k):
     return values[target]
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def select_top(ids, score, c):
     """The c best of each row by (score, then smaller column), kept in column order; score float32.
 
@@ -361,7 +360,7 @@ def select_top(ids, score, c):
         while count[last] < missing:
             missing -= count[last]
             last -= 1
-        in_bin = 0
+        in_bin = np.int64(0)  # a literal would be a type of its own, compiled besides
         for j in range(n):
             if ids[r, j] >= 0 and (np.int64(key[j]) - low) >> shift == last:
                 work[in_bin] = key[j]
@@ -382,7 +381,7 @@ def select_top(ids, score, c):
     return chosen, columns
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def admitted_worth(ids, ctr, bid, quality, reserve, floor):
     """ctr * bid, and -inf for what an auction with these reserves would not admit.  [R, m] float64"""
     worth = np.full(ids.shape, -np.inf)
@@ -408,7 +407,7 @@ def tiled(matrix: np.ndarray) -> np.ndarray:
     return tiles
 
 
-@njit(cache=True, nogil=True, forceinline=True)
+@kernel(forceinline=True)
 def _score_tiles(code, row, tiles, first, last, out):
     """`dot` of a row with the rows of some tiles, to the same bits: out[:8 (last - first)].
 
@@ -449,7 +448,7 @@ def _score_tiles(code, row, tiles, first, last, out):
         store8(out, (np.uint64((tile - first) * LANES),), score)
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def tile_scores(code, tiles, n):
     """<code[r], row j> for all n rows of the tiles.  [R, D], [T, D, 8] -> [R, n] float32"""
     out = np.empty((len(code), len(tiles) * LANES), np.float32)
@@ -458,7 +457,7 @@ def tile_scores(code, tiles, n):
     return out[:, :n]
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def nearest_rows(code, tiles, n, c):
     """The c of n rows with the largest <code[r], row>, of equals the smaller; ascending.  -> [R, c] int32
 
@@ -467,7 +466,7 @@ def nearest_rows(code, tiles, n, c):
     """
     n_requests = len(code)
     out = np.empty((n_requests, c), np.int32)
-    group = min(REQUESTS_AT_ONCE, n_requests)
+    group = min(SEARCHED_AT_ONCE, n_requests)
     found = np.empty((group, 2 * c + LANES), np.int32)
     score = np.empty((group, 2 * c + LANES), np.float32)
     size = np.empty(group, np.int64)
@@ -483,7 +482,7 @@ def nearest_rows(code, tiles, n, c):
     return out
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _collect(code, tiles, n, c, is_sampled, found, score, size):
     """found[r, :c]: the c nearest of each request; with a bar that was set too high, size[r] < c.
 
@@ -520,7 +519,7 @@ def _collect(code, tiles, n, c, is_sampled, found, score, size):
             _keep_best(found[r], score[r], size[r], c, work, count)
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _sampled_place(m, n, c):
     """Which of m sampled rows, best first, is surely not above the c-th of all n.
 
@@ -532,7 +531,7 @@ def _sampled_place(m, n, c):
     return int(np.ceil(1.3 * expected + 4.0 * np.sqrt(expected) + 4.0))
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _keep_best(found, score, n, c, work, count):
     """Moves the c best of the first n to the front, in their order, of equals the first. -> the last score"""
     cut = _kth_of(score, n, c, work, count)
@@ -549,7 +548,7 @@ def _keep_best(found, score, n, c, work, count):
     return cut
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _kth_of(values, n, k, work, count):
     """The k-th largest of values[:n] (1 <= k <= n), which stay as they are; `work` has room for n.
 
@@ -571,7 +570,7 @@ def _kth_of(values, n, k, work, count):
     while count[last] < missing:
         missing -= count[last]
         last -= 1
-    in_bin = 0
+    in_bin = np.int64(0)
     for j in range(n):
         work[in_bin] = values[j]
         in_bin += int((values[j] - low) * scale) == last

@@ -24,7 +24,8 @@ from numba.core import cgutils, types
 from numba.core.typing.templates import AbstractTemplate, infer_global, signature
 from numba.extending import intrinsic, lower_builtin, models, register_model
 
-LANES = 8
+from cascade_sim.limits import LANES
+
 CACHE_LINE = 64
 FLOAT = ir.FloatType()
 VECTOR = ir.VectorType(FLOAT, LANES)

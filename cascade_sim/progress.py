@@ -15,15 +15,17 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from types import TracebackType
 from typing import TYPE_CHECKING
 
+from cascade_sim import compilation
 from cascade_sim.signals import heed
+from cascade_sim.terminal import in_line, shown
 
 if TYPE_CHECKING:
     from rich.progress import Progress as RichProgress
-    from rich.progress import Task
+    from rich.progress import Task, TaskID
 
 
 def terminal_width(least: int = 0, usual: int = 100) -> int:
@@ -33,6 +35,7 @@ def terminal_width(least: int = 0, usual: int = 100) -> int:
 
 EVERY = 60.0  # seconds between the lines of a stage that lasts
 _GLANCE = 5.0  # seconds between looks at whether a line is due
+COMPILING = "compiling kernels, once per version"
 
 
 class Stage:
@@ -53,7 +56,7 @@ class Stage:
         self.started = clock()
         self._lines = lines
         self._bars = bars
-        self._task = bars.add_task(name, total=total, unit=unit) if bars is not None else None
+        self._task = bars.add_task(in_line(name), total=total, unit=unit) if bars is not None else None
         if lines is not None:
             lines.begin(self)
 
@@ -106,6 +109,7 @@ class Lines:
         self._clock = clock
         self._started = self._last = clock()
         self._open: list[Stage] = []
+        self._compiled: int | None = None  # kernels; None before the first begins
         self._alone = threading.RLock()  # stages advance in several threads
 
     def begin(self, stage: Stage) -> None:
@@ -125,13 +129,21 @@ class Lines:
         with self._alone:
             self._say(f"{stage.name}: {text}")
 
+    def compiling(self, n_done: int) -> None:
+        """Kernels are compiled, of which so many are done: a line for the first, the others are counted."""
+        with self._alone:
+            if self._compiled is None:
+                self._say(COMPILING)
+            self._compiled = n_done
+
     def tick(self) -> None:
         """A line for the stage that is under way, if the last line is a while ago."""
         if self._clock() - self._last < EVERY:
             return
         with self._alone:
             if self._open and self._clock() - self._last >= EVERY:
-                self._say(self._open[-1].text())
+                compiled = f"; {self._compiled:,} kernels compiled" if self._compiled else ""
+                self._say(self._open[-1].text() + compiled)
 
     def _say(self, text: str) -> None:
         self._last = self._clock()
@@ -151,10 +163,14 @@ class Progress:
         self._bars: RichProgress | None = None
         self._lines: Lines | None = None
         self._over = threading.Event()
+        self._watching = ExitStack()
+        self._n_compiling = self._n_compiled = 0  # kernels: under way, one inside the other, and done
+        self._compile_task: TaskID | None = None
 
     def __enter__(self) -> Progress:
         if self._quiet:
             return self
+        self._watching.enter_context(compilation.watched(self._compiling))
         if sys.stderr.isatty():
             self._bars = _bars()
             self._bars.start()
@@ -167,6 +183,7 @@ class Progress:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._over.set()
+        self._watching.close()
         self._lines = None
         if self._bars is not None:
             self._bars.stop()
@@ -184,6 +201,17 @@ class Progress:
             self.seconds[name] = self.seconds.get(name, 0.0) + self._clock() - stage.started
             stage.stop()
 
+    def _compiling(self, name: str, is_done: bool) -> None:
+        """What the stage under way waits for the first time: a bar of its own while it lasts, or a line."""
+        self._n_compiling += -1 if is_done else 1
+        self._n_compiled += is_done
+        if self._lines is not None:
+            self._lines.compiling(self._n_compiled)
+        elif self._bars is not None:
+            if self._compile_task is None:
+                self._compile_task = self._bars.add_task(COMPILING, total=None, unit="kernels")
+            self._bars.update(self._compile_task, advance=int(is_done), visible=self._n_compiling > 0)
+
     def _watch(self, lines: Lines) -> None:
         """A stage that does not advance for long, as where a process has a world to do, is told of too."""
         while not self._over.wait(_GLANCE):
@@ -193,7 +221,7 @@ class Progress:
 def _to_stderr(line: str) -> None:
     """A line for whoever reads along; if nobody does any more, the work goes on."""
     with suppress(OSError, ValueError):
-        print(line, file=sys.stderr, flush=True)
+        print(shown(line), file=sys.stderr, flush=True)
 
 
 def clock_text(seconds: float) -> str:
@@ -226,7 +254,7 @@ def _bars() -> RichProgress:
     # force_interactive: FORCE_COLOR in CI would otherwise animate into a log file.
     console = Console(stderr=True, force_interactive=sys.stderr.isatty())
     return RichProgress(
-        TextColumn("{task.description:<24}"),
+        TextColumn("{task.description:<24}", markup=False),
         BarColumn(),
         TextColumn("{task.percentage:>3.0f}%"),
         Rate(),

@@ -36,7 +36,9 @@ KEYWORDS = {
     "retrain": False,
 }
 _MEASURED = pytest.StashKey[dict[tuple[Any, ...], "Measured"]]()
-_WRITTEN = pytest.StashKey[list[str]]()
+_WRITTEN = (
+    "revenue_baseline_written"  # a property of a test: a report has it, from whichever process it comes
+)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -73,8 +75,10 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> Generator[None, object, o
     return result
 
 
-def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
-    for file in config.stash.get(_WRITTEN, []):
+def pytest_terminal_summary(terminalreporter: Any) -> None:
+    reports = [report for some in terminalreporter.stats.values() for report in some]
+    told = [pair for report in reports for pair in getattr(report, "user_properties", ())]
+    for file in dict.fromkeys(value for name, value in told if name == _WRITTEN):
         terminalreporter.write_line(f"revenue baseline written: {file}")
 
 
@@ -84,14 +88,16 @@ def auction_revenue(request: pytest.FixtureRequest) -> RevenueGuard:
     mark = request.node.get_closest_marker(NAME)
     if mark is not None and mark.args:
         raise pytest.UsageError(f"{request.node.nodeid}: the mark {NAME} takes keywords only")
-    return RevenueGuard(request.config, dict(mark.kwargs) if mark else {})
+    return RevenueGuard(request.config, dict(mark.kwargs) if mark else {}, request.node.user_properties)
 
 
 class RevenueGuard:
     """Runs the scenario (once for all tests that share it) and fails the test if revenue moved."""
 
-    def __init__(self, config: pytest.Config, keywords: Mapping[str, Any]) -> None:
-        self._config, self._keywords = config, keywords
+    def __init__(
+        self, config: pytest.Config, keywords: Mapping[str, Any], told: list[tuple[str, object]]
+    ) -> None:
+        self._config, self._keywords, self._told = config, keywords, told
         self.was_called = False
 
     def __call__(self, **keywords: Any) -> Verdict | None:
@@ -145,7 +151,7 @@ class RevenueGuard:
         refuse_other_file(file)
         refuse_unknown_arms(chosen["arms"], (*scenario.arms, *AUTOMATIC_ARMS))
         write_baseline(self._measured({**chosen, "fresh": 0}, scenario, where), file, chosen["arms"])
-        self._config.stash.setdefault(_WRITTEN, []).append(str(file))
+        self._told.append((_WRITTEN, str(file)))
 
     def _scenario(self, chosen: Mapping[str, Any]) -> tuple[Scenario, str]:
         """The scenario that is meant, checked, and its file."""

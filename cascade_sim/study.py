@@ -14,6 +14,7 @@ from cascade_sim.engines import LOCAL, Engine, open_engine
 from cascade_sim.errors import Notice, UserError
 from cascade_sim.loading import loading
 from cascade_sim.phases.report import write_report
+from cascade_sim.precompile import precompile
 from cascade_sim.progress import Progress, terminal_width
 from cascade_sim.scenario.file import dump_scenario, scenario_hash
 from cascade_sim.scenario.memory import require_memory
@@ -30,6 +31,7 @@ from cascade_sim.scenario.plugins import (
 from cascade_sim.scenario.schema import Scenario
 from cascade_sim.storage import own_code
 from cascade_sim.storage.code_version import source_digest
+from cascade_sim.storage.files import below
 from cascade_sim.storage.folder import (
     CHECKPOINTS,
     LATE_CODE,
@@ -41,6 +43,7 @@ from cascade_sim.storage.folder import (
     read_manifest,
 )
 from cascade_sim.storage.stack import stack
+from cascade_sim.terminal import echo
 from cascade_sim.version import SEMANTICS, __version__
 from cascade_sim.workers import Job
 
@@ -49,8 +52,8 @@ CRITICAL_BID_REQUESTS = 200  # the first of the evaluation, in every arm
 
 def refuse_worlds(scenario: Scenario, seeds: int) -> None:
     """UserError for several worlds of a replayed log: they would be alike, and any spread between them 0."""
-    if seeds > 1 and scenario.world.is_replay:
-        raise UserError("--seeds: a replayed log is one world, and replays the same; leave it at 1")
+    if seeds > 1:
+        scenario.world.require("seeds", "--seeds")
 
 
 def run_study(
@@ -122,6 +125,8 @@ def _run_study(
         folder.write_text("scenario.yaml", dump_scenario(scenario))
         started = time.perf_counter()
         with Progress(quiet) as progress:
+            if workers > 1 and not engine.is_elsewhere:
+                precompile(progress, workers)
             if seeds == 1:
                 metrics = run_seed(scenario, out, workers, device, progress, home, engine=engine)
             else:
@@ -131,7 +136,7 @@ def _run_study(
                 manifest["seconds"] = {**progress.seconds, "total": time.perf_counter() - started}
                 _write_tables(folder, metrics)
                 write_report(out, metrics, {**manifest, "status": "complete"}, dump_scenario(scenario))
-        worlds = [out] if seeds == 1 else [out / f"seed-{scenario.seed + i}" for i in range(seeds)]
+        worlds = [out] if seeds == 1 else [below(out, f"seed-{scenario.seed + i}") for i in range(seeds)]
         folder.finish(_with_late_code(manifest, scenario, home, worlds, before))
     for words in unlike_published(metrics):
         warnings.warn(words, Notice, stacklevel=2)
@@ -165,7 +170,7 @@ def run_seed(
         scenario, out, progress,
         workers=workers, device=device, home=home, teacher=teacher, engine=engine,
     )  # fmt: skip
-    prepared.export(out / "models")
+    prepared.export(below(out, "models"))
     sim = prepared.sim
     evaluation = Evaluation(sim, out, progress)
     evaluation.run()
@@ -173,10 +178,7 @@ def run_seed(
         metrics = collect(evaluation)
     metrics["training"] = prepared.training_section()
     metrics["bids"] = bid_figures(sim.world.init_bid)
-    if sim.replay is not None:
-        from cascade_sim.questions.replayed import run_evidence
-
-        metrics["evidence"] = run_evidence(evaluation)
+    metrics |= evaluation.evidence()
     metrics["critical_bids"] = critical_bid_section(sim, evaluation.arms, CRITICAL_BID_REQUESTS, progress)
     if scenario.what_if:
         from cascade_sim.questions.whatif import what_if_section
@@ -221,7 +223,7 @@ def _run_seeds(
 
     worlds = [scenario.model_copy(update={"seed": scenario.seed + i}) for i in range(seeds)]
     jobs = [
-        Job(f"world seed-{world.seed}", run_world, (world, out / f"seed-{world.seed}", device, home))
+        Job(f"world seed-{world.seed}", run_world, (world, below(out, f"seed-{world.seed}"), device, home))
         for world in worlds
     ]
     done = taken_or_run([jobs], "worlds", workers, progress, engine, go_on="go on with --resume")
@@ -311,7 +313,7 @@ def finished_world(
     logged_by: dict[str, Any] | None = None,
 ) -> dict[str, Any] | None:
     """What `run_world` returns where it has nothing to do: the metrics of a complete run; None otherwise."""
-    if not (out / METRICS).exists() or (out / CHECKPOINTS).exists():
+    if not below(out, METRICS).exists() or below(out, CHECKPOINTS).exists():
         return None
     manifest, _ = _world_manifest(scenario, device, home, logged_by)
     if not is_same_run(out, manifest) or read_manifest(out).get("status") != "complete":
@@ -396,13 +398,11 @@ def _with_late_code(
 def _print_summary(metrics: dict[str, Any], out: Path, seconds: float) -> None:
     import sys
 
-    import click
-
     from cascade_sim.analysis.report.sections.whatif import what_if_lines
     from cascade_sim.analysis.report.terminal import terminal_summary
 
     width = terminal_width()
-    click.echo(terminal_summary(metrics, color=sys.stdout.isatty(), width=width))
+    echo(terminal_summary(metrics, color=sys.stdout.isatty(), width=width))
     for line in what_if_lines(metrics, width):
-        click.echo(line)
-    click.echo(f"report: {out / 'report.html'}   ({seconds:.0f} s)")
+        echo(line)
+    echo(f"report: {out / 'report.html'}   ({seconds:.0f} s)")

@@ -39,6 +39,7 @@ from cascade_sim.scenario.plugins import (
 )
 from cascade_sim.scenario.schema import Scenario, resolved_arms
 from cascade_sim.scenario.yaml import Document, KeyPath, Mark, Problem, parse
+from cascade_sim.storage.files import below, read_file
 from cascade_sim.workers import Job
 
 MOST_CELLS = 1000
@@ -144,7 +145,7 @@ def load_variants(path: Path, overrides: Sequence[str] = ()) -> list[Cell]:
     if not path.exists():
         path = shipped.get(str(path), path)
     try:
-        document = parse(path.read_text(encoding="utf-8"))
+        document = parse(read_file(path, follows=True).decode("utf-8"))
     except FileNotFoundError:
         beside = sorted(str(file) for file in path.parent.glob("*.y*ml"))
         hint = did_you_mean(str(path), [*beside, *shipped]) or "; give the path of a variants file (.yaml)"
@@ -268,7 +269,7 @@ def run_worlds(
             key: Job(
                 f"{key[0]}, seed {world.seed}",
                 run_world,
-                (world, placed[key[0]] / f"seed-{world.seed}", device),
+                (world, below(placed[key[0]], f"seed-{world.seed}"), device),
                 {"keep_logs": keep_logs, "logged_by": logged_by and scenario_data(logged_by.scenario)},
             )
             for key, world in worlds.items()
@@ -302,7 +303,7 @@ def check_sweep(cells: Sequence[Cell], arm: str | None, measures: Sequence[str])
 
 def cell_folder(out: Path, cell: Cell) -> Path:
     """A folder named by the cell's content, not its place: a grid that grows keeps what is finished."""
-    return out / "cells" / f"{folder_name(cell.name)[:60]}-{scenario_hash(cell.scenario)[:6]}"
+    return below(out, "cells", f"{folder_name(cell.name)[:60]}-{scenario_hash(cell.scenario)[:6]}")
 
 
 def run_sweep(
@@ -399,7 +400,7 @@ def _lift(value: float | None, base: float | None) -> float | None:
 def _blocks(folders: dict[str, Path], cell: Cell, arm: str | None) -> Any:
     """The sums by group of requests that the run kept; None where they are too few."""
     try:
-        blocks = read_blocks(folders[cell.name] / f"seed-{cell.scenario.seed}")
+        blocks = read_blocks(below(folders[cell.name], f"seed-{cell.scenario.seed}"))
     except UserError:
         return None
     return blocks.arms.get(arm or cell.scenario.report.baseline)

@@ -22,7 +22,7 @@ from multiprocessing.context import SpawnProcess
 from types import ModuleType
 from typing import Any
 
-from cascade_sim.errors import ScenarioError, UserError
+from cascade_sim.errors import ScenarioError, UserError, lacks_memory
 from cascade_sim.loading import keep_memory
 from cascade_sim.signals import STOPPED, Terminated, stoppable
 
@@ -66,7 +66,7 @@ class JobError(RuntimeError):
     """A defect inside a job; a note carries the traceback of the process it happened in."""
 
 
-Answer = tuple[str, Any]  # how a job ended ("done", "refused", "problems", "failed"), and what came of it
+Answer = tuple[str, Any]  # how a job ended (done, refused, problems, starved, failed), and what came of it
 
 
 def answer_of(function: Callable[..., Any], arguments: Sequence[Any], options: Mapping[str, Any]) -> Answer:
@@ -80,6 +80,8 @@ def answer_of(function: Callable[..., Any], arguments: Sequence[Any], options: M
     except Terminated:
         raise
     except BaseException as error:
+        if lacks_memory(error):
+            return "starved", str(error) or type(error).__name__
         return "failed", (f"{type(error).__name__}: {error}", traceback.format_exc())
 
 
@@ -92,6 +94,8 @@ def unpacked(name: str, answer: Answer) -> Any:
         raise UserError(content)
     if kind == "problems":
         raise ScenarioError(content)
+    if kind == "starved":
+        raise MemoryError(f"{name}: {content}")
     message, trace = content
     error = JobError(f"{name}: {message}")
     error.add_note(trace)

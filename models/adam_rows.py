@@ -11,7 +11,8 @@ from typing import Any
 
 import numpy as np
 import torch
-from numba import njit
+
+from cascade_sim.compilation import kernel
 
 BETA1, BETA2, EPSILON = 0.9, 0.999, 1e-8
 
@@ -69,7 +70,7 @@ def step_by_torch(
     table.copy_(torch.where(counts, moved, table))
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@kernel(error_model="numpy")
 def _step(rows, values, table, powers, mean, square, spare, seen, number, rate, decay):
     width = table.shape[1]
     met = np.empty(len(rows), np.int64)

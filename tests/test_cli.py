@@ -13,7 +13,7 @@ import pytest
 
 from cascade_sim import __version__
 from cascade_sim.cli import COMMANDS, main
-from cascade_sim.errors import UserError
+from cascade_sim.errors import UserError, lacks_memory
 from cascade_sim.scenario.file import load_scenario
 from places import HANG, ROOT
 
@@ -205,3 +205,28 @@ def test_an_interrupt_ends_with_one_line_and_code_130():
 def test_without_an_output_nobody_is_told_and_nothing_fails(monkeypatch):
     monkeypatch.setattr(sys, "stdout", None)  # as in `cascade_sim schema >&-`
     assert main(["schema"]) == 0
+
+
+def test_a_tight_limit_of_memory_is_told_in_a_sentence(tmp_path):
+    """Libraries have their own ways to say so, at their import as well."""
+    limit = f"ulimit -v 300000; exec {sys.executable} -m cascade_sim run quick --quiet --out {tmp_path}/run"
+    done = subprocess.run(["bash", "-c", limit], cwd=ROOT, capture_output=True, text=True, timeout=HANG)
+    assert done.returncode == 1 and "Traceback" not in done.stderr
+    assert "error: there is not enough memory" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("error", "is_memory"),
+    [
+        (MemoryError(), True),
+        (ImportError("libx.so: failed to map segment from shared object"), True),
+        (RuntimeError("can't start new thread"), True),
+        (OSError(12, "Cannot allocate memory"), True),
+        (ImportError("No module named 'x'"), False),
+        (ValueError(), False),
+    ],
+)
+def test_a_want_of_memory_shows_by_its_words_and_by_what_it_came_of(error, is_memory):
+    outer = ValueError("odd")
+    outer.__cause__ = error
+    assert lacks_memory(error) == lacks_memory(outer) == is_memory

@@ -180,3 +180,58 @@ def test_a_terminal_shows_the_stage_unless_it_is_to_be_quiet(quiet):
     assert child.returncode == 0
     assert (b"serve arms" in shown and b"100%" in shown) is not quiet
     assert (shown == b"") is quiet
+
+
+COMPILE = """
+from cascade_sim.compilation import kernel
+from cascade_sim.progress import Progress
+
+@kernel
+def add(x):
+    return x + 1
+
+with Progress() as progress, progress.stage("serve arms", total=2) as stage:
+    add(1)
+    add(1.5)
+"""
+
+
+def test_kernels_that_are_compiled_are_said_to_be_and_only_then(tmp_path):
+    (tmp_path / "compile.py").write_text(COMPILE)
+    env = {**os.environ, "PYTHONPATH": str(ROOT), "CASCADE_SIM_KERNELS": str(tmp_path / "kernels")}
+
+    def lines():
+        done = subprocess.run(
+            [sys.executable, "compile.py"], cwd=tmp_path, env=env, capture_output=True, text=True, check=True
+        )
+        return [line.partition("] ")[2] for line in done.stderr.splitlines()]
+
+    assert lines() == ["serve arms: 2 requests", "compiling kernels, once per version"]
+    assert lines() == ["serve arms: 2 requests"]
+
+
+def test_a_stage_that_waits_for_the_compiler_says_how_many_kernels_it_has(clock):
+    said = []
+    lines = Lines(said.append, clock.perf_counter)
+    stage = Stage("serve", 10, "requests", clock.perf_counter, lines=lines)
+    for n_done in (0, 0, 1, 2):
+        lines.compiling(n_done)
+    clock.sleep(61)
+    lines.tick()
+    assert said[1:] == [
+        "[0:00] compiling kernels, once per version",
+        f"[1:01] {stage.text()}; 2 kernels compiled",
+    ]
+
+
+@pytest.mark.parametrize("n_kernels", [1, 2])
+def test_on_a_terminal_the_bar_of_the_compiler_goes_when_it_is_done(monkeypatch, n_kernels):
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
+    with Progress() as progress, progress.stage("serve", 10):
+        for name in "ab"[:n_kernels]:  # one inside the other
+            progress._compiling(name, False)
+        for name in "ab"[:n_kernels]:
+            task = progress._bars.tasks[-1]
+            assert task.visible and task.description == progress_module.COMPILING
+            progress._compiling(name, True)
+        assert not task.visible and task.completed == n_kernels

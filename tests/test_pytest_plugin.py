@@ -49,6 +49,13 @@ def test_the_example_writes_its_baseline_passes_and_fails_once_the_auction_earns
     moved.stdout.fnmatch_lines(["*today*cpc*FAILED", "*FAILED: * metrics moved; the most: *"])
 
 
+def test_what_was_written_is_said_as_well_where_other_processes_run_the_tests(suite):
+    pytest.importorskip("xdist")
+    done = suite.runpytest_subprocess("-n", "2", "-p", "no:cacheprovider", "--update-revenue-baseline")
+    done.assert_outcomes(passed=1)
+    done.stdout.fnmatch_lines(["revenue baseline written: *revenue.json"])
+
+
 def no_run(*given, **options):
     raise AssertionError("the scenario was run")
 

@@ -53,7 +53,7 @@ def test_a_scenario_that_nobody_means_is_refused_in_a_few_words(more, word, tmp_
 
 @pytest.mark.skipif(not os.path.exists("/dev/zero"), reason="no such device")
 def test_a_file_without_end_is_not_read_to_it(capsys):
-    assert "characters" in refused(capsys, ["validate", "/dev/zero"])
+    assert "a device, not a regular file" in refused(capsys, ["validate", "/dev/zero"])
 
 
 def test_a_value_on_the_command_line_is_not_echoed_whole(capsys):

@@ -5,6 +5,7 @@ import signal
 import subprocess
 import sys
 import threading
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -187,3 +188,32 @@ def test_an_interrupt_while_the_end_is_told_is_no_traceback(kind, word, code, mo
     monkeypatch.setattr("cascade_sim.cli._answered", answered)
     assert main([]) == code
     assert capsys.readouterr().err.strip() == word
+
+
+@pytest.mark.drill
+def test_the_whole_group_of_a_check_in_processes_can_be_ended_without_a_traceback():
+    words = [
+        sys.executable,
+        "-m",
+        "cascade_sim",
+        "check-auctions",
+        "--auctions",
+        "50000000",
+        "--workers",
+        "2",
+    ]
+    with subprocess.Popen(
+        words, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True, cwd=ROOT, start_new_session=True
+    ) as checked:
+        assert "auctions" in checked.stderr.readline()
+        while not list_children(checked.pid):
+            os.sched_yield()
+        os.killpg(checked.pid, signal.SIGTERM)
+        said = checked.communicate(timeout=HANG)[1]
+    assert checked.returncode == 143 and "Traceback" not in said and said.strip().endswith("terminated")
+
+
+def list_children(pid):
+    """Two processes that work, beside the one that counts resources."""
+    children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+    return children if len(children) >= 3 else []

@@ -12,7 +12,7 @@ import pytest
 from cascade_sim.errors import ScenarioError, UserError
 from cascade_sim.workers import TRIES, Job, JobError, _Pool, _Worker, run_jobs
 from places import HANG, ROOT
-from worlds.pool_jobs import die, leave, raise_odd, refuse, square, unsendable, wait_for_ever
+from worlds.pool_jobs import die, leave, raise_odd, refuse, square, starve, unsendable, wait_for_ever
 
 
 def tries(folder, name):
@@ -176,3 +176,11 @@ def test_a_script_without_a_main_guard_is_not_run_again_by_its_workers(tmp_path)
     )
     assert (done.returncode, done.stdout.strip(), done.stderr) == (0, "9", "")
     assert (tmp_path / "visits").read_text().split() == ["here"]
+
+
+@pytest.mark.parametrize(
+    ("way", "words"), [("python", "Unable to allocate"), ("library", "Cannot allocate memory")]
+)
+def test_a_want_of_memory_in_a_job_is_one_in_the_command(way, words):
+    with pytest.raises(MemoryError, match=f"world: .*{words}"):
+        run_jobs([Job("world", starve, (way,))], 1)

@@ -1,22 +1,20 @@
 """Where the cascade loses value, in the currency of the truth: true CTR × bid.
 
 A list of ads in slot order is worth T = 1000 Σ_slot slot effect × value, its true eCPM summed over the
-slots. Four lists are compared: the best of the whole corpus (T0), the best of the pre-ranking set (T1), the
-best of the competitive set (T2) and what was shown (T3). Each stage answers for the drop across it; the
-drops sum to T0 − T3.
+slots. Lists are compared: the best of the whole corpus (T0), the best of what each stage handed on (T1, T2,
+and so on) and, of the last stage, what was shown. Each stage answers for the drop across it; the drops sum to
+T0 less what was shown.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from cascade_sim.analysis.metrics.consistency import membership
 from cascade_sim.analysis.metrics.ratio import divide
-
-STAGES = ("retrieval", "pre_ranking", "ranking")
 
 
 class SlotList(NamedTuple):
@@ -39,30 +37,25 @@ def true_ecpm(slots: SlotList, slot_effects: ArrayLike) -> NDArray[np.float64]:
 
 
 def stage_losses(
+    lists: Mapping[str, SlotList],
     best_from_corpus: SlotList,
-    best_from_pre_ranking_set: SlotList,
-    best_from_competitive_set: SlotList,
-    shown: SlotList,
+    reached: Mapping[str, NDArray[np.bool_]],
     slot_effects: ArrayLike,
-    *,
-    is_in_pre_ranking_set: NDArray[np.bool_],
-    is_in_competitive_set: NDArray[np.bool_],
 ) -> dict[str, dict[str, NDArray[np.float64]]]:
     """What each stage costs: stage -> {"lost": [R] true eCPM, "dropped": [R] share of the would-be winners}.
 
-    The would-be winners are the ads of best_from_corpus, and the two masks [R, k] say which of them reached
-    the pre-ranking set and the competitive set. A winner counts as dropped at the first stage that misses
-    it, so the shares and the share of winners shown sum to 1; NaN for a request without would-be winners.
+    `lists` has, for each stage in order, the best list of what it handed on; that of the last stage is what
+    was shown. The would-be winners are the ads of best_from_corpus, and the masks `reached` [R, k] say which
+    of them each stage handed on. A winner counts as dropped at the first stage that misses it, so the shares
+    and the share of winners shown sum to 1; NaN for a request without would-be winners.
     """
-    lists = (best_from_corpus, best_from_pre_ranking_set, best_from_competitive_set, shown)
-    worth = [true_ecpm(slots, slot_effects) for slots in lists]
-    winners = np.asarray(best_from_corpus.ids)
-    passed = winners >= 0
+    worth, passed = true_ecpm(best_from_corpus, slot_effects), np.asarray(best_from_corpus.ids) >= 0
     n_winners = passed.sum(1)
-    masks = (is_in_pre_ranking_set, is_in_competitive_set, membership(winners, np.asarray(shown.ids)))
     result = {}
-    for i, (stage, mask) in enumerate(zip(STAGES, masks, strict=True)):
-        is_dropped = passed & ~np.asarray(mask, bool)
+    for stage, slots in lists.items():
+        left = true_ecpm(slots, slot_effects)
+        is_dropped = passed & ~np.asarray(reached[stage], bool)
         passed = passed & ~is_dropped
-        result[stage] = {"lost": worth[i] - worth[i + 1], "dropped": divide(is_dropped.sum(1), n_winners)}
+        result[stage] = {"lost": worth - left, "dropped": divide(is_dropped.sum(1), n_winners)}
+        worth = left
     return result

@@ -3,7 +3,7 @@
 A metric is a ratio of sums over requests (`top` and `bottom` name COLUMNS), or a function of vectors summed
 over requests (`vectors` names VECTORS). Tables of sums, intervals, checks, files and pages are all made from
 the records here: a new metric is a record, and a new column of sums also a line where requests are measured
-(phases.measure, market.tally).
+(environments.evaluators, market.tally).
 
     >>> ARM_MEASURES["rpm"].of({"revenue": 2.0, "impressions": 500.0})
     4.0

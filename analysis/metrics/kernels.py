@@ -5,14 +5,14 @@ equal scores begins at a place) and `lists` (offsets).
 """
 
 import numpy as np
-from numba import njit
 
+from cascade_sim.compilation import kernel
 from cascade_sim.kernels import kth_largest
 
 FEW = 16  # so many of a row are chosen by insertion, which for more takes longer than a selection
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def positional_sums(utility, weight, order, is_first, lists):
     """Σ weight[rank] · utility per list, in expectation over the orders of tied items.  [N], [longest] -> [R]
 
@@ -35,7 +35,7 @@ def positional_sums(utility, weight, order, is_first, lists):
     return value
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def pairs_won(label, order, is_first, lists):
     """Weight of the pairs p_i (1 − p_j), i ≠ j, that are in order, ties one half, and of all.  ([R], [R])"""
     n_lists = lists.size - 1
@@ -62,7 +62,7 @@ def pairs_won(label, order, is_first, lists):
     return won, total
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def expected_reciprocal_stop(stop, order, is_first, lists, depth):
     """E[1 / rank of the stop] of a reader who may stop at every item, and of tie orders.  [N] -> [R]
 
@@ -89,7 +89,7 @@ def expected_reciprocal_stop(stop, order, is_first, lists, depth):
     return value
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _run(stop, order, i, j, rank, depth, reach, value, r):
     """Add the run's share of list r's value; returns the chance of getting past it."""
     if j - i == 1:
@@ -107,7 +107,7 @@ def _run(stop, order, i, j, rank, depth, reach, value, r):
     return reach * passed[top]  # past the depth nothing is read, so a cut run needs no more
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def best_of_rows(ids, score, k):
     """The k best ids of each row by (score descending, id ascending).  int32, float64 [R, n] -> int32 [R, k]
 
@@ -117,7 +117,7 @@ def best_of_rows(ids, score, k):
     result = np.full((n_rows, k), -1, np.int32)
     own, worth, work = np.empty(n, np.int32), np.empty(n), np.empty(n)
     for r in range(n_rows):
-        size = 0
+        size = np.int64(0)  # a literal would be a type of its own, compiled besides
         for j in range(n):
             if ids[r, j] >= 0 and score[r, j] > -np.inf:  # which no NaN is
                 own[size], worth[size] = ids[r, j], score[r, j]
@@ -138,7 +138,7 @@ def best_of_rows(ids, score, k):
     return result
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _insert_best(ids, score, n, k):
     """Move the k best of the first n to the front, best first: most only meet the worst one kept."""
     kept = 0
@@ -157,7 +157,7 @@ def _insert_best(ids, score, n, k):
     return kept
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def in_rows(ids, pool):
     """Whether each id of a row is in the same row of the pool; negative ids never are.  -> bool [R, a]"""
     n_rows, n = ids.shape
@@ -172,7 +172,7 @@ def in_rows(ids, pool):
     return result
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def among_best(wanted, ids, score, k):
     """Whether each wanted id is among the k[r] best of its row, as `best_of_rows` has them.  -> bool [R, a]
 
@@ -197,7 +197,7 @@ def among_best(wanted, ids, score, k):
     return result
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _sort_best_first(ids, score, n):
     """The first n by (score descending, id ascending), in place: Shell's sort."""
     gap = 1
@@ -214,7 +214,7 @@ def _sort_best_first(ids, score, n):
         gap //= 3
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def bucket_sums(prediction, reference, is_real, bins):
     """Count, Σ prediction and Σ reference by bucket [i/bins, (i+1)/bins) of the prediction.  -> [R, 3, bins]
 

@@ -41,6 +41,9 @@ def logloss(predictions: ArrayLike, labels: ArrayLike, lists: ArrayLike | None =
     """Mean of −(y log p + (1 − y) log(1 − p)), p clipped to [1e-12, 1 − 1e-12]. Labels may be probabilities.
 
     The data set's log loss is the mean by "items".
+
+    >>> round(logloss([0.2, 0.9, 0.4], [0, 1, 0]).mean(), 3)
+    0.28
     """
     p, y, offsets = _inputs(predictions, labels, lists)
     total, _ = log_loss_sums(p[:, None], y[:, None])
@@ -48,13 +51,21 @@ def logloss(predictions: ArrayLike, labels: ArrayLike, lists: ArrayLike | None =
 
 
 def mse(predictions: ArrayLike, labels: ArrayLike, lists: ArrayLike | None = None) -> PerRequest:
-    """Mean of (y − p)²; the data set's is the mean by "items"."""
+    """Mean of (y − p)²; the data set's is the mean by "items".
+
+    >>> round(mse([0.2, 0.9, 0.4], [0, 1, 0]).mean(), 3)
+    0.07
+    """
     p, y, offsets = _inputs(predictions, labels, lists)
     return _mean((y - p) ** 2, offsets)
 
 
 def pcoc(predictions: ArrayLike, labels: ArrayLike, lists: ArrayLike | None = None) -> PerRequest:
-    """Predicted over observed, Σ p / Σ y. Not valid without any label mass."""
+    """Predicted over observed, Σ p / Σ y. Not valid without any label mass.
+
+    >>> round(pcoc([0.2, 0.9, 0.4], [0, 1, 0]).mean(), 3)
+    1.5
+    """
     p, y, offsets = _inputs(predictions, labels, lists)
     value = divide(sum_lists(p, offsets), sum_lists(y, offsets))
     return per_request(value, ~np.isnan(value), np.diff(offsets))
@@ -67,6 +78,9 @@ def ece(
 
     Bins of the prediction are [i/bins, (i + 1)/bins), the last one closed; what lies outside [0, 1] falls
     into the end bins. Usually pooled (lists None): within a short list nearly every item has its own bin.
+
+    >>> round(ece([0.2, 0.9, 0.4], [0, 1, 0], bins=2).mean(), 3)
+    0.233
     """
     p, y, offsets = _inputs(predictions, labels, lists)
     value = np.full(offsets.size - 1, np.nan)
@@ -85,6 +99,9 @@ def ece_per_request(
 
     The item on place i of n, by prediction, is in bin ⌊i · bins / n⌋. Equal predictions are never torn apart:
     they go together to the bin of their middle, so that the value does not depend on the items' order.
+
+    >>> round(ece_per_request([0.2, 0.9, 0.4], [0, 1, 0], bins=2).mean(), 3)
+    0.233
     """
     p, y, offsets = _inputs(predictions, labels, lists)
     ranking = rank_lists(-p, offsets)  # rising predictions

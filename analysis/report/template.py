@@ -14,6 +14,7 @@ from markupsafe import Markup, escape
 from cascade_sim.analysis.metrics.catalogue import TERMS
 from cascade_sim.analysis.report.figures.style import color_rules, themed
 from cascade_sim.analysis.report.section import Section, body_text, headline_text
+from cascade_sim.terminal import in_page
 
 MOST_SWITCHES = 14  # two lines of a page
 TERM = re.compile(rf"(?<![\w-])(?:{'|'.join(map(re.escape, TERMS))})(?![\w-])")
@@ -95,7 +96,7 @@ def page_html(page: Page, svgs: Mapping[str, str]) -> str:
     )
     environment.filters["with_terms"] = with_terms
     figures = {name: Markup(themed(svg)) for name, svg in svgs.items()}
-    return (
+    html = (
         environment.get_template("page_template.html")
         .render(
             page=page,
@@ -109,3 +110,4 @@ def page_html(page: Page, svgs: Mapping[str, str]) -> str:
         .rstrip()
         + "\n"
     )
+    return in_page(html)  # as a whole: what is written out in one place is the same name in another

@@ -20,6 +20,7 @@ from cascade_sim.analysis.report.sections.models import models_table
 from cascade_sim.analysis.report.sections.orders import orders_table
 from cascade_sim.analysis.report.sections.training import training_warnings
 from cascade_sim.analysis.report.tables import Row, Table, arm_rows, lift_column, value_column
+from cascade_sim.terminal import Shown, in_line, joined
 
 
 def _terminal_arms(metrics: Mapping[str, Any]) -> Table:
@@ -53,7 +54,7 @@ def _models_by_set(metrics: Mapping[str, Any]) -> list[Table]:
     return tables
 
 
-def table_text(table: Table, *, color: bool = False, width: int = 100, margins: bool = True) -> str:
+def table_text(table: Table, *, color: bool = False, width: int = 100, margins: bool = True) -> Shown:
     """The table as text for a terminal; colour codes only if asked for (a terminal that can show them).
 
     A number is never cut off: where the table is too wide, its columns move closer, and then some move below.
@@ -68,7 +69,7 @@ def table_text(table: Table, *, color: bool = False, width: int = 100, margins: 
             break
     texts = [_span_text(table, span, gap, color, width, margins) for span in spans]
     lines = ("\n".join(line.rstrip() for line in text.splitlines()) for text in texts)
-    return "\n".join(text.strip("\n") + "\n" for text in lines)
+    return Shown("\n".join(text.strip("\n") + "\n" for text in lines))
 
 
 ENDLESS = 100_000  # columns: every table has its natural width
@@ -83,27 +84,28 @@ def _span_text(table: Table, span: slice, gap: int, color: bool, width: int, mar
 
     made = RichTable(
         box=box.SIMPLE_HEAD,
-        title=(table.title or None) if not span.start else None,
+        title=Text(in_line(table.title)) if table.title and not span.start else None,
         title_justify="left",
         pad_edge=False,
         padding=(0, gap - 1, 0, 0),
     )
-    made.add_column(table.corner, no_wrap=True)
+    # Text, and not strings, in which rich would look for its markup.
+    made.add_column(Text(in_line(table.corner)), no_wrap=True)
     for heading in table.columns[span]:
-        made.add_column(heading, justify="right", no_wrap=True)
+        made.add_column(Text(in_line(heading)), justify="right", no_wrap=True)
     marks = {"baseline": " (baseline)", "reference": ""}
     tones = {"up": "green", "down": "red"}
     for row in table.rows:
         style = "dim" if row.kind == "reference" else ""
         texts = [
             Text(
-                f"{cell.text} {cell.margin}".rstrip() if margins else cell.text,
+                in_line(f"{cell.text} {cell.margin}".rstrip() if margins else cell.text),
                 style=tones.get(cell.tone, style),
             )
             for cell in row.cells[span]
         ]
         mark = f" ({row.tag})" if row.tag else marks.get(row.kind, "")
-        made.add_row(Text(row.label + mark, style=style), *texts)
+        made.add_row(Text(in_line(row.label + mark), style=style), *texts)
     out = io.StringIO()
     Console(
         file=out,
@@ -116,7 +118,7 @@ def _span_text(table: Table, span: slice, gap: int, color: bool, width: int, mar
     return out.getvalue()
 
 
-def terminal_summary(metrics: Mapping[str, Any], *, color: bool = False, width: int = 100) -> str:
+def terminal_summary(metrics: Mapping[str, Any], *, color: bool = False, width: int = 100) -> Shown:
     """What a run prints at its end: the answer, the arms, the culprit, the models, and the budgets."""
     answer = decide(metrics)
     lost = money_lost(metrics)
@@ -138,4 +140,4 @@ def terminal_summary(metrics: Mapping[str, Any], *, color: bool = False, width: 
         words += [line for line in said if line]
     words += [*answer.notes, *answer.warnings, *training_warnings(metrics)]
     lines = [textwrap.fill(line, max(width, 40)) for line in words]
-    return "\n".join([*parts, *lines]) + "\n"
+    return joined([*parts, *lines, ""])

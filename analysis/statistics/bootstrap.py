@@ -34,6 +34,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from cascade_sim.analysis.metrics.ratio import divide
 from cascade_sim.analysis.statistics.estimates import finite, t_quantile
+from cascade_sim.limits import COUNTED_AT_ONCE, SUMMED_AT_ONCE
 
 Floats = NDArray[np.float64]
 Statistic = Callable[[Floats], Floats]
@@ -43,15 +44,13 @@ Columns = Mapping[str, Mapping[str, ArrayLike]]  # arm -> column -> [R]
 
 STRETCHES = 128  # of consecutive requests, for the worth of pairing
 FEWEST_STRETCHES = 8  # with fewer a variance says nothing
-_CELLS = 4_000_000  # resample counts held at a time
-_SUMS = 400_000  # of an arm at a time: they stay in the cache until its metrics are made of them
 _LEAST_DEFINED = 0.95  # share of resamples that must define a metric for its interval to be given
 
 
 def resample_counts(n: int, resamples: int, seed: int) -> Iterator[Floats]:
     """How often each of n units is drawn in each resample (n draws with replacement).  [chunk, n]"""
     generator = np.random.Generator(np.random.PCG64(seed))
-    step = max(1, _CELLS // max(n, 1))
+    step = max(1, COUNTED_AT_ONCE // max(n, 1))
     for start in range(0, resamples, step):
         rows = min(step, resamples - start)
         drawn = generator.integers(0, n, size=(rows, n))
@@ -104,7 +103,7 @@ def _replicate(
     own = {arm: _ExactSums(columns[arm][:, is_own[arm]]) for arm in others}
     n = len(columns[first])
     rows: dict[str, list[Floats]] = {arm: [] for arm in columns}
-    step = max(1, _SUMS // max(table.shape[1] for table in columns.values()))
+    step = max(1, SUMMED_AT_ONCE // max(table.shape[1] for table in columns.values()))
     drawn = chain([np.ones((1, n))], resample_counts(n, resamples, seed) if n else ())
     # Several threads at so small products wait for each other most of the time, at full speed.
     with _matrix_library().limit(limits=1, user_api="blas"):
@@ -487,7 +486,7 @@ def quantile_intervals(
     ranked, owner = values[order], request[order]
     on_data = _quantiles(ranked, np.ones((1, len(ranked))), levels)[0]
     rows = []
-    step = max(1, _CELLS // len(ranked))
+    step = max(1, COUNTED_AT_ONCE // len(ranked))
     for counts in resample_counts(n_requests, resamples, seed):
         for start in range(0, len(counts), step):
             weights = counts[start : start + step][:, owner]

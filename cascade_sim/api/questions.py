@@ -162,7 +162,7 @@ def _off_policy(
     _asked(changes, "drop")  # a mistake is told before anything is opened
     opened = reopen(path, trust)
     scenario, sim = opened.scenario, opened.sim
-    if sim.replay is not None:
+    if not sim.environment.has("randomised_logs"):
         from cascade_sim.estimation.market_log import market_answers
 
         if not changes:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from cascade_sim.errors import UserError
+from cascade_sim.terminal import joined, shown
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -163,7 +164,7 @@ class ExportResult(Result):
         return f"Logs {self.path} of arm {self.exported.arm}"
 
     def __str__(self) -> str:
-        return self.exported.text()
+        return shown(self.exported.text())
 
 
 @dataclass(frozen=True)
@@ -197,7 +198,7 @@ class ImportResult(Result):
     def __str__(self) -> str:
         from cascade_sim.imports.market import summary
 
-        return "\n".join(summary(self.imported, self.path))
+        return joined(summary(self.imported, self.path))
 
 
 @dataclass(frozen=True)
@@ -215,7 +216,7 @@ class FitResult(Result):
         return f"World {self.path}"
 
     def __str__(self) -> str:
-        return self.fitted.text()
+        return shown(self.fitted.text())
 
 
 @dataclass(frozen=True)
@@ -423,7 +424,7 @@ class TraceResult(Result):
     def __str__(self) -> str:
         from cascade_sim.questions.trace import trace_text
 
-        return trace_text(self.trace)
+        return shown(trace_text(self.trace))
 
 
 @dataclass(frozen=True)
@@ -497,4 +498,4 @@ class CheckResult(Result):
     def __str__(self) -> str:
         from cascade_sim.revenue.text import verdict_text
 
-        return verdict_text(self.verdict)
+        return shown(verdict_text(self.verdict))

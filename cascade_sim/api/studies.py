@@ -145,7 +145,7 @@ def sweep(
     with as_file(scenario) as path:
         cells = load_grid(path, axes, checked_overrides(set))
     check_sweep(cells, arm, (x, y))
-    seeds = seeds or (1 if cells[0].scenario.world.is_replay else SWEPT_WORLDS)
+    seeds = seeds or (SWEPT_WORLDS if cells[0].scenario.world.has("seeds") else 1)
     folder = Path(out) if out is not None else default_folder(f"{cells[0].scenario.name}-sweep")
     findings = run_sweep(
         axes,

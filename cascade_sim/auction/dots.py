@@ -22,7 +22,8 @@ from cascade_sim.auction.kernels import (
     whole_micros,
 )
 from cascade_sim.kernels import AHEAD, _score_tiles, dot, sigmoid_row
-from cascade_sim.lanes import LANES, prefetch_row
+from cascade_sim.lanes import prefetch_row
+from cascade_sim.limits import LANES
 
 _TILES = types.Array(float32, 3, "C", readonly=True)
 _SHORT_IDS = types.Array(int32, 2, "C", readonly=True)

@@ -1,13 +1,11 @@
 """Compiled loops of the auction: one pass per request, no sorting. Import only through `auction.rules`.
 
-Compiled ahead for fixed types and kept on disk by numba, so that a call never meets the compiler twice.
+Compiled ahead for fixed types and kept on disk, so that a call never meets the compiler twice.
 No fastmath: the order of a request's ads must not depend on the machine's vector width.
 """
 
-import hashlib
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -15,6 +13,7 @@ from numba import boolean, float32, float64, int64, njit, types
 from numba.np.unsafe.ndarray import to_fixed_tuple
 
 from cascade_sim.auction.pricing import RULES, Pricing, Slot
+from cascade_sim.compilation import kernel
 
 # Declared read-only so that frozen inputs are taken as they are; writable ones convert for free.
 _REALS = types.Array(float64, 2, "C", readonly=True)
@@ -22,34 +21,12 @@ _SHORT_REALS = types.Array(float32, 2, "C", readonly=True)  # as models predict:
 _IDS = types.Array(int64, 2, "C", readonly=True)
 _EFFECTS = _BY_REQUEST = _PARAMETERS = types.Array(float64, 1, "C", readonly=True)
 _inner: Any = partial(njit, nogil=True, error_model="numpy", forceinline=True)
+_compiled: Any = partial(kernel, error_model="numpy")
 MICROS = 1e6  # in a unit of money
 MAX_MONEY = 9.0e12  # above it, micro-units no longer fit into 64 bits
 NEARLY_1 = 1 + 4 * np.finfo(float).eps  # two roundings away from a whole number counts as that number
 FEW = 12  # places of a list, up to which a pass for each is quicker than insertion
 NAMES = tuple(RULES)  # the rules that are compiled: those registered when this module is first imported
-
-
-def _digest() -> str:
-    """Of the rules: their names and the files they are written in."""
-    files = {Path(rule.price.__code__.co_filename) for rule in RULES.values()}
-    texts = [file.read_bytes() for file in sorted(files) if file.is_file()]
-    return hashlib.blake2b(b"".join([" ".join(NAMES).encode(), *texts]), digest_size=6).hexdigest()
-
-
-_RULES_DIGEST = _digest()
-
-
-def _compiled(signature: Any) -> Callable[[Any], Any]:
-    """Compiled for these types, and kept on disk for these rules.
-
-    numba looks for changes in this file alone, so the rules of another file become part of the name.
-    """
-
-    def compiled(function: Any) -> Any:
-        function.__qualname__ += f"_{_RULES_DIGEST}"
-        return njit(signature, cache=True, nogil=True, error_model="numpy")(function)
-
-    return compiled
 
 
 def _with_parameters(rule: Pricing) -> Any:

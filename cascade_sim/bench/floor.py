@@ -12,11 +12,12 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numba import njit
 
 from cascade_sim.bench import seconds
 from cascade_sim.cascade.serve import Arm
-from cascade_sim.lanes import LANES, load8, splat8, sum8
+from cascade_sim.compilation import kernel
+from cascade_sim.lanes import load8, splat8, sum8
+from cascade_sim.limits import LANES
 
 CHAINS = 10  # enough to hide the latency of a multiply-add on two ports
 STEPS = 1_000_000
@@ -51,7 +52,7 @@ class Work:
         return max(self.flops / peak.flops, self.bytes / peak.bandwidth) * 1e6
 
 
-@njit(cache=True, nogil=True, fastmath={"contract"})
+@kernel(fastmath={"contract"})
 def _multiply_add(steps):
     """x = x * a + b in ten chains of eight numbers. "contract" lets the two become one instruction."""
     a, b = splat8(np.float32(0.999)), splat8(np.float32(0.001))
@@ -70,7 +71,7 @@ def _multiply_add(steps):
     return sum8(x0 + x1 + x2 + x3 + x4) + sum8(x5 + x6 + x7 + x8 + x9)
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _read(values, rounds):
     """The sum of all values, which have to be read for it; a multiple of ROW of them."""
     t0 = t1 = t2 = t3 = t4 = t5 = t6 = t7 = splat8(np.float32(0.0))
@@ -129,9 +130,9 @@ def request_work(arm: Arm) -> dict[str, Work]:
 
     Each stage multiplies a bid with a pCTR for every candidate, and reads the bid.
     """
-    pre: Any = arm.pre_ranking.scorer
-    rank: Any = arm.ranking.scorer
-    n, c = arm.retrieval_size, arm.pre_ranking_size
+    pre: Any = arm.stages[-2].scorer
+    rank: Any = arm.last.scorer
+    n, c = arm.retrieval.size, arm.most_auctioned
     fused = Work(1, FLOAT_BYTES)
     pair_dims = rank.view.pair_user.shape[1] if rank.view.pair_width else 0
     return {
@@ -143,6 +144,6 @@ def request_work(arm: Arm) -> dict[str, Work]:
 def table_bytes(arm: Arm, n_ads: int) -> float:
     """What the models keep of all ads, which is what a request reads from."""
     per_ad = sum(work.bytes / m for work, m in zip(
-        request_work(arm).values(), (arm.retrieval_size, arm.pre_ranking_size), strict=True
+        request_work(arm).values(), (arm.retrieval.size, arm.most_auctioned), strict=True
     ))  # fmt: skip
     return per_ad * n_ads

@@ -71,10 +71,12 @@ def measure(run: Path) -> dict[str, Any]:
 
 def browse_ad(session: Session, i: int) -> str:
     """Some ad that a request may be asked about: of a log, one of its candidates."""
-    if session.sim.replay is None:
+    environment = session.sim.environment
+    if environment.has("truth"):
         return str(i * session.sim.world.n_ads // LOOKS)
-    first = session.sim.arrivals.first_request("evaluate") + i * session.n_requests // LOOKS
-    return figures.name_of(session, "ads", int(session.sim.replay.candidates(np.array([first]))[0, 0]))
+    index, row = session.place(i * session.n_requests // LOOKS)
+    there = environment.corpus(session.block(index).take(np.array([row])))
+    return environment.names.name("ads", int(there[0]))
 
 
 def _memory_mb() -> float:

@@ -17,6 +17,7 @@ import numpy as np
 
 from cascade_sim.errors import UserError
 from cascade_sim.loading import keep_memory
+from cascade_sim.terminal import echo
 
 FEWEST = {"ads": 10_000, "users": 10_000, "requests": 100_000}
 LARGEST = {"ads": 10_000_000, "users": 1_000_000, "requests": 10_000_000}
@@ -70,16 +71,14 @@ def measure(size: Size) -> Cost:
     started = time.process_time()
     sim, arm = _build(size)
     set_up = time.process_time() - started
-    searches = _timed_searches(sim.platform.retrieval)
+    searches = _timed_searches(sim.retriever)
     started = time.process_time()
     serving(sim, arm, size.requests)
     request = (time.process_time() - started) / size.requests
     users, searched = (sum(column) for column in zip(*searches, strict=True))
     new_users, visit = users / size.requests, searched / users
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024.0
-    return Cost(
-        set_up, visit * 1e6, request * 1e6, new_users, peak, sim.platform.retrieval.share_found(RETRIEVED)
-    )
+    return Cost(set_up, visit * 1e6, request * 1e6, new_users, peak, sim.retriever.share_found(RETRIEVED))
 
 
 def measure_apart(size: Size) -> Cost:
@@ -201,4 +200,4 @@ if __name__ == "__main__":
         answer = asdict(measure(Size(**json.loads(sys.argv[1]))))
     except UserError as error:
         answer = {"refused": str(error)}
-    print(json.dumps(answer))
+    echo(json.dumps(answer))

@@ -3,10 +3,10 @@
 import resource
 import tempfile
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import torch
@@ -18,9 +18,9 @@ from cascade_sim.bench.peers import scenario_rates
 from cascade_sim.bench.whole import ready, serving
 from cascade_sim.cascade.columns import impression_columns
 from cascade_sim.cascade.exploration import as_decided, explore
-from cascade_sim.cascade.outcome import outcome
+from cascade_sim.cascade.retrieval import Retrieval
 from cascade_sim.cascade.seats import TorchScorer
-from cascade_sim.cascade.serve import Arm, Block, Decision, Scores, Stage, score
+from cascade_sim.cascade.serve import Arm, Block, Decision, Scores, retrieve, score
 from cascade_sim.kernels import select_top
 from cascade_sim.models.training import Impressions, Lists, chunk_of_rank, predict, train
 from cascade_sim.phases.simulation import Simulation
@@ -90,7 +90,7 @@ def served_blocks(sim: Simulation, arm: Arm, n_blocks: int) -> list[Served]:
     for index in range(n_blocks):
         block = sim.arrivals.block("bench", index, n_blocks * size)
         decision = sim.serve(block, arm)
-        rank = score(block, decision.competitive_set, arm.ranking, arm, sim.platform)
+        rank = score(block, decision.competitive_set, arm.last, arm, sim.platform)
         blocks.append(Served(block, decision, rank))
     return blocks
 
@@ -101,7 +101,7 @@ def stage_times(sim: Simulation, arm: Arm, sample: list[Served]) -> dict[str, Sp
     seed = sim.seed
 
     def settle(served: Served):
-        return outcome(served.block, served.decision, sim.truth, sim.world.slot_effects, seed)
+        return sim.environment.outcome(served.block, served.decision)
 
     with tempfile.TemporaryDirectory() as folder, TableWriter(Path(folder), "bench") as table:
 
@@ -111,15 +111,15 @@ def stage_times(sim: Simulation, arm: Arm, sample: list[Served]) -> dict[str, Sp
 
         results = {id(served): settle(served) for served in sample}
         stages: dict[str, Callable[[Served], Any]] = {
-            "retrieval (kept)": lambda served: platform.retrieval(served.block.users, arm.retrieval_size),
+            "retrieval (kept)": lambda served: retrieve(served.block, arm, platform),
             "pre-ranking": lambda served: score(
-                served.block, served.decision.pre_ranking_set, arm.pre_ranking, arm, platform
+                served.block, served.decision.retrieved, arm.stages[-2], arm, platform
             ),
             "selection": lambda served: select_top(
-                served.decision.pre_ranking_set, served.decision.pre_score, arm.pre_ranking_size
+                served.decision.retrieved, served.decision.passes[0].order, arm.most_auctioned
             ),
             "ranking": lambda served: score(
-                served.block, served.decision.competitive_set, arm.ranking, arm, platform
+                served.block, served.decision.competitive_set, arm.last, arm, platform
             ),
             "auction": lambda served: auction(
                 served.rank.bid, served.rank.quality, slots=arm.slots, slot_effects=effects[: arm.slots]
@@ -134,7 +134,8 @@ def stage_times(sim: Simulation, arm: Arm, sample: list[Served]) -> dict[str, Sp
 def first_visit(sim: Simulation, arm: Arm) -> float:
     """Microseconds of exact retrieval from the whole corpus, for a user who has not been seen before."""
     users = np.arange(min(256, sim.world.n_users))
-    return seconds(lambda: sim.platform.retrieval.nearest(users, arm.retrieval_size)) / len(users) * 1e6
+    index = cast(Retrieval, sim.retriever)
+    return seconds(lambda: index.nearest(users, arm.retrieval.size)) / len(users) * 1e6
 
 
 def scoring_alone(arm: Arm, sample: list[Served]) -> dict[str, Spread]:
@@ -143,11 +144,11 @@ def scoring_alone(arm: Arm, sample: list[Served]) -> dict[str, Spread]:
     fused: the kernels that serve. torch: the same nets as batched matrix products in torch, on inputs
     gathered beforehand, the ad side of the pre-ranker computed beforehand too.
     """
-    pre: Any = arm.pre_ranking.scorer
-    rank: Any = arm.ranking.scorer
+    pre: Any = arm.stages[-2].scorer
+    rank: Any = arm.last.scorer
 
     def fused(served: Served) -> None:
-        pre.predict(served.block, served.decision.pre_ranking_set)
+        pre.predict(served.block, served.decision.retrieved)
         rank.predict(served.block, served.decision.competitive_set)
 
     few = sample[:4]  # gathered inputs are large
@@ -159,7 +160,7 @@ def scoring_alone(arm: Arm, sample: list[Served]) -> dict[str, Spread]:
         return request, torch.from_numpy(view.ad_table[ids]), pair
 
     with torch.inference_mode():
-        pre_in = {id(served): inputs(pre, served, served.decision.pre_ranking_set) for served in few}
+        pre_in = {id(served): inputs(pre, served, served.decision.retrieved) for served in few}
         codes = {key: pre.module.ad_code(ads) for key, (_, ads, _) in pre_in.items()}
         rank_in = {id(served): inputs(rank, served, served.decision.competitive_set) for served in few}
 
@@ -192,7 +193,7 @@ def own_model_arm(sim: Simulation, arm: Arm) -> Arm:
     torch.manual_seed(0)
     module = EncodedTowers(view.request_width, view.ad_width, view.pair_width)
     scorer = TorchScorer("own", view, "sigmoid", module)
-    return arm.with_pre_ranking(Stage(scorer, "init", arm.pre_ranking.fusion), "own model")
+    return replace(arm.with_stage(-2, scorer=scorer, bid="init", rates=None), name="own model")
 
 
 def training_rates(sim: Simulation, n: int) -> dict[str, float]:
@@ -255,7 +256,7 @@ def run(
     lowest = arithmetic_floor(sim, arm)
     return {
         "requests": n_requests,
-        "sizes": (arm.retrieval_size, arm.pre_ranking_size, arm.slots),
+        "sizes": (arm.retrieval.size, arm.most_auctioned, arm.slots),
         **plain(spreads),
         "longer_us": longer / (4 * n_requests) * 1e6,
         "memory_growth_mb": growth,

@@ -15,10 +15,10 @@ import copy
 from typing import NamedTuple, Protocol
 
 import numpy as np
-from numba import njit
 
 from cascade_sim import draws
 from cascade_sim.cascade.seats import ModelScorer, TowersScorer
+from cascade_sim.compilation import kernel
 from cascade_sim.kernels import dot, pad_lanes
 from cascade_sim.world.world import World
 
@@ -201,7 +201,7 @@ class BidRules:
         return self.with_bids(init_bid)
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _gather(values, ids):
     out = np.empty(ids.shape, np.float64)
     for r in range(ids.shape[0]):
@@ -211,14 +211,14 @@ def _gather(values, ids):
     return out
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _rate(user, r, ad, a, offset):
     """The predicted conversion rate of ad a for row r of the users."""
     one = np.float32(1.0)
     return one / (one + np.exp(-(offset[a] + dot(user, r, ad, a, user.shape[1]))))
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _pcvr(user, ad, offset, ids):
     out = np.zeros(ids.shape, np.float32)
     for r in range(ids.shape[0]):
@@ -229,7 +229,7 @@ def _pcvr(user, ad, offset, ids):
     return out
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _opt_bid(user, ad, offset, mean, users_for_mean, init_bid, ids, low, high):
     """Means that are not known yet are computed and kept: threads that meet here write the same."""
     out = np.zeros(ids.shape, np.float64)
@@ -244,7 +244,7 @@ def _opt_bid(user, ad, offset, mean, users_for_mean, init_bid, ids, low, high):
     return out
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _mean_of(users, ad, offset, a):
     """The mean predicted conversion rate of one ad."""
     total = 0.0
@@ -253,7 +253,7 @@ def _mean_of(users, ad, offset, a):
     return max(total / len(users), LEAST_MEAN)
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _fill_means(mean, users, ad, offset):
     for a in range(len(mean)):
         if np.isnan(mean[a]):

@@ -72,7 +72,7 @@ def request_columns(block: Block, explored: Explored, rate: float) -> dict[str, 
     """
     decision = explored.decision
     shown = n_filled(decision.win_set)
-    n = n_filled(decision.pre_ranking_set)
+    n = n_filled(decision.retrieved)
     slots = decision.win_set.shape[1]
     orders = prod(np.maximum(n - i, 1).astype(np.float64) for i in range(slots))
     by_chance = np.where(shown == np.minimum(n, slots), rate / orders, 0.0)

@@ -1,8 +1,8 @@
 """Exploration: now and then a page is filled at random, and the log says how likely that was.
 
-With probability `rate` a request shows a uniform draw of k ads of its pre-ranking set in random
+With probability `rate` a request shows a uniform draw of k ads of those retrieved in random
 order, at the CPC reserve or the bid, whichever is less: they did not win an auction, and have no
-runner-up. The ranker's pCTR and bid for them are logged all the same (NaN when the ranking seat predicts
+runner-up. The ranker's pCTR and bid for them are logged all the same (NaN when the last stage predicts
 no probability). The logged propensity of an ad in its slot is exact:
 (1 - rate) * [the cascade puts it there] + rate / n.
 """
@@ -43,10 +43,10 @@ def explore(
     if rate == 0:
         return as_decided(decision)
     is_explored = draws.uniform(seed, "explore", block.requests) < rate
-    n = n_filled(decision.pre_ranking_set)
+    n = n_filled(decision.retrieved)
     page, rows = decision.page, np.nonzero(is_explored)[0]
     if len(rows):
-        ads = random_page(block.requests[rows], decision.pre_ranking_set[rows], arm.slots, seed)
+        ads = random_page(block.requests[rows], decision.retrieved[rows], arm.slots, seed)
         page = page.with_rows(rows, _explored_page(block.take(rows), ads, arm, platform))
     win_set = page.ads[:, :-1]
     is_own = win_set == decision.win_set
@@ -60,9 +60,9 @@ def explore(
 
 
 def _explored_page(block: Block, ads: np.ndarray, arm: Arm, platform: Platform) -> Page:
-    """These ads with what the ranking stage says of them."""
-    rank = score(block, ads, arm.ranking, arm, platform)
-    pctr = rank.prediction if is_probability(arm.ranking.scorer) else np.nan
+    """These ads with what the last stage says of them."""
+    rank = score(block, ads, arm.last, arm, platform)
+    pctr = rank.prediction if is_probability(arm.last.scorer) else np.nan
     return at_reserve(
         ads,
         np.where(ads >= 0, pctr, 0.0),

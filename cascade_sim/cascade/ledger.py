@@ -3,7 +3,8 @@
 from collections.abc import Mapping
 
 import numpy as np
-from numba import njit
+
+from cascade_sim.compilation import kernel
 
 NO_BUDGET = np.int64(2**62)
 LARGEST_BUDGET = 2.0**61  # micro-units
@@ -95,7 +96,7 @@ def affordable(
     return most
 
 
-@njit(cache=True)
+@kernel
 def _charge_late(advertiser, cpc, spent, limit, charges):
     for i in range(len(advertiser)):
         who = advertiser[i]
@@ -103,7 +104,7 @@ def _charge_late(advertiser, cpc, spent, limit, charges):
         spent[who] += charges[i]
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _take(due, payer, available, entrants, took_part, start, stop, taken):
     counted = np.full(len(available), -1)  # the last request that was counted for an advertiser
     for r in range(start, stop):
@@ -124,7 +125,7 @@ def _take(due, payer, available, entrants, took_part, start, stop, taken):
     return stop
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _affordable(price, payer, available, taken, most):
     for r in range(price.shape[0]):
         for k in range(price.shape[1]):

@@ -16,7 +16,14 @@ from cascade_sim.errors import UserError
 from cascade_sim.models import calibrators
 from cascade_sim.models.calibrators import Calibrator
 from cascade_sim.models.objectives import Objective
-from cascade_sim.storage.files import discarded_on_error, seal, storage_errors, temporary
+from cascade_sim.storage.files import (
+    discarded_on_error,
+    make_folder,
+    opened,
+    seal,
+    storage_errors,
+    temporary,
+)
 
 LEAST = 2.0**-60  # a probability of 0 would shut an ad out of the auction, and has no logit
 MOST = 1.0 - 2.0**-24  # the last float32 below 1: a student's target needs a logit too
@@ -89,7 +96,7 @@ def calibrator_file(model: Path) -> Path:
 def export_calibrator(calibrator: Calibrator, path: Path, key: str = "") -> None:
     """Write a calibrator to a file of its own, with the key under which it is kept, if there is one."""
     with storage_errors(path):
-        path.parent.mkdir(parents=True, exist_ok=True)
+        make_folder(path.parent)
         temp = temporary(path)
         with discarded_on_error(temp):
             calibrators.save(calibrator, temp, key)
@@ -100,9 +107,10 @@ def load_calibrator(path: Path, key: str | None = None) -> Calibrator:
     """The calibrator in a file; UserError if there is none, it is damaged, or kept under another key."""
     from safetensors import SafetensorError
 
-    if not path.is_file():
-        raise UserError(f"{path} is missing, so a model has no calibrator; run the scenario again")
     try:
+        opened(path).close()  # no pipe, no link: the library would wait, and follow
         return calibrators.load(path, key)
+    except FileNotFoundError:
+        raise UserError(f"{path} is missing, so a model has no calibrator; run the scenario again") from None
     except (OSError, ValueError, KeyError, SafetensorError) as error:
         raise UserError(f"{path} holds no calibrator: {error}; run the scenario again") from error

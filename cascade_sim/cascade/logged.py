@@ -7,11 +7,10 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
 from cascade_sim.cascade.bids import Rates
-from cascade_sim.cascade.retrieval import Retrieval
+from cascade_sim.compilation import kernel
 from cascade_sim.errors import UserError
 from cascade_sim.world.replay import LoggedWorld, Replay
 
@@ -105,41 +104,45 @@ class LoggedBids:
         return self.with_bids(init_bid)
 
 
-class LoggedRetrieval(Retrieval):
-    """Retrieval of a replayed log: the candidates that were logged. It has no similarities."""
+class LoggedRetrieval:
+    """Retrieval of a replayed log: the candidates that were logged. It has no scores."""
+
+    name = "logged"
 
     def __init__(self, replay: Replay, is_out: NDArray[np.bool_] | None = None):
         """`is_out` [A]: ads that take no part, as their advertisers have nothing left; None: all do."""
         self._replay, self._is_out = replay, is_out
 
-    def candidates(self, requests: np.ndarray) -> NDArray[np.int32]:
-        """[R, n] ads ascending, -1 at the end"""
-        ids = self._replay.candidates(requests)
+    def retrieve(self, block: Any, size: int, lives: Any) -> NDArray[np.int32]:
+        """All that were logged, whatever the size.  [R, n] ads ascending, -1 at the end"""
+        ids = self._replay.candidates(block.requests)
         return ids if self._is_out is None else _without(ids, self._is_out)
+
+    def score(self, block: Any, ids: np.ndarray) -> np.ndarray:
+        raise UserError("the log has no score of retrieval; it would have to be logged")
 
     def without(self, is_out: NDArray[np.bool_]) -> LoggedRetrieval:
         """The same without these ads [A]."""
         return LoggedRetrieval(self._replay, is_out)
 
-    def share_found(self, size: int) -> None:
-        return None
 
-    def similarity(self, user: int) -> np.ndarray:
-        raise UserError("the log has no score of retrieval; it would have to be logged")
+class GivenSets:
+    """Retrieval of one block whose candidates are known already."""
 
-
-class GivenSets(LoggedRetrieval):
-    """Retrieval of one block whose pre-ranking sets are known already."""
+    name = "given"
 
     def __init__(self, requests: np.ndarray, sets: NDArray[np.int32]):
         self._requests, self._sets = requests, sets
 
-    def candidates(self, requests: np.ndarray) -> NDArray[np.int32]:
+    def retrieve(self, block: Any, size: int, lives: Any) -> NDArray[np.int32]:
         """[R, n] as they were given, for requests of the block"""
-        return self._sets[np.searchsorted(self._requests, requests)]
+        return self._sets[np.searchsorted(self._requests, block.requests)]
+
+    def score(self, block: Any, ids: np.ndarray) -> np.ndarray:
+        raise UserError("the candidates are given, and no retrieval has scored them")
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _without(ids, is_out):
     """The ads that are not out, moved up.  [R, n]"""
     kept = np.full(ids.shape, -1, ids.dtype)

@@ -7,13 +7,16 @@ and no model is asked twice.
 """
 
 from collections.abc import Callable
-from functools import partial
-from typing import Any, TypeVar
+from functools import partial, wraps
+from typing import Any, Concatenate, ParamSpec, TypeVar
 
 import numpy as np
-from numba import njit
+
+from cascade_sim.compilation import kernel
 
 Made = TypeVar("Made")
+P = ParamSpec("P")
+Values = Callable[..., np.ndarray]
 
 
 class Memo:
@@ -79,25 +82,50 @@ class Memo:
             del self._made[made]
 
 
-def remembered(
-    memo: Memo | None,
-    key: object,
-    ids: np.ndarray,
-    compute: Callable[[], np.ndarray],
-    by_pair: bool = True,
-) -> np.ndarray:
-    """compute(), unless there is a memo that knows it."""
-    return compute() if memo is None else memo.values(key, ids, compute, by_pair)
+def once(function: Callable[Concatenate[Any, P], Made]) -> Callable[Concatenate[Any, P], Made]:
+    """Decorates function(block, *arguments): in a block with a memo, computed once of the same arguments.
+
+    Arrays are the same by identity, all else by equality; with an argument that has no hash it is not kept.
+    """
+
+    @wraps(function)
+    def call(block: Any, *arguments: P.args, **none: P.kwargs) -> Made:
+        compute = partial(function, block, *arguments, **none)
+        if block.memo is None:
+            return compute()
+        arrays = tuple(value for value in arguments if isinstance(value, np.ndarray))
+        rest = tuple(None if isinstance(value, np.ndarray) else value for value in arguments)
+        try:
+            hash(rest)
+        except TypeError:
+            return compute()
+        memo: Memo = block.memo
+        return memo.made((function, rest), arrays, compute)
+
+    return call
 
 
-def made_once(
-    memo: Memo | None, what: object, of: tuple[np.ndarray, ...], compute: Callable[[], Made]
-) -> Made:
-    """compute(), unless there is a memo in which it was made of the same arrays before."""
-    return compute() if memo is None else memo.made(what, of, compute)
+def of_pairs(is_by_pair: Callable[..., bool]) -> Callable[[Callable[..., np.ndarray]], Values]:
+    """Decorates function(block, ids [R, m], *key) -> [R, m]: kept for what a block with a memo retrieves.
+
+    `is_by_pair(*key)`: a value depends on its request and ad alone, so that a part is answered from a whole.
+    """
+
+    def decorated(function: Callable[..., np.ndarray]) -> Values:
+        @wraps(function)
+        def call(block: Any, ids: np.ndarray, *key: Any) -> np.ndarray:
+            compute = partial(function, block, ids, *key)
+            if block.memo is None:
+                return compute()
+            memo: Memo = block.memo
+            return memo.values((function, key), ids, compute, is_by_pair(*key))
+
+        return call
+
+    return decorated
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _places(whole, ids):
     """Columns of `ids` in `whole`, rows of both ascending, and whether all are there; padding never is."""
     n_rows, n = whole.shape

@@ -17,11 +17,11 @@ from cascade_sim.kernels import is_full, is_one_row
 
 
 def is_in_one_pass(block: Block, arm: Arm, platform: Platform) -> bool:
-    """Whether the ranking stage of these requests may go the shorter way.
+    """Whether the last stage of these requests may go the shorter way.
 
     A block with a memo wants to know the scores, and one with knobs has an auction of its own each request.
     """
-    stage = arm.ranking
+    stage = arm.last
     return (
         type(stage.scorer) is TowersScorer
         and stage.scorer.link == "sigmoid"
@@ -35,12 +35,12 @@ def is_in_one_pass(block: Block, arm: Arm, platform: Platform) -> bool:
 
 def ranked_in_one_pass(block: Block, ids: np.ndarray, arm: Arm, platform: Platform) -> Page | None:
     """The page of the candidates [R, n], ascending by id; None where something has to be said of them."""
-    scorer, n_ads = arm.ranking.scorer, len(platform.bids.init_bid)
+    scorer, n_ads = arm.last.scorer, len(platform.bids.init_bid)
     assert isinstance(scorer, TowersScorer)
     if ids.size == 0:
         return None
     are_all = ids.shape[1] == n_ads and is_full(ids)  # so many different ads: everybody
-    bid = np.ones(n_ads) if arm.ranking.bid == "none" else platform.bids.init_bid
+    bid = np.ones(n_ads) if arm.last.bid == "none" else platform.bids.init_bid
     found = dot_auction(
         scorer.request_code(block),
         scorer.ad_code,

@@ -10,7 +10,7 @@ import numpy as np
 from cascade_sim import draws
 from cascade_sim.agents.conversions import DelayMixture, delays
 from cascade_sim.agents.users import happens
-from cascade_sim.cascade.memo import made_once
+from cascade_sim.cascade.memo import once
 from cascade_sim.cascade.request import Block, Decision
 from cascade_sim.world.observed import ObservedClicks, PageClicks
 from cascade_sim.world.truth import Truth
@@ -85,8 +85,12 @@ def page_ctr(block: Block, decision: Decision, truth: Truth | ObservedClicks) ->
 
 def ranked_ctr(block: Block, decision: Decision, truth: Truth | ObservedClicks) -> np.ndarray:
     """The true CTRs of the win set and of the runner-up.  [R, k+1] float64"""
-    ranked = decision.ranked_set
-    return made_once(block.memo, ("ctr", truth), (ranked,), lambda: truth.ctr(block, ranked))
+    return _ctr(block, decision.ranked_set, truth)
+
+
+@once
+def _ctr(block: Block, ids: np.ndarray, truth: Truth | ObservedClicks) -> np.ndarray:
+    return truth.ctr(block, ids)
 
 
 def conversion_times(

@@ -1,18 +1,23 @@
-"""What meets when requests are served: the requests, the arm that serves them, and what is decided."""
+"""What meets when requests are served: the requests, the arm that serves them, and what is decided.
+
+An arm is a cascade: retrieval, then stages that score. Each stage but the last hands its best candidates on;
+those of the last are auctioned. A decision has a pass for each of these stages, and the page.
+"""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from cascade_sim.cascade.bids import BidRules, Rates
 from cascade_sim.cascade.fusion import Fusion
-from cascade_sim.cascade.logged import LoggedBids, LoggedRetrieval
+from cascade_sim.cascade.logged import LoggedBids
 from cascade_sim.cascade.memo import Memo
 from cascade_sim.cascade.page import Page, Rules
-from cascade_sim.cascade.retrieval import Retrieval
+from cascade_sim.cascade.retrieval import Retriever
 from cascade_sim.cascade.seats import Scorer
 from cascade_sim.cascade.sizes import SizeRule
 from cascade_sim.world.lives import Lives
@@ -68,13 +73,25 @@ class Block:
 
 
 @dataclass(frozen=True)
+class Retrieve:
+    """The first stage: what finds candidates in the corpus, and how many."""
+
+    retriever: Retriever
+    size: int
+    name: str = field(default="retrieval", compare=False)
+
+
+@dataclass(frozen=True)
 class Stage:
-    """Who sits in a stage: the model, the kind of bid it is multiplied with, and how they are fused."""
+    """Scores its candidates by bid * quality and hands the best on; those of the last one are auctioned."""
 
     scorer: Scorer
     bid: str  # init | opt | none
     fusion: Fusion
     rates: Rates | None = None  # a model's pCVR, where the stage looks at one; None: the known pCVR
+    size: int | None = None  # handed on at most; None: the last stage
+    size_rule: SizeRule | None = None  # chooses each request's size; `size` is then the largest
+    name: str = field(default="ranking", compare=False)
 
     @property
     def pcvr(self) -> str | None:
@@ -90,16 +107,23 @@ class Stage:
         """Whether both stages see the same bids."""
         return self.bid == other.bid and (self.bid != "opt" or self.rates is other.rates)
 
+    def scores_like(self, other: "Stage") -> bool:
+        """Whether both stages say the same of every candidate."""
+        return self.alone == other.alone
+
+    @property
+    def alone(self) -> "Stage":
+        """The same stage with nothing to hand on: as if it were the last."""
+        return replace(self, size=None, size_rule=None)
+
 
 @dataclass(frozen=True)
 class Arm:
-    """The settings of a cascade that an experiment compares: stages, their sizes, bids and the auction."""
+    """The settings of a cascade that an experiment compares: stages and the auction."""
 
     name: str
-    retrieval_size: int
-    pre_ranking: Stage
-    pre_ranking_size: int
-    ranking: Stage
+    retrieval: Retrieve
+    stages: tuple[Stage, ...]  # all but the last have a size
     slots: int
     pricing: str = "gsp"
     reserve_cpc: float = 0.0
@@ -107,13 +131,53 @@ class Arm:
     bid_rule: str = "ocpc"
     bid_range: float = 0.4
     parameters: Mapping[str, float] = field(default_factory=dict, hash=False)  # of the pricing rule
-    size_rule: SizeRule | None = None  # chooses each request's size; pre_ranking_size is then the largest
     charging: str = "click"  # or impression: what a price is the price of
     logged_reserves: bool = False  # of a replayed log: the reserve that each request had
 
-    def with_pre_ranking(self, stage: Stage, name: str | None = None) -> "Arm":
-        """The same arm with another pre-ranking seat."""
-        return replace(self, pre_ranking=stage, name=name or self.name)
+    @property
+    def last(self) -> Stage:
+        """The stage whose candidates are auctioned."""
+        return self.stages[-1]
+
+    @property
+    def stage_names(self) -> tuple[str, ...]:
+        """Of all stages, retrieval first."""
+        return (self.retrieval.name, *(stage.name for stage in self.stages))
+
+    @property
+    def set_names(self) -> tuple[str, ...]:
+        """Of the sets that stages hand on, by who receives them; ranking's are the competitors."""
+        return (*(f"{one.name}_set" for one in self.stages[:-1]), "competitive_set", "win_set")
+
+    @property
+    def most_auctioned(self) -> int:
+        """How many ads the last stage is handed at most."""
+        size = self.stages[-2].size if len(self.stages) > 1 else self.retrieval.size
+        assert size is not None
+        return size
+
+    @property
+    def has_size_rule(self) -> bool:
+        """Whether any stage hands on as many ads as a rule chooses for each request."""
+        return any(stage.size_rule is not None for stage in self.stages)
+
+    def with_stage(self, at: int, **changes: Any) -> "Arm":
+        """The same arm with fields of one scoring stage changed."""
+        stages = list(self.stages)
+        stages[at] = replace(stages[at], **changes)
+        return replace(self, stages=tuple(stages))
+
+    def with_scorers(self, scorer_of: Callable[[Stage], Scorer]) -> "Arm":
+        """The same arm with other scorers in its stages."""
+        return replace(self, stages=tuple(replace(one, scorer=scorer_of(one)) for one in self.stages))
+
+    def among(self, retriever: Retriever) -> "Arm":
+        """The same arm with other candidates."""
+        return replace(self, retrieval=replace(self.retrieval, retriever=retriever))
+
+    def ranking_only(self, name: str = "") -> "Arm":
+        """The last stage alone, on all that is retrieved."""
+        return replace(self, name=name, stages=(self.last,))
 
     def rules(self, slot_effects: np.ndarray) -> Rules:
         """How its pages are priced."""
@@ -130,20 +194,11 @@ class Arm:
 
 @dataclass(frozen=True)
 class Platform:
-    """What all arms share while serving: the retrieval index, the bids, the slots on the page."""
+    """What all arms share while serving: the bids, the slots on the page, and which ads are there."""
 
-    retrieval: Retrieval
     bids: BidRules | LoggedBids
     slot_effects: np.ndarray
     lives: Lives | None = None  # when ads are there; None: always
-
-    def retrieved(self, block: Block, size: int) -> np.ndarray:
-        """The pre-ranking sets: of the ads that are there, the nearest.  [R, n] ids ascending"""
-        if isinstance(self.retrieval, LoggedRetrieval):
-            return self.retrieval.candidates(block.requests)
-        if self.lives is None:
-            return self.retrieval(block.users, size)
-        return self.retrieval.of_living(block.users, size, block.times, self.lives)
 
 
 @dataclass(frozen=True)
@@ -163,10 +218,10 @@ class Scores:
         return Scores(*(values[rows] for values in vars(self).values()))
 
 
-class PreView:
-    """What the pre-ranking stage says of its candidates, found when somebody asks for it.
+class View:
+    """What a stage says of its candidates, found when it is asked for.
 
-    Where it hands on all of them there is nothing to choose, and mostly nobody asks.
+    A stage that hands on all of them has nothing to choose, and mostly is not asked.
     """
 
     def __init__(self, find: Callable[[], Scores], find_order: Callable[[Scores], np.ndarray]):
@@ -174,7 +229,7 @@ class PreView:
 
     def __getstate__(self) -> dict[str, object]:
         """What goes to another process is what was found, not the world that it is found in."""
-        return {"scores": self.scores, "order": self.order}
+        return {name: vars(self)[name] for name in ("scores", "order") if name in vars(self)}
 
     @cached_property
     def scores(self) -> Scores:
@@ -188,13 +243,12 @@ class PreView:
 
 
 @dataclass(frozen=True)
-class PreRanked:
-    """What pre-ranking hands on."""
+class Pass:
+    """The candidates of a stage, and what it says of them."""
 
-    pre_ranking_set: np.ndarray  # [R, n] ad ids
-    view: PreView
-    competitive_set: np.ndarray  # [R, c] ad ids, -1 = empty
-    columns: np.ndarray  # [R, c] their places in the pre-ranking set, -1 = empty
+    ids: np.ndarray  # [R, n] ad ids ascending, -1 = empty
+    view: View
+    columns: np.ndarray | None = None  # [R, n] their places in the pass before, -1 = empty; None: the first
 
     @property
     def scores(self) -> Scores:
@@ -202,43 +256,22 @@ class PreRanked:
         return self.view.scores
 
     @property
-    def pre_score(self) -> np.ndarray:
+    def order(self) -> np.ndarray:
         """[R, n] fused, float32"""
         return self.view.order
 
     @property
-    def sizes(self) -> np.ndarray:
-        """Ads handed on per request.  [R]"""
-        return (self.competitive_set >= 0).sum(axis=1)
+    def counts(self) -> np.ndarray:
+        """Candidates of each request.  [R]"""
+        return (self.ids >= 0).sum(axis=1)
 
+    def take(self, rows) -> "Pass":
+        """Those of some requests (a slice, a mask or indices)."""
+        view = View(lambda: self.view.scores.take(rows), lambda scores: self.view.order[rows])
+        return Pass(self.ids[rows], view, None if self.columns is None else self.columns[rows])
 
-@dataclass(frozen=True)
-class Decision:
-    """What the cascade decided for a block. Columns of sets ascend by ad id; slots are in page order."""
-
-    pre_ranking_set: np.ndarray  # [R, n] ad ids
-    view: PreView  # of the pre-ranking stage
-    competitive_set: np.ndarray  # [R, c] ad ids, -1 = empty
-    page: Page
-
-    @property
-    def pre_prediction(self) -> np.ndarray:
-        """Of the pre-ranking model.  [R, n]"""
-        return self.view.scores.prediction
-
-    @property
-    def pre_score(self) -> np.ndarray:
-        """Fused, float32.  [R, n]"""
-        return self.view.order
-
-    def take(self, rows) -> "Decision":
-        """What was decided for some requests (a slice, a mask or indices)."""
-
-        view = PreView(lambda: self.view.scores.take(rows), lambda scores: self.view.order[rows])
-        return Decision(self.pre_ranking_set[rows], view, self.competitive_set[rows], self.page.take(rows))
-
-    def with_rows(self, rows: np.ndarray, part: "Decision") -> "Decision":
-        """The same with what was decided otherwise for some requests (indices)."""
+    def with_rows(self, rows: np.ndarray, part: "Pass") -> "Pass":
+        """The same with other candidates of some requests (indices)."""
 
         def scores() -> Scores:
             pairs = zip(vars(self.view.scores).values(), vars(part.view.scores).values(), strict=True)
@@ -247,27 +280,57 @@ class Decision:
         def order(_: Scores) -> np.ndarray:
             return _with_rows(self.view.order, rows, part.view.order, 0)
 
-        return Decision(
-            _with_rows(self.pre_ranking_set, rows, part.pre_ranking_set, -1),
-            PreView(scores, order),
-            _with_rows(self.competitive_set, rows, part.competitive_set, -1),
-            self.page.with_rows(rows, part.page),
-        )
+        columns = None
+        if self.columns is not None and part.columns is not None:
+            columns = _with_rows(self.columns, rows, part.columns, -1)
+        return Pass(_with_rows(self.ids, rows, part.ids, -1), View(scores, order), columns)
 
-    def arrays(self) -> dict[str, np.ndarray]:
-        """All that was decided, by name; what is of the page begins with `page.`."""
-        stages = {
-            "pre_ranking_set": self.pre_ranking_set,
-            "pre_prediction": self.pre_prediction,
-            "pre_score": self.pre_score,
-            "competitive_set": self.competitive_set,
-        }
-        return {**stages, **{f"page.{name}": values for name, values in vars(self.page).items()}}
+
+@dataclass(frozen=True)
+class Decision:
+    """What the cascade decided for a block: a pass for each scoring stage of the arm, and the page.
+
+    Columns of sets ascend by ad id; slots are in page order.
+    """
+
+    passes: tuple[Pass, ...]
+    page: Page
+
+    def __getstate__(self) -> dict[str, object]:
+        """With the orders by which stages chose; what the last stage says of the page is on the page."""
+        for chose in self.passes[: max(len(self.passes) - 1, 1)]:
+            chose.view.order  # noqa: B018
+        return vars(self)
+
+    @property
+    def sets(self) -> tuple[np.ndarray, ...]:
+        """What was left after each stage, retrieval first: retrieved, ..., auctioned, shown."""
+        return (*(one.ids for one in self.passes), self.win_set)
+
+    @property
+    def retrieved(self) -> np.ndarray:
+        """The candidates of the first scoring stage.  [R, n] ad ids, -1 = empty"""
+        return self.passes[0].ids
+
+    @property
+    def competitive_set(self) -> np.ndarray:
+        """The candidates of the last stage, which are auctioned.  [R, c] ad ids, -1 = empty"""
+        return self.passes[-1].ids
+
+    def take(self, rows) -> "Decision":
+        """What was decided for some requests (a slice, a mask or indices)."""
+        return Decision(tuple(one.take(rows) for one in self.passes), self.page.take(rows))
+
+    def with_rows(self, rows: np.ndarray, part: "Decision") -> "Decision":
+        """The same with what was decided otherwise for some requests (indices)."""
+        pairs = zip(self.passes, part.passes, strict=True)
+        passes = tuple(own.with_rows(rows, other) for own, other in pairs)
+        return Decision(passes, self.page.with_rows(rows, part.page))
 
     @property
     def win_set(self) -> np.ndarray:
         """The ads shown, in slot order; -1 in an empty slot.  [R, k]"""
-        return self.page.ads[:, :-1]
+        return np.ascontiguousarray(self.page.ads[:, :-1])  # one layout: a kernel is compiled for each
 
     @property
     def ranked_set(self) -> np.ndarray:

@@ -9,19 +9,40 @@ last bits with the number of threads.
 
 from collections.abc import Callable
 from threading import Lock
+from typing import Any, Protocol
 
 import numpy as np
 
 from cascade_sim import draws
 from cascade_sim.cascade.inverted_lists import InvertedLists, recall
 from cascade_sim.kernels import dot_scores, nearest_rows, pad_lanes, select_top, tile_scores, tiled
-from cascade_sim.lanes import LANES
+from cascade_sim.limits import KEPT_IDS, LANES
 from cascade_sim.world.lives import Lives, ascending
 from cascade_sim.world.world import World
 
 ASKED = 64  # users by whom the share found is measured
 SPARE = 4.0  # standard deviations of how many of the nearest ads are there
-KEPT_IDS = 100_000_000  # ids kept for users who come again; beyond, those longest away give way
+
+
+class Retriever(Protocol):
+    """Finds the candidates of requests in the corpus."""
+
+    @property
+    def name(self) -> str: ...
+
+    def retrieve(self, block: Any, size: int, lives: Lives | None) -> np.ndarray:
+        """Of the ads that are there, at most `size` a request.  [R, n] int32 ascending, -1 at the end"""
+        ...
+
+    def score(self, block: Any, ids: np.ndarray) -> np.ndarray:
+        """What it chooses by; UserError where that is not known (a log).  [R, m] -> [R, m] float32"""
+        ...
+
+
+def best_first(retriever: Retriever, block: Any, ids: np.ndarray) -> np.ndarray:
+    """The same ads in a retriever's own order; of equals the smaller id.  [R, m] ascending -> [R, m]"""
+    worst_last = np.where(ids >= 0, -retriever.score(block, ids), np.inf)
+    return np.take_along_axis(ids, np.argsort(worst_last, axis=1, kind="stable"), 1)
 
 
 class Retrieval:
@@ -29,6 +50,8 @@ class Retrieval:
 
     Exact, or with `probes` from a part of the corpus (`inverted_lists`).
     """
+
+    name = "similarity"
 
     def __init__(self, world: World, spec, popularity_weight: float = 0.0):
         u, a = world.user_features[spec.group], world.ad_features[spec.group]
@@ -50,6 +73,20 @@ class Retrieval:
             self._lists = InvertedLists(self._rows(np.arange(world.n_ads)), spec.probes, world.seed)
         self._kept: dict[int, _Kept] = {}  # by size
         self._in_order: dict[int, _Kept] = {}  # most similar first, where ads come and go
+
+    def retrieve(self, block: Any, size: int, lives: Lives | None) -> np.ndarray:
+        """Of the ads that are there, the nearest.  [R, n] ids ascending"""
+        if lives is None:
+            return self(block.users, size)
+        return self.of_living(block.users, size, block.times, lives)
+
+    def score(self, block: Any, ids: np.ndarray) -> np.ndarray:
+        """How near these ads are; 0 for padding.  [R, m] float32"""
+        return self._similarities(block.users, ids)
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> "Retrieval":
+        """Itself: an index does not change, and what it keeps of answers may be shared."""
+        return self
 
     def __call__(self, users: np.ndarray, size: int) -> np.ndarray:
         """The pre-ranking set of each user, ad ids ascending.  [R] -> [R, min(size, A)] int32

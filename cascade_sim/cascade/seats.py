@@ -11,7 +11,7 @@ from typing import Protocol
 import numpy as np
 
 from cascade_sim import draws
-from cascade_sim.cascade.memo import remembered
+from cascade_sim.cascade.memo import of_pairs
 from cascade_sim.errors import UserError
 from cascade_sim.kernels import (
     coaction_scores,
@@ -62,6 +62,12 @@ class ConstantScorer:
         return np.ones(ids.shape, np.float32)
 
 
+@of_pairs(lambda truth: True)
+def true_ctr(block, ids, truth):
+    """The true CTR of these candidates, whoever asks for it.  [R, m]"""
+    return truth.ctr(block, ids)
+
+
 class TruthScorer:
     name, link, by_pair = "truth", "sigmoid", True
 
@@ -69,7 +75,7 @@ class TruthScorer:
         self._truth = truth
 
     def predict(self, block, ids):
-        return remembered(block.memo, self._truth, ids, lambda: self._truth.ctr(block, ids))
+        return true_ctr(block, ids, self._truth)
 
 
 class ModelScorer:

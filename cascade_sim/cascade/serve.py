@@ -1,22 +1,21 @@
 """The way of a request through the cascade, top to bottom.
 
 `serve` is the only code path: online serving, the shadow, the search for the culprit, what-if replay
-and `trace` all call it, with other seats or other knobs.
+and `trace` all call it, with other stages or other knobs.
 """
-
-from dataclasses import replace
 
 import numpy as np
 
+from cascade_sim.cascade.bids import BidRules, Rates
 from cascade_sim.cascade.fusion import Fusion, fused_quality
 from cascade_sim.cascade.knobs import reserve_of, rules_of
-from cascade_sim.cascade.late import BY_PRE_RANKING, by_pre_ranking, by_retrieval
-from cascade_sim.cascade.logged import LoggedRetrieval
-from cascade_sim.cascade.memo import made_once, remembered
+from cascade_sim.cascade.late import answered_earlier
+from cascade_sim.cascade.logged import LoggedBids
+from cascade_sim.cascade.memo import of_pairs, once
 from cascade_sim.cascade.one_pass import is_in_one_pass, ranked_in_one_pass
-from cascade_sim.cascade.page import auctioned
-from cascade_sim.cascade.request import Arm, Block, Decision, Platform, PreRanked, PreView, Scores, Stage
-from cascade_sim.cascade.seats import is_probability
+from cascade_sim.cascade.page import Page, auctioned
+from cascade_sim.cascade.request import Arm, Block, Decision, Pass, Platform, Retrieve, Scores, Stage, View
+from cascade_sim.cascade.seats import Scorer, is_probability
 from cascade_sim.cascade.sizes import select_sizes
 from cascade_sim.errors import UserError
 from cascade_sim.kernels import is_full, select_top
@@ -25,14 +24,16 @@ __all__ = [
     "Arm",
     "Block",
     "Decision",
+    "Pass",
     "Platform",
-    "PreRanked",
+    "Retrieve",
     "Scores",
     "Stage",
     "admitted",
     "bids",
-    "pre_rank",
-    "rank",
+    "passes",
+    "predicted",
+    "retrieve",
     "score",
     "serve",
     "shadow",
@@ -44,144 +45,157 @@ def serve(block: Block, arm: Arm, platform: Platform, answered_by: np.ndarray | 
 
     Fewer candidates than slots leave slots empty (-1). An ad with zero bid, zero pCTR, or below a
     reserve is never shown. Equal scores go to the smaller ad id.
-    `answered_by` [R] names the last stage that each request had time for (`late`); None: all three.
+    `answered_by` [R] is the place of the last stage that each request had time for (`late`); None: all.
     A block with `knobs` has a reserve or squashing of each request (not for late answers).
     """
     if answered_by is not None and block.knobs is not None:
         raise ValueError("requests that run out of time are answered with the arm's own knobs")
-    return rank(block, pre_rank(block, arm, platform), arm, platform, answered_by)
+    made = passes(block, arm, platform)
+    decision = Decision(made, priced(block, made[-1], arm, platform, may_fuse=answered_by is None))
+    return decision if answered_by is None else answered_earlier(decision, block, arm, platform, answered_by)
 
 
-def pre_rank(block: Block, arm: Arm, platform: Platform) -> PreRanked:
-    """Retrieval and pre-ranking: the first half of `serve`."""
-    pre_ranking_set = retrieve(block, arm, platform)
-
-    def find() -> Scores:
-        return score(block, pre_ranking_set, arm.pre_ranking, arm, platform)
-
-    def order(scores: Scores) -> np.ndarray:
-        reserve, floor = bars(arm.pre_ranking, arm, reserve_of(block, arm))
-        own = (reserve,) if isinstance(reserve, np.ndarray) else ()
-        return made_once(
-            block.memo,
-            ("order", floor, None if own else reserve),
-            (scores.bid, scores.quality, *own),
-            lambda: admitted(scores, arm.pre_ranking, arm, reserve_of(block, arm)).astype(np.float32),
-        )
-
-    view, n, size = PreView(find, order), pre_ranking_set.shape[1], arm.pre_ranking_size
-    if arm.size_rule is None and arm.pre_ranking_size == n and is_full(pre_ranking_set):
-        competitive_set = pre_ranking_set  # nothing to choose
-        columns = np.broadcast_to(np.arange(n, dtype=np.int32), competitive_set.shape)
-    elif (
-        arm.size_rule is None
-        and isinstance(platform.retrieval, LoggedRetrieval)
-        and arm.pre_ranking_size >= n
-    ):
-        competitive_set = pre_ranking_set  # of a log, where requests differ in size: all go on
-        columns = np.where(competitive_set >= 0, np.arange(n, dtype=np.int32), -1)
-    elif arm.size_rule is None:
-        competitive_set, columns = made_once(
-            block.memo,
-            ("best by order", size),
-            (pre_ranking_set, view.order),
-            lambda: select_top(pre_ranking_set, view.order, size),
-        )
-    else:
-        sizes = arm.size_rule.sizes(block.requests, view.order)
-        competitive_set, columns = select_sizes(pre_ranking_set, view.order, sizes, arm.pre_ranking_size)
-    return PreRanked(pre_ranking_set, view, competitive_set, columns)
+def passes(block: Block, arm: Arm, platform: Platform) -> tuple[Pass, ...]:
+    """The candidates of every scoring stage; a stage that chooses nothing is not asked."""
+    ids, columns, made = retrieve(block, arm, platform), None, []
+    for at, stage in enumerate(arm.stages, 1):
+        made.append(Pass(ids, _view(block, ids, stage, arm, platform), columns))
+        if at < len(arm.stages):
+            ids, columns = handed_on(block, made[-1], stage)
+    return tuple(made)
 
 
 def retrieve(block: Block, arm: Arm, platform: Platform) -> np.ndarray:
-    """The pre-ranking set.  [R, n] ad ids, ascending"""
+    """The candidates of the first scoring stage.  [R, n] ad ids, ascending"""
+    retriever, size = arm.retrieval.retriever, arm.retrieval.size
 
     def find() -> np.ndarray:
-        found = platform.retrieved(block, arm.retrieval_size)
+        found = retriever.retrieve(block, size, platform.lives)
         # Only who ranks in one pass never looks at a set by itself: for others a row is a row.
         return found if is_in_one_pass(block, arm, platform) else np.ascontiguousarray(found)
 
-    return (
-        find()
-        if block.memo is None
-        else block.memo.candidates((platform.retrieval, arm.retrieval_size), find)
-    )
+    return find() if block.memo is None else block.memo.candidates((retriever, size), find)
 
 
-def rank(
-    block: Block, passed: PreRanked, arm: Arm, platform: Platform, answered_by: np.ndarray | None = None
-) -> Decision:
-    """Ranking and the auction: the second half of `serve`."""
-    ids = passed.competitive_set
-    # The shadow's stages are one: what it says of all candidates is said once.
-    is_same = ids is passed.pre_ranking_set and arm.ranking == arm.pre_ranking
+def handed_on(block: Block, made: Pass, stage: Stage) -> tuple[np.ndarray, np.ndarray]:
+    """The ads that a stage hands on, and their places among its candidates.  [R, c], [R, c]"""
+    ids, n, size = made.ids, made.ids.shape[1], stage.size
+    assert size is not None, f"{stage.name} is not the last stage, and has no size"
+    if stage.size_rule is not None:
+        return select_sizes(ids, made.order, stage.size_rule.sizes(block.requests, made.order), size)
+    if size < n:
+        return _best(block, ids, made.order, size)
+    places = np.arange(n, dtype=np.int32)  # nothing to choose
+    return ids, np.broadcast_to(places, ids.shape) if is_full(ids) else np.where(ids >= 0, places, -1)
+
+
+def priced(block: Block, made: Pass, arm: Arm, platform: Platform, may_fuse: bool = True) -> Page:
+    """The auction among the candidates of the last stage."""
     page = None
-    if answered_by is None and not is_same and is_in_one_pass(block, arm, platform):
-        page = ranked_in_one_pass(block, ids, arm, platform)
+    if may_fuse and is_in_one_pass(block, arm, platform):
+        page = ranked_in_one_pass(block, made.ids, arm, platform)
     if page is None:
-        rank = passed.scores if is_same else score(block, ids, arm.ranking, arm, platform)
-        if answered_by is not None:
-            rank = by_pre_ranking(rank, block, passed, arm, platform, answered_by == BY_PRE_RANKING)
-        page = auctioned(ids, rank.prediction, rank.bid, rank.quality, rules_of(block, arm, platform))
-    decision = Decision(passed.pre_ranking_set, passed.view, ids, page)
-    return decision if answered_by is None else by_retrieval(decision, block, arm, platform, answered_by)
+        rank = made.scores
+        page = auctioned(made.ids, rank.prediction, rank.bid, rank.quality, rules_of(block, arm, platform))
+    return page
+
+
+def _view(block: Block, ids: np.ndarray, stage: Stage, arm: Arm, platform: Platform) -> View:
+    """What a stage says of these candidates, once it is asked."""
+
+    def order(scores: Scores) -> np.ndarray:
+        return _order(block, scores.bid, scores.quality, *bars(stage, arm, reserve_of(block, arm)))
+
+    return View(lambda: score(block, ids, stage, arm, platform), order)
 
 
 def score(block: Block, ids: np.ndarray, stage: Stage, arm: Arm, platform: Platform) -> Scores:
     """Predict, bid and fuse for the candidates of one stage."""
     try:
-        by_pair = getattr(stage.scorer, "by_pair", False)
-        prediction = remembered(
-            block.memo, stage.scorer, ids, lambda: stage.scorer.predict(block, ids), by_pair
-        )
+        prediction = predicted(block, ids, stage.scorer)
     except UserError as error:
-        seat = "pre-ranking" if stage is arm.pre_ranking else "ranking"
-        raise UserError(f"arm {arm.name!r}, {seat} stage: {error}") from error
+        raise UserError(f"arm {arm.name!r}, {stage.name.replace('_', '-')} stage: {error}") from error
     # A score that is only an order already stands for the whole quality: no exponents on it.
     fusion = stage.fusion if is_probability(stage.scorer) or stage.fusion.is_bid_alone else Fusion()
     if block.knobs is not None and is_probability(stage.scorer) and not fusion.is_bid_alone:
         fusion = block.knobs.squashed(fusion)
-    return Scores(
-        prediction=prediction,
-        bid=bids(block, ids, stage, arm, platform),
-        quality=made_once(
-            None if block.knobs is not None else block.memo,  # exponents of each request are no key
-            ("quality", fusion, platform.bids, stage.rates),
-            (prediction,),
-            lambda: fused_quality(fusion, prediction, lambda: platform.bids.pcvr(block, ids, stage.rates)),
-        ),
-    )
+    quality = _quality(block, prediction, ids, fusion, platform.bids, stage.rates)
+    return Scores(prediction, bids(block, ids, stage, arm, platform), quality)
 
 
 def bids(block: Block, ids: np.ndarray, stage: Stage, arm: Arm, platform: Platform) -> np.ndarray:
     """What the candidates bid for a click in a stage, by the arm's bid rule.  [R, m]"""
-    rule, reach, rates = arm.bid_rule, arm.bid_range, stage.rates if stage.bid == "opt" else None
+    rates = stage.rates if stage.bid == "opt" else None
+    try:
+        return _bid(block, ids, platform.bids, stage.bid, arm.bid_rule, arm.bid_range, rates)
+    except UserError as error:
+        raise UserError(f"arm {arm.name!r}, bids: {error}") from error
 
-    def compute() -> np.ndarray:
-        try:
-            return platform.bids.bid(stage.bid, block, ids, rule, reach, rates)
-        except UserError as error:
-            raise UserError(f"arm {arm.name!r}, bids: {error}") from error
 
-    key = (platform.bids, stage.bid, rule, reach, rates)
-    return remembered(block.memo, key, ids, compute, rates is None or rates.by_pair)
+@of_pairs(lambda scorer: getattr(scorer, "by_pair", False))
+def predicted(block: Block, ids: np.ndarray, scorer: Scorer) -> np.ndarray:
+    """What a scorer predicts of these candidates.  [R, m]"""
+    return scorer.predict(block, ids)
+
+
+@of_pairs(lambda bids, kind, rule, reach, rates: rates is None or rates.by_pair)
+def _bid(
+    block: Block,
+    ids: np.ndarray,
+    bids: BidRules | LoggedBids,
+    kind: str,
+    rule: str,
+    reach: float,
+    rates: Rates | None,
+) -> np.ndarray:
+    return bids.bid(kind, block, ids, rule, reach, rates)
+
+
+@once
+def _quality(
+    block: Block,
+    prediction: np.ndarray,
+    ids: np.ndarray,
+    fusion: Fusion,
+    bids: BidRules | LoggedBids,
+    rates: Rates | None,
+) -> np.ndarray:
+    return fused_quality(fusion, prediction, lambda: bids.pcvr(block, ids, rates))
+
+
+@once
+def _order(
+    block: Block, bid: np.ndarray, quality: np.ndarray, reserve: float | np.ndarray | None, floor: float
+) -> np.ndarray:
+    return barred_last(bid, bid * quality, reserve, floor).astype(np.float32)
+
+
+@once
+def _best(block: Block, ids: np.ndarray, order: np.ndarray, size: int) -> tuple[np.ndarray, np.ndarray]:
+    return select_top(ids, order, size)
 
 
 def admitted(
     scores: Scores, stage: Stage, arm: Arm, reserve_cpc: float | np.ndarray | None = None
 ) -> np.ndarray:
-    """The pre-ranking score, negative for ads that this stage knows the auction will not admit.  [R, m]
+    """A stage's score, negative for ads that this stage knows the auction will not admit.  [R, m]
 
     They come last, in their own order, so that they never push out an ad that can win. A stage knows
-    the CPC reserve's verdict when it uses the ranking stage's bid, and the score floor's when it is
-    the ranking stage's equal; otherwise it does not guess. `reserve_cpc`: one, or one a request [R], in
-    place of the arm's.
+    the CPC reserve's verdict when it uses the last stage's bid, and the score floor's when it scores as
+    that one does; otherwise it does not guess. `reserve_cpc`: one, or one a request [R], in place of the
+    arm's.
     """
-    score = scores.score
+    reserve = arm.reserve_cpc if reserve_cpc is None else reserve_cpc
+    return barred_last(scores.bid, scores.score, *bars(stage, arm, reserve))
+
+
+def barred_last(
+    bid: np.ndarray, score: np.ndarray, reserve: float | np.ndarray | None, floor: float
+) -> np.ndarray:
+    """The scores, negative where the bid is below the reserve or the score below the floor.  [R, m]"""
     barred = None
-    reserve, floor = bars(stage, arm, arm.reserve_cpc if reserve_cpc is None else reserve_cpc)
     if reserve is not None:
-        barred = scores.bid < np.asarray(reserve)[..., None]
+        barred = bid < np.asarray(reserve)[..., None]
     if floor:
         barred = (score < floor) if barred is None else barred | (score < floor)
     if barred is None:
@@ -192,19 +206,13 @@ def admitted(
 
 def bars(stage: Stage, arm: Arm, reserve_cpc: float | np.ndarray) -> tuple[float | np.ndarray | None, float]:
     """The reserve and the score floor as far as a stage knows their verdict; None and 0 where it does not."""
-    knows_reserve = bool(np.any(reserve_cpc)) and stage.bids_like(arm.ranking)
-    return reserve_cpc if knows_reserve else None, arm.score_floor if stage == arm.ranking else 0.0
+    knows_reserve = bool(np.any(reserve_cpc)) and stage.bids_like(arm.last)
+    return reserve_cpc if knows_reserve else None, arm.score_floor if stage.scores_like(arm.last) else 0.0
 
 
 def shadow(arm: Arm) -> Arm:
-    """The arm of the online simulator: the ranking stage scores the whole pre-ranking set.
+    """The arm of the online simulator: the last stage scores all that is retrieved.
 
     Its win set is the ideal win set.
     """
-    return replace(
-        arm,
-        name=f"shadow of {arm.name}",
-        pre_ranking=arm.ranking,
-        pre_ranking_size=arm.retrieval_size,
-        size_rule=None,
-    )
+    return arm.ranking_only(f"shadow of {arm.name}")

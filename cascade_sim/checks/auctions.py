@@ -19,12 +19,8 @@ last bit, which cannot change the order of scores that are not equal.
 """
 
 from collections import Counter
-from collections.abc import Iterator
-from concurrent.futures import ProcessPoolExecutor
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from functools import partial
-from multiprocessing import get_context
 from typing import Any
 
 import numpy as np
@@ -34,8 +30,10 @@ from cascade_sim.auction import PRICINGS, run_auction, to_micros
 from cascade_sim.auction.pricing import RULES
 from cascade_sim.auction.reference import charge_micros, reference_auction, squashed
 from cascade_sim.progress import Progress
+from cascade_sim.workers import Job, run_jobs
 
 BLOCK = 500  # auctions of equal rules
+CHUNK = 8 * BLOCK  # auctions that a process is given at a time
 TOLERANCE = 1e-12  # of a CPC, relative
 LAST_BITS = 1e-14  # of a CPC, relative: what a few roundings of doubles can do to it
 KEPT = 5  # differing auctions that are written out in full
@@ -101,21 +99,27 @@ class Comparison:
 def check_auctions(n: int, seed: int, workers: int, progress: Progress) -> Comparison:
     """Compare n random auctions; one process per worker, in this process for one."""
     comparison = Comparison()
-    blocks = range(-(-n // BLOCK))
-    sizes = [min(BLOCK, n - BLOCK * index) for index in blocks]
-    with ExitStack() as stack:
-        bar = stack.enter_context(progress.stage("auctions", n, "auctions"))
-        work = partial(check_block, seed)
-        comparisons: Iterator[Comparison]
+    starts = range(0, n, CHUNK)
+    with progress.stage("auctions", n, "auctions") as bar:
         if workers == 1:
-            comparisons = map(work, blocks, sizes)
-        else:
-            # Fresh processes: a fork would copy the state of numerical libraries and their threads.
-            pool = stack.enter_context(ProcessPoolExecutor(workers, mp_context=get_context("spawn")))
-            comparisons = pool.map(work, blocks, sizes, chunksize=8)
-        for block in comparisons:
-            comparison.add(block)
-            bar.advance(block.auctions)
+            for start in starts:
+                comparison.add(_chunk(seed, start, n, bar.advance))
+            return comparison
+        jobs = [Job(f"auctions from {start:,}", _chunk, (seed, start, n)) for start in starts]
+        sizes = {job.name: min(CHUNK, n - start) for job, start in zip(jobs, starts, strict=True)}
+        for part in run_jobs(jobs, workers, on_done=lambda name: bar.advance(sizes[name])).values():
+            comparison.add(part)
+    return comparison
+
+
+def _chunk(
+    seed: int, start: int, n: int, advance: Callable[[int], None] = lambda auctions: None
+) -> Comparison:
+    """The blocks of a chunk that begins with this auction."""
+    comparison = Comparison()
+    for first in range(start, min(start + CHUNK, n), BLOCK):
+        comparison.add(check_block(seed, first // BLOCK, min(BLOCK, n - first)))
+        advance(min(BLOCK, n - first))
     return comparison
 
 

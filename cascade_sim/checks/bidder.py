@@ -27,6 +27,7 @@ from cascade_sim.market.advertisers import LARGEST_BID
 from cascade_sim.scenario.plugins import BIDDER_KINDS, find_class, kind_of, require_reference
 from cascade_sim.signals import is_interrupt
 from cascade_sim.storage.code_version import class_file
+from cascade_sim.storage.files import read_file
 
 DAY = 86400.0
 ADVERTISERS, ADS = 12, 40
@@ -342,7 +343,7 @@ def _engine_imports(subject: Subject) -> list[str]:
     file = class_file(subject.cls)
     if file is None:
         return []
-    source = file.read_text(encoding="utf-8")
+    source = read_file(file, follows=True).decode("utf-8")
     if subject.own is not None:
         source = textwrap.dedent(inspect.getsource(subject.own))
     imported: list[str] = []

@@ -14,6 +14,7 @@ from click.core import ParameterSource
 
 from cascade_sim.engines import ENGINES, LOCAL
 from cascade_sim.errors import UserError
+from cascade_sim.terminal import echo, shown
 from cascade_sim.workers import usable_cores
 
 if TYPE_CHECKING:
@@ -111,7 +112,7 @@ def _trust(context: click.Context, parameter: click.Parameter, given: bool) -> b
 
     def ask(words: str) -> bool:
         if not answers:
-            answers.append(click.confirm(f"{words}\nRun it?", default=False, err=True))
+            answers.append(click.confirm(shown(f"{words}\nRun it?"), default=False, err=True))
         return answers[0]
 
     return ask
@@ -144,18 +145,22 @@ def echo_table(table: Table, width: int) -> None:
     """Print a table, with colours if stdout is a terminal."""
     from cascade_sim.analysis.report.terminal import table_text
 
-    click.echo(table_text(table, color=sys.stdout.isatty(), width=width))
+    echo(table_text(table, color=sys.stdout.isatty(), width=width))
 
 
 def write_files(contents: Mapping[Path, bytes], *, is_output_json: bool = False) -> None:
-    """Write files, making their folders, and print their paths; beside JSON, where they do not spoil it."""
-    from cascade_sim.storage.files import storage_errors, write_file
+    """Write files, making their folders, and print their paths; beside JSON, where they do not spoil it.
+
+    What is there and was not written by the same command is not replaced.
+    """
+    from cascade_sim.storage.files import mark_of, refuse_other, storage_errors, write_file
 
     for path, content in contents.items():
+        refuse_other(path, f"output of `{click.get_current_context().info_name}`", mark_of(content))
         with storage_errors(path):
             path.parent.mkdir(parents=True, exist_ok=True)
         write_file(path, content)
-        click.echo(path, err=is_output_json)
+        echo(path, err=is_output_json)
 
 
 @contextmanager

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from cascade_sim.analysis.off_policy.coverage import Coverage, coverage_of
 from cascade_sim.cascade.serve import Arm, Block
+from cascade_sim.environments.arrivals import Arrivals
 from cascade_sim.estimation.estimates import (
     Evidence,
     estimates,
@@ -43,7 +44,6 @@ from cascade_sim.estimation.log import (
 )
 from cascade_sim.phases.prepare import prepare
 from cascade_sim.phases.simulation import Simulation
-from cascade_sim.phases.traffic import Arrivals
 from cascade_sim.progress import Progress
 from cascade_sim.scenario.schema import Scenario, requests_by_phase, resolved_arms
 from cascade_sim.scenario.targets import Target

@@ -16,7 +16,7 @@ policy is summed over all its pages. So what is left of chance is which requests
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -239,9 +239,7 @@ def page_odds(sim: Simulation, arm: Arm, log: SlateLog, target: Target) -> Float
     parts = []
     for cut, block in log.visits.blocks(sim):
         ads = log.listed.ads[cut]
-        parts.append(
-            np.where(ads >= 0, score(block, ads, stage, replace(arm, ranking=stage), sim.platform).score, 0.0)
-        )
+        parts.append(np.where(ads >= 0, score(block, ads, stage, arm, sim.platform).score, 0.0))
     return log_odds(np.concatenate(parts), temperature)
 
 
@@ -265,7 +263,7 @@ def knob_truth(sim: Simulation, arm: Arm, log: KnobLog, target: Target) -> dict[
 def slate_truth(sim: Simulation, arm: Arm, log: SlateLog, target: Target) -> dict[str, Floats]:
     """Expected rewards of every logged request under a target's pages.  {reward: [R]}"""
     odds = page_odds(sim, arm, log, target)
-    parts = [sim.truth.ctr(block, log.listed.ads[cut]) for cut, block in log.visits.blocks(sim)]
+    parts = [sim.environment.ctr(block, log.listed.ads[cut]) for cut, block in log.visits.blocks(sim)]
     ctr = np.concatenate(parts)
     gains = {"revenue": ctr * (log.listed.cpc_micros / MICROS), "clicks": ctr}
     nowhere = np.full(log.places.shape, -1, np.int64)
@@ -296,7 +294,7 @@ def expected_rewards(sim: Simulation, block: Block, decision: Decision) -> dict[
     from cascade_sim.agents.users import click_probability
 
     win_set = decision.win_set
-    clicks = click_probability(sim.truth.ctr(block, win_set), sim.world.slot_effects, win_set >= 0)
+    clicks = click_probability(sim.environment.ctr(block, win_set), sim.world.slot_effects, win_set >= 0)
     return {
         "revenue": (clicks * (decision.cpc_micros / MICROS)).sum(axis=1),
         "clicks": clicks.sum(axis=1),

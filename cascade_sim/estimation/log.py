@@ -29,7 +29,7 @@ from cascade_sim.auction import MICROS
 from cascade_sim.cascade.columns import impression_columns, request_columns
 from cascade_sim.cascade.exploration import Explored, as_decided
 from cascade_sim.cascade.knobs import RANDOMISED, Randomiser, with_knobs
-from cascade_sim.cascade.outcome import Outcome, outcome
+from cascade_sim.cascade.outcome import Outcome
 from cascade_sim.cascade.serve import Arm, Block, Decision, bids
 from cascade_sim.errors import UserError
 from cascade_sim.estimation.slates import (
@@ -40,10 +40,12 @@ from cascade_sim.estimation.slates import (
     log_odds,
     log_propensities,
 )
+from cascade_sim.limits import MOST_ESTIMATED
 from cascade_sim.phases.rebuild import Plan, by_words, rebuilt
 from cascade_sim.phases.simulation import Simulation
 from cascade_sim.progress import Progress
 from cascade_sim.scenario.schema import ArmSpec, Scenario, resolve_arm, resolved_arms
+from cascade_sim.storage.columns import Sizes
 from cascade_sim.storage.folder import is_done, keep
 from cascade_sim.storage.tables import TableWriter, iterate_table, read_table, table_rows, tables
 from cascade_sim.workers import Job
@@ -54,9 +56,17 @@ KNOB_TABLES = ("off-policy", "off-policy-requests")
 
 SLATE_TABLES = ("slates", "slates-requests", "slates-candidates")
 
-REWARDS = ("revenue", "clicks")
+_VISIT = ("request", "user", "context", "time")
+# What is read of each table; a column that is not there is refused.
+READ: dict[str, tuple[str, ...]] = {
+    "off-policy": ("request", "examination", "pctr", "cpc_micros", "charge_micros", "click"),
+    "off-policy-requests": (*_VISIT, "revenue_limit", *(f"{knob}_z" for knob in RANDOMISED)),
+    "slates": ("request", "slot", "place", "propensity", "charge_micros", "click"),
+    "slates-requests": _VISIT,
+    "slates-candidates": ("request", "place", "ad", "bid", "pctr", "score", "cpc_micros"),
+}
 
-MOST = 20_000_000  # requests that are estimated from, so that memory has a bound
+REWARDS = ("revenue", "clicks")
 
 Rows = dict[str, np.ndarray]
 
@@ -120,7 +130,7 @@ def knob_tables(sim: Simulation, block: Block, arm: Arm) -> list[Rows]:
     for knob in RANDOMISED:
         requests[knob] = values.get(knob, np.full(n, getattr(auction, knob)))
         requests[f"{knob}_z"] = noise.get(knob, np.zeros(n))
-    requests["revenue_limit"] = revenue_limit(sim, block, arm, decision.pre_ranking_set)
+    requests["revenue_limit"] = revenue_limit(sim, block, arm, decision.retrieved)
     return [impression_columns(sim.world, block, shown, _realised(sim, block, decision)), requests]
 
 
@@ -142,7 +152,7 @@ def slate_tables(sim: Simulation, block: Block, arm: Arm) -> list[Rows]:
 
 
 def _realised(sim: Simulation, block: Block, decision: Decision) -> Outcome:
-    return outcome(block, decision, sim.truth, sim.world.slot_effects, sim.seed)
+    return sim.environment.outcome(block, decision)
 
 
 def _candidate_columns(block: Block, drawn: SlateList) -> Rows:
@@ -204,7 +214,7 @@ def revenue_limit(sim: Simulation, block: Block, arm: Arm, pre_ranking_set: np.n
 
     What was retrieved does not depend on the knobs, so this is known before they are drawn.
     """
-    bid = bids(block, pre_ranking_set, arm.ranking, arm, sim.platform)
+    bid = bids(block, pre_ranking_set, arm.last, arm, sim.platform)
     k = min(arm.slots, bid.shape[1])
     return np.partition(bid, bid.shape[1] - k, axis=1)[:, -k:].sum(axis=1)
 
@@ -278,8 +288,8 @@ def read_knob_log(folder: Path, scenario: Scenario, slots: int | None = None) ->
             "set off_policy.randomise (such as {reserve_cpc: 0.3}) in the scenario and run it again"
         )
     _need(folder, KNOB_TABLES)
-    parts = _sampled(folder, KNOB_TABLES, scenario.seed)
-    return knob_log(parts, len(scenario.world.slot_effects) if slots is None else slots)
+    most = len(scenario.world.slot_effects) if slots is None else slots
+    return knob_log(_sampled(folder, KNOB_TABLES, scenario.seed, {"slots": most}), most)
 
 
 def read_slate_log(folder: Path, scenario: Scenario, slot_effects: Floats | None = None) -> SlateLog:
@@ -293,17 +303,19 @@ def read_slate_log(folder: Path, scenario: Scenario, slot_effects: Floats | None
             "do; set off_policy.slates (such as {depth: 8}) in the scenario and run it again"
         )
     _need(folder, SLATE_TABLES)
-    return slate_log(_sampled(folder, SLATE_TABLES, scenario.seed), scenario, slot_effects)
+    sizes = {"slots": baseline_spec(scenario).slots, "places": scenario.off_policy.slates.depth}
+    return slate_log(_sampled(folder, SLATE_TABLES, scenario.seed, sizes), scenario, slot_effects)
 
 
-def _sampled(folder: Path, names: Sequence[str], seed: int) -> Iterator[tuple[Rows, ...]]:
-    """The tables of a phase, some requests at a time; of more than MOST requests a sample, by request.
+def _sampled(folder: Path, names: Sequence[str], seed: int, sizes: Sizes) -> Iterator[tuple[Rows, ...]]:
+    """The tables of a phase, some requests at a time; a sample by request where there are too many.
 
     Each request is in it by its own draw, which says nothing about it: estimates stay what they are, with the
-    intervals of a log of MOST requests.
+    intervals of a log of MOST_ESTIMATED requests.
     """
-    share = MOST / max(table_rows(folder, names[1]), 1)
-    for portion in _portions(folder, names):
+    share = MOST_ESTIMATED / max(table_rows(folder, names[1]), 1)
+    for portion in _portions(folder, names, sizes):
+        _require_pages(folder, names, portion)
         if share >= 1:
             yield portion
             continue
@@ -314,19 +326,20 @@ def _sampled(folder: Path, names: Sequence[str], seed: int) -> Iterator[tuple[Ro
         )
 
 
-def _portions(folder: Path, names: Sequence[str]) -> Iterator[tuple[Rows, ...]]:
+def _portions(folder: Path, names: Sequence[str], sizes: Sizes) -> Iterator[tuple[Rows, ...]]:
     """The tables of a phase side by side, some requests at a time with all their rows; at least one portion.
 
     The second table has a row per request, all are in the order of the requests: the columns of a whole
     table, most of which nobody asks for, are never in memory together.
     """
-    batches = [iterate_table(folder, name) for name in names]
+    batches = [iterate_table(folder, name, READ[name], sizes=sizes) for name in names]
     first = [next(rows, None) for rows in batches]
     if first[1] is None:
-        yield tuple(read_table(folder, name) for name in names)
+        yield tuple(read_table(folder, name, READ[name], sizes=sizes) for name in names)
         return
     held = [
-        read_table(folder, name) if rows is None else rows for name, rows in zip(names, first, strict=True)
+        read_table(folder, name, READ[name], sizes=sizes) if rows is None else rows
+        for name, rows in zip(names, first, strict=True)
     ]
     while True:
         last = held[1]["request"][-1]
@@ -347,6 +360,19 @@ def _portions(folder: Path, names: Sequence[str]) -> Iterator[tuple[Rows, ...]]:
         if following is None:
             return
         held[1] = following
+
+
+def _require_pages(folder: Path, names: Sequence[str], portion: Sequence[Rows]) -> None:
+    """UserError where rows are of a request that the table of requests does not have."""
+    known = portion[1]["request"]
+    for name, table in zip(names, portion, strict=True):
+        place = np.minimum(np.searchsorted(known, table["request"]), max(len(known) - 1, 0))
+        lost = table["request"] != known[place] if len(known) else np.ones(len(place), bool)
+        if lost.any():
+            raise UserError(
+                f"{folder}, table {name!r}: request {table['request'][lost][0]} is not in {names[1]!r}; run "
+                "the scenario again"
+            )
 
 
 def _need(folder: Path, names: Sequence[str]) -> None:

@@ -9,7 +9,6 @@ known: its propensities were logged. The price of an ad is taken as it was charg
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -18,15 +17,18 @@ from numpy.typing import NDArray
 from cascade_sim.auction import MICROS
 from cascade_sim.cascade.knobs import reserve_of
 from cascade_sim.cascade.serve import Arm, Block, score
+from cascade_sim.environments.replayed import Replayed
 from cascade_sim.errors import UserError, unknown_name
 from cascade_sim.estimation.estimates import Evidence
-from cascade_sim.estimation.log import MOST, REWARDS, SlateLog, Visits, baseline_spec
+from cascade_sim.estimation.log import REWARDS, SlateLog, Visits, baseline_spec
 from cascade_sim.estimation.slates import SlateList, log_odds, log_propensities, page_values
 from cascade_sim.estimation.study import answer_of
+from cascade_sim.limits import MOST_ESTIMATED
 from cascade_sim.logged.format import RANKED, RETRIEVED
 from cascade_sim.phases.simulation import Simulation
 from cascade_sim.scenario.schema import LOGGED, LOGGED_SCORE
 from cascade_sim.scenario.targets import Target
+from cascade_sim.world.replay import Replay
 
 ESTIMATORS = ("slate_ips", "reward_interaction_ips", "cascade_dr", "direct_method")
 DEEPEST = 12  # candidates of a request: beyond, sums over all sets of them take too long
@@ -34,8 +36,7 @@ DEEPEST = 12  # candidates of a request: beyond, sums over all sets of them take
 
 def require_randomised(sim: Simulation, targets: Sequence[Target]) -> None:
     """UserError where the log cannot answer, with what would have to be logged."""
-    assert sim.replay is not None
-    about = sim.replay.store.about
+    about = Replayed.of(sim.environment).replay.store.about
     if not about.is_randomised or not about.has("propensity"):
         raise UserError(
             f"{about.name}: its pages were not drawn, or not with known probabilities, so it cannot say what "
@@ -64,18 +65,17 @@ def require_randomised(sim: Simulation, targets: Sequence[Target]) -> None:
 
 def market_log(sim: Simulation, arm: Arm) -> SlateLog:
     """All requests of the log whose pages have propensities."""
-    assert sim.replay is not None
-    replay, slots = sim.replay, arm.slots
+    replay, slots = Replayed.of(sim.environment).replay, arm.slots
     parts: list[dict[str, Any]] = []
     deepest = slots
-    n = min(sim.scenario.phases.evaluate, MOST)
+    n = min(sim.scenario.phases.evaluate, MOST_ESTIMATED)
     for index in range(-(-n // sim.scenario.traffic.block)):
         block = sim.arrivals.block("evaluate", index, n)
-        ids = _in_ranking_order(sim, block, arm)
+        ids = _in_ranking_order(sim, replay, block, arm)
         wanted = {"slot": -1, "propensity": np.nan, "price_micros": 0, "click": 0}
         slot, propensity, price, click = replay.several(block.requests, ids, wanted)
         deepest = max(deepest, int(np.flatnonzero((slot >= 0).any(axis=0)).max(initial=0)) + 1)
-        scores = score(block, ids, arm.ranking, arm, sim.platform)
+        scores = score(block, ids, arm.last, arm, sim.platform)
         places = np.full((len(block), slots), -1, np.int64)
         shown = {name: np.zeros((len(block), slots)) for name in ("clicks", "revenue")}
         chance = np.ones((len(block), slots))
@@ -117,14 +117,13 @@ def market_log(sim: Simulation, arm: Arm) -> SlateLog:
     )
 
 
-def _in_ranking_order(sim: Simulation, block: Block, arm: Arm) -> NDArray[np.int32]:
+def _in_ranking_order(sim: Simulation, replay: Replay, block: Block, arm: Arm) -> NDArray[np.int32]:
     """Ads that were ranked at no less than the reserve, and those that were shown; best first, -1 after them.
 
     As many columns for every block.  [R, d]
     """
-    assert sim.replay is not None
-    replay, found = sim.replay, sim.replay.candidates(block.requests)
-    scores = score(block, found, arm.ranking, arm, sim.platform)
+    found = replay.candidates(block.requests)
+    scores = score(block, found, arm.last, arm, sim.platform)
     reserve = np.reshape(np.asarray(reserve_of(block, arm), np.float64), (-1, 1))
     is_in = ~(scores.bid < reserve)
     if replay.has("stage"):
@@ -184,6 +183,6 @@ def _odds(sim: Simulation, arm: Arm, log: SlateLog, target: Target) -> np.ndarra
     parts = []
     for cut, block in log.visits.blocks(sim):
         ads = log.listed.ads[cut]
-        made = score(block, ads, stage, replace(arm, ranking=stage), sim.platform).score
+        made = score(block, ads, stage, arm, sim.platform).score
         parts.append(np.where(ads >= 0, made, 0.0))
     return log_odds(np.concatenate(parts), target.temperature)

@@ -9,12 +9,14 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-from numba import float64, int64, njit, types, void
+from numba import float64, int64, types, void
+
+from cascade_sim.compilation import kernel
 
 _REALS = types.Array(float64, 2, "C", readonly=True)
 _PLACES = types.Array(int64, 2, "C", readonly=True)
 _EFFECTS = types.Array(float64, 1, "C", readonly=True)
-_compiled: Any = partial(njit, cache=True, nogil=True, error_model="numpy")
+_compiled: Any = partial(kernel, error_model="numpy")
 
 
 @_compiled(int64[::1](int64))

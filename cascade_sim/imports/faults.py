@@ -10,9 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cascade_sim.errors import UserError, shortened
+from cascade_sim.logged.format import ROW_BITS
 
 EXAMPLES = 5  # of a kind that are kept
-ROW_BITS = 40  # of a source: the number of the file stands above them
 
 # What each kind means. A request that a faulty row belongs to is left out whole: an auction with a hole in it
 # cannot be replayed.

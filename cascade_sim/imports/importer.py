@@ -28,14 +28,26 @@ from numpy.typing import NDArray
 
 from cascade_sim.errors import UserError
 from cascade_sim.imports.codes import Codes
-from cascade_sim.imports.faults import EXAMPLES, ROW_BITS, Faults
+from cascade_sim.imports.faults import EXAMPLES, Faults
 from cascade_sim.imports.mapping import Mapping, TableSpec
 from cascade_sim.imports.sources import FEATHER, PARQUET, UNREADABLE, Batch, Files, Reader, estimated_rows
 from cascade_sim.imports.spill import BUCKET_ROWS, Spill
-from cascade_sim.imports.values import MOST_SLOTS, Rows, local_midnight
-from cascade_sim.logged.format import FEATURE, RANKED, RETRIEVED, SCORE, SHOWN, About, Source
+from cascade_sim.imports.values import Rows, local_midnight
+from cascade_sim.logged import format as logged_format
+from cascade_sim.logged.format import (
+    FEATURE,
+    MOST_SLOTS,
+    RANKED,
+    RETRIEVED,
+    ROW_BITS,
+    SCORE,
+    SHOWN,
+    About,
+    Source,
+)
 from cascade_sim.logged.store import STORE, LoggedStore, StoreWriter, new_folder, open_store
 from cascade_sim.signals import heed
+from cascade_sim.storage.columns import FINITE
 from cascade_sim.storage.files import storage_errors
 
 PREDICTIONS = ("pctr", "pcvr", "pre_score")
@@ -99,7 +111,7 @@ class _Import:
         tables = {name: self._own_rows(spec, readers) for name, spec in mapping.tables.items()}
         self.mapping, self.temp, self.progress = replace(mapping, tables=tables), temp, progress
         self.faults = Faults()
-        self.files = Files(self.faults, mapping.csv, readers)
+        self.files = Files(self.faults, mapping.csv, readers, mapping.sha256)
         self.codes = {
             kind: Codes() for kind in ("requests", "ads", "advertisers", "users", "segments", "placements")
         }
@@ -114,6 +126,8 @@ class _Import:
         return replace(spec, shares=None) if has_own else spec
 
     def run(self) -> tuple[About, dict[str, Any]]:
+        self.files.verify()
+        self.faults.check(self.mapping.allow, self.mapping.where)
         self._read_requests()
         if not self.codes["requests"].n and not self.faults.refusals and not self.faults.found:
             self.faults.refusals.append(f"{self.mapping.where}: there is not one request in the log")
@@ -138,6 +152,7 @@ class _Import:
                 writer.append("budgets", self._by_day_of_log(budgets))
             self._write_names(writer)
             about = writer.finish(self._about())
+            self.faults.check(self.mapping.allow, self.mapping.where)  # files may have changed on the way
         return about, self._validation(about)
 
     # 1 requests ---------------------------------------------------------------------------------------------
@@ -319,9 +334,7 @@ class _Import:
         if "bid" in values:
             self._tell_bids(rows, values["bid"])
         for name, dtype in self.dtypes.items():
-            is_probability = name != "pre_score"
-            limits = {"low": 0.0, "high": 1.0, "below": "outside_0_1", "above": "outside_0_1"}
-            values[name] = rows.numbers(name, dtype=dtype, **(limits if is_probability else {}))  # type: ignore[arg-type]
+            values[name] = rows.numbers(name, dtype=dtype, **_limits(name, "outside_0_1", "outside_0_1"))
         if rows.has("stage"):
             values["stage"] = rows.stages()
         for name in rows.columns:
@@ -359,11 +372,12 @@ class _Import:
                 price = rows.micros("price", "negative_price", is_needed=False)
                 values["price_micros"] = np.where(is_shown, price, -1)
             if rows.has("conversion_delay"):
-                delay = rows.numbers("conversion_delay", is_needed=False, low=0.0, below="negative_delay")
+                limits = _limits("conversion_delay", "negative_delay", "wrong_type")
+                delay = rows.numbers("conversion_delay", is_needed=False, **limits)
                 values["conversion_delay"] = delay.astype(np.float32)
         if rows.has("propensity"):
-            limits = {"low": 0.0, "high": 1.0, "below": "outside_0_1", "above": "outside_0_1"}
-            values["propensity"] = rows.numbers("propensity", is_needed=False, **limits)  # type: ignore[arg-type]
+            limits = _limits("propensity", "outside_0_1", "outside_0_1")
+            values["propensity"] = rows.numbers("propensity", is_needed=False, **limits)
         return values
 
     def _owners(self, rows: Rows, ad: NDArray[np.int32]) -> None:
@@ -809,6 +823,13 @@ class _Import:
                 cells = rows.cells(name, places[:EXAMPLES])
                 self.faults.add(table, kind, rows.batch.sources[places], rows.label(name), cells)
         codes.mended.clear()
+
+
+def _limits(name: str, below: str, above: str) -> dict[str, Any]:
+    """What a store may hold of a column of candidates, and the kinds of fault outside of it."""
+    entry = logged_format.column("candidates", name)
+    kinds = {"below": below, "above": above}
+    return {"low": entry.low, "high": entry.high, **kinds} if entry.low > -FINITE else kinds
 
 
 def _is_float32(path: Path, column: str) -> bool:

@@ -1,12 +1,13 @@
 """Compiled loops of the import: hashes of names, and a table from hash to code."""
 
 import numpy as np
-from numba import njit
+
+from cascade_sim.compilation import kernel
 
 EMPTY = np.uint64(0)
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def hash_texts(offsets, data, out):
     """64-bit hashes of texts, which are data[offsets[i]:offsets[i + 1]]; never 0.  [n+1], [bytes] -> out [n]
 
@@ -25,7 +26,7 @@ def hash_texts(offsets, data, out):
         out[i] = h if h != np.uint64(0) else np.uint64(1)
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def find(keys, codes, hashes, out):
     """The codes of hashes, -1 where the table has none. The length of the table is a power of two."""
     mask = np.uint64(len(keys) - 1)
@@ -41,7 +42,7 @@ def find(keys, codes, hashes, out):
         out[i] = code
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def insert(keys, codes, hashes, new):
     """Put hashes that the table does not have into it, with their codes."""
     mask = np.uint64(len(keys) - 1)

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import datetime
 import math
+import re
 from collections.abc import Mapping as Dict
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -20,12 +21,12 @@ from zoneinfo import ZoneInfo
 
 from cascade_sim.errors import ScenarioError, UserError, did_you_mean, unknown_name
 from cascade_sim.imports.faults import KINDS
-from cascade_sim.logged.format import CHARGING, FEATURE, SCORE, Rule
+from cascade_sim.logged.format import CHARGING, FEATURE, PRE_SCORES, RULE_NUMBERS, SCORE, Rule
 from cascade_sim.scenario.yaml import Document, KeyPath, Problem, parse
+from cascade_sim.storage.files import read_file
 
 UNITS = {"unit": 1.0, "cents": 1e-2, "micros": 1e-6, "cpm": 1e-3}  # of money, in units
 TIMES = ("iso", "seconds", "milliseconds", "microseconds")
-PRE_SCORES = ("prediction", "score")
 DTYPES = ("float32", "float64")
 
 # Columns of each table; True: must be given.
@@ -52,11 +53,10 @@ IDS = ("request", "ad", "advertiser", "user", "segment", "placement")
 TABLE_KEYS = ("files", "columns", "scores", "features")
 TOP = (
     *("name", "zone", "currency", "charging", "money", "time", "pre_score", "bids_logged_above", "rule"),
-    *("between", "allow", "csv", "format", *TABLES),
+    *("between", "allow", "csv", "format", "sha256", *TABLES),
 )
 CSV_KEYS = ("delimiter", "encoding", "decimal")
 COLUMN_KEYS = ("column", "columns", "constant", "unit", "dtype", "values", "base", "since", "packed")
-RULE_NUMBERS = ("squashing", "pcvr", "reserve_cpc", "score_floor", "rounding", "soft_floor")
 RULE_KEYS = ("pricing", *RULE_NUMBERS, "rounding_how", "slot_effects")
 WAYS_OF_ROUNDING = ("nearest", "up", "down")
 BASE_OF_SLOTS = 0
@@ -115,6 +115,7 @@ class Mapping:
     allow: Dict[str, float] = field(default_factory=dict)
     csv: Dict[str, str] = field(default_factory=dict)
     format: str | None = None  # an adapter that reads the files
+    sha256: Dict[Path, str] = field(default_factory=dict)  # what files must have; others are not checked
 
     def unit(self, spec: ColumnSpec) -> float:
         """Units of money that one of the column's is."""
@@ -129,7 +130,7 @@ def load_mapping(path: str | Path) -> Mapping:
     """The mapping in a file. UserError with file, line and column of everything that is wrong with it."""
     file = Path(path)
     try:
-        text = file.read_bytes().decode("utf-8-sig")
+        text = read_file(file, follows=True).decode("utf-8-sig")
     except OSError as error:
         raise UserError(f"cannot read {file}: {error.strerror}") from error
     except UnicodeDecodeError as error:
@@ -244,7 +245,21 @@ class _Reader:
             allow={kind: share for kind, share in shares.items() if share is not None},
             csv={key: value for key, value in csv.items() if isinstance(value, str)},
             format=None if data.get("format") is None else str(data["format"]),
+            sha256=self.digests(data.get("sha256"), tables),
         )
+
+    def digests(self, value: Any, tables: Dict[str, TableSpec]) -> dict[Path, str]:
+        """What files must have; a name that no table has would check nothing, and is a problem."""
+        files = {file for table in tables.values() for file in table.files}
+        found = {}
+        for name, digest in self.section(("sha256",), value).items():
+            file = self.folder / str(name)
+            if file not in files:
+                self.problem(("sha256", name), f"no table is of the file {name}")
+            if not isinstance(digest, str) or not re.fullmatch("[0-9a-f]{64}", digest):
+                self.problem(("sha256", name), f"must be 64 hexadecimal digits, found {digest!r}")
+            found[file] = str(digest)
+        return found
 
     def zone(self, value: Any) -> str:
         zone = self.text(("zone",), value, "UTC")

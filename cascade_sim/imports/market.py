@@ -18,6 +18,7 @@ from cascade_sim.logged.scenario import logged_scenario
 from cascade_sim.logged.store import MARKET_FILE, STORE, open_store
 from cascade_sim.storage import seals
 from cascade_sim.storage.code_version import source_digest
+from cascade_sim.storage.files import below
 from cascade_sim.storage.folder import json_text
 from cascade_sim.storage.seals import MANIFEST
 from cascade_sim.storage.stack import packages
@@ -63,7 +64,7 @@ def _import(mapping: Mapping, out: str | Path, progress: Progress | None) -> Imp
             # the store's own list has the digests of its columns
             seals.SEALS: {name: seals.file_digest(folder / name) for name in sealed},
         }
-        (folder / MANIFEST).write_text(json_text(seals.with_seal(manifest)), encoding="utf-8")
+        below(folder, MANIFEST).write_text(json_text(seals.with_seal(manifest)), encoding="utf-8")
 
     return import_logs(mapping, out, readers=readers, finish=finish, progress=progress)
 

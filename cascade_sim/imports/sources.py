@@ -20,7 +20,8 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from cascade_sim.errors import did_you_mean
-from cascade_sim.imports.faults import ROW_BITS, Faults
+from cascade_sim.imports.faults import Faults
+from cascade_sim.logged.format import ROW_BITS
 
 UNREADABLE = (pa.ArrowException, OSError, EOFError, ValueError, KeyError, zlib.error)  # of damaged files
 BATCH = 1 << 16  # rows
@@ -54,9 +55,14 @@ class Files:
     """
 
     def __init__(
-        self, faults: Faults, csv: Mapping[str, str], readers: Mapping[str, Reader] | None = None
+        self,
+        faults: Faults,
+        csv: Mapping[str, str],
+        readers: Mapping[str, Reader] | None = None,
+        sha256: Mapping[Path, str] | None = None,
     ) -> None:
         self.faults = faults
+        self.sha256 = sha256 or {}
         self.csv = csv
         self.readers = readers or {}  # of an adapter, by table
         self.paths: list[Path] = []
@@ -94,12 +100,23 @@ class Files:
 
     def sources(self) -> list[tuple[str, int, str]]:
         """(name, rows, sha256) of all files."""
-        found = []
-        for number, path in enumerate(self.paths):
-            with path.open("rb") as file:
-                digest = hashlib.file_digest(file, "sha256").hexdigest()
-            found.append((path.name, self.rows.get(number, 0), digest))
-        return found
+        return [(path.name, self.rows.get(i, 0), self._digest(path)) for i, path in enumerate(self.paths)]
+
+    def verify(self) -> None:
+        """A file that is not what the mapping has the digest of is refused, whatever can be read of it."""
+        for path in self.sha256:
+            self._digest(path)
+
+    def _digest(self, path: Path) -> str:
+        """The sha256 of a file; a refusal if the mapping says another."""
+        with path.open("rb") as file:
+            digest = hashlib.file_digest(file, "sha256").hexdigest()
+        if digest != self.sha256.get(path, digest):
+            self.faults.refusals.append(
+                f"{path.name}: was changed or damaged since it was written: its sha256 is {digest}, the "
+                f"mapping has {self.sha256[path]}; export it again"
+            )
+        return digest
 
     def _read(
         self, table: str, path: Path, wanted: Sequence[str], place: str
@@ -144,7 +161,9 @@ class Files:
         import pyarrow.parquet as pq
 
         try:
-            file = pq.ParquetFile(path, buffer_size=PARQUET_BUFFER, pre_buffer=False)
+            file = pq.ParquetFile(
+                path, buffer_size=PARQUET_BUFFER, pre_buffer=False, page_checksum_verification=True
+            )
         except UNREADABLE as error:
             raise Damaged(
                 f"{path.name}: damaged or cut off, no Parquet file: {_first_line(error)}"

@@ -14,12 +14,11 @@ from numpy.typing import NDArray
 from cascade_sim.imports.faults import EXAMPLES, Faults
 from cascade_sim.imports.mapping import ColumnSpec, Mapping
 from cascade_sim.imports.sources import Batch
+from cascade_sim.logged.format import LARGEST_MONEY
 
 TRUE, FALSE = ("1", "true", "yes", "t", "y"), ("0", "false", "no", "f", "n")
 STAGES = {"retrieved": 0, "pre_ranked": 0, "ranked": 1, "shown": 2, "0": 0, "1": 1, "2": 2}
 EARLIEST, LATEST = (datetime.datetime(year, 1, 1, tzinfo=datetime.UTC).timestamp() for year in (1990, 2100))
-MOST_SLOTS = 10_000
-LARGEST_MONEY = 1e12  # units: as micro-units, and summed, such are still whole numbers
 
 Mask = NDArray[np.bool_]
 

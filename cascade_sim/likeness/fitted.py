@@ -13,18 +13,18 @@ from typing import Any
 
 import numpy as np
 
+from cascade_sim.environments.clusters import Clusters, resampling_units
 from cascade_sim.errors import Notice, UserError
 from cascade_sim.likeness.parametric import exponential_mixture, yaml_text
 from cascade_sim.likeness.response import Response, fit_response
 from cascade_sim.likeness.trees import PRIOR, Pairs
 from cascade_sim.logged.format import About
 from cascade_sim.logged.store import LoggedStore, new_folder, write_store
-from cascade_sim.phases.units import Units, resampling_units
 from cascade_sim.progress import Progress
 from cascade_sim.storage import seals
 from cascade_sim.storage.files import storage_errors, write_file
 from cascade_sim.version import SEMANTICS
-from cascade_sim.world.fitted import FILE, FORMAT
+from cascade_sim.world.fitted import FILE, FORMAT, ResampledReplay
 
 HOUR = 3600.0
 PRIOR_CLICKS = 20.0  # that an ad's conversion rate is drawn towards the mean by
@@ -142,7 +142,7 @@ def _with_means(numbers: dict[str, np.ndarray], groups: Mapping[str, np.ndarray]
 
 
 def write_response(
-    folder: Path, store: LoggedStore, response: Response, pairs: Pairs, n: int, seed: int, units: Units
+    folder: Path, store: LoggedStore, response: Response, pairs: Pairs, n: int, seed: int, units: Clusters
 ) -> None:
     """The sealed folder: columns as plain .npy, and fitted.json with their digests."""
     from scipy.special import logit
@@ -302,15 +302,16 @@ def sampled_store(sim: Any, folder: Path, requests: int, arm: str | None = None)
 
     Ads, segments and so on have the log's own names, so that both can be held against each other.
     """
+    from cascade_sim.environments.fitted import Fitted
     from cascade_sim.scenario.schema import resolved_arms
 
-    assert sim.fitted is not None
-    log = sim.fitted.store
+    replay = Fitted.of(sim.environment).replay
+    log = replay.store
     spec = resolved_arms(sim.scenario)[arm or sim.scenario.report.baseline]
     served = sim.arm(arm or "sampled", spec)
     size = sim.scenario.traffic.block
     parts = [
-        _block_columns(sim, sim.arrivals.block("evaluate", i, requests), served)
+        _block_columns(sim, replay, sim.arrivals.block("evaluate", i, requests), served)
         for i in range(-(-requests // size))
     ]
 
@@ -334,13 +335,15 @@ def sampled_store(sim: Any, folder: Path, requests: int, arm: str | None = None)
     return write_store(folder, about, rows, candidates, names, advertiser=log.advertiser)
 
 
-def _block_columns(sim: Any, block: Any, arm: Any) -> dict[str, dict[str, np.ndarray]]:
-    from cascade_sim.cascade.outcome import conversion_delays, outcome
+def _block_columns(
+    sim: Any, replay: ResampledReplay, block: Any, arm: Any
+) -> dict[str, dict[str, np.ndarray]]:
+    from cascade_sim.cascade.outcome import conversion_delays
 
-    log = sim.fitted.store
+    log = replay.store
     decision = sim.serve(block, arm)
-    happened = outcome(block, decision, sim.truth, sim.world.slot_effects, sim.seed)
-    ids, won = decision.pre_ranking_set, decision.win_set
+    happened = sim.environment.outcome(block, decision)
+    ids, won = decision.retrieved, decision.win_set
     is_there = ids >= 0
     columns: dict[str, np.ndarray] = {
         "ad": ids, "slot": np.full(ids.shape, -1, np.int16), "price_micros": np.full(ids.shape, -1, np.int64),
@@ -351,9 +354,7 @@ def _block_columns(sim: Any, block: Any, arm: Any) -> dict[str, dict[str, np.nda
         for name in log.about.columns["candidates"]
         if name in EMPIRICAL or name.startswith(("score.", "feature."))
     ]
-    for name, values in zip(
-        kept, sim.fitted.several(block.requests, ids, dict.fromkeys(kept, 0)), strict=True
-    ):
+    for name, values in zip(kept, replay.several(block.requests, ids, dict.fromkeys(kept, 0)), strict=True):
         columns[name] = values
     row, slot = np.nonzero(won >= 0)
     at = _place(ids, row, won[row, slot])
@@ -372,7 +373,7 @@ def _block_columns(sim: Any, block: Any, arm: Any) -> dict[str, dict[str, np.nda
     rows, places = np.nonzero(there >= 0)
     ranked[rows, _place(ids, rows, there[rows, places])] = True
     columns["stage"] = np.where(columns["slot"] >= 0, 2, ranked).astype(np.int8)
-    logged = sim.fitted.rows(block.requests)
+    logged = replay.rows(block.requests)
     requests = {
         name: log.requests[name][logged]
         for name in log.about.columns["requests"]

@@ -14,6 +14,7 @@ from cascade_sim.likeness.parametric import Fit, fit_parametric, fit_table, fit_
 from cascade_sim.likeness.study import moments_frame
 from cascade_sim.logged.store import LoggedStore, open_store
 from cascade_sim.storage.files import storage_errors, write_file
+from cascade_sim.terminal import joined
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -63,7 +64,7 @@ class Drawn(FittedWorld):
     def text(self, width: int = 100, color: bool = False) -> str:
         from cascade_sim.analysis.report.terminal import table_text
 
-        return "\n".join([table_text(fit_table(self.fit), color=color, width=width), *fit_words(self.fit)])
+        return joined([table_text(fit_table(self.fit), color=color, width=width), *fit_words(self.fit)])
 
 
 def fit_to(

@@ -373,6 +373,7 @@ def trial(scenario: Mapping[str, Any], seed: int, requests: int = SIMULATED) -> 
     """
     from cascade_sim.cascade.fusion import named_fusion
     from cascade_sim.cascade.serve import Stage
+    from cascade_sim.environments.synthetic import Synthetic
     from cascade_sim.phases.simulation import Simulation
     from cascade_sim.scenario.schema import Scenario, resolved_arms
 
@@ -383,12 +384,12 @@ def trial(scenario: Mapping[str, Any], seed: int, requests: int = SIMULATED) -> 
     checked = Scenario.model_validate(data)
     sim = Simulation(checked, seed)
     spec = resolved_arms(checked)["today"]
-    scorer = BestOfFeatures(sim.truth)
+    scorer = BestOfFeatures(Synthetic.of(sim.environment))
     stages = [
         Stage(scorer, section.bid, named_fusion(section.fusion, checked.fusions, spec.auction.squashing))
-        for section in (spec.pre_ranking, spec.ranking)
+        for _, section in spec.sections
     ]
-    arm = sim.arm_of("today", spec, stages[0], stages[1])
+    arm = sim.arm_of("today", spec, stages)
     parts = []
     for index in range(-(-requests // BLOCK)):
         block = sim.arrivals.block("evaluate", index, requests)
@@ -413,12 +414,11 @@ class BestOfFeatures:
 
 def _columns(sim: Any, block: Any, decision: Any, arm: Any, scorer: BestOfFeatures) -> dict[str, Any]:
     """Candidates of a block, flat, as a store has them."""
-    from cascade_sim.cascade.outcome import outcome
     from cascade_sim.cascade.serve import bids
 
     ids, happened = (
-        decision.pre_ranking_set,
-        outcome(block, decision, sim.truth, sim.world.slot_effects, sim.seed),
+        decision.retrieved,
+        sim.environment.outcome(block, decision),
     )
     rows, columns = np.nonzero(ids >= 0)
     slot, ranked = np.full(ids.shape, -1, np.int16), np.zeros(ids.shape, np.int8)
@@ -432,7 +432,7 @@ def _columns(sim: Any, block: Any, decision: Any, arm: Any, scorer: BestOfFeatur
         click[row, at], bought[row, at] = happened.clicks[row][shown], happened.conversions[row][shown]
         expected[row, at] = happened.expected_clicks[row][shown]
     flat = {
-        "ad": ids, "bid": bids(block, ids, arm.ranking, arm, sim.platform),
+        "ad": ids, "bid": bids(block, ids, arm.last, arm, sim.platform),
         "pctr": scorer.predict(block, ids),
         "stage": np.where(slot >= 0, 2, ranked), "slot": slot, "price_micros": price, "click": click,
         "conversion": bought, "expected": expected,

@@ -17,6 +17,8 @@ from cascade_sim.likeness.sample import DAY, take
 from cascade_sim.likeness.words import not_captured
 from cascade_sim.logged.store import LoggedStore, is_market, open_store
 from cascade_sim.questions.whatif import check_out
+from cascade_sim.storage.files import below, parse_json, read_file
+from cascade_sim.storage.folder import ANSWERS, METRICS
 from cascade_sim.version import SEMANTICS
 
 if TYPE_CHECKING:
@@ -31,7 +33,6 @@ WHATIF_MEASURES = (
     *("expected_revenue_per_request", "revenue_per_request", "expected_ctr", "ctr"),
     *("cpc", "impressions_per_request"),
 )
-ANSWERS = "whatif"
 PARTS = ("all", "first", "second")
 
 
@@ -61,7 +62,7 @@ def _world(world: Path, requests: int) -> Iterator[LoggedStore]:
     if is_market(world):
         yield open_store(world)
         return
-    file = world if world.is_file() else world / "scenario.yaml"
+    file = world if world.is_file() else below(world, "scenario.yaml")
     if not file.is_file():
         raise UserError(f"{world} is neither a market nor a scenario or run of a fitted world")
     from cascade_sim.likeness.fitted import sampled_store
@@ -254,9 +255,9 @@ def _period(store: Any, first: int, last: int) -> dict[str, Any]:
 def answers_in(folder: Path) -> list[dict[str, Any]]:
     """The answers of `whatif` that lie in a market or a run, and what a study had asked itself."""
     found = []
-    for path in sorted((folder / ANSWERS).glob("*/whatif.json")):
+    for path in sorted(below(folder, ANSWERS).glob("*/whatif.json")):
         found.append(_read(path))
-    metrics = folder / "metrics.json"
+    metrics = below(folder, METRICS)
     if metrics.is_file():
         found += list((_read(metrics).get("what_if") or {}).values())
     return found
@@ -264,7 +265,7 @@ def answers_in(folder: Path) -> list[dict[str, Any]]:
 
 def _read(path: Path) -> dict[str, Any]:
     try:
-        content = json.loads(path.read_bytes())
+        content = parse_json(read_file(path))
     except (OSError, ValueError) as error:
         raise UserError(f"cannot read {path}: {error}") from error
     if not isinstance(content, dict):

@@ -10,12 +10,12 @@ import numpy as np
 
 from cascade_sim.cascade.seats import ModelScorer, Scorer
 from cascade_sim.cascade.serve import Arm, Block, Stage
+from cascade_sim.environments.arrivals import Arrivals
 from cascade_sim.errors import UserError
 from cascade_sim.live.figures import name_of, page_changed
 from cascade_sim.live.session import Pages, Served, Session
-from cascade_sim.phases.traffic import Arrivals
 from cascade_sim.questions.reopen import PHASE
-from cascade_sim.questions.trace import Request, ad_number, explain_ad, page_rows, true_best, whole_number
+from cascade_sim.questions.trace import Request, ad_number, explain_ad, page_rows, true_best
 
 A_PAGE = 12
 SORTS = ("request", "gain", "loss", "revenue")
@@ -70,7 +70,7 @@ def find_requests(
             )
         )
     found = np.concatenate(parts, axis=1) if parts else np.zeros((5, 0))
-    gain = found[3] - found[2]
+    gain, is_named = found[3] - found[2], session.sim.environment.names.are_given
     keys = {"request": found[0], "gain": -gain, "loss": gain, "revenue": -found[3]}
     order = np.argsort(keys[wanted.sort], kind="stable")[offset : offset + A_PAGE]
     return {
@@ -80,7 +80,7 @@ def find_requests(
         "rows": [
             {
                 "request": int(number),
-                "name": name_of(session, "requests", int(number)) if session.sim.replay else None,
+                "name": name_of(session, "requests", int(number)) if is_named else None,
                 "user": name_of(session, "users", int(who)),
                 "today": before,
                 "then": then,
@@ -99,14 +99,8 @@ def _shows(then: Served, today: Served, is_wanted: Any) -> np.ndarray:
 def _code(session: Session, kind: str, given: str | None, option: str) -> int | None:
     if given is None:
         return None
-    replay = session.sim.replay
-    if replay is not None:
-        return replay.store.code(kind, given)
     n = session.sim.world.n_users if kind == "users" else session.sim.world.n_advertisers
-    number = whole_number(given, option)
-    if not 0 <= number < n:
-        raise UserError(f"{option}: no {option} {given}; there are 0 to {n - 1}")
-    return number
+    return session.sim.environment.names.code(kind, given, option, n)
 
 
 class Pinned:
@@ -144,48 +138,46 @@ def by_itself(session: Session, arms: Sequence[Arm], number: int) -> tuple[Reque
         return Request(block, row, local), list(arms)
     pins: dict[Scorer, Pinned] = {}
 
-    def pinned(stage: Stage) -> Stage:
+    def pinned(stage: Stage) -> Scorer:
         if not isinstance(stage.scorer, ModelScorer):
-            return stage  # no net is asked
-        return replace(stage, scorer=pins.setdefault(stage.scorer, Pinned(stage.scorer, block, row)))
+            return stage.scorer  # no net is asked
+        return pins.setdefault(stage.scorer, Pinned(stage.scorer, block, row))
 
-    alone = [replace(arm, pre_ranking=pinned(arm.pre_ranking), ranking=pinned(arm.ranking)) for arm in arms]
+    alone = [arm.with_scorers(pinned) for arm in arms]
     return Request(block.take(np.array([row])), 0, local), alone
 
 
 def _is_by_pair(arm: Arm) -> bool:
     """Whether what its stages say of a request and an ad depends on these two alone."""
-    return arm.size_rule is None and all(
-        getattr(stage.scorer, "by_pair", False) and stage.rates is None
-        for stage in (arm.pre_ranking, arm.ranking)
+    return not arm.has_size_rule and all(
+        getattr(stage.scorer, "by_pair", False) and stage.rates is None for stage in arm.stages
     )
 
 
 def look_at(session: Session, arm: Arm, base: Arm, number: int, ad: str | None) -> dict[str, Any]:
     """A request's page before and after and, with `ad`, that ad's way through the cascade then."""
-    sim = session.sim
+    sim, environment = session.sim, session.sim.environment
     request, (arm, base) = by_itself(session, (arm, base), number)
     decisions = {"today": sim.serve(request.block, base), "then": sim.serve(request.block, arm)}
     named = replace(arm, name="then")
     found: dict[str, Any] = {
         "request": request.index,
         "id": Arrivals.first_request(PHASE) + request.index,
-        "name": name_of(session, "requests", request.index) if sim.replay else None,
+        "name": name_of(session, "requests", request.index) if environment.names.are_given else None,
         "user": name_of(session, "users", int(request.block.users[request.row])),
         "pages": {
             side: [_named(session, place) for place in page_rows(sim, request, decision)]
             for side, decision in decisions.items()
         },
-        "is_truth_known": sim.replay is None,
+        "is_truth_known": environment.has("truth"),
     }
-    if sim.replay is None:
+    if environment.has("truth"):
         found["best"] = true_best(sim, request, named, decisions["then"])
     if ad is not None:
         code = ad_number(sim, ad)
-        if sim.replay is not None:
-            ids = sim.replay.candidates(request.alone.requests)[0]
-            if code not in ids:
-                raise UserError(f"ad {ad} is not among the logged candidates of this request")
+        there = environment.corpus(request.alone)
+        if code not in there:
+            raise UserError(environment.absent(code, request.index, len(there)))
         explained = explain_ad(sim, request, named, decisions["then"], code)
         found["ad"] = _named(session, explained)
     return found

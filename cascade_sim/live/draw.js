@@ -2,6 +2,15 @@
 /* Numbers as words, elements, and drawings in SVG. Nothing here asks the server or knows the state. */
 const MINUS = "−", NONE = "–";
 
+/* Marks that turn the order of letters, and signs that are none to be read, are written out: \u202e. */
+const STEERING = /[\u0000-\u0009\u000b-\u001f\u007f-\u009f\u061c\u200b\u200e\u200f\u2028-\u202e\u2060\u2066-\u2069\ufeff]/g;
+function shown(text) {
+  return String(text).replace(STEERING, (sign) => "\\u" + sign.charCodeAt(0).toString(16).padStart(4, "0"));
+}
+function words(children) {
+  return children.filter((child) => child !== null && child !== undefined).map((child) => (child instanceof Node ? child : shown(child)));
+}
+
 function el(name, attributes, ...children) {
   const node = document.createElement(name);
   for (const [key, value] of Object.entries(attributes || {})) {
@@ -10,14 +19,14 @@ function el(name, attributes, ...children) {
     else if (value === true) node.setAttribute(key, "");
     else if (value !== false && value !== null && value !== undefined) node.setAttribute(key, value);
   }
-  node.append(...children.filter((child) => child !== null && child !== undefined));
+  node.append(...words(children));
   return node;
 }
 
 function svg(name, attributes, ...children) {
   const node = document.createElementNS("http://www.w3.org/2000/svg", name);
   for (const [key, value] of Object.entries(attributes || {})) node.setAttribute(key, value);
-  node.append(...children);
+  node.append(...words(children));
   return node;
 }
 

@@ -17,7 +17,6 @@ import numpy as np
 from cascade_sim.analysis.report.readings import WHAT_IF_MEASURES
 from cascade_sim.analysis.statistics.estimates import finite
 from cascade_sim.live.session import Pages, Served, Session
-from cascade_sim.phases.doubt import with_doubt
 
 NORMAL = 1.959963984540054  # 97.5 % quantile
 TIERS = ((0.01, "top 1 %"), (0.1, "next 9 %"), (0.5, "next 40 %"), (1.0, "the rest"))
@@ -81,7 +80,7 @@ def _sides(
         {name: np.concatenate([part.columns[name] for part in side]) for name in side[0].columns}
         for side in (then, today)
     )
-    n, units = len(made[0]["requests"]), session.evaluation.units
+    n, units = len(made[0]["requests"]), session.evaluation.clusters
     unit = None
     if units is not None:
         rows = [
@@ -97,11 +96,11 @@ def _sides(
             for key, side in tables.items()
         }
     sums = {
-        key: np.sum([part.doubt for part in side if part.doubt is not None], axis=0)
+        key: np.sum([part.uncertain for part in side if part.uncertain is not None], axis=0)
         for key, side in (("then", then), ("today", today))
-        if side[0].doubt is not None
+        if side[0].uncertain is not None
     }
-    tables = with_doubt(tables, sums, session.sim, units)
+    tables = session.evaluation.uncertainty.widened(tables, sums, units)
     return (tables["then"], tables["today"]), 1.0, None
 
 
@@ -136,13 +135,15 @@ def funnel(session: Session, side: list[Served]) -> dict[str, Any]:
     sizes = np.sum([part.sizes for part in side], axis=0) / n
     found: dict[str, Any] = {
         "corpus": session.sim.world.n_ads,
-        **dict(zip(("pre_ranking_set", "competitive_set", "win_set"), sizes.tolist(), strict=True)),
+        **dict(zip(session.evaluation.baseline.set_names, sizes.tolist(), strict=True)),
     }
     fates = [part.fates for part in side if part.fates is not None]
     if fates:
         lost = np.sum(fates, axis=0)
         shares = (lost / max(lost.sum(), 1)).tolist()
-        found["best"] = dict(zip(("pre_ranking", "ranking", "shown"), shares, strict=True))
+        found["best"] = dict(
+            zip((*session.evaluation.baseline.stage_names[1:], "shown"), shares, strict=True)
+        )
     return found
 
 
@@ -205,8 +206,7 @@ def payers(session: Session, then: list[Served], today: list[Served]) -> dict[st
 
 def name_of(session: Session, kind: str, code: int) -> str:
     """What somebody is called: by a number or, of an imported market, as the log has it."""
-    replay = session.sim.replay
-    return str(code) if replay is None else replay.store.name(kind, code)
+    return session.sim.environment.names.name(kind, code)
 
 
 def changed_share(then: list[Served], today: list[Served]) -> float:
@@ -240,7 +240,7 @@ def day(
 
     By minutes or seconds where a log is too short for hours.
     """
-    if session.sim.is_drawn and not session.sim.world.is_timed:
+    if not session.sim.environment.is_timed:
         return None
     times = np.concatenate([session.block(index).times for index in blocks])
     lasts = float(times.max() - times.min())

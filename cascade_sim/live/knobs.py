@@ -82,7 +82,7 @@ def _about(session: Session, arm: str, knob: KnobPath, value: Any) -> dict[str, 
     if knob == ("slots",):
         return _number(1, len(session.sim.world.slot_effects), 1)
     if knob == ("retrieval", "size"):
-        if not session.sim.is_drawn:
+        if not session.sim.environment.has("corpus"):
             return None  # the log has the candidates that it has
         return _number(spec.slots + 1, min(session.sim.world.n_ads, 2 * spec.retrieval_size), 1)
     if knob == ("pre_ranking", "size"):
@@ -131,7 +131,7 @@ def _money(session: Session, what: str, today: Any) -> dict[str, Any]:
 
 def _most(session: Session, what: str) -> float:
     arm = session.arm(Way(session.baseline))
-    block = session.ground(session.sample[0]).block
+    block = session.context(session.sample[0]).block
     page = session.sim.serve(block, arm).page
     shown = page.ads >= 0
     values = page.bid if what == "bid" else page.bid * page.quality

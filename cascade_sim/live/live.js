@@ -91,7 +91,7 @@
     }
     state.arm = about.arm;
     if (!about.arms.includes(state.against)) state.against = state.arm;
-    document.title = `${about.name}: cascade_sim live`;
+    document.title = shown(`${about.name}: cascade_sim live`);
     fill("arm", about.arms, state.arm, (arm) => (arm === about.baseline ? `${arm} (baseline)` : arm));
     fill("against", about.arms, state.against, (arm) => (arm === state.arm ? `${arm}, as it is` : arm));
     state.knobs = new Map();
@@ -212,7 +212,7 @@
   const asked = () => JSON.stringify([state.run, state.arm, state.against, settings()]);
   function refuse(words) {
     $("refusal").hidden = !words;
-    $("refusal").textContent = words;
+    $("refusal").textContent = shown(words);
   }
 
   // The answer
@@ -251,7 +251,7 @@
     drawMeasures(measured);
     $("same").hidden = !answer.command;
     $("same-words").textContent = exact || before() === "today" ? "The same answer on the command line" : "On the command line, held against the arm as it is";
-    $("command").textContent = answer.command || "";
+    $("command").textContent = shown(answer.command || "");
     $("exact").disabled = !settings().length;
   }
   function headline(lead) {
@@ -385,7 +385,7 @@
         if (state.view === "curve") drawCurve();
       }
     } catch (error) {
-      if (error.name !== "AbortError") $("curve-words").textContent = error.message;
+      if (error.name !== "AbortError") $("curve-words").textContent = shown(error.message);
     }
   }
   function pointOf(measure, entry, x, label, isAll) {

@@ -6,6 +6,7 @@ ever read, since runs are named by their number alone.
 
 from __future__ import annotations
 
+import json
 import shlex
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -19,6 +20,7 @@ from cascade_sim.questions.whatif import worlds_of
 from cascade_sim.scenario.diff import scenario_diff
 from cascade_sim.scenario.file import load_scenario
 from cascade_sim.scenario.schema import Scenario
+from cascade_sim.storage.files import below
 from cascade_sim.storage.folder import Run, open_run
 
 MOST_DIFFERENCES = 60
@@ -35,13 +37,15 @@ class OfferedRun:
         self.session: Session | None = None
         try:
             self.run = open_run(path)
-            self.scenario = load_scenario(path / "scenario.yaml")
-        except (UserError, OSError) as error:
+            self.scenario = load_scenario(below(path, "scenario.yaml"))
+        except Exception as error:
             self.fail(error)
 
     def fail(self, error: Exception) -> None:
-        """Keep the reason why it cannot be opened."""
-        self.error = shortened(str(error))
+        """Keep the reason why it cannot be opened, whatever it is: the other runs are none the worse."""
+        words = str(error) if isinstance(error, UserError) else f"{type(error).__name__}: {error}"
+        self.error = shortened(words if str(self.path) in words else f"{self.path}: {words}")
+        self.session = None
 
     @property
     def metrics(self) -> Mapping[str, Any]:
@@ -59,7 +63,7 @@ class Runs:
     def __init__(self, paths: Sequence[Path], trust: Trust = False) -> None:
         self._trust = trust
         self._in_use: list[Session] = []  # whose scores are kept, the one that was asked last at the end
-        folders = [(path, folder) for path in paths for folder in worlds_of(path)]
+        folders = [(path, folder) for path in paths for folder in _worlds(path)]
         self.offered = [
             OfferedRun(folder, folder.name if folder == path else f"{path.name} / {folder.name}")
             for path, folder in folders
@@ -80,7 +84,7 @@ class Runs:
         if offered.error is None and offered.session is None:
             try:
                 offered.session = Session(offered.path, self._trust)
-            except (UserError, OSError) as error:
+            except Exception as error:
                 offered.fail(error)
         if offered.session is None:
             raise UserError(offered.error or "the run cannot be opened")
@@ -103,26 +107,43 @@ class Runs:
         first = whole[0].scenario if whole else None
         rows = []
         for offered in self.offered:
-            row: dict[str, Any] = offered.about()
-            if offered.scenario is not None and first is not None:
-                baseline = offered.scenario.report.baseline
-                own = (offered.metrics.get("arms") or {}).get(baseline) or {}
-                lines = [change.line() for change in scenario_diff(first, offered.scenario)]
-                row |= {
-                    "baseline": baseline,
-                    "seed": offered.scenario.seed,
-                    "requests": offered.metrics.get("requests") or offered.scenario.phases.evaluate,
-                    "measures": {
-                        name: {key: own[name].get(key) for key in ("value", "low", "high")}
-                        for name in WHAT_IF_MEASURES
-                        if isinstance(own.get(name), Mapping)
-                    },
-                    "differs": lines[:MOST_DIFFERENCES],
-                    "more": max(len(lines) - MOST_DIFFERENCES, 0),
-                    "is_first": offered is whole[0],
-                }
-            rows.append(row)
+            row: dict[str, Any] = {}
+            if offered.scenario is not None and first is not None and offered.error is None:
+                try:
+                    row = _row(offered, offered.scenario, first) | {"is_first": offered is whole[0]}
+                    json.dumps(row, allow_nan=False)  # its figures are what the folder says they are
+                except Exception as error:
+                    row = {}
+                    offered.fail(error)
+            rows.append(offered.about() | row)
         return {"runs": rows}
+
+
+def _worlds(path: Path) -> Sequence[Path]:
+    """The folders of a study's worlds, else the path itself: what is wrong with it is found on opening."""
+    try:
+        return worlds_of(path)
+    except Exception:
+        return [path]
+
+
+def _row(offered: OfferedRun, scenario: Scenario, first: Scenario) -> dict[str, Any]:
+    """What a run measured of its baseline, and how its scenario differs from the first one's."""
+    baseline = scenario.report.baseline
+    own = (offered.metrics.get("arms") or {}).get(baseline) or {}
+    lines = [change.line() for change in scenario_diff(first, scenario)]
+    return {
+        "baseline": baseline,
+        "seed": scenario.seed,
+        "requests": offered.metrics.get("requests") or scenario.phases.evaluate,
+        "measures": {
+            name: {key: own[name].get(key) for key in ("value", "low", "high")}
+            for name in WHAT_IF_MEASURES
+            if isinstance(own.get(name), Mapping)
+        },
+        "differs": lines[:MOST_DIFFERENCES],
+        "more": max(len(lines) - MOST_DIFFERENCES, 0),
+    }
 
 
 def market_hours(metrics: Mapping[str, Any]) -> dict[str, Any] | None:

@@ -1,41 +1,38 @@
-"""The page's server: what may be asked, who may ask, and in which order it is done.
+"""The page's server: what may be asked, and in which order it is done.
 
 Every question is a GET that changes nothing. Runs go by number, knobs by the words of `whatif --set`; no path
-comes from outside. Who may ask: a browser that names one of our own hosts, from no other site and, where the
-server listens beyond this machine, with the token.
+comes from outside. Who may ask is in `door`, how many and how slowly in `connections`.
 """
 
 from __future__ import annotations
 
 import asyncio
-import hmac
-import ipaddress
 import json
 import math
-import re
 import socket
 import traceback
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
-from starlette.responses import JSONResponse, Response, StreamingResponse
+from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route
-from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from cascade_sim.analysis.report.readings import WHAT_IF_MEASURES, WHAT_IF_REVENUE
 from cascade_sim.errors import UserError, shortened
 from cascade_sim.live import browse, figures
+from cascade_sim.live.connections import PageServer
+from cascade_sim.live.door import Door, Gate, refuse
 from cascade_sim.live.knobs import curve_values, knobs_of
 from cascade_sim.live.runs import Runs, command_line, market_hours
 from cascade_sim.live.session import Session, Way
 from cascade_sim.live.work import IDLE, LATER, NOW, SOON, Busy, Job, Stale, Wanted, Worker
 from cascade_sim.storage.folder import json_text
+from cascade_sim.terminal import echo
 
 HERE = Path(__file__).parent
 FILES = {
@@ -44,124 +41,13 @@ FILES = {
     "/live.js": ("live.js", "text/javascript; charset=utf-8"),
     "/draw.js": ("draw.js", "text/javascript; charset=utf-8"),
 }
-HEADERS = {
-    "content-security-policy": "default-src 'none'; script-src 'self'; style-src 'self'; "
-    "img-src 'self' data:; connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
-    "x-content-type-options": "nosniff",
-    "referrer-policy": "no-referrer",
-    "cross-origin-resource-policy": "same-origin",
-    "cache-control": "no-store",
-}
-HOST = re.compile(r"(?:\[(?P<address>[0-9a-f:.]+)\]|(?P<name>[a-z0-9._-]+))(?::[0-9]{1,5})?")
-COOKIE = "cascade_sim_token"
 MOST_WORDS = 40  # knobs at a time
 LONGEST = 2_000  # characters of a word
-LONGEST_URL = 20_000
-LEAST_TOKEN = 16
 MOST_EXACT = 8  # exact answers that wait, of some seconds each
 CURVE_MEASURES = (
     *(WHAT_IF_REVENUE, "revenue_per_request", "expected_ctr", "cpc", "rcs", "slots_filled"),
     *("welfare", "expected_rpm"),
 )
-
-
-@dataclass(frozen=True)
-class Door:
-    """Who is let in."""
-
-    hosts: frozenset[str]  # names by which this server is called, without the port
-    is_any_address: bool = False  # also by any address of this machine
-    token: str | None = None
-
-    def knows(self, host: str) -> bool:
-        """Whether a Host header is one of ours: a name that resolves to us by somebody's trick is not."""
-        parts = HOST.fullmatch(host.lower())
-        if parts is None:
-            return False
-        name = parts["address"] or parts["name"]
-        if name in self.hosts:
-            return True
-        if not self.is_any_address:
-            return False
-        try:
-            ipaddress.ip_address(name)
-        except ValueError:
-            return False
-        return True
-
-
-def door_of(host: str, token: str | None) -> Door:
-    """Who is let in at this address; UserError for one beyond this machine without a good token."""
-    loopback = {"127.0.0.1", "localhost", "::1"}
-    if token is not None and (len(token) < LEAST_TOKEN or not token.isascii() or not token.isprintable()):
-        raise UserError(f"--token: give at least {LEAST_TOKEN} signs that nobody can guess")
-    if host.lower() in loopback:
-        return Door(frozenset(loopback), token=token)
-    if token is None:
-        raise UserError(
-            f"--host {host}: others could reach the page there; give a --token that they need, of at least "
-            f"{LEAST_TOKEN} signs"
-        )
-    is_any = host in ("0.0.0.0", "::")
-    names = {socket.gethostname().lower()} if is_any else {host.lower()}
-    return Door(frozenset({*loopback, *names}), is_any, token)
-
-
-class Gate:
-    """Refuses at the door, and gives every answer its headers."""
-
-    def __init__(self, app: ASGIApp, door: Door) -> None:
-        self._app, self._door = app, door
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] == "lifespan":
-            await self._app(scope, receive, send)
-            return
-        if scope["type"] != "http":
-            return
-        request = Request(scope)
-        set_cookie = b""
-
-        async def sending(message: Message) -> None:
-            if message["type"] == "http.response.start":
-                extra = [(name.encode(), value.encode()) for name, value in HEADERS.items()]
-                if set_cookie:
-                    extra.append((b"set-cookie", set_cookie))
-                message = {**message, "headers": [*message["headers"], *extra]}
-            await send(message)
-
-        refused = self._refusal(request)
-        if refused is not None:
-            await refused(scope, receive, sending)
-            return
-        if self._door.token is not None and request.query_params.get("token"):
-            set_cookie = f"{COOKIE}={self._door.token}; HttpOnly; SameSite=Strict; Path=/".encode()
-        await self._app(scope, receive, sending)
-
-    def _refusal(self, request: Request) -> Response | None:
-        headers = request.headers
-        hosts = headers.getlist("host")
-        if len(hosts) != 1 or not self._door.knows(hosts[0]):
-            return _refuse("this page is not served under that name", 421)
-        if headers.get("sec-fetch-site", "none") not in ("none", "same-origin") and request.url.path != "/":
-            return _refuse("questions come from the page itself, not from another site", 403)
-        origin = headers.get("origin")
-        if origin is not None and origin.partition("://")[2] != hosts[0]:
-            return _refuse("questions come from the page itself, not from another site", 403)
-        if request.method not in ("GET", "HEAD"):
-            return _refuse("only GET: nothing here is to be changed", 405)
-        if len(request.scope.get("query_string", b"")) + len(request.scope["path"]) > LONGEST_URL:
-            return _refuse("the address is too long", 414)
-        token = self._door.token
-        if token is not None:
-            given = request.query_params.get("token") or request.cookies.get(COOKIE) or ""
-            if not hmac.compare_digest(given.encode(), token.encode()):
-                return _refuse("the address needs its token: ?token=…", 401)
-        return None
-
-
-def _refuse(words: str, status: int) -> JSONResponse:
-    return JSONResponse({"error": words}, status)
 
 
 class Question:
@@ -228,10 +114,13 @@ class Live:
         self.is_closed = False
 
     def begin(self) -> None:
-        """Open the first run that can be, before anybody looks at the page."""
-        number = next((i for i, offered in enumerate(self.runs.offered) if offered.error is None), None)
-        if number is not None:
-            self.worker.submit(self.opened(number), IDLE)
+        """Open the first run that can be, before anybody looks at the page; UserError if there is none."""
+        for number, offered in enumerate(self.runs.offered):
+            if offered.error is None:
+                with suppress(UserError):
+                    self.worker.submit(self.opened(number), IDLE).result()
+                    return
+        raise UserError("no run opens, so there is nothing to serve")
 
     def close(self) -> None:
         """Stop all work. What a thread is at ends first."""
@@ -257,11 +146,21 @@ class Live:
                     self._warm.discard(number)
                     return
                 yield
-        except UserError as error:
+        except Exception as error:
             self.runs.offered_run(number).fail(error)
 
     def about(self, question: Question) -> Job:
-        """What the page needs to draw the controls of an arm."""
+        """What the page needs to draw the controls of an arm; a run that has none is damaged."""
+        try:
+            return (yield from self._about(question))
+        except (UserError, GeneratorExit):
+            raise
+        except Exception as error:
+            offered = self.runs.offered_run(question.run)
+            offered.fail(error)
+            raise UserError(offered.error) from error
+
+    def _about(self, question: Question) -> Job:
         session, offered = (yield from self.opened(question.run)), self.runs.offered_run(question.run)
         arm = question.text("arm", session.baseline) or session.baseline
         session.arm(Way(arm))
@@ -288,7 +187,7 @@ class Live:
             "lead": WHAT_IF_REVENUE,
             "requests": session.n_requests,
             "sample": sum(len(session.block(index)) for index in session.sample),
-            "is_log": session.sim.replay is not None,
+            "is_log": not session.sim.environment.has("truth"),
             "has_budgets": session.has_budgets,
             "attribution": (offered.metrics.get("attribution") or {}).get(arm),
             "market": market_hours(offered.metrics),
@@ -415,7 +314,7 @@ class Live:
             yield
             self.close()
 
-        missing = {404: lambda request, error: _refuse("there is no such page", 404)}
+        missing = {404: lambda request, error: refuse("there is no such page", 404)}
         return Gate(Starlette(routes=routes, lifespan=lifespan, exception_handlers=missing), door)
 
     def _stream(self, question: Question) -> Response:
@@ -448,18 +347,18 @@ def _explained(handle: Callable[[Request], Awaitable[Response]]) -> Callable[[Re
         try:
             return await handle(request)
         except UserError as error:
-            return _refuse(shortened(str(error)), 400)
+            return refuse(shortened(str(error)), 400)
         except Stale:
-            return _refuse("a newer question took its place", 409)
+            return refuse("a newer question took its place", 409)
         except Busy:
-            return _refuse("too many questions wait; ask again in a moment", 503)
+            return refuse("too many questions wait; ask again in a moment", 503)
         except asyncio.CancelledError:
-            return _refuse("the server is being stopped", 503)
+            return refuse("the server is being stopped", 503)
         except MemoryError:
-            return _refuse("there is not enough memory for that", 507)
+            return refuse("there is not enough memory for that", 507)
         except Exception as error:
-            traceback.print_exception(error)
-            return _refuse(_words(error), 500)
+            echo("".join(traceback.format_exception(error)), err=True)
+            return refuse(_words(error), 500)
 
     return explained
 
@@ -500,10 +399,4 @@ def listening(host: str, port: int) -> socket.socket:
 
 def serve_page(live: Live, door: Door, listener: socket.socket) -> None:
     """Answer until Ctrl-C."""
-    import uvicorn
-
-    config = uvicorn.Config(
-        live.app(door), log_level="warning", access_log=False, timeout_graceful_shutdown=1, ws="none",
-        server_header=False, lifespan="on", h11_max_incomplete_event_size=64 * 1024,
-    )  # fmt: skip
-    uvicorn.Server(config).run(sockets=[listener])
+    PageServer(live.app(door)).run(sockets=[listener])

@@ -15,7 +15,6 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Generator, Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -24,13 +23,11 @@ import numpy as np
 from cascade_sim.analysis.metrics import consistency
 from cascade_sim.analysis.metrics.catalogue import ARM_MEASURES, PAGE_MEASURES, REPLAY_MEASURES, Metric
 from cascade_sim.auction import MICROS
-from cascade_sim.cascade.memo import remembered
-from cascade_sim.cascade.serve import Arm, Block, retrieve
+from cascade_sim.cascade.serve import Arm, Block, predicted, retrieve
+from cascade_sim.environments.arrivals import Arrivals
+from cascade_sim.environments.evaluators.base import Context
+from cascade_sim.environments.uncertainty.base import UNCERTAINTY
 from cascade_sim.errors import UserError, unknown_name
-from cascade_sim.phases.doubt import DOUBT
-from cascade_sim.phases.evaluate import Ground
-from cascade_sim.phases.measure import Yardstick
-from cascade_sim.phases.traffic import Arrivals
 from cascade_sim.progress import Progress
 from cascade_sim.questions.reopen import PHASE, Trust, reopen
 from cascade_sim.questions.whatif import Question, Setting, WhatIfEvaluation, ask_run, seat_of
@@ -63,11 +60,9 @@ class Served:
     price_micros: np.ndarray
     charged: np.ndarray  # expected events that the price is paid for
     clicks: np.ndarray  # expected
-    sizes: np.ndarray  # [3] candidates after each stage, summed
-    fates: (
-        np.ndarray | None
-    )  # [3] of the best ads: lost by pre-ranking, lost by ranking, shown; None: unknown
-    doubt: np.ndarray | None  # what it adds to the sums that tell how uncertain a fit is
+    sizes: np.ndarray  # [stages] candidates after each stage, summed
+    fates: np.ndarray | None  # [stages] of the best ads: lost by each scoring stage, shown; None: unknown
+    uncertain: np.ndarray | None  # what it adds to the sums that tell how uncertain a fit is
 
     @property
     def paid(self) -> np.ndarray:
@@ -88,12 +83,12 @@ class Session:
         self.specs = resolved_arms(self.scenario)
         self.evaluation = WhatIfEvaluation(self.sim, folder, {}, self.opened.arm(self.baseline))
         # Budgets make a block depend on those before it: quick answers leave them out, exact ones do not.
-        self.has_budgets, self.evaluation.spending = self.evaluation.spending is not None, None
+        self.has_budgets, self.evaluation.budgets = self.evaluation.budgets is not None, None
         self.n_requests = self.evaluation.n_requests
         self.block_size = self.scenario.traffic.block
         self.n_blocks = -(-self.n_requests // self.block_size)
         self.sample = spread(self.n_blocks, -(-QUICK // self.block_size))
-        self._grounds: dict[int, Ground] = {}
+        self._contexts: dict[int, Context[Any]] = {}
         self._ways: OrderedDict[Arm, Pages] = OrderedDict()
         self._turned: OrderedDict[Way, Arm | UserError] = OrderedDict()
 
@@ -174,14 +169,14 @@ class Session:
             self._ways.move_to_end(arm)
         return self._ways[arm]
 
-    def ground(self, index: int) -> Ground:
+    def context(self, index: int) -> Context[Any]:
         """What arms are measured by on a block, kept while there is room."""
-        if index in self._grounds:
-            return self._grounds[index]
-        ground = self.evaluation.ground(self.block(index))
-        if (len(self._grounds) + 1) * self._block_bytes <= MOST_BYTES:
-            self._grounds[index] = ground
-        return ground
+        if index in self._contexts:
+            return self._contexts[index]
+        context = self.evaluation.context(self.block(index))
+        if (len(self._contexts) + 1) * self._block_bytes <= MOST_BYTES:
+            self._contexts[index] = context
+        return context
 
     @property
     def _block_bytes(self) -> int:
@@ -194,7 +189,7 @@ class Session:
 
     def forget(self) -> None:
         """Give up all scores and pages; they are found again when somebody asks."""
-        self._grounds.clear()
+        self._contexts.clear()
         self._ways.clear()
 
     def warm(self) -> Iterator[None]:
@@ -202,45 +197,34 @@ class Session:
         arm = self.arm(Way(self.baseline))
         yield from self.measured(arm, self.blocks(True))
         for index in self.blocks(True):
-            if index not in self._grounds:
+            if index not in self._contexts:
                 return
-            block = self._grounds[index].block
+            block = self._contexts[index].block
             ids = retrieve(block, arm, self.sim.platform)
             for scorer in list(self.sim.scorers.values()):
                 if scorer.name in self.scenario.models:
-                    by_pair = getattr(scorer, "by_pair", False)
-                    remembered(block.memo, scorer, ids, partial(scorer.predict, block, ids), by_pair)
+                    predicted(block, ids, scorer)
                     yield
 
     def _serve(self, arm: Arm, index: int) -> Served:
-        ground, evaluation = self.ground(index), self.evaluation
-        decision, result, yard, columns = evaluation.serve_on(ground, arm)
-        stages = (decision.pre_ranking_set, decision.competitive_set, decision.win_set)
+        context, evaluation = self.context(index), self.evaluation
+        found = evaluation.serve_on(context, arm)
+        decision, result = found.decision, found.outcome
+        best = evaluation.evaluator.best(context, found.arm)
         served = Served(
-            columns=columns,
+            columns=found.columns,
             ads=decision.win_set.astype(np.int32),
             price_micros=decision.cpc_micros,
             charged=result.charged,
             clicks=result.expected_clicks,
-            sizes=np.array([(ids >= 0).sum() for ids in stages]),
-            fates=self._fates(yard, stages[1], stages[2]),
-            doubt=evaluation.doubt(ground, arm, decision, result, columns).get(DOUBT),
+            sizes=np.array([(ids >= 0).sum() for ids in decision.sets]),
+            fates=None if best is None else _fates(best, decision.sets[1:]),
+            uncertain=evaluation.uncertain(found).get(UNCERTAINTY),
         )
-        for old in list(ground.yards)[1 : 1 - MOST_YARDS]:
-            del ground.yards[old]
-        assert ground.block.memo is not None
-        ground.block.memo.trim(MOST_SETS, MOST_KNOWN, MOST_MADE)
+        context.trim(MOST_YARDS)
+        assert context.block.memo is not None
+        context.block.memo.trim(MOST_SETS, MOST_KNOWN, MOST_MADE)
         return served
-
-    def _fates(self, yard: Yardstick, competitive_set: np.ndarray, win_set: np.ndarray) -> np.ndarray | None:
-        """Where the best ads of the pre-ranking set went: those of the truth or, of a log, of the ranker."""
-        if yard is None:
-            return None
-        best = yard.best_value if self.sim.replay is None else yard.ideal.win_set
-        reached = consistency.membership(best, competitive_set)
-        shown = consistency.membership(best, win_set)
-        n = int((best >= 0).sum())
-        return np.array([n - reached.sum(), (reached & ~shown).sum(), shown.sum()])
 
     # What can be measured
 
@@ -269,3 +253,16 @@ def spread(n_blocks: int, wanted: int) -> list[int]:
     """So many blocks, evenly over all of them: the first of a log would be its first hours."""
     n = min(wanted, n_blocks)
     return [(2 * i + 1) * n_blocks // (2 * n) for i in range(n)]
+
+
+def _fates(best: np.ndarray, sets: Sequence[np.ndarray]) -> np.ndarray:
+    """Where the best ads of those retrieved went: those of the truth or, of a log, of the ranker.
+
+    `sets` are what each scoring stage handed on, at last what was shown.
+    """
+    left, lost = best >= 0, []
+    for ids in sets:
+        passed = left & consistency.membership(best, ids)
+        lost.append((left & ~passed).sum())
+        left = passed
+    return np.array([*lost, left.sum()])

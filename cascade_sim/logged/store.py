@@ -4,8 +4,9 @@
     MARKET/store/TABLE/COLUMN.npy       requests, candidates, ads, budgets
     MARKET/store/names/KIND.parquet     code -> the user's own name
 
-A column is held against its digest when it is first read. Columns are not mapped into memory: pages of a
-mapping count as resident, and a log may be larger than that.
+`open_store` reads every column once: its digest, the range of its values as `format` declares it, and what
+columns say of each other. What is read later must be the same bytes. Columns are not mapped into memory:
+pages of a mapping count as resident, and a log may be larger than that.
 """
 
 from __future__ import annotations
@@ -37,18 +38,25 @@ from cascade_sim.logged.format import (
     CANDIDATES,
     NAMED,
     REQUESTS,
+    ROW_BITS,
     SCORE,
     TABLES,
     About,
     Counts,
     about_from,
+    check_layout,
     column,
+    sizes_of,
 )
+from cascade_sim.logged.rows import ColumnFiles, check_columns
 from cascade_sim.storage import seals
-from cascade_sim.storage.files import flush, parse_json, storage_errors
+from cascade_sim.storage.columns import ColumnFile
+from cascade_sim.storage.files import flock, flush, opened, parse_json, read_file, storage_errors
 
 STORE = "store"  # in the folder of a market
+LARGEST_NAMES = 1 << 34  # bytes of the names of one kind
 MARKET_FILE = "market.json"
+AGAIN = "import the log again"
 NEAR = 4_096  # candidates between two wanted requests that are read along rather than skipped
 
 Columns = dict[str, NDArray[Any]]
@@ -57,13 +65,15 @@ Columns = dict[str, NDArray[Any]]
 class LoggedStore:
     """A log on the disk. Whole columns of requests, ranges of candidates. Use `open_store`."""
 
-    def __init__(self, path: Path, about: About, files: Mapping[str, Mapping[str, Any]]) -> None:
+    def __init__(
+        self, path: Path, about: About, files: Mapping[str, Mapping[str, Any]], columns: ColumnFiles
+    ) -> None:
         self.path = path
         self.about = about
         self.requests = _RequestColumns(self)
         self._files = files
-        self._checked: set[str] = set()
-        self._columns: dict[str, NDArray[Any]] = {}
+        self._stored = columns
+        self._columns: dict[tuple[str, str], NDArray[Any]] = {}
         self._names: dict[str, Any] = {}
         self._codes: dict[str, dict[str, int]] = {}
 
@@ -147,7 +157,7 @@ class LoggedStore:
         out: Columns = {}
         for name in columns:
             parts = [self._range("candidates", name, low, high) for low, high in spans]
-            dtype = np.dtype(self._dtype("candidates", name))
+            dtype = self._file("candidates", name).dtype
             flat = np.concatenate(parts) if parts else np.empty(0, dtype)
             out[name] = np.full((len(wanted), n), column("candidates", name).padding, dtype)
             out[name][is_there] = flat[at]
@@ -177,71 +187,66 @@ class LoggedStore:
 
     def source(self, code: int) -> tuple[str, int]:
         """File and row of a candidate's `source`."""
-        return self.about.sources[code >> 40].file, code & ((1 << 40) - 1)
+        return self.about.sources[code >> ROW_BITS].file, code & ((1 << ROW_BITS) - 1)
 
     def check(self) -> None:
         """Hold every file against its digest; UserError names the first that is not what was written."""
-        for name in self._files:
-            self._check(name)
+        check_columns(self._stored, self._files, self.about)
+        for kind in NAMED:
+            self._names_of(kind)
 
-    def _dtype(self, table: str, name: str) -> str:
-        known = self.about.columns.get(table, {})
-        if name not in known:
-            raise UserError(
-                f"{self.path}: the log has no {table}.{name}; it has {', '.join(sorted(known)) or 'none'}"
-            )
-        return known[name]
-
-    def _file(self, table: str, name: str) -> tuple[Path, np.dtype[Any], int]:
-        dtype = np.dtype(self._dtype(table, name))
-        file = f"{table}/{name}.npy"
-        self._check(file)
-        path = self.path / file
-        return path, dtype, int(self._files[file]["header"])
+    def _file(self, table: str, name: str) -> ColumnFile:
+        if (table, name) not in self._stored:
+            known = ", ".join(sorted(self.about.columns.get(table, {}))) or "none"
+            raise UserError(f"{self.path}: the log has no {table}.{name}; it has {known}")
+        return self._stored[table, name]
 
     def _range(self, table: str, name: str, low: int, high: int) -> NDArray[Any]:
-        path, dtype, header = self._file(table, name)
-        found = np.fromfile(path, dtype, count=high - low, offset=header + low * dtype.itemsize)
-        if len(found) != high - low:
-            raise UserError(f"{path} is cut short: it was changed since it was written; import the log again")
-        return found
+        return self._file(table, name).read(low, high)
 
     def _whole(self, table: str, name: str) -> NDArray[Any]:
-        key = f"{table}/{name}.npy"
-        if key not in self._columns:
-            path, dtype, header = self._file(table, name)
-            values = np.fromfile(path, dtype, offset=header)
+        if (table, name) not in self._columns:
+            values = self._file(table, name).read()
             values.flags.writeable = False
-            self._columns[key] = values
-        return self._columns[key]
-
-    def _check(self, file: str) -> None:
-        if file in self._checked:
-            return
-        path = self.path / file
-        try:
-            is_same = _sha256(path) == self._files[file]["sha256"]
-        except OSError as error:
-            raise UserError(f"cannot read {path}: {error.strerror}") from error
-        if not is_same:
-            raise UserError(f"{path} was changed or damaged since it was written; import the log again")
-        self._checked.add(file)
+            self._columns[table, name] = values
+        return self._columns[table, name]
 
     def _names_of(self, kind: str) -> Any:
         if kind not in NAMED:
             raise ValueError(unknown_name("kind of names", kind, NAMED))
         if kind not in self._names:
-            import pyarrow.parquet as pq
-
-            file = f"names/{kind}.parquet"
-            self._check(file)
-            with pq.ParquetFile(self.path / file) as names:  # read_table would load pandas
-                self._names[kind] = names.read(columns=["name"])["name"].combine_chunks()
+            self._names[kind] = self._read_names(kind)
         return self._names[kind]
 
+    def _read_names(self, kind: str) -> Any:
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+
+        file = f"names/{kind}.parquet"
+        path = self.path / file
+        try:
+            data = read_file(path, most=LARGEST_NAMES)
+        except OSError as error:
+            raise UserError(f"cannot read {path}: {error.strerror}") from error
+        if hashlib.sha256(data).hexdigest() != self._files[file]["sha256"]:
+            raise UserError(f"{path} was changed or damaged since it was written; {AGAIN}")
+        try:
+            with pq.ParquetFile(pa.BufferReader(data)) as table:  # read_table would load pandas
+                names = table.read(columns=["name"])["name"].combine_chunks()
+            names.validate(full=True)
+        except (pa.ArrowException, OSError, KeyError) as error:
+            raise UserError(f"cannot read {path}: {error}; {AGAIN}") from error
+        wanted = sizes_of(self.about)[kind]
+        if len(names) != wanted or names.null_count or not pa.types.is_large_string(names.type):
+            raise UserError(
+                f"{path} has {len(names):,} names ({names.type}, {names.null_count:,} empty), expected "
+                f"{wanted:,} of large_string; {AGAIN}"
+            )
+        return names
+
     def __reduce__(self) -> tuple[Any, ...]:
-        """To another process goes where it is, not what was read of it."""
-        return open_store, (self.path,)
+        """To another process goes where it is and what was checked, not what was read of it."""
+        return LoggedStore, (self.path, self.about, self._files, self._stored)
 
 
 class _RequestColumns(Mapping[str, NDArray[Any]]):
@@ -273,16 +278,44 @@ def _spans(first: NDArray[np.int64], rows: NDArray[np.int64]) -> Iterator[tuple[
         yield int(lows[begin]), int(highs[end - 1])
 
 
+def _column_files(store: Path, about: About, files: Mapping[str, Mapping[str, Any]]) -> ColumnFiles:
+    """A file of each column; UserError where one is not as long as its table."""
+    found: ColumnFiles = {}
+    sizes = dict(sizes_of(about))
+    for table, names in about.columns.items():
+        for name, kind in names.items():
+            entry, dtype, path = column(table, name), np.dtype(kind), store / table / f"{name}.npy"
+            size = int(files[f"{table}/{name}.npy"]["bytes"])
+            if table == "budgets" and not sizes["budgets"]:  # nothing else says how many there are
+                empty = ColumnFile(path, entry, dtype, (0,), sizes, AGAIN).n_bytes
+                sizes["budgets"] = max((size - empty) // dtype.itemsize, 0)
+            shape = tuple(sizes[axis] for axis in entry.axes or (table,))
+            file = ColumnFile(path, entry, dtype, shape, sizes, AGAIN)
+            if size != file.n_bytes:
+                rows = f"{shape[0]:,} rows of {dtype.str}"
+                raise UserError(f"{path} has {size:,} bytes, expected {file.n_bytes:,} for {rows}; {AGAIN}")
+            found[table, name] = file
+    return found
+
+
 def is_market(path: str | Path) -> bool:
     """Whether a folder holds a store of logged auctions."""
     return (Path(path) / STORE / MARKET_FILE).is_file()
 
 
 def open_store(path: str | Path) -> LoggedStore:
-    """The store in the folder of a market (or the store's own folder).
+    """The store in the folder of a market (or the store's own folder), with every column checked.
 
-    UserError if there is none, or it is damaged or of a newer format. Columns are checked when they are read.
+    UserError if there is none, or it is damaged, of a newer format, or holds what no log can.
     """
+    store, about, files = read_market(path)
+    columns = _column_files(store, about, files)
+    check_columns(columns, files, about)
+    return LoggedStore(store, about, files, columns)
+
+
+def read_market(path: str | Path) -> tuple[Path, About, Mapping[str, Mapping[str, Any]]]:
+    """The folder of a store, what is known about its log, and its files, of which none is read."""
     folder = Path(path)
     store = folder / STORE if (folder / STORE).is_dir() else folder
     file = store / MARKET_FILE
@@ -290,30 +323,39 @@ def open_store(path: str | Path) -> LoggedStore:
         what = "is not the folder of an imported market" if folder.is_dir() else "does not exist"
         raise UserError(f"{folder} {what}: there is no {STORE}/{MARKET_FILE}; make one with import-logs")
     try:
-        data = parse_json(file.read_bytes())
+        data = parse_json(read_file(file))
     except (OSError, ValueError) as error:
         raise UserError(f"cannot read {file}: {error}") from error
     if not isinstance(data, dict):
         raise UserError(f"{file} does not describe a market")
     about = about_from(data, file)
     if not seals.has_seal(data):
-        raise UserError(f"{file} was changed or damaged since it was written; import the log again")
-    files = data["files"]
+        raise UserError(f"{file} was changed or damaged since it was written; {AGAIN}")
+    check_layout(about, file)
+    return store, about, _listed(data.get("files"), about, store)
+
+
+def _listed(files: Any, about: About, store: Path) -> Mapping[str, Mapping[str, Any]]:
+    """The list of a store's files; UserError where it lacks one, or one is not as long as it says."""
+    file = store / MARKET_FILE
+    if not isinstance(files, dict):
+        raise UserError(f"{file} has no list of files; {AGAIN}")
     wanted = {f"{table}/{name}.npy" for table, names in about.columns.items() for name in names}
+    wanted |= {f"names/{kind}.parquet" for kind in NAMED}
     if missing := sorted(wanted - set(files)):
-        raise UserError(f"{file} has no digest of {missing[0]}; import the log again")
+        raise UserError(f"{file} has no digest of {missing[0]}; {AGAIN}")
+    if more := sorted(set(files) - wanted):
+        raise UserError(f"{file} names {more[0]}, which is no file of a market; {AGAIN}")
     for name, entry in files.items():
-        if Path(name).is_absolute() or ".." in Path(name).parts:
-            raise UserError(f"{file} names {name}, which is outside the market")
+        if not (isinstance(entry, dict) and isinstance(entry.get("sha256"), str)):
+            raise UserError(f"{file} has no digest of {name}; {AGAIN}")
         try:
             size = (store / name).stat().st_size
         except OSError:
-            raise UserError(f"{store / name} is missing; import the log again") from None
-        if size != entry["bytes"]:
-            raise UserError(
-                f"{store / name} has {size:,} bytes, not {entry['bytes']:,}; import the log again"
-            )
-    return LoggedStore(store, about, files)
+            raise UserError(f"{store / name} is missing; {AGAIN}") from None
+        if size != entry.get("bytes"):
+            raise UserError(f"{store / name} has {size:,} bytes, not {entry.get('bytes')}; {AGAIN}")
+    return files
 
 
 class StoreWriter:
@@ -530,7 +572,7 @@ def new_folder(path: str | Path) -> Iterator[Path]:
         temp.mkdir()
         held = os.open(temp, os.O_RDONLY)
     try:
-        fcntl.flock(held, fcntl.LOCK_EX)
+        flock(held, temp, waits=True)
         yield temp
         with storage_errors(place):
             for folder, _, files in os.walk(temp):
@@ -589,7 +631,7 @@ def _write_header(file: BinaryIO, dtype: np.dtype[Any], rows: int) -> None:
 def _entry(path: Path) -> dict[str, Any]:
     entry: dict[str, Any] = {"bytes": path.stat().st_size, "sha256": _sha256(path)}
     if path.suffix == ".npy":
-        with path.open("rb") as file:
+        with opened(path) as file:
             npy.read_magic(file)
             npy.read_array_header_1_0(file)
             entry["header"] = file.tell()
@@ -597,5 +639,5 @@ def _entry(path: Path) -> dict[str, Any]:
 
 
 def _sha256(path: Path) -> str:
-    with path.open("rb") as file:
+    with opened(path) as file:
         return hashlib.file_digest(file, "sha256").hexdigest()

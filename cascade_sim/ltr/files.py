@@ -20,8 +20,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 
+from cascade_sim.compilation import kernel
 from cascade_sim.errors import ScenarioError, UserError
 
 BLOCK = 1 << 24  # bytes read at a time
@@ -190,7 +190,7 @@ def _dense(parts: list[Parsed], columns: np.ndarray) -> np.ndarray:
     return table
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def fill_rows(table, starts, ids, values, place):
     """Put features into their rows of a table; place[id] is the column, negative for one that is not kept."""
     for row in range(len(starts) - 1):
@@ -271,7 +271,7 @@ def parse(text: bytes, first_line: int = 1) -> Parsed:
     )
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _lines(data, first_line, labels, qids, line, starts, ids, values, bad, stamp, powers):
     """Fill the arrays; returns how many rows and how many malformed lines there are."""
     at, number, n, n_bad, kept = 0, first_line, 0, 0, 0
@@ -297,7 +297,7 @@ def _lines(data, first_line, labels, qids, line, starts, ids, values, bad, stamp
     return n, n_bad
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _line(data, at, end, ids, values, kept, stamp, row, powers):
     """One line without its comment: (words, label, qid, features). words is -1 for a malformed line."""
     label, qid, words, first = 0.0, np.int64(NO_QID), 0, kept
@@ -339,7 +339,7 @@ def _line(data, at, end, ids, values, kept, stamp, row, powers):
         at = stop
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _number_at(data, at, end, powers):
     """The number at data[at:end]: (value, whether it is one)."""
     sign = 1.0
@@ -389,7 +389,7 @@ def _number_at(data, at, end, powers):
     return sign * value, True
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _whole_at(data, at, end):
     """The whole number at data[at:end], at most 18 digits; -1 if it is none."""
     if at == end or end - at > 18:

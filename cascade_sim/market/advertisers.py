@@ -8,10 +8,7 @@ from typing import Any
 import numpy as np
 
 from cascade_sim import draws
-from cascade_sim.agents.advertisers import with_tail
 from cascade_sim.agents.bidding import Bidder, Feedback, Moment, Portfolio
-from cascade_sim.auction import MICROS
-from cascade_sim.cascade.ledger import LARGEST_BUDGET, NO_BUDGET
 from cascade_sim.errors import UserError
 from cascade_sim.phases.simulation import Simulation
 from cascade_sim.scenario.plugins import errors_of
@@ -19,19 +16,6 @@ from cascade_sim.storage.checkpoints import flat
 from cascade_sim.training.modules import build_bidder
 
 LARGEST_BID = 1e6  # a million such clicks still fit the integers of a ledger
-
-
-def draw_budgets(spec, n: int, seed: int) -> np.ndarray:
-    """Daily budgets of the share of advertisers that have one: log-normal, or with a Pareto tail.
-
-    [n] int64 micro-units
-    """
-    ids = np.arange(n)
-    spread = with_tail(draws.normal(seed, "budget", ids), spec.sigma, spec.tail)
-    amount = spec.median * np.exp(spec.sigma * spread)
-    has_one = draws.uniform(seed, "has a budget", ids) < spec.share
-    micros = np.clip(np.rint(amount * MICROS), 1.0, LARGEST_BUDGET).astype(np.int64)
-    return np.where(has_one, micros, NO_BUDGET)
 
 
 class Crowd:

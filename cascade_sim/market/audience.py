@@ -5,6 +5,8 @@ Fatigue looks at exposures up to the end of the last window, so pages of one win
 other and may be scored in any order.
 """
 
+from __future__ import annotations
+
 from collections.abc import Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
@@ -20,9 +22,9 @@ from cascade_sim.agents.sessions import OpenSessions, SessionDraws, Sessions, no
 from cascade_sim.agents.traffic import Visitors
 from cascade_sim.agents.traffic_profiles import Profile, arrivals
 from cascade_sim.cascade.serve import Block
+from cascade_sim.environments.arrivals import PHASES
 from cascade_sim.errors import UserError
 from cascade_sim.phases.simulation import Simulation
-from cascade_sim.phases.traffic import PHASES, ResampledArrivals
 from cascade_sim.scenario.market import Users
 from cascade_sim.scenario.plugins import CLICK_MODEL_KINDS, errors_of, find_class
 
@@ -46,25 +48,18 @@ class Audience:
         self._click_model = build_click_model(spec, sim.platform.slot_effects, home)
         self._memory = np.zeros(sim.world.n_users)  # ads seen, fading
         self._seen = np.zeros(sim.world.n_users, np.int64)  # ads seen in this window
-        self._source: _Visits | _SessionSource | _LoggedVisits
-        if isinstance(sim.arrivals, ResampledArrivals):
-            self._source = _LoggedVisits(sim.arrivals)
-        else:
-            self._source = _sessions(sim, spec, profile) if spec.sessions else _Visits(sim, profile)
+        self._source = sim.environment.visits() or _Drawn(
+            sim.seed, _sessions(sim, spec, profile) if spec.sessions else _Visits(sim, profile)
+        )
 
     def requests_until(self, end: float) -> Block:
         """The requests before `end` that have not been given out yet."""
-        if isinstance(self._source, _LoggedVisits):
-            return self._source.until(end)
-        index, times, users = self._source.until(end)
-        requests = PHASES["market"] + index
-        context = draws.normal(self._sim.seed, "context", requests).astype(np.float32)
-        return Block(requests=requests, users=users, context=context, times=times)
+        return self._source.until(end)
 
     def respond(self, block: Block, ads: np.ndarray) -> Response:
         """What the users of these requests do with these pages. Pure within a window.  ads [R, k]"""
         seed, shown = self._sim.seed, ads >= 0
-        true_ctr = self._sim.truth.ctr(block, ads)
+        true_ctr = self._sim.environment.ctr(block, ads)
         if self._spec.fatigue.strength > 0:
             shift = fatigue.fatigue_shift(self._memory, block.users, strength=self._spec.fatigue.strength)
             true_ctr = np.where(shown, fatigue.fatigued(true_ctr, shift), 0.0)
@@ -103,6 +98,25 @@ class Audience:
         self._source.restore(state["source"])
 
 
+class _Drawn:
+    """Requests that a market draws: of single visits, or of sessions."""
+
+    def __init__(self, seed: int, source: _Visits | _SessionSource):
+        self._seed, self._source = seed, source
+
+    def until(self, end: float) -> Block:
+        index, times, users = self._source.until(end)
+        requests = PHASES["market"] + index
+        context = draws.normal(self._seed, "context", requests).astype(np.float32)
+        return Block(requests=requests, users=users, context=context, times=times)
+
+    def state(self) -> dict[str, Any]:
+        return self._source.state()
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        self._source.restore(state)
+
+
 class _Visits:
     """Requests one by one: each a visit of a user drawn by activity."""
 
@@ -132,24 +146,6 @@ class _Visits:
     def restore(self, state: Mapping[str, Any]) -> None:
         self._times, self._level = np.array(state["times"]), float(state["level"])
         self._n_drawn, self._n_given = (int(n) for n in state["counts"])
-
-
-class _LoggedVisits:
-    """Requests of a world fitted to a log, which come when those of the log came."""
-
-    def __init__(self, arrivals: ResampledArrivals):
-        self._arrivals, self._n_given = arrivals, 0
-
-    def until(self, end: float) -> Block:
-        block = self._arrivals.until("market", self._n_given, end)
-        self._n_given += len(block)
-        return block
-
-    def state(self) -> dict[str, Any]:
-        return {"given": np.int64(self._n_given)}
-
-    def restore(self, state: Mapping[str, Any]) -> None:
-        self._n_given = int(state["given"])
 
 
 class _SessionSource:

@@ -35,8 +35,7 @@ from cascade_sim.analysis.statistics.bootstrap import ratio_differences, ratio_i
 from cascade_sim.analysis.statistics.days import market_lifts
 from cascade_sim.cascade.memo import Memo
 from cascade_sim.cascade.seats import ModelScorer, Scorer
-from cascade_sim.cascade.serve import Arm, Block, score, serve, shadow
-from cascade_sim.phases.measure import true_value
+from cascade_sim.cascade.serve import Arm, Block, retrieve, score, serve, shadow
 from cascade_sim.phases.simulation import Simulation
 from cascade_sim.scenario.schema import resolved_arms
 
@@ -79,8 +78,8 @@ class Panel:
 
     def _best_ads(self, block: Block, arm: Arm) -> np.ndarray:
         """The k best ads of the pre-ranking set by true value.  [R, k]"""
-        ids = self._sim.platform.retrieved(block, arm.retrieval_size)
-        value = true_value(block, ids, arm, self._sim.platform, self._sim.truth)
+        ids = retrieve(block, arm, self._sim.platform)
+        value = self._sim.environment.true_value(block, ids, arm)
         return top_ids(ids, value, arm.slots)
 
     def measure(self, arm: Arm, now: float = 0.0) -> dict[str, np.ndarray]:
@@ -112,8 +111,9 @@ class Panel:
         """AUC of the arm's ranker on the baseline's pages: per request [R], and of all of them pooled []."""
         tables = []
         for block, ids in zip(self._blocks, self._common, strict=True):
-            said = score(block, ids, arm.ranking, arm, self._sim.platform).prediction.astype(np.float64)
-            tables.append([np.where(ids >= 0, x, np.nan) for x in (said, self._sim.truth.ctr(block, ids))])
+            said = score(block, ids, arm.last, arm, self._sim.platform).prediction.astype(np.float64)
+            true_ctr = self._sim.environment.ctr(block, ids)
+            tables.append([np.where(ids >= 0, x, np.nan) for x in (said, true_ctr)])
         prediction, true_ctr = (np.concatenate([pair[i] for pair in tables]) for i in (0, 1))
         pooled, _ = table_auc(prediction.reshape(1, -1), true_ctr.reshape(1, -1))
         return table_auc(prediction, true_ctr)[0], np.array(pooled[0])
@@ -122,12 +122,12 @@ class Panel:
         self, block: Block, best: np.ndarray, pages: np.ndarray, arm: Arm
     ) -> tuple[dict[str, np.ndarray], tuple[np.ndarray, np.ndarray]]:
         """Columns of a block, and the prediction and true CTR of every candidate in it."""
-        platform, truth = self._sim.platform, self._sim.truth
+        platform, world = self._sim.platform, self._sim.environment
         block = replace(block, memo=Memo())  # both stages' scores and the candidates are found once
         decision, ideal = serve(block, arm, platform), serve(block, shadow(arm), platform)
-        ids, shown = decision.pre_ranking_set, decision.win_set >= 0
-        prediction = ideal.pre_prediction.astype(np.float64)  # the ranker's
-        true_ctr = truth.ctr(block, ids)
+        ids, shown = decision.retrieved, decision.win_set >= 0
+        prediction = ideal.passes[0].scores.prediction.astype(np.float64)  # the ranker's
+        true_ctr = world.ctr(block, ids)
         is_ad = ids >= 0
         auc, weight = table_auc(prediction, true_ctr, is_ad)
         loss, candidates = log_loss_sums(prediction, true_ctr, is_ad)
@@ -142,8 +142,8 @@ class Panel:
             "shown_predicted": np.where(shown, decision.ranked_pctr[:, :-1], 0.0).sum(
                 axis=1, dtype=np.float64
             ),
-            "shown_true": truth.ctr(block, decision.win_set).sum(axis=1),
-            "page_score": _raw_scores(arm.ranking.scorer, block, pages),
+            "shown_true": world.ctr(block, decision.win_set).sum(axis=1),
+            "page_score": _raw_scores(arm.last.scorer, block, pages),
             "page_ads": (pages >= 0).sum(axis=1, dtype=np.float64),
             "candidates": candidates,
             "logloss": loss,

@@ -36,14 +36,14 @@ BUDGET = 10 * MICROS
 
 def rehearse(scenario: Scenario, home: Path = Path("."), seeds: int = 1) -> None:
     """UserError for the first class that cannot be used, and for bids that a market would refuse."""
-    logged = scenario.world.logged
-    if scenario.world.is_replay:
+    if not scenario.world.has("training"):
         return  # no class has a part in a replay
-    if scenario.market is not None and logged is None:
+    is_drawn = scenario.world.has("corpus")
+    if scenario.market is not None and is_drawn:
         for seed in range(scenario.seed, scenario.seed + seeds):
             _check_bids(scenario, seed)
     toy = scenario
-    if logged is None:  # a world fitted to a log has the size of the log, and is soon opened
+    if is_drawn:  # a world fitted to a log has the size of the log, and is soon opened
         toy = scenario.model_copy(update={"world": scenario.world.model_copy(update=TOY)})
     with _same_luck():
         sim = Simulation(toy, scenario.seed, home=home)

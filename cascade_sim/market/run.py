@@ -15,18 +15,16 @@ on the number of workers.
 from collections.abc import Callable, Generator, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import simpy
 
 from cascade_sim.agents.bidding import Feedback, Moment
-from cascade_sim.agents.traffic_profiles import HOUR, Profile, constant, daily, expected_share, hourly
-from cascade_sim.cascade.ledger import NO_BUDGET, Ledger
+from cascade_sim.agents.traffic_profiles import expected_share
+from cascade_sim.cascade.ledger import Ledger
 from cascade_sim.cascade.serve import Arm, Block
-from cascade_sim.errors import UserError
-from cascade_sim.market.advertisers import Crowd, draw_budgets
+from cascade_sim.market.advertisers import Crowd
 from cascade_sim.market.audience import Audience
 from cascade_sim.market.live_shadow import LiveShadow
 from cascade_sim.market.pending import Deliveries
@@ -34,10 +32,9 @@ from cascade_sim.market.server import MarketServer, Settled
 from cascade_sim.market.tally import MarketTally
 from cascade_sim.market.trainer import make_trainer
 from cascade_sim.phases.simulation import Simulation
-from cascade_sim.scenario.market import DAY, Budgets, Market, find_profile
+from cascade_sim.scenario.market import DAY, Market
 from cascade_sim.storage.checkpoints import flat, nested
 from cascade_sim.workers import serving_threads
-from cascade_sim.world.budgets import LoggedBudgets
 
 COUNTED = ("impressions", "clicks", "spend_micros", "participated")
 
@@ -61,7 +58,7 @@ class MarketRun:
         self.on_block, self.on_charges, self.on_checkpoint = on_block, on_charges, on_checkpoint
         self.now = 0.0  # the end of the last window, exact; env.now is a sum of waits and rounds
         self.day = 0
-        self.profile = _profile(sim, spec)
+        self.profile = sim.environment.traffic_profile(spec, sim.home)
         self.audience = Audience(sim, spec.users, self.profile, sim.home)
         self.ledger = Ledger(self._draw_budgets(), spec.charging.overspend)
         self.crowd = Crowd(sim, spec.bidders, self.ledger.budget, sim.home)
@@ -76,7 +73,7 @@ class MarketRun:
         self._ask_for_bids()
 
     def _draw_budgets(self) -> np.ndarray:
-        return budgets_of(self.sim, self.spec.budgets)
+        return self.sim.environment.budgets(self.spec.budgets)
 
     def _make_server(self) -> MarketServer:
         trainer = self.trainer
@@ -265,33 +262,3 @@ class MarketRun:
 
 
 STATEFUL = ("audience", "ledger", "crowd", "deliveries", "tally", "trainer", "live_shadow")
-
-
-def budgets_of(sim: Simulation, spec: Budgets) -> np.ndarray:
-    """Daily budgets, drawn or of the log that a world was fitted to.  [advertisers] int64 micro-units"""
-    if not spec.logged:
-        return draw_budgets(spec, sim.world.n_advertisers, sim.seed)
-    assert sim.fitted is not None
-    return LoggedBudgets(sim.fitted.store).usual(int(NO_BUDGET))
-
-
-def _profile(sim: Simulation, spec: Market) -> Profile:
-    """When requests are to be expected: as the market says or, of a fitted world, as in the log."""
-    if sim.fitted is None:
-        return traffic_profile(spec, sim.home)
-    return Profile(sim.fitted.resampling.hourly_rates(), HOUR)
-
-
-def traffic_profile(spec: Market, home: Path = Path(".")) -> Profile:
-    """The profile a market names: constant, daily, or a file of hours."""
-    if spec.profile == "constant":
-        return constant(spec.requests_per_second)
-    if spec.profile == "daily":
-        return daily(spec.requests_per_second)
-    file = find_profile(spec.profile, home)
-    if file is None:
-        raise UserError(f"market.profile: {spec.profile} is not constant, daily or a file")
-    try:
-        return hourly(file, spec.requests_per_second)
-    except ValueError as error:
-        raise UserError(f"market.profile: {error}") from error

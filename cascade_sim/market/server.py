@@ -22,11 +22,11 @@ from cascade_sim.cascade.links import dumper_of
 from cascade_sim.cascade.outcome import conversion_delays
 from cascade_sim.cascade.seats import ModelScorer
 from cascade_sim.cascade.serve import Arm, Block, bids, score, serve
+from cascade_sim.environments.arrivals import serve_block
 from cascade_sim.market.audience import Audience
 from cascade_sim.market.servers import MarketCompute
 from cascade_sim.market.settlement import ListedPages, RankedLists, list_pages
 from cascade_sim.phases.simulation import Simulation
-from cascade_sim.phases.traffic import serve_block
 from cascade_sim.scenario.market import DAY, Market
 
 UNDER_WAY = 16  # blocks ranked ahead of settlement: enough for the workers, few enough for the memory
@@ -82,7 +82,7 @@ class MarketServer:
         can_pay = self._ledger.available[self.sim.world.advertiser] > 0
         effects = self.sim.platform.slot_effects
         padded = np.concatenate(
-            [effects, np.full(max(0, self.arm.pre_ranking_size - len(effects)), effects[-1])]
+            [effects, np.full(max(0, self.arm.most_auctioned - len(effects)), effects[-1])]
         )
         self.platform = replace(
             self.sim.platform,
@@ -148,13 +148,13 @@ class MarketServer:
         entrants = world.advertiser[np.maximum(in_auction, 0)]
         enters = (in_auction >= 0) & (self.platform.bids.init_bid[in_auction] > 0)
         enters &= self._takes_part(block, entrants)
-        is_cut = np.full(len(block), depth < arm.pre_ranking_size)
+        is_cut = np.full(len(block), depth < arm.most_auctioned)
         is_explored = self._is_explored(block) & (answers >= BY_RETRIEVAL)
         rows = np.nonzero(is_explored)[0]
         if len(rows):
-            may_show = self._may_explore(block.take(rows), decision.pre_ranking_set[rows])
+            may_show = self._may_explore(block.take(rows), decision.retrieved[rows])
             ads[rows] = random_page(block.requests[rows], may_show, depth, self.sim.seed)[:, :depth]
-            rank = score(block.take(rows), ads[rows], arm.ranking, arm, self.platform)
+            rank = score(block.take(rows), ads[rows], arm.last, arm, self.platform)
             there = ads[rows] >= 0
             bid[rows], quality[rows] = np.where(there, rank.bid, 0.0), np.where(there, rank.quality, 0.0)
             prediction[rows] = np.where(there, rank.prediction, 0.0)
@@ -191,7 +191,7 @@ class MarketServer:
 
     @property
     def _dumper(self) -> ModelScorer | None:
-        return dumper_of(self.arm.ranking.scorer) if self.dumper is None else self.dumper
+        return dumper_of(self.arm.last.scorer) if self.dumper is None else self.dumper
 
     def _raw_scores(self, block: Block, ads: np.ndarray, is_ranked: np.ndarray) -> np.ndarray:
         """What is dumped of these ads [R, D] of requests that ranking had time for [R]; NaN for all else."""
@@ -202,7 +202,7 @@ class MarketServer:
 
     def _may_explore(self, block: Block, ids: np.ndarray) -> np.ndarray:
         """The ads among these [R, n] that take part and bid, no less than the reserve; -1 for the others."""
-        bid = bids(block, ids, self.arm.ranking, self.arm, self.platform)
+        bid = bids(block, ids, self.arm.last, self.arm, self.platform)
         there = (ids >= 0) & (bid > 0) & (bid >= np.asarray(reserve_of(block, self.arm))[..., None])
         there &= self._takes_part(block, self.sim.world.advertiser[np.maximum(ids, 0)])
         return np.where(there, ids, np.int32(-1))
@@ -257,11 +257,11 @@ class MarketServer:
         The whole block, since what a net predicts may differ in the last bit with the number of requests
         beside it.
         """
-        return self.rank(block, self.arm.pre_ranking_size, lists.answered_by)
+        return self.rank(block, self.arm.most_auctioned, lists.answered_by)
 
     @property
     def list_depth(self) -> int:
-        return min(max(self.spec.depth, self.arm.slots + 1), self.arm.pre_ranking_size)
+        return min(max(self.spec.depth, self.arm.slots + 1), self.arm.most_auctioned)
 
     @property
     def _effects(self) -> np.ndarray:
@@ -327,7 +327,8 @@ class MarketServer:
             seed, clicked = self.sim.seed, block.take(row)
             ad = ads[row, slot][:, None]
             ids = (clicked.requests[:, None], ad)
-            bought = happens(self.sim.truth.cvr(clicked, ad), draws.uniform(seed, "conversion", *ids))[:, 0]
+            chance = self.sim.environment.cvr(clicked, ad)
+            bought = happens(chance, draws.uniform(seed, "conversion", *ids))[:, 0]
             wait = conversion_delays(seed, clicked.requests, ad[:, 0], self.sim.delays or DEFAULT_MIXTURE)
             conversions[row, slot] = bought
             times[row, slot] = np.where(bought, click_time[row, slot] + wait, np.inf)

@@ -34,17 +34,17 @@ next thousand requests, so the mean over a run stays at the budget although edge
 
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from math import exp
 from typing import Any
 
 import numpy as np
-from numba import njit
 
 from cascade_sim import draws
 from cascade_sim.cascade.late import BY_PRE_RANKING, BY_RANKING, BY_RETRIEVAL, NOT_ANSWERED
-from cascade_sim.cascade.serve import Arm, Block, Platform, pre_rank
+from cascade_sim.cascade.serve import Arm, Block, Platform, passes
 from cascade_sim.cascade.sizes import SizeRule
+from cascade_sim.compilation import kernel
 from cascade_sim.scenario.market import STAGES, Compute
 
 HOUR = 3600.0
@@ -82,17 +82,17 @@ class MarketCompute:
     def __init__(self, spec: Compute | None, arm: Arm, seconds: float, seed: int):
         self._pools = None if spec is None else ServerPools(spec, seed)
         self._tally = None if spec is None else ComputeTally(spec, seconds)
-        self._rule = None if arm.size_rule is None else TrackedRule(arm.size_rule)
+        self._rule = None if (rule := arm.stages[-2].size_rule) is None else TrackedRule(rule)
 
     def arm_now(self, arm: Arm) -> Arm:
         """The arm with the size rule of the coming window."""
-        return arm if self._rule is None else replace(arm, size_rule=self._rule.rule)
+        return arm if self._rule is None else arm.with_stage(-2, size_rule=self._rule.rule)
 
     def answered_by(
         self, blocks: list[Block], arm: Arm, platform: Platform, pool: ThreadPoolExecutor | None
     ) -> list[np.ndarray | None]:
         """For each block of a window, the last stage each request has time for; None without servers."""
-        sizes = [np.full(len(block), arm.pre_ranking_size) for block in blocks]
+        sizes = [np.full(len(block), arm.most_auctioned) for block in blocks]
         if self._rule is not None and blocks:
             each = map if pool is None else pool.map
             seen = list(each(lambda block: _sizes(block, arm, platform), blocks))
@@ -103,7 +103,7 @@ class MarketCompute:
             return [None] * len(blocks)
         stages: list[np.ndarray | None] = []
         for block, size in zip(blocks, sizes, strict=True):
-            candidates = stage_candidates(arm.retrieval_size, size)
+            candidates = stage_candidates(arm.retrieval.size, size)
             passage = self._pools.serve(block.requests, block.times, candidates)
             self._tally.add(block.times, candidates, passage)
             stages.append(passage.answered_by)
@@ -125,9 +125,10 @@ class MarketCompute:
 
 def _sizes(block: Block, arm: Arm, platform: Platform) -> tuple[np.ndarray, np.ndarray]:
     """How many ads each request hands to ranking, and by what feature.  [R], [R]"""
-    assert arm.size_rule is not None
-    passed = pre_rank(block, arm, platform)
-    return passed.sizes, arm.size_rule.feature(passed.pre_score)
+    rule = arm.stages[-2].size_rule
+    assert rule is not None
+    before, handed = passes(block, arm, platform)[-2:]
+    return handed.counts, rule.feature(before.order)
 
 
 @dataclass(frozen=True)
@@ -212,7 +213,7 @@ class ServerPools:
         self._last = float(state["last"])
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _place(
     times, candidates, normal, jitter, deadline, servers, batch, per_batch, per_candidate,
     free, batch_start, batch_size, batch_noise, answered_by, latency, reached, wait, service,
@@ -244,7 +245,7 @@ def _place(
         latency[r] = 1e3 * (ready - times[r])
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _server(free, batch_start, batch_size, n_servers, batch, ready):
     """The server that takes a request ready at this time, and whether it does so within its last batch.
 

@@ -13,9 +13,9 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from numba import njit
 
 from cascade_sim.cascade.page import Rules, cpc_at_reserve, cpc_in_order
+from cascade_sim.compilation import kernel
 
 
 @dataclass(frozen=True)
@@ -94,7 +94,7 @@ def _prices(lists: RankedLists, column: np.ndarray, rules: Rules) -> np.ndarray:
     return np.where(is_auctioned, cpc, cpc_at_reserve(bid[:, :-1], reserve))
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _list(ads, is_in, is_cut, owner, available, slots, start, column):
     """Fill column [R, k+1] with the places of those who can pay; return where a list was cut too short.
 

@@ -28,6 +28,7 @@ from cascade_sim.scenario.plugins import has_registered
 from cascade_sim.scenario.schema import ArmSpec, resolved_arms
 from cascade_sim.storage import own_code
 from cascade_sim.storage.checkpoints import load_figures, load_state, save_figures, save_state, state_errors
+from cascade_sim.storage.files import below
 from cascade_sim.storage.folder import CHECKPOINTS, keep
 from cascade_sim.storage.lock import holder_of, written_for
 from cascade_sim.storage.tables import ROW_GROUP, TableWriter
@@ -62,7 +63,7 @@ def run_markets(sim: Simulation, out: Path, progress: Progress, workers: int) ->
 
 
 def _figures_file(out: Path, name: str) -> Path:
-    return out / CHECKPOINTS / f"{name}.json"
+    return below(out, CHECKPOINTS, f"{name}.json")
 
 
 def live_market(sim: Simulation, name: str, out: Path, progress: Progress, workers: int) -> None:
@@ -133,7 +134,7 @@ def run_recorded(
     `further` gives more columns [R] of a block's requests for the table of impressions.
     """
     sim, spec = run.sim, run.spec
-    file = out / CHECKPOINTS / f"{name}.npz"
+    file = below(out, CHECKPOINTS, f"{name}.npz")
     state = load_state(file) if file.is_file() else None
     names, kept = market_tables(sim, name), {}
     if state is not None:

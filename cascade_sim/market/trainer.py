@@ -15,7 +15,6 @@ Repeatable: the log is read in request order, and every shuffle and fresh weight
 
 import copy
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -23,7 +22,7 @@ import torch
 
 from cascade_sim import draws
 from cascade_sim.cascade.seats import ModelScorer
-from cascade_sim.cascade.serve import Arm, Stage, serve
+from cascade_sim.cascade.serve import Arm, serve
 from cascade_sim.market.panel import MEASURED, Panel
 from cascade_sim.market.server import Settled
 from cascade_sim.models.calibrators import Calibrator, calibrator_class
@@ -178,10 +177,10 @@ class Trainer:
 
     def _own_models(self, arm: Arm) -> dict[str, torch.nn.Module]:
         """Copies of the trained models in the arm's seats, teachers included."""
-        seats = [stage.scorer for stage in (arm.ranking, arm.pre_ranking)]
+        seats = [stage.scorer for stage in reversed(arm.stages)]
         names = [scorer.name for scorer in seats if isinstance(scorer, ModelScorer)]
         names += [str(self._spec(name).teacher) for name in names if self._spec(name).trained_by.has_teacher]
-        ranker = arm.ranking.scorer.name
+        ranker = arm.last.scorer.name
         if ranker in names and self._spec(ranker).dumped_by is not None:
             names.append(str(self._spec(ranker).dumped_by))
         return {
@@ -216,7 +215,7 @@ class Trainer:
 
     def _ranker(self) -> dict[str, Any]:
         """What the model in the ranking seat is trained for; nothing if it is built in or has a teacher."""
-        name = self.arm.ranking.scorer.name
+        name = self.arm.last.scorer.name
         if name not in self._modules or self._spec(name).trained_by.has_teacher:
             return {}
         spec = self._spec(name)
@@ -276,7 +275,7 @@ class Trainer:
     @property
     def dumper(self) -> ModelScorer | None:
         """Who scores what is shown for the ranker to learn beside; None: the ranker itself."""
-        name = self.arm.ranking.scorer.name
+        name = self.arm.last.scorer.name
         dumped_by = self._spec(name).dumped_by if name in self._modules else None
         return None if dumped_by is None else self._scorers[dumped_by]
 
@@ -289,10 +288,7 @@ class Trainer:
             view, calibrator = self.sim.view(spec.features), self._calibrators[name]
             self._scorers[name] = served_scorer(name, spec, view, net, calibrator)
 
-        def seat(stage: Stage) -> Stage:
-            return replace(stage, scorer=self._scorers.get(stage.scorer.name, stage.scorer))
-
-        self.arm = replace(self.arm, pre_ranking=seat(self.arm.pre_ranking), ranking=seat(self.arm.ranking))
+        self.arm = self.arm.with_scorers(lambda stage: self._scorers.get(stage.scorer.name, stage.scorer))
 
     def _measure(self, now: float) -> None:
         self._measured.append((now, self.version, self._panel.measure(self.arm, now)))

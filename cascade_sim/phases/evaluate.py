@@ -11,24 +11,23 @@ import numpy as np
 from cascade_sim.cascade.columns import impression_columns
 from cascade_sim.cascade.exploration import as_decided
 from cascade_sim.cascade.memo import Memo
-from cascade_sim.cascade.outcome import Outcome, outcome
-from cascade_sim.cascade.serve import Arm, Block, Decision, Platform, admitted, score
-from cascade_sim.phases import corpus as detail
-from cascade_sim.phases import measure
-from cascade_sim.phases.budgets import spending_of
-from cascade_sim.phases.doubt import DOUBT, doubt_sums, with_doubt
+from cascade_sim.cascade.outcome import Outcome
+from cascade_sim.cascade.serve import Arm, Block, Decision, admitted, score
+from cascade_sim.environments.budget_replay import budget_facts
+from cascade_sim.environments.evaluators import corpus as detail
+from cascade_sim.environments.evaluators.base import Context
+from cascade_sim.environments.evaluators.log import has_pre_ranking
+from cascade_sim.environments.evaluators.truth import ranking_of
+from cascade_sim.environments.statement import Measured
+from cascade_sim.environments.uncertainty.base import UNCERTAINTY
+from cascade_sim.limits import GROUPS, MAX_ROWS
 from cascade_sim.phases.model_quality import QualityStudy
 from cascade_sim.phases.rebuild import Plan, by_words, rebuilt
-from cascade_sim.phases.replayed import ReplayRuler, has_pre_ranking
 from cascade_sim.phases.simulation import Simulation
-from cascade_sim.phases.units import Units, resampling_units
 from cascade_sim.progress import Progress
 from cascade_sim.scenario.schema import resolved_arms
 from cascade_sim.storage.tables import TableWriter, iterate_table
 from cascade_sim.workers import Job
-
-GROUPS = 128  # of consecutive requests, over which vector statistics are resampled
-MAX_ROWS = 32_768  # rows kept per arm for resampling
 
 
 @dataclass
@@ -38,7 +37,7 @@ class ArmTally:
     columns: dict[str, np.ndarray]  # [rows]: a request each, or in a long evaluation a few in a row
     detail: list[dict[str, np.ndarray]]
     vectors: dict[str, np.ndarray]  # [G, ...]: the catalogue's VECTORS; no proxy_bins if no probability
-    sizes: np.ndarray  # [3]: candidates after each stage, summed
+    sizes: np.ndarray  # [stages]: candidates after each stage, summed; [1] before any block
 
     def joined(self, what: str) -> dict[str, np.ndarray]:
         parts = getattr(self, what)
@@ -60,14 +59,14 @@ class ArmBlock:
 
 
 @dataclass(frozen=True)
-class Ground:
-    """A block of requests, and what arms that serve it are measured by, found once for all of them."""
+class Served:
+    """What an arm decided for a block, what came of it, and the columns.  {name: [R]}"""
 
-    block: Block  # with a memo
-    group: np.ndarray  # [R] of GROUPS
-    oracle: measure.Oracle  # None, as its payments, where a log is replayed: see ReplayRuler
-    oracle_paid: np.ndarray | None
-    yards: dict[Arm, measure.Yardstick]  # by what arms do after pre-ranking
+    context: Context[Any]
+    arm: Arm
+    decision: Decision
+    outcome: Outcome
+    columns: dict[str, np.ndarray]
 
 
 def culprit_arms(baseline: Arm) -> dict[tuple[str, str], Arm]:
@@ -76,15 +75,15 @@ def culprit_arms(baseline: Arm) -> dict[tuple[str, str], Arm]:
     Keyed by (bid, model); the last one has both replaced and must reach an RCS of exactly 1. A bid is the
     kind of bid and, of opt-bids, the model of their pCVR.
     """
-    pre, rank = baseline.pre_ranking, baseline.ranking
+    pre, rank = baseline.stages[-2], baseline.last
     arms = {}
     for own in (pre, rank):
         for other in (pre, rank):
             # Opt-bids bring the pCVR they come from; else a fusion that looks at a pCVR keeps its own.
             rates = other.rates if other.bid == "opt" else own.rates
-            stage = replace(own, bid=other.bid, rates=rates)
-            bid, model = stage.bid_name, stage.scorer.name
-            arms[bid, model] = baseline.with_pre_ranking(stage, f"{bid} x {model}")
+            arm = baseline.with_stage(-2, scorer=own.scorer, fusion=own.fusion, bid=other.bid, rates=rates)
+            bid, model = arm.stages[-2].bid_name, own.scorer.name
+            arms[bid, model] = replace(arm, name=f"{bid} x {model}")
     return arms
 
 
@@ -94,27 +93,31 @@ class Evaluation:
     def __init__(self, sim: Simulation, logs: Path, progress: Progress):
         self.sim, self.logs, self.progress = sim, logs, progress
         self.n_requests = sim.scenario.phases.evaluate
-        self.units = units_of(sim, self.n_requests)
-        self.n_rows = self.units.n if self.units else min(self.n_requests, MAX_ROWS)
-        # a log has no corpus beyond each request's candidates
-        self.n_detail = detail.n_detail(sim, self.n_requests) if sim.is_drawn else 0
+        self.clusters = sim.environment.clusters(self.n_requests)
+        self.uncertainty = sim.environment.uncertainty(self.n_requests)
+        self.n_rows = self.clusters.n if self.clusters else min(self.n_requests, MAX_ROWS)
         self.n_quality = min(self.n_requests, sim.scenario.report.detail_requests)
+        # a log has no corpus beyond each request's candidates
+        self.n_detail = 0
+        if sim.environment.has("corpus"):
+            self.n_detail = detail.n_detail(self.n_quality, sim.world.n_ads)
         self.specs = resolved_arms(sim.scenario)
         self.arms = {name: sim.arm(name, spec) for name, spec in self.specs.items()}
         self.baseline = self.arms[sim.scenario.report.baseline]
         self.culprits = culprits_of(sim, self.baseline)
-        self.ruler = ruler_of(sim, self.baseline, self._exposed_ads())
-        self.spending = spending_of(sim)
-        seats = [m for s in self.specs.values() for m in (s.pre_ranking.model, s.ranking.model)]
+        self.evaluator = sim.environment.evaluator(self.baseline, self._exposed_ads())
+        self.budgets = sim.environment.budget_replay()
+        seats = [m for s in self.specs.values() for m in (section.model for _, section in s.sections)]
         named = [name for name in dict.fromkeys(seats) if name not in sim.built_in]
-        if sim.replay is not None:
+        knows_truth = sim.environment.has("truth")
+        if not knows_truth:
             named = []  # held against the log's own clicks, not against a truth
         ranker = self.specs[sim.scenario.report.baseline].ranking.model
-        self.model_quality = QualityStudy(sim, named, None if sim.replay else ranker, self.n_quality)
+        self.model_quality = QualityStudy(sim, named, ranker if knows_truth else None, self.n_quality)
         asked = dict.fromkeys(name for spec in self.specs.values() for name in spec.pcvr_models)
         self.pcvr_quality = None
         if asked:
-            self.pcvr_quality = QualityStudy(sim, list(asked), None, self.n_quality, sim.truth.cvr)
+            self.pcvr_quality = QualityStudy(sim, list(asked), None, self.n_quality, sim.environment.cvr)
         self.tallies = {name: self._empty_tally() for name in self.all_arms()}
 
     def all_arms(self) -> dict[str, Arm]:
@@ -135,7 +138,7 @@ class Evaluation:
             service_tables = {
                 name: open_table(f"service-{name}")
                 for name in self.sim.scenario.arms
-                if measure.ranking_of(self.arms[name]) == measure.ranking_of(self.baseline)
+                if ranking_of(self.arms[name]) == ranking_of(self.baseline)
             }
 
             def finish(block: Block, by_arm: dict[str, ArmBlock]) -> None:
@@ -155,7 +158,7 @@ class Evaluation:
     ) -> None:
         """Measure all blocks and hand them to `finish` in order."""
         arrivals, n = self.sim.arrivals, self.n_requests
-        if self.spending is None:
+        if self.budgets is None:
             arrivals.run_phase("evaluate", n, self.measure_block, finish, elsewhere)
             return
         # What a block finds in the ledgers is what the blocks before it left there.
@@ -165,95 +168,64 @@ class Evaluation:
 
     def measure_block(self, block: Block) -> dict[str, ArmBlock]:
         """Serve and measure a block with every arm. Pure, unless budgets are replayed."""
-        ground = self.ground(block)
-        block = ground.block
+        context = self.context(block)
+        block = context.block
         same: dict[Arm, ArmBlock] = {}  # the search for the culprit begins and ends with arms that are there
         by_arm: dict[str, ArmBlock] = {}
         for name, arm in self.all_arms().items():
             unnamed = replace(arm, name="")
             if unnamed not in same:
-                same[unnamed] = self._measure_arm(ground, arm)
+                same[unnamed] = self._measure_arm(context, arm)
             by_arm[name] = same[unnamed]
         looked_at = self._head(block, self.n_detail)
         if len(looked_at):
             n, n_ads = len(looked_at), self.sim.world.n_ads
             heads = {name: (arm, head_of(by_arm[name].decision, n)) for name, arm in self.arms.items()}
-            for name, extra in detail.corpus_columns(self.ruler, n_ads, looked_at, heads).items():
+            for name, extra in detail.corpus_columns(self.sim.environment, n_ads, looked_at, heads).items():
                 by_arm[name] = replace(by_arm[name], detail=extra)
         return by_arm
 
-    def ground(self, block: Block) -> Ground:
+    def context(self, block: Block) -> Context[Any]:
         """What arms are measured by on this block."""
         block = replace(block, memo=Memo())
-        group, oracle = self._group(block, GROUPS), self.ruler.oracle(block)
-        paid = None if oracle is None else self._payments(oracle.decision, oracle.outcome, group)
-        return Ground(block, group, oracle, paid, {})
+        return self.evaluator.context(block, self._group(block, GROUPS), GROUPS)
 
-    def serve_on(
-        self, ground: Ground, arm: Arm
-    ) -> tuple[Decision, Outcome, measure.Yardstick, dict[str, np.ndarray]]:
-        """What an arm decides, what comes of it, what it is held against, and the columns.  {name: [R]}"""
-        if self.spending is None:  # the whole set is scored first, so that no part of it is scored again
-            self._yardstick(ground, arm, self.sim.platform)
-        decision, result, platform = self._served(ground.block, arm)
-        yard = self._yardstick(ground, arm, platform)
-        columns = self.ruler.columns(ground.block, arm, decision, result, yard, ground.oracle)
-        return decision, result, yard, columns
+    def serve_on(self, context: Context[Any], arm: Arm) -> Served:
+        """Let an arm serve a block, and measure it."""
+        if self.budgets is None:  # the whole set is scored first, so that no part of it is scored again
+            self.evaluator.prepare(context, arm)
+        decision, result, served = self._served(context.block, arm)
+        columns = self.evaluator.columns(context, served, decision, result)
+        return Served(context, served, decision, result, columns)
 
-    def doubt(
-        self, ground: Ground, arm: Arm, decision: Decision, result: Outcome, columns: dict[str, np.ndarray]
-    ) -> dict[str, np.ndarray]:
-        """What is kept of how uncertain these columns are, where anything is fitted: {DOUBT: [...]}."""
-        value = self.ruler.value(ground.block, decision) if self.sim.fitted is not None else None
-        return doubt_sums(
-            self.sim, ground.block, arm, decision, result, columns, ground.oracle, value, self.n_requests
+    def uncertain(self, served: Served) -> dict[str, np.ndarray]:
+        """What is kept of how uncertain these columns are, where anything is fitted: {UNCERTAINTY: [...]}."""
+        return self.uncertainty.sums(
+            served.context, served.arm, served.decision, served.outcome, served.columns
         )
 
-    def _payments(self, decision: Decision, result: Outcome, group: np.ndarray) -> np.ndarray:
-        world = self.sim.world
-        return measure.payments(decision, result, world.advertiser, world.n_advertisers, group, GROUPS)
-
-    def _measure_arm(self, ground: Ground, arm: Arm) -> ArmBlock:
-        block, group = ground.block, ground.group
-        decision, result, yard, columns = self.serve_on(ground, arm)
-        vectors = self.doubt(ground, arm, decision, result, columns)
-        if ground.oracle_paid is not None:
-            paid = self._payments(decision, result, group)
-            vectors["payments"] = np.stack([paid, ground.oracle_paid], axis=1)
-        proxy = None
-        if yard is not None:
-            proxy = measure.proxy_sums(decision, arm, yard, group, GROUPS, block.memo)
-        if proxy is not None:
-            vectors["proxy_bins"] = proxy
-        row = self._row(block)
+    def _measure_arm(self, context: Context[Any], arm: Arm) -> ArmBlock:
+        served = self.serve_on(context, arm)
+        decision, result = served.decision, served.outcome
+        row = self._row(context.block)
         first = int(row.min())
         return ArmBlock(
             decision=decision,
             outcome=result,
             first_row=first,
-            columns={name: np.bincount(row - first, column) for name, column in columns.items()},
-            vectors=vectors,
+            columns={name: np.bincount(row - first, column) for name, column in served.columns.items()},
+            vectors=self.uncertain(served) | self.evaluator.vectors(context, served.arm, decision, result),
             detail={},
         )
 
-    def _served(self, block: Block, arm: Arm) -> tuple[Decision, Outcome, Platform]:
-        """What the arm decides, what comes of it, and the platform that it met, with budgets of its own."""
+    def _served(self, block: Block, arm: Arm) -> tuple[Decision, Outcome, Arm]:
+        """What the arm decides, what comes of it, and the arm among the ads that its budgets left."""
         sim = self.sim
-        if self.spending is not None:
-            settled = self.spending.settle(block, arm)
-            return settled.decision, settled.outcome, settled.platform
+        if self.budgets is not None:
+            settled = self.budgets.settle(block, arm)
+            return settled.decision, settled.outcome, settled.arm
         decision = sim.serve(block, arm)
-        result = outcome(block, decision, sim.truth, sim.world.slot_effects, sim.seed, arm.charging)
-        return decision, result, sim.platform
-
-    def _yardstick(self, ground: Ground, arm: Arm, platform: Platform) -> measure.Yardstick:
-        """What the arm is held against; arms that rank alike among the same ads share one."""
-        if platform is not self.sim.platform:
-            return replace(self.ruler, platform=platform).yardstick(ground.block, arm)
-        key = measure.ranking_of(arm)
-        if key not in ground.yards:
-            ground.yards[key] = self.ruler.yardstick(ground.block, arm)
-        return ground.yards[key]
+        return decision, sim.environment.outcome(block, decision, arm.charging), arm
 
     def _add(self, name: str, served: ArmBlock) -> None:
         tally = self.tallies[name]
@@ -264,8 +236,7 @@ class Evaluation:
             tally.detail.append(served.detail)
         for kind, sums in served.vectors.items():
             tally.vectors[kind] = tally.vectors[kind] + sums if kind in tally.vectors else sums
-        sets = (served.decision.pre_ranking_set, served.decision.competitive_set, served.decision.win_set)
-        tally.sizes += [np.count_nonzero(ids >= 0) for ids in sets]
+        tally.sizes = tally.sizes + [np.count_nonzero(ids >= 0) for ids in served.decision.sets]
 
     def _log_detail(self, block: Block, by_arm: dict[str, ArmBlock], shadow_table, service_tables) -> None:
         """Scores on whole pre-ranking sets, as the paper's SQL wants them, and the quality of the models."""
@@ -277,14 +248,14 @@ class Evaluation:
         for study in (self.model_quality, self.pcvr_quality):
             if study is not None:
                 study.add(part, decision, self._group(part, study.n_groups, self.n_quality))
-        ids = decision.pre_ranking_set
-        rank_score = admitted(score(part, ids, arm.ranking, arm, sim.platform), arm.ranking, arm)
+        ids = decision.retrieved
+        rank_score = admitted(score(part, ids, arm.last, arm, sim.platform), arm.last, arm)
         # An ad that the auction would not admit cannot be an ideal winner, however few there are.
         rank_score = np.where(rank_score > 0, rank_score, -np.inf)
         shadow_table.append(_score_rows(part, ids, "rank_score", rank_score))
         for name, table in service_tables.items():
             own = head_of(by_arm[name].decision, len(part))
-            table.append(_score_rows(part, own.pre_ranking_set, "pre_rank_score", own.pre_score))
+            table.append(_score_rows(part, own.passes[-2].ids, "pre_rank_score", own.passes[-2].order))
 
     def _head(self, block: Block, n: int) -> Block:
         """Those requests of this block that are among the first n of the evaluation; possibly none."""
@@ -295,9 +266,9 @@ class Evaluation:
 
     def _row(self, block: Block) -> np.ndarray:
         """The row of the tallies that each request is added to.  [R]"""
-        if self.units is None:
+        if self.clusters is None:
             return self._group(block, self.n_rows)
-        return self.units.of_request[self._local(block)]
+        return self.clusters.of_request[self._local(block)]
 
     def resampled(self) -> dict[str, dict[str, np.ndarray]]:
         """The columns of every arm as intervals resample them.  {arm: {column: [rows]}}
@@ -305,13 +276,30 @@ class Evaluation:
         They have in them how uncertain a click model, or a fitted response, is.
         """
         tables = {name: tally.joined("columns") for name, tally in self.tallies.items()}
-        sums = {name: tally.vectors[DOUBT] for name, tally in self.tallies.items() if DOUBT in tally.vectors}
-        return with_doubt(tables, sums, self.sim, self.units)
+        kept = {name: tally.vectors.get(UNCERTAINTY) for name, tally in self.tallies.items()}
+        sums = {name: sum_ for name, sum_ in kept.items() if sum_ is not None}
+        return self.uncertainty.widened(tables, sums, self.clusters)
+
+    def measured(self, today: str) -> Measured:
+        """What a statement speaks of; `today` is the arm as it was deployed."""
+        sums = {name: float(column.sum()) for name, column in self.tallies[today].columns.items()}
+        return Measured(sums, self.clusters, budget_facts(self.budgets, self.arms, today))
+
+    def evidence(self) -> dict[str, Any]:
+        """What the results of a log rest on, for metrics.json, with the quality of the logged models."""
+        sim, baseline = self.sim, self.sim.scenario.report.baseline
+        stated = sim.environment.statement(self.measured(baseline))
+        if stated.facts is None:
+            return {}
+        others = {name: name for name in sim.scenario.arms if name != baseline}
+        told = [*stated.notes, *stated.budget_notes(baseline, others)]
+        models = sim.environment.model_quality(sim.scorers)
+        return {"evidence": {**stated.facts, "notes": told, "models": models}}
 
     def _group(self, block: Block, n_groups: int, n_requests: int = 0) -> np.ndarray:
         """Which of n groups of consecutive requests each request belongs to.  [R]"""
-        if self.units is not None:
-            return self._row(block) * n_groups // self.units.n
+        if self.clusters is not None:
+            return self._row(block) * n_groups // self.clusters.n
         return self._local(block) * n_groups // (n_requests or self.n_requests)
 
     def _exposed_ads(self) -> np.ndarray:
@@ -325,27 +313,12 @@ class Evaluation:
         return shown >= self.sim.scenario.report.exposed_impressions
 
     def _empty_tally(self) -> ArmTally:
-        return ArmTally({}, [], {}, np.zeros(3))
-
-
-def units_of(sim: Simulation, n_requests: int) -> Units | None:
-    """What intervals of a replayed log resample; None: requests of a drawn world, which are independent."""
-    if sim.replay is None:
-        return None
-    assert sim.scenario.world.logged is not None
-    return resampling_units(sim.replay.store, n_requests, sim.scenario.world.logged.resample, sim.seed)
-
-
-def ruler_of(sim: Simulation, baseline: Arm, exposed: np.ndarray) -> measure.Ruler:
-    """What decisions are measured by: the hidden truth or, of a replayed log, what was logged."""
-    if sim.replay is None:
-        return measure.Ruler(sim.platform, sim.truth, sim.seed, baseline, exposed)
-    return ReplayRuler(sim.platform, sim.truth, sim.seed, baseline, exposed, replay=sim.replay)
+        return ArmTally({}, [], {}, np.zeros(1))
 
 
 def culprits_of(sim: Simulation, baseline: Arm) -> dict[tuple[str, str], Arm]:
     """The search for the culprit; none where a log has no pre-ranking stage."""
-    return culprit_arms(baseline) if sim.is_drawn or has_pre_ranking(baseline) else {}
+    return culprit_arms(baseline) if sim.environment.has("corpus") or has_pre_ranking(baseline) else {}
 
 
 def evaluation_server(plan: Plan) -> Callable[..., Any]:

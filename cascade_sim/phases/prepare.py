@@ -19,11 +19,13 @@ from cascade_sim.cascade.columns import impression_columns, request_columns
 from cascade_sim.cascade.exploration import explore
 from cascade_sim.cascade.fusion import named_fusion
 from cascade_sim.cascade.links import calibrator_file, export_calibrator
-from cascade_sim.cascade.outcome import conversion_times, outcome
+from cascade_sim.cascade.outcome import conversion_times
+from cascade_sim.cascade.retrieval import Retrieval
 from cascade_sim.cascade.seats import BUILT_IN
 from cascade_sim.cascade.serve import Arm, Block, Stage
 from cascade_sim.engines import Engine
 from cascade_sim.errors import UserError
+from cascade_sim.limits import MOST_LEARNED
 from cascade_sim.models.calibrators import Calibrator
 from cascade_sim.models.page_training import ClickedPages, make_pages
 from cascade_sim.models.training import Lists, pick_device
@@ -37,7 +39,7 @@ from cascade_sim.scenario.plugins import find_file
 from cascade_sim.scenario.schema import (
     KNOWN,
     ArmOverrides,
-    PreRanking,
+    PreRankingStep,
     Ranking,
     Scenario,
     resolve_arm,
@@ -45,13 +47,12 @@ from cascade_sim.scenario.schema import (
 )
 from cascade_sim.storage import own_code
 from cascade_sim.storage.code_version import model_code_digest
-from cascade_sim.storage.files import folder_inside, write_file
+from cascade_sim.storage.files import below, folder_inside, read_file, write_file
 from cascade_sim.storage.folder import is_done, keep
 from cascade_sim.storage.model_store import ModelStore, content_key
 from cascade_sim.storage.stack import processor
 from cascade_sim.storage.tables import TableWriter
 from cascade_sim.training.data import (
-    MOST,
     clicked,
     is_learned,
     join_lists,
@@ -100,11 +101,13 @@ def prepare(
         raise UserError(f"--device: {error}") from error
     with progress.stage("build the world", 1, "worlds") as bar:
         sim = Simulation(teacher or scenario, scenario.seed, workers, home, engine, chosen)
-        found = sim.platform.retrieval.share_found(scenario.cascade.retrieval.size)
+        found, size = None, scenario.cascade.retrieval.size
+        if isinstance(sim.retriever, Retrieval):
+            found = sim.retriever.share_found(size)
         if found is not None:
             bar.tell(f"approximate retrieval finds {found:.1%} of the nearest ads")
     preparation = Preparation(sim, folder, store or ModelStore(), progress, chosen)
-    if sim.replay is not None:
+    if not sim.environment.has("training"):
         return preparation  # nothing is learned from a replayed log
     preparation.run()
     if teacher is not None:
@@ -135,7 +138,7 @@ def logging_scenario(scenario: Scenario, logged_by: Mapping[str, Any]) -> Scenar
         }
     )
     deployed, shadowed = teacher.cascade, resolved_arms(teacher)[baseline]
-    asked = {deployed.pre_ranking.model, deployed.ranking.model, *shadowed.seats}
+    asked = {*deployed.seats, *shadowed.seats}
     return teacher if asked <= {*teacher.models, *BUILT_IN} else None
 
 
@@ -187,7 +190,7 @@ class Preparation:
                 return self._clicked(name, phases[name])
             return pages(self.logs, phases[name], self.sim.seed)
 
-        samples = sum(spec.epochs * min(logged[name], MOST) for name, spec in specs.items())
+        samples = sum(spec.epochs * min(logged[name], MOST_LEARNED) for name, spec in specs.items())
         if samples < 2 * WORTH or not self._has_helpers():
             for name in specs:
                 self.train_model(name, read(name), logged=logged[name])
@@ -253,9 +256,9 @@ class Preparation:
         for name, spec in self.sim.scenario.models.items():
             file = find_file(spec.kind, self.sim.home)
             if file is not None:
-                write_file(folder / f"{name}.py", file.read_bytes())
+                write_file(below(folder, f"{name}.py"), read_file(file, follows=True))
         for name, module in self.modules.items():
-            file = folder / f"{name}.safetensors"
+            file = below(folder, f"{name}.safetensors")
             self.store.export(module, file)
             if name in self.calibrators:
                 export_calibrator(self.calibrators[name], calibrator_file(file))
@@ -286,7 +289,7 @@ class Preparation:
     def _plan(self) -> Plan:
         """How this world is made anew on another machine, which finds the models of by now in the folder."""
         if self.sim.arrivals.engine.is_elsewhere:
-            self.export(self.logs / "models")
+            self.export(below(self.logs, "models"))
         return Plan.of(self.sim, self.logs)
 
     def train_model(self, name: str, data: Samples, *, is_first: bool = False, logged: int = 0) -> None:
@@ -379,7 +382,7 @@ class Preparation:
         """The models that write the log have seen random traffic only; always by log loss."""
         random_traffic = pages(self.logs, self.logged(["bootstrap"]), self.sim.seed)
         cascade = self.sim.scenario.cascade
-        for name in dict.fromkeys([cascade.ranking.model, cascade.pre_ranking.model]):
+        for name in cascade.seats:
             if name not in self.sim.built_in:
                 self.train_model(name, random_traffic, is_first=True)
 
@@ -432,21 +435,21 @@ def deployed_arm(sim: Simulation) -> Arm:
     """
     spec = resolve_arm(sim.scenario, ArmOverrides())
 
-    def seat(section: PreRanking | Ranking) -> Stage:
+    def seat(section: PreRankingStep | Ranking) -> Stage:
         name = section.model if section.model in sim.built_in else first(section.model)
         scorer = sim.scorers.get(name, sim.scorers["random"])
         fusion = named_fusion(section.fusion, sim.scenario.fusions, sim.scenario.auction.squashing)
         stage = Stage(scorer, section.bid, fusion)
         return stage if spec.pcvr_of(section) == KNOWN else without_pcvr(stage)
 
-    return sim.arm_of("deployed", spec, seat(spec.pre_ranking), seat(spec.ranking))
+    return sim.arm_of("deployed", spec, [seat(section) for _, section in spec.sections])
 
 
 def shadowed_arm(sim: Simulation) -> Arm:
     """The baseline arm; with the deployed stage where its own model is still to be trained."""
     spec = resolved_arms(sim.scenario)[sim.scenario.report.baseline]
 
-    def seat(section: PreRanking | Ranking, deployed: Stage) -> Stage:
+    def seat(section: PreRankingStep | Ranking, deployed: Stage) -> Stage:
         if section.model not in sim.scorers:
             return deployed
         if spec.pcvr_of(section) in (KNOWN, *sim.scorers):
@@ -454,9 +457,8 @@ def shadowed_arm(sim: Simulation) -> Arm:
         fusion = named_fusion(section.fusion, sim.scenario.fusions, spec.auction.squashing)
         return without_pcvr(Stage(sim.scorers[section.model], section.bid, fusion))
 
-    deployed = deployed_arm(sim)
-    pre_ranking = seat(spec.pre_ranking, deployed.pre_ranking)
-    return sim.arm_of("shadowed", spec, pre_ranking, seat(spec.ranking, deployed.ranking))
+    pairs = zip(spec.sections, deployed_arm(sim).stages, strict=True)
+    return sim.arm_of("shadowed", spec, [seat(section, stage) for (_, section), stage in pairs])
 
 
 def without_pcvr(stage: Stage) -> Stage:
@@ -468,7 +470,7 @@ def without_pcvr(stage: Stage) -> Stage:
 def rows_to_log(sim: Simulation, arm: Arm, rate: float, block: Block) -> list[dict[str, np.ndarray]]:
     """What is written down of a block of a logged phase: its impressions, and its requests. Pure."""
     explored = explore(block, sim.serve(block, arm), arm, rate, sim.seed, sim.platform)
-    happened = outcome(block, explored.decision, sim.truth, sim.world.slot_effects, sim.seed)
+    happened = sim.environment.outcome(block, explored.decision)
     late, arrives = sim.delays, None
     if late is not None:
         arrives = conversion_times(block, explored.decision, happened, late, sim.seed)
@@ -501,7 +503,7 @@ def shadow_lists(
     apart = {}
     for name, spec in proxied.items():
         if len(held := block.take(luck < spec.held_out)):
-            teacher = arm.ranking.scorer if spec.teacher is None else sim.scorers[spec.teacher]
+            teacher = arm.last.scorer if spec.teacher is None else sim.scorers[spec.teacher]
             whole = spec.model_copy(update={"sample": spec.sample.model_copy(update={"set": "pre_ranking"})})
             decision = sim.serve(held, arm)
             apart[name] = sample_lists(whole, teacher, held, decision, arm, sim.platform, sim.seed)

@@ -16,11 +16,12 @@ import torch
 from cascade_sim.cascade.links import calibrator_file, load_calibrator
 from cascade_sim.cascade.seats import Scorer
 from cascade_sim.cascade.serve import Block
+from cascade_sim.environments.arrivals import serve_block
 from cascade_sim.errors import UserError
 from cascade_sim.phases.simulation import Simulation
-from cascade_sim.phases.traffic import serve_block
 from cascade_sim.scenario.file import dump_scenario
 from cascade_sim.scenario.schema import Scenario
+from cascade_sim.storage.files import below
 from cascade_sim.storage.model_store import load_file
 from cascade_sim.training.modules import build_module, served_scorer
 
@@ -81,7 +82,7 @@ def _seated(sim: Simulation, alias: str, folder: Path) -> Scorer:
     spec = own if alias == name else own.as_first_deployed()
     view = sim.view(spec.features)
     module = build_module(name, spec, view, seed=0, home=sim.home)
-    file = folder / "models" / f"{alias}.safetensors"
+    file = below(folder, "models", f"{alias}.safetensors")
     try:
         load_file(file, module)
     except (OSError, ValueError) as error:

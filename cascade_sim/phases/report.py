@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+MARK = b'<meta name="generator" content="cascade_sim">'  # of every page, near its beginning
+
 
 def write_report(
     folder: Path,
@@ -18,12 +20,14 @@ def write_report(
     """Draw the figures; write report.html and figures/*.svg into the folder, or the page alone to `out`."""
     from cascade_sim.analysis.report.page import draw_all, render
     from cascade_sim.scenario.diff import arm_changes
-    from cascade_sim.storage.files import folder_inside, storage_errors, write_file
+    from cascade_sim.storage.files import below, folder_inside, refuse_other, storage_errors, write_file
 
     if out is None:
         folder_inside(folder, "figures")  # before anything is drawn
+    else:
+        refuse_other(out, "report of cascade_sim", MARK)
     figures = draw_all(metrics)
-    page = out or folder / "report.html"
+    page = out or below(folder, "report.html")
     with storage_errors(page):
         page.parent.mkdir(parents=True, exist_ok=True)
     if out is None:

@@ -8,9 +8,7 @@ import numpy as np
 from cascade_sim.analysis.metrics import scale
 from cascade_sim.analysis.metrics.catalogue import (
     ARM_MEASURES,
-    PAGE_MEASURES,
     REFERENCE_ARMS,
-    REPLAY_MEASURES,
     Metric,
     is_reference,
     ratio_parts,
@@ -24,7 +22,7 @@ from cascade_sim.analysis.statistics.bootstrap import (
 )
 from cascade_sim.analysis.statistics.orders import order_between_worlds
 from cascade_sim.cascade.serve import Arm
-from cascade_sim.phases.corpus import attribution_table
+from cascade_sim.environments.evaluators.corpus import attribution_table
 from cascade_sim.phases.evaluate import ArmTally, Evaluation
 from cascade_sim.phases.objectives import sweep_section
 from cascade_sim.scenario.file import scenario_hash
@@ -66,8 +64,8 @@ def collect(evaluation: Evaluation) -> dict[str, Any]:
         ),
         "culprit": [
             {
-                "bid": arm.pre_ranking.bid,
-                **({"pcvr": arm.pre_ranking.pcvr} if arm.pre_ranking.pcvr else {}),
+                "bid": arm.stages[-2].bid,
+                **({"pcvr": arm.stages[-2].pcvr} if arm.stages[-2].pcvr else {}),
                 "model": model,
                 "role": culprit_role(arm, evaluation.baseline),
                 **{metric: measured[arm.name][metric] for metric in IN_CULPRIT if metric in metrics},
@@ -88,18 +86,9 @@ def collect(evaluation: Evaluation) -> dict[str, Any]:
 
 
 def measures_of(evaluation: Evaluation) -> Mapping[str, Metric]:
-    """The measures of an evaluation: all or, of a replayed log, those that need no hidden truth."""
-    if evaluation.units is None and evaluation.sim.fitted is None:
-        return ARM_MEASURES
+    """The measures of an evaluation: all that its world can have."""
     known = {column for tally in evaluation.tallies.values() for column in tally.columns}
-    if evaluation.units is None:  # of a fitted world, whose log may have no pre-ranking stage
-        return {
-            name: metric
-            for name, metric in ARM_MEASURES.items()
-            if not metric.is_ratio or {*metric.parts} <= known
-        }
-    every = {**ARM_MEASURES, **PAGE_MEASURES, **REPLAY_MEASURES}
-    return {name: metric for name, metric in every.items() if metric.is_ratio and {*metric.parts} <= known}
+    return evaluation.sim.environment.measures(known)
 
 
 def references(evaluation: Evaluation) -> dict[str, str]:
@@ -218,7 +207,7 @@ def arm_metrics(
 
 def culprit_role(arm: Arm, baseline: Arm) -> str:
     """Which seats of the baseline's pre-ranking stage the arm replaces; the fusion comes with the model."""
-    own, before = arm.pre_ranking, baseline.pre_ranking
+    own, before = arm.stages[-2], baseline.stages[-2]
     has_other_bid = own.bid_name != before.bid_name
     has_other_model = own.scorer.name != before.scorer.name or own.fusion != before.fusion
     if has_other_bid and has_other_model:
@@ -228,7 +217,7 @@ def culprit_role(arm: Arm, baseline: Arm) -> str:
 
 def _funnel(evaluation: Evaluation, name: str) -> dict[str, float]:
     after = evaluation.tallies[name].sizes / evaluation.n_requests
-    sizes = dict(zip(("pre_ranking_set", "competitive_set", "win_set"), after.tolist(), strict=True))
+    sizes = dict(zip(evaluation.all_arms()[name].set_names, after.tolist(), strict=True))
     return {"corpus": evaluation.sim.world.n_ads, **sizes}
 
 

@@ -1,11 +1,10 @@
 """Learn a size rule from requests served with the largest of its sizes."""
 
 from collections.abc import Callable, Iterable
-from dataclasses import replace
 
 import numpy as np
 
-from cascade_sim.cascade.serve import Arm, Block, Platform, pre_rank, score
+from cascade_sim.cascade.serve import Arm, Block, Platform, passes, score
 from cascade_sim.cascade.sizes import SizeRule, fit_size_rule, page_values, spread
 from cascade_sim.scenario.market import Sizes
 
@@ -23,7 +22,7 @@ def with_size_rule(
     while sum(map(len, blocks)) < REQUESTS:
         blocks.append(block_of(len(blocks), REQUESTS))
     rule = learn_size_rule(blocks, arm, platform, sizes.choices, sizes.mean, seed)
-    return replace(arm, pre_ranking_size=max(sizes.choices), size_rule=rule)
+    return arm.with_stage(-2, size=max(sizes.choices), size_rule=rule)
 
 
 def learn_size_rule(
@@ -36,10 +35,10 @@ def learn_size_rule(
     """
     features, values = [], []
     for block in blocks:
-        passed = pre_rank(block, replace(arm, size_rule=None), platform)
-        rank = score(block, passed.pre_ranking_set, arm.ranking, arm, platform)
+        passed = passes(block, arm.with_stage(-2, size_rule=None), platform)[-2]
+        rank = score(block, passed.ids, arm.last, arm, platform)
         is_in = (rank.bid >= arm.reserve_cpc) & (rank.score >= arm.score_floor)
-        features.append(spread(passed.pre_score, choices[0], choices[-1]))
+        features.append(spread(passed.order, choices[0], choices[-1]))
         worth = np.where(is_in, rank.score, 0.0)
-        values.append(page_values(passed.pre_score, worth, choices, platform.slot_effects[: arm.slots]))
+        values.append(page_values(passed.order, worth, choices, platform.slot_effects[: arm.slots]))
     return fit_size_rule(np.concatenate(features), np.concatenate(values), choices, mean, seed)

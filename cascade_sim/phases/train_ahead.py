@@ -23,7 +23,8 @@ from cascade_sim.models.training import Impressions, Lists
 from cascade_sim.progress import Progress
 from cascade_sim.scenario.models import ModelSpec, objective_of
 from cascade_sim.storage.checkpoints import load_state, save_state
-from cascade_sim.storage.files import folder_inside
+from cascade_sim.storage.files import below, folder_inside
+from cascade_sim.storage.folder import CHECKPOINTS
 from cascade_sim.storage.lock import holder_of, written_for
 from cascade_sim.storage.model_store import ModelStore
 from cascade_sim.training.data import split_pages
@@ -137,7 +138,7 @@ def train_ahead(
     groups = shares({alias: task.samples for alias, task in left.items()}, most)
     if not groups:
         return None
-    folder = folder_inside(logs, "checkpoints", FOLDER)
+    folder = folder_inside(logs, CHECKPOINTS, FOLDER)
     files = _Files(folder)
     holder = holder_of(logs)
     jobs = [
@@ -159,7 +160,7 @@ def _is_kept(store: ModelStore, task: Task) -> bool:
 
 def forget(logs: Path) -> None:
     """Remove what the jobs were given and left."""
-    shutil.rmtree(logs / "checkpoints" / FOLDER, ignore_errors=True)
+    shutil.rmtree(below(logs, CHECKPOINTS, FOLDER), ignore_errors=True)
 
 
 def train_job(

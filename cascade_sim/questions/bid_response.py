@@ -8,7 +8,7 @@ those of serving again with the other bid, to the bit. Where a rule chooses each
 pre-ranking scores, "everything else" includes that size: see `with_sizes_of`.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, cast
 
 import numpy as np
@@ -40,7 +40,7 @@ class OwnBid:
 
     def passes_pre_ranking(self, init_bid: NDArray[np.float64]) -> NDArray[np.bool_]:
         """Whether the ad reaches the auction with this init-bid.  [..., I]"""
-        stage = self.arm.pre_ranking
+        stage = self.arm.stages[-2]
         bid = stage_bid(stage, self.pre_factor, init_bid)
         # A column per entry: the reserve is one of each request.
         one = (self.pre_prediction[:, None], bid[..., None], self.pre_quality[:, None])
@@ -51,7 +51,7 @@ class OwnBid:
 
     def keeps_place(self, init_bid: NDArray[np.float64]) -> NDArray[np.bool_]:
         """Whether the ad, once in the auction, gets its place or better with this init-bid.  [..., I]"""
-        bid = stage_bid(self.arm.ranking, self.factor, init_bid)
+        bid = stage_bid(self.arm.last, self.factor, init_bid)
         own = bid * self.quality
         is_in = (bid > 0) & (self.quality > 0) & (bid >= self.reserve) & (own >= self.arm.score_floor)
         is_tied = (own == self.next_score) & (self.ad < self.next_ad)
@@ -67,11 +67,11 @@ def own_bids(
     place: NDArray[np.int64],
 ) -> OwnBid:
     """The ads in these places of the ranked lists of a block as it was served; no place is empty."""
-    ids = decision.pre_ranking_set
+    ids = decision.passes[-2].ids
     ad = decision.ranked_set[row, place]
     column = np.argmax(ids[row] == ad[:, None], axis=1)
     # The whole set once more, because a net's last bits may depend on how many ads it is asked about.
-    pre = score(block, ids, arm.pre_ranking, arm, platform)
+    pre = score(block, ids, arm.stages[-2], arm, platform)
     has_outsider, outsider, key = best_outsider(decision)
     ranked_score = decision.ranked_bid * decision.ranked_quality.astype(np.float64)
     last = decision.ranked_set.shape[1] - 1
@@ -85,12 +85,12 @@ def own_bids(
         ad=ad.astype(np.int64),
         pre_prediction=pre.prediction[row, column],
         pre_quality=pre.quality[row, column],
-        pre_factor=bid_factor(block, arm.pre_ranking, arm, platform, ids)[row, column],
+        pre_factor=bid_factor(block, arm.stages[-2], arm, platform, ids)[row, column],
         has_outsider=has_outsider[row],
         outsider=outsider[row],
         outsider_key=key[row],
         quality=decision.ranked_quality[row, place].astype(np.float64),
-        factor=bid_factor(block, arm.ranking, arm, platform, decision.ranked_set)[row, place],
+        factor=bid_factor(block, arm.last, arm, platform, decision.ranked_set)[row, place],
         next_ad=np.where(has_next, decision.ranked_set[row, below], -1),
         next_score=np.where(has_next, ranked_score[row, below], 0.0),
         reserve=np.broadcast_to(np.asarray(reserve_of(block, arm), np.float64), len(block))[row],
@@ -109,10 +109,11 @@ class KeptSizes:
 
 def with_sizes_of(decision: Decision, arm: Arm) -> Arm:
     """The arm with the sizes of a block as it was served; itself if its size is the same for all requests."""
-    if arm.size_rule is None:
-        return arm
-    sizes = (decision.competitive_set >= 0).sum(axis=1)
-    return replace(arm, size_rule=cast(SizeRule, KeptSizes(sizes)))
+    for at, stage in enumerate(arm.stages):
+        if stage.size_rule is not None:
+            sizes = KeptSizes(decision.passes[at + 1].counts)
+            arm = arm.with_stage(at, size_rule=cast(SizeRule, sizes))
+    return arm
 
 
 def bid_factor(block: Block, stage: Stage, arm: Arm, platform: Platform, ids: np.ndarray) -> np.ndarray:
@@ -128,11 +129,11 @@ def stage_bid(stage: Stage, factor: np.ndarray, init_bid: np.ndarray) -> np.ndar
 
 def best_outsider(decision: Decision) -> tuple[Any, Any, Any]:
     """Of each request: whether pre-ranking left out any ad, the best of those, and its key.  each [R]"""
-    ids = decision.pre_ranking_set
+    ids = decision.passes[-2].ids
     is_out = ids >= 0
     row, column = _places(ids, decision.competitive_set)
     is_out[row, column] = False
-    key = np.where(is_out, order_key(decision.pre_score), np.iinfo(np.int64).min)
+    key = np.where(is_out, order_key(decision.passes[-2].order), np.iinfo(np.int64).min)
     best = np.argmax(key, axis=1)  # the first of equals has the smallest id
     rows = np.arange(len(ids))
     return np.any(is_out, axis=1), ids[rows, best].astype(np.int64), key[rows, best]

@@ -16,19 +16,16 @@ from typing import Any
 import numpy as np
 
 from cascade_sim.analysis.statistics.bootstrap import ratio_differences, ratio_intervals, seed_spread
+from cascade_sim.environments.build import environment_of
 from cascade_sim.errors import UserError, unknown_name
-from cascade_sim.phases.doubt import words_of_fit
-from cascade_sim.phases.simulation import Simulation
-from cascade_sim.questions.reopen import RATIOS, FittedPages, LoggedPages, charging_of, page_columns
+from cascade_sim.questions.reopen import RATIOS, charging_of, page_columns
 from cascade_sim.scenario.diff import scenario_diff, sections_of_one
 from cascade_sim.scenario.file import load_scenario
 from cascade_sim.scenario.schema import Scenario
-from cascade_sim.scenario.sections import Logged
+from cascade_sim.storage.files import below
 from cascade_sim.storage.folder import IMPORTED, Run, open_run, require_measures
 from cascade_sim.storage.stack import stack_notes
 from cascade_sim.storage.tables import tables as table_names
-from cascade_sim.world.truth import Truth
-from cascade_sim.world.world import build_world
 
 SAME_TRAFFIC = ("seed", "world", "traffic")  # sections that decide which requests an evaluation meets
 NORMAL = 1.959963984540054  # 97.5 % quantile
@@ -73,23 +70,17 @@ def _open(path: Path) -> Side:
             "and runs that replay the same market are compared request by request"
         )
     require_measures(run)
-    return Side(run, load_scenario(path / "scenario.yaml"))
+    return Side(run, load_scenario(below(path, "scenario.yaml")))
 
 
 def _different(first: Side, other: Side) -> list[str]:
     """Which of seed, world and traffic are not the same."""
     sides = [first.scenario, other.scenario]
     apart = [part for part in SAME_TRAFFIC if getattr(sides[0], part) != getattr(sides[1], part)]
-    logged = [scenario.world.logged for scenario in sides]
-    if "world" in apart and None not in logged and len({_evidence(own) for own in logged if own}) == 1:
+    seals = {scenario.world.seals for scenario in sides}
+    if "world" in apart and len(seals) == 1 and None not in seals:
         apart.remove("world")  # the same wherever it lies
     return apart
-
-
-def _evidence(logged: Logged) -> tuple[str | None, ...]:
-    """Which log it is and, of a world that was fitted to it, which response and how its time is drawn."""
-    fitted = logged.fitted
-    return (logged.digest, *((fitted.digest, fitted.block) if fitted else ()))
 
 
 def _differ(parts: Sequence[str]) -> str:
@@ -246,27 +237,19 @@ def _pair_requests(first: Side, other: Side, tables: dict[str, dict], notes: lis
 
 def _columns_of(first: Side, n: int, notes: list[str]) -> Callable[[Side, str], dict[str, np.ndarray]]:
     """What finds the columns of an arm of either side, by request."""
-    scenario = first.scenario
-    if scenario.world.logged is None:
-        world = build_world(scenario.world, scenario.seed)
-        truth = Truth(world, scenario.world)
-        return lambda side, arm: page_columns(
-            side.path, arm, n, world, truth, charging_of(side.scenario, arm)
-        )
-    sim = Simulation(scenario, scenario.seed, home=first.path)
-    if sim.fitted is not None:
-        fitted = FittedPages(sim, n)
-        notes.append(words_of_fit(sim.fitted))
-        return lambda side, arm: fitted.columns(side.path, arm, side.scenario)
-    pages = LoggedPages(sim, n)
-    notes.append(f"intervals resample {pages.units.kind}s: {pages.units.why}")
-    return lambda side, arm: pages.columns(side.path, arm, side.scenario)
+    environment = environment_of(first.scenario, first.scenario.seed, home=first.path)
+    clusters, unsure = environment.clusters(n), environment.uncertainty(n).words
+    if clusters is not None:
+        notes.append(f"intervals resample {clusters.kind}s: {clusters.why}")
+    if unsure is not None:
+        notes.append(unsure)
+    return lambda side, arm: page_columns(environment, side.path, arm, n, charging_of(side.scenario, arm))
 
 
 def _pair_worlds(first: Side, other: Side, tables: dict[str, dict], notes: list[str]) -> str:
     """Differences world by world, with Student t intervals between the worlds that both have."""
     common = [seed for seed in first.seeds if seed in other.seeds]
-    folders = [[side.path / f"seed-{seed}" for seed in common] for side in (first, other)]
+    folders = [[below(side.path, f"seed-{seed}") for seed in common] for side in (first, other)]
     if len(common) < 2 or not all(folder.is_dir() for side in folders for folder in side):
         notes.append(
             "fewer than two worlds in common, or their folders are gone: compared by metrics.json alone, "

@@ -20,6 +20,7 @@ from cascade_sim.analysis.metrics.catalogue import ARM_MEASURES, MODEL_MEASURES
 from cascade_sim.analysis.statistics.moves import holm, paired_p
 from cascade_sim.errors import UserError, unknown_name
 from cascade_sim.questions.whatif import worlds_of
+from cascade_sim.storage.files import below
 from cascade_sim.storage.folder import open_run, require_measures
 
 RELATIVE = "%"  # behind a measure: the difference in percent of the other's
@@ -96,7 +97,7 @@ def _measured(folder: Path) -> dict[str, Any]:
     from cascade_sim.scenario.file import load_scenario
     from cascade_sim.scenario.schema import resolved_arms
 
-    scenario = load_scenario(folder / "scenario.yaml")
+    scenario = load_scenario(below(folder, "scenario.yaml"))
     arms = resolved_arms(scenario)
     rankers = {name: arms[name].ranking.model for name in scenario.arms}
     return {"arms": run.metrics["arms"], "models": run.metrics.get("models") or {}, "rankers": rankers}

@@ -5,13 +5,14 @@ imports them.
     candidates.parquet   the whole pre-ranking set: bids, pCTR of the ranker, prediction of pre-ranking, stage
     outcomes.parquet     what was shown, its price, click and conversion
     propensities.parquet of randomised pages: how likely each choice was
-    mapping.yaml         for `import-logs`
+    mapping.yaml         for `import-logs`, with the digests of the tables
 
 The evaluation is served again, block by block, and held against the run's own log while it is written.
 """
 
 from __future__ import annotations
 
+import hashlib
 import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
@@ -26,7 +27,6 @@ from numpy.typing import NDArray
 
 from cascade_sim.cascade.fusion import Fusion
 from cascade_sim.cascade.memo import Memo
-from cascade_sim.cascade.outcome import outcome
 from cascade_sim.cascade.seats import is_probability
 from cascade_sim.cascade.serve import Block, Decision, Stage, score
 from cascade_sim.errors import Notice, UserError
@@ -36,7 +36,7 @@ from cascade_sim.logged.store import new_folder
 from cascade_sim.progress import Progress
 from cascade_sim.questions.reopen import ReopenedRun, Trust, reopen
 from cascade_sim.scenario.schema import resolved_arms
-from cascade_sim.storage.files import storage_errors
+from cascade_sim.storage.files import opened, storage_errors
 from cascade_sim.storage.tables import iterate_table, tables
 
 EVALUATE, SLATES = "evaluate", "slates"
@@ -89,7 +89,8 @@ def export_logs(
     progress = progress or Progress(quiet=True)
     with new_folder(out) as temp, storage_errors(Path(out)):
         counts = work.write(temp, progress)
-        text = yaml_text(work.mapping())
+        digests = {file.name: _sha256(file) for file in sorted(temp.glob("*.parquet"))}
+        text = yaml_text({**work.mapping(), "sha256": digests})
         (temp / MAPPING).write_text(text, encoding="utf-8")
     return Exported(Path(out), work.arm.name, **counts, is_checked=work.log is not None)
 
@@ -102,6 +103,12 @@ class _Export:
         self.opened, self.phase, self.sim = opened, phase, opened.sim
         self.arm = opened.arm(arm)
         self.spec = resolved_arms(scenario)[self.arm.name]
+        if self.spec.pre_ranking.earlier:
+            n = len(self.arm.stages) - 1
+            raise UserError(
+                f"{opened.path}: arm {self.arm.name!r} has {n} steps of pre-ranking, and a log has the "
+                "scores of one; export a run whose cascade has one step"
+            )
         self.total = scenario.phases.evaluate
         table = f"{EVALUATE}-{self.arm.name}"
         if phase == SLATES:
@@ -122,13 +129,13 @@ class _Export:
         if self.log is None:
             words = f"{opened.path} has no log of what arm {self.arm.name!r} showed to hold it against"
             warnings.warn(words, Notice, stacklevel=3)
-        self.pre_score = "prediction" if self._is_plain(self.arm.pre_ranking) else "score"
+        self.pre_score = "prediction" if self._is_plain(self.arm.stages[-2]) else "score"
         self.further = self._further_rankers()
 
     @property
     def squashing(self) -> float:
         """The exponent of the pCTR in the scores of the auction."""
-        fusion = self.arm.ranking.fusion
+        fusion = self.arm.last.fusion
         return self.spec.auction.squashing if fusion.is_bid_alone else float(fusion.pctr)
 
     def _is_plain(self, stage: Stage) -> bool:
@@ -148,8 +155,8 @@ class _Export:
             ):
                 continue
             other = self.opened.arm(name)
-            if is_probability(other.ranking.scorer):
-                found[model] = other.ranking
+            if is_probability(other.last.scorer):
+                found[model] = other.last
         return found
 
     def write(self, folder: Path, progress: Progress) -> dict[str, int]:
@@ -161,10 +168,10 @@ class _Export:
                 for name, columns in rows.items():
                     table = pa.table({key: pa.array(values) for key, values in columns.items()})
                     if name not in writers:
-                        writer = pq.ParquetWriter(
-                            folder / f"{name}.parquet", table.schema, compression="zstd"
+                        file = folder / f"{name}.parquet"
+                        writers[name] = stack.enter_context(
+                            pq.ParquetWriter(file, table.schema, compression="zstd", write_page_checksum=True)
                         )
-                        writers[name] = stack.enter_context(writer)
                     writers[name].write_table(table)
                 counts["requests"] += len(rows["requests"]["request"])
                 counts["candidates"] += len(rows["candidates"]["request"])
@@ -221,7 +228,7 @@ class _Export:
     def _shown(self, block: Block, decision: Decision) -> Columns:
         """One row per shown ad, in request and slot order."""
         sim = self.sim
-        result = outcome(block, decision, sim.truth, sim.world.slot_effects, sim.seed)
+        result = sim.environment.outcome(block, decision)
         row, slot = np.nonzero(decision.win_set >= 0)
         return {
             "request": block.requests[row],
@@ -244,12 +251,12 @@ class _Export:
                 )
 
     def _candidates(self, block: Block, decision: Decision, shown: Columns) -> Columns:
-        sim, arm, ids = self.sim, self.arm, decision.pre_ranking_set
-        whole = score(block, ids, arm.ranking, arm, sim.platform)
+        sim, arm, chose, ids = self.sim, self.arm, decision.passes[0], decision.retrieved
+        whole = score(block, ids, arm.last, arm, sim.platform)
         pctr, bid = whole.prediction.copy(), whole.bid.copy()
         # What the auction used stands where it was used: nets may differ in the last bit with the ads beside.
         competitive = decision.competitive_set
-        part = score(block, competitive, arm.ranking, arm, sim.platform)
+        part = score(block, competitive, arm.last, arm, sim.platform)
         in_competitive = np.zeros(ids.shape, bool)
         row, column = np.nonzero(competitive >= 0)
         at = _columns_of(ids, row, competitive[row, column])
@@ -259,7 +266,7 @@ class _Export:
         request_row = np.searchsorted(block.requests, shown["request"])
         stage[request_row, _columns_of(ids, request_row, shown["ad"])] = SHOWN
         is_there = ids >= 0
-        pre = decision.view.scores.prediction if self.pre_score == "prediction" else decision.pre_score
+        pre = chose.scores.prediction if self.pre_score == "prediction" else chose.order
         columns: Columns = {
             "request": np.repeat(block.requests, is_there.sum(axis=1)),
             "ad": ids[is_there],
@@ -269,11 +276,11 @@ class _Export:
             "pre_score": pre[is_there],
             "stage": stage[is_there],
         }
-        if self.arm.ranking.fusion.pcvr:
-            pcvr = sim.platform.bids.pcvr(block, ids, arm.ranking.rates)
+        if self.arm.last.fusion.pcvr:
+            pcvr = sim.platform.bids.pcvr(block, ids, arm.last.rates)
             columns["pcvr"] = np.asarray(pcvr)[is_there]
-        if arm.pre_ranking.bid == "init":
-            columns["init_bid"] = decision.view.scores.bid[is_there].astype(np.float64)
+        if arm.stages[-2].bid == "init":
+            columns["init_bid"] = chose.scores.bid[is_there].astype(np.float64)
         for name, further in self.further.items():
             columns[f"score.{name}"] = score(block, ids, further, arm, sim.platform).prediction[is_there]
         return columns
@@ -286,7 +293,7 @@ class _Export:
         rule: Mapping[str, Any] = {
             "pricing": spec.auction.pricing,
             "squashing": self.squashing,
-            **({"pcvr": self.arm.ranking.fusion.pcvr} if self.arm.ranking.fusion.pcvr else {}),
+            **({"pcvr": self.arm.last.fusion.pcvr} if self.arm.last.fusion.pcvr else {}),
             "reserve_cpc": spec.auction.reserve_cpc,
             "score_floor": spec.auction.score_floor,
             **self.arm.parameters,
@@ -299,8 +306,8 @@ class _Export:
             "columns": {
                 **ids,
                 **{name: name for name in own},
-                **({"init_bid": "init_bid"} if self.arm.pre_ranking.bid == "init" else {}),
-                **({"pcvr": "pcvr"} if self.arm.ranking.fusion.pcvr else {}),
+                **({"init_bid": "init_bid"} if self.arm.stages[-2].bid == "init" else {}),
+                **({"pcvr": "pcvr"} if self.arm.last.fusion.pcvr else {}),
             },
         }
         if self.further:
@@ -337,6 +344,11 @@ class _Export:
         else:
             made["rule"] = dict(rule)
         return made
+
+
+def _sha256(path: Path) -> str:
+    with opened(path) as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def _columns_of(ids: NDArray[Any], row: NDArray[Any], ads: NDArray[Any]) -> NDArray[np.int64]:

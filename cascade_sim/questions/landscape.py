@@ -19,13 +19,12 @@ from cascade_sim.agents.users import happens
 from cascade_sim.auction import MICROS
 from cascade_sim.cascade.knobs import rules_of
 from cascade_sim.cascade.page import auctioned
-from cascade_sim.cascade.serve import Arm, Block, Decision, serve
+from cascade_sim.cascade.serve import Arm, Block, Decision, retrieve, serve
 from cascade_sim.errors import UserError
 from cascade_sim.phases.simulation import Simulation
 from cascade_sim.questions.bid_response import own_bids, stage_bid, with_sizes_of
 from cascade_sim.questions.reopen import evaluation_blocks
 from cascade_sim.questions.trace import MOST
-from cascade_sim.world.observed import ObservedClicks
 
 REACH = 4.0  # the default grid runs from a quarter of the bid to four times as much
 
@@ -158,10 +157,10 @@ def landscape(
     }
     retrieved, factors = 0, [np.inf, -np.inf]
     for block, n in evaluation_blocks(sim, n_requests):
-        has_ad = (sim.platform.retrieved(block, arm.retrieval_size)[:n] == ad).any(axis=1)
+        has_ad = (retrieve(block, arm, sim.platform)[:n] == ad).any(axis=1)
         if has_ad.any():
             retrieved += int(has_ad.sum())
-            used = arm if arm.size_rule is None else with_sizes_of(serve(block, arm, sim.platform), arm)
+            used = arm if not arm.has_size_rule else with_sizes_of(serve(block, arm, sim.platform), arm)
             parts, of_block = _of_block(sim, block, n, used, serve(block, used, highest), ad, bids)
             factors = [of_block.min(initial=factors[0]), of_block.max(initial=factors[1])]
             for name, part in parts.items():
@@ -174,8 +173,8 @@ def landscape(
         )
     init_bid = float(sim.world.init_bid[ad])
     is_ranked = factors[0] <= factors[1]
-    bid_rule = "none" if arm.ranking.bid == "init" else arm.bid_rule
-    if sim.replay is not None:  # logged bids may change from request to request
+    bid_rule = "none" if arm.last.bid == "init" else arm.bid_rule
+    if not sim.environment.has("truth"):  # logged bids may change from request to request
         bid_rule = "none" if factors[0] == factors[1] == 1.0 else "what was logged"
     return Landscape(
         arm.name, ad, init_bid, n_requests, retrieved, np.asarray(bids, np.float64), **totals,
@@ -200,7 +199,7 @@ def _of_block(
     row, place = np.nonzero(served.ranked_set[:n_requests] == ad)
     own = own_bids(block, arm, sim.platform, served, row, place)
     bid = np.asarray(bids, np.float64)[:, None]
-    own_bid = np.broadcast_to(stage_bid(arm.ranking, own.factor, bid), (len(bid), len(row)))
+    own_bid = np.broadcast_to(stage_bid(arm.last, own.factor, bid), (len(bid), len(row)))
     in_auction = np.broadcast_to(served.ranked_bid[row], (len(bid), *served.ranked_bid[row].shape)).copy()
     in_auction[:, np.arange(len(row)), place] = own_bid
     same_in_all = (
@@ -214,7 +213,7 @@ def _of_block(
     is_own = (page.ads[:, :-1] == ad).reshape(len(bid), len(row), arm.slots)
     is_own &= own.passes_pre_ranking(bid)[:, :, None]
     cpc = page.cpc_micros.reshape(is_own.shape)
-    expected = _expected_clicks(sim, block, arm, row, is_own, ad)
+    expected = sim.environment.expected_clicks(block, row, is_own, ad)
     luck = draws.uniform(sim.seed, "click", block.requests[row], np.full(len(row), ad))
     clicks = happens(expected, luck[:, None])
     is_clicked = arm.charging == "click"
@@ -229,22 +228,10 @@ def _of_block(
     return totals, own.factor
 
 
-def _expected_clicks(
-    sim: Simulation, block: Block, arm: Arm, row: NDArray[np.int64], is_own: NDArray[np.bool_], ad: int
-) -> NDArray[np.float64]:
-    """Clicks on the ad where it stands: by the truth or, of a replayed log, logged or modelled.  [B, I, k]"""
-    if isinstance(sim.truth, ObservedClicks):
-        alone = np.where(is_own, np.int32(ad), np.int32(-1)).reshape(-1, is_own.shape[2])
-        asked = block.take(np.tile(row, len(is_own)))
-        return sim.truth.page_clicks(asked, alone).expected.reshape(is_own.shape)
-    true_ctr = sim.truth.ctr(block, np.full((len(block), 1), ad, np.int32))[row, 0]
-    return np.where(is_own, sim.world.slot_effects[: arm.slots] * true_ctr[:, None], 0.0)
-
-
 def _often_retrieved(sim: Simulation, arm: Arm, n_requests: int) -> str:
     """Three ads that most requests retrieve."""
     count = np.zeros(sim.world.n_ads, np.int64)
     for block, n in evaluation_blocks(sim, n_requests):
-        ids = sim.platform.retrieved(block, arm.retrieval_size)[:n]
+        ids = retrieve(block, arm, sim.platform)[:n]
         count += np.bincount(ids[ids >= 0], minlength=sim.world.n_ads)
     return ", ".join(str(ad) for ad in np.argsort(-count, kind="stable")[:3])

@@ -22,48 +22,27 @@ from cascade_sim.analysis.metrics.catalogue import (
     ARM_MEASURES,
     PAGE_MEASURES,
     ratio_parts,
-    with_factors,
 )
-from cascade_sim.auction import MICROS
 from cascade_sim.cascade.links import calibrator_file, load_calibrator
 from cascade_sim.cascade.serve import Arm, Block
+from cascade_sim.environments.arrivals import Arrivals
+from cascade_sim.environments.base import Environment
+from cascade_sim.environments.page_columns import COLUMNS, PHASE
 from cascade_sim.errors import UserError, unknown_name
-from cascade_sim.phases.doubt import Page, drawn, replicate_sums, with_doubt
-from cascade_sim.phases.evaluate import units_of
-from cascade_sim.phases.replayed import with_influence
 from cascade_sim.phases.simulation import Simulation
-from cascade_sim.phases.traffic import Arrivals
 from cascade_sim.scenario.file import load_scenario
 from cascade_sim.scenario.plugins import MODEL_KINDS, code_of_file, is_file_reference
 from cascade_sim.scenario.schema import ArmSpec, Scenario, resolved_arms
 from cascade_sim.storage import own_code, seals
+from cascade_sim.storage.files import below
 from cascade_sim.storage.folder import LATE_CODE, OWN_CODE, Run, open_run
 from cascade_sim.storage.model_store import load_file
 from cascade_sim.storage.tables import iterate_table, read_table, tables
 from cascade_sim.training.modules import build_module, served_scorer
-from cascade_sim.world.observed import ObservedClicks
-from cascade_sim.world.truth import Truth
 from cascade_sim.world.world import World
 
 # Whether code of a run's folder may be run, or who is asked: gets a question, gives an answer.
 Trust: TypeAlias = bool | Callable[[str], bool]
-
-PHASE = "evaluate"
-
-COLUMNS = (
-    "request",
-    "time",
-    "user",
-    "context",
-    "slot",
-    "ad",
-    "click",
-    "conversion",
-    "cpc_micros",
-    "charge_micros",
-)
-
-MAX_ROWS = 32_768  # rows kept for resampling; in a longer evaluation a row is a few requests
 
 # What pages give by request, and the metrics that need nothing else.
 SUMS = (
@@ -117,7 +96,7 @@ class ReopenedRun:
         if spec.kind not in MODEL_KINDS.known:  # else the class is this project's, or of this process
             spec = spec.model_copy(update={"kind": self._trusted_kind(name, spec.kind)})
         module = build_module(name, spec, view, seed=0, home=self.path)
-        file = self.path / "models" / f"{name}.safetensors"
+        file = below(self.path, "models", f"{name}.safetensors")
         seals.check_file(self.path, f"models/{file.name}")
         load_weights(file, module)
         calibrator = None
@@ -131,7 +110,7 @@ class ReopenedRun:
 
         The file that was kept with the run, else what the scenario names.
         """
-        kept = self.path / "models" / f"{name}.py"
+        kept = below(self.path, "models", f"{name}.py")
         is_kept = is_file_reference(kind) and kept.is_file()
         where = str(kept) if is_kept else kind.rpartition(":")[0]
         self._require_trust(name, kind, where)
@@ -188,7 +167,7 @@ def reopen(path: Path, trust: Trust = False) -> ReopenedRun:
         raise UserError(
             f"{path} is a study over {len(worlds)} worlds; give the folder of one of them: {listed}"
         )
-    scenario = load_scenario(run.path / "scenario.yaml")
+    scenario = load_scenario(below(run.path, "scenario.yaml"))
     return ReopenedRun(run, scenario, Simulation(scenario, scenario.seed, home=run.path), trust)
 
 
@@ -221,14 +200,25 @@ def evaluation_blocks(sim: Simulation, n_requests: int) -> Iterator[tuple[Block,
         index += 1
 
 
-def logged(folder: Path, arm: str, n_requests: int, columns: Sequence[str]) -> dict[str, np.ndarray] | None:
-    """Columns of the impressions that an arm's first n requests left in the log; None if the log is gone."""
+def logged(
+    folder: Path, arm: str, n_requests: int, columns: Sequence[str], world: World | None = None
+) -> dict[str, np.ndarray] | None:
+    """Columns of the impressions that an arm's first n requests left in the log; None if the log is gone.
+
+    UserError for a user, an ad or a slot that the `world` does not have.
+    """
     name = f"{PHASE}-{arm}"
     if name not in tables(folder):
         return None
-    end = Arrivals.first_request(PHASE) + n_requests
+    first = Arrivals.first_request(PHASE)
+    end, sizes = first + n_requests, None if world is None else _sizes(world)
     parts = []
-    for rows in iterate_table(folder, name, [*columns, "request"]):
+    for rows in iterate_table(folder, name, list(dict.fromkeys([*columns, "request"])), sizes=sizes):
+        if len(rows["request"]) and rows["request"][0] < first:
+            raise UserError(
+                f"{folder}, table {name!r}: request {rows['request'][0]} is not of the evaluation, which "
+                f"begins with {first}; run the scenario again"
+            )
         parts.append({column: rows[column][rows["request"] < end] for column in columns})
         if len(rows["request"]) and rows["request"][-1] >= end:
             break
@@ -237,129 +227,26 @@ def logged(folder: Path, arm: str, n_requests: int, columns: Sequence[str]) -> d
     return {column: np.concatenate([part[column] for part in parts]) for column in columns}
 
 
+def _sizes(world: World) -> dict[str, int]:
+    """How long the axes of a world are that a log's codes count along."""
+    return {
+        "users": world.n_users,
+        "ads": world.n_ads,
+        "advertisers": world.n_advertisers,
+        "slots": len(world.slot_effects),
+    }
+
+
 def charging_of(scenario: Scenario, arm: str) -> str:
     """What an arm of a scenario charges for: click, or impression."""
     return resolved_arms(scenario)[arm].auction.charging
 
 
-class LoggedPages:
-    """What runs showed that replay the same log, by what intervals resample."""
-
-    def __init__(self, sim: Simulation, n_requests: int):
-        self._sim, self._n = sim, n_requests
-        units = units_of(sim, n_requests)
-        assert units is not None
-        self.units = units
-
-    def columns(self, folder: Path, arm: str, scenario: Scenario) -> dict[str, np.ndarray]:
-        """As `page_columns`, of an arm of a run's scenario."""
-        log = logged(folder, arm, self._n, COLUMNS)
-        if log is None:
-            raise UserError(f"{folder} has no log of what arm {arm!r} showed")
-        truth, is_clicked = self._sim.truth, charging_of(scenario, arm) == "click"
-        assert isinstance(truth, ObservedClicks)
-        block = Block(log["request"], log["user"], log["context"], log["time"])
-        pages = truth.page_clicks(block, log["ad"][:, None], log["slot"][:, None].astype(np.int16))
-        local = log["request"] - Arrivals.first_request(PHASE)
-        made = _summed(log, pages.expected[:, 0], self.units.of_request[local], self.units.n, is_clicked)
-        made["requests"] = np.bincount(self.units.of_request, minlength=self.units.n) * 1.0
-        if pages.said is None:
-            return {name: column for name, column in made.items() if "clicks" not in name}
-        price = (log["cpc_micros"] / MICROS * is_clicked)[:, None]
-        gradient = {arm: pages.gradient(np.ones(price.shape), price)}
-        return with_influence({arm: made}, gradient, self._sim, self.units)[arm]
-
-
 def page_columns(
-    folder: Path, arm: str, n_requests: int, world: World, truth: Truth, charging: str = "click"
+    environment: Environment, folder: Path, arm: str, n_requests: int, charging: str = "click"
 ) -> dict[str, np.ndarray]:
-    """What each request brought, summed over its page; UserError if the log is gone.  {column: [rows]}
-
-    Expected figures replace a click by its true probability: slot effect * true CTR.
-    """
-    shown = _shown(folder, arm, n_requests)
-    return _by_row(shown, _expected(shown, world, truth)[1], n_requests, charging == "click")
-
-
-def _shown(folder: Path, arm: str, n_requests: int) -> dict[str, np.ndarray]:
-    log = logged(folder, arm, n_requests, COLUMNS)
+    """What an arm's pages brought, by what intervals resample; UserError if the log is gone."""
+    log = logged(folder, arm, n_requests, COLUMNS, environment.world)
     if log is None:
         raise UserError(f"{folder} has no log of what arm {arm!r} showed")
-    return log
-
-
-def _expected(log: dict[str, np.ndarray], world: World, truth: Truth) -> tuple[np.ndarray, np.ndarray]:
-    """True CTRs of impressions in the first slot, and clicks to be expected of them.  [n], [n]"""
-    block = Block(log["request"], log["user"], log["context"], log["time"])
-    ctr = truth.ctr(block, log["ad"][:, None])[:, 0]
-    return ctr, world.slot_effects[log["slot"]] * ctr
-
-
-def _by_row(
-    log: dict[str, np.ndarray], expected: np.ndarray, n_requests: int, is_clicked: bool
-) -> dict[str, np.ndarray]:
-    n_rows = min(n_requests, MAX_ROWS)
-    row = (log["request"] - Arrivals.first_request(PHASE)) * n_rows // n_requests
-    brought = _summed(log, expected, row, n_rows, is_clicked)
-    brought["requests"] = np.bincount(np.arange(n_requests) * n_rows // n_requests, minlength=n_rows) * 1.0
-    return brought
-
-
-AT_ONCE = 200_000  # impressions
-
-
-class FittedPages:
-    """What runs showed in the same world fitted to a log, with how uncertain its response is."""
-
-    def __init__(self, sim: Simulation, n_requests: int):
-        assert sim.fitted is not None
-        self._sim, self._fitted, self._n = sim, sim.fitted, n_requests
-
-    def columns(self, folder: Path, arm: str, scenario: Scenario) -> dict[str, np.ndarray]:
-        """As `page_columns`, of an arm of a run's scenario."""
-        log, charging = _shown(folder, arm, self._n), charging_of(scenario, arm)
-        ctr, expected = _expected(log, self._sim.world, self._sim.truth)  # type: ignore[arg-type]
-        made = _by_row(log, expected, self._n, charging == "click")
-        if not self._fitted.response.n_replicates:
-            return made
-        everyone = np.arange(self._n) + Arrivals.first_request(PHASE)
-        sums = np.zeros((self._fitted.response.n_replicates, len(made)))
-        sums[:, sorted(made).index("requests")] = drawn(self._fitted, everyone, self._n).sum(axis=0)
-        for start in range(0, len(ctr), AT_ONCE):
-            some = slice(start, start + AT_ONCE)
-            part = {name: values[some] for name, values in log.items()}
-            sums += self._sums(part, ctr[some], expected[some], charging)
-        return with_doubt({arm: made}, {arm: sums}, self._sim, None)[arm]
-
-    def _sums(
-        self, log: dict[str, np.ndarray], ctr: np.ndarray, expected: np.ndarray, charging: str
-    ) -> np.ndarray:
-        """Of these impressions, columns by name; the requests are counted elsewhere.  [K, columns]"""
-        ads, slots, price = (log[name][:, None] for name in ("ad", "slot", "cpc_micros"))
-        page = Page.at(self._fitted, log["request"], ads, slots, ctr[:, None], expected[:, None])
-        moved = page.moved(price / MICROS, price / MICROS, charging)
-        columns = {**_impressions(log, expected, charging == "click"), "requests": np.zeros(len(ctr))}
-        return replicate_sums(self._fitted, log["request"], columns, moved, self._n)
-
-
-def _impressions(log: dict[str, np.ndarray], expected: np.ndarray, is_clicked: bool) -> dict[str, np.ndarray]:
-    """What each impression brought.  {column: [n]}"""
-    charge, cpc = log["charge_micros"] / MICROS, log["cpc_micros"] / MICROS
-    return with_factors(
-        {
-            "impressions": np.ones(len(expected)),
-            "clicks": log["click"],
-            "conversions": log["conversion"],
-            "expected_clicks": expected,
-            "revenue": charge,
-            "expected_revenue": expected * cpc if is_clicked else cpc,
-        }
-    )
-
-
-def _summed(
-    log: dict[str, np.ndarray], expected: np.ndarray, row: np.ndarray, n_rows: int, is_clicked: bool
-) -> dict[str, np.ndarray]:
-    """Impressions added up by row.  {column: [n_rows]}"""
-    found = _impressions(log, expected, is_clicked)
-    return {name: np.bincount(row, values, n_rows) for name, values in found.items()}
+    return environment.page_columns(log, n_requests, charging)

@@ -12,31 +12,25 @@ step in its bid, and the step can be searched to the micro-unit.
 `trace` gives plain data, `trace_text` the same for people: aligned columns, and a sentence for what decided.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 
 from cascade_sim.auction import MICROS
 from cascade_sim.cascade.knobs import reserve_of
-from cascade_sim.cascade.logged import LoggedRetrieval
-from cascade_sim.cascade.outcome import outcome
-from cascade_sim.cascade.retrieval import Retrieval
 from cascade_sim.cascade.serve import Arm, Block, Decision, Platform, score, serve
+from cascade_sim.environments.arrivals import Arrivals
+from cascade_sim.environments.names import Names
 from cascade_sim.errors import UserError
-from cascade_sim.phases.measure import true_value
 from cascade_sim.phases.simulation import Simulation
-from cascade_sim.phases.traffic import Arrivals
 from cascade_sim.questions.reopen import ReopenedRun
-from cascade_sim.scenario.schema import requests_by_phase
 from cascade_sim.storage.tables import iterate_table, tables
+from cascade_sim.terminal import in_line
 
 PHASE = "evaluate"
 
-STAGES = ("retrieval", "pre_ranking", "ranking")
-
-STAGE_NAMES = {"retrieval": "retrieval", "pre_ranking": "pre-ranking", "ranking": "ranking"}
 
 MOST = 10**10 * MICROS  # beyond any bid a scenario can hold; money still fits its integers
 
@@ -70,18 +64,12 @@ def trace(
     if ad is not None:
         ad = ad_number(sim, ad)
     request = find_request(sim, request_number(sim, request_id))
-    there = _ads_there(sim, request)
+    there = sim.environment.corpus(request.alone)
     if ad is not None and ad not in there:
-        if sim.replay is not None:
-            raise UserError(
-                f"--ad: ad {ad_name(sim, ad)} is not among the {len(there)} logged candidates of request "
-                f"{request_id}, so nothing is known of what it bid there"
-            )
-        raise UserError(f"--ad: ad {ad} is not there when request {request_id} comes (world.churn)")
+        raise UserError(f"--ad: {sim.environment.absent(ad, request_id, len(there))}")
     decision = serve(request.block, arm, sim.platform)
     row = request.row
-    sets = (decision.pre_ranking_set, decision.competitive_set, decision.win_set)
-    sizes = [int((ids[row] >= 0).sum()) for ids in sets]
+    sizes = [int((ids[row] >= 0).sum()) for ids in decision.sets]
     page = page_rows(sim, request, decision)
     answer: dict[str, Any] = {
         "run": str(run.path),
@@ -91,13 +79,7 @@ def trace(
         "user": int(request.block.users[row]),
         "context": float(request.block.context[row]),
         "time": float(request.block.times[row]),
-        "funnel": dict(
-            zip(
-                ("corpus", "pre_ranking_set", "competitive_set", "win_set"),
-                (len(there), *sizes),
-                strict=True,
-            )
-        ),
+        "funnel": dict(zip(("corpus", *arm.set_names), (len(there), *sizes), strict=True)),
         "win_set": [place for place in page if place["slot"] is not None],
         "true_best": true_best(sim, request, arm, decision),
         "runner_up": next((place for place in page if place["slot"] is None), None),
@@ -105,68 +87,36 @@ def trace(
     }
     if ad is not None:
         answer["ad"] = explain_ad(sim, request, arm, decision, ad)
-    if sim.replay is not None:
-        answer["names"] = _names(sim, request, answer)
+    if sim.environment.names.are_given:
+        answer["names"] = _names(sim.environment.names, request, answer)
     return answer
 
 
 def ad_number(sim: Simulation, ad: int | str) -> int:
     """The number of an ad, given by it or, of an imported market, by its name; UserError if unknown."""
-    n = sim.world.n_ads
-    if sim.replay is not None:
-        return _number(sim, "ads", ad, n, "--ad")
-    number = whole_number(ad, "--ad")
-    if not 0 <= number < n:
-        raise UserError(f"--ad: no ad {ad}; the run has ads 0 to {n - 1}")
-    return number
+    return sim.environment.names.code("ads", ad, "--ad", sim.world.n_ads)
 
 
 def ad_name(sim: Simulation, ad: int) -> str:
     """What an ad is called: its number or, of an imported market, its name in the log."""
-    return str(ad) if sim.replay is None else sim.replay.store.name("ads", ad)
+    return sim.environment.names.name("ads", ad)
 
 
 def request_number(sim: Simulation, request: int | str) -> int:
     """The id or number of a request that is given by it or, of an imported market, by its name."""
-    if sim.replay is None:
-        return whole_number(request, "--request")
-    return _number(sim, "requests", request, sim.replay.store.n_requests, "--request")
+    return sim.environment.names.request(request, "--request")
 
 
-def whole_number(given: int | str, option: str) -> int:
-    """The number that is given; UserError if it is none."""
-    if isinstance(given, bool) or not isinstance(given, int | str):
-        raise UserError(f"{option}: expected a whole number, found {given!r}")
-    try:
-        return int(given)
-    except ValueError:
-        raise UserError(f"{option}: expected a whole number, found {given!r}") from None
-
-
-def _number(sim: Simulation, kind: str, given: int | str, n: int, option: str) -> int:
-    """A name of the log, else a number from 0: of both, the name counts."""
-    assert sim.replay is not None
-    try:
-        return sim.replay.store.code(kind, str(given))
-    except UserError as error:
-        text = str(given)
-        first = Arrivals.first_request(PHASE) if kind == "requests" else 0
-        if text.isdecimal() and (int(text) < n or first <= int(text) < first + n):
-            return int(text)
-        raise UserError(f"{option}: {error}") from None
-
-
-def _names(sim: Simulation, request: Request, answer: dict[str, Any]) -> dict[str, Any]:
+def _names(names: Names, request: Request, answer: dict[str, Any]) -> dict[str, Any]:
     """What the request, its user and the ads that are spoken of are called in the log."""
-    assert sim.replay is not None
-    store, page = sim.replay.store, [*answer["win_set"], answer["runner_up"], answer.get("ad")]
+    page = [*answer["win_set"], answer["runner_up"], answer.get("ad")]
     spoken = [place for place in page if place is not None]
     return {
-        "request": store.name("requests", request.index),
-        "user": store.name("users", answer["user"]),
-        "ads": {str(place["ad"]): store.name("ads", place["ad"]) for place in spoken},
+        "request": names.name("requests", request.index),
+        "user": names.name("users", answer["user"]),
+        "ads": {str(place["ad"]): names.name("ads", place["ad"]) for place in spoken},
         "advertisers": {
-            str(place["advertiser"]): store.name("advertisers", place["advertiser"]) for place in spoken
+            str(place["advertiser"]): names.name("advertisers", place["advertiser"]) for place in spoken
         },
     }
 
@@ -183,30 +133,15 @@ def find_request(sim: Simulation, request_id: int) -> Request:
             f"--request: no request {request_id} in the {PHASE} phase; "
             f"expected {first} to {first + n - 1}, or its number from 0 to {n - 1}"
         )
-    if sim.replay is not None:
-        block = sim.arrivals.block(PHASE, index // sim.scenario.traffic.block, n)
-        return Request(block, int(first + index - block.requests[0]), index)
-    phases = requests_by_phase(sim.scenario)
-    again = Arrivals(sim.world, sim.scenario.traffic, phases=phases)
-    holders: list[Block] = []
-
-    def look(block: Block, _: None) -> None:
-        if block.requests[0] <= first + index <= block.requests[-1]:
-            holders.append(block)
-
-    for phase, count in phases.items():
-        again.run_phase(phase, count, serve=lambda block: None, finish=look)
-    (block,) = holders
+    block = sim.environment.block_of(index)
     return Request(block, int(first + index - block.requests[0]), index)
 
 
 def page_rows(sim: Simulation, request: Request, decision: Decision) -> list[dict[str, Any]]:
     """The win set in slot order and then the runner-up, who has slot None; empty places are left out."""
     block, row = request.block, request.row
-    is_clicked = sim.replay is None or sim.replay.store.about.charging == "click"
-    charging = "click" if is_clicked else "impression"
-    result = outcome(block, decision, sim.truth, sim.world.slot_effects, sim.seed, charging)
-    true_ctr = sim.truth.ctr(block, decision.ranked_set)[row]
+    result = sim.environment.outcome(block, decision, sim.environment.charging or "click")
+    true_ctr = sim.environment.ctr(block, decision.ranked_set)[row]
     places = []
     for place, ad in enumerate(decision.ranked_set[row].tolist()):
         if ad < 0:
@@ -235,12 +170,11 @@ def true_best(sim: Simulation, request: Request, arm: Arm, decision: Decision) -
 
     Nobody knows them in a log.
     """
-    if sim.replay is not None:
+    if not sim.environment.has("truth"):
         return []
     values = _true_values(sim, arm, request.alone)
     best = np.lexsort((np.arange(len(values)), -values))[: arm.slots]
-    sets = (decision.pre_ranking_set, decision.competitive_set, decision.win_set)
-    stages = dict(zip(STAGES, (ids[request.row] for ids in sets), strict=True))
+    stages = dict(zip(arm.stage_names, (ids[request.row] for ids in decision.sets), strict=True))
     return [
         {
             "ad": ad,
@@ -254,8 +188,9 @@ def true_best(sim: Simulation, request: Request, arm: Arm, decision: Decision) -
 
 def same_as_log(run: ReopenedRun, arm: Arm, request: Request, decision: Decision) -> bool | None:
     """Whether the run logged this very page for the arm; None if its log is not there any more."""
-    if run.sim.replay is not None:
-        return _same_as_market(run, arm, request, decision)
+    kept = run.sim.environment.logged_page(request.alone)
+    if kept is not None:
+        return _same_as_market(run, arm, kept, decision, request.row)
     name = f"{PHASE}-{arm.name}"
     if name not in tables(run.path):
         return None
@@ -269,80 +204,70 @@ def same_as_log(run: ReopenedRun, arm: Arm, request: Request, decision: Decision
     return logged == [(slot, ad, cpc[slot]) for slot, ad in enumerate(ads) if ad >= 0]
 
 
-def _same_as_market(run: ReopenedRun, arm: Arm, request: Request, decision: Decision) -> bool | None:
+def _same_as_market(
+    run: ReopenedRun, arm: Arm, kept: dict[int, tuple[int, int]], decision: Decision, row: int
+) -> bool | None:
     """Whether an imported market logged this very page; None for an arm that it did not deploy."""
-    replay, row = run.sim.replay, request.row
-    assert replay is not None
     if arm.name != run.scenario.report.baseline:
         return None
-    ids = replay.candidates(request.alone.requests)
-    slot, price = replay.several(request.alone.requests, ids, {"slot": -1, "price_micros": -1})
-    logged = {int(s): (int(a), int(p)) for s, a, p in zip(slot[0], ids[0], price[0], strict=True) if s >= 0}
     ads, cpc = decision.win_set[row].tolist(), decision.cpc_micros[row].tolist()
-    shown = {s: (ad, cpc[s] if logged.get(s, (0, 0))[1] >= 0 else -1) for s, ad in enumerate(ads) if ad >= 0}
-    return logged == shown
-
-
-def _ads_there(sim: Simulation, request: Request) -> np.ndarray:
-    """The ads of the corpus when this request comes: all, unless ads come and go.  [n] ascending
-
-    Of a log, its candidates: of others nothing is known.
-    """
-    if sim.replay is not None:
-        ids = sim.replay.candidates(request.alone.requests)[0]
-        return ids[ids >= 0]
-    if sim.world.lives is None:
-        return np.arange(sim.world.n_ads)
-    corpus = sim.world.lives.corpus(request.alone.times)[0]
-    return corpus[corpus >= 0]
+    shown = {s: (ad, cpc[s] if kept.get(s, (0, 0))[1] >= 0 else -1) for s, ad in enumerate(ads) if ad >= 0}
+    return kept == shown
 
 
 def _true_values(sim: Simulation, arm: Arm, alone: Block) -> np.ndarray:
     """What every ad of the corpus is truly worth to this request; 0 if it cannot be shown.  [A]"""
     corpus = np.arange(sim.world.n_ads, dtype=np.int32)[None, :]
-    values = np.maximum(true_value(alone, corpus, arm, sim.platform, sim.truth)[0], 0.0)
+    values = np.maximum(sim.environment.true_value(alone, corpus, arm)[0], 0.0)
     lives = sim.world.lives
     return values if lives is None else np.where(lives.are_there(corpus[0], alone.times), values, 0.0)
 
 
+def _retrieval_row(
+    request: Request, arm: Arm, there: np.ndarray, ad: int
+) -> tuple[dict[str, Any], np.ndarray]:
+    """Where the ad stands in retrieval, and the ads that it returns; of a log, all that were logged."""
+    try:
+        score = arm.retrieval.retriever.score(request.alone, there[None, :])[0]
+    except UserError:  # none is known; it is a candidate: retrieval brought it
+        return logged_row(there, ad), there
+    row = stage_row(arm.retrieval.name, score, there, ad, arm.retrieval.size)
+    return row, there[np.lexsort((there, -score))[: arm.retrieval.size]]
+
+
 def explain_ad(sim: Simulation, request: Request, arm: Arm, decision: Decision, ad: int) -> dict[str, Any]:
     """An ad's rank, score and cut-off at each stage, where it was dropped, and the bids that change it."""
-    row, platform = request.row, sim.platform
-    there = _ads_there(sim, request)
-    if isinstance(platform.retrieval, LoggedRetrieval):  # it is a candidate: retrieval brought it
-        retrieved, nearest = logged_row(there, ad), there
-    else:
-        similarity = platform.retrieval.similarity(int(request.block.users[row]))[there]
-        retrieved = stage_row("retrieval", similarity, there, ad, arm.retrieval_size)
-        nearest = there[np.lexsort((there, -similarity))[: arm.retrieval_size]]
-    candidates = _with_ad(decision.pre_ranking_set, row, nearest, ad)
-    asked = serve(request.block, arm, given_retrieval(platform, candidates))
-    ids, scores = asked.pre_ranking_set[row], asked.pre_score[row].astype(np.float64)
-    size = arm.pre_ranking_size if arm.size_rule is None else int((asked.competitive_set[row] >= 0).sum())
-    pre_ranked = stage_row("pre_ranking", scores, ids, ad, size)
-    best = ids[np.lexsort((ids, -scores))][:size]
-    competitors = _with_ad(asked.competitive_set, row, best, ad)
-    ranked = _ranking_row(request, arm, platform, competitors, ad)
-    stages = [retrieved, pre_ranked, ranked]
-    dropped_by = next((stage["stage"] for stage in stages if not stage["passed"]), None)
-    for at, stage in enumerate(stages):
-        stage["reached"] = dropped_by is None or at <= STAGES.index(dropped_by)
+    row, platform, block = request.row, sim.platform, request.block
+    retrieved, nearest = _retrieval_row(request, arm, sim.environment.corpus(request.alone), ad)
+    stages, given = [retrieved], [_with_ad(decision.retrieved, row, nearest, ad)]
+    for at, stage in enumerate(arm.stages[:-1]):
+        asked = serve(block, from_stage(arm, at, given[-1]), platform)
+        ids, scores = asked.retrieved[row], asked.passes[0].order[row].astype(np.float64)
+        size = stage.size if stage.size_rule is None else int(asked.passes[1].counts[row])
+        assert size is not None
+        stages.append(stage_row(stage.name, scores, ids, ad, size))
+        best = ids[np.lexsort((ids, -scores))][:size]
+        given.append(_with_ad(asked.passes[1].ids, row, best, ad))
+    stages.append(_ranking_row(request, arm, platform, given[-1], ad))
+    dropped_at = next((at for at, stage in enumerate(stages) if not stage["passed"]), len(stages))
+    for at, one in enumerate(stages):
+        one["reached"] = at <= dropped_at
     return {
         "ad": ad,
         "advertiser": int(sim.world.advertiser[ad]),
         "init_bid": float(sim.world.init_bid[ad]),
-        "dropped_by": dropped_by,
+        "dropped_by": stages[dropped_at]["stage"] if dropped_at < len(stages) else None,
         "stages": stages,
         **_true_worth(sim, request, arm, ad),
-        "bids": least_bids(request.block, row, arm, platform, candidates, competitors, ad, stages),
+        "bids": least_bids(block, row, arm, platform, given, ad, stages),
     }
 
 
 def _true_worth(sim: Simulation, request: Request, arm: Arm, ad: int) -> dict[str, Any]:
     """What an ad is truly worth to the request, and its rank by that; of a log, what the click model says."""
     own = np.array([[ad]], np.int32)
-    true_ctr = float(sim.truth.ctr(request.alone, own)[0, 0])
-    if sim.replay is not None:
+    true_ctr = float(sim.environment.ctr(request.alone, own)[0, 0])
+    if not sim.environment.has("truth"):
         return {"true_ctr": true_ctr, "true_value": None, "true_rank": None}
     value = _true_values(sim, arm, request.alone)
     rank = 1 + int(np.sum(value > value[ad]) + np.sum(value[:ad] == value[ad]))
@@ -398,17 +323,16 @@ def _ranking_row(request: Request, arm: Arm, platform: Platform, ids: np.ndarray
     A page with as many slots as candidates shows the whole order; ads that may not take part are not in it.
     """
     row, c = request.row, ids.shape[1]
-    everyone = replace(given_retrieval(platform, ids), slot_effects=np.ones(c))
-    long_page = replace(
-        arm, retrieval_size=c, pre_ranking_size=c, size_rule=None, slots=c, pricing="first", parameters={}
-    )
+    everyone = replace(platform, slot_effects=np.ones(c))
+    alone = from_stage(arm, len(arm.stages) - 1, ids)
+    long_page = replace(alone, slots=c, pricing="first", parameters={})
     block = request.block
     if block.knobs is not None:  # a page as long as that has all its slots
         block = replace(block, knobs=replace(block.knobs, slots=None))
     decision = serve(block, long_page, everyone)
     order = decision.ranked_set[row]
     scores = (decision.ranked_bid * decision.ranked_quality)[row]
-    own = score(request.block, ids, arm.ranking, arm, platform)
+    own = score(request.block, ids, arm.last, arm, platform)
     column = int(np.flatnonzero(ids[row] == ad)[0])
     bid, pctr, worth = (float(a[row, column]) for a in (own.bid, own.prediction, own.score))
     n_candidates, n = int((ids[row] >= 0).sum()), int((order >= 0).sum())
@@ -439,9 +363,23 @@ def _why_barred(request: Request, arm: Arm, bid: float, worth: float) -> str:
     return f"its score {worth:.6g} is below score_floor {arm.score_floor:g}"
 
 
-def given_retrieval(platform: Platform, ids: np.ndarray) -> Platform:
-    """The platform with a retrieval that answers these ids, whatever it is asked.  ids [R, n]"""
-    return replace(platform, retrieval=cast(Retrieval, lambda users, size: ids), lives=None)
+def from_stage(arm: Arm, at: int, ids: np.ndarray) -> Arm:
+    """The scoring stages of an arm from one on, with these candidates, whatever is asked for.  ids [R, n]"""
+    return replace(arm, stages=arm.stages[at:]).among(FixedSets(ids))
+
+
+@dataclass(frozen=True, eq=False)
+class FixedSets:
+    """Retrieval of one block whose candidates are given, as they stand."""
+
+    ids: np.ndarray
+    name: str = "given"
+
+    def retrieve(self, block: Block, size: int, lives: Any) -> np.ndarray:
+        return self.ids
+
+    def score(self, block: Block, ids: np.ndarray) -> np.ndarray:
+        raise UserError("the candidates are given, and no retrieval has scored them")
 
 
 def least_bids(
@@ -449,43 +387,36 @@ def least_bids(
     row: int,
     arm: Arm,
     platform: Platform,
-    candidates: np.ndarray,
-    competitors: np.ndarray,
+    given: list[np.ndarray],
     ad: int,
     stages: list[dict[str, Any]],
 ) -> dict[str, Any]:
-    """What the ad would have had to bid, all else equal: for pre-ranking alone, the auction alone, and both.
+    """What the ad would have had to bid, all else equal: for each scoring stage alone, and for all.
 
-    candidates [R, n] and competitors [R, c] hold the ad in this row of the block, if need be put there.
+    given [stage][R, n] hold the ad in this row of the block, if need be put there.
     """
-    _, pre_ranked, ranked = stages
-    c = competitors.shape[1]
-    everyone_passes = replace(arm, retrieval_size=c, pre_ranking_size=c, size_rule=None)
 
-    def decide(bid_micros: int, given: np.ndarray | None, used: Arm) -> Decision:
+    def decide(bid_micros: int, used: Arm) -> Decision:
         changed = replace(platform, bids=platform.bids.with_bid(ad, bid_micros / MICROS))
-        if given is not None:
-            changed = given_retrieval(changed, given)
         return serve(block, used, changed)
 
-    def wins_pre_ranking(bid: int) -> bool:
-        return ad in decide(bid, candidates, arm).competitive_set[row]
-
-    def wins_auction(bid: int) -> bool:
-        return ad in decide(bid, competitors, everyone_passes).win_set[row]
+    def least_to_pass(at: int) -> int | None:
+        alone = from_stage(arm, at, given[at])
+        return least_passing(lambda bid: ad in decide(bid, alone).sets[1][row], _guess(now, stages[at + 1]))
 
     def wins_cascade(bid: int) -> bool:
-        return ad in decide(bid, None, arm).win_set[row]
+        return ad in decide(bid, arm).win_set[row]
 
     now = float(platform.bids.init_bid[ad])
-    to_pass = least_passing(wins_pre_ranking, _guess(now, pre_ranked))
-    to_win = least_passing(wins_auction, _guess(now, ranked))
-    both = least_passing(wins_cascade, max(to_pass or 1, to_win or 1))
-    needed: dict[str, Any] = {"pre_ranking": to_pass, "auction": to_win, "cascade": both}
-    needed = {name: None if bid is None else bid / MICROS for name, bid in needed.items()}
-    needed["why_none"] = None if both is not None else _why_none(arm, stages, to_pass, to_win)
+    to_pass = [least_to_pass(at) for at in range(len(arm.stages))]
+    both = least_passing(wins_cascade, max(bid or 1 for bid in to_pass))
+    names = (*(stage.name for stage in arm.stages[:-1]), "auction", "cascade")
+    needed: dict[str, Any] = {
+        name: None if bid is None else bid / MICROS for name, bid in zip(names, (*to_pass, both), strict=True)
+    }
+    needed["why_none"] = None if both is not None else _why_none(arm, stages, to_pass)
     if both is not None:
-        page = decide(both, None, arm)
+        page = decide(both, arm)
         slot = int(np.flatnonzero(page.win_set[row] == ad)[0])
         needed["slot"], needed["cpc_micros"] = slot + 1, int(page.cpc_micros[row, slot])
         needed["bid"] = float(page.ranked_bid[row, slot])
@@ -521,17 +452,29 @@ def _guess(now: float, stage: dict[str, Any]) -> int:
     return int(min(np.ceil(now * line / stage["score"] * MICROS), MOST))
 
 
-def _why_none(arm: Arm, stages: list[dict[str, Any]], to_pass: int | None, to_win: int | None) -> str:
-    retrieved, pre_ranked, ranked = stages
-    if not retrieved["passed"]:
+def _why_none(arm: Arm, stages: list[dict[str, Any]], to_pass: list[int | None]) -> str:
+    if not stages[0]["passed"]:
         return "retrieval did not return it, and retrieval does not look at bids"
-    if to_pass is None and arm.pre_ranking.bid == "none":
-        return "pre-ranking dropped it, and pre-ranking does not look at bids in this arm"
-    if to_pass is None:
-        return f"its pre-ranking score is {pre_ranked['score']:g} and does not grow with the bid"
-    if to_win is None:
-        return f"its ranking score is {ranked['score']:g} and does not grow with the bid"
-    return "no bid passes both stages"
+    for stage, row, bid in zip(arm.stages, stages[1:], to_pass, strict=True):
+        name = stage.name.replace("_", "-")
+        if bid is None and stage.bid == "none" and stage is not arm.last:
+            return f"{name} dropped it, and {name} does not look at bids in this arm"
+        if bid is None:
+            return f"its {name} score is {row['score']:g} and does not grow with the bid"
+    return "no bid passes both stages" if len(arm.stages) == 2 else "no bid passes all stages"
+
+
+def said(stage: str) -> str:
+    """A stage as people write it."""
+    return stage.replace("_", "-")
+
+
+def _funnel(sizes: dict[str, int]) -> Iterator[str]:
+    """How many ads were left after each stage: `600 ads`, `60 retrieved`, ..., `15 ranked`, `3 shown`."""
+    words = {"corpus": "ads", "competitive_set": "ranked", "win_set": "shown"}
+    for at, (name, size) in enumerate(sizes.items()):
+        word = "retrieved" if at == 1 else words.get(name, f"in {said(name.removesuffix('_set'))}")
+        yield f"{size:,} {word}"
 
 
 def trace_text(answer: dict[str, Any]) -> str:
@@ -545,8 +488,7 @@ def trace_text(answer: dict[str, Any]) -> str:
     lines = [
         f"request {answer['request']} (number {answer['index']} of the {of}), arm {answer['arm']}",
         f"user {answer['user']}   context {answer['context']:+.3f}   time {answer['time']:,.3f} s",
-        f"funnel  {funnel['corpus']:,} ads -> {funnel['pre_ranking_set']:,} retrieved -> "
-        f"{funnel['competitive_set']:,} ranked -> {funnel['win_set']:,} shown",
+        f"funnel  {' -> '.join(_funnel(funnel))}",
         "",
         *_page(answer),
     ]
@@ -563,13 +505,13 @@ def _named(answer: dict[str, Any], names: dict[str, Any]) -> dict[str, Any]:
     def place(one: dict[str, Any] | None) -> dict[str, Any] | None:
         if one is None:
             return None
-        own = {"ad": names["ads"][str(one["ad"])], "advertiser": names["advertisers"][str(one["advertiser"])]}
-        return {**one, **own}
+        ad, advertiser = names["ads"][str(one["ad"])], names["advertisers"][str(one["advertiser"])]
+        return {**one, "ad": in_line(ad), "advertiser": in_line(advertiser)}
 
     named = {
         **answer,
-        "request": names["request"],
-        "user": names["user"] or "unknown",
+        "request": in_line(names["request"]),
+        "user": in_line(names["user"] or "unknown"),
         "win_set": [place(one) for one in answer["win_set"]],
         "runner_up": place(answer["runner_up"]),
     }
@@ -603,7 +545,7 @@ def _page(answer: dict[str, Any]) -> list[str]:
         )
     best = []
     for ad in answer["true_best"]:
-        fate = f"dropped by {STAGE_NAMES[ad['dropped_by']]}" if ad["dropped_by"] else "shown"
+        fate = f"dropped by {said(ad['dropped_by'])}" if ad["dropped_by"] else "shown"
         best.append(f"{ad['ad']} ({fate})")
     return [
         *table(head, rows),
@@ -621,7 +563,7 @@ def _ad(ad: dict[str, Any], answer: dict[str, Any]) -> list[str]:
         result += "" if stage["reached"] else "have passed" if passed else "have been dropped"
         rows.append(
             (
-                STAGE_NAMES[stage["stage"]],
+                said(stage["stage"]),
                 "-" if stage["rank"] is None else str(stage["rank"]),
                 f"{stage['of']:,}",
                 f"{stage['passes']:,}",
@@ -647,13 +589,18 @@ def _verdict(ad: dict[str, Any], answer: dict[str, Any]) -> str:
     place = next((p for p in answer["win_set"] if p["ad"] == ad["ad"]), None)
     if place is not None:
         return f"{who} won slot {place['slot']} at a CPC of {place['cpc_micros'] / MICROS:.6f}"
-    return f"{who} was dropped by {STAGE_NAMES[ad['dropped_by']]}"
+    return f"{who} was dropped by {said(ad['dropped_by'])}"
 
 
 def _bids(ad: dict[str, Any]) -> list[str]:
     bids, now = ad["bids"], ad["init_bid"]
     rows = [("bid now", f"{now:.6f}", "")]
-    labels = {"pre_ranking": "to pass pre-ranking", "auction": "to win the auction", "cascade": "to win both"}
+    steps = [stage["stage"] for stage in ad["stages"][1:-1]]
+    labels = {
+        **{step: f"to pass {said(step)}" for step in steps},
+        "auction": "to win the auction",
+        "cascade": "to win both" if len(steps) == 1 else "to win all",
+    }
     for key, label in labels.items():
         bid = bids[key]
         if bid is None:
@@ -669,11 +616,12 @@ def _bids(ad: dict[str, Any]) -> list[str]:
         f"At {bids['cascade']:.6f} it enters the auction with a bid of {bids['bid']:.6f} and wins slot "
         f"{bids['slot']} at a CPC of {bids['cpc_micros'] / MICROS:.6f}."
     )
-    gap = bids["pre_ranking"] - bids["auction"]
-    if gap > 0 and bids["pre_ranking"] > now:
+    dearest = max(steps, key=lambda step: float(bids[step]))
+    gap = bids[dearest] - bids["auction"]
+    if gap > 0 and bids[dearest] > now:
         lines.append(
-            f"Pre-ranking asks {gap:.6f} more than the auction: the ad is kept out by the stage that "
-            "selects, not by the rivals it would have to outbid."
+            f"{said(dearest).capitalize()} asks {gap:.6f} more than the auction: the ad is kept out by the "
+            "stage that selects, not by the rivals it would have to outbid."
         )
     return lines
 

@@ -22,24 +22,22 @@ import numpy as np
 
 from cascade_sim.analysis.metrics.catalogue import ARM_MEASURES, PAGE_MEASURES, REPLAY_MEASURES
 from cascade_sim.analysis.statistics.bootstrap import worth_of_pairing
-from cascade_sim.cascade.outcome import Outcome
-from cascade_sim.cascade.serve import Arm, Block, Decision
+from cascade_sim.cascade.serve import Arm, Block
+from cascade_sim.environments.evaluators.base import Context
+from cascade_sim.environments.statement import Statement
 from cascade_sim.errors import UserError, unknown_name
-from cascade_sim.phases.budgets import spending_of
-from cascade_sim.phases.doubt import words_of_fit
-from cascade_sim.phases.evaluate import MAX_ROWS, ArmBlock, Evaluation, Ground, ruler_of, units_of
-from cascade_sim.phases.measure import Yardstick
+from cascade_sim.limits import MAX_ROWS
+from cascade_sim.phases.evaluate import ArmBlock, Evaluation, Served
 from cascade_sim.phases.results import arm_metrics, combine_sections, ratio_sample, vector_samples
 from cascade_sim.phases.simulation import Simulation
 from cascade_sim.progress import Progress
-from cascade_sim.questions import replayed
 from cascade_sim.questions.bounds import refuse_winners
 from cascade_sim.questions.reopen import ReopenedRun, Trust, reopen
 from cascade_sim.scenario.changes import Point, parse_points, turn
 from cascade_sim.scenario.file import load_scenario
 from cascade_sim.scenario.knobs import arm_knobs
 from cascade_sim.scenario.schema import ArmSpec, Scenario, resolved_arms
-from cascade_sim.storage.files import storage_errors, write_file
+from cascade_sim.storage.files import below, storage_errors, write_file
 from cascade_sim.storage.folder import json_text, open_run
 from cascade_sim.storage.tables import tables
 from cascade_sim.version import SEMANTICS
@@ -157,11 +155,11 @@ def what_if_section(sim: Simulation, logs: Path, progress: Progress) -> dict[str
 def _check(folder: Path, read_points: Callable[[Scenario, str], list[Point]], arm: str | None) -> None:
     """UserError or Refused for a question that the run cannot answer."""
     open_run(folder)
-    scenario = load_scenario(folder / "scenario.yaml")
+    scenario = load_scenario(below(folder, "scenario.yaml"))
     specs = resolved_arms(scenario)
     name = arm or scenario.report.baseline
     if name not in specs:
-        raise UserError(f"{folder / 'scenario.yaml'}: --arm: {unknown_name('arm', name, specs)}")
+        raise UserError(f"{below(folder, 'scenario.yaml')}: --arm: {unknown_name('arm', name, specs)}")
     points = read_points(scenario, name)
     for point in points:
         turn(scenario, specs[name], point, folder)
@@ -170,7 +168,8 @@ def _check(folder: Path, read_points: Callable[[Scenario, str], list[Point]], ar
 
 def worlds_of(run: Path) -> list[Path]:
     """The folders of a study's worlds by seed, or the run itself if it has one world."""
-    folders = [folder for folder in run.glob("seed-*") if folder.name[5:].isdecimal()]
+    names = [folder.name for folder in run.glob("seed-*") if folder.name[5:].isdecimal()]
+    folders = [below(run, name) for name in names]
     return sorted(folders, key=lambda folder: int(folder.name[5:])) or [run]
 
 
@@ -209,14 +208,10 @@ def ask(
     evaluation.serve(progress)
     with progress.stage("intervals", 1, "tables"):
         measured = evaluation.metrics(TODAY)
-        held: tuple[str, ...] = HELD_FIXED
-        notes: list[str] = [] if evaluation.has_exposure else [NO_EXPOSURE]
-        known: dict[str, Any] = {}
-        if where.sim.fitted is not None:
-            notes.append(words_of_fit(where.sim.fitted))
-        if where.sim.replay is not None:
-            facts = replayed.evidence(evaluation, TODAY)
-            held, notes, known = replayed.held_fixed(facts), replayed.notes(facts), {"evidence": facts}
+        stated = where.sim.environment.statement(evaluation.measured(TODAY))
+        unsure = evaluation.uncertainty.words
+        notes = [*([] if evaluation.has_exposure else [NO_EXPOSURE]), *([unsure] if unsure else [])]
+        known = {} if stated.facts is None else {"evidence": stated.facts}
         return {
             name: {
                 "arm": where.arm,
@@ -234,8 +229,8 @@ def ask(
                     }
                     for i, point in enumerate(question.points)
                 ],
-                "held_fixed": list(held),
-                "notes": [*notes, *_budget_notes(known, name, question, served)],
+                "held_fixed": list(stated.held_fixed or HELD_FIXED),
+                "notes": [*notes, *stated.notes, *_budget_notes(stated, name, question, served)],
                 **known,
             }
             for name, question in questions.items()
@@ -243,16 +238,14 @@ def ask(
 
 
 def _budget_notes(
-    known: dict[str, Any], name: str, question: Question, served: Mapping[tuple[str, int], str]
+    stated: Statement, name: str, question: Question, served: Mapping[tuple[str, int], str]
 ) -> list[str]:
     """Of a replayed log: who ran out of a budget at each point of a question."""
-    if not known:
-        return []
     words = {
         served[name, i]: ", ".join(f"{change.path}={change.value}" for change in point)
         for i, point in enumerate(question.points)
     }
-    return replayed.budget_notes(known["evidence"], TODAY, words)
+    return stated.budget_notes(TODAY, words)
 
 
 def _logarithms(worths: dict[str, dict[str, Any]]) -> dict[str, Any]:
@@ -288,25 +281,25 @@ class WhatIfEvaluation(Evaluation):
         self, sim: Simulation, logs: Path, arms: dict[str, Arm], ruler_arm: Arm, n_requests: int = 0
     ) -> None:
         self.sim, self.logs, self.arms, self.culprits = sim, logs, arms, {}
+        self.baseline = ruler_arm
         block, total = sim.scenario.traffic.block, sim.scenario.phases.evaluate
         # Whole blocks: what a net predicts may differ in the last bit with the requests beside it.
         self.n_requests = min(-(-(n_requests or total) // block) * block, total)
-        self.units = units_of(sim, self.n_requests)
-        self.n_rows = self.units.n if self.units else min(self.n_requests, MAX_ROWS)
+        self.clusters = sim.environment.clusters(self.n_requests)
+        self.uncertainty = sim.environment.uncertainty(self.n_requests)
+        self.n_rows = self.clusters.n if self.clusters else min(self.n_requests, MAX_ROWS)
         self.n_detail = 0
         self.has_exposure = not sim.scenario.phases.log or "log" in tables(logs)
         exposed = self._exposed_ads() if self.has_exposure else np.zeros(sim.world.n_ads, bool)
-        self.ruler = ruler_of(sim, ruler_arm, exposed)
-        self.spending = spending_of(sim)
+        self.evaluator = sim.environment.evaluator(ruler_arm, exposed)
+        self.budgets = sim.environment.budget_replay()
         self.tallies = {name: self._empty_tally() for name in arms}
 
-    def serve_on(
-        self, ground: Ground, arm: Arm
-    ) -> tuple[Decision, Outcome, Yardstick, dict[str, np.ndarray]]:
+    def serve_on(self, context: Context[Any], arm: Arm) -> Served:
         """As in an evaluation, with the places of a page: an arm may have more of them than today's."""
-        decision, result, yard, columns = super().serve_on(ground, arm)
-        columns.setdefault("slots", arm.slots * columns["requests"])
-        return decision, result, yard, columns
+        served = super().serve_on(context, arm)
+        served.columns.setdefault("slots", arm.slots * served.columns["requests"])
+        return served
 
     def serve(self, progress: Progress) -> None:
         """Serve and measure the traffic once, for all arms."""
@@ -352,7 +345,7 @@ class WhatIfEvaluation(Evaluation):
         """How many times the same requests and luck shrink the variance of a difference in revenue."""
         resamples, seed = self.sim.scenario.report.resamples, self.sim.seed
         tables = self._resampled
-        if self.sim.fitted is not None:  # the doubt of a fit is the same on both sides, whatever is paired
+        if self.uncertainty.is_common:
             tables = {arm: self.tallies[arm].joined("columns") for arm in (today, name)}
         before, after = tables[today], tables[name]
         return {

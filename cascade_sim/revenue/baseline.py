@@ -26,7 +26,7 @@ from cascade_sim.revenue.blocks import (
 )
 from cascade_sim.scenario.file import load_scenario, scenario_data, scenario_hash
 from cascade_sim.scenario.schema import AUTOMATIC_ARMS, Scenario
-from cascade_sim.storage.files import storage_errors, write_file
+from cascade_sim.storage.files import below, refuse_other, storage_errors, write_file
 from cascade_sim.storage.folder import open_run, read_object
 from cascade_sim.storage.seals import SEAL, has_seal, with_seal
 from cascade_sim.version import SEMANTICS, __version__
@@ -91,7 +91,7 @@ def traffic_hash(traffic: Mapping[str, Any]) -> str:
 def measured_run(folder: Path) -> Measured:
     """The blocks of a finished run of one world; UserError if the folder holds none."""
     run = open_run(folder)
-    scenario = load_scenario(run.path / "scenario.yaml")
+    scenario = load_scenario(below(run.path, "scenario.yaml"))
     return Measured(str(folder), scenario, read_blocks(run.path), _stack_of(run.manifest))
 
 
@@ -144,8 +144,7 @@ def refuse_unknown_arms(arms: Iterable[str], known: Collection[str]) -> None:
 
 def refuse_other_file(file: Path) -> None:
     """UserError if a baseline would replace a file that is none."""
-    if file.is_file() and KIND.encode() not in file.read_bytes()[:200]:
-        raise UserError(f"{file} is there and is no baseline; give another name, or remove it first")
+    refuse_other(file, "baseline", KIND.encode())
 
 
 def write_baseline(measured: Measured, file: Path, arms: Iterable[str] = ()) -> None:
@@ -159,9 +158,9 @@ def write_baseline(measured: Measured, file: Path, arms: Iterable[str] = ()) -> 
 
 def read_baseline(file: Path) -> Baseline:
     """Read and check; UserError with the file, the key's path and what was expected."""
-    if not file.is_file():
+    if not file.exists() or file.is_dir():
         raise UserError(f"{file} {'is a folder' if file.is_dir() else 'does not exist'}; {HOW_TO_MAKE}")
-    data, where = read_object(file), str(file)
+    data, where = read_object(file, follows=True), str(file)
     if data.get("kind") != KIND:
         raise UserError(f"{where}: kind is {data.get('kind')!r}; expected {KIND!r}; {HOW_TO_MAKE}")
     for key, now in (("format", FORMAT), ("semantics", SEMANTICS)):

@@ -101,7 +101,7 @@ def evaluation_blocks(evaluation: "Evaluation", market: Mapping[str, Any] | None
     group = np.arange(evaluation.n_rows, dtype=np.int64) * groups // evaluation.n_rows
     plain = {name: tally.joined("columns") for name, tally in evaluation.tallies.items()}
     # A fitted world is the same on both sides of a check: its doubt is no reason for revenue to differ.
-    arms, resampled = {}, plain if evaluation.units is None else evaluation.resampled()
+    arms, resampled = {}, plain if evaluation.uncertainty.is_common else evaluation.resampled()
     for name in evaluation.arms:
         columns = plain[name]
         known = [column for column in COLUMNS if column in columns]  # a log has no oracle
@@ -141,17 +141,18 @@ def _values(metrics: Mapping[str, Metric], columns: Mapping[str, np.ndarray]) ->
 
 def write_blocks(evaluation: "Evaluation", market: Mapping[str, Any] | None, folder: Path) -> None:
     """Write blocks.json into a run folder."""
-    from cascade_sim.storage.files import write_file
+    from cascade_sim.storage.files import below, write_file
 
-    write_file(folder / BLOCKS, json_lines(evaluation_blocks(evaluation, market).data()).encode())
+    write_file(below(folder, BLOCKS), json_lines(evaluation_blocks(evaluation, market).data()).encode())
 
 
 def read_blocks(run: Path) -> Blocks:
     """blocks.json of a finished run of one world. UserError if it is not there or damaged."""
+    from cascade_sim.storage.files import below
     from cascade_sim.storage.folder import read_object
 
-    file = run / BLOCKS
-    if not file.is_file():
+    file = below(run, BLOCKS)
+    if not file.exists():
         worlds = sorted(folder.name for folder in run.glob("seed-*"))
         if worlds:
             raise UserError(

@@ -72,7 +72,7 @@ class Verdict:
     unguarded: list[str]  # arms that the baseline does not have
     is_market_unguarded: bool
     has_held_models: bool  # which learned from the log of the baseline's cascade
-    is_replay: bool  # of a log, which has the requests it has
+    has_fresh_requests: bool  # else it is of a log, which has the requests it has
     other_stack: list[str]  # how packages and processor differ from the baseline's
 
     @property
@@ -119,7 +119,7 @@ def check_revenue(
         is_market_unguarded=measured.scenario.market is not None
         and not any(metric in MARKET_METRICS for _, metric in plan),
         has_held_models=measured.has_held_models,
-        is_replay=measured.scenario.world.is_replay,
+        has_fresh_requests=measured.scenario.world.has("fresh_requests"),
         other_stack=stack_notes(baseline.stack, measured.stack),
     )
 

@@ -17,7 +17,7 @@ from cascade_sim import draws
 from cascade_sim.agents.users import happens
 from cascade_sim.analysis.statistics.moves import binomial_band, most_hits
 from cascade_sim.auction import MICROS
-from cascade_sim.cascade.outcome import Outcome, outcome
+from cascade_sim.cascade.outcome import Outcome
 from cascade_sim.cascade.serve import Block, Decision
 from cascade_sim.phases.simulation import Simulation
 from cascade_sim.progress import Progress
@@ -226,9 +226,7 @@ def stretch_blocks(sim: Simulation, stretch: int, requests: int) -> Iterator[Blo
 
 
 def served(sim: Simulation, block: Block, decision: Decision) -> ServedBlock:
-    return ServedBlock(
-        sim, block, decision, outcome(block, decision, sim.truth, sim.world.slot_effects, sim.seed)
-    )
+    return ServedBlock(sim, block, decision, sim.environment.outcome(block, decision))
 
 
 def summed(served_blocks: list[ServedBlock], planted: Planted, change: float, requests: int) -> Blocks:

@@ -11,17 +11,17 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from cascade_sim.cascade.serve import Block
-from cascade_sim.errors import UserError
+from cascade_sim.environments.arrivals import PHASES, Arrivals
 from cascade_sim.market.rehearsal import rehearse
 from cascade_sim.phases.evaluate import Evaluation
 from cascade_sim.phases.prepare import logging_scenario, prepare
 from cascade_sim.phases.simulation import Simulation
-from cascade_sim.phases.traffic import PHASES, Arrivals
 from cascade_sim.progress import Progress
 from cascade_sim.revenue.baseline import Measured, measured_run
 from cascade_sim.revenue.blocks import evaluation_blocks
 from cascade_sim.scenario.file import load_scenario
 from cascade_sim.scenario.schema import Scenario, requests_by_phase
+from cascade_sim.storage.files import below
 from cascade_sim.storage.folder import IMPORTED, open_run
 from cascade_sim.storage.stack import stack
 
@@ -83,7 +83,7 @@ def measured_folder(folder: Path) -> Measured:
     run = open_run(folder)
     if run.manifest.get("kind") != IMPORTED:
         return measured_run(folder)
-    return measure_scenario(load_scenario(folder / "scenario.yaml"), str(folder), home=folder)
+    return measure_scenario(load_scenario(below(folder, "scenario.yaml")), str(folder), home=folder)
 
 
 def evaluated(
@@ -102,8 +102,7 @@ def evaluated(
     """
     rehearse(scenario, home)
     sim = prepare(scenario, folder, progress, workers=workers, device=device, home=home, teacher=teacher).sim
-    if stretch and sim.replay is not None:
-        raise UserError("--fresh: a replayed log has no other requests than those that were logged")
     if stretch:
+        scenario.world.require("fresh_requests", "--fresh")
         sim.arrivals = OtherTraffic(sim, workers, stretch)
     return Evaluation(sim, folder, progress)

@@ -118,7 +118,7 @@ def _warnings(verdict: Verdict) -> list[str]:
             needed = needed_requests(verdict.requests, seen, case.tolerance)
             most = max(most, needed)
             more = f"a log of about {needed:,} requests"
-            if not verdict.is_replay:
+            if verdict.has_fresh_requests:
                 more = f"about {needed:,} requests (phases.evaluate)"
             lines.append(
                 f"warning: {case.arm} {case.metric}: this much noise hides a change below "

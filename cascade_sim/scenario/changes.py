@@ -150,7 +150,10 @@ def find_knob(path: str, scenario: Scenario, arm: str) -> KnobPath:
                 f"no fusion '{steps[1]}' in fusions{hint or ';'} {'Known' if hint else 'known'}: {known}"
             )
         return steps
-    knobs = arm_knobs()
+    earlier = scenario.cascade.pre_ranking.earlier
+    knobs = arm_knobs(earlier)
+    if own[:1] == ("pre_ranking",) and len(own) == 3 and own[1] in earlier:
+        own = ("pre_ranking", "earlier", *own[1:])  # by the name of the step alone
     if own in knobs:
         return own
     if own == steps:  # a short name, unless the scenario itself has something of that name

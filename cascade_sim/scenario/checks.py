@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from cascade_sim.auction.pricing import RULES, missing, needless
 from cascade_sim.errors import UserError, did_you_mean, unknown_name
+from cascade_sim.limits import LANES
 from cascade_sim.models.features import HISTORY
 from cascade_sim.models.objectives import OBJECTIVES
 from cascade_sim.models.recipes import MOST_CHUNKS, RECIPES
@@ -51,7 +52,6 @@ from cascade_sim.scenario.yaml import KeyPath, Problem
 if TYPE_CHECKING:
     from cascade_sim.logged.format import About
 
-LANES = 8  # hidden units that the compiled co-action takes at a time
 LEAST_HAZARD = sqrt(2.0 / pi)  # of the standard normal at 0, as where tails are drawn (agents.advertisers)
 FURTHEST_BELOW = 4.0  # sigmas between squashing and 0: a normal draw falls further once in 32,000
 
@@ -386,6 +386,11 @@ def _check_arms(
             text = "means nothing beside sizes, which choose for each request; remove one of them"
             at: KeyPath = ("arms", name, "pre_ranking")
             yield Problem((*at, "size"), text, uses=((*at, "size"), (*at, "sizes")))
+        known = scenario.cascade.pre_ranking.earlier
+        for step in (pre_ranking.earlier if pre_ranking is not None else None) or {}:
+            if step not in known:
+                path: KeyPath = ("arms", name, "pre_ranking", "earlier", step)
+                yield Problem(path, unknown_name("step of cascade.pre_ranking", step, known), uses=(path,))
         for blame in _conflicts(scenario, resolve_arm(scenario, overrides), about):
             keys = [(("arms", name, *key), text) for key, text in blame]
             own = [k for k in keys if k[0] in given]
@@ -415,6 +420,14 @@ def _size_conflicts(arm: ArmSpec, is_logged: bool = False) -> Iterator[Blame]:
         text = f"{least} leaves no runner-up to price the last of {slots} slots; use at least {slots + 1}"
         other = f"{slots} slots leave no runner-up among {least} pre-ranked ads; use at most {least - 1}"
         yield [(key, text), (("slots",), other)]
+    for name, step in arm.pre_ranking.earlier.items():
+        own: KeyPath = ("pre_ranking", "earlier", name)
+        if name in ("retrieval", "pre_ranking", "ranking", "competitive", "win"):
+            yield [(own, f"{name!r} is the name of a stage or a set already; call the step otherwise")]
+        if not most <= step.size <= retrieved:
+            text = f"{step.size} is not between the {most} of later steps and the {retrieved} it is handed"
+            yield [((*own, "size"), text)]
+        retrieved = min(retrieved, step.size)
     if most > retrieved:
         text = f"{most} is more than the {retrieved} retrieved ads; use at most {retrieved}"
         other = f"{retrieved} retrieved ads cannot fill a competitive set of {most}; use at least {most}"
@@ -429,6 +442,8 @@ def _conflicts(scenario: Scenario, arm: ArmSpec, about: About | None = None) -> 
     else:
         yield from evidence_conflicts(scenario, arm, about)
     yield from _auction_conflicts(scenario, arm)
+    if arm.pre_ranking.earlier:
+        yield from _step_conflicts(scenario, about)
     seats = seats_of(scenario, about)
     ranker = scenario.models.get(arm.ranking.model)
     is_order = ranker is not None and not ranker.trained_by.gives_probabilities
@@ -441,21 +456,32 @@ def _conflicts(scenario: Scenario, arm: ArmSpec, about: About | None = None) -> 
                 f"'{name}' predicts no probability, which prices per click need; log the ranker's pCTR (pctr)"
             )
         yield [(("ranking", "model"), text)]
-    for stage, seat in (("pre_ranking", arm.pre_ranking), ("ranking", arm.ranking)):
+    for name, seat in arm.sections:
+        stage: KeyPath = (name,) if name in ("pre_ranking", "ranking") else ("pre_ranking", "earlier", name)
         models, fusions = (*scenario.models, *seats), ("ecpm", *scenario.fusions)
         if seat.model not in models:
             fault = (
                 unknown_name("model", seat.model, models)
                 if about is None
-                else seat_fault(stage, seat.model, about, models)
+                else seat_fault(name, seat.model, about, models)
             )
-            yield [((stage, "model"), fault)]
+            yield [((*stage, "model"), fault)]
         elif seat.model in scenario.models and scenario.models[seat.model].target != "click":
             text = f"'{seat.model}' predicts conversions; a stage needs a model of clicks (see bidding.pcvr)"
-            yield [((stage, "model"), text)]
+            yield [((*stage, "model"), text)]
         if seat.fusion not in fusions:
-            yield [((stage, "fusion"), unknown_name("fusion", seat.fusion, fusions))]
+            yield [((*stage, "fusion"), unknown_name("fusion", seat.fusion, fusions))]
     yield from _pcvr_conflicts(scenario, arm)
+
+
+def _step_conflicts(scenario: Scenario, about: About | None) -> Iterator[Blame]:
+    """What several steps of pre-ranking cannot go together with."""
+    at: KeyPath = ("pre_ranking", "earlier")
+    if about is not None:
+        yield [(at, "a log has one step of pre-ranking; remove the earlier ones")]
+    for section in ("market", "off_policy"):
+        if getattr(scenario, section) is not None:
+            yield [(at, f"{section} has one step of pre-ranking; remove the earlier ones, or {section}")]
 
 
 def _world_conflicts(scenario: Scenario, arm: ArmSpec) -> Iterator[Blame]:

@@ -26,11 +26,7 @@ def dump_scenario(scenario: Scenario) -> str:
 def scenario_hash(scenario: Scenario) -> str:
     """16 hex digits of the SHA-256 of the resolved scenario as canonical JSON (keys sorted, no spaces)."""
     data = scenario_data(scenario)
-    if scenario.world.logged is not None and scenario.world.logged.digest is not None:
-        del data["world"]["logged"]["market"]  # what it holds tells a market, not where it lies
-        fitted = scenario.world.logged.fitted
-        if fitted is not None and fitted.digest is not None:
-            del data["world"]["logged"]["fitted"]["response"]
+    scenario.world.without_places(data["world"])
     canonical = json.dumps(data, sort_keys=True, separators=(",", ":"), allow_nan=False)
     return hashlib.sha256(canonical.encode()).hexdigest()[:16]
 

@@ -10,11 +10,13 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from cascade_sim.errors import UserError, did_you_mean, unknown_name
 from cascade_sim.models.features import ID_FEATURES
+from cascade_sim.scenario.capabilities import LACKS, Capability
 from cascade_sim.scenario.market import Market
+from cascade_sim.scenario.plugins import path_from_working_folder
 from cascade_sim.scenario.schema import (
     LOGGED,
     LOGGED_PRE,
@@ -40,14 +42,11 @@ RESPONSE_FILE = "fitted.json"
 # What models may learn from in a fitted world, and what it has no use for.
 FITTED_FEATURES = ("user", "context", "quality", "tier", *ID_FEATURES)
 
-# Sections that a replayed log has no use for, and why.
-NOT_REPLAYED = {
-    "models": "a replayed log has no features to learn from; log the scores of a model as score.NAME and "
-    "seat it "
-    "as logged-NAME, or fit a world to the log (fit-world)",
-    "market": "advertisers and budgets of a replayed log do not react; fit a world to the log (fit-world)",
-    "off_policy": "nothing is randomised in a replay; ask `off-policy` of the market, which has what was "
-    "logged",
+# Sections that need a capability, which a replayed log may lack.
+NEEDS: dict[str, Capability] = {
+    "models": "training",
+    "market": "market",
+    "off_policy": "randomised_logs",
 }
 
 
@@ -85,10 +84,25 @@ def about_of(world: World, folder: Path) -> tuple[About, str]:
 
 @lru_cache(maxsize=8)
 def _read(place: str, changed: int, size: int) -> tuple[About, str]:
-    from cascade_sim.logged.store import open_store
+    from cascade_sim.logged.store import read_market
     from cascade_sim.storage.folder import read_object
 
-    return open_store(place).about, str(read_object(Path(place) / MARKET_FILE)["seal"])
+    return read_market(place)[1], str(read_object(Path(place) / MARKET_FILE)["seal"])
+
+
+def world_from_working_folder(world: World, folder: Path) -> World:
+    """The same world; of a replayed log with the path from the working folder, and the seal of the market."""
+    if world.logged is None:
+        return world
+    place = find_market(world.logged.market, folder)
+    assert place is not None  # else it was refused
+    found: dict[str, Any] = {"market": path_from_working_folder(place), "digest": about_of(world, folder)[1]}
+    if world.logged.fitted is not None:
+        response = find_response(world.logged.fitted.response, folder)
+        assert response is not None  # else it was refused
+        fitted = {"response": path_from_working_folder(response), "digest": response_seal(response)}
+        found["fitted"] = world.logged.fitted.model_copy(update=fitted)
+    return world.model_copy(update={"logged": world.logged.model_copy(update=found)})
 
 
 def seats_of(scenario: Scenario, about: About | None) -> tuple[str, ...]:
@@ -96,7 +110,7 @@ def seats_of(scenario: Scenario, about: About | None) -> tuple[str, ...]:
     if about is None:
         return SEATS
     seats = ["random", "constant"]
-    if scenario.world.logged is not None and scenario.world.logged.fitted is not None:
+    if scenario.world.has("truth"):
         seats += ["truth"]
     seats += [LOGGED] if about.has("pctr") else []
     seats += [LOGGED_PRE] if about.has("pre_score") else []
@@ -123,9 +137,9 @@ def check_logged(scenario: Scenario, given: Collection[KeyPath], folder: Path) -
             text = "has no meaning beside logged: what was logged takes the place of a drawn world; remove it"
             yield Problem(("world", key), text, uses=(("world", key), AT))
     fitted = world.logged.fitted
-    for section, text in NOT_REPLAYED.items() if fitted is None else ():
-        if getattr(scenario, section):
-            yield Problem((section,), text, uses=((section,), AT))
+    for section, capability in NEEDS.items():
+        if getattr(scenario, section) and not world.has(capability):
+            yield Problem((section,), LACKS[world.kind][capability], uses=((section,), AT))
     try:
         about, seal = about_of(world, folder)
     except UserError as error:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,7 +19,7 @@ from cascade_sim.scenario.assignments import key_and_value, yaml_value
 from cascade_sim.scenario.changes import check_what_if
 from cascade_sim.scenario.checks import check_scenario
 from cascade_sim.scenario.data import dump_scenario, scenario_data, scenario_hash
-from cascade_sim.scenario.evidence import about_of, find_market, find_response, response_seal
+from cascade_sim.scenario.evidence import world_from_working_folder
 from cascade_sim.scenario.market import BUILT_IN_PROFILES, Market, find_profile
 from cascade_sim.scenario.messages import (
     explain,
@@ -29,8 +30,10 @@ from cascade_sim.scenario.messages import (
     unknown_key,
 )
 from cascade_sim.scenario.plugins import from_working_folder, path_from_working_folder
-from cascade_sim.scenario.schema import Scenario, World
+from cascade_sim.scenario.schema import Scenario
+from cascade_sim.scenario.sections import steps_by_name
 from cascade_sim.scenario.yaml import MAX_TEXT, Document, KeyPath, Problem, parse, paths_in
+from cascade_sim.storage.files import opened
 from cascade_sim.version import folder_of
 
 HOW_TO_NAME = "; give the path of a scenario file (.yaml), or the name of a shipped one, such as ads"
@@ -148,6 +151,7 @@ def load_scenario(path: Path | str, overrides: Sequence[str] = (), seed: int | N
         document.problems.append(Problem((), _not_a_mapping(document.data)))
     if not isinstance(document.data, dict):
         raise ScenarioError([_line(path, document, [], problem) for problem in document.problems])
+    _with_named_steps(document.data)
     applied, refused = apply_overrides(document, overrides, seed)
     problems = list(document.problems)
     scenario = None
@@ -164,23 +168,16 @@ def load_scenario(path: Path | str, overrides: Sequence[str] = (), seed: int | N
         for name, spec in scenario.models.items()
     }
     market = scenario.market and _market_from_working_folder(scenario.market, Path(path).parent)
-    world = _world_from_working_folder(scenario.world, Path(path).parent)
+    world = world_from_working_folder(scenario.world, Path(path).parent)
     return scenario.model_copy(update={"models": models, "market": market, "world": world})
 
 
-def _world_from_working_folder(world: World, folder: Path) -> World:
-    """The same world; of a replayed log with the path from the working folder, and the seal of the market."""
-    if world.logged is None:
-        return world
-    place = find_market(world.logged.market, folder)
-    assert place is not None  # else it was refused
-    found: dict[str, Any] = {"market": path_from_working_folder(place), "digest": about_of(world, folder)[1]}
-    if world.logged.fitted is not None:
-        response = find_response(world.logged.fitted.response, folder)
-        assert response is not None  # else it was refused
-        fitted = {"response": path_from_working_folder(response), "digest": response_seal(response)}
-        found["fitted"] = world.logged.fitted.model_copy(update=fitted)
-    return world.model_copy(update={"logged": world.logged.model_copy(update=found)})
+def _with_named_steps(data: dict[str, Any]) -> None:
+    """Steps of pre-ranking that are written as a list have names to be addressed by, as in a mapping."""
+    cascade = data.get("cascade")
+    if isinstance(cascade, dict) and isinstance(cascade.get("pre_ranking"), list):
+        with suppress(ValueError):  # said when it is checked
+            cascade["pre_ranking"] = steps_by_name(cascade["pre_ranking"])
 
 
 def _market_from_working_folder(market: Market, folder: Path) -> Market:
@@ -222,8 +219,8 @@ def find_scenario(path: Path) -> Path:
 
 def _read(path: Path) -> str:
     try:
-        with path.open("rb") as file:
-            raw = file.read(4 * MAX_TEXT + 1)  # a file without end is not read to it
+        with opened(path, follows=True) as file:
+            raw = file.read(4 * MAX_TEXT + 1)  # a large file is not read to its end
     except FileNotFoundError:
         beside = [str(p) for p in path.parent.glob("*.y*ml")] if path.parent.is_dir() else []
         shipped = shipped_scenarios()

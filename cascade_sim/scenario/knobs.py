@@ -1,9 +1,10 @@
 """The knobs of an arm: what decides how requests are served, and how a scenario file writes it."""
 
+from collections.abc import Iterable
 from typing import get_args
 
 from cascade_sim.scenario.messages import path_text
-from cascade_sim.scenario.schema import ArmOverrides, Override
+from cascade_sim.scenario.schema import ArmOverrides, Override, PreRankingStepOverride
 
 KnobPath = tuple[str, ...]  # as an arm writes it: ("pre_ranking", "size"); or ("fusions", NAME, …)
 
@@ -13,14 +14,20 @@ def scenario_path(knob: KnobPath) -> str:
     return path_text(knob if knob[0] in ("auction", "bidding", "fusions") else ("cascade", *knob))
 
 
-def arm_knobs() -> list[KnobPath]:
-    """Every knob of an arm, from the schema of its overrides; exploration only matters in a market."""
+def arm_knobs(steps: Iterable[str] = ()) -> list[KnobPath]:
+    """Every knob of an arm, from the schema of its overrides; exploration only matters in a market.
+
+    `steps` are the names of the earlier steps of pre-ranking, whose knobs are theirs.
+    """
     knobs: list[KnobPath] = []
     for name, field in ArmOverrides.model_fields.items():
         kinds = [kind for kind in get_args(field.annotation) if isinstance(kind, type)]
         section = next((kind for kind in kinds if issubclass(kind, Override)), None)
         if section is not None:
-            knobs += [(name, key) for key in section.model_fields]
+            knobs += [(name, key) for key in section.model_fields if key != "earlier"]
         elif name != "exploration":
             knobs.append((name,))
+    knobs += [
+        ("pre_ranking", "earlier", step, key) for step in steps for key in PreRankingStepOverride.model_fields
+    ]
     return knobs

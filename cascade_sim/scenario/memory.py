@@ -16,23 +16,29 @@ from pathlib import Path
 from typing import Any
 
 from cascade_sim.errors import UserError
+from cascade_sim.limits import (
+    COACTION_UNITS,
+    COUNTED_AT_ONCE,
+    DRAWN_AT_ONCE,
+    GROUPS,
+    KEPT_IDS,
+    LANES,
+    MAX_ROWS,
+    MOST_ESTIMATED,
+    MOST_LEARNED,
+    READ_AT_ONCE,
+    SEARCHED_AT_ONCE,
+    SUMMED_AT_ONCE,
+)
 from cascade_sim.scenario.market import DAY, Market, market_jobs
 from cascade_sim.scenario.questions import OffPolicy
 from cascade_sim.scenario.schema import AUTOMATIC_ARMS, Scenario, World, resolved_arms
 
 BASE = 600 * 10**6  # the interpreter and its libraries
-LANES = 8  # rows of the compiled loops are filled up to a multiple
 CULPRITS = 4  # arms that the search for the culprit adds
-GROUPS = 128  # of requests, by which payments are kept
-ROWS, COLUMNS = 32_768, 60  # kept of every arm at most
-USERS_AT_ONCE, KEPT_IDS = 64, 100_000_000  # of retrieval
-DRAWN_AT_ONCE = 65_536  # rows of tables
-LEARNED = 20_000_000  # impressions, or candidates of a student, that a model learns from
+COLUMNS = 60  # kept of every arm at most
 OF_ID = 6  # numbers kept for each of an embedding: itself, what its training keeps, what is served
 SPARE = 1.2  # more of the nearest ads than are mostly there
-UNITS = 8  # of a co-action matrix, per dimension
-COUNTED_AT_ONCE, SUMMED_AT_ONCE = 4_000_000, 400_000  # resample counts, and sums over resamples
-READ_AT_ONCE, ESTIMATED = 65_536, 20_000_000  # requests of a randomised log
 
 
 @dataclass(frozen=True)
@@ -108,7 +114,7 @@ def sizes_of(scenario: Scenario, workers: int = 1, worlds: int = 1) -> Sizes:
     for spec in scenario.models.values():
         kept += _padded(spec.dims + 1)
         if spec.kind == "coaction":
-            kept += UNITS * spec.dims + _padded(spec.hidden + 1)
+            kept += COACTION_UNITS * spec.dims + _padded(spec.hidden + 1)
     is_logged = world.logged is not None
     retrieved = {
         arm.retrieval_size if is_logged else min(arm.retrieval_size, world.ads) for arm in arms.values()
@@ -124,7 +130,7 @@ def sizes_of(scenario: Scenario, workers: int = 1, worlds: int = 1) -> Sizes:
         evaluate=scenario.phases.evaluate,
         dims=sum(widths.values()),
         retrieval_dims=widths.get(scenario.cascade.retrieval.group, 0),
-        ranked=max(arm.pre_ranking.size for arm in arms.values()),
+        ranked=max(arm.most_handed_on for arm in arms.values()),
         slots=max(arm.slots for arm in arms.values()),
         arms=len(scenario.arms) + len(AUTOMATIC_ARMS) + CULPRITS,
         retrievals=len(retrieved),
@@ -211,7 +217,7 @@ def staying(sizes: Sizes) -> dict[str, int]:
         "retrieved": 4 * min(int(n.users * n.retrieved * n.spare) * n.retrievals, most_ids),
         "seen": 4 * (n.users * n.seen_of_user + n.ads * n.seen_of_ad),
         "codes": 4 * n.ads * n.kept_of_ad,
-        "tallies": n.arms * 8 * (min(n.evaluate, ROWS) * COLUMNS + 2 * GROUPS * n.advertisers),
+        "tallies": n.arms * 8 * (min(n.evaluate, MAX_ROWS) * COLUMNS + 2 * GROUPS * n.advertisers),
     }
 
 
@@ -222,8 +228,9 @@ def passing(sizes: Sizes) -> dict[str, int]:
     decided = n.block * (n.retrieved * 16 + n.ranked * 48 + n.slots * 80)
     scored = n.block * n.retrieved * 64 * n.workers
     paid = 8 * 3 * GROUPS * n.advertisers
-    searched = USERS_AT_ONCE * n.retrieved * 16 * n.workers
-    impressions, candidates = min(n.log * n.slots, LEARNED), min(n.shadow * n.sampled, n.students * LEARNED)
+    searched = SEARCHED_AT_ONCE * n.retrieved * 16 * n.workers
+    impressions = min(n.log * n.slots, MOST_LEARNED)
+    candidates = min(n.shadow * n.sampled, n.students * MOST_LEARNED)
     return {
         "building the world": 8 * min(n.users + n.ads, DRAWN_AT_ONCE) * (n.dims + 2),
         "serving": under_way * n.arms * (decided + paid) + scored + searched,
@@ -235,7 +242,7 @@ def passing(sizes: Sizes) -> dict[str, int]:
 
 def _interval_bytes(n: Sizes) -> int:
     """Of the bootstrap: every arm's columns in parts that sum exactly, the counts, and the resampled sums."""
-    rows = min(n.evaluate, ROWS)
+    rows = min(n.evaluate, MAX_ROWS)
     parts = n.arms * 8 * 2 * COLUMNS * rows + (n.arms + 1) * 8 * GROUPS * n.advertisers
     counts = 24 * min(COUNTED_AT_ONCE, n.resamples * rows)
     return parts + counts + 32 * min(SUMMED_AT_ONCE, n.resamples * n.advertisers)
@@ -243,7 +250,7 @@ def _interval_bytes(n: Sizes) -> int:
 
 def _log_bytes(requests: int, each: int) -> int:
     """A randomised log: its portions and all of it joined, what is computed from it, and the tables' rows."""
-    return 3 * each * min(requests, ESTIMATED) + 540 * min(requests, READ_AT_ONCE)
+    return 3 * each * min(requests, MOST_ESTIMATED) + 300 * min(requests, READ_AT_ONCE)
 
 
 def market_bytes(sizes: Sizes) -> int:

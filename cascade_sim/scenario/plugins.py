@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import Any
 
 from cascade_sim.agents.registry import BIDDERS, CLICK_MODELS, Classes
-from cascade_sim.errors import UserError, did_you_mean, printable, unknown_name
+from cascade_sim.errors import UserError, did_you_mean, unknown_name
 from cascade_sim.scenario.manners import same_settings
 from cascade_sim.scenario.market import find_profile
 from cascade_sim.scenario.schema import Scenario
@@ -35,6 +35,8 @@ from cascade_sim.scenario.yaml import KeyPath
 from cascade_sim.signals import heed, is_interrupt
 from cascade_sim.storage import own_code
 from cascade_sim.storage.code_version import class_file, class_source, code_digest
+from cascade_sim.storage.files import read_file
+from cascade_sim.terminal import whole_signs
 from cascade_sim.version import PACKAGE, folder_of
 
 MODEL_KEYS = ("hidden", "dims")  # of a model's section, that are keywords of the built-in nets
@@ -202,7 +204,7 @@ def _own_words(error: BaseException) -> str:
     if isinstance(error, SystemExit):
         return f"it ends the program, by sys.exit({'' if error.code is None else repr(error.code)})"
     try:
-        return printable(str(error))
+        return whole_signs(str(error))
     except BaseException:  # an exception of the user's own, whose text fails as well
         return "(without a readable message)"
 
@@ -409,7 +411,7 @@ def named_files_digest(scenario: Scenario, home: Path) -> str:
     """Of the files that a scenario names and of all code of its classes (`own_code_of`)."""
     total = hashlib.blake2b(digest_size=8)
     for file in named_files(scenario, home):
-        total.update((b"" if file is None else file.read_bytes()) + b"\0")
+        total.update((b"" if file is None else read_file(file, follows=True)) + b"\0")
     total.update(code_digest(own_code_of(scenario, home)).encode())
     return total.hexdigest()
 
@@ -541,7 +543,7 @@ def find_module(module: str) -> Path | None:
 
 def _class_fault(path: Path, where: str, name: str, syntax: bool) -> str:
     try:
-        tree = ast.parse(path.read_bytes())
+        tree = ast.parse(read_file(path, follows=True))
     except (SyntaxError, ValueError) as error:
         if not syntax:
             return ""

@@ -28,6 +28,7 @@ from cascade_sim.scenario.sections import (
     Name,
     Phases,
     PreRanking,
+    PreRankingStep,
     Ranking,
     Report,
     Retrieval,
@@ -65,6 +66,7 @@ __all__ = [
     "ModelSpec",
     "Phases",
     "PreRanking",
+    "PreRankingStep",
     "Ranking",
     "Report",
     "Retrieval",
@@ -136,8 +138,16 @@ class RetrievalOverride(Override):
     pass
 
 
-@overriding(PreRanking)
+@overriding(PreRankingStep)
+class PreRankingStepOverride(Override):
+    pass
+
+
+@overriding(PreRankingStep)
 class PreRankingOverride(Override):
+    earlier: dict[Name, PreRankingStepOverride] | None = Field(
+        default=None, description="Changes to earlier steps of pre-ranking, by their names."
+    )
     sizes: Sizes | None = Field(
         default=None, description="In place of size: a size for each request, under a common budget."
     )
@@ -184,21 +194,32 @@ class ArmSpec(Section):
     bidding: Bidding
     exploration: float | None = None  # of its market; None: market.exploration
 
-    def pcvr_of(self, stage: PreRanking | Ranking) -> str:
+    def pcvr_of(self, stage: PreRankingStep | Ranking) -> str:
         """Whose pCVR a stage of this arm looks at, if it looks at one: a model's name, or known."""
-        own = stage.pcvr if isinstance(stage, PreRanking) else None
+        own = stage.pcvr if isinstance(stage, PreRankingStep) else None
         return own or self.bidding.pcvr
 
     @property
     def pcvr_models(self) -> tuple[str, ...]:
         """The models of conversions that its stages may ask, ranking's first."""
-        asked = (self.pcvr_of(self.ranking), self.pcvr_of(self.pre_ranking))
+        asked = [self.pcvr_of(section) for _, section in reversed(self.sections)]
         return tuple(name for name in dict.fromkeys(asked) if name != KNOWN)
+
+    @property
+    def sections(self) -> tuple[tuple[str, PreRankingStep | Ranking], ...]:
+        """The scoring stages by name, in their order."""
+        earlier = self.pre_ranking.earlier.items()
+        return (*earlier, ("pre_ranking", self.pre_ranking), ("ranking", self.ranking))
+
+    @property
+    def most_handed_on(self) -> int:
+        """The most ads that a step of pre-ranking hands on."""
+        return max(step.size for step in (self.pre_ranking, *self.pre_ranking.earlier.values()))
 
     @property
     def seats(self) -> tuple[str, ...]:
         """Who it asks to serve a request: the seats of its stages, and models of conversions."""
-        return tuple(dict.fromkeys([self.pre_ranking.model, self.ranking.model, *self.pcvr_models]))
+        return tuple(dict.fromkeys([*(section.model for _, section in self.sections), *self.pcvr_models]))
 
 
 class Scenario(Section):
@@ -269,10 +290,15 @@ def resolve_arm(scenario: Scenario, overrides: ArmOverrides) -> ArmSpec:
     def merged(base: Section, change: Override | None) -> Any:
         if change is None:
             return base
-        return base.model_copy(update=change.model_dump(exclude_none=True, exclude={"sizes"}))
+        update = change.model_dump(exclude_none=True, exclude={"sizes", "earlier"})
+        return base.model_copy(update=update)
 
     cascade = scenario.cascade
     pre_ranking = merged(cascade.pre_ranking, overrides.pre_ranking)
+    changes = (overrides.pre_ranking.earlier if overrides.pre_ranking else None) or {}
+    if pre_ranking.earlier:
+        earlier = {name: merged(step, changes.get(name)) for name, step in pre_ranking.earlier.items()}
+        pre_ranking = pre_ranking.model_copy(update={"earlier": earlier})
     sizes = overrides.pre_ranking.sizes if overrides.pre_ranking else None
     if sizes is not None:
         pre_ranking = pre_ranking.model_copy(update={"size": max(sizes.choices)})

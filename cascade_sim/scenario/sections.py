@@ -13,10 +13,13 @@ from pydantic import (
     SerializerFunctionWrapHandler,
     create_model,
     model_serializer,
+    model_validator,
 )
 from pydantic_core import CoreSchema, PydanticCustomError, core_schema
 
 from cascade_sim.auction.pricing import NEED_SQUASHING_1, PARAMETERS, RULES
+from cascade_sim.errors import UserError
+from cascade_sim.scenario.capabilities import LACKS, Capability, Kind
 
 MAX_ID = 2**31 - 1  # ad and user ids are int32
 MAX_REQUESTS = 10**9  # each phase has so many request ids
@@ -397,9 +400,36 @@ class World(Section):
     )
 
     @property
-    def is_replay(self) -> bool:
-        """Whether logged auctions are held again, and nothing is drawn or fitted."""
-        return self.logged is not None and self.logged.fitted is None
+    def kind(self) -> Kind:
+        """Which environment it is made concrete by."""
+        if self.logged is None:
+            return "synthetic"
+        return "replayed" if self.logged.fitted is None else "fitted"
+
+    @property
+    def seals(self) -> tuple[str | None, ...] | None:
+        """Which log it is of, which response and how its time is drawn; None of a world that is drawn."""
+        if self.logged is None:
+            return None
+        fitted = self.logged.fitted
+        return (self.logged.digest, *((fitted.digest, fitted.block) if fitted else ()))
+
+    def without_places(self, data: dict[str, Any]) -> None:
+        """Leave out of its data where a log and a response lie that are told by what they hold."""
+        if self.logged is not None and self.logged.digest is not None:
+            del data["logged"]["market"]
+            fitted = self.logged.fitted
+            if fitted is not None and fitted.digest is not None:
+                del data["logged"]["fitted"]["response"]
+
+    def has(self, capability: Capability) -> bool:
+        """Whether such a world can be asked for it."""
+        return capability not in LACKS[self.kind]
+
+    def require(self, capability: Capability, option: str) -> None:
+        """UserError, in the words of the kind, for what is asked by an option and cannot be had."""
+        if not self.has(capability):
+            raise UserError(f"{option}: {LACKS[self.kind][capability]}")
 
     @property
     def is_timed(self) -> bool:
@@ -438,8 +468,8 @@ class Retrieval(Section):
     )
 
 
-class PreRanking(Section):
-    """Pre-ranking set to competitive set."""
+class PreRankingStep(Section):
+    """A step of pre-ranking: the best of its candidates go on."""
 
     model: Name = Field(default="logloss", description="A name under `models`, or random, constant, truth.")
     bid: Literal["init", "opt", "none"] = Field(
@@ -459,7 +489,36 @@ class PreRanking(Section):
 
     @model_serializer(mode="wrap")
     def _without_pcvr(self, dump: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        return without(dump(self), self, "pcvr")
+        return without(dump(self), self, "pcvr", "earlier")
+
+
+class PreRanking(PreRankingStep):
+    """Pre-ranking set to competitive set; of several steps, the last."""
+
+    earlier: dict[Name, PreRankingStep] = Field(
+        default={},
+        description="Steps of pre-ranking before this one, in their order: NAME: {model, bid, fusion, size}. "
+        "Pre-ranking may also be written as a list of steps, of which all but the last have a name.",
+    )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _of_list(cls, given: Any) -> Any:
+        return steps_by_name(given)
+
+
+def steps_by_name(given: Any) -> Any:
+    """Pre-ranking written as a list of steps, as a mapping: the last, and `earlier` ones by their names."""
+    if not isinstance(given, list) or not all(isinstance(step, dict) for step in given) or not given:
+        return given
+    *earlier, last = given
+    names = [step.get("name") for step in earlier]
+    if "name" in last and last["name"] != "pre_ranking":
+        raise ValueError(f"the last step is called pre_ranking, found {last['name']!r}; remove its name")
+    if not all(isinstance(name, str) for name in names) or len(set(names)) < len(names):
+        raise ValueError("all steps but the last need a `name` of their own")
+    plain = [{key: value for key, value in step.items() if key != "name"} for step in given]
+    return {**plain[-1], "earlier": dict(zip(names, plain[:-1], strict=True))}
 
 
 class Ranking(Section):
@@ -479,6 +538,12 @@ class Cascade(Section):
     pre_ranking: PreRanking = Field(default=PreRanking(), description="Pre-ranking set to competitive set.")
     ranking: Ranking = Field(default=Ranking(), description="Competitive set to auction.")
     slots: int = Field(default=5, ge=1, le=1000, description="Ads shown per request.")
+
+    @property
+    def seats(self) -> tuple[str, ...]:
+        """The models of its stages, ranking's first."""
+        steps = (self.pre_ranking, *self.pre_ranking.earlier.values())
+        return tuple(dict.fromkeys([self.ranking.model, *(step.model for step in steps)]))
 
 
 class Fusion(Section):

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from cascade_sim.errors import unknown_name
+from cascade_sim.storage.files import read_file
 
 Fault = tuple[str | None, str]  # the option that is wrong, None if it is none of those given; what is wrong
 FindModule = Callable[[str], Path | None]
@@ -63,7 +64,7 @@ def signature_of(own: type) -> Signature | None:
 def signature_in(file: Path, name: str, find_module: FindModule, depth: int = 0) -> Signature | None:
     """The signature of the class of this name in a file, which is not run; None if the text does not tell."""
     try:
-        tree = ast.parse(file.read_bytes())
+        tree = ast.parse(read_file(file, follows=True))
     except (SyntaxError, ValueError, OSError):
         return None
     bound = [node for node in _statements(tree) if name in _names(node)]

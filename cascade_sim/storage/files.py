@@ -1,11 +1,19 @@
 """Files that appear whole or not at all: written beside their place, flushed to the disk, renamed.
 
-No link is followed on the way: a folder that others may write to cannot lead a write elsewhere.
+After a power cut, too: a folder is flushed when a name in it must stay, as the names of new folders must, in
+which files are lost that were flushed themselves.
+
+No link is followed on the way: a folder that others may write to cannot lead a write elsewhere. Nor a read:
+`below` builds every path of a run's folder, `opened` opens every file of it.
 """
 
+import errno
+import io
 import json
 import os
+import re
 import secrets
+import stat
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from functools import partial
@@ -18,6 +26,13 @@ from cascade_sim.errors import UserError
 MOST_DIGITS = 40  # of a whole number in JSON
 LARGEST = 1e100  # of a number in JSON: squares and sums of such are still finite
 NO_LINKS = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0)  # for os.open
+MARKED = 4096  # bytes at the beginning of a file that say whose it is
+PNG = b"\x89PNG\r\n\x1a\n"
+MOST_BYTES = 1 << 28  # of a file that is read whole: the largest results have a few million
+_KINDS = {  # of what is no regular file
+    stat.S_IFDIR: "a folder", stat.S_IFIFO: "a pipe", stat.S_IFSOCK: "a socket", stat.S_IFCHR: "a device",
+    stat.S_IFBLK: "a device",
+}  # fmt: skip
 
 
 def write_file(path: Path, data: bytes) -> None:
@@ -32,18 +47,30 @@ def write_file(path: Path, data: bytes) -> None:
 def seal(temp: Path, path: Path) -> None:
     """Flush a finished temporary file to the disk and give it its name.
 
-    UserError where it lies below a guarded folder that is not ours to write to any more.
+    UserError where it lies below a guarded folder that is not ours to write to any more. A process that is
+    paused after that check does no harm either: the next owner of the folder removes what has no name yet
+    before it does anything else, so there is nothing left to rename.
     """
     flush(temp)
-    for folder, check in list(_guards):
-        if folder in Path(os.path.abspath(path)).parents:
-            check()
+    require_ours(path)
     os.replace(temp, path)
     leftovers.strike(temp)
     flush(path.parent)  # the rename itself must survive a power cut
 
 
+def _is_below(path: Path, folder: Path) -> bool:
+    whole = Path(os.path.abspath(path))
+    return folder == whole or folder in whole.parents
+
+
 _guards: list[tuple[Path, Callable[[], None]]] = []  # folders, and who says whether they are still ours
+
+
+def require_ours(path: Path) -> None:
+    """UserError where the path lies below a guarded folder that is not ours to write to any more."""
+    for folder, check in list(_guards):
+        if _is_below(path, folder):
+            check()
 
 
 def guard(folder: Path, check: Callable[[], None]) -> None:
@@ -73,15 +100,101 @@ def discard(temp: Path) -> None:
     leftovers.strike(temp)
 
 
+def below(folder: str | Path, *names: str) -> Path:
+    """The path of an entry of a run's folder, be it there or not.
+
+    UserError where a step of it is a link: it may lead anywhere. The folder itself may be one, for it was
+    named by who asks.
+    """
+    path = Path(folder)
+    for name in (part for words in names for part in words.split("/")):
+        if name in ("", ".", "..") or "\0" in name:
+            raise UserError(f"{path}: {'/'.join(names)!r} is not the name of an entry of a run")
+        path = path / name
+        if os.path.islink(path):
+            raise UserError(f"{path} is a link, and no link in a run's folder is followed; remove it")
+    return path
+
+
+def make_folder(path: Path, *, parents: bool = True) -> None:
+    """Make a folder, with its `parents`, where they are missing; their names survive a power cut."""
+    if path.is_dir():
+        return
+    try:
+        path.mkdir()
+    except FileNotFoundError:
+        if not parents:
+            raise
+        make_folder(path.parent)
+        path.mkdir(exist_ok=True)
+    except FileExistsError:  # a file, or another process was quicker
+        path.mkdir(exist_ok=True)
+    flush(path.parent)
+
+
 def folder_inside(folder: Path, *names: str) -> Path:
-    """The folder below a run's, made where it is missing; UserError where a step is a link to elsewhere."""
+    """The folder below a run's, which is there: made where it is missing; no step may be a link."""
+    is_there = any(_is_below(folder, ours) for ours, _ in list(_guards))  # what is locked is not made again
     for name in names:
-        folder = folder / name
-        if folder.is_symlink():
-            raise UserError(f"{folder} is a link, through which nothing is written; remove it")
+        folder = below(folder, name)
         with storage_errors(folder):
-            folder.mkdir(parents=True, exist_ok=True)
+            make_folder(folder, parents=not is_there)
     return folder
+
+
+def opened(path: Path, *, follows: bool = False) -> io.BufferedReader:
+    """A regular file, to be read; OSError in words for anything else, which might be waited for for ever.
+
+    A file that the user named (`follows`) may be a link to one; in a run's folder it may not.
+    """
+    flags = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | (0 if follows else NO_LINKS)
+    try:
+        handle = os.open(path, flags)
+    except OSError as error:
+        words = {errno.ENXIO: "a socket, not a regular file"}  # nothing else says so of reading
+        if not follows and os.path.islink(path):
+            words = {errno.ELOOP: "a link, which is not followed"}
+        raise OSError(error.errno, words.get(error.errno or 0, error.strerror), str(path)) from None
+    kind = stat.S_IFMT(os.fstat(handle).st_mode)
+    if kind == stat.S_IFREG:
+        return os.fdopen(handle, "rb")
+    os.close(handle)
+    code = errno.EISDIR if kind == stat.S_IFDIR else errno.EINVAL
+    raise OSError(code, f"{_KINDS.get(kind, 'something else')}, not a regular file", str(path))
+
+
+def read_file(path: Path, *, most: int = MOST_BYTES, follows: bool = False) -> bytes:
+    """All of a file, as `opened`; OSError if it has more than `most` bytes."""
+    with opened(path, follows=follows) as file:
+        size = os.fstat(file.fileno()).st_size
+        data = file.read(min(size, most) + 1)  # room is made for as much as is asked for
+    if max(size, len(data)) > most:
+        raise OSError(errno.EFBIG, f"more than {most:,} bytes", str(path))
+    return data
+
+
+def refuse_other(path: Path, what: str, mark: bytes) -> None:
+    """UserError if writing would replace what is no `what`: that has the mark near its beginning."""
+    try:
+        with opened(path) as file:
+            if mark in file.read(MARKED):
+                return
+    except FileNotFoundError:
+        return
+    except OSError as error:
+        reason = f"{error.strerror}; give another name"
+        raise UserError(f"{path} is there and is not replaced: {reason}") from error
+    raise UserError(f"{path} is there and is no {what}; give another name, or remove it first")
+
+
+def mark_of(content: bytes) -> bytes:
+    """What a file of the same kind has: the head of a table, the first key of JSON, the kind of a picture."""
+    if content.startswith(PNG):
+        return PNG
+    if b"<svg" in content[:MARKED]:
+        return b"<svg"
+    found = re.match(rb"[\[{\s]*[^\n:]*", content)
+    return found[0] if found else b""
 
 
 def parse_json(data: bytes | str) -> Any:
@@ -118,11 +231,41 @@ def discarded_on_error(temp: Path) -> Iterator[None]:
 
 @contextmanager
 def storage_errors(path: Path) -> Iterator[None]:
-    """A full disk or a read-only folder is the user's to mend: UserError with the reason."""
+    """A full disk or a read-only folder is the user's to mend: UserError with the reason.
+
+    Where a file or a folder is gone, that may be that another process has the run folder by now.
+    """
     try:
         yield
     except OSError as error:
-        raise UserError(f"cannot write {path}: {error.strerror or error}") from error
+        reason = error.strerror or error
+        if isinstance(error, FileNotFoundError):
+            require_ours(path)
+            if not path.parent.is_dir():
+                reason = f"{path.parent} is not there any more: it was removed, or moved away"
+        raise UserError(f"cannot write {path}: {reason}") from error
+
+
+_NO_LOCKS = (errno.ENOLCK, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS)  # of an NFS mount, or a FUSE
+
+
+def flock(handle: int, path: Path, *, waits: bool = False) -> None:
+    """Lock an open file or folder for this process; BlockingIOError if another has it, unless this `waits`.
+
+    UserError where the file system has no locks.
+    """
+    import fcntl
+
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | (0 if waits else fcntl.LOCK_NB))
+    except OSError as error:
+        if error.errno not in _NO_LOCKS:
+            raise
+        raise UserError(
+            f"cannot lock {path}: {error.strerror}. Without locks two commands may write to one folder at "
+            "once: give a folder on a local disk, or have the file system mounted with locks (NFS: with "
+            "rpc.statd running on both sides; with the option local_lock=all if this host alone writes there)"
+        ) from error
 
 
 def flush(path: Path) -> None:

@@ -3,7 +3,8 @@
 Writing: `RunFolder.create` locks the folder, sets an earlier run aside and hands out atomic writes. The first
 thing to write is manifest.json (status "running"), the last its final form with the seals of what was written
 (`finish`). A finished run that lay there is kept whole in the folder `previous` until then.
-Reading: `open_run` and `read_manifest` check before they return.
+Reading: `open_run` and `read_manifest` check before they return, and change nothing. Paths of the folder are
+built by `files.below`, so that no link in it is followed by a reader, a writer or a removal.
 
 The one writer holds a `Lock` (storage/lock.py), which dies with it and, where it is of another host, with
 its lease.
@@ -23,9 +24,19 @@ from typing import Any
 from cascade_sim import leftovers
 from cascade_sim.errors import Notice, UserError, did_you_mean
 from cascade_sim.storage import own_code, seals
-from cascade_sim.storage.files import folder_inside, parse_json, storage_errors, write_file
+from cascade_sim.storage.files import (
+    below,
+    flush,
+    folder_inside,
+    make_folder,
+    parse_json,
+    read_file,
+    require_ours,
+    storage_errors,
+    write_file,
+)
 from cascade_sim.storage.lock import LOCK, Lock
-from cascade_sim.storage.seals import MANIFEST
+from cascade_sim.storage.seals import LOGS, MANIFEST
 from cascade_sim.version import SEMANTICS
 
 METRICS = "metrics.json"
@@ -48,7 +59,7 @@ _GONE = ".previous.gone"
 # go only where the caller says so.
 RUN_ENTRIES = (
     *(MANIFEST, METRICS, "metrics.csv", "scenario.yaml", "report.html", "blocks.json"),
-    *("models", CHECKPOINTS, "logs", "figures"),  # checkpoints go before the logs that they tell of
+    *("models", CHECKPOINTS, LOGS, "figures"),  # checkpoints go before the logs that they tell of
 )
 
 SHOWN = 3  # answers that a refusal names
@@ -107,19 +118,26 @@ class RunFolder:
                 _check_unanswered(folder)
             return is_same
 
-        check()  # before anything is touched
+        if _is_half_aside(folder):
+            _check_replaceable(folder, overwrite)  # the rest when all is in its place again
+        else:
+            check()  # before anything is touched
         with storage_errors(folder):
-            folder.mkdir(parents=True, exist_ok=True)
+            make_folder(folder)
             lock = Lock.take(folder)
         run = cls(folder, lock, has_begun=True)
         run._is_clearing = True
         try:
-            keeps_answers = check()  # it may have changed while the lock was taken
+            with storage_errors(folder):
+                _remove_unnamed(folder)  # before anything is looked at: it gets no name from here on
             with storage_errors(folder):
                 _settle(folder)
+            keeps_answers = check()  # it may have changed while the lock was taken
+            with storage_errors(folder):
                 if _is_finished(folder):
                     _set_aside(folder, keeps_answers)
                 _clear(folder, keeps_answers)
+                flush(folder)  # no checkpoint of an earlier run comes back beside the manifest of this one
             run._has_begun = run._is_clearing = False
         except BaseException:
             run.release()
@@ -134,26 +152,28 @@ class RunFolder:
         that another process is writing, is a UserError.
         """
         folder = Path(path)
-        if not (folder / MANIFEST).exists() and not (folder / _MOVING).is_dir():
+        if not below(folder, MANIFEST).exists() and not _is_half_aside(folder):
             return cls.create(folder)
         with storage_errors(folder):
             lock = Lock.take(folder)
-        if not (folder / MANIFEST).exists():  # another run took the folder just before, and was stopped
-            lock.leave()
+        if not below(folder, MANIFEST).exists() and not _is_half_aside(folder):
+            lock.leave()  # another run took the folder just before, and was stopped
             return cls.create(folder)
         run = cls(folder, lock, has_begun=True)
         try:
             with storage_errors(folder):
+                _remove_unnamed(folder)
                 _settle(folder)
             left = read_manifest(folder)
             what = difference(left, manifest)
             if what:
                 raise UserError(f"{folder} holds a run of {what}: it cannot go on; run without --resume")
             with storage_errors(folder):
-                if left.get("status") != "complete" or not (folder / METRICS).exists():
+                if left.get("status") != "complete" or not below(folder, METRICS).exists():
                     _clear_unfinished(folder)
-                elif (folder / CHECKPOINTS).exists():
-                    shutil.rmtree(folder / CHECKPOINTS)  # stopped at its very last step
+                else:  # it may have been stopped at its very last step
+                    run.remove_checkpoints()
+                    _remove_previous(folder)
         except BaseException:
             run.release()
             raise
@@ -185,23 +205,25 @@ class RunFolder:
             sealed = seals.seals_of(self.path)
         self.write_manifest({**manifest, seals.SEALS: sealed, "status": "complete"})
         self.remove_checkpoints()
-        with suppress(OSError):  # the run is complete; a rest of an older one does no harm
+        self._lock.require_held()
+        with suppress(OSError, UserError):  # the run is complete; a rest of an older one does no harm
             _remove_previous(self.path)
 
     def is_complete(self) -> bool:
         """Whether the run that lies here had come to its end."""
-        return (self.path / METRICS).exists() and read_manifest(self.path).get("status") == "complete"
+        return below(self.path, METRICS).exists() and read_manifest(self.path).get("status") == "complete"
 
     def remove_logs(self) -> None:
         """Remove the logs, for who wants the metrics alone. The checkpoints, which need them, go first."""
         self.remove_checkpoints()
         with storage_errors(self.path):
-            if (self.path / "logs").exists():
-                shutil.rmtree(self.path / "logs")
+            _remove_entry(self.path, LOGS)
 
     def remove_checkpoints(self) -> None:
         """Remove the checkpoints: the run is complete and has nothing left to go on with."""
-        shutil.rmtree(self.path / CHECKPOINTS, ignore_errors=True)
+        self._lock.require_held()
+        with suppress(OSError):
+            _remove_entry(self.path, CHECKPOINTS)
 
     def release(self) -> None:
         """Give the folder up. Releasing twice is harmless.
@@ -209,11 +231,14 @@ class RunFolder:
         Where nothing at all came of the new run, the one it was to replace is put back.
         """
         if self._lock.is_held:
-            with suppress(OSError):
+            with suppress(OSError, UserError):
                 if not self._has_begun:
                     _remove_unnamed(self.path)
-                if not self._has_begun and (self.path / PREVIOUS).is_dir():
-                    _put_back(self.path, self.path / PREVIOUS)
+                if not self._has_begun and below(self.path, PREVIOUS).is_dir():
+                    # Half put back it is not whole, and must not have the name of what is.
+                    os.rename(below(self.path, PREVIOUS), below(self.path, _MOVING))
+                    flush(self.path)
+                    _put_back(self.path, _MOVING)
                 if self._is_clearing and _shows_by_its_lock(self.path):
                     self._lock.leave()
         self._lock.release()
@@ -225,12 +250,17 @@ class RunFolder:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.release()
+        if isinstance(error, Exception) and not self.path.is_dir():  # whatever it led to
+            raise UserError(
+                f"{self.path} is not there any more: it was removed, or moved away, while the run was at "
+                "work; run again"
+            ) from error
 
     def _inside(self, name: str) -> Path:
         parts = Path(name).parts
         if not parts or Path(name).is_absolute() or ".." in parts or parts == (LOCK,):
             raise ValueError(f"{name!r} is not the name of a file in a run folder")
-        return self.path / name
+        return below(self.path, *parts)
 
 
 @dataclass(frozen=True)
@@ -255,12 +285,12 @@ def open_run(path: str | Path) -> Run:
             "its results do not compare; run the scenario again"
         )
     _check_manifest(folder, manifest)
-    if manifest.get("kind") == IMPORTED and not (folder / METRICS).exists():
+    if manifest.get("kind") == IMPORTED and not below(folder, METRICS).exists():
         for name in manifest.get(seals.SEALS) or {}:
             if name in seals.SMALL:
                 seals.check_file(folder, name)
         return Run(folder, manifest, {})  # nothing was run: what was logged is in its store, sealed by itself
-    if not (folder / METRICS).exists():
+    if not below(folder, METRICS).exists():
         status = manifest.get("status", "unknown")
         raise UserError(
             f"{folder} has no {METRICS} (status: {status}): the run did not finish{_kept(folder)}"
@@ -277,7 +307,7 @@ def open_run(path: str | Path) -> Run:
     small = [name for name in known if name in seals.SMALL or name.endswith(f"/{MANIFEST}")]
     for name in small:
         seals.check_file(folder, name, known)
-    return Run(folder, manifest, read_object(folder / METRICS))
+    return Run(folder, manifest, read_object(below(folder, METRICS)))
 
 
 MANIFEST_TYPES: dict[str, type] = {
@@ -294,12 +324,12 @@ def _check_manifest(folder: Path, manifest: Mapping[str, Any]) -> None:
         value = manifest.get(key)
         if value is not None and not isinstance(value, kind):
             expected = {dict: "an object", int: "a whole number", str: "text"}[kind]
-            raise UserError(f"{folder / MANIFEST}: {key} must be {expected}, found {value!r}")
+            raise UserError(f"{below(folder, MANIFEST)}: {key} must be {expected}, found {value!r}")
 
 
 def require_measures(run: Run) -> None:
     """UserError where the measures of a run's arms are not numbers: whoever edited them did not see it."""
-    file = run.path / METRICS
+    file = below(run.path, METRICS)
     if not isinstance(run.metrics.get("arms"), dict):
         raise UserError(f"{file}: 'arms' must be an object of arms")
     for arm, metrics in run.metrics["arms"].items():
@@ -321,29 +351,47 @@ def _is_number(value: Any) -> bool:
 
 
 def read_manifest(path: str | Path) -> dict[str, Any]:
-    """manifest.json of a run folder, finished or not."""
+    """manifest.json of a run folder, finished or not. Nothing there is changed."""
     folder = Path(path)
     if not folder.is_dir():
         raise UserError(
             f"{folder} is not a folder" if folder.exists() else f"{folder} does not exist{_run_meant(folder)}"
         )
-    if (folder / _MOVING).is_dir():
-        _recover(folder)
-    if not (folder / MANIFEST).exists():
-        if Lock.is_ours(folder) and not (folder / PREVIOUS / MANIFEST).is_file():
+    if _is_half_aside(folder):
+        raise UserError(
+            f"{folder}: its run is half set aside, in {_MOVING}: one that is to replace it is at work, or "
+            f"was stopped; `cascade_sim run SCENARIO --out {folder} --resume`, with the scenario of the run, "
+            "puts it back"
+        )
+    if not below(folder, MANIFEST).exists():
+        if Lock.is_ours(folder) and not _has_previous(folder):
             raise UserError(
                 f"{folder} has no {MANIFEST} yet: a run began there and is at work, or was stopped"
             )
         raise UserError(f"{folder} is not a run folder: it has no {MANIFEST}{_kept(folder)}")
-    manifest = read_object(folder / MANIFEST)
-    seals.check_manifest(folder / MANIFEST, manifest)
+    return _own_manifest(folder)
+
+
+def _own_manifest(folder: Path) -> dict[str, Any]:
+    file = below(folder, MANIFEST)
+    manifest = read_object(file)
+    seals.check_manifest(file, manifest)
     return manifest
+
+
+def _is_half_aside(folder: Path) -> bool:
+    """Whether a kill left the run between its place and `previous`."""
+    return below(folder, _MOVING).is_dir()
+
+
+def _has_previous(folder: Path, name: str = PREVIOUS) -> bool:
+    return below(folder, name, MANIFEST).is_file()
 
 
 def _kept(folder: Path) -> str:
     """Where the run is that an unfinished one was to replace."""
-    is_there = (folder / PREVIOUS / MANIFEST).is_file()
-    return f"; the run that it was to replace is whole in {folder / PREVIOUS}" if is_there else ""
+    is_there = _has_previous(folder)
+    return f"; the run that it was to replace is whole in {below(folder, PREVIOUS)}" if is_there else ""
 
 
 def _run_meant(folder: Path) -> str:
@@ -382,7 +430,7 @@ def default_folder(name: str) -> Path:
 
 def is_done(folder: Path, step: str) -> bool:
     """Whether a stopped run had finished this step."""
-    return (folder / CHECKPOINTS / f"{step}.keep").is_file()
+    return below(folder, CHECKPOINTS, f"{step}.keep").is_file()
 
 
 def keep(folder: Path, step: str, tables: Iterable[str], *, is_finished: bool = True) -> None:
@@ -408,10 +456,10 @@ def json_text(content: Any) -> str:
     )
 
 
-def read_object(path: Path) -> dict[str, Any]:
-    """The JSON object in a file; UserError with line and column if it is none."""
+def read_object(path: Path, *, follows: bool = False) -> dict[str, Any]:
+    """The JSON object in a file, as `files.opened`; UserError with line and column if it is none."""
     try:
-        content = parse_json(path.read_bytes())
+        content = parse_json(read_file(path, follows=follows))
     except json.JSONDecodeError as error:
         raise UserError(f"{path}:{error.lineno}:{error.colno} is not JSON: {error.msg}") from error
     except ValueError as error:  # not text, or what no result holds
@@ -443,16 +491,16 @@ def _check_replaceable(folder: Path, overwrite: bool) -> None:
         raise UserError(f"cannot read {folder}: {error.strerror}") from error
     if entries and not is_run:
         raise UserError(f"{folder} is not empty and not a run of cascade_sim; give another folder")
-    if (folder / MANIFEST).exists() and not overwrite:
+    if below(folder, MANIFEST).exists() and not overwrite:
         raise UserError(f"{folder} already holds a run; give another folder")
 
 
 def _is_run(folder: Path) -> bool:
     """A run shows by its manifest or, if it was killed early, by the lock or the earlier run it left."""
-    if Lock.is_ours(folder) or any((folder / name / MANIFEST).is_file() for name in (PREVIOUS, _MOVING)):
+    if any([_has_previous(folder, name) for name in (PREVIOUS, _MOVING)]) or Lock.is_ours(folder):
         return True
     with suppress(UserError):
-        manifest = read_manifest(folder)
+        manifest = _own_manifest(folder)
         return "semantics" in manifest and "scenario_hash" in manifest
     return False
 
@@ -468,23 +516,25 @@ def _clear_unfinished(folder: Path) -> None:
 
     A step whose tables are not what its mark says is not finished: it is forgotten and will be done again.
     """
+    for name in RUN_ENTRIES:
+        below(folder, name)  # no link among them
+    below(folder, METRICS).unlink(missing_ok=True)  # measured again: its tables may go
     kept: set[str] = set()
-    for mark in (folder / CHECKPOINTS).glob("*.keep"):
+    checkpoints = below(folder, CHECKPOINTS)
+    for mark in checkpoints.glob("*.keep"):
         fault, names = _marked(folder, mark)
         if not fault:
             kept |= names
             continue
         warnings.warn(f"{fault}: {mark.stem} is done again", Notice, stacklevel=3)
         mark.unlink()
-    for left in [*(folder / CHECKPOINTS).glob("*.npz"), *(folder / CHECKPOINTS).glob("*.json")]:
-        if not (folder / CHECKPOINTS / f"{MARKET}{left.stem}.keep").is_file():
+    for left in [*checkpoints.glob("*.npz"), *checkpoints.glob("*.json")]:
+        if not below(checkpoints, f"{MARKET}{left.stem}.keep").is_file():
             left.unlink()  # the state or the figures of tables that are no more
-    for table in (folder / "logs").glob("*"):
+    logs = below(folder, LOGS)
+    for table in logs.glob("*"):
         if table.name not in kept and not table.name.startswith("."):  # a desktop's own files are no tables
-            _remove_entry(table)
-    for place in (folder, *(folder / name for name in RUN_ENTRIES)):  # not in a world's folder: it has a lock
-        for left in place.glob("**/.*.[0-9]*.tmp" if place != folder else ".*.[0-9]*.tmp"):
-            left.unlink()
+            _remove_entry(logs, table.name)
 
 
 def _marked(folder: Path, mark: Path) -> tuple[str, set[str]]:
@@ -502,16 +552,17 @@ def _marked(folder: Path, mark: Path) -> tuple[str, set[str]]:
         except UserError as error:
             return str(error), set()
         if not is_same:
-            what = "has changed" if (folder / "logs" / table).is_dir() else "is gone"
-            return f"{folder / 'logs' / table} {what} since the run was stopped", set()
+            place = below(folder, LOGS, table)
+            what = "has changed" if place.is_dir() else "is gone"
+            return f"{place} {what} since the run was stopped", set()
     return "", set(digests)
 
 
 def _check_unanswered(folder: Path) -> None:
     """UserError if the folder, or a world in it, holds what was asked of a run that is to be replaced."""
-    left = [f"{ANSWERS}/{name}" for name in _content(folder / ANSWERS)]
+    left = [f"{ANSWERS}/{name}" for name in _content(below(folder, ANSWERS))]
     for world in _worlds(folder):
-        left += [f"{world.name}/{ANSWERS}/{name}" for name in _content(world / ANSWERS)]
+        left += [f"{world.name}/{ANSWERS}/{name}" for name in _content(below(world, ANSWERS))]
         # A study's worlds are removed with all that is in them: somebody's notes there are lost as well.
         left += [
             f"{world.name}/{name}"
@@ -535,7 +586,7 @@ def _content(folder: Path) -> list[str]:
 def _worlds(folder: Path) -> list[Path]:
     """The runs of a study over several worlds, one per seed."""
     found = sorted(folder.glob("seed-*"))
-    return [world for world in found if world.is_dir() and not world.is_symlink() and _is_run(world)]
+    return [world for world in found if _is_own_folder(world) and _is_run(world)]
 
 
 def _clear(folder: Path, keeps_answers: bool) -> None:
@@ -545,99 +596,112 @@ def _clear(folder: Path, keeps_answers: bool) -> None:
     """
     own = RUN_ENTRIES[1:] if keeps_answers else (*RUN_ENTRIES, ANSWERS)
     for name in own:
-        _remove_entry(folder / name)
+        _remove_entry(folder, name)
     for world in _worlds(folder):
         if not keeps_answers:
             _remove(world)
         for name in own if keeps_answers else ():
-            _remove_entry(world / name)
-    _remove_unnamed(folder)
+            _remove_entry(world, name)
 
 
 def _remove_unnamed(folder: Path) -> None:
-    """Remove files that were being written, and never got their name."""
-    for left in folder.glob(".*.[0-9]*.tmp"):
-        left.unlink()
+    """Remove files that were being written, and never got their name; nor will they (see `files.seal`)."""
+    unnamed = ".*.[0-9]*.tmp"
+    inside = [
+        folder / name for name in RUN_ENTRIES if _is_own_folder(folder / name)
+    ]  # a world has its own lock
+    for left in [*folder.glob(unnamed), *(file for place in inside for file in place.rglob(unnamed))]:
+        left.unlink(missing_ok=True)
 
 
 def _is_finished(folder: Path) -> bool:
     """Whether a run that had come to its end lies here."""
     try:
-        manifest = read_object(folder / MANIFEST)
+        manifest = read_object(below(folder, MANIFEST))
+        return manifest.get("status") == "complete" and below(folder, METRICS).is_file()
     except UserError:
         return False
-    return manifest.get("status") == "complete" and (folder / METRICS).is_file()
 
 
 def _set_aside(folder: Path, keeps_answers: bool) -> None:
     """Move a finished run into `previous`: after a kill at any step all of it is in one of two places."""
     _remove_previous(folder)  # of a run that was finished in its place
-    aside = folder / _MOVING
-    aside.mkdir()
+    aside = below(folder, _MOVING)
+    make_folder(aside)
     names = (*RUN_ENTRIES, ANSWERS)
     worlds = [world.name for world in _worlds(folder)]
     if keeps_answers:
         # They stay, and with them the manifest, which says which run they were asked of.
-        for world in (".", *worlds):
-            (aside / world).mkdir(exist_ok=True)
+        for place, to in ((folder, aside), *((folder / world, aside / world) for world in worlds)):
+            make_folder(to)
             for name in RUN_ENTRIES:
                 if name != MANIFEST:
-                    _move(folder / world / name, aside / world / name)
-            write_file(aside / world / MANIFEST, (folder / world / MANIFEST).read_bytes())
+                    _move(place, name, to)
+            write_file(below(to, MANIFEST), read_file(below(place, MANIFEST)))
     else:
         for name in (*(name for name in names if name != MANIFEST), *worlds, MANIFEST):  # the manifest last
-            _move(folder / name, aside / name)
-    os.rename(aside, folder / PREVIOUS)
+            _move(folder, name, aside)
+    flush(aside)  # all of it, and then its name
+    os.rename(aside, below(folder, PREVIOUS))
 
 
-def _move(entry: Path, to: Path) -> None:
-    if entry.exists() or entry.is_symlink():
-        os.rename(entry, to)
+def _move(folder: Path, name: str, to: Path) -> None:
+    """Move an entry, a link as the link it is."""
+    require_ours(to / name)
+    if os.path.lexists(folder / name):
+        os.rename(folder / name, to / name)
 
 
-def _put_back(folder: Path, aside: Path) -> None:
+def _put_back(folder: Path, name: str) -> None:
     """Undo `_set_aside`, whole or half done: what is in both places (a manifest) is the same."""
-    for entry in sorted(aside.iterdir(), key=lambda entry: entry.name == MANIFEST):
-        there = folder / entry.name
-        if entry.is_dir() and there.is_dir() and not there.is_symlink():
-            _put_back(there, entry)
-        else:
-            os.replace(entry, there)
+    aside = below(folder, name)
+    for entry in sorted(os.listdir(aside), key=lambda entry: entry == MANIFEST):
+        if entry == LOCK:
+            raise UserError(f"{aside / entry}: a run that was set aside has no lock; remove it")
+        _put_back_entry(aside, entry, folder)
+    flush(folder)
     aside.rmdir()
+
+
+def _put_back_entry(aside: Path, name: str, folder: Path) -> None:
+    """Move an entry to where it was; a folder that is in both places, entry by entry."""
+    entry, there = aside / name, folder / name
+    if not _is_own_folder(entry) or not _is_own_folder(there):
+        os.replace(entry, there)
+        return
+    for inner in sorted(os.listdir(entry), key=lambda inner: inner == MANIFEST):
+        _put_back_entry(entry, inner, there)
+    entry.rmdir()
+
+
+def _is_own_folder(path: Path) -> bool:
+    """Whether there is a folder, and not a link to one."""
+    return path.is_dir() and not path.is_symlink()
 
 
 def _settle(folder: Path) -> None:
     """Under the lock: end what a kill interrupted between two steps."""
-    if (folder / _MOVING).is_dir():
-        _put_back(folder, folder / _MOVING)
-    if (folder / _GONE).is_dir():
-        shutil.rmtree(folder / _GONE)
-
-
-def _recover(folder: Path) -> None:
-    """The same for a reader, who finds a run half set aside; unless somebody is just doing it."""
-    try:
-        lock = Lock.take(folder, waits=False)
-    except (UserError, OSError):
-        return
-    try:
-        with storage_errors(folder):
-            _settle(folder)
-    finally:
-        lock.release()
+    if _is_half_aside(folder):
+        _put_back(folder, _MOVING)
+    if below(folder, _GONE).is_dir():
+        _remove_entry(folder, _GONE)
 
 
 def _remove_previous(folder: Path) -> None:
     """Remove the run in `previous`; its name goes first, so a half removed one is not taken for it."""
-    if (folder / _GONE).is_dir():
-        shutil.rmtree(folder / _GONE)
-    if (folder / PREVIOUS).is_dir():
-        os.rename(folder / PREVIOUS, folder / _GONE)
-        shutil.rmtree(folder / _GONE)
+    gone = below(folder, _GONE)
+    _remove_entry(folder, _GONE)
+    if below(folder, PREVIOUS).is_dir():
+        os.rename(below(folder, PREVIOUS), gone)
+        flush(folder)
+        _remove_entry(folder, _GONE)
 
 
-def _remove_entry(entry: Path) -> None:
-    if entry.is_dir() and not entry.is_symlink():
+def _remove_entry(folder: Path, name: str) -> None:
+    """Remove a file, a folder with all that is in it, or a link and not what it leads to."""
+    entry = folder / name
+    require_ours(entry)
+    if _is_own_folder(entry):
         shutil.rmtree(entry)
     else:
         entry.unlink(missing_ok=True)
@@ -645,9 +709,7 @@ def _remove_entry(entry: Path) -> None:
 
 def _remove(world: Path) -> None:
     """Remove a run folder, its manifest last: what a kill leaves of it still shows as a run."""
-    for entry in world.iterdir():
-        if entry.is_dir() and not entry.is_symlink():
-            shutil.rmtree(entry)
-        elif entry.name != MANIFEST:
-            entry.unlink()
+    for name in os.listdir(world):
+        if name != MANIFEST:
+            _remove_entry(world, name)
     shutil.rmtree(world)

@@ -6,10 +6,19 @@ cannot be asked. So whoever holds the lock has a lease: it counts a beat up in t
 Another host that finds the file looks at it for a whole lease, by its own clock (no two clocks are compared).
 A beat: the folder is in use. None: it puts a new file, with the next attempt number, in the place of the old.
 
-The old owner, should it come back, finds that the file is not its own any more: it beats no longer, and
-nothing below its folder gets its name (`files.guard`).
+The old owner, should it come back, finds that the file is not its own any more, or has another's attempt
+number: it beats no longer, and nothing below its folder gets its name (`files.guard`).
+
+It may be paused just between that look and the rename. What it was about to rename is then gone: the new
+owner has removed all that has no name yet before it looked at anything. Either the rename comes before that,
+or it finds no file. This needs one order of renames and removals, which every file system has. What it cannot
+do: on a network file system the look at the lock may be as old as the client's cache of names (NFS:
+`acdirmax`, 60 s), so the lease should be longer than that; and what a paused process is about to remove,
+rather than rename, is not kept from it. Both hold for hosts that do not see each other's flock. Where it is
+seen, as on a local disk, a paused owner has the folder until it is killed.
 """
 
+import errno
 import json
 import os
 import socket
@@ -25,7 +34,7 @@ from typing import Any
 
 from cascade_sim import leftovers
 from cascade_sim.errors import Notice, UserError
-from cascade_sim.storage.files import NO_LINKS, discard, guard, parse_json, temporary, unguard
+from cascade_sim.storage.files import NO_LINKS, discard, flock, flush, guard, parse_json, temporary, unguard
 
 LOCK = ".lock"
 PROGRAM = "cascade_sim"
@@ -106,18 +115,20 @@ class Lock:
 
     def _open(self) -> bool:
         """Open and lock the file; False if its owner removed it between the two steps: begin again."""
-        import fcntl
-
         if self._path.is_symlink():
             raise UserError(f"{self._path} is a link, which a lock never is; remove it")
         self._is_opening = True
         handle = os.open(self._path, os.O_RDWR | os.O_CREAT | NO_LINKS, 0o644)
         try:
             try:
-                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                flock(handle, self._path)
             except BlockingIOError:
                 self._is_opening = False
                 raise UserError(_refusal(self._path.parent, _written_owner(handle))) from None
+            except UserError:  # no locks: nor can anybody else have locked what is empty here
+                if _is_empty(handle):
+                    self._path.unlink(missing_ok=True)
+                raise
             if _is_same_file(handle, self._path):
                 self._handle, self._is_opening = handle, False
                 return True
@@ -134,7 +145,7 @@ class Lock:
         self._owner = _new_owner(before)
         if before.get("host", socket.gethostname()) != socket.gethostname():
             _outlive(folder, before, waits, self._clock)
-            old, self._handle = self._handle, _put_in_place(self._path, self._owner)
+            old, self._handle = self._handle, _put_in_place(self._path, self._handle, self._owner)
             os.close(old)
             self._clock.wait(self._owner["lease"] / BEATS)  # somebody else may have looked as long as we did
             if not _is_same_file(self._handle, self._path):
@@ -143,12 +154,18 @@ class Lock:
             _check_lock(self._path, self._handle)
             self._is_new = _is_empty(self._handle)
             _write_owner(self._handle, self._owner)
+            os.fsync(self._handle)
+        flush(folder)  # before anything is removed: the lock shows that it was a run's
         self._stop = self._clock.every(self._owner["lease"] / BEATS, self.beat)
         guard(folder, self.require_held)
 
     @property
     def is_held(self) -> bool:
-        return self._handle is not None
+        """Whether the lock is still one's own: the same file, with the same attempt number in it."""
+        if self._handle is None or not _is_same_file(self._handle, self._path):
+            return False
+        own = self._owner.get("attempt")
+        return bool(_written_owner(self._handle).get("attempt", own) == own)
 
     @property
     def attempt(self) -> int:
@@ -158,7 +175,7 @@ class Lock:
     def beat(self) -> bool:
         """Show that the owner is alive; False when there is nothing to show any more."""
         with self._busy:
-            if self._handle is None or not _is_same_file(self._handle, self._path):
+            if self._handle is None or not self.is_held:
                 return False
             self._owner["beat"] += 1
             try:
@@ -170,7 +187,9 @@ class Lock:
 
     def require_held(self) -> None:
         """UserError if somebody else took the folder meanwhile: nothing may be written there any more."""
-        if self._handle is not None and not _is_same_file(self._handle, self._path):
+        if self._handle is not None and not self.is_held:
+            if not self._path.parent.is_dir():
+                raise UserError(f"{self._path.parent} was removed while this process wrote to it")
             other = owner_of(self._path)
             who = _named(other) + f" took it over (attempt {other.get('attempt', '?')})" if other else ""
             raise UserError(
@@ -194,7 +213,7 @@ class Lock:
         So is a release that was cut off: only when the file is gone is the lock not held any more.
         """
         try:
-            if self._handle is not None and _is_same_file(self._handle, self._path):
+            if self.is_held:
                 self._path.unlink(missing_ok=True)
         except OSError:
             pass  # the folder became read-only: the file stays behind unlocked, which is as good
@@ -212,7 +231,16 @@ class Lock:
     @staticmethod
     def is_ours(folder: Path) -> bool:
         """Whether the folder has a lock of this program, held or left behind."""
-        return owner_of(folder / LOCK).get("program") == PROGRAM
+        try:
+            handle = os.open(folder / LOCK, os.O_RDONLY | os.O_NONBLOCK | NO_LINKS)
+        except OSError:
+            return False
+        try:
+            return os.pread(handle, len(BEGINS), 0) == BEGINS  # the rest may be half another's
+        except OSError:
+            return False
+        finally:
+            os.close(handle)
 
 
 def owner_of(path: Path) -> dict[str, Any]:
@@ -276,31 +304,36 @@ def _outlive(folder: Path, owner: dict[str, Any], waits: bool, clock: Clock) -> 
 
 def _locked(path: Path) -> int | None:
     """The handle of a file that is there, locked; None if somebody else has it, or it is none."""
-    import fcntl
-
     try:
         handle = os.open(path, os.O_RDWR | os.O_NONBLOCK | NO_LINKS)
     except OSError:
         return None
     try:
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
+        flock(handle, path)
+    except (OSError, UserError):
         os.close(handle)
         return None
     return handle
 
 
-def _put_in_place(path: Path, owner: dict[str, Any]) -> int:
-    """A new lock in the place of a dead one. A new file: what the old owner writes does not reach it."""
-    import fcntl
+def _put_in_place(path: Path, old: int, owner: dict[str, Any]) -> int:
+    """A new lock in the place of a dead one. A new file: what the old owner writes does not reach it.
 
+    UserError if another process was quicker: its lock lies there, or it has removed what was to become ours.
+    """
     temp = temporary(path)
     try:
         handle = os.open(temp, os.O_RDWR | NO_LINKS)
         try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            flock(handle, temp)
             _write_owner(handle, owner)
+            os.fsync(handle)
+            if not _is_same_file(old, path):
+                raise FileNotFoundError
             os.replace(temp, path)
+        except FileNotFoundError:
+            os.close(handle)
+            raise UserError(_refusal(path.parent, owner_of(path))) from None
         except BaseException:
             os.close(handle)
             raise
@@ -337,10 +370,11 @@ def _write_owner(handle: int, owner: dict[str, Any]) -> None:
 
 
 def _check_lock(path: Path, handle: int) -> None:
-    """UserError if the file is somebody's who is not a run: taking the lock would empty it."""
+    """UserError if the file is not a run's: taking the lock would empty it."""
     status = os.fstat(handle)
     text = os.pread(handle, len(BEGINS), 0) if stat.S_ISREG(status.st_mode) else b"?"
-    if status.st_nlink > 1 or not BEGINS.startswith(text):  # a killed run leaves it empty at worst
+    # A killed run leaves it empty at worst, a power cut with zeros for its end.
+    if status.st_nlink > 1 or not BEGINS.startswith(text.rstrip(b"\0")):
         raise UserError(f"{path} is not a lock of {PROGRAM}; move it away")
 
 
@@ -353,7 +387,9 @@ def _is_empty(handle: int) -> bool:
 def _is_same_file(handle: int, path: Path) -> bool:
     try:
         return os.path.samestat(os.fstat(handle), os.stat(path))
-    except FileNotFoundError:
+    except OSError as error:
+        if error.errno not in (errno.ENOENT, errno.ESTALE):  # removed here, or by another host
+            raise
         return False
 
 

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cascade_sim.errors import UserError
-from cascade_sim.storage.files import parse_json, storage_errors, write_file
+from cascade_sim.storage.files import make_folder, opened, parse_json, read_file, storage_errors, write_file
 
 if TYPE_CHECKING:
     import torch
@@ -26,6 +26,9 @@ if TYPE_CHECKING:
 FOLDER_VARIABLE = "CASCADE_SIM_CACHE"
 _HOME_FOLDER = "~/.cache/cascade_sim/models"
 _KEY = "key"  # of a stored model's meta
+MOST_WEIGHTS = 1 << 34  # bytes
+MOST_HEAD = 100_000_000  # bytes of a file that name its tensors; the format allows no more
+_LENGTH = 8  # bytes in which the format says how long they are
 _METADATA = "cascade_sim"  # one entry only: safetensors writes several in changing order
 
 
@@ -98,7 +101,7 @@ class ModelStore:
             return
         try:
             with storage_errors(path):
-                self.folder.mkdir(parents=True, exist_ok=True)
+                make_folder(self.folder)
             write_file(path, data)
         except UserError as error:
             self._give_up(str(error))
@@ -109,7 +112,7 @@ class ModelStore:
         """Write the module's weights to a file of its own; here an error is an error."""
         target = Path(path)
         with storage_errors(target):
-            target.parent.mkdir(parents=True, exist_ok=True)
+            make_folder(target.parent)
         write_file(target, _safetensors(module, meta or {}))
 
     def beside(self, key: str) -> Path | None:
@@ -153,16 +156,15 @@ def _safetensors(module: "torch.nn.Module", meta: Mapping[str, Any]) -> bytes:
 
 def _read(path: Path, key: str | None = None) -> "dict[str, torch.Tensor]":
     """Tensors of a file, on the CPU; ValueError if the file is damaged, or stored under another key."""
-    from safetensors import SafetensorError, safe_open
+    from safetensors import SafetensorError
+    from safetensors.torch import load
 
+    data = read_file(path, most=MOST_WEIGHTS)
     try:
-        with safe_open(path, framework="pt") as file:
-            note = parse_json((file.metadata() or {}).get(_METADATA, "{}"))
-            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (not a dict)
+        tensors = load(data)
     except SafetensorError as error:
         raise ValueError(str(error)) from error
-    if not isinstance(note, dict):
-        raise ValueError("its note is no object")
+    note = _note_of(data)
     if note.get("digest") != _digest(tensors):
         raise ValueError("the weights do not match their digest")
     if key is not None and (note.get("meta") or {}).get(_KEY) != key:
@@ -172,13 +174,16 @@ def _read(path: Path, key: str | None = None) -> "dict[str, torch.Tensor]":
 
 def _note(path: Path) -> dict[str, Any]:
     """The note of a file, without its weights; ValueError if the file is damaged."""
-    from safetensors import SafetensorError, safe_open
+    with opened(path) as file:
+        head = file.read(_LENGTH)
+        return _note_of(head + file.read(min(int.from_bytes(head, "little"), MOST_HEAD)))
 
-    try:
-        with safe_open(path, framework="pt") as file:
-            note = parse_json((file.metadata() or {}).get(_METADATA, "{}"))
-    except SafetensorError as error:
-        raise ValueError(str(error)) from error
+
+def _note_of(data: bytes) -> dict[str, Any]:
+    """The note in the head of safetensors: its length, then JSON with the note among its metadata."""
+    head = parse_json(data[_LENGTH : _LENGTH + int.from_bytes(data[:_LENGTH], "little")])
+    metadata = head.get("__metadata__") if isinstance(head, dict) else None
+    note = parse_json(str((metadata if isinstance(metadata, dict) else {}).get(_METADATA, "{}")))
     if not isinstance(note, dict):
         raise ValueError("its note is no object")
     return note

@@ -25,6 +25,7 @@ from pathlib import Path
 from types import FunctionType, ModuleType
 from typing import Any
 
+from cascade_sim.storage.files import read_file
 from cascade_sim.storage.seals import digest
 from cascade_sim.version import BESIDE, PACKAGE, folder_of
 
@@ -292,6 +293,6 @@ def _digest_of(file: Path) -> str | None:
 
 def _data(file: Path) -> bytes | None:
     try:
-        return file.read_bytes()
+        return read_file(file, follows=True)
     except OSError:
         return None

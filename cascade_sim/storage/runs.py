@@ -4,12 +4,13 @@ Values are bits, of 4 or 8 bytes.
 """
 
 import numpy as np
-from numba import njit
+
+from cascade_sim.compilation import kernel
 
 SLOTS = 1024  # of the table in which values are looked up: four for each value that it may hold
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def count(values):
     """How many runs of equal values there are; a row at least."""
     n_runs = 1
@@ -18,7 +19,7 @@ def count(values):
     return n_runs
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def coded(values, n_runs, index_bytes):
     """The values of the runs, and the runs as Parquet's hybrid has them: 2 * length, and which run it is."""
     first = np.empty(n_runs, values.dtype)
@@ -44,7 +45,7 @@ def coded(values, n_runs, index_bytes):
     return first, out[:at]
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def few(values, most):
     """The different values in the order they come, and the place of each value among them.
 
@@ -72,7 +73,7 @@ def few(values, most):
     return known[:n_known], places
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def packed(places, bits):
     """Places of so many bits (1, 2, 4 or 8) each, the first in the lowest; filled up to whole groups of 8."""
     n, each = len(places), 8 // bits

@@ -12,18 +12,21 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from cascade_sim.errors import UserError
+from cascade_sim.storage.files import below, opened, parse_json, read_file
 
 MANIFEST = "manifest.json"
+LOGS = "logs"  # the folder of a run's tables
 SEALS = "seals"  # of a manifest: {file: digest}
 SEAL = "seal"  # of a manifest: its own digest, without this key
 # Small files, checked whenever a run is opened. The others are when they are read.
 SMALL = ("metrics.json", "metrics.csv", "scenario.yaml", "blocks.json")
-_SEALED = (*SMALL, "models/*.safetensors", "models/*.py", "logs/*/_parts.json", f"seed-*/{MANIFEST}")
+_SEALED = (*SMALL, "models/*.safetensors", "models/*.py", f"{LOGS}/*/_parts.json", f"seed-*/{MANIFEST}")
 _HINTS = {
     "scenario.yaml": "to try other settings, copy it to another place, change the copy and run that",
     MANIFEST: "put it back as it was, or run the scenario again",
@@ -31,15 +34,20 @@ _HINTS = {
 _HINT = "put the file back as it was, or run the scenario again"
 
 
+def hasher(data: bytes = b"") -> Any:
+    """What digests are made with."""
+    return hashlib.blake2b(data, digest_size=16)
+
+
 def digest(data: bytes) -> str:
     """32 hexadecimal digits."""
-    return hashlib.blake2b(data, digest_size=16).hexdigest()
+    return str(hasher(data).hexdigest())
 
 
 def file_digest(path: Path) -> str:
     """The same of a file, which need not fit into memory."""
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, lambda: hashlib.blake2b(digest_size=16)).hexdigest()
+    with opened(path) as file:
+        return hashlib.file_digest(file, hasher).hexdigest()
 
 
 def with_seal(manifest: Mapping[str, Any]) -> dict[str, Any]:
@@ -55,8 +63,9 @@ def has_seal(manifest: Mapping[str, Any]) -> bool:
 
 def seals_of(folder: Path) -> dict[str, str]:
     """{file: digest} of all that a finished run has written and that is read back."""
-    files = sorted(file for pattern in _SEALED for file in folder.glob(pattern) if file.is_file())
-    return {file.relative_to(folder).as_posix(): file_digest(file) for file in files}
+    found = sorted(file.relative_to(folder) for pattern in _SEALED for file in folder.glob(pattern))
+    files = {name.as_posix(): below(folder, *name.parts) for name in found}
+    return {name: file_digest(file) for name, file in files.items() if file.is_file()}
 
 
 def check_manifest(path: Path, manifest: Mapping[str, Any]) -> None:
@@ -68,7 +77,7 @@ def check_manifest(path: Path, manifest: Mapping[str, Any]) -> None:
 def known(folder: Path) -> dict[str, str] | None:
     """The seals that the manifest in a folder has; None if there is none, or it has none."""
     try:
-        manifest = json.loads((folder / MANIFEST).read_bytes())
+        manifest = parse_json(read_file(below(folder, MANIFEST)))
     except (OSError, ValueError):
         return None
     seals = manifest.get(SEALS) if isinstance(manifest, dict) else None
@@ -78,8 +87,10 @@ def known(folder: Path) -> dict[str, str] | None:
 def check_file(folder: Path, name: str, seals: Mapping[str, str] | None = None) -> None:
     """UserError if a file of a run is there and not what the run wrote."""
     seals = known(folder) if seals is None else seals
-    path = folder / name
-    if seals is None or name not in seals or not path.is_file():
+    if seals is None or name not in seals:
+        return
+    path = below(folder, name)
+    if not os.path.lexists(path):
         return
     try:
         found = file_digest(path)
@@ -92,8 +103,8 @@ def check_file(folder: Path, name: str, seals: Mapping[str, str] | None = None) 
 def require_file(folder: Path, name: str) -> None:
     """The same, and UserError if the run wrote the file and it is gone."""
     seals = known(folder)
-    if seals is not None and name in seals and not (folder / name).is_file():
-        raise UserError(f"{folder / name} is missing, which the run wrote; {_HINT}")
+    if seals is not None and name in seals and not os.path.lexists(below(folder, name)):
+        raise UserError(f"{below(folder, name)} is missing, which the run wrote; {_HINT}")
     check_file(folder, name, seals)
 
 
@@ -104,7 +115,7 @@ def wrapped(content: Any) -> bytes:
 
 def unwrapped(path: Path) -> Any:
     """What `wrapped` was given; ValueError if the file is not whole."""
-    whole = json.loads(path.read_bytes())
+    whole = parse_json(read_file(path))
     if not isinstance(whole, dict) or whole.keys() != {"digest", "content"}:
         raise ValueError("not a file of this program")
     if whole["digest"] != _content_digest(whole["content"]):

@@ -11,30 +11,40 @@ unnamed is not part of the table.
 """
 
 import hashlib
+import io
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 import numpy as np
 from numpy.typing import NDArray
 
 from cascade_sim.errors import UserError
+from cascade_sim.limits import READ_AT_ONCE
 from cascade_sim.storage import seals
+from cascade_sim.storage.columns import Column, Sizes
 from cascade_sim.storage.files import (
+    below,
     discard,
     discarded_on_error,
     folder_inside,
+    opened,
     parse_json,
+    read_file,
+    require_ours,
     seal,
     storage_errors,
     temporary,
     write_file,
 )
+from cascade_sim.storage.log_columns import LOG_COLUMNS, LONGEST
 from cascade_sim.storage.parquet import PartWriter
+from cascade_sim.storage.seals import LOGS
 
 if TYPE_CHECKING:
     import pyarrow.parquet as pq
@@ -48,6 +58,8 @@ _DIGESTS = {DIGEST: "sha256", "digest": "blake2b"}  # what a list may have; runs
 
 DIGITS = 32  # that are kept of a digest
 _KINDS = "biuf"  # booleans, integers, unsigned integers, floats
+
+_AGAIN = "; run the scenario again"
 
 Columns = dict[str, NDArray[Any]]
 
@@ -66,6 +78,7 @@ class TableWriter:
             raise ValueError(f"rows_per_part is {rows_per_part}; it must be at least 1")
         self._start(_table_folder(folder, table), rows_per_part)
         if any(self.folder.glob("part-*.parquet")):
+            require_ours(self.folder)
             raise UserError(f"{self.folder} already holds a table")
 
     def _start(self, folder: Path, rows_per_part: int) -> None:
@@ -214,27 +227,80 @@ class TableWriter:
                 discard(self._temp)
 
 
-def read_table(folder: str | Path, table: str, columns: Sequence[str] | None = None) -> Columns:
-    """All rows of a table, column by column, in the order they were appended. Default: every column."""
-    parts = []
+def read_table(
+    folder: str | Path, table: str, columns: Sequence[str] | None = None, sizes: Sizes | None = None
+) -> Columns:
+    """All rows of a table, column by column, in the order they were appended. Default: every column.
+
+    UserError where a value is not one that such a column may have; `sizes` say how long axes are.
+    """
     paths, sealed = _parts(folder, table)
+    parts, check = [], _Check(table, sizes)
     for path in paths:
-        sealed.check_content(path)
-        with _opened(path, columns) as (file, names):
-            parts.append(_numpy(file.read(columns=names)))
+        with _opened(path, columns, sealed) as (file, names):
+            parts.append(check.passed(path, file.read(columns=names)))
     return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
 
 
 def iterate_table(
-    folder: str | Path, table: str, columns: Sequence[str] | None = None, batch_rows: int = 65_536
+    folder: str | Path,
+    table: str,
+    columns: Sequence[str] | None = None,
+    batch_rows: int = READ_AT_ONCE,
+    sizes: Sizes | None = None,
 ) -> Iterator[Columns]:
     """The rows of a table in batches of at most `batch_rows`, in order, a batch at a time in memory."""
     paths, sealed = _parts(folder, table)
+    check = _Check(table, sizes)
     for path in paths:
-        sealed.check_content(path)
-        with _opened(path, columns) as (file, names):
+        with _opened(path, columns, sealed) as (file, names):
             for batch in file.iter_batches(batch_size=batch_rows, columns=names, use_threads=False):
-                yield _numpy(batch)
+                yield check.passed(path, batch)
+
+
+class _Check:
+    """Holds rows of a table, as they come, against what its columns may hold."""
+
+    def __init__(self, table: str, sizes: Sizes | None) -> None:
+        self._sizes = {**LONGEST, **(sizes or {})}
+        self._rows, self._last = 0, np.empty(0, np.int64)
+        self._is_by_request = not table.startswith("charges-")  # which come when they come
+
+    def passed(self, path: Path, rows: Any) -> Columns:
+        """Arrow table or batch as fresh arrays; UserError for the first value that may not be."""
+        rows.validate(full=True)  # bytes from anywhere may point anywhere
+        found = {}
+        for name, values in zip(rows.schema.names, rows.columns, strict=True):
+            column = LOG_COLUMNS.get(name)
+            dtype = _dtype(values.type)
+            known = (dtype,) if column is None else column.dtypes
+            if values.null_count or not dtype or dtype not in known:
+                what = f"{values.type} with {values.null_count:,} empty rows"
+                expected = "numbers" if column is None else " or ".join(known)
+                raise UserError(f"{path}: column {name!r} is {what}, expected {expected}{_AGAIN}")
+            found[name] = _values(values)
+            if column is not None and (fault := self._fault(column, found[name])):
+                raise UserError(f"{path}: column {name!r}: {fault}{_AGAIN}")
+        self._rows += rows.num_rows
+        return found
+
+    def _fault(self, column: Column, values: NDArray[Any]) -> str:
+        if not column.ascends:
+            return column.fault(values, self._sizes, self._rows)
+        if not self._is_by_request:
+            return replace(column, ascends=False).fault(values, self._sizes, self._rows)
+        joined = np.concatenate([self._last, values])
+        fault = column.fault(joined, self._sizes, self._rows - len(self._last))
+        self._last = joined[-1:]
+        return fault
+
+
+def _dtype(kind: Any) -> str:
+    """The dtype of an Arrow type of numbers; "" of any other."""
+    import pyarrow as pa
+
+    is_number = pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_boolean(kind)
+    return np.dtype(kind.to_pandas_dtype()).str if is_number else ""
 
 
 def table_rows(folder: str | Path, table: str) -> int:
@@ -262,7 +328,7 @@ def sealed_digest(folder: str | Path, table: str) -> str:
 
 def tables(folder: str | Path) -> list[str]:
     """Names of the tables of a run folder."""
-    logs = Path(folder) / "logs"
+    logs = below(folder, LOGS)
     return sorted({path.parent.name for kind in ("part-*.parquet", PARTS) for path in logs.glob(f"*/{kind}")})
 
 
@@ -276,9 +342,9 @@ class PartList:
     @classmethod
     def read(cls, folder: Path) -> "PartList":
         """The list as it lies there; empty if there is none (runs of older versions have none)."""
-        path = folder / PARTS
+        path = below(folder, PARTS)
         try:
-            content = parse_json(path.read_bytes())
+            content = parse_json(read_file(path))
             parts = {part["name"]: _listed(part) for part in content["parts"]}
         except FileNotFoundError:
             return cls(folder)
@@ -306,7 +372,7 @@ class PartList:
         self.write()
 
     def write(self) -> None:
-        write_file(self.folder / PARTS, self._text())
+        write_file(below(self.folder, PARTS), self._text())
 
     def digest(self) -> str:
         """Of the whole list, and so of the content of all parts."""
@@ -317,11 +383,11 @@ class PartList:
         return (json.dumps({"parts": parts}, indent=1) + "\n").encode()
 
     def remove(self) -> None:
-        (self.folder / PARTS).unlink(missing_ok=True)
+        below(self.folder, PARTS).unlink(missing_ok=True)
 
     def paths(self, names: Sequence[str]) -> list[Path]:
         """The paths of these parts; UserError unless all are there and as long as when they were sealed."""
-        paths = [self.folder / name for name in names]
+        paths = [below(self.folder, name) for name in names]
         for path in paths:
             if not path.is_file():
                 raise UserError(f"{path} is missing")
@@ -330,10 +396,12 @@ class PartList:
                 raise UserError(f"{path} is damaged: {size:,} bytes, {sealed['bytes']:,} when it was sealed")
         return paths
 
-    def check_content(self, path: Path) -> None:
-        """UserError if the part's content is not what it was when it was sealed."""
+    def check_content(self, path: Path, data: bytes | None = None) -> None:
+        """UserError if the part's content, or `data` for it, is not what it was when it was sealed."""
         part = self._parts.get(path.name)
-        if part is not None and any(_digest(path, kind) != part[kind] for kind in part.keys() & _DIGESTS):
+        if part is not None and any(
+            _digest(path, data, kind) != part[kind] for kind in part.keys() & _DIGESTS
+        ):
             raise UserError(f"{path} is damaged: its content has changed since it was sealed")
 
 
@@ -341,7 +409,7 @@ def _parts(folder: str | Path, table: str) -> tuple[list[Path], PartList]:
     """The parts of a table in row order, and the list of what is sealed; a gap in them is an error."""
     place = _table_folder(folder, table)
     if place.is_dir():  # logs may be removed to save space; what is there must be whole
-        seals.require_file(Path(folder), f"logs/{table}/{PARTS}")
+        seals.require_file(Path(folder), f"{LOGS}/{table}/{PARTS}")
     sealed = PartList.read(place)
     names = sorted(path.name for path in place.glob("part-*.parquet"))
     if not names and not len(sealed):
@@ -355,7 +423,7 @@ def _part_name(number: int) -> str:
 
 
 def _table_folder(folder: str | Path, table: str) -> Path:
-    return Path(folder) / "logs" / table
+    return below(folder, LOGS, table)
 
 
 def _check_columns(columns: Mapping[str, NDArray[Any]], known: Columns, table: str) -> int:
@@ -385,13 +453,18 @@ def _open_part(path: Path, schema: Mapping[str, np.dtype[Any]]) -> PartWriter:
 
 
 @contextmanager
-def _opened(path: Path, columns: Sequence[str] | None) -> Iterator[tuple["pq.ParquetFile", list[str]]]:
-    """An opened part and the columns to read; damage found while reading is a UserError."""
+def _opened(
+    path: Path, columns: Sequence[str] | None, sealed: PartList | None = None
+) -> Iterator[tuple["pq.ParquetFile", list[str]]]:
+    """An opened part and the columns to read; damage found while reading is a UserError.
+
+    With `sealed`, its content is checked, and what is read are the bytes that were.
+    """
     import pyarrow as pa
     import pyarrow.parquet as pq
 
     try:
-        with pq.ParquetFile(path) as file:
+        with opened(path) as raw, pq.ParquetFile(_checked(raw, path, sealed)) as file:
             known = file.schema_arrow.names
             for name in columns or ():
                 if name not in known:
@@ -402,17 +475,22 @@ def _opened(path: Path, columns: Sequence[str] | None) -> Iterator[tuple["pq.Par
         raise UserError(f"cannot read {path}: {error}") from error
 
 
-def _numpy(rows: Any) -> Columns:
-    """Arrow table or batch as fresh arrays."""
-    columns = zip(rows.schema.names, rows.columns, strict=True)
-    return {name: _values(column) for name, column in columns}
+def _checked(raw: BinaryIO, path: Path, sealed: PartList | None) -> Any:
+    """What to read a part from: its file or, with `sealed`, the bytes that were checked."""
+    import pyarrow as pa
+
+    if sealed is None:
+        return raw
+    data = raw.read()
+    sealed.check_content(path, data)
+    return pa.BufferReader(data)
 
 
 def _values(column: Any) -> NDArray[Any]:
     """A column as a fresh array. Arrow's own way would import pandas, in case it is one of its kinds."""
     chunks = getattr(column, "chunks", [column])
-    if column.null_count or not chunks:  # no column of ours: Arrow knows what to make of holes
-        return np.array(column.to_numpy(zero_copy_only=False))
+    if not chunks:
+        return np.zeros(0, column.type.to_pandas_dtype())
     return np.concatenate([_chunk(chunk) for chunk in chunks])
 
 
@@ -434,6 +512,6 @@ def _listed(part: Mapping[str, Any]) -> dict[str, Any]:
     return {"bytes": int(part["bytes"]), kind: str(part[kind])}
 
 
-def _digest(path: Path, kind: str) -> str:
-    with path.open("rb") as file:
+def _digest(path: Path, data: bytes | None, kind: str) -> str:
+    with opened(path) if data is None else io.BytesIO(data) as file:
         return hashlib.file_digest(file, _DIGESTS[kind]).hexdigest()[:DIGITS]

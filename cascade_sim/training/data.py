@@ -23,6 +23,7 @@ from cascade_sim.analysis.metrics.consistency import membership
 from cascade_sim.cascade.seats import Scorer
 from cascade_sim.cascade.serve import Arm, Block, Decision, Platform, score
 from cascade_sim.errors import UserError
+from cascade_sim.limits import MOST_LEARNED
 from cascade_sim.models.delays import correct_delays
 from cascade_sim.models.page_training import ClickedPages, dumped_scores, make_pages, page_offsets
 from cascade_sim.models.training import Impressions, Lists, chunk_of_order
@@ -32,7 +33,6 @@ from cascade_sim.storage.tables import Columns, iterate_table, read_table, table
 COLUMNS = ["user", "context", "ad", "examination", "click"]
 CLICKED_COLUMNS = ["user", "context", "ad", "click", "conversion"]
 PAGE_COLUMNS = ["request", "pctr"]
-MOST = 20_000_000  # impressions, or candidates of a student, that a model learns from
 # Of a market's log, for `dumped_context`; and `raw_score`, where it is there.
 DUMPED = ("request", "prediction", "click", "click_time", "model_version", "is_explored", "answered_by")
 
@@ -90,8 +90,8 @@ def pages(logs: Path, phases: Iterable[str], seed: int = 0) -> ClickedPages:
 
 
 def share_learned(n_rows: int) -> float:
-    """The share of requests that is learned from when they have so many rows: memory has a bound, `MOST`."""
-    return min(1.0, MOST / max(n_rows, 1))
+    """The share of requests that is learned from when they have so many rows, at most `MOST_LEARNED`."""
+    return min(1.0, MOST_LEARNED / max(n_rows, 1))
 
 
 def is_learned(requests: np.ndarray, share: float, seed: int) -> np.ndarray:
@@ -142,7 +142,7 @@ def sample_lists(
     Where what was shown is a chunk of its own, all of it is in the sample: a uniform one of the pre-ranking
     set would seldom hold any.
     """
-    pool = decision.competitive_set if spec.sample.set == "competitive" else decision.pre_ranking_set
+    pool = decision.competitive_set if spec.sample.set == "competitive" else decision.retrieved
     size = min(spec.sample.per_request, pool.shape[1])
     luck = draws.uniform(seed, "list sample", block.requests[:, None], pool)
     is_shown = np.zeros(pool.shape, bool)
@@ -154,7 +154,7 @@ def sample_lists(
     keep = (ads >= 0).all(axis=1)
     block, ads, is_shown = block.take(keep), ads[keep], is_shown[keep]
     logit = teacher.log_odds(block, ads)  # type: ignore[attr-defined]  # a teacher is a trained model
-    fused = score(block, ads, arm.ranking, arm, platform).score
+    fused = score(block, ads, arm.last, arm, platform).score
     best_first = np.lexsort((ads, -fused), axis=1)
     chunk = chunk_of_order(best_first, is_shown, spec.chunks, spec.chunking)
     log_bid = np.log(platform.bids.init_bid[ads]).astype(np.float32)

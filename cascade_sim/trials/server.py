@@ -90,7 +90,7 @@ class SplitServer(MarketServer):
         ranked: list[RankedLists | None] = [None] * len(rows)
         for i, server in enumerate(self.servers):
             if len(rows[i]):
-                own_depth = server.list_depth if depth else server.arm.pre_ranking_size
+                own_depth = server.list_depth if depth else server.arm.most_auctioned
                 ranked[i] = server.rank(block.take(rows[i]), own_depth)
         nothing = next(lists for lists in ranked if lists is not None).take(slice(0))
         return mixed([(own, lists or nothing) for own, lists in zip(rows, ranked, strict=True)])

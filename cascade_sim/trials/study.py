@@ -20,6 +20,7 @@ from cascade_sim.progress import Progress
 from cascade_sim.scenario.market import PREFIX, Designs, Market
 from cascade_sim.scenario.schema import control_arm, resolved_arms
 from cascade_sim.storage.checkpoints import load_figures, save_figures
+from cascade_sim.storage.files import below
 from cascade_sim.storage.folder import CHECKPOINTS, keep
 from cascade_sim.trials.assignment import make_assignment
 from cascade_sim.trials.effects import (
@@ -129,7 +130,7 @@ class DesignStudy:
     def _market(self, kind: str, unit: str, read, part: bool | None = None) -> dict[str, Any]:
         """What `read` finds in a market on trial, from its file if it is done."""
         name = f"{PREFIX}{kind}"
-        done = self.out / CHECKPOINTS / f"{name}.json"
+        done = below(self.out, CHECKPOINTS, f"{name}.json")
         if not done.is_file():
             assignment = make_assignment(self.spec, unit, self.sim.seed)
             run = DesignRun(self.sim, self.arms, assignment, part=part, workers=self.workers)
@@ -145,7 +146,7 @@ class DesignStudy:
         return load_figures(done)
 
     def _finished(self, arm: str) -> dict[str, Any]:
-        return load_figures(self.out / CHECKPOINTS / f"{arm}.json")
+        return load_figures(below(self.out, CHECKPOINTS, f"{arm}.json"))
 
 
 def _shares(days: dict[str, dict[str, list[float]]]) -> dict[str, Any]:

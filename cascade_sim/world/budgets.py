@@ -6,9 +6,9 @@ import datetime
 from zoneinfo import ZoneInfo
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
+from cascade_sim.compilation import kernel
 from cascade_sim.logged.store import LoggedStore
 
 EVERY_DAY = -1
@@ -97,7 +97,7 @@ class LoggedSpending:
         return (ads >= 0) & (rows[:, None] > last)
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _spend(row, owner, price, day, left, last):
     for i in range(len(row)):
         d = day[row[i]]

@@ -7,12 +7,13 @@ effects [F, slots], exp of their coefficients.
 """
 
 import numpy as np
-from numba import njit
+
+from cascade_sim.compilation import kernel
 
 LEAST_CLICKED, MOST_CLICKED = 1e-12, 0.999
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _ctr(numbers, groups, i, beta, slots):
     """CTR of a row in the first slot."""
     score = beta[0]
@@ -24,13 +25,13 @@ def _ctr(numbers, groups, i, beta, slots):
     return 1.0 / (1.0 + np.exp(-score))
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _click(ctr, effects, slot):
     p = ctr * effects[slot] if 0 < slot < len(effects) else ctr
     return min(max(p, LEAST_CLICKED), MOST_CLICKED)
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _slope(numbers, groups, slot, i, ctr, p, slots, column, z):
     """z = dp / (p (1 - p)) of a row: its columns, ascending, and values that are not 0, and how many."""
     own, n = (1.0 - ctr) / (1.0 - p), 1
@@ -48,7 +49,7 @@ def _slope(numbers, groups, slot, i, ctr, p, slots, column, z):
     return n
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def ctrs(numbers, groups, model, beta, slots):
     """CTR of rows in the first slot, each by the model of its number.  [N], [F, p] -> [N]"""
     out = np.empty(len(numbers))
@@ -57,7 +58,7 @@ def ctrs(numbers, groups, model, beta, slots):
     return out
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def in_slots(ctr, model, at, slot, effects):
     """P(click) of the rows `at` in these slots, of rows with these CTRs.  [N], [N], [M], [M] -> [M]"""
     out = np.empty(len(at))
@@ -67,7 +68,7 @@ def in_slots(ctr, model, at, slot, effects):
     return out
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def add_step(numbers, groups, slot, click, fold, left_out, beta, effects, score, information):
     """Add the rows' score [F, p] and information [F, p, p] (its upper half) under each of F models.
 
@@ -90,7 +91,7 @@ def add_step(numbers, groups, slot, click, fold, left_out, beta, effects, score,
                     information[f, column[a], column[b]] += weight * z[b]
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def add_influence(numbers, groups, slot, click, fold, unit, beta, effects, felt, total):
     """Add z (click - p) @ felt[fold] to the row's unit.  beta [1, p], felt [F, p, M], total [U, M]"""
     slots, most = effects.shape[1], numbers.shape[1] + 4
@@ -106,7 +107,7 @@ def add_influence(numbers, groups, slot, click, fold, unit, beta, effects, felt,
                 total[unit[i], m] += weight * moves[column[a], m]
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def add_gradient(numbers, groups, ctr, model, at, slot, effects, weights, total):
     """Add the gradient of the weighted sums of clicks on the rows `at` in these slots.
 

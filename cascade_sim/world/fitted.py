@@ -8,20 +8,22 @@ response lies in a sealed folder of plain columns.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.lib import format as npy
 from numpy.typing import NDArray
 
 from cascade_sim import draws
 from cascade_sim.errors import UserError
+from cascade_sim.logged.format import LONGEST, MOST_SLOTS
 from cascade_sim.logged.store import LoggedStore
 from cascade_sim.storage import seals
+from cascade_sim.storage.columns import Column, ColumnFile, as_declared
+from cascade_sim.storage.files import parse_json, read_file
 from cascade_sim.world.replay import LoggedWorld, Replay, _find, _padded, _taken
 from cascade_sim.world.truth import Truth
 
@@ -32,35 +34,130 @@ BLOCKS = {"hour": 3600.0, "day": 86_400.0}
 SPAN = 10**9  # request ids of a phase
 DAY, HOUR = 86_400.0, 3600.0
 FORMAT = 2
+LARGEST = 1e6  # of features and effects, which are near 1
+AGAIN = "fit the world again"
+
+
+_NUMBER: dict[str, Any] = {"low": -LARGEST, "high": LARGEST}
+# What a response is made of, and may hold.
+COLUMNS: dict[str, Column] = {
+    "ctr": Column(("<f4",), "of every candidate of the requests fitted to", 0, 1, ("candidates",)),
+    "cvr": Column(("<f8",), "conversions per click of every ad", 0, 1, ("ads",)),
+    "user": Column(("<f8",), "a feature; the last is of no known user", axes=("users and none",), **_NUMBER),
+    "quality": Column(("<f8",), "a feature of every ad", axes=("ads",), **_NUMBER),
+    "tier": Column(("<f8",), "a feature of every ad", axes=("ads",), **_NUMBER),
+    "context": Column(("<f4",), "a feature of every request", axes=("requests",), **_NUMBER),
+    "moved": Column(
+        ("<f2",),
+        "by how much replicates move the log-odds of each CTR",
+        axes=("candidates", "replicates"),
+        is_optional=True,
+    ),
+    "count": Column(
+        ("<u1",),
+        "how often each request was drawn",
+        0,
+        255,
+        ("requests", "replicates"),
+        is_optional=True,
+    ),
+}
+
+
+@dataclass(frozen=True)
+class Delay:
+    """How late conversions are: a mixture of exponentials, cut off at the window."""
+
+    means: list[float]
+    weights: list[float]
+    window: float
+
+
+@dataclass(frozen=True)
+class Replicates:
+    """Slot effects of each replicate, and how much of the log each has drawn."""
+
+    slot_effects: list[list[float]]
+    share: float
+
+
+@dataclass(frozen=True)
+class AboutResponse:
+    """What fitted.json must have."""
+
+    market: str
+    requests: int
+    slot_effects: list[float]
+    delay: Delay | None
+    replicates: Replicates
+    files: dict[str, str]
+
+    def fault(self, store: LoggedStore) -> str:
+        """What cannot be; "" if all can."""
+        if not 1 <= self.requests <= store.n_requests:
+            return f"requests is {self.requests}, expected 1 to {store.n_requests}"
+        for effects in (self.slot_effects, *self.replicates.slot_effects):
+            if not max(store.about.slots, 1) <= len(effects) <= MOST_SLOTS:
+                return f"{len(effects)} slot effects, expected one for each of {store.about.slots} slots"
+            if any(not 0 <= effect <= LARGEST for effect in effects):
+                return f"a slot effect outside 0 to {LARGEST:g}: {effects}"
+        if len({len(effects) for effects in self.replicates.slot_effects}) > 1:
+            return "replicates differ in their number of slots"
+        if not 0 < self.replicates.share <= 1:
+            return f"replicates.share is {self.replicates.share}, expected more than 0, at most 1"
+        if self.delay is not None:
+            numbers = [*self.delay.means, *self.delay.weights, self.delay.window]
+            is_paired = len(self.delay.means) == len(self.delay.weights) > 0
+            if not is_paired or any(not 0 < x <= LONGEST for x in numbers):
+                return f"delay is {self.delay}, expected as many means as weights, all above 0"
+        wanted = {name for name, entry in COLUMNS.items() if not entry.is_optional}
+        wanted |= set(COLUMNS) if self.replicates.slot_effects else set()
+        if self.files.keys() != wanted:
+            return f"files are {', '.join(sorted(self.files))}, expected {', '.join(sorted(wanted))}"
+        return ""
 
 
 class FittedResponse:
-    """The sealed folder of a response.
+    """The sealed folder of a response to the log in a store: the columns of COLUMNS, all checked.
 
-    ctr [C] of every candidate of the requests fitted to; cvr [A]; and what models may see: user [U + 1] (the
-    last is for requests of no known user), quality [A], tier [A], context [R]. Of K replicates of the fit, if
-    there are any: moved [C, K], by how much the log-odds of each CTR differ, and count [R, K], how often each
-    request was drawn.
+    Columns by candidate are read by ranges, the others kept.
     """
 
-    def __init__(self, folder: Path):
+    def __init__(self, folder: Path, store: LoggedStore):
         self.folder = folder
         path = folder / FILE
         try:
-            about = json.loads(path.read_bytes())
+            about = parse_json(read_file(path))
         except (OSError, ValueError) as error:
             raise UserError(
                 f"no fitted response in {folder}: cannot read {path}; make one with fit-world"
             ) from error
         if not isinstance(about, dict) or not seals.has_seal(about):
-            raise UserError(f"{path} was changed or damaged since it was written; fit the world again")
+            raise UserError(f"{path} was changed or damaged since it was written; {AGAIN}")
         if about.get("format") != FORMAT:
-            raise UserError(
-                f"{path} has format {about.get('format')}, this version reads {FORMAT}; fit the world again"
-            )
+            raise UserError(f"{path} has format {about.get('format')}, this version reads {FORMAT}; {AGAIN}")
+        declared: AboutResponse = as_declared(AboutResponse, about, path, "a fitted response")
+        if fault := declared.fault(store):
+            raise UserError(f"{path}: {fault}; {AGAIN}")
         self.about: Mapping[str, Any] = about
-        self._checked: set[str] = set()
         self._whole: dict[str, NDArray[Any]] = {}
+        self._files = self._opened(declared, store)
+
+    def _opened(self, declared: AboutResponse, store: LoggedStore) -> dict[str, ColumnFile]:
+        sizes = {
+            "ads": store.n_ads,
+            "users and none": store.n_users + 1,
+            "requests": declared.requests,
+            "candidates": int(store.first[declared.requests]),
+            "replicates": len(declared.replicates.slot_effects),
+        }
+        found = {}
+        for name, digest in declared.files.items():
+            entry, path = COLUMNS[name], self.folder / f"{name}.npy"
+            shape = tuple(sizes[axis] for axis in entry.axes)
+            found[name] = ColumnFile(path, entry, np.dtype(entry.dtypes[0]), shape, sizes, AGAIN)
+            found[name].check(digest, seals.hasher)
+        return found
 
     @property
     def seal(self) -> str:
@@ -92,31 +189,12 @@ class FittedResponse:
     def whole(self, name: str) -> NDArray[Any]:
         """A column, kept."""
         if name not in self._whole:
-            self._whole[name] = np.load(self._path(name))
+            self._whole[name] = self._files[name].read()
         return self._whole[name]
 
     def part(self, name: str, low: int, high: int) -> NDArray[Any]:
         """Of candidates [low, high), read from the disk: ctr [n], moved [n, K]."""
-        path = self._path(name)
-        with path.open("rb") as file:
-            npy.read_magic(file)
-            shape, _, dtype = npy.read_array_header_1_0(file)
-            start = file.tell()
-        if not 0 <= low <= high <= shape[0]:
-            raise ValueError(f"candidates {low} to {high} of {shape[0]}")
-        wide = int(np.prod(shape[1:], dtype=np.int64))
-        values = np.fromfile(path, dtype, (high - low) * wide, offset=start + low * wide * dtype.itemsize)
-        return values.reshape(high - low, *shape[1:])
-
-    def _path(self, name: str) -> Path:
-        path = self.folder / f"{name}.npy"
-        if name not in self._checked:
-            if not path.is_file() or seals.file_digest(path) != self.about["files"][name]:
-                raise UserError(
-                    f"{path} is missing, or was changed since it was written; fit the world again"
-                )
-            self._checked.add(name)
-        return path
+        return self._files[name].read(low, high)
 
 
 class Resampling:
@@ -322,7 +400,7 @@ class FittedWorld(LoggedWorld):
 
 def open_response(folder: Path, store: LoggedStore, market_seal: str) -> FittedResponse:
     """The response in a folder; UserError if it was fitted to another market."""
-    response = FittedResponse(folder)
+    response = FittedResponse(folder, store)
     if response.about["market"] != market_seal:
         raise UserError(
             f"{folder} was fitted to another market than {store.path.parent}; fit the world again"

@@ -12,9 +12,9 @@ from threading import Lock
 from typing import Any
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
+from cascade_sim.compilation import kernel
 from cascade_sim.errors import UserError
 from cascade_sim.logged.scenario import ranked_counts
 from cascade_sim.logged.store import LoggedStore
@@ -184,7 +184,7 @@ def usual_bids(store: LoggedStore) -> NDArray[np.float64]:
     return np.where(count == 0, 0.0, np.where(low == high, low, mean))
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _tally_bids(ads, bids, total, count, low, high):
     for i in range(len(ads)):
         bid = bids[i]
@@ -196,7 +196,7 @@ def _tally_bids(ads, bids, total, count, low, high):
             high[a] = max(high[a], bid)
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _padded(ads, first, rows, offset, width):
     out = np.full((len(rows), width), -1, np.int32)
     for r in range(len(rows)):
@@ -206,7 +206,7 @@ def _padded(ads, first, rows, offset, width):
     return out
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _find(ads, first, rows, offset, ids):
     """Places in `ads` by bisection, as those of a request ascend; runs of ascending ids are followed."""
     out = np.full(ids.shape, -1, np.int64)
@@ -241,7 +241,7 @@ def _taken(flat: NDArray[Any], place: NDArray[np.int64], absent: Any) -> NDArray
     return _take(flat, place, flat.dtype.type(absent))
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _take(flat, place, absent):
     out = np.empty(place.shape, flat.dtype)
     for r in range(place.shape[0]):

@@ -13,10 +13,10 @@ world's seed, and lies nowhere else.
 from collections.abc import Callable
 
 import numpy as np
-from numba import njit
 
 from cascade_sim import draws
 from cascade_sim.agents.users import click_probability
+from cascade_sim.compilation import kernel
 from cascade_sim.kernels import dot, dot_scores, pad_lanes
 from cascade_sim.world.seen import World
 
@@ -142,7 +142,7 @@ class Truth:
         return draws.normal(self._seed, purpose, block.users[:, None], ids)
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _feature_logits(
     code, rows, ad_code, mismatch_user, users, mismatch_ad, context, ids, by_context, threshold, by_mismatch
 ):

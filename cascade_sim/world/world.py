@@ -13,6 +13,7 @@ import numpy as np
 from cascade_sim import draws
 from cascade_sim.agents.advertisers import log_normal_bids, owners
 from cascade_sim.agents.traffic import activity_cdf
+from cascade_sim.limits import DRAWN_AT_ONCE
 from cascade_sim.world.lives import Lives
 from cascade_sim.world.seen import World
 from cascade_sim.world.truth import Truth
@@ -52,7 +53,7 @@ def clicked_before(world: World, truth: Truth, spec) -> np.ndarray:
     """
     history = np.empty((world.n_users, spec.length), np.int32)
     place, choice = np.arange(spec.length)[None, :, None], np.arange(spec.choices)[None, None, :]
-    step = max(1, draws.AT_ONCE // (spec.length * spec.choices))
+    step = max(1, DRAWN_AT_ONCE // (spec.length * spec.choices))
     for start in range(0, world.n_users, step):
         users = np.arange(start, min(start + step, world.n_users))
         keys = (users[:, None, None], place, choice)

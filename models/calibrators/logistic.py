@@ -39,6 +39,10 @@ class Platt(_Numbers):
     even where the classes are separated. The slope is what the data say: 0 if there is one class only or all
     scores are equal (p is then constant); negative, turning the order round, if higher scores are clicked
     less.
+
+    >>> scores, clicks = np.array([-2.0, -1.0, 0.0, 1.0]), np.array([0.0, 1.0, 0.0, 1.0])
+    >>> Platt.fit(scores, clicks)(np.array([-1.0, 1.0])).round(2).tolist()
+    [0.45, 0.65]
     """
 
     slope: float
@@ -65,6 +69,10 @@ class Temperature(_Numbers):
     The temperature is sought between 1e-4 and 1e4 times the scores' root mean square: the lower end if the
     scores' sign tells the labels without fail, the upper one (p near ½) if scores mislead. It is 1 if all
     scores are 0.
+
+    >>> scores, clicks = np.array([-2.0, -1.0, 0.0, 1.0]), np.array([0.0, 1.0, 0.0, 1.0])
+    >>> Temperature.fit(scores, clicks)(np.array([-1.0, 1.0])).round(2).tolist()
+    [0.32, 0.68]
     """
 
     temperature: float
@@ -108,6 +116,10 @@ class Beta(_Numbers):
     By maximum likelihood with Platt's smoothed targets; a weight that would be negative is 0, so the order is
     never turned round. a = b = 1 leaves the score as it is; a = b = 0, a constant, is learnt from one class,
     equal scores, or scores that mislead.
+
+    >>> scores, clicks = np.array([-2.0, -1.0, 0.0, 1.0]), np.array([0.0, 1.0, 0.0, 1.0])
+    >>> Beta.fit(scores, clicks)(np.array([-1.0, 1.0])).round(2).tolist()
+    [0.44, 0.66]
     """
 
     a: float

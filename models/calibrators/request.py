@@ -140,6 +140,10 @@ class PiecewiseLinear(Calibrator):
     map is trained by log loss with Adam for `epochs` passes: one class or few samples bend it a little way
     towards 0 or 1 and no further. Without `request` it is one map for all. `untrained` is the map before all
     that, to be trained with a model that is in training itself (`page_training.train_pages`).
+
+    >>> scores, clicks = np.array([-2.0, -1.0, 0.0, 1.0]), np.array([0.0, 1.0, 0.0, 1.0])
+    >>> PiecewiseLinear.fit(scores, clicks, epochs=1)(np.array([-1.0, 1.0])).round(2).tolist()
+    [0.45, 0.65]
     """
 
     map: RequestMap

@@ -19,6 +19,10 @@ class Isotonic(Calibrator):
     Equal scores are taken together. Never turns an order round, but ties what falls on one level: a single
     level, the mean label, if there is one class, one score, or scores that mislead throughout. Levels of 0
     and 1 are possible; clip before taking a logarithm.
+
+    >>> scores, clicks = np.array([-2.0, -1.0, 0.0, 1.0]), np.array([0.0, 1.0, 0.0, 1.0])
+    >>> Isotonic.fit(scores, clicks)(np.array([-1.0, 1.0])).round(2).tolist()
+    [0.5, 1.0]
     """
 
     at: Floats  # [T] rising scores
@@ -72,6 +76,10 @@ class Histogram(Calibrator):
     than asked for if there are fewer scores. Items of one bin become tied, and nothing keeps neighbouring
     bins in order. `pseudo_count` adds that many samples at the overall mean to every bin (none by default: a
     bin without clicks then predicts 0).
+
+    >>> scores, clicks = np.array([-2.0, -1.0, 0.0, 1.0]), np.array([0.0, 1.0, 0.0, 1.0])
+    >>> Histogram.fit(scores, clicks)(np.array([-1.0, 1.0])).round(2).tolist()
+    [1.0, 1.0]
     """
 
     edges: Floats  # [B − 1] a score equal to an edge is in the bin above

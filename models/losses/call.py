@@ -22,6 +22,20 @@ from cascade_sim.models.losses.lists import Offsets, reduce_terms
 
 Options = ParamSpec("Options")
 
+# What holds for every loss; `loss` puts it below the formula of each.
+ARGS = """
+    Args:
+        scores: what the model gives; flat [N] with `lists`, or [L, m] with a list in each row.
+        labels: of the same shape.
+        lists: offsets [L + 1] of the lists in flat scores; None with [L, m].
+        weight: [L] >= 0; a list of weight k counts as k such lists.
+        reduction: "mean" over lists, "sum", or "none".
+        engine: "auto", "fused" (CPU kernels in float64) or "torch"; of losses on pairs and lists.
+
+    Returns:
+        A scalar, or the lists' values [L] with reduction="none"; differentiable in `scores`.
+    """
+
 
 class Given(NamedTuple):
     """What a loss is given, not yet checked: `make_batch(*given)` does."""
@@ -80,4 +94,5 @@ def loss(form: Callable[Concatenate[Given, Options], torch.Tensor]) -> Loss[Opti
 
     signature = inspect.Signature([*given, *own, *shared], return_annotation=torch.Tensor)
     called.__signature__ = signature  # type: ignore[attr-defined]
+    called.__doc__ = (form.__doc__ or "").rstrip() + "\n" + ARGS
     return called

@@ -9,13 +9,14 @@ while a list's scores span at most SPAN; a wider list takes exponential and loga
 """
 
 import numpy as np
-from numba import njit
+
+from cascade_sim.compilation import kernel
 
 SPAN = 80.0
 LOG_LARGEST = 700.0  # e^700 is a float64 with room to spare
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@kernel(error_model="numpy")
 def bounds(values):
     """Least and greatest; both NaN where a value is not finite. (0, 0) of nothing."""
     if len(values) == 0:
@@ -27,7 +28,7 @@ def bounds(values):
     return low + total, high + total
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@kernel(error_model="numpy")
 def longest_list(lists):
     """Greatest number of items of a list."""
     longest = 0
@@ -36,7 +37,7 @@ def longest_list(lists):
     return longest
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@kernel(error_model="numpy")
 def spoil(slope):
     """Put NaN everywhere into the slope; returns NaN, the value of such a list."""
     for i in range(len(slope)):
@@ -44,7 +45,7 @@ def spoil(slope):
     return np.nan
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@kernel(error_model="numpy")
 def merge_sort(values, order):
     """Fill `order` with the items by growing value, ties in their order. Quicker to compile than argsort."""
     n, width = len(values), 1
@@ -67,7 +68,7 @@ def merge_sort(values, order):
         width *= 2
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@kernel(error_model="numpy")
 def order_by(labels, order):
     """Fill `order` with the items by growing label, ties in their order. Few levels: without a sort."""
     n, n_levels = len(labels), 0
@@ -96,7 +97,7 @@ def order_by(labels, order):
         counts[at] += 1
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@kernel(error_model="numpy")
 def group_edges(labels, order, first, last):
     """Fill in, for each place in the order, where its group of equal labels starts and ends (exclusive)."""
     n = len(order)
@@ -108,7 +109,7 @@ def group_edges(labels, order, first, last):
         last[k] = k + 1 if is_end else last[k + 1]
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@kernel(error_model="numpy")
 def row(e, factor, weight, slope, share, block):
     """sum_j log(1 + x_j) and sum_j x_j / (1 + x_j), x_j = e_j factor; slope_j += weight x_j / (1 + x_j).
 
@@ -137,7 +138,7 @@ def row(e, factor, weight, slope, share, block):
     return value, total
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@kernel(error_model="numpy")
 def wide_row(s, s_i, weight, slope):
     """The same with x_j = exp(s_j - s_i) for scores however far apart."""
     value = total = 0.0
@@ -151,13 +152,13 @@ def wide_row(s, s_i, weight, slope):
     return value, total
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@kernel(error_model="numpy")
 def product_block(span):
     """How many factors 1 + e^d, d <= span, can be multiplied without overflow."""
     return int(LOG_LARGEST / (span + 0.7))
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@kernel(error_model="numpy")
 def logistic_pairs(scores, labels, lists, is_ordered):
     """sum a_ij log(1 + e^(s_j - s_i)) of each list and its slope in each score.  -> [L], [N]
 
@@ -207,7 +208,7 @@ def logistic_pairs(scores, labels, lists, is_ordered):
     return value, slope
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@kernel(error_model="numpy")
 def ordered_pair_counts(labels, lists):
     """How many pairs of each list have different labels.  [L] float64"""
     counts = np.zeros(len(lists) - 1)

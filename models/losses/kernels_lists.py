@@ -1,8 +1,8 @@
 """Listwise losses and the pair loss on dumped scores in fused loops. Conventions as in `kernels`."""
 
 import numpy as np
-from numba import njit
 
+from cascade_sim.compilation import kernel
 from cascade_sim.kernels import exp_float32
 from cascade_sim.models.losses.kernels import (
     SPAN,
@@ -18,7 +18,7 @@ from cascade_sim.models.losses.kernels import (
 WIDEST = 600.0  # e^600 and its inverse are float64, and so is their quotient with 1
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@kernel(error_model="numpy")
 def softmax_list(scores, labels, y0, slope):
     """-sum_i y_i log softmax(s)_i of one list; its slopes go to `slope`.
 
@@ -44,7 +44,7 @@ def softmax_list(scores, labels, y0, slope):
     return value + y0 * level if y0 > 0.0 else value
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@kernel(error_model="numpy")
 def softmax_lists(scores, labels, lists, y0):
     """`softmax_list` of each list.  -> [L], [N]"""
     value, slope = np.zeros(len(lists) - 1), np.zeros(len(scores))
@@ -55,7 +55,7 @@ def softmax_lists(scores, labels, lists, y0):
     return value, slope
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@kernel(error_model="numpy")
 def high_and_size(s):
     """The greatest number and the sum of squares, which is not finite where a number is not or is huge."""
     n = len(s)
@@ -75,7 +75,7 @@ def high_and_size(s):
     return max(max(h0, h1), max(h2, h3)), (q0 + q1) + (q2 + q3)
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@kernel(error_model="numpy")
 def costs_of(labels, level, scores):
     """sum_i y_i (level - s_i), four sums side by side."""
     n = len(labels)
@@ -91,7 +91,7 @@ def costs_of(labels, level, scores):
     return (t0 + t1) + (t2 + t3)
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@kernel(error_model="numpy")
 def softmax_lists_float32(scores, labels, lists, y0):
     """`softmax_lists` of float32 numbers: exponentials and slopes in float32, sums in float64."""
     value, slope = np.zeros(len(lists) - 1), np.zeros(len(scores), np.float32)
@@ -128,7 +128,7 @@ def softmax_lists_float32(scores, labels, lists, y0):
     return value, slope
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@kernel(error_model="numpy")
 def is_sound(labels, lists, low, high):
     """Whether labels are finite and in [low, high], and offsets go from 0 to their end without a fall."""
     if len(lists) == 0 or lists[0] != 0 or lists[-1] != len(labels):
@@ -142,7 +142,7 @@ def is_sound(labels, lists, low, high):
     return wrong == 0
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@kernel(error_model="numpy")
 def mean_of_lists(values, labels, lists, y0, is_per_label):
     """Mean of the lists' values, each over its sum of labels with y0 if so asked.  -> mean, divisors [L]"""
     n, total = len(lists) - 1, 0.0
@@ -153,7 +153,7 @@ def mean_of_lists(values, labels, lists, y0, is_per_label):
     return total / n if n > 0 else 0.0, divisor
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@kernel(error_model="numpy")
 def softmax_mean_float32(scores, labels, lists, y0, is_per_label):
     """Mean of `softmax_lists_float32`.  -> mean [], divisors of the lists [L], slopes of their values [N]"""
     value, slope = softmax_lists_float32(scores, labels, lists, y0)
@@ -161,7 +161,7 @@ def softmax_mean_float32(scores, labels, lists, y0, is_per_label):
     return np.full((), mean, np.float32), divisor, slope
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@kernel(error_model="numpy")
 def slopes_of_mean(slope, divisor, grad, lists, out):
     """out_i = slope_i times what a mean with this slope hands down to its list.  [N], [L] -> [N]"""
     n = len(lists) - 1
@@ -173,7 +173,7 @@ def slopes_of_mean(slope, divisor, grad, lists, out):
     return out
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@kernel(error_model="numpy")
 def list_totals(values, lists):
     """Sum of each list's values, in float64 and in the order of the items.  [N] -> [L]"""
     total = np.zeros(len(lists) - 1)
@@ -183,7 +183,7 @@ def list_totals(values, lists):
     return total
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@kernel(error_model="numpy")
 def times_of_lists(slope, grad, lists, out):
     """out_i = slope_i times the number of its list.  [N], [L] -> [N]"""
     for k in range(len(lists) - 1):
@@ -192,7 +192,7 @@ def times_of_lists(slope, grad, lists, out):
     return out
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@kernel(error_model="numpy")
 def ideal_dcg(labels, order):
     """DCG of the labels in their best order, gains 2^y - 1, discounts 1 / log2(1 + rank)."""
     order_by(labels, order)
@@ -202,7 +202,7 @@ def ideal_dcg(labels, order):
     return total
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@kernel(error_model="numpy")
 def sum_of(values):
     """Their sum: every fourth value by itself, then the four sums. Quicker than one after the other."""
     n = len(values)
@@ -215,7 +215,7 @@ def sum_of(values):
     return (t0 + t1) + (t2 + t3)
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@kernel(error_model="numpy")
 def shares(s, e, i, is_narrow, out):
     """out_j = sigma(s_j - s_i); returns their sum."""
     n = len(s)
@@ -230,7 +230,7 @@ def shares(s, e, i, is_narrow, out):
     return sum_of(out)
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@kernel(error_model="numpy")
 def approx_ndcg_lists(scores, labels, lists, beta):
     """-(1/ideal DCG) sum_i (2^y_i - 1) / log2(1 + r_i) of each list and its slopes.  -> [L], [N]
 
@@ -272,7 +272,7 @@ def approx_ndcg_lists(scores, labels, lists, beta):
     return value, slope
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@kernel(error_model="numpy")
 def dumped_pairs(scores, labels, request, dumped, dumped_labels, lists):
     """Each sample against the dump of its request: value and slope of each sample.  -> [S], [S]
 

@@ -5,14 +5,14 @@ of their list, so that squares and exponentials are as small as they can be.
 """
 
 import numpy as np
-from numba import njit
 
+from cascade_sim.compilation import kernel
 from cascade_sim.models.losses.kernels import bounds, group_edges, merge_sort, order_by, spoil
 
 WIDEST = 1380.0  # half of it on either side of the middle still has an exponential in float64
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@kernel(error_model="numpy")
 def sorted_list(scores, labels):
     """Items by label, where their groups start and end, their scores about the middle, and the scores' span.
 
@@ -29,7 +29,7 @@ def sorted_list(scores, labels):
     return order, first, last, s, high - low
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@kernel(error_model="numpy")
 def exponential_sums(s, v, below, above, starts, ends, g):
     """sum_i v_i e^(-s_i) B_i, B_i = sum of e^(s_j) over j < starts_i and j >= ends_i; slopes into g.
 
@@ -49,7 +49,7 @@ def exponential_sums(s, v, below, above, starts, ends, g):
     return value
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@kernel(error_model="numpy")
 def exponential_wide(s, v, starts, ends, g):
     """The same pair by pair, for scores farther apart than exponentials reach."""
     value = 0.0
@@ -63,7 +63,7 @@ def exponential_wide(s, v, starts, ends, g):
     return value
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@kernel(error_model="numpy")
 def exponential_pairs(scores, labels, lists, is_ordered):
     """sum a_ij e^(s_j - s_i) of each list and its slopes; a_ij as in logistic_pairs.  -> [L], [N]"""
     value, slope = np.zeros(len(lists) - 1), np.zeros(len(scores))
@@ -101,7 +101,7 @@ def exponential_pairs(scores, labels, lists, is_ordered):
     return value, slope
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@kernel(error_model="numpy")
 def squared_ordered(scores, labels, lists):
     """sum_{y_i > y_j} (1 - s_i + s_j)^2 of each list and its slopes.  -> [L], [N]"""
     value, slope = np.zeros(len(lists) - 1), np.zeros(len(scores))
@@ -124,7 +124,7 @@ def squared_ordered(scores, labels, lists):
     return value, slope
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@kernel(error_model="numpy")
 def squared_valued(scores, labels, lists):
     """sum_{i<j} (z_i - z_j)^2 = n sum_i (z_i - mean z)^2, z = y - s, and its slopes.  -> [L], [N]"""
     value, slope = np.zeros(len(lists) - 1), np.zeros(len(scores))
@@ -141,7 +141,7 @@ def squared_valued(scores, labels, lists):
     return value, slope
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@kernel(error_model="numpy")
 def tree_add(tree, at, s):
     """Fenwick tree of (count, sum, sum of squares): put a score in at place `at`."""
     at += 1
@@ -152,7 +152,7 @@ def tree_add(tree, at, s):
         at += at & -at
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@kernel(error_model="numpy")
 def tree_sum(tree, stop):
     """Count, sum and sum of squares of the places before `stop`."""
     count = total = squares = 0.0
@@ -164,7 +164,7 @@ def tree_sum(tree, stop):
     return count, total, squares
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@kernel(error_model="numpy")
 def squared_hinge_ordered(scores, labels, lists):
     """sum_{y_i > y_j} max(0, 1 - s_i + s_j)^2 of each list and its slopes.  -> [L], [N]
 

@@ -38,6 +38,9 @@ def squared(given: Given, **how: Unpack[PerTerm]) -> torch.Tensor:
     """Value of a list: 1/2 sum_i (y_i - s_i)^2; with each="mean" per item. Least at s_i = E[y_i].
 
     An empty list is 0.
+
+    >>> round(squared(torch.tensor([[2.0, 1.0, 0.0]]), torch.tensor([[1.0, 0.0, 0.0]])).item(), 3)
+    1.0
     """
     batch = make_batch(*given)
     terms = 0.5 * (batch.labels - batch.scores).square()
@@ -49,6 +52,9 @@ def logistic(given: Given, **how: Unpack[PerTerm]) -> torch.Tensor:
     """Value of a list: -sum_i y_i log sigma(s_i) + (1 - y_i) log sigma(-s_i); each="mean": per item.
 
     Labels in [0, 1], also between. Least at sigma(s_i) = E[y_i]. An empty list is 0.
+
+    >>> round(logistic(torch.tensor([[2.0, 1.0, 0.0]]), torch.tensor([[1.0, 0.0, 0.0]])).item(), 3)
+    2.133
     """
     batch = make_batch(*given, low=0, high=1)
     return from_items(log_terms(batch.scores, batch.labels), batch, **how)
@@ -59,6 +65,9 @@ def distill(given: Given, **how: Unpack[PerTerm]) -> torch.Tensor:
     """Value of a list: sum_i (s_i - t_i)^2 with the teacher's logits t as labels; each="mean": per item.
 
     An empty list is 0.
+
+    >>> round(distill(torch.tensor([[2.0, 1.0, 0.0]]), torch.tensor([[1.5, 1.0, -1.0]])).item(), 3)
+    1.25
     """
     batch = make_batch(*given)
     return from_items((batch.scores - batch.labels).square(), batch, **how)

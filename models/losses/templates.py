@@ -23,14 +23,23 @@ Elementwise = Callable[[torch.Tensor], torch.Tensor]
 
 @loss
 def pointwise_squared(given: Given, **how: Unpack[PerTerm]) -> torch.Tensor:
-    """Value of a list: sum_i (v_i - s_i)^2; each="mean": per item."""
+    """Value of a list: sum_i (v_i - s_i)^2; each="mean": per item.
+
+    >>> round(pointwise_squared(torch.tensor([[2.0, 1.0, 0.0]]), torch.tensor([[1.0, 0.0, 0.0]])).item(), 3)
+    2.0
+    """
     batch = make_batch(*given)
     return from_items((batch.labels - batch.scores).square(), batch, **how)
 
 
 @loss
 def pointwise_logistic(given: Given, *, eta: float = 1.0, **how: Unpack[PerTerm]) -> torch.Tensor:
-    """Value of a list: sum_i v_i log(1 + e^-s_i) + (eta - v_i) log(1 + e^s_i); each="mean": per item."""
+    """Value of a list: sum_i v_i log(1 + e^-s_i) + (eta - v_i) log(1 + e^s_i); each="mean": per item.
+
+    >>> scores, labels = torch.tensor([[2.0, 1.0, 0.0]]), torch.tensor([[1.0, 0.0, 0.0]])
+    >>> round(pointwise_logistic(scores, labels).item(), 3)
+    2.133
+    """
     batch = make_batch(*given, low=0, high=eta)
     s, v = batch.scores, batch.labels
     terms = -v * functional.logsigmoid(s) - (eta - v) * functional.logsigmoid(-s)
@@ -39,7 +48,12 @@ def pointwise_logistic(given: Given, *, eta: float = 1.0, **how: Unpack[PerTerm]
 
 @loss
 def pointwise_exponential(given: Given, *, eta: float = 1.0, **how: Unpack[PerTerm]) -> torch.Tensor:
-    """Value of a list: sum_i v_i e^-s_i + (eta - v_i) e^s_i; each="mean": per item."""
+    """Value of a list: sum_i v_i e^-s_i + (eta - v_i) e^s_i; each="mean": per item.
+
+    >>> scores, labels = torch.tensor([[2.0, 1.0, 0.0]]), torch.tensor([[1.0, 0.0, 0.0]])
+    >>> round(pointwise_exponential(scores, labels).item(), 3)
+    3.854
+    """
     batch = make_batch(*given, low=0, high=eta)
     s, v = batch.scores, batch.labels
     # 0 times an overflow is not 0: where a weight is 0 its exponential is not taken.
@@ -54,6 +68,10 @@ def pointwise_square_hinge(
     """Value of a list: sum_i v_i max(0, t - s_i)^2 + (eta - v_i) max(0, s_i)^2; each="mean": per item.
 
     t = margin > 0.
+
+    >>> scores, labels = torch.tensor([[2.0, 1.0, 0.0]]), torch.tensor([[1.0, 0.0, 0.0]])
+    >>> round(pointwise_square_hinge(scores, labels).item(), 3)
+    1.0
     """
     _check_positive("margin", margin)
     batch = make_batch(*given, low=0, high=eta)
@@ -69,6 +87,10 @@ def pointwise_differentiable_hinge(
     """Value of a list: sum_i v_i h(1 - s_i) + (eta - v_i) h(s_i); each="mean": per item.
 
     h(x) = 0 for x <= 0, x^2 / (2 width) up to width, x - width / 2 above; width > 0.
+
+    >>> scores, labels = torch.tensor([[2.0, 1.0, 0.0]]), torch.tensor([[1.0, 0.0, 0.0]])
+    >>> round(pointwise_differentiable_hinge(scores, labels).item(), 3)
+    0.5
     """
     _check_positive("width", width)
     batch = make_batch(*given, low=0, high=eta)
@@ -88,7 +110,11 @@ def _pairwise(phi: str, given: Given, engine: str, *, low: float, **how: Unpack[
 
 @loss
 def pairwise_squared(given: Given, *, engine: str = "auto", **how: Unpack[PerTerm]) -> torch.Tensor:
-    """Value of a list: sum_{i<j} (v_i - v_j - d)^2, d = s_i - s_j; each="mean": per pair. O(n) on the CPU."""
+    """Value of a list: sum_{i<j} (v_i - v_j - d)^2, d = s_i - s_j; each="mean": per pair. O(n) on the CPU.
+
+    >>> round(pairwise_squared(torch.tensor([[2.0, 1.0, 0.0]]), torch.tensor([[1.0, 0.0, 0.0]])).item(), 3)
+    2.0
+    """
     return _pairwise("squared", given, engine, low=-torch.inf, **how)
 
 
@@ -97,6 +123,9 @@ def pairwise_logistic(given: Given, *, engine: str = "auto", **how: Unpack[PerTe
     """Value of a list: sum_{i<j} v_i log(1 + e^-d) + v_j log(1 + e^d); each="mean": per pair.
 
     d = s_i - s_j, v >= 0.
+
+    >>> round(pairwise_logistic(torch.tensor([[2.0, 1.0, 0.0]]), torch.tensor([[1.0, 0.0, 0.0]])).item(), 3)
+    0.44
     """
     return _pairwise("logistic", given, engine, low=0, **how)
 
@@ -106,6 +135,10 @@ def pairwise_exponential(given: Given, *, engine: str = "auto", **how: Unpack[Pe
     """Value of a list: sum_{i<j} v_i e^-d + v_j e^d; each="mean": per pair.
 
     d = s_i - s_j, v >= 0. O(n) on the CPU.
+
+    >>> scores, labels = torch.tensor([[2.0, 1.0, 0.0]]), torch.tensor([[1.0, 0.0, 0.0]])
+    >>> round(pairwise_exponential(scores, labels).item(), 3)
+    0.503
     """
     return _pairwise("exponential", given, engine, low=0, **how)
 
@@ -138,6 +171,9 @@ def bregman(
     - logistic: x log x + (1 - x) log(1 - x), g = sigmoid, labels in [0, 1]; 4-strongly convex.
     - poisson: x log x - x, g = exp, labels >= 0; 1/eta-strongly convex for values up to eta.
     Every one is 0 at g(s) = v and least in expectation at g(s) = E[v]. each="mean": per item.
+
+    >>> round(bregman(torch.tensor([[2.0, 1.0, 0.0]]), torch.tensor([[1.0, 0.0, 0.0]])).item(), 3)
+    2.133
     """
     if isinstance(psi, str):
         check_known("psi", psi, BREGMAN)

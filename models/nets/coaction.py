@@ -11,13 +11,14 @@ With several heads each has its own o, b and linear column of h, and all share t
 import torch
 from torch import nn
 
+from cascade_sim.limits import COACTION_UNITS
 from cascade_sim.models.nets.heads import HeadedNet, unseen_by
 
 
 class CoAction(HeadedNet):
     """The built-in ranker. `hidden` = H; `dims` = P, the width of the request's projection."""
 
-    UNITS = 8
+    UNITS = COACTION_UNITS
 
     def lay(self, request_width: int, ad_width: int, pair_width: int) -> None:
         width = self.hidden + self.heads

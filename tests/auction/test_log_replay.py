@@ -28,7 +28,7 @@ def reference_page(bids, qualities, ads, arm, effects):
 def candidates(block, arm, platform):
     """(bids, qualities, ads) of every request's competitive set, as plain lists."""
     ids = serve(block, arm, platform).competitive_set
-    entering = score(block, ids, arm.ranking, arm, platform)
+    entering = score(block, ids, arm.last, arm, platform)
     tables = (entering.bid, entering.quality.astype(np.float64), ids)
     return list(zip(*(table.tolist() for table in tables), strict=True))
 
@@ -105,7 +105,7 @@ def test_every_impression_of_a_market_is_what_the_reference_says(rules):
         page, logged = reference_page(bids, qualities, ids, arm, effects), rows[request]
         assert [(slot, *place) for slot, place in enumerate(page)] == [row[1:5] for row in logged]
         shown = np.array([[ad for ad, _, _ in page]], np.int32)
-        true_ctr = sim.truth.ctr(block.take([at]), shown)[0].tolist()
+        true_ctr = sim.environment._truth.ctr(block.take([at]), shown)[0].tolist()
         luck = draws.uniform(sim.seed, "click", np.array([request]), shown[0]).tolist()
         for slot, (ad, _, cpc) in enumerate(page):
             click = luck[slot] < effects[slot] * true_ctr[slot]

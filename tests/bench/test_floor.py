@@ -12,7 +12,7 @@ def arm():
 
 
 def test_a_dot_product_is_a_multiplication_and_an_addition_for_each_number(arm):
-    module = arm.pre_ranking.scorer.module
+    module = arm.stages[0].scorer.module
     one, two = (floor.towers_work(module, candidates) for candidates in (1, 2))
     width = 14 + 2  # and the two biases
     assert two.flops - one.flops == 2 * width + floor.SIGMOID_FLOPS
@@ -20,7 +20,7 @@ def test_a_dot_product_is_a_multiplication_and_an_addition_for_each_number(arm):
 
 
 def test_a_co_action_is_a_product_with_the_ads_matrix_and_a_layer(arm):
-    module = arm.ranking.scorer.module
+    module = arm.last.scorer.module
     one, two = (floor.coaction_work(module, candidates, pair_dims=4) for candidates in (1, 2))
     matrix, mixed, sums, out, pair = 2 * 16 * 8, 2 * 8 * 33, 2 * 33, 2 * 32, 2 * 4 + 2 * 33
     assert two.flops - one.flops == matrix + mixed + sums + out + pair + floor.SIGMOID_FLOPS
@@ -29,7 +29,7 @@ def test_a_co_action_is_a_product_with_the_ads_matrix_and_a_layer(arm):
 
 def test_more_candidates_are_more_work_and_the_request_side_counts_once(arm):
     work = floor.request_work(arm)
-    module = arm.pre_ranking.scorer.module
+    module = arm.stages[0].scorer.module
     request = 2 * sum(parameter.numel() for parameter in module.request_tower.parameters())
     assert work["pre-ranking"].flops == request + 500 * (2 * 16 + floor.SIGMOID_FLOPS + 1)
 

@@ -17,7 +17,7 @@ def found():
 def test_what_is_scored_alone_are_the_very_candidates_that_serving_scores(monkeypatch):
     sim, arm = bench.build()
     scored = []
-    for stage in (arm.pre_ranking, arm.ranking):
+    for stage in (arm.stages[0], arm.last):
         monkeypatch.setattr(stage.scorer, "predict", counted(stage.scorer, scored))
     size = sim.scenario.traffic.block
     whole.serving(sim, arm, size)

@@ -11,7 +11,7 @@ def rules(sim):
 
 @pytest.fixture(scope="module")
 def ids(sim, block):
-    return sim.platform.retrieval(block.users, 60)
+    return sim.retriever(block.users, 60)
 
 
 def rho(rules, block, ids):
@@ -62,7 +62,7 @@ def test_the_mean_pcvr_of_an_ad_is_the_mean_over_users(sim, rules):
 
 
 def test_the_platforms_pcvr_is_close_to_the_truth_but_not_the_truth(sim, rules, block, ids):
-    predicted, true = rules.pcvr(block, ids), sim.truth.cvr(block, ids)
+    predicted, true = rules.pcvr(block, ids), sim.environment._truth.cvr(block, ids)
     assert 0.5 < np.corrcoef(predicted.ravel(), true.ravel())[0, 1] < 0.999
 
 

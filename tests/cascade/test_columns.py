@@ -9,9 +9,9 @@ from cascade_sim.cascade.columns import impression_columns, request_columns
 from cascade_sim.cascade.exploration import explore
 from cascade_sim.cascade.fusion import Fusion
 from cascade_sim.cascade.outcome import outcome
-from cascade_sim.cascade.serve import Arm, Platform, Stage, serve
+from cascade_sim.cascade.serve import Platform, Stage, serve
 from cascade_sim.storage.tables import read_table, tables
-from worlds.fixed_cascade import Bids, Table
+from worlds.cascades import Bids, Given, Table, make_arm
 from worlds.tiny_market import make_block, part_of, run_phases, tiny_scenario
 
 SHORT = ("phases.bootstrap=200", "phases.log=600", "phases.shadow=60", "phases.evaluate=150")
@@ -75,7 +75,7 @@ def test_the_runner_up_is_the_best_of_those_that_were_ranked_and_not_shown(study
     block = sim.arrivals.block("log", 0, 3000)
     decision = sim.serve(block, arm)
     table = request_columns(block, explore(block, decision, arm, 0.0, sim.seed, sim.platform), 0.0)
-    pctr = arm.ranking.scorer.predict(block, decision.competitive_set)
+    pctr = arm.last.scorer.predict(block, decision.competitive_set)
     bid = sim.platform.bids.bid("opt", block, decision.competitive_set, arm.bid_rule, arm.bid_range)
     for r in range(0, len(block), 9):
         order = np.lexsort((decision.competitive_set[r], -(bid[r] * pctr[r])))
@@ -88,9 +88,9 @@ def test_the_runner_up_is_the_best_of_those_that_were_ranked_and_not_shown(study
 def served(requests, n=N, rate=RATE):
     """The same page for everyone: ads 0 and 1 of n; a share of pages explored."""
     seat = Stage(Table([0.4, 0.3, 0.2, 0.1]), "init", Fusion())
-    arm = Arm("a", N, seat, N, seat, K)
     ids = np.where(np.arange(N) < n, np.arange(N), -1).astype(np.int32)
-    platform = Platform(lambda users, size: np.tile(ids, (len(users), 1)), Bids(np.ones(N)), np.ones(K))
+    arm = make_arm(N, seat, N, seat, K, retriever=Given(ids))
+    platform = Platform(Bids(np.ones(N)), np.ones(K))
     block = make_block(np.zeros(requests))
     explored = explore(block, serve(block, arm, platform), arm, rate, 1, platform)
     return explored.decision.win_set, request_columns(block, explored, rate)
@@ -133,7 +133,7 @@ def test_there_is_a_row_per_shown_ad_in_request_and_slot_order(study):
     sim, arm = study.sim, replace(study.evaluation.baseline, reserve_cpc=2.2)
     block = part_of(sim.arrivals.block("evaluate", 0, 500), slice(0, 60))
     explored = explore(block, sim.serve(block, arm), arm, 0.3, sim.seed, sim.platform)
-    result = outcome(block, explored.decision, sim.truth, sim.world.slot_effects, sim.seed)
+    result = outcome(block, explored.decision, sim.environment._truth, sim.world.slot_effects, sim.seed)
     table = impression_columns(sim.world, block, explored, result)
     at = 0
     for r in range(60):

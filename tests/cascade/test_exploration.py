@@ -6,22 +6,21 @@ from cascade_sim.auction import floor_micros
 from cascade_sim.cascade.exploration import explore, random_page
 from cascade_sim.cascade.fusion import Fusion
 from cascade_sim.cascade.page import Page
-from cascade_sim.cascade.request import PreView, Scores
 from cascade_sim.cascade.seats import RandomScorer
-from cascade_sim.cascade.serve import Arm, Decision, Platform, Stage
-from worlds.fixed_cascade import Bids, Table
+from cascade_sim.cascade.serve import Platform, Stage
+from worlds.cascades import Bids, Table, make_arm, make_decision
 from worlds.tiny_market import make_block
 
 R, N, K = 40_000, 6, 2
 BID = np.array([0.5, 1.0, 2.0, 0.1, 3.0, 0.7])
 OPT = 1.25 * BID
 PCTR = np.array([0.1, 0.2, 0.3, 0.4, 0.5, 0.6])
-PLATFORM = Platform(None, Bids(BID, OPT), np.ones(K))  # retrieval is over before anyone explores
+PLATFORM = Platform(Bids(BID, OPT), np.ones(K))  # retrieval is over before anyone explores
 
 
 def arm(reserve=0.0, slots=K, ranker=None):
     seat = Stage(ranker or Table(PCTR), "opt", Fusion(pctr=1.0, pcvr=1.0))
-    return Arm("a", N, seat, N, seat, slots, reserve_cpc=reserve)
+    return make_arm(N, seat, N, seat, slots, reserve_cpc=reserve)
 
 
 def decision(ids, page, runner_up=3, slots=K):
@@ -32,8 +31,7 @@ def decision(ids, page, runner_up=3, slots=K):
         ranked, np.full(shape, 0.3), np.full(shape, 1.0), np.full(shape, 0.3),
         np.full((len(ids), slots), 250_000),
     )  # fmt: skip
-    ones = np.ones(ids.shape, np.float32)
-    return Decision(ids, PreView(lambda: Scores(ones, ones, ones), lambda _: ones), ids, page)
+    return make_decision(ids, page)
 
 
 def explored(rate, n=N, reserve=0.0, page=(4, 1), requests=R, ranker=None):

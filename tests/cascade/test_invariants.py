@@ -1,7 +1,5 @@
 """Invariants of the cascade, over drawn markets: sets within sets, and an oracle that makes no error."""
 
-from dataclasses import replace
-
 import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -9,10 +7,10 @@ from hypothesis import strategies as st
 from cascade_sim.auction import PRICINGS, reprice, to_micros
 from cascade_sim.cascade.fusion import Fusion
 from cascade_sim.cascade.outcome import outcome
-from cascade_sim.cascade.serve import Arm, Platform, Stage, serve
-from cascade_sim.phases.measure import Ruler
+from cascade_sim.cascade.serve import Platform, Stage, serve
+from cascade_sim.environments.evaluators.truth import TruthEvaluator
 from cascade_sim.world.truth import Truth
-from worlds.fixed_cascade import EFFECTS, Bids, Table
+from worlds.cascades import EFFECTS, Bids, Given, Table, make_arm, with_stage_of
 from worlds.tiny_market import make_block
 
 MANY = settings(max_examples=750)
@@ -47,12 +45,13 @@ def drawn_market(drawn: bytes):
         there = np.flatnonzero(kept[row])
         ids[row, : len(there)] = there
     slots = int(knobs[0] % 3) + 1
-    arm = Arm(
-        "a", ADS, Stage(pre, ("init", "opt", "none")[knobs[1] % 3], Fusion()), slots + 1 + int(knobs[2] % 8),
+    arm = make_arm(
+        ADS, Stage(pre, ("init", "opt", "none")[knobs[1] % 3], Fusion()), slots + 1 + int(knobs[2] % 8),
         Stage(rank, ("init", "opt")[knobs[3] % 2], Fusion()), slots, pricing=PRICINGS[knobs[4] % 3],
         reserve_cpc=float(knobs[5] % 6 / 8), score_floor=float(knobs[6] % 5 / 32),
+        retriever=Given(lambda users, size: ids),
     )  # fmt: skip
-    platform = Platform(lambda users, size: ids, bids, EFFECTS)
+    platform = Platform(bids, EFFECTS)
     return make_block(np.arange(REQUESTS)), arm, platform, TableTruth(rank.pctr)
 
 
@@ -69,10 +68,10 @@ def test_the_win_set_is_in_the_competitive_set_is_in_the_pre_ranking_set(market)
     block, arm, platform, _ = market
     found = serve(block, arm, platform)
     for row in range(REQUESTS):
-        sets = [ads(s[row]) for s in (found.ranked_set, found.competitive_set, found.pre_ranking_set)]
+        sets = [ads(s[row]) for s in (found.ranked_set, found.competitive_set, found.retrieved)]
         assert all(len(set(one)) == len(one) for one in sets)
         assert set(sets[0]) <= set(sets[1]) <= set(sets[2])
-        assert len(sets[1]) == min(arm.pre_ranking_size, len(sets[2]))
+        assert len(sets[1]) == min(arm.most_auctioned, len(sets[2]))
 
 
 @MANY
@@ -92,11 +91,13 @@ def test_charges_have_a_click_and_are_between_reserve_and_bid(market):
 @given(markets)
 def test_a_cascade_that_knows_the_truth_is_consistent_and_charges_rightly(market):
     block, arm, platform, truth = market
-    arm = replace(arm, pre_ranking=arm.ranking)  # the ranking seat's table is the truth
-    ruler = Ruler(platform, truth, 1, arm, np.ones(ADS, bool))
+    arm = with_stage_of(arm, 0, arm.last)  # the ranking seat's table is the truth
+    owner = np.zeros(ADS, int)
+    evaluator = TruthEvaluator(platform, truth, 1, arm, np.ones(ADS, bool), owner, 1)
     found = serve(block, arm, platform)
     result = outcome(block, found, truth, EFFECTS, seed=1)
-    columns = ruler.columns(block, arm, found, result, ruler.yardstick(block, arm), ruler.oracle(block))
+    context = evaluator.context(block, np.zeros(len(block), int), 1)
+    columns = evaluator.columns(context, arm, found, result)
     reached, counts = columns["ideal_reached"], columns["ideal_requests"]
     assert np.all(reached == counts)
     assert np.all((counts == 1.0) | ((counts == 0.0) & (found.win_set < 0).all(axis=1)))

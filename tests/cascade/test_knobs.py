@@ -89,12 +89,8 @@ def test_serving_with_a_knob_of_each_request_is_serving_each_with_that_arm():
     )
     for r in range(24):
         fusion = Fusion(pctr=float(squashing[r]))
-        arm = replace(
-            world.arm,
-            reserve_cpc=float(reserve[r]),
-            pre_ranking=replace(world.arm.pre_ranking, fusion=fusion),
-            ranking=replace(world.arm.ranking, fusion=fusion),
-        )
+        arm = world.arm.with_stage(0, fusion=fusion).with_stage(-1, fusion=fusion)
+        arm = replace(arm, reserve_cpc=float(reserve[r]))
         alone = serve(block.take(slice(r, r + 1)), arm, world.sim.platform)
         assert served.ranked_set[r].tolist() == alone.ranked_set[0].tolist()
         assert np.abs(served.cpc_micros[r] - alone.cpc_micros[0]).max() <= 1
@@ -111,14 +107,12 @@ def test_the_same_reserve_for_all_requests_gives_the_same_bytes_as_the_arm_s():
 
 def test_a_pre_ranking_stage_with_the_auction_s_bid_knows_each_request_s_reserve():
     world = logged()
-    arm = replace(world.arm, pre_ranking=replace(world.arm.pre_ranking, bid=world.arm.ranking.bid))
+    arm = world.arm.with_stage(0, bid=world.arm.last.bid)
     block = world.sim.arrivals.block("evaluate", 0, 256).take(slice(0, 32))
     reserve = np.where(np.arange(32) % 2 == 0, 1e-9, 5.0)
     served = serve(with_knobs(block, {"reserve_cpc": reserve}, 1.0), arm, world.sim.platform)
-    bids = world.sim.platform.bids.bid(
-        arm.ranking.bid, block, served.pre_ranking_set, arm.bid_rule, arm.bid_range
-    )
-    assert ((served.pre_score < 0) == (bids < reserve[:, None])).all()
+    bids = world.sim.platform.bids.bid(arm.last.bid, block, served.retrieved, arm.bid_rule, arm.bid_range)
+    assert ((served.passes[0].order < 0) == (bids < reserve[:, None])).all()
     assert (served.win_set[1::2] >= 0).sum() < (served.win_set[::2] >= 0).sum()
 
 

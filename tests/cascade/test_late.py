@@ -3,9 +3,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from cascade_sim.cascade.serve import Platform, pre_rank, serve
+from cascade_sim.cascade.serve import Platform, passes, serve
 from cascade_sim.scenario.schema import resolved_arms
-from worlds.fixed_cascade import BID, EFFECTS, PCTR, Bids, Table, arm
+from worlds.cascades import BID, PCTR, Bids, Given, Table, arm, decided, platform, with_stage_of
 from worlds.tiny_market import make_block
 
 SLOW = [0.02, 0.30, 0.06, 0.05, 0.25, 0.03]  # what pre-ranking believes; eCPM .06 .30 .24 .025 .05 .27
@@ -13,25 +13,18 @@ ORDER = np.array([3, 5, 0, 2, 4, 1], np.int32)  # nearest first
 NONE, RETRIEVAL, PRE_RANKING, RANKING = -1, 0, 1, 2
 
 
-class Index:
-    """Everyone retrieves all six ads; the nearest are those of ORDER."""
-
-    def __call__(self, users, size):
-        return np.tile(np.arange(6, dtype=np.int32), (len(users), 1))
-
-    def nearest_first(self, users, ids):
-        return np.tile(ORDER, (len(users), 1))
+INDEX = Given(np.arange(6, dtype=np.int32), best_first=ORDER)  # everyone retrieves all six ads
 
 
 def served(answered_by, bids=BID, opt=None, link="sigmoid", **kind):
     block = make_block([0] * len(answered_by))
-    one = arm(Table(SLOW, link), Table(PCTR), **kind)
-    return serve(block, one, Platform(Index(), Bids(bids, opt), EFFECTS), np.array(answered_by, np.int8))
+    one = arm(Table(SLOW, link), Table(PCTR), **kind).among(INDEX)
+    return serve(block, one, platform(Bids(bids, opt)), np.array(answered_by, np.int8))
 
 
 def same(one, other, rows=slice(None)):
-    others = other.arrays()
-    return all(np.array_equal(values[rows], others[name][rows]) for name, values in one.arrays().items())
+    others = decided(other)
+    return all(np.array_equal(values[rows], others[name][rows]) for name, values in decided(one).items())
 
 
 @pytest.mark.parametrize("name", ["logloss", "ltr", "distill-pre", "random"])
@@ -41,8 +34,8 @@ def test_in_time_nothing_changes_by_one_bit(study, name):
     block = sim.arrivals.block("evaluate", 0, 500)
     before = serve(block, one, sim.platform)
     after = serve(block, one, sim.platform, np.full(len(block), RANKING, np.int8))
-    others = after.arrays()
-    for name, values in before.arrays().items():
+    others = decided(after)
+    for name, values in decided(before).items():
         assert values.dtype == others[name].dtype and values.tobytes() == others[name].tobytes(), name
 
 
@@ -64,7 +57,7 @@ def test_pre_ranking_answers_as_if_it_sat_in_the_ranking_seat(study, pricing):
     one = replace(sim.arm("logloss", resolved_arms(sim.scenario)["logloss"]), pricing=pricing)
     block = sim.arrivals.block("evaluate", 0, 500)
     late = serve(block, one, sim.platform, np.full(len(block), PRE_RANKING, np.int8))
-    alone = serve(block, replace(one, ranking=one.pre_ranking), sim.platform)
+    alone = serve(block, with_stage_of(one, -1, one.stages[0]), sim.platform)
     assert same(late, alone)
 
 
@@ -125,14 +118,13 @@ def test_without_an_answer_the_page_is_empty():
 
 
 def test_a_list_as_deep_as_the_competitive_set_holds_all_of_it():
-    one = replace(arm(Table(SLOW), Table(PCTR)), slots=3)
-    long_page = Platform(Index(), Bids(BID), np.ones(3))
+    one = replace(arm(Table(SLOW), Table(PCTR)), slots=3).among(INDEX)
+    long_page = Platform(Bids(BID), np.ones(3))
     found = serve(make_block([0]), one, long_page, np.array([RETRIEVAL], np.int8))
     assert found.ranked_set[0].tolist() == ORDER[:4].tolist()
 
 
 def test_what_pre_ranking_hands_on_is_counted():
-    passed = pre_rank(
-        make_block([0, 0]), arm(Table(SLOW), Table(PCTR)), Platform(Index(), Bids(BID), EFFECTS)
-    )
-    assert passed.sizes.tolist() == [4, 4]
+    one = arm(Table(SLOW), Table(PCTR)).among(INDEX)
+    _, handed = passes(make_block([0, 0]), one, platform(Bids(BID)))
+    assert handed.counts.tolist() == [4, 4]

@@ -5,9 +5,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from cascade_sim.cascade.memo import Memo, made_once
-from cascade_sim.cascade.serve import Stage, serve, shadow
+from cascade_sim.cascade.memo import Memo, once
+from cascade_sim.cascade.serve import serve, shadow
 from cascade_sim.scenario.schema import resolved_arms
+from worlds.cascades import decided
+from worlds.tiny_market import make_block
 
 
 class Counted:
@@ -31,8 +33,8 @@ def arms(study):
 def test_every_arm_its_shadow_and_the_next_decide_the_same_from_one_memo(study, arms, block):
     kept = replace(block, memo=Memo())
     for arm in (*arms.values(), *map(shadow, arms.values())):
-        plain = serve(block, arm, study.sim.platform).arrays()
-        answered = serve(kept, arm, study.sim.platform).arrays()
+        plain = decided(serve(block, arm, study.sim.platform))
+        answered = decided(serve(kept, arm, study.sim.platform))
         assert {name: array.tobytes() for name, array in plain.items()} == {
             name: array.tobytes() for name, array in answered.items()
         }, arm.name
@@ -41,12 +43,12 @@ def test_every_arm_its_shadow_and_the_next_decide_the_same_from_one_memo(study, 
 @pytest.mark.parametrize("by_pair", [True, False])
 def test_a_part_is_answered_from_the_whole_only_where_bits_allow(study, arms, block, by_pair):
     arm = next(iter(arms.values()))
-    seat = Counted(arm.ranking.scorer, by_pair)
-    arm = replace(arm, ranking=replace(arm.ranking, scorer=seat))
+    seat = Counted(arm.last.scorer, by_pair)
+    arm = arm.with_stage(-1, scorer=seat)
     kept = replace(block, memo=Memo())
-    whole = serve(kept, shadow(arm), study.sim.platform).pre_ranking_set.shape
+    whole = serve(kept, shadow(arm), study.sim.platform).retrieved.shape
     serve(kept, arm, study.sim.platform)
-    part = (len(block), arm.pre_ranking_size)
+    part = (len(block), arm.most_auctioned)
     assert seat.asked == ([whole] if by_pair else [whole, part])
 
 
@@ -78,10 +80,10 @@ def test_other_bids_are_not_taken_for_these(study, arms, block):
 
 def test_a_stage_of_another_model_is_asked(study, arms, block):
     first, *_ = arms.values()
-    seat = Counted(first.ranking.scorer, True)
+    seat = Counted(first.last.scorer, True)
     kept = replace(block, memo=Memo())
     serve(kept, first, study.sim.platform)
-    serve(kept, first.with_pre_ranking(Stage(seat, "init", first.pre_ranking.fusion)), study.sim.platform)
+    serve(kept, first.with_stage(0, scorer=seat, bid="init", rates=None), study.sim.platform)
     assert len(seat.asked) == 1
 
 
@@ -91,7 +93,18 @@ def test_what_is_made_of_the_same_arrays_is_made_once():
     assert memo.made("sum", (a, b), lambda: a - b) is first
     for what, of in (("difference", (a, b)), ("sum", (b, a)), ("sum", (a, a))):  # equal, but not the same
         assert memo.made(what, of, lambda: a - b) is not first
-    assert made_once(None, "sum", (a, b), lambda: a + b) is not first
+
+
+def test_a_decorated_call_is_made_once_in_a_block_with_a_memo():
+    added = once(lambda block, values, by: values + by)
+    plain, values = make_block([0]), np.arange(3)
+    kept = replace(plain, memo=Memo())
+    assert added(plain, values, 1) is not added(plain, values, 1)
+    first = added(kept, values, 1)
+    assert added(kept, values, 1) is first and added(kept, values, 2) is not first
+    assert added(kept, np.arange(3), 1) is not first  # equal, but not the same
+    listed = once(lambda block, values, by: values + by[0])
+    assert listed(kept, values, [1]) is not listed(kept, values, [1])  # no hash: not kept
 
 
 def test_a_memo_keeps_what_it_knows_by_its_place_in_memory():

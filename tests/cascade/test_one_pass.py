@@ -18,10 +18,11 @@ from cascade_sim.cascade.memo import Memo
 from cascade_sim.cascade.one_pass import is_in_one_pass, ranked_in_one_pass
 from cascade_sim.cascade.request import RequestKnobs
 from cascade_sim.cascade.seats import ConstantScorer, TowersScorer
-from cascade_sim.cascade.serve import Arm, Platform, Stage, serve
+from cascade_sim.cascade.serve import Platform, Stage, retrieve, serve
 from cascade_sim.errors import UserError
 from cascade_sim.models.features import FeatureView
 from cascade_sim.models.nets.towers import TwoTowers
+from worlds.cascades import Given, decided, make_arm
 from worlds.tiny_market import make_block
 
 EFFECTS = np.linspace(1.0, 0.2, 16)
@@ -47,14 +48,17 @@ def bid_rules(init_bid):
     return rules
 
 
-def platform(candidates, init_bid):
+def platform(init_bid):
+    return Platform(bid_rules(init_bid), EFFECTS)
+
+
+def arm(seat, candidates, slots, bid="init", **auction):
     """Request r of users 0, 1, ... has the candidates of row r."""
-    return Platform(lambda users, size: candidates[users], bid_rules(init_bid), EFFECTS)
-
-
-def arm(seat, n, slots, bid="init", **auction):
-    passing = Stage(ConstantScorer(), "init", Fusion())
-    return Arm("a", n, passing, n, Stage(seat, bid, Fusion()), slots, bid_rule="none", **auction)
+    passing, n = Stage(ConstantScorer(), "init", Fusion()), candidates.shape[1]
+    given = Given(lambda users, size: candidates[users])
+    return make_arm(
+        n, passing, n, Stage(seat, bid, Fusion()), slots, retriever=given, bid_rule="none", **auction
+    )
 
 
 def without(monkeypatch):
@@ -63,9 +67,9 @@ def without(monkeypatch):
 
 
 def assert_same(found, wanted):
-    assert len(found.arrays()) == len(wanted.arrays())
-    for name, values in wanted.arrays().items():
-        own = found.arrays()[name]
+    assert len(decided(found)) == len(decided(wanted))
+    for name, values in decided(wanted).items():
+        own = decided(found)[name]
         assert own.dtype == values.dtype and own.tobytes() == values.tobytes(), name
 
 
@@ -91,15 +95,15 @@ def markets(draw):
             {"reserve_cpc": 0.6}, {"pricing": "vcg", "reserve_cpc": 0.4, "score_floor": 0.2},
         ])
     )  # fmt: skip
-    own = arm(seat, n, draw(st.integers(1, 15)), draw(st.sampled_from(["init", "none", "opt"])), **auction)
-    return make_block(range(n_requests)), own, platform(ids, bid)
+    own = arm(seat, ids, draw(st.integers(1, 15)), draw(st.sampled_from(["init", "none", "opt"])), **auction)
+    return make_block(range(n_requests)), own, platform(bid)
 
 
 @given(markets())
 def test_one_pass_decides_the_same_to_the_bit(market):
     block, own, place = market
     assert is_in_one_pass(*market)
-    assert ranked_in_one_pass(block, place.retrieved(block, own.retrieval_size), own, place) is not None
+    assert ranked_in_one_pass(block, retrieve(block, own, place), own, place) is not None
     found = serve(block, own, place)
     with pytest.MonkeyPatch.context() as patch:
         without(patch)
@@ -108,11 +112,11 @@ def test_one_pass_decides_the_same_to_the_bit(market):
 
 def test_where_everybody_meets_all_ads_nothing_changes(monkeypatch):
     seat, everybody = scorer(50, 40), np.broadcast_to(np.arange(40, dtype=np.int32), (50, 40))
-    place = platform(everybody, np.linspace(0.5, 2, 40))
-    place = replace(place, retrieval=lambda users, size: everybody[: len(users)])
-    block, own = make_block(range(50)), arm(seat, 40, 3)
+    place = platform(np.linspace(0.5, 2, 40))
+    everyone = Given(lambda users, size: everybody[: len(users)])
+    block, own = make_block(range(50)), arm(seat, everybody, 3).among(everyone)
     found = serve(block, own, place)
-    assert found.pre_ranking_set.strides[0] == 0  # it was never spread out
+    assert found.retrieved.strides[0] == 0  # it was never spread out
     without(monkeypatch)
     assert_same(found, serve(block, own, place))
 
@@ -139,41 +143,41 @@ def test_the_whole_way_of_a_scenario_is_the_same_without(monkeypatch):
 def test_who_wants_to_see_the_scores_goes_the_long_way():
     block, place, own = (
         make_block(range(3)),
-        platform(np.zeros((3, 1), np.int32), [1.0]),
-        arm(scorer(3, 1), 1, 1),
+        platform([1.0]),
+        arm(scorer(3, 1), np.zeros((3, 1), np.int32), 1),
     )
     assert is_in_one_pass(block, own, place)
     knobs = RequestKnobs(reserve_cpc=np.ones(3))
-    stage = own.ranking
+    stage = own.last
     assert not is_in_one_pass(replace(block, memo=Memo()), own, place)
     assert not is_in_one_pass(replace(block, knobs=knobs), own, place)
-    assert not is_in_one_pass(block, replace(own, ranking=replace(stage, fusion=Fusion(pctr=0.5))), place)
-    assert not is_in_one_pass(block, replace(own, ranking=replace(stage, fusion=Fusion(pcvr=0.5))), place)
-    assert not is_in_one_pass(block, replace(own, ranking=replace(stage, bid="opt"), bid_rule="ocpc"), place)
-    assert not is_in_one_pass(block, replace(own, ranking=replace(stage, scorer=ConstantScorer())), place)
+    assert not is_in_one_pass(block, own.with_stage(-1, fusion=Fusion(pctr=0.5)), place)
+    assert not is_in_one_pass(block, own.with_stage(-1, fusion=Fusion(pcvr=0.5)), place)
+    assert not is_in_one_pass(block, replace(own.with_stage(-1, bid="opt"), bid_rule="ocpc"), place)
+    assert not is_in_one_pass(block, own.with_stage(-1, scorer=ConstantScorer()), place)
     assert not is_in_one_pass(block, own, replace(place, bids=SimpleNamespace(init_bid=np.ones(1))))
     as_order = TowersScorer("net", stage.scorer.view, "exp", stage.scorer.module)
-    assert not is_in_one_pass(block, replace(own, ranking=replace(stage, scorer=as_order)), place)
+    assert not is_in_one_pass(block, own.with_stage(-1, scorer=as_order), place)
 
 
 def test_what_is_no_number_is_refused_in_the_same_words(monkeypatch):
     seat = scorer(4, 6)
     seat.ad_code[3, 0] = np.nan
     ids = np.tile(np.array([1, 3, 5], np.int32), (4, 1))
-    block, own = make_block(range(4)), arm(seat, 3, 1)
+    block, own = make_block(range(4)), arm(seat, ids, 1)
     for _ in range(2):
         with pytest.raises(
             UserError, match=r"arm 'a', ranking stage: model 'net' predicted nan for .*, ad 3"
         ):
-            serve(block, own, platform(ids, np.ones(6)))
+            serve(block, own, platform(np.ones(6)))
         without(monkeypatch)
 
 
 @pytest.mark.parametrize("bid", [-1.0, np.nan, np.inf, 1e13])
 def test_bids_that_no_auction_takes_are_refused_in_the_same_words(monkeypatch, bid):
     ids = np.tile(np.arange(6, dtype=np.int32), (4, 1))
-    block, own = make_block(range(4)), arm(scorer(4, 6), 6, 6, pricing="first")
-    place, said = platform(ids, [1.0, 1.0, bid, 1.0, 1.0, 1.0]), []
+    block, own = make_block(range(4)), arm(scorer(4, 6), ids, 6, pricing="first")
+    place, said = platform([1.0, 1.0, bid, 1.0, 1.0, 1.0]), []
     for _ in range(2):
         with pytest.raises(ValueError) as refused:
             serve(block, own, place)

@@ -76,8 +76,8 @@ def test_luck_depends_on_request_ad_and_seed_but_not_on_the_block():
 
 def test_a_page_without_ads_has_no_outcome(sim, block):
     empty = page(np.full((len(block), K), -1))
-    found = outcome(block, empty, sim.truth, EFFECTS, 1)
+    found = outcome(block, empty, sim.environment._truth, EFFECTS, 1)
     for value in (found.clicks, found.conversions, found.charges_micros, found.expected_clicks):
         assert not value.any()
-    none = outcome(part_of(block, slice(0, 0)), page(np.zeros((0, K))), sim.truth, EFFECTS, 1)
+    none = outcome(part_of(block, slice(0, 0)), page(np.zeros((0, K))), sim.environment._truth, EFFECTS, 1)
     assert none.clicks.shape == (0, K)

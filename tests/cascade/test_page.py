@@ -14,7 +14,7 @@ from cascade_sim.cascade.page import (
     cpc_in_order,
     list_priced,
 )
-from worlds.fixed_cascade import BID, PCTR, Bids, Table, arm, one
+from worlds.cascades import BID, PCTR, Bids, Table, arm, one
 
 IDS = np.array([[2, 5, 7, 9]], np.int32)
 PCTRS = np.array([[0.10, 0.05, 0.12, 0.0]])

@@ -19,7 +19,7 @@ def view(sim):
 
 @pytest.fixture(scope="module")
 def ids(sim, block):
-    ids = sim.platform.retrieval(block.users, 60)
+    ids = sim.retriever(block.users, 60)
     ids[np.arange(60) >= np.random.default_rng(0).integers(0, 61, len(block))[:, None]] = -1
     ids[0] = np.sort(np.random.default_rng(1).permutation(600)[:60])
     return ids

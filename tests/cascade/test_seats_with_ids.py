@@ -26,7 +26,7 @@ def world(sim):
 
 @pytest.fixture(scope="module")
 def ids(sim, block):
-    return sim.platform.retrieval(block.users, 40)
+    return sim.retriever(block.users, 40)
 
 
 def trained(kind, view, **more):

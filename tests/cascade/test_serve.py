@@ -9,13 +9,24 @@ from cascade_sim.cascade.fusion import Fusion
 from cascade_sim.cascade.seats import ConstantScorer, RandomScorer, TorchScorer
 from cascade_sim.cascade.serve import Stage, serve, shadow
 from cascade_sim.errors import UserError
-from worlds.fixed_cascade import BID, PCTR, Bids, Table, arm, one, platform
+from worlds.cascades import (
+    BID,
+    PCTR,
+    Bids,
+    Table,
+    arm,
+    decided,
+    one,
+    platform,
+    with_retrieved,
+    with_stage_of,
+)
 from worlds.tiny_market import make_block, part_of
 
 
 def test_a_request_goes_through_the_whole_cascade():
     found = one([0, 1, 2, 3, 4, 5], Bids(BID), pre=Table(PCTR), rank=Table(PCTR))
-    assert found.pre_score[0] == pytest.approx([0.30, 0.20, 0.20, 0.20, 0.06, 0.09])
+    assert found.passes[0].order[0] == pytest.approx([0.30, 0.20, 0.20, 0.20, 0.06, 0.09])
     assert found.competitive_set.tolist() == [[0, 1, 2, 3]]
     assert found.ranked_set.tolist() == [[0, 1, 2]]
     assert found.win_set.tolist() == [[0, 1]]
@@ -47,7 +58,7 @@ def test_fewer_candidates_than_slots_fill_the_first_slots_and_the_last_pays_the_
 
 def test_a_competitive_set_larger_than_the_pre_ranking_set_takes_everyone():
     found = one([0, 3, 5], Bids(BID), pre=Table(PCTR), rank=Table(PCTR), size=5)
-    assert found.competitive_set.tolist() == [[0, 3, 5, -1, -1]]
+    assert found.competitive_set.tolist() == [[0, 3, 5]]
     assert found.win_set.tolist() == [[0, 3]]
 
 
@@ -90,9 +101,9 @@ def test_fused_exponents_apply_to_probabilities_and_not_to_a_score_that_is_only_
     halved = Fusion(pctr=0.5, pcvr=1.0)
     for link, expected in (("sigmoid", np.sqrt(PCTR) * 0.5), ("exp", np.array(PCTR))):
         own = arm(Table(PCTR, link=link), Table(PCTR))
-        own = replace(own, pre_ranking=replace(own.pre_ranking, fusion=halved))
-        found = serve(make_block([0]), own, platform(range(6), Bids(BID)))
-        assert found.pre_score[0] == pytest.approx(expected * BID)
+        own = own.with_stage(0, fusion=halved)
+        found = serve(make_block([0]), own, platform(Bids(BID)))
+        assert found.passes[0].order[0] == pytest.approx(expected * BID)
 
 
 def test_without_bids_the_models_order_alone_decides_who_reaches_ranking():
@@ -105,18 +116,19 @@ def test_serving_changes_neither_the_block_nor_the_platform(sim, block):
     users, bids = block.users.copy(), sim.world.init_bid.copy()
     first, again = sim.serve(block, the_arm), sim.serve(block, the_arm)
     assert np.array_equal(users, block.users) and np.array_equal(bids, sim.world.init_bid)
-    for name, values in first.arrays().items():
-        assert np.array_equal(values, again.arrays()[name]), name
+    for name, values in decided(first).items():
+        assert np.array_equal(values, decided(again)[name]), name
 
 
 def test_a_request_is_served_alike_alone_and_in_a_block(sim, block):
     for seat in ("truth", "random", "constant"):
-        the_arm = replace(arm(sim.scorers[seat], sim.scorers["truth"], size=15, slots=3), retrieval_size=60)
+        the_arm = arm(sim.scorers[seat], sim.scorers["truth"], size=15, slots=3)
+        the_arm = with_retrieved(the_arm.among(sim.retriever), 60)
         whole = sim.serve(block, the_arm)
         for r in range(0, len(block), 13):
             alone = sim.serve(part_of(block, slice(r, r + 1)), the_arm)
-            for name, values in whole.arrays().items():
-                assert np.array_equal(alone.arrays()[name][0], values[r]), (seat, name)
+            for name, values in decided(whole).items():
+                assert np.array_equal(decided(alone)[name][0], values[r]), (seat, name)
 
 
 def test_the_sets_are_nested_and_the_price_is_between_reserve_and_bid(study):
@@ -128,7 +140,7 @@ def test_the_sets_are_nested_and_the_price_is_between_reserve_and_bid(study):
         for r in range(len(block)):
             won = set(found.win_set[r]) - {-1}
             ranked = set(found.competitive_set[r]) - {-1}
-            assert won <= ranked <= set(found.pre_ranking_set[r])
+            assert won <= ranked <= set(found.retrieved[r])
             assert len(won) == (found.win_set[r] >= 0).sum()
         shown = found.win_set >= 0
         bid = floor_micros(found.ranked_bid[:, :-1])
@@ -139,9 +151,9 @@ def test_the_sets_are_nested_and_the_price_is_between_reserve_and_bid(study):
 def test_the_shadow_lets_the_ranking_stage_choose_from_the_whole_pre_ranking_set():
     pre, rank = Table(PCTR[::-1]), Table(PCTR)
     own = arm(pre, rank, size=3)
-    ideal = serve(make_block([0]), shadow(own), platform(range(6), Bids(BID)))
+    ideal = serve(make_block([0]), shadow(own), platform(Bids(BID)))
     assert ideal.competitive_set.tolist() == [[0, 1, 2, 3, 4, 5]]
-    assert ideal.win_set.tolist() == [[0, 1]] and ideal.pre_prediction[0] == pytest.approx(PCTR)
+    assert ideal.win_set.tolist() == [[0, 1]] and ideal.passes[0].scores.prediction[0] == pytest.approx(PCTR)
 
 
 @pytest.mark.parametrize("model", ["logloss", "ltr", "distill-pre", "rank", "constant", "truth"])
@@ -150,19 +162,19 @@ def test_a_higher_bid_never_hurts_an_ads_place_in_pre_ranking(study, model, pre_
     sim = study.sim
     block = sim.arrivals.block("evaluate", 0, 500)
     seat = Stage(sim.scorers[model], pre_bid, Fusion())
-    own = study.evaluation.baseline.with_pre_ranking(seat)
+    own = with_stage_of(study.evaluation.baseline, 0, seat)
     before = sim.serve(block, own)
 
     def places(decision, ad):
         """How many ads of each request are ahead of this one; -1 where it was not retrieved."""
-        at = decision.pre_ranking_set == ad
-        score = np.where(at, decision.pre_score, 0).sum(axis=1, keepdims=True)
-        ahead = (decision.pre_score > score).sum(axis=1)
-        ahead += ((decision.pre_score == score) & (decision.pre_ranking_set < ad)).sum(axis=1)
+        at = decision.retrieved == ad
+        score = np.where(at, decision.passes[0].order, 0).sum(axis=1, keepdims=True)
+        ahead = (decision.passes[0].order > score).sum(axis=1)
+        ahead += ((decision.passes[0].order == score) & (decision.retrieved < ad)).sum(axis=1)
         return np.where(at.any(axis=1), ahead, -1), (decision.competitive_set == ad).any(axis=1)
 
     improved = 0
-    for ad in np.unique(before.pre_ranking_set)[::40]:
+    for ad in np.unique(before.retrieved)[::40]:
         raised = sim.platform.bids.with_bid(int(ad), 1.3 * sim.world.init_bid[ad])
         after = serve(block, own, replace(sim.platform, bids=raised))
         (place, reached), (new_place, new_reached) = places(before, ad), places(after, ad)
@@ -223,7 +235,7 @@ def test_what_pre_ranking_says_is_found_when_asked_for_and_travels_without_its_w
     # All candidates go on: nothing to choose, nothing to predict.
     found = one([0, 1, 2, 3], Bids(BID), pre=Asked(PCTR), rank=Table(PCTR))
     assert found.competitive_set.tolist() == [[0, 1, 2, 3]] and asked == []
-    assert found.pre_prediction[0] == pytest.approx(np.asarray(PCTR)[:4])
-    assert found.pre_score.shape == (1, 4) and asked == [(1, 4)]
-    scores, order = found.view.__getstate__().values()
-    assert scores is found.view.scores and order is found.pre_score and asked == [(1, 4)]
+    assert found.passes[0].scores.prediction[0] == pytest.approx(np.asarray(PCTR)[:4])
+    assert found.passes[0].order.shape == (1, 4) and asked == [(1, 4)]
+    scores, order = found.passes[0].view.__getstate__().values()
+    assert scores is found.passes[0].scores and order is found.passes[0].order and asked == [(1, 4)]

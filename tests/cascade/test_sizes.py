@@ -1,11 +1,9 @@
-from dataclasses import replace
-
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cascade_sim.cascade.serve import pre_rank, serve
+from cascade_sim.cascade.serve import passes, serve
 from cascade_sim.cascade.sizes import SizeRule, fit_size_rule, hull_steps, page_values, select_sizes, spread
 from cascade_sim.kernels import select_top
 from cascade_sim.scenario.schema import resolved_arms
@@ -140,14 +138,14 @@ def test_padding_up_to_the_largest_size_changes_no_page(study, name):
     sim = study.sim
     one = sim.arm(name, resolved_arms(sim.scenario)[name])
     block = sim.arrivals.block("evaluate", 0, 500)
-    fixed = serve(block, replace(one, pre_ranking_size=10), sim.platform)
-    ruled = replace(one, pre_ranking_size=30, size_rule=forced((10, 20, 30), 0))
+    fixed = serve(block, one.with_stage(0, size=10), sim.platform)
+    ruled = one.with_stage(0, size=30, size_rule=forced((10, 20, 30), 0))
     found = serve(block, ruled, sim.platform)
     assert np.all(found.competitive_set[:, 10:] == -1)
     assert np.array_equal(found.competitive_set[:, :10], fixed.competitive_set)
     for field in ("ranked_set", "ranked_pctr", "ranked_bid", "ranked_quality", "cpc_micros"):
         assert getattr(found, field).tobytes() == getattr(fixed, field).tobytes()
-    assert pre_rank(block, ruled, sim.platform).sizes.tolist() == [10] * len(block)
+    assert passes(block, ruled, sim.platform)[-1].counts.tolist() == [10] * len(block)
 
 
 def test_sizes_do_not_depend_on_the_requests_served_together():

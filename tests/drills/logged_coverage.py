@@ -58,7 +58,7 @@ def the_world(seed: int, requests: int, logs: int):
     sets = [*SMALL, f"phases.evaluate={requests * logs}"]
     scenario = load_scenario(ROOT / "scenarios" / "quick.yaml", sets, seed)
     sim = Simulation(scenario, seed)
-    sim.scorers["truth"] = NoisyRanker(sim.truth, seed)
+    sim.scorers["truth"] = NoisyRanker(sim.environment._truth, seed)
     return sim
 
 
@@ -75,7 +75,7 @@ def true_differences(sim, total: int) -> dict[float, float]:
     for block, n in evaluation_blocks(sim, total):
         for reserve in sums:
             decision = sim.serve(block, replace(arm, reserve_cpc=reserve))
-            result = outcome(block, decision, sim.truth, sim.world.slot_effects, sim.seed)
+            result = outcome(block, decision, sim.environment._truth, sim.world.slot_effects, sim.seed)
             sums[reserve] += float((result.expected_clicks * decision.cpc_micros / 1e6)[:n].sum())
     return {reserve: (sums[reserve] - sums[RESERVE]) / total for reserve in HIGHER}
 

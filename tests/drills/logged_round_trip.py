@@ -136,7 +136,7 @@ def main() -> int:
         effects = ",".join(map(str, run.sim.world.slot_effects[: spec.slots].tolist()))
         scenario = load_scenario(market / "scenario.yaml", [f"world.logged.slot_effects=[{effects}]"])
         sim = Simulation(scenario, scenario.seed, home=market)
-        store = sim.replay.store
+        store = sim.environment.replay.store
         code = np.array([*(int(name) for name in store.names("ads")), -1])  # the run's numbers; -1 stays
         n = min(given.requests or store.n_requests, store.n_requests)
         for words in [(), *KNOBS]:

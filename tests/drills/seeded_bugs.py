@@ -276,9 +276,9 @@ BUGS = (
     ),
     Bug(
         "the shadow ranks with the pre-ranker",
-        "cascade_sim/cascade/serve.py",
-        "        pre_ranking=arm.ranking,\n        pre_ranking_size=arm.retrieval_size,",
-        "        pre_ranking=arm.pre_ranking,\n        pre_ranking_size=arm.retrieval_size,",
+        "cascade_sim/cascade/request.py",
+        "return replace(self, name=name, stages=(self.last,))",
+        "return replace(self, name=name, stages=(self.stages[0].alone,))",
         (
             "tests/cascade/test_serve.py::"
             "test_the_shadow_lets_the_ranking_stage_choose_from_the_whole_pre_ranking_set",
@@ -304,13 +304,13 @@ BUGS = (
     Bug(
         "one ad too few reaches ranking",
         "cascade_sim/cascade/serve.py",
-        "select_top(pre_ranking_set, view.order, size)",
-        "select_top(pre_ranking_set, view.order, size - 1)",
+        "return select_top(ids, order, size)",
+        "return select_top(ids, order, size - 1)",
         (CHECK,),
     ),
     Bug(
         "revenue counts clicks at the bid",
-        "cascade_sim/phases/measure.py",
+        "cascade_sim/environments/evaluators/truth.py",
         "shown, cpc = decision.win_set >= 0, decision.cpc_micros / MICROS",
         "shown, cpc = decision.win_set >= 0, decision.ranked_bid[:, :-1]",
         (CHECK,),

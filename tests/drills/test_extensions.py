@@ -115,4 +115,4 @@ def test_a_market_retrains_by_a_recipe_of_ones_own(distill_l1):
     pupil = scenario.models["pupil"].model_copy(update={"recipe": "distill_l1"})
     scenario = scenario.model_copy(update={"models": {**scenario.models, "pupil": pupil}})
     run = live_and_learn(learning_sim(scenario), "taught")
-    assert run.run.trainer.version == 3 and run.run.trainer.arm.pre_ranking.scorer.name == "pupil"
+    assert run.run.trainer.version == 3 and run.run.trainer.arm.stages[0].scorer.name == "pupil"

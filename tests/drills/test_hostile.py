@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import os
 import random
 import shutil
@@ -11,7 +12,20 @@ from pathlib import Path
 
 import pytest
 
-from drills.hostile import classes, damage, disks, flips, mutants, races, stops, tool
+from drills.hostile import (
+    classes,
+    clocks,
+    damage,
+    disks,
+    flips,
+    links,
+    mutants,
+    races,
+    resealed,
+    stops,
+    tool,
+    torn,
+)
 from drills.hostile.outcome import CRASH, DETECTED, HARMLESS, SILENT, WRONG, Outcome, Result, luck_of, table
 from drills.hostile.pool import run_cases
 from drills.hostile.steps import Steps
@@ -81,6 +95,39 @@ def test_steps_of_writing_are_counted_below_the_folder_alone(tmp_path):
         os._exit(1)
     assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 55
     assert inside.exists() and list(inside.iterdir()) == []
+
+
+def lost(place: Path, disk: torn.Disk) -> set[bytes | None]:
+    """What may be found of the file out/a after power cuts."""
+    found = set()
+    for seed in range(60):
+        cut = copy.deepcopy(disk)
+        cut.lose(random.Random(seed))
+        file = place / torn.AFTER / "out" / "a"
+        found.add(file.read_bytes() if file.exists() else None)
+        shutil.rmtree(place / torn.AFTER)
+    return found
+
+
+@pytest.mark.parametrize("is_ordered", [True, False])
+def test_what_was_not_flushed_may_be_lost_and_no_more(tmp_path, is_ordered):
+    (tmp_path / "out").mkdir()
+    disk, file, temp = torn.Disk(tmp_path, is_ordered), tmp_path / "out" / "a", tmp_path / "out" / "b"
+    temp.write_bytes(b"1234")
+    disk.look()
+    os.replace(temp, file)
+    assert lost(tmp_path, disk) >= {None, b"", b"1234", bytes(4), b"12"}
+    disk.flushed(str(file))
+    assert lost(tmp_path, disk) == ({b"1234"} if is_ordered else {None, b"1234"})
+    disk.flushed(str(file.parent))
+    assert lost(tmp_path, disk) == {b"1234"}
+    temp.write_bytes(b"5678")
+    disk.look()
+    os.replace(temp, file)  # named before it was flushed
+    assert lost(tmp_path, disk) >= {b"1234", b"", b"5678"}
+    shutil.rmtree(tmp_path / "out")
+    disk.look()
+    assert None in lost(tmp_path, disk)
 
 
 @pytest.mark.parametrize("sort", classes.SORTS)
@@ -199,6 +246,30 @@ class TestPlantedWeaknesses:
         found = first_bad(prepared, "disks", 20)
         assert found is not None and found.is_failure
 
+    def test_folders_that_are_never_flushed(self, prepared, monkeypatch):
+        from cascade_sim.storage import files
+
+        def flush(path):
+            if path.is_file():
+                real(path)
+
+        real = files.flush
+        for module in ("files", "folder", "lock"):
+            monkeypatch.setattr(f"cascade_sim.storage.{module}.flush", flush)
+        found = first_bad(prepared, "torn", 40)
+        assert found is not None and "not whole" in found.said
+
+    def test_a_lock_that_is_never_looked_at_again(self, prepared, monkeypatch):
+        from cascade_sim.storage.lock import Lock
+
+        monkeypatch.setattr(Lock, "is_held", property(lambda lock: lock._handle is not None))
+        assert first_bad(prepared, "clocks", 40) is not None
+
+    def test_a_new_owner_that_leaves_what_has_no_name(self, prepared, monkeypatch):
+        """A process that was paused just before a rename then overwrites what is another's."""
+        monkeypatch.setattr("cascade_sim.storage.folder._remove_unnamed", lambda folder: None)
+        assert first_bad(prepared, "clocks", 60) is not None
+
     def test_a_check_of_scenarios_that_trips_over_its_input(self, prepared, monkeypatch):
         def check(scenario, *_):
             return [] if scenario.report.baseline in scenario.arms else {}[scenario.report.baseline]
@@ -221,9 +292,8 @@ def verdicts_of_cached(prepared) -> set[str]:
 
 def test_kinds_have_small_and_large_counts():
     assert set(tool.SMALL) == set(tool.NIGHTLY) == set(tool.KINDS)
-    assert {module.prepare for module in (flips, stops, mutants, classes, races, disks)} == {
-        prepare for prepare, _ in tool.KINDS.values()
-    }
+    modules = (flips, resealed, stops, mutants, classes, races, disks, links, torn, clocks)
+    assert {module.prepare for module in modules} == {prepare for prepare, _ in tool.KINDS.values()}
 
 
 def test_what_is_put_into_a_mutant_is_a_copy():

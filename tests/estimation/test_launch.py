@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from cascade_sim.analysis.off_policy.coverage import expected_band
+from cascade_sim.environments.arrivals import Arrivals
 from cascade_sim.estimation.estimates import (
     estimate,
     estimates,
@@ -13,7 +14,6 @@ from cascade_sim.estimation.estimates import (
     lift_of,
 )
 from cascade_sim.estimation.log import decision_forecast, knob_log, knob_tables, randomiser, serve_knobs
-from cascade_sim.phases.traffic import Arrivals
 from cascade_sim.scenario.targets import Target
 from worlds.randomised_logs import logged
 

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from cascade_sim.auction import MICROS
+from cascade_sim.environments.arrivals import PHASES
 from cascade_sim.estimation import log as module
 from cascade_sim.estimation.log import (
     KNOB_TABLES,
@@ -21,7 +22,6 @@ from cascade_sim.estimation.log import (
 )
 from cascade_sim.estimation.slates import log_odds, log_propensities
 from cascade_sim.phases.simulation import Simulation
-from cascade_sim.phases.traffic import PHASES
 from cascade_sim.progress import Progress
 from cascade_sim.storage.tables import iterate_table, read_table
 from worlds.randomised_logs import Unasked, logged, small_scenario
@@ -130,7 +130,7 @@ def test_the_limit_is_the_sum_of_the_largest_bids():
 def test_rows_come_from_the_outcome_which_alone_asks_the_truth():
     world = logged()
     blind = Simulation(small_scenario(), world.sim.seed)
-    blind.scorers, blind.truth = world.sim.scorers, Unasked()
+    blind.scorers, blind.environment._truth = world.sim.scorers, Unasked()
     block = world.sim.arrivals.block("off_policy", 0, 256)
     for tables in (knob_tables, slate_tables):
         with pytest.raises(AssertionError, match="the truth was asked for on_page"):
@@ -151,8 +151,8 @@ def arrays_in(value):
 def test_a_log_is_the_same_in_whatever_portions_it_is_read(knobs, pages, monkeypatch, rows):
     world, read = logged(), []
 
-    def in_portions(folder, table):
-        for batch in iterate_table(folder, table, batch_rows=rows):
+    def in_portions(folder, table, columns, sizes):
+        for batch in iterate_table(folder, table, columns, batch_rows=rows, sizes=sizes):
             read.append(len(batch["request"]))
             yield batch
 
@@ -173,7 +173,7 @@ def test_a_log_is_the_same_in_whatever_portions_it_is_read(knobs, pages, monkeyp
 def test_of_very_many_requests_a_sample_is_estimated_from(read, monkeypatch):
     world = logged()
     whole = read(world.folder, world.scenario)
-    monkeypatch.setattr(module, "MOST", 500)
+    monkeypatch.setattr(module, "MOST_ESTIMATED", 500)
     sample = read(world.folder, world.scenario)
     assert not whole.visits.is_sample and sample.visits.is_sample
     share = 500 / len(whole)

@@ -17,7 +17,7 @@ def blind():
     """The same world and models, and nobody to ask for the truth."""
     world = logged()
     sim = Simulation(small_scenario(), world.sim.seed)
-    sim.scorers, sim.truth = world.sim.scorers, Unasked()
+    sim.scorers, sim.environment._truth = world.sim.scorers, Unasked()
     return sim
 
 
@@ -58,7 +58,7 @@ def test_pages_of_another_model_have_its_scores_for_the_same_list(blind):
     log = read_slate_log(world.folder, world.scenario)
     odds = page_odds(blind, world.arm, log, Target("other", model="logloss"))
     block = world.sim.arrivals.block("slates", 0, 1200)
-    stage = world.arm.pre_ranking  # the same model with the same kind of bid
+    stage = world.arm.stages[0]  # the same model with the same kind of bid
     own = score(block, log.listed.ads[:256], stage, world.arm, world.sim.platform).score
     expected = log_odds(np.where(log.listed.is_there[:256], own, 0.0), 0.7)
     assert odds[:256] == pytest.approx(expected, abs=1e-5)

@@ -9,6 +9,7 @@ import pytest
 from cascade_sim.auction import MICROS
 from cascade_sim.cascade.serve import serve
 from cascade_sim.estimation import slates
+from worlds.cascades import with_stage_of
 from worlds.randomised_logs import logged
 
 SCORES = np.array([[0.9, 0.5, 0.4, 0.2, 0.1]])
@@ -128,7 +129,7 @@ def test_the_list_is_the_head_of_the_ranking_order(listed):
 def test_the_list_price_is_the_least_bid_that_stays_on_the_list(listed):
     world, block, _, _ = listed
     platform = world.sim.platform
-    arm = replace(world.arm, pre_ranking=world.arm.ranking)  # so that no ad falls out before the auction
+    arm = with_stage_of(world.arm, 0, world.arm.last)  # so that no ad falls out before the auction
     looked_at = 0
     for row in (0, 3, 17, 40):
         one = block.take(slice(row, row + 1))

@@ -94,7 +94,7 @@ def test_the_truth_of_a_launch_is_that_of_serving_the_logged_requests_with_it(ru
     for index in range(-(-n // sim.scenario.traffic.block)):
         block = sim.arrivals.block(KNOBS, index, n)
         decision = serve(block, arm, sim.platform)
-        result = outcome(block, decision, sim.truth, sim.world.slot_effects, sim.seed)
+        result = outcome(block, decision, sim.environment._truth, sim.world.slot_effects, sim.seed)
         total += (result.expected_clicks * decision.cpc_micros / MICROS).sum()
     revenue = asked["rewards"]["revenue"]
     assert revenue["truth"]["value"] == pytest.approx(total / n, rel=1e-9)

@@ -31,7 +31,7 @@ def found():
     """Everything an estimate needs, with a truth that must not be asked."""
     world = logged()
     blind = Simulation(small_scenario(), world.sim.seed)
-    blind.scorers, blind.truth = world.sim.scorers, Unasked()
+    blind.scorers, blind.environment._truth = world.sim.scorers, Unasked()
     logs = read_logs(blind, world.folder)
     targets = asked(world.scenario, logs)
     made = answers(blind, world.arm, logs, targets)
@@ -52,7 +52,7 @@ def test_the_truth_does_ask(found):
     world = logged()
     logs, targets, made, _ = found
     blind = Simulation(small_scenario(), world.sim.seed)
-    blind.scorers, blind.truth = world.sim.scorers, Unasked()
+    blind.scorers, blind.environment._truth = world.sim.scorers, Unasked()
     with pytest.raises(AssertionError, match="the truth was asked"):
         add_truth(made, blind, world.arm, logs, targets)
 

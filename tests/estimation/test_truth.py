@@ -35,7 +35,9 @@ def test_the_truth_of_pages_is_that_of_drawn_ones_on_average(logs):
     world, log = logged(), logs[1]
     exact = slate_truth(world.sim, world.arm, log, Target("same", is_pages=True))["revenue"][:256]
     block = world.sim.arrivals.block("slates", 0, 1200)
-    gain = world.sim.truth.ctr(block, log.listed.ads[:256]) * log.listed.cpc_micros[:256] / MICROS
+    gain = (
+        world.sim.environment._truth.ctr(block, log.listed.ads[:256]) * log.listed.cpc_micros[:256] / MICROS
+    )
     logit = log_odds(log.listed.score[:256], 0.7)
     total = np.zeros(256)
     for seed in range(200):

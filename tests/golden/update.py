@@ -14,6 +14,7 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from cascade_sim.revenue.blocks import json_lines  # noqa: E402
+from golden.chains import CHAINS, run_chain  # noqa: E402
 from golden.runs import FOLDER, RUNS, changes, read_golden, run_golden  # noqa: E402
 
 
@@ -36,8 +37,8 @@ def refusal(name: str, kept: dict | None, now: dict) -> str | None:
 def main() -> int:
     with tempfile.TemporaryDirectory() as cache:
         os.environ["CASCADE_SIM_CACHE"] = cache  # everything is trained anew
-        made = {name: run_golden(name) for name in RUNS}
-    refused = [text for name in RUNS if (text := refusal(name, read_golden(name), made[name]))]
+        made = {name: run_golden(name) for name in RUNS} | {name: run_chain(name) for name in CHAINS}
+    refused = [text for name in made if (text := refusal(name, read_golden(name), made[name]))]
     for text in refused:
         print(f"refused: {text}", file=sys.stderr)
     if refused:

@@ -25,6 +25,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = [
     ROOT / "README.md",
+    ROOT / "CONTRIBUTING.md",
     *sorted(path for path in (ROOT / "docs").rglob("*.md") if "made" not in path.parts),
 ]
 LANGUAGES = {"shell": {"parse"}, "python": {"parse"}, "yaml": {"part"}, "text": set[str]()}

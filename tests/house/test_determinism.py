@@ -16,12 +16,13 @@ import pytest
 from cascade_sim.cascade.fusion import Fusion
 from cascade_sim.cascade.outcome import outcome
 from cascade_sim.cascade.retrieval import Retrieval
-from cascade_sim.cascade.serve import Arm, Stage
+from cascade_sim.cascade.serve import Stage
 from cascade_sim.phases.simulation import Simulation
 from cascade_sim.storage.tables import read_table, tables
 from cascade_sim.study import run_study
 from cascade_sim.world.world import build_world
 from places import HANG
+from worlds.cascades import decided, make_arm
 from worlds.tiny_market import ROOT, part_of, tiny_scenario
 
 SHORT = (
@@ -122,14 +123,16 @@ def test_seats_without_matrix_products_do_not_feel_the_size_of_blocks(seat):
     for size in (5, 64, 512):
         sim = Simulation(tiny_scenario(f"traffic.block={size}"), 1)
         stage = Stage(sim.scorers[seat], "init", Fusion())
-        arm = Arm("a", 60, stage, 15, Stage(sim.scorers["truth"], "opt", Fusion()), 3)
+        arm = make_arm(
+            60, stage, 15, Stage(sim.scorers["truth"], "opt", Fusion()), 3, retriever=sim.retriever
+        )
         parts = []
 
         def serve(block, sim=sim, arm=arm):
             decision = sim.serve(block, arm)
-            happened = outcome(block, decision, sim.truth, sim.world.slot_effects, sim.seed)
+            happened = outcome(block, decision, sim.environment._truth, sim.world.slot_effects, sim.seed)
             columns = [values for values in vars(happened).values() if values is not None]
-            return (*decision.arrays().values(), *columns)
+            return (*decided(decision).values(), *columns)
 
         sim.arrivals.run_phase(
             "evaluate", 300, serve, lambda block, result, parts=parts: parts.append(result)
@@ -141,7 +144,7 @@ def test_seats_without_matrix_products_do_not_feel_the_size_of_blocks(seat):
 def test_trained_models_feel_the_size_of_blocks_in_the_last_digits_only(study):
     sim = study.sim
     block = sim.arrivals.block("evaluate", 0, 500)
-    ids = sim.platform.retrieval(block.users, 60)
+    ids = sim.retriever(block.users, 60)
     for name in ("rank", "logloss", "ltr", "distill-pre"):
         whole = sim.scorers[name].predict(block, ids)
         alone = [sim.scorers[name].predict(part_of(block, [r]), ids[[r]])[0] for r in range(0, 128, 16)]

@@ -1,6 +1,7 @@
 """What may not be called anywhere, and what the command line may load at its start."""
 
 import ast
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -44,13 +45,57 @@ def dangers(tree):
 
 def test_no_code_comes_out_of_data():
     pickles = {"pickle", "dill", "cloudpickle", "joblib", "marshal", "shelve", "yaml"}
-    assert offending(lambda path: {name.split(".")[0] for name in imported(parse(path))} & pickles) == {}
+    # numba's machine code is code in any format: tests/test_compilation.py has what guards it.
+    machine_code = {"cascade_sim/compilation.py": {"pickle"}}
+    found = offending(lambda path: {name.split(".")[0] for name in imported(parse(path))} & pickles)
+    assert found == machine_code
     assert offending(lambda path: dangers(parse(path))) == {}
+
+
+def own_caches(tree):
+    """Calls that leave machine code to numba's own cache, which does not see edits of what a kernel calls."""
+    return [
+        f"line {node.lineno}: {ast.unparse(node.func)}"
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Call) and any(keyword.arg == "cache" for keyword in node.keywords)
+        if "jit" in ast.unparse(node) or "vectorize" in ast.unparse(node)
+    ]
+
+
+def test_all_kernels_are_kept_in_one_cache():
+    assert offending(lambda path: own_caches(parse(path))) == {}
+    text = "@njit(cache=True)\ndef f(): 0\npartial(numba.njit, cache=True)\ndict(cache=1)\n@njit\ndef g(): 0"
+    assert len(own_caches(ast.parse(text))) == 2
 
 
 def test_dangerous_calls_would_be_found():
     text = "eval('1')\nyaml.load(x)\nnp.load(f, allow_pickle=True)\nYAML(typ='unsafe')\ntorch.load(f)\n"
     assert len(dangers(ast.parse(text))) == 5
+
+
+PRINTING = re.compile(
+    r"print|(click|typer|rich)\.(echo|secho|print|style)|traceback\.print_\w+|sys\.std(out|err)\.write"
+)
+
+
+def prints(tree):
+    """Calls that print past `cascade_sim.terminal.echo`; what they get is to be `shown` first."""
+    calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call)]
+    return [
+        f"line {node.lineno}: {ast.unparse(node)}"
+        for node in calls
+        if PRINTING.fullmatch(ast.unparse(node.func))
+        and not any(ast.unparse(given).startswith("shown(") for given in node.args)
+    ]
+
+
+def test_what_is_printed_is_made_harmless_first():
+    assert offending(lambda path: prints(parse(path))) == {}
+
+
+def test_a_name_that_is_printed_as_it_is_would_be_found():
+    text = "click.echo(name)\nprint(name)\ntraceback.print_exc()\nsys.stderr.write(name)\n"
+    assert len(prints(ast.parse(text))) == 4 and prints(ast.parse("click.echo(shown(name))")) == []
 
 
 def test_no_source_names_a_place_on_somebodys_machine():

@@ -12,13 +12,15 @@ from places import ROOT
 # From the ground up. A room imports rooms of lower layers and itself, be it inside a function or for a type
 # checker; rooms of one layer do not know each other.
 LAYERS = (
-    {"version", "lanes", "loading", "leftovers", "draw_kernels"},
+    {"compilation", "limits"},
+    {"version", "lanes", "loading", "leftovers", "draw_kernels", "terminal"},
     {"errors", "draws", "kernels", "signals"},
     {"progress", "workers", "auction", "storage", *LEAVES},
     {"logged"},
-    {"scenario", "engines"},
+    {"scenario", "engines", "precompile"},
     {"world", "imports"},
     {"cascade"},
+    {"environments"},
     {"training", "audit"},
     {"phases"},
     {"market", "questions", "estimation", "ltr"},

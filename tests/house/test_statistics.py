@@ -11,9 +11,10 @@ from cascade_sim.auction import floor_micros
 from cascade_sim.cascade.exploration import explore
 from cascade_sim.cascade.fusion import Fusion
 from cascade_sim.cascade.outcome import outcome
-from cascade_sim.cascade.serve import Arm, Stage
-from cascade_sim.phases.traffic import Arrivals
+from cascade_sim.cascade.serve import Stage
+from cascade_sim.environments.arrivals import Arrivals
 from cascade_sim.storage.tables import read_table
+from worlds.cascades import make_arm
 from worlds.tiny_market import z_score
 
 Z = 4.5
@@ -23,12 +24,12 @@ Z = 4.5
 def many(sim):
     """60 thousand requests served by the oracle, half of them explored."""
     seat = Stage(sim.scorers["truth"], "opt", Fusion())
-    arm = Arm("truth", 60, seat, 15, seat, 3)
+    arm = make_arm(60, seat, 15, seat, 3, "truth", sim.retriever)
     traffic = sim.scenario.traffic.model_copy(update={"block": 60_000})
     block = Arrivals(sim.world, traffic).block("bench", 0, 60_000)
     decision = sim.serve(block, arm)
     explored = explore(block, decision, arm, 0.5, sim.seed, sim.platform)
-    result = outcome(block, explored.decision, sim.truth, sim.world.slot_effects, sim.seed)
+    result = outcome(block, explored.decision, sim.environment._truth, sim.world.slot_effects, sim.seed)
     return block, decision, explored, result
 
 
@@ -51,7 +52,7 @@ def test_realised_clicks_match_at_every_level_of_the_true_ctr(many):
 
 def test_realised_conversions_match_the_true_cvr(sim, many):
     block, _, explored, result = many
-    cvr = sim.truth.cvr(block, explored.decision.win_set)[result.clicks]
+    cvr = sim.environment._truth.cvr(block, explored.decision.win_set)[result.clicks]
     assert abs(z_score(result.conversions[result.clicks], cvr)) < Z
     assert 0.05 * cvr.sum() / np.sqrt((cvr * (1 - cvr)).sum()) > 0.7 * Z and len(cvr) > 10_000
 
@@ -72,7 +73,7 @@ def test_clicks_on_a_page_and_between_requests_are_independent_draws(many):
 
 def test_two_arms_that_show_the_same_ad_in_the_same_slot_meet_the_same_click(sim, many):
     block, decision, explored, result = many
-    own = outcome(block, decision, sim.truth, sim.world.slot_effects, sim.seed)
+    own = outcome(block, decision, sim.environment._truth, sim.world.slot_effects, sim.seed)
     same = decision.win_set == explored.decision.win_set
     assert same.mean() > 0.5 and not same.all()
     assert np.array_equal(own.clicks[same], result.clicks[same])
@@ -83,7 +84,7 @@ def test_two_arms_that_show_the_same_ad_in_the_same_slot_meet_the_same_click(sim
 def test_an_importance_weighted_log_tells_what_the_cascade_would_have_earned(sim, many):
     """Clicks of the deployed page, estimated from a log half of whose pages were random."""
     block, decision, explored, result = many
-    own = outcome(block, decision, sim.truth, sim.world.slot_effects, sim.seed)
+    own = outcome(block, decision, sim.environment._truth, sim.world.slot_effects, sim.seed)
     kept = explored.decision.win_set == decision.win_set
     weighted = np.where(kept, result.clicks / np.where(kept, explored.propensity, 1.0), 0.0).sum(1)
     error = weighted.std() / np.sqrt(len(weighted))
@@ -136,7 +137,7 @@ def test_weighted_by_its_propensity_every_candidate_is_shown_alike(study):
     assert np.allclose(1 / log["propensity"], 60)
     counts = np.bincount(log["ad"], minlength=600)
     users = log["user"][log["slot"] == 0]
-    retrieved = study.sim.platform.retrieval(users, 60)
+    retrieved = study.sim.retriever(users, 60)
     expected = np.bincount(retrieved.ravel(), minlength=600) * 3 / 60
     assert abs(counts - expected).max() < 5.5 * np.sqrt(expected.max())
     assert ((counts - expected)[expected > 5] ** 2 / expected[expected > 5]).mean() == pytest.approx(

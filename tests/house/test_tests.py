@@ -16,6 +16,8 @@ ALLOWED = {
     ("sleep", "test_workers.py"): "polls for marks that other processes leave, up to HANG",
     ("sleep", "worlds/pool_jobs.py"): "a job that is at work until it is told to stop",
     ("sleep", "worlds/stoppable_runs.py"): "chooses the moment of a kill, and of the start of a race",
+    ("sleep", "drills/half_open.py"): "how often a person asks, while others hang",
+    ("limit", "drills/half_open.py"): "how long a person waits for an answer before it counts as none",
     ("sleep", "drills/survival.py"): "chooses the moment of a kill",
     ("sleep", "drills/many_machines.py"): "chooses the moment of a kill, and waits for machines to start",
 }

@@ -141,3 +141,25 @@ def test_all_mistakes_are_told_at_once(folder):
 def test_a_missing_mapping_is_named(tmp_path):
     with pytest.raises(UserError, match=r"cannot read .*none\.yaml: No such file"):
         load_mapping(tmp_path / "none.yaml")
+
+
+def test_digests_in_a_mapping_are_what_its_files_must_have(folder, tmp_path):
+    import hashlib
+
+    bids = folder / "bids.csv"
+    text = MAPPING + f"sha256: {{bids.csv: {hashlib.sha256(bids.read_bytes()).hexdigest()}}}\n"
+    (folder / "mapping.yaml").write_text(text)
+    assert import_market(folder / "mapping.yaml", tmp_path / "one").store.n_requests == 8
+    bids.write_bytes(bids.read_bytes().replace(b"0.5", b"0.6", 1))
+    with pytest.raises(UserError, match="bids.csv: was changed or damaged since it was written: its sha256"):
+        import_market(folder / "mapping.yaml", tmp_path / "two")
+    assert not (tmp_path / "two").exists()
+
+
+@pytest.mark.parametrize("value, words", [
+    ("{bid.csv: 00}", "no table is of the file bid.csv"),
+    ("{bids.csv: 12}", "must be 64 hexadecimal digits, found 12"),
+    ("yes", "must be `key: value` pairs"),
+])  # fmt: skip
+def test_a_digest_that_checks_nothing_is_a_mistake(folder, value, words):
+    assert words in problems(folder, MAPPING + f"sha256: {value}\n")

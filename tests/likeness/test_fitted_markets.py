@@ -53,7 +53,7 @@ def test_without_budgets_a_market_shows_the_pages_that_serving_shows(place):
         lengths |= {*(part.ads >= 0).sum(axis=1).tolist()}
     assert {2, 4} <= lengths  # pages have the slots of the requests that stand behind them
     times = np.concatenate([part.block.times for part in settled])
-    log = sim.fitted.store.requests["time"]
+    log = sim.environment.replay.store.requests["time"]
     assert len(times) == pytest.approx((log % 86_400 < 43_200).sum() / DAYS, rel=0.35)
     assert np.all(np.diff(times) >= 0) and times[-1] < 43_200
 
@@ -73,7 +73,7 @@ def test_budgets_pacing_exploration_and_fatigue_work_and_a_stopped_market_goes_o
 
 def test_the_traffic_that_bidders_expect_is_the_logs(place):
     run = market_run(place, "still", STILL)
-    hour = (run.sim.fitted.store.requests["time"] // 3600 % 24).astype(int)
+    hour = (run.sim.environment.replay.store.requests["time"] // 3600 % 24).astype(int)
     assert run.profile.mean_rate * 86_400 * DAYS == pytest.approx(REQUESTS, rel=0.1)
     assert np.corrcoef(run.profile.rates, np.bincount(hour, minlength=24))[0, 1] > 0.95
 

@@ -1,6 +1,7 @@
 """Worlds fitted to a log run as others do: requests come again by the hour, clicks are drawn."""
 
 import json
+import re
 import shutil
 
 import numpy as np
@@ -10,13 +11,14 @@ from cascade_sim import compare, whatif
 from cascade_sim.analysis.report.figures.realism import realism_svg
 from cascade_sim.analysis.report.sections.realism import realism_headline, realism_page
 from cascade_sim.cli import main
+from cascade_sim.environments.uncertainty.replicates import OF_REPLICATES
 from cascade_sim.errors import UserError
 from cascade_sim.likeness.fitted import sampled_store
 from cascade_sim.likeness.study import matching_whatifs, realism
-from cascade_sim.phases.doubt import OF_REPLICATES
 from cascade_sim.phases.simulation import Simulation
 from cascade_sim.scenario.file import load_scenario
 from cascade_sim.world.fitted import Resampling
+from drills.hostile.sealing import changed_column, changed_json, reseal
 
 REQUESTS = 1600
 
@@ -46,8 +48,8 @@ def test_requests_stand_for_logged_ones_of_the_same_hour_of_the_day():
 
 def test_candidates_and_bids_are_those_of_one_logged_request(sim):
     block = sim.arrivals.block("evaluate", 0, 500)
-    rows, log = sim.fitted.rows(block.requests), sim.fitted.store
-    ids = sim.fitted.candidates(block.requests)
+    rows, log = sim.environment.replay.rows(block.requests), sim.environment.replay.store
+    ids = sim.environment.replay.candidates(block.requests)
     for i in (0, 77, 499):
         logged = log.candidates(int(rows[i]), int(rows[i]) + 1, ("ad", "bid"))
         assert ids[i][ids[i] >= 0].tolist() == logged["ad"].tolist()
@@ -141,13 +143,55 @@ def test_replicates_that_say_nothing_are_refused(place, capsys):
     assert "--replicates is for a world of the log's own requests" in capsys.readouterr().err
 
 
-def test_a_damaged_response_is_refused(place, tmp_path):
-    shutil.copytree(place, tmp_path / "copy")
-    column = tmp_path / "copy" / "world-response" / "cvr.npy"
-    column.write_bytes(column.read_bytes()[:-1] + b"\x7f")
-    sim = Simulation(load_scenario(tmp_path / "copy" / "world.yaml"), 1, home=tmp_path / "copy")
-    with pytest.raises(UserError, match="cvr.npy is missing, or was changed"):
-        sim.truth.cvr(None, np.zeros((1, 1), np.int32))
+@pytest.mark.parametrize("column, value, words", [
+    ("cvr", None, "cvr.npy was changed or damaged since it was written"),
+    ("ctr", np.nan, r"ctr.npy: row 3 has nan, expected 0 to 1"),
+    ("cvr", 2.0, r"cvr.npy: row 3 has 2.0, expected 0 to 1"),
+    ("user", np.inf, r"user.npy: row 3 has inf"),
+    ("moved", np.inf, r"moved.npy: row 3 has inf, expected a finite number"),
+])  # fmt: skip
+def test_a_damaged_response_is_refused(place, tmp_path, capsys, column, value, words):
+    copy = shutil.copytree(place, tmp_path / "copy")
+    file = copy / "world-response" / f"{column}.npy"
+    if value is None:
+        file.write_bytes(file.read_bytes()[:-1] + b"\x7f")
+    else:
+        changed_column(file, lambda values: values.__setitem__(3, value))
+        reseal(copy)
+    with pytest.raises(UserError, match=words):
+        Simulation(load_scenario(copy / "world.yaml"), 1, home=copy)
+    assert main(["validate", str(copy / "world.yaml")]) == 2
+    assert re.search(words, capsys.readouterr().err)
+
+
+@pytest.mark.parametrize("change, words", [
+    (lambda data: data.update(requests=10**9), "requests is 1000000000, expected 1 to 1600"),
+    (lambda data: data.update(requests="all"), "requests: Input should be a valid integer"),
+    (lambda data: data.update(slot_effects=[1.0]), "1 slot effects, expected one for each of 4"),
+    (lambda data: data["replicates"].update(share=0), "share is 0"),
+    (lambda data: data["files"].pop("ctr"), "files are"),
+    (lambda data: data.update(delay={"means": [], "weights": [], "window": 1}), "delay is"),
+])  # fmt: skip
+def test_what_is_said_of_a_response_must_be_possible(place, tmp_path, change, words):
+    copy = shutil.copytree(place, tmp_path / "copy")
+
+    def changed(data):
+        change(data)
+        return data
+
+    changed_json(copy / "world-response" / "fitted.json", changed)
+    reseal(copy)
+    with pytest.raises(UserError, match=words):
+        Simulation(load_scenario(copy / "world.yaml"), 1, home=copy)
+
+
+def test_a_response_that_changes_between_two_reads_is_not_used(place, tmp_path):
+    copy = shutil.copytree(place, tmp_path / "copy")
+    sim = Simulation(load_scenario(copy / "world.yaml"), 1, home=copy)
+    block = sim.arrivals.block("evaluate", 0, 500)
+    changed_column(copy / "world-response" / "ctr.npy", lambda values: values.__setitem__(slice(None), 0.5))
+    with pytest.raises(UserError, match="ctr.npy was changed while it was in use"):
+        sim.environment._truth.ctr(block, sim.environment.replay.candidates(block.requests))
 
 
 def test_a_scenario_that_asks_a_fitted_world_for_what_it_has_not_is_refused(place, capsys):

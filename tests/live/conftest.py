@@ -5,12 +5,14 @@ from __future__ import annotations
 import pytest
 from starlette.testclient import TestClient
 
-from cascade_sim.live.server import Live, door_of
+from cascade_sim.live.door import door_of
+from cascade_sim.live.server import Live
 from cascade_sim.live.session import Session
 from worlds.logged_market import market_of
 from worlds.whatif_runs import measured_run
 
 HOST = "http://127.0.0.1"
+TOKEN = "a-long-secret-that-nobody-guesses"
 
 
 @pytest.fixture(scope="session")
@@ -36,5 +38,7 @@ def client(folder, market, tmp_path_factory):
     broken.mkdir()
     (broken / "manifest.json").write_text("{")
     live = Live([folder, broken, market])
-    with TestClient(live.app(door_of("127.0.0.1", None)), HOST, raise_server_exceptions=False) as client:
+    door = door_of("127.0.0.1", 80, TOKEN)
+    with TestClient(live.app(door), HOST, raise_server_exceptions=False) as client:
+        client.cookies.set(door.cookie_name, door.cookie)
         yield client

@@ -50,7 +50,7 @@ def test_what_advertisers_pay_adds_up_to_the_revenue(turned):
 def test_the_funnel_says_where_the_best_ads_went(turned):
     session, arm, base, blocks = turned
     found = answered(session, arm, base, blocks)["funnel"]
-    for side, size in (("today", base.pre_ranking_size), ("then", arm.pre_ranking_size)):
+    for side, size in (("today", base.most_auctioned), ("then", arm.most_auctioned)):
         assert found[side]["competitive_set"] == size and sum(found[side]["best"].values()) == pytest.approx(
             1
         )

@@ -6,7 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from cascade_sim.live.server import Live, door_of, listening
+from cascade_sim.live.connections import PageServer
+from cascade_sim.live.door import door_of
+from cascade_sim.live.server import Live, listening
 
 playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
 BROWSER = next(
@@ -18,17 +20,15 @@ if BROWSER is None:
     )
 
 SIZES = [(width, scheme) for width in (390, 1280) for scheme in ("light", "dark")]
+TOKEN = "a-long-secret-that-nobody-guesses"
 PATIENCE = 120_000  # milliseconds; a busy machine is no defect
 
 
 @pytest.fixture(scope="module")
 def address(folder, market, tmp_path_factory):
     """A server in a thread of this process, as the command runs it."""
-    import uvicorn
-
     live, listener = Live([folder, tmp_path_factory.mktemp("no") / "run", market]), listening("127.0.0.1", 0)
-    config = uvicorn.Config(live.app(door_of("127.0.0.1", None)), log_level="warning", ws="none")
-    server = uvicorn.Server(config)
+    server = PageServer(live.app(door_of("127.0.0.1", listener.getsockname()[1], TOKEN)))
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]})
     thread.start()
     yield f"http://127.0.0.1:{listener.getsockname()[1]}/"
@@ -63,7 +63,7 @@ def visit(browser, address):
             "request",
             lambda r: None if r.url.startswith((address, "blob:", "data:")) else wrong.append(r.url),
         )
-        page.goto(address + query)
+        page.goto(address + (f"{query}&" if query else "?") + f"token={TOKEN}")
         settled(page)
         return page
 

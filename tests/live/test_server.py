@@ -2,22 +2,27 @@
 
 import json
 import os
+import shutil
 import signal
 import socket
 import subprocess
 import sys
+from dataclasses import replace
 from urllib.request import urlopen
 
 import pytest
 from starlette.testclient import TestClient
 
+from cascade_sim.cli import main
 from cascade_sim.errors import UserError
 from cascade_sim.live import runs
-from cascade_sim.live.server import FILES, HERE, Live, door_of, listening
+from cascade_sim.live.door import door_of, token_in
+from cascade_sim.live.server import FILES, HERE, Live, listening
 from cascade_sim.live.session import Way
 from cascade_sim.live.work import Stale, Wanted
 
 HOST = "http://127.0.0.1"
+SECRET = "a-long-secret-that-nobody-guesses"
 
 
 def test_a_damaged_run_is_named_and_the_others_stay(client):
@@ -86,9 +91,9 @@ def test_runs_share_one_memory_and_the_one_left_alone_forgets(folder, market, mo
     monkeypatch.setattr(runs, "MOST_BYTES", first.most_bytes + second.most_bytes - 1)
     arm = first.arm(Way(first.baseline))
     list(first.measured(arm, first.blocks(True)))
-    assert first._grounds and offered.keeps(first)
+    assert first._contexts and offered.keeps(first)
     offered.session(1)
-    assert not first._grounds and not offered.keeps(first) and offered.keeps(second)
+    assert not first._contexts and not offered.keeps(first) and offered.keeps(second)
     assert offered.session(0) is first and list(first.measured(arm, [0])) == [None]  # found again
 
 
@@ -163,25 +168,82 @@ def test_the_page_builds_no_html_from_text_and_loads_nothing_from_elsewhere():
     assert (HERE / "draw.js").read_text().count("http://") == 1  # the name of SVG, which nobody fetches
 
 
-def test_beyond_this_machine_a_token_is_needed():
-    with pytest.raises(UserError, match="--token"):
-        door_of("0.0.0.0", None)
-    with pytest.raises(UserError, match="at least 16"):
-        door_of("0.0.0.0", "short")
-    door = door_of("0.0.0.0", "a-long-secret-that-nobody-guesses")
+def test_beyond_this_machine_its_addresses_are_known_and_nothing_else():
+    door = door_of("0.0.0.0", 80, SECRET)
     assert door.knows("192.168.1.7:8350") and door.knows("localhost") and not door.knows("evil.example")
-    assert not door_of("192.168.1.7", "a-long-secret-that-nobody-guesses").knows("10.0.0.1")
+    assert not door_of("192.168.1.7", 80, SECRET).knows("10.0.0.1")
 
 
-def test_with_a_token_nobody_gets_in_without_it(folder):
-    secret = "a-long-secret-that-nobody-guesses"
-    live = Live([folder])
-    with TestClient(live.app(door_of("127.0.0.1", secret)), HOST) as client:
-        for path in ("/", "/live.js", "/api/runs", "/?token=wrong", "/api/runs?token="):
+def test_a_token_is_made_anew_if_none_is_given_and_stands_in_quotes_in_the_address():
+    first, second = (door_of("127.0.0.1", 8350) for _ in range(2))
+    assert len(first.token) == 48 and first.token != second.token
+    assert first.address("127.0.0.1") == f"'http://127.0.0.1:8350/?token={first.token}'"
+    assert first.token not in repr(first)
+
+
+@pytest.mark.parametrize(
+    "token", ["short", "sixteen signs and spaces", "a;b=c-and-some-more-of-it", "é" * 20, "", "a" * 16 + "\n"]
+)
+def test_a_token_that_an_address_or_a_cookie_would_cut_is_refused(token):
+    with pytest.raises(UserError, match="16 to 512") as error:
+        door_of("127.0.0.1", 80, token)
+    assert f"{token!r}" not in str(error.value)
+
+
+def test_a_token_can_come_from_a_file(tmp_path):
+    (tmp_path / "token").write_text(f"{SECRET}\n")
+    assert token_in(tmp_path / "token") == SECRET
+    os.mkfifo(tmp_path / "pipe")
+    for name in ("pipe", "none", "."):
+        with pytest.raises(UserError, match="--token-file"):
+            token_in(tmp_path / name)
+
+
+def test_nobody_gets_in_without_the_token_and_the_cookie_is_not_the_token(folder):
+    door = door_of("127.0.0.1", 8350, SECRET)
+    with TestClient(Live([folder]).app(door), HOST) as client:
+        for path in ("/", "/live.js", "/api/runs", "/?token=wrong", "/api/runs?token=", "/?token=%ff"):
             assert client.get(path).status_code == 401, path
-        first = client.get("/", params={"token": secret})
-        assert first.status_code == 200 and "HttpOnly" in first.headers["set-cookie"]
+        for value in (SECRET, door_of("127.0.0.1", 8350, SECRET).cookie):  # of another process
+            assert client.get("/", headers={"cookie": f"cascade_sim_8350={value}"}).status_code == 401
+        first = client.get("/", params={"token": SECRET})
+        cookie = first.headers["set-cookie"]
+        assert first.status_code == 200 and "HttpOnly" in cookie and "SameSite=Strict" in cookie
+        assert cookie.startswith("cascade_sim_8350=") and SECRET not in cookie
         assert client.get("/api/runs").status_code == 200  # by the cookie
+
+
+def test_a_run_that_breaks_in_any_way_is_named_and_the_others_stay(folder, tmp_path, monkeypatch):
+    crafted = tmp_path / "crafted"
+    shutil.copytree(folder, crafted)
+
+    def breaks(path, *more):
+        if path == crafted:
+            raise RecursionError("too deep")
+        return load(path, *more)
+
+    load = runs.open_run
+    monkeypatch.setattr(runs, "open_run", breaks)
+    offered = runs.Runs([crafted, folder])
+    assert "crafted: RecursionError: too deep" in offered.offered[0].error
+    assert offered.offered[1].error is None and offered.session(1) is not None
+    with pytest.raises(UserError, match="crafted"):
+        offered.session(0)
+
+
+@pytest.mark.parametrize("metrics", [{"arms": [1]}, {"arms": {"logloss": 5}}, {"requests": float("nan")}])
+def test_figures_that_are_none_leave_the_others_side_by_side(folder, metrics):
+    offered = runs.Runs([folder, folder])
+    offered.offered[0].run = replace(offered.offered[0].run, metrics={"arms": {"logloss": [1]}, **metrics})
+    first, second = offered.side_by_side()["runs"]
+    assert first["state"] == "damaged" and "measures" in second
+
+
+def test_with_no_run_that_opens_there_is_nothing_to_serve(tmp_path, capsys):
+    (tmp_path / "run").mkdir()
+    assert main(["serve", str(tmp_path / "run"), "--port", "0"]) == 2
+    told = capsys.readouterr().err
+    assert "warning:" in told and str(tmp_path / "run") in told and "error: no run opens" in told
 
 
 def test_a_server_that_is_closed_stops_its_work(folder):
@@ -202,8 +264,8 @@ def test_whoever_follows_the_address_at_once_is_not_refused():
 def test_the_command_answers_at_its_address_until_it_is_interrupted(folder):
     words = [sys.executable, "-m", "cascade_sim", "serve", str(folder), "--port", "0"]
     with subprocess.Popen(words, stdout=subprocess.PIPE, text=True, cwd=os.getcwd()) as served:
-        address = served.stdout.readline().split()[0]
-        with urlopen(address + "api/runs") as found:
+        address, _, token = served.stdout.readline().split()[0].strip("'").partition("?")
+        with urlopen(f"{address}api/runs?{token}") as found:
             assert json.load(found)["runs"][0]["state"] != "damaged"
         served.send_signal(signal.SIGINT)
         assert served.stdout.read() == "stopped\n"

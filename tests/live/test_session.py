@@ -20,7 +20,7 @@ def test_models_are_asked_once_whatever_knobs_are_turned(folder, monkeypatch):
     asked = []
     for scorer in opened.sim.scorers.values():
         monkeypatch.setattr(scorer, "predict", lambda block, ids, name=scorer.name: asked.append(name))
-    monkeypatch.setattr(opened.sim.truth, "cvr", lambda block, ids: np.zeros(ids.shape))
+    monkeypatch.setattr(opened.sim.environment._truth, "cvr", lambda block, ids: np.zeros(ids.shape))
     for words in (
         ["auction.reserve_cpc=0.3"],
         ["slots=2"],
@@ -73,7 +73,7 @@ def test_without_room_for_scores_the_answer_is_the_same(folder, session, monkeyp
     for opened in (poor, session):
         list(opened.measured(opened.arm(way), [0]))
     kept, made = session.pages(session.arm(way))[0], poor.pages(poor.arm(way))[0]
-    assert not poor._grounds and kept.ads.tobytes() == made.ads.tobytes()
+    assert not poor._contexts and kept.ads.tobytes() == made.ads.tobytes()
     assert {n: c.tobytes() for n, c in kept.columns.items()} == {
         n: c.tobytes() for n, c in made.columns.items()
     }

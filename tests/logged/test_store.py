@@ -156,7 +156,7 @@ def test_no_file_outside_the_market_is_named(store):
     data = json.loads(file.read_text())
     data["files"]["../../secret"] = {"bytes": 0, "sha256": ""}
     file.write_text(json.dumps(with_seal(data)))
-    with pytest.raises(UserError, match="outside the market"):
+    with pytest.raises(UserError, match="no file of a market"):
         open_store(store.path)
 
 
@@ -164,11 +164,14 @@ def test_rows_may_come_in_pieces(tmp_path, store):
     requests, candidates = tables()
     with StoreWriter(tmp_path / "pieces") as writer:
         for low, high in ((0, 1), (1, 1), (1, 5)):
-            unknown = {name: np.full(high - low, -1) for name in ("conversion", "stage", "source")}
             piece = {name: np.asarray(values)[low:high] for name, values in candidates.items()}
-            writer.append("candidates", {**piece, **unknown})
+            stage = np.where(piece["slot"] >= 0, 2, 1)
+            unknown = {"conversion": np.full(high - low, -1), "source": np.arange(low, high)}
+            writer.append("candidates", {**piece, **unknown, "stage": stage})
         writer.append("requests", {**requests, "user": [-1] * 3, "placement": [-1] * 3, "reserve": [0.0] * 3})
         writer.append("ads", {"advertiser": store.advertiser})
+        for kind, size in (("requests", 3), ("ads", 6), ("advertisers", 2), ("segments", 1)):
+            writer.names(kind, [str(code) for code in range(size)])
         writer.finish(ABOUT)
     again = open_store(tmp_path / "pieces")
     assert again.candidates(0, 3, ("bid",))["bid"].tolist() == candidates["bid"]

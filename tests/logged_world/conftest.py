@@ -22,7 +22,7 @@ def market(study, tmp_path_factory):
     folder = tmp_path_factory.mktemp("logged") / "market"
     return market_of(
         study.sim, study.evaluation.baseline, folder, REQUESTS, changes=with_effects(study.sim),
-        extra=lambda block, ids: {"score.better": study.sim.truth.ctr(block, ids)},
+        extra=lambda block, ids: {"score.better": study.sim.environment._truth.ctr(block, ids)},
     )  # fmt: skip
 
 

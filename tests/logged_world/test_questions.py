@@ -152,7 +152,7 @@ def test_a_what_if_from_python_says_what_was_observed(market, tmp_path, capsys):
 
 def test_a_further_model_of_the_log_is_an_arm(replayed):
     arm = replayed.arm("score-better")
-    assert arm.ranking.scorer.name == "logged-better"
+    assert arm.last.scorer.name == "logged-better"
     assert set(replayed.scenario.arms) == {"logged", "score-better"}
 
 

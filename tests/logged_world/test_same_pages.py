@@ -76,7 +76,9 @@ def outcomes(sim, arm, n):
     """Clicks and charges of the first n requests."""
     clicks, charges, expected = [], [], []
     for block, count in evaluation_blocks(sim, n):
-        result = outcome(block, sim.serve(block, arm), sim.truth, sim.world.slot_effects, sim.seed)
+        result = outcome(
+            block, sim.serve(block, arm), sim.environment._truth, sim.world.slot_effects, sim.seed
+        )
         clicks.append(result.clicks[:count])
         charges.append(result.charges_micros[:count])
         expected.append(result.expected_clicks[:count])

@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
+from cascade_sim.environments.clusters import resampling_units
 from cascade_sim.logged.format import About
 from cascade_sim.logged.store import write_store
-from cascade_sim.phases.units import resampling_units
 
 
 def log(folder, users=None, clicks=None, hours=100, n=2000):

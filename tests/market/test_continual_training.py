@@ -154,7 +154,7 @@ def test_a_refitted_calibrator_learns_from_pages_that_its_model_did_not_see(fits
         assert len(held.request) / (len(own.request) + len(held.request)) == pytest.approx(0.5, abs=0.1)
         again = split_pages(held, 0.5, sim.seed)[1]  # the same requests would be held out again
         assert np.array_equal(again.request, held.request)
-    served = found.trainer.arm.ranking.scorer
+    served = found.trainer.arm.last.scorer
     assert served.link == "calibrator" and served.calibrator.name == "platt"
     assert served.calibrator is not ONCE and found.trainer.state()["calibrators"]["rank"]
 
@@ -163,7 +163,7 @@ def test_without_refit_the_model_sees_every_page_and_the_calibrator_stays(fits):
     trained, apart = fits
     sim = sim_for(training=FEW, **{**REFITTED, "refit": False})
     found = lived(sim)
-    assert apart == [] and found.trainer.arm.ranking.scorer.calibrator is ONCE
+    assert apart == [] and found.trainer.arm.last.scorer.calibrator is ONCE
     assert found.trainer.state()["calibrators"] == {}
     recent = np.unique(found.trainer.recent.state()["request"])
     assert set(trained[-1][0].request) <= set(recent) and len(trained[-1][0].request) > 250
@@ -184,7 +184,7 @@ def test_a_held_out_part_without_a_click_leaves_the_calibrator(monkeypatch):
     real = market_training.arrived_clicks
     monkeypatch.setattr(market_training, "arrived_clicks", lambda shown, now: 0 * real(shown, now))
     found = lived(sim_for(training=FEW, **REFITTED))
-    assert found.trainer.arm.ranking.scorer.calibrator is ONCE and found.trainer.version == 3
+    assert found.trainer.arm.last.scorer.calibrator is ONCE and found.trainer.version == 3
 
 
 def test_batching_reaches_the_trainer_and_changes_what_is_learned(fits):

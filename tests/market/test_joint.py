@@ -85,7 +85,7 @@ def test_the_dump_is_the_raw_score_and_the_map_goes_on_from_what_is_deployed(fit
     assert len(fits) == 3 and same(fits[0][2], study)
     assert same(fits[1][2], fits[0][3]) and same(fits[2][2], fits[1][3])
     assert not same(fits[2][3], study) and same(arrays(sim.scorers["rank"].calibrator.map), study)
-    deployed = found.run.trainer.arm.ranking.scorer.calibrator
+    deployed = found.run.trainer.arm.last.scorer.calibrator
     assert same(arrays(deployed.map), fits[2][3])
     told = found.metrics["learning"]["ranker"]
     assert (told["calibrator"], told["fit"]) == ("piecewise_linear", "joint")
@@ -122,7 +122,7 @@ def test_dumped_scores_may_be_those_of_another_model_that_learns_from_the_same_p
     assert all(fits[i][1] is fits[i + 1][1] for i in (0, 2, 4))
     late = log["model_version"] == 2
     assert not np.allclose(log["raw_score"][late], raw_scores(sim.scorers["steady"], found, 2), atol=1e-3)
-    assert trainer.arm.ranking.scorer.name == "rank" and trainer.dumper.name == "steady"
+    assert trainer.arm.last.scorer.name == "rank" and trainer.dumper.name == "steady"
     assert set(trainer.state()["weights"]) == {"rank", "pre", "steady"}
     assert found.metrics["learning"]["ranker"]["dumped_by"] == "steady"
 

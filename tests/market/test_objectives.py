@@ -41,7 +41,7 @@ def test_the_ranker_is_retrained_for_its_objective_and_the_pre_ranker_by_log_los
     requests = np.unique(found.log["request"])
     assert set(last.request) <= set(requests) and not set(last.request) <= set(first.request)
     assert len(first.users) == first.lists[-1] and np.isfinite(first.dumped).all()
-    served = found.run.trainer.arm.ranking.scorer
+    served = found.run.trainer.arm.last.scorer
     assert type(served) is CoActionScorer
 
 
@@ -77,6 +77,6 @@ def test_a_calibrator_stays_as_the_study_fitted_it(fits):
     line = Platt(0.7, -1.5)
     sim.scorers["rank"] = with_calibrator(sim.scorers["rank"], line)
     found = live_and_learn(sim)
-    scorer = found.run.trainer.arm.ranking.scorer
+    scorer = found.run.trainer.arm.last.scorer
     assert scorer.link == "calibrator" and scorer.calibrator is line and len(fits) == 3
     assert scorer.module is not sim.scorers["rank"].module

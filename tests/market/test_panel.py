@@ -14,11 +14,11 @@ from cascade_sim.cascade.outcome import outcome
 from cascade_sim.cascade.serve import Stage, serve, shadow
 from cascade_sim.market.panel import PANEL_COLUMNS, PANEL_RATIOS, Panel, learning_sections
 from cascade_sim.models.calibrators import Platt
-from cascade_sim.phases.measure import Ruler
 from cascade_sim.phases.results import combine_seeds
 from cascade_sim.phases.simulation import Simulation
 from cascade_sim.scenario.schema import resolved_arms
 from cascade_sim.scenario.sections import Churn, Drift
+from worlds.cascades import with_stage_of
 from worlds.learning_market import learning_scenario, learning_sim
 from worlds.timed_market import timed_scenario
 
@@ -37,7 +37,7 @@ def arm(sim):
 
 
 def test_an_oracle_finds_and_shows_all_of_the_best_ads(sim, arm):
-    known = replace(arm, pre_ranking=arm.ranking)
+    known = with_stage_of(arm, 0, arm.last)
     found = Panel(sim, known, N).measure(known)
     assert (found["recall"] == 1).all() and (found["win_recall"] == 1).all()
     assert found["predicted"] == pytest.approx(found["true"])
@@ -52,7 +52,7 @@ def test_a_random_draw_finds_its_share_of_them(sim, arm):
 
 def test_the_consistency_of_a_deployment_is_that_of_an_evaluation(sim, arm):
     """The ranker's own choice from all candidates, whether it is right or wrong."""
-    wrong = replace(arm, ranking=replace(arm.ranking, scorer=sim.scorers["random"]))
+    wrong = arm.with_stage(-1, scorer=sim.scorers["random"])
     for deployed in (arm, wrong):
         found = Panel(sim, arm, 64).measure(deployed)
         block = sim.arrivals.block("panel", 0, 64)
@@ -60,7 +60,7 @@ def test_the_consistency_of_a_deployment_is_that_of_an_evaluation(sim, arm):
         reached = serve(block, deployed, sim.platform).competitive_set
         shares = [len({*k} & {*c}) / len(k) for k, c in zip(ideal.tolist(), reached.tolist(), strict=True)]
         assert found["rcs"] == pytest.approx(shares)
-    same = replace(wrong, pre_ranking=wrong.ranking)
+    same = with_stage_of(wrong, 0, wrong.last)
     found = Panel(sim, arm, 64).measure(same)
     assert (found["rcs"] == 1).all() and found["recall"].mean() < 0.6  # consistent, and wrong
 
@@ -73,10 +73,11 @@ def test_shown_ads_are_no_more_than_those_ranked(sim, arm):
 def test_recall_is_that_of_an_evaluation(sim, arm):
     found = Panel(sim, arm, 64).measure(arm)
     block = sim.arrivals.block("panel", 0, 64)
-    ruler = Ruler(sim.platform, sim.truth, sim.seed, arm, np.ones(sim.world.n_ads, bool))
+    evaluator = sim.environment.evaluator(arm, np.ones(sim.world.n_ads, bool))
     decision = serve(block, arm, sim.platform)
-    result = outcome(block, decision, sim.truth, sim.world.slot_effects, sim.seed)
-    columns = ruler.columns(block, arm, decision, result, ruler.yardstick(block, arm), ruler.oracle(block))
+    result = outcome(block, decision, sim.environment._truth, sim.world.slot_effects, sim.seed)
+    context = evaluator.context(block, np.zeros(len(block), int), 1)
+    columns = evaluator.columns(context, arm, decision, result)
     metric = ARM_MEASURES["true_value_recall"]
     assert columns[metric.bottom].all()
     assert np.array_equal(found["recall"], columns[metric.top])
@@ -86,7 +87,7 @@ def test_the_panel_is_the_same_for_every_arm_and_its_requests_are_no_others(sim,
     blocks = [sim.arrivals.block("panel", i, N) for i in range(5)]
     ids = np.concatenate([block.requests for block in blocks])
     assert len(np.unique(ids)) == N and ids.min() > sim.arrivals.block("market", 0, 64).requests.max()
-    other = replace(arm, name="other", pre_ranking_size=10)
+    other = replace(arm.with_stage(0, size=10), name="other")
     assert np.array_equal(
         Panel(sim, arm, N).measure(other)["recall"], Panel(sim, other, N).measure(other)["recall"]
     )
@@ -96,7 +97,7 @@ def test_in_a_world_that_changes_a_panel_is_held_against_the_truth_of_its_day(si
     spec = sim.scenario.world.model_copy(update={"drift": Drift(per_day=0.3), "churn": Churn(life=2.0)})
     turned = Simulation(sim.scenario.model_copy(update={"world": spec}), sim.seed)
     own = turned.arm("now", resolved_arms(sim.scenario)["now"])
-    known = replace(own, pre_ranking=own.ranking)  # the truth in both seats
+    known = with_stage_of(own, 0, own.last)  # the truth in both seats
     panel = Panel(turned, known, 64)
     found = [panel.measure(known, day * 86_400.0) for day in (0.0, 5.0, 0.0)]
     assert all((one["recall"] == 1).all() and (one["win_recall"] == 1).all() for one in found)
@@ -175,10 +176,10 @@ def test_a_ranker_that_says_twice_the_truth_has_a_pcoc_of_two():
         name, link = "double", "sigmoid"
 
         def predict(self, block, ids):
-            return 2.0 * sim.truth.ctr(block, ids)
+            return 2.0 * sim.environment._truth.ctr(block, ids)
 
     arm = sim.arm("now", resolved_arms(sim.scenario)["now"])
-    arm = replace(arm, ranking=Stage(Double(), "opt", Fusion()))
+    arm = with_stage_of(arm, -1, Stage(Double(), "opt", Fusion()))
     found = Panel(sim, arm, 64).measure(arm)
     assert found["predicted"].sum() / found["true"].sum() == pytest.approx(2)
     assert found["shown_predicted"].sum() / found["shown_true"].sum() == pytest.approx(2)
@@ -188,13 +189,16 @@ def test_the_level_is_that_of_the_raw_score_and_the_rest_of_the_prediction():
     """A calibrator changes predictions and not the score, which is that of the pages of the start."""
     sim = learning_sim(learning_scenario())
     arm = sim.arm("now", resolved_arms(sim.scenario)["now"])
-    mapped = with_calibrator(arm.ranking.scorer, Platt(0.5, -2.0))
+    mapped = with_calibrator(arm.last.scorer, Platt(0.5, -2.0))
     block = sim.arrivals.block("panel", 0, 64)
-    calibrated = replace(arm, ranking=replace(arm.ranking, scorer=mapped))
+    calibrated = arm.with_stage(-1, scorer=mapped)
     decision = serve(block, calibrated, sim.platform)
-    ids, pages = decision.pre_ranking_set, decision.win_set
-    score = np.where(pages >= 0, arm.ranking.scorer.logit(block, pages), 0.0).astype(np.float64)
-    p, y = mapped.predict(block, ids).astype(np.float64).ravel(), sim.truth.ctr(block, ids).ravel()
+    ids, pages = decision.retrieved, decision.win_set
+    score = np.where(pages >= 0, arm.last.scorer.logit(block, pages), 0.0).astype(np.float64)
+    p, y = (
+        mapped.predict(block, ids).astype(np.float64).ravel(),
+        sim.environment._truth.ctr(block, ids).ravel(),
+    )
     found = Panel(sim, arm, 64).measure(calibrated)
     assert found["page_score"] == pytest.approx(score.sum(axis=1), rel=1e-5)
     assert (found["page_ads"] == (pages >= 0).sum(axis=1)).all()
@@ -223,17 +227,17 @@ def test_auc_per_request_is_measured_on_the_same_pages_for_every_arm():
     arms = {name: sim.arm(name, resolved_arms(sim.scenario)[name]) for name in ("now", "twice")}
     block = sim.arrivals.block("panel", 0, 40)
     pages = serve(block, arms[sim.scenario.report.baseline], sim.platform).win_set
-    truth = sim.truth.ctr(block, pages).astype(np.float64)
+    truth = sim.environment._truth.ctr(block, pages).astype(np.float64)
 
     class Backwards:
         name, link = "backwards", "sigmoid"
 
         def predict(self, block, ids):
-            return 1.0 - sim.truth.ctr(block, ids)
+            return 1.0 - sim.environment._truth.ctr(block, ids)
 
-    for arm in (*arms.values(), replace(arms["now"], ranking=Stage(Backwards(), "opt", Fusion()))):
+    for arm in (*arms.values(), with_stage_of(arms["now"], -1, Stage(Backwards(), "opt", Fusion()))):
         found = Panel(sim, arm, 40).measure(arm)
-        said = arm.ranking.scorer.predict(block, pages).astype(np.float64)
+        said = arm.last.scorer.predict(block, pages).astype(np.float64)
         each = [_soft_auc(said[i][pages[i] >= 0], truth[i][pages[i] >= 0]) for i in range(40)]
         assert found["auc_on_page"] == pytest.approx(each, abs=1e-9)
         shown = pages >= 0

@@ -309,7 +309,7 @@ def test_explored_pages_are_full_while_anybody_can_pay_and_nobody_is_shown_below
     dry = (lived.run.ledger.available <= 0).mean()
     assert dry > 0.5
     late = [piece for piece in lived.settled if piece.block.times[0] > 1200]
-    retrieved = [lived.sim.platform.retrieval(piece.block.users, 60) for piece in late]
+    retrieved = [lived.sim.retriever(piece.block.users, 60) for piece in late]
     can_pay = lived.run.ledger.available[lived.sim.world.advertiser] > 0
     n_able = np.concatenate([(can_pay & bid_enough)[ids].sum(axis=1) for ids in retrieved])
     n_shown = np.concatenate([(piece.ads >= 0).sum(axis=1) for piece in late])

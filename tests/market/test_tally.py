@@ -53,7 +53,7 @@ def test_totals_and_rates_follow_from_the_log(lived):
     plain = 0.0
     for piece in block:
         for r in range(len(piece.block)):
-            true_ctr = lived.sim.truth.ctr(piece.block, piece.ads)
+            true_ctr = lived.sim.environment._truth.ctr(piece.block, piece.ads)
             for slot, ad in enumerate(piece.ads[r]):
                 plain += effects[slot] * true_ctr[r, slot] if ad >= 0 else 0.0
     assert m["expected_clicks"] == pytest.approx(plain, rel=1e-12)

@@ -38,11 +38,11 @@ def test_the_logged_prediction_is_that_of_the_deployed_model(monkeypatch):
     assert len(seen.arms) == 4
     for piece in found.settled[::7]:
         shown = piece.ads >= 0
-        scorer = seen.arms[piece.model_version[0]].ranking.scorer
+        scorer = seen.arms[piece.model_version[0]].last.scorer
         again = scorer.predict(piece.block, piece.ads)
         assert piece.prediction[shown] == pytest.approx(again[shown], rel=1e-5)
         if piece.model_version[0] > 0:
-            older = seen.arms[0].ranking.scorer.predict(piece.block, piece.ads)
+            older = seen.arms[0].last.scorer.predict(piece.block, piece.ads)
             assert np.abs(older[shown] - again[shown]).max() > 1e-3
 
 
@@ -70,7 +70,7 @@ def test_a_warm_start_goes_on_from_the_deployed_weights(monkeypatch):
     assert [options["warm_start"] for _, _, options, _ in ranker] == [True] * 3
     assert equal(ranker[0][3], before)
     for i in (1, 2):
-        assert equal(ranker[i][3], weights(seen.arms[i].ranking.scorer.module))
+        assert equal(ranker[i][3], weights(seen.arms[i].last.scorer.module))
         assert not equal(ranker[i][3], before)
 
 
@@ -87,7 +87,7 @@ def test_a_cold_start_begins_with_fresh_weights_each_time(monkeypatch):
     live_and_learn(learning_sim(learning_scenario(warm_start=False)))
     ranker = seen.of("logloss")[0::2]
     assert [options["warm_start"] for _, _, options, _ in ranker] == [False] * 3
-    assert not any(equal(ranker[i][3], weights(seen.arms[i].ranking.scorer.module)) for i in (0, 1, 2))
+    assert not any(equal(ranker[i][3], weights(seen.arms[i].last.scorer.module)) for i in (0, 1, 2))
     assert not equal(ranker[0][3], ranker[1][3])  # weights belong to the version
 
 
@@ -122,9 +122,9 @@ def test_the_students_learn_from_the_teacher_that_was_just_trained(monkeypatch):
     for version, (_, data, _, _) in enumerate(lessons, start=1):
         assert data.ads.shape == (200, 10)
         block = Block(np.arange(len(data.users)), data.users, data.context, np.zeros(len(data.users)))
-        told = seen.arms[version].ranking.scorer.logit(block, data.ads)
+        told = seen.arms[version].last.scorer.logit(block, data.ads)
         assert data.teacher_logit == pytest.approx(told, abs=1e-4)
-        earlier = seen.arms[version - 1].ranking.scorer.logit(block, data.ads)
+        earlier = seen.arms[version - 1].last.scorer.logit(block, data.ads)
         assert np.abs(data.teacher_logit - earlier).mean() > 0.01
 
 
@@ -157,7 +157,7 @@ def test_an_arm_explores_as_much_as_it_says(finished):
 def test_a_model_in_both_seats_is_one_model(monkeypatch):
     seen = watch(monkeypatch)
     found = live_and_learn(learning_sim(learning_scenario()), "twice")
-    assert len(seen.calls) == 3 and found.run.server.arm.pre_ranking == found.run.server.arm.ranking
+    assert len(seen.calls) == 3 and found.run.server.arm.stages[0].scores_like(found.run.server.arm.last)
     assert found.metrics["learning"]["panel"][-1]["recall"] != found.metrics["learning"]["panel"][0]["recall"]
 
 
@@ -183,7 +183,7 @@ def test_a_trainer_goes_on_from_its_state(finished):
     own = finished.run.trainer
     assert (other.version, other.due) == (3, 2000.0)
     assert other.metrics(1728.0)["panel"] == own.metrics(1728.0)["panel"]
-    assert equal(weights(other.arm.ranking.scorer.module), weights(own.arm.ranking.scorer.module))
+    assert equal(weights(other.arm.last.scorer.module), weights(own.arm.last.scorer.module))
     assert other.recent.state()["request"].tolist() == own.recent.state()["request"].tolist()
 
 
@@ -195,14 +195,12 @@ def test_models_with_ids_learn_of_the_ads_that_were_shown_and_go_on_from_their_s
     sim = learning_sim(scenario.model_copy(update={"models": models}))
     before = weights(sim.scorers["pre"].module)["id_tables.rows.ad_id"]
     finished = live_and_learn(sim, "now")
-    after = weights(finished.run.trainer.arm.pre_ranking.scorer.module)["id_tables.rows.ad_id"]
+    after = weights(finished.run.trainer.arm.stages[0].scorer.module)["id_tables.rows.ad_id"]
     shown = set(finished.log["ad"][finished.log["time"] <= DEPLOYED[-1]].tolist())
     assert set(np.nonzero((before != after).any(axis=1))[0].tolist()) == shown
     other = Trainer(sim, sim.arm("now", resolved_arms(sim.scenario)["now"]), sim.scenario.market.training)
     other.restore(finished.run.trainer.state())
-    assert equal(
-        weights(other.arm.ranking.scorer.module), weights(finished.run.trainer.arm.ranking.scorer.module)
-    )
+    assert equal(weights(other.arm.last.scorer.module), weights(finished.run.trainer.arm.last.scorer.module))
     taught = live_and_learn(sim, "taught")
     assert taught.metrics["learning"]["version"][-1] == 3
 

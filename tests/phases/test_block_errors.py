@@ -2,8 +2,8 @@
 
 import pytest
 
+from cascade_sim.environments.arrivals import TRIES, Arrivals, BlockError, serve_block
 from cascade_sim.errors import UserError
-from cascade_sim.phases.traffic import TRIES, Arrivals, BlockError, serve_block
 from worlds.tiny_market import make_block, tiny_scenario
 
 

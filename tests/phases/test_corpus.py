@@ -3,27 +3,29 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from cascade_sim.analysis.metrics.attribution import STAGES
 from cascade_sim.analysis.metrics.catalogue import ARM_MEASURES, COLUMNS
 from cascade_sim.cascade.fusion import Fusion
 from cascade_sim.cascade.serve import Stage
-from cascade_sim.phases import corpus as detail
+from cascade_sim.environments.evaluators import corpus as detail
 from cascade_sim.phases.evaluate import head_of
+from worlds.cascades import with_retrieved, with_stage_of
 from worlds.tiny_market import part_of
+
+STAGES = ("retrieval", "pre_ranking", "ranking")
 
 
 @pytest.fixture(scope="module")
 def served(study):
     sim, arm = study.sim, study.evaluation.baseline
     block = part_of(sim.arrivals.block("evaluate", 0, 500), slice(0, 40))
-    return sim, arm, block, sim.serve(block, arm), study.evaluation.ruler
+    return sim, arm, block, sim.serve(block, arm), study.sim.environment
 
 
 def value(sim, arm, block, r, ad):
     one = part_of(block, slice(r, r + 1))
     ids = np.array([[ad]], np.int32)
-    bid = sim.platform.bids.bid(arm.ranking.bid, one, ids, arm.bid_rule, arm.bid_range)
-    return float((sim.truth.ctr(one, ids) * bid)[0, 0])
+    bid = sim.platform.bids.bid(arm.last.bid, one, ids, arm.bid_rule, arm.bid_range)
+    return float((sim.environment._truth.ctr(one, ids) * bid)[0, 0])
 
 
 def test_the_best_of_the_corpus_is_what_brute_force_finds(served, monkeypatch):
@@ -80,7 +82,7 @@ def test_an_ad_that_the_truth_would_bar_is_worth_nothing_on_the_page(served):
     true_worth = ruler.true_value(block, shown, strict)
     assert ((true_worth == -np.inf) & (shown >= 0)).any() and (true_worth > 0).any()
     bid = sim.platform.bids.bid("opt", block, best.ids, arm.bid_rule, arm.bid_range)
-    assert np.all((bid * sim.truth.ctr(block, best.ids) >= 0.1) == (best.ids >= 0))
+    assert np.all((bid * sim.environment._truth.ctr(block, best.ids) >= 0.1) == (best.ids >= 0))
 
 
 def test_retrieval_is_consistent_with_itself_only_where_it_returns_the_pre_rankers_choice(
@@ -93,11 +95,11 @@ def test_retrieval_is_consistent_with_itself_only_where_it_returns_the_pre_ranke
     for r in (0, 21):
         one = part_of(block, slice(r, r + 1))
         corpus = np.arange(600, dtype=np.int32)[None, :]
-        score = arm.pre_ranking.scorer.predict(one, corpus) * sim.world.init_bid
+        score = arm.stages[0].scorer.predict(one, corpus) * sim.world.init_bid
         wanted = np.argsort(-score[0].astype(np.float32), kind="stable")[:15]
-        assert found[r] == pytest.approx(np.isin(wanted, decision.pre_ranking_set[r]).mean())
+        assert found[r] == pytest.approx(np.isin(wanted, decision.retrieved[r]).mean())
     assert 0 < found.mean() < 1
-    all_ads = replace(arm, retrieval_size=600)
+    all_ads = with_retrieved(arm, 600)
     decision = sim.serve(block, all_ads)
     assert np.all(detail.retrieval_rcs(sim.platform, 600, all_ads, block, decision) == 1.0)
 
@@ -109,22 +111,21 @@ def test_retrieval_rcs_is_what_the_glossary_says_the_choice_of_pre_ranking(serve
     other = Stage(sim.scorers["truth"], "none", Fusion())
     moved = {
         seat: not np.array_equal(
-            detail.retrieval_rcs(sim.platform, 600, replace(arm, **{seat: other}), block, decision), today
+            detail.retrieval_rcs(sim.platform, 600, with_stage_of(arm, at, other), block, decision), today
         )
-        for seat in ("pre_ranking", "ranking")
+        for at, seat in enumerate(("pre_ranking", "ranking"))
     }
     assert moved == {"pre_ranking": True, "ranking": False}
     for words in (ARM_MEASURES["retrieval_rcs"].meaning, COLUMNS["retrieval_reached"]):
         assert "pre-ranking" in words and "ranking" not in words.replace("pre-ranking", "")
 
 
-def test_the_detailed_requests_fit_the_budget_of_pairs(served, monkeypatch):
-    sim = served[0]
-    assert detail.n_detail(sim, 500) == 200 and detail.n_detail(sim, 30) == 30
+def test_the_detailed_requests_fit_the_budget_of_pairs(monkeypatch):
+    assert detail.n_detail(200, 600) == 200 and detail.n_detail(30, 600) == 30
     monkeypatch.setattr(detail, "CORPUS_PAIRS", 6000)
-    assert detail.n_detail(sim, 500) == 10
+    assert detail.n_detail(200, 600) == 10
     monkeypatch.setattr(detail, "CORPUS_PAIRS", 10)
-    assert detail.n_detail(sim, 500) == 1
+    assert detail.n_detail(200, 600) == 1
 
 
 def test_the_table_has_every_stage_with_its_share_of_the_loss(study):
@@ -139,4 +140,4 @@ def test_the_table_has_every_stage_with_its_share_of_the_loss(study):
 def test_the_detailed_requests_are_the_first_of_the_block(served):
     decision = served[3]
     assert np.array_equal(head_of(decision, 5).win_set, decision.win_set[:5])
-    assert len(head_of(decision, 0).pre_ranking_set) == 0
+    assert len(head_of(decision, 0).retrieved) == 0

@@ -5,7 +5,14 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from cascade_sim.phases.doubt import SIDE, Page, directions, drawn, replicate_sums, with_doubt
+from cascade_sim.environments.uncertainty.replicates import (
+    SIDE,
+    Page,
+    directions,
+    drawn,
+    replicate_sums,
+    with_replicates,
+)
 
 
 def test_directions_sum_to_nothing_and_are_at_right_angles():
@@ -15,19 +22,18 @@ def test_directions_sum_to_nothing_and_are_at_right_angles():
 
 
 @pytest.fixture
-def sim():
-    response = SimpleNamespace(replicate_share=1.0, n_replicates=20)
-    return SimpleNamespace(fitted=SimpleNamespace(response=response))
+def response():
+    return SimpleNamespace(replicate_share=1.0, n_replicates=20)
 
 
-def test_resampled_sums_spread_as_requests_and_replicates_do_together(sim):
+def test_resampled_sums_spread_as_requests_and_replicates_do_together(response):
     from scipy.special import ndtri, stdtrit
 
     rng = np.random.default_rng(3)
     n, k = 4000, 20
     columns = {"revenue": rng.exponential(size=n), "requests": np.ones(n)}
     sums = np.column_stack([np.full(k, float(n)), columns["revenue"].sum() + rng.normal(0, 150, k)])
-    made = with_doubt({"arm": columns}, {"arm": sums}, sim, None)["arm"]
+    made = with_replicates({"arm": columns}, {"arm": sums}, response)["arm"]
     assert made["revenue"].sum() == pytest.approx(columns["revenue"].sum(), rel=1e-12)
     drawn = rng.integers(0, n, (3000, n))
     spread = made["revenue"][drawn].sum(axis=1).std()
@@ -37,28 +43,28 @@ def test_resampled_sums_spread_as_requests_and_replicates_do_together(sim):
     assert np.array_equal(made["requests"], columns["requests"])  # the same in every replicate
 
 
-def test_columns_that_are_alike_stay_alike_to_the_bit(sim):
+def test_columns_that_are_alike_stay_alike_to_the_bit(response):
     rng = np.random.default_rng(4)
     column, moved = rng.random(300), rng.normal(0, 9, 20)
     tables = {"arm": {"requests": np.ones(300), "a": column, "z": column.copy()}}
     sums = np.column_stack([moved, rng.normal(0, 9, 20), moved])  # by name: a, requests, z
-    made = with_doubt(tables, {"arm": sums}, sim, None)["arm"]
+    made = with_replicates(tables, {"arm": sums}, response)["arm"]
     assert np.array_equal(made["a"], made["z"]) and not np.array_equal(made["a"], column)
 
 
-def test_what_is_learned_from_a_part_of_the_log_spreads_less_than_it_shows(sim):
+def test_what_is_learned_from_a_part_of_the_log_spreads_less_than_it_shows(response):
     rng = np.random.default_rng(5)
     tables = {"arm": {"requests": np.ones(300), "x": np.zeros(300)}}
     sums = np.column_stack([np.full(20, 300.0), rng.normal(0, 9, 20)])
-    whole = with_doubt(tables, {"arm": sums}, sim, None)["arm"]["x"]
-    sim.fitted.response.replicate_share = 0.25
-    part = with_doubt(tables, {"arm": sums}, sim, None)["arm"]["x"]
+    whole = with_replicates(tables, {"arm": sums}, response)["arm"]["x"]
+    response.replicate_share = 0.25
+    part = with_replicates(tables, {"arm": sums}, response)["arm"]["x"]
     assert part == pytest.approx(0.5 * whole)
 
 
-def test_fewer_rows_than_replicates_are_left_as_they_are(sim):
+def test_fewer_rows_than_replicates_are_left_as_they_are(response):
     tables = {"arm": {"requests": np.ones(10)}}
-    assert with_doubt(tables, {"arm": np.zeros((20, 1))}, sim, None)["arm"] is tables["arm"]
+    assert with_replicates(tables, {"arm": np.zeros((20, 1))}, response)["arm"] is tables["arm"]
 
 
 class HandMade:
@@ -148,7 +154,7 @@ def test_intervals_are_as_wide_as_the_estimate_spreads_over_logs():
         columns = {name: worth[row] for name in ("clicks", "expected_clicks", "revenue", "expected_revenue")}
         columns["requests"] = np.ones(n)
         sums = replicate_sums(made, np.arange(n), columns, {}, n)
-        table = with_doubt({"arm": columns}, {"arm": sums}, SimpleNamespace(fitted=made), None)["arm"]
+        table = with_replicates({"arm": columns}, {"arm": sums}, made.response)["arm"]
         mean = columns["expected_revenue"].mean()
         added = (table["expected_revenue"] - mean * table["requests"]) / n
         errors.append(mean - 1.0)

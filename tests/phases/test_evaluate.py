@@ -8,13 +8,14 @@ import torch
 from cascade_sim.analysis.metrics.consistency import rcs
 from cascade_sim.cascade.fusion import Fusion
 from cascade_sim.cascade.serve import Stage, shadow
-from cascade_sim.phases import corpus as detail
+from cascade_sim.environments.evaluators import corpus as detail
 from cascade_sim.phases import evaluate
 from cascade_sim.phases.evaluate import Evaluation, culprit_arms
 from cascade_sim.phases.results import collect
 from cascade_sim.progress import Progress
 from cascade_sim.storage.tables import read_table, tables
 from oracles.rcs_sql import rcs_sql
+from worlds.cascades import with_stage_of
 from worlds.tiny_market import run_phases, tiny_scenario
 
 SHORT = ("phases.bootstrap=200", "phases.log=200", "phases.shadow=60", "phases.evaluate=150")
@@ -48,7 +49,7 @@ def logged_rcs(study, name):
     arm = study.evaluation.arms[name]
     logs = study.folder / "logs"
     shadow_log, service_log = logs / "shadow" / "*.parquet", logs / f"service-{name}" / "*.parquet"
-    return rcs_sql(shadow_log, service_log, c=arm.pre_ranking_size, k=arm.slots)
+    return rcs_sql(shadow_log, service_log, c=arm.most_auctioned, k=arm.slots)
 
 
 @pytest.mark.parametrize("name", ["logloss", "ltr", "distill-pre"])
@@ -187,7 +188,7 @@ def test_replacing_both_seats_gives_1_for_a_named_fusion_too(study):
     sim = study.sim
     block = sim.arrivals.block("evaluate", 0, 500)
     seat = Stage(sim.scorers["rank"], "opt", Fusion(pctr=0.5, pcvr=0.5))
-    arm = replace(study.evaluation.baseline, ranking=seat)
+    arm = with_stage_of(study.evaluation.baseline, -1, seat)
     last = list(culprit_arms(arm).values())[-1]
     ideal = sim.serve(block, shadow(arm)).win_set
     assert np.all(rcs(ideal, sim.serve(block, last).competitive_set) == 1.0)
@@ -215,8 +216,8 @@ def test_exposed_ads_are_those_the_deployed_cascade_showed_often_enough(study):
     log = read_table(study.folder, "log")
     for ad in range(0, 600, 23):
         shown = int(((log["ad"] == ad) & ~log["is_explored"]).sum())
-        assert study.evaluation.ruler.is_exposed[ad] == (shown >= 3)
-    assert 0 < study.evaluation.ruler.is_exposed.sum() < 600
+        assert study.evaluation.evaluator.is_exposed[ad] == (shown >= 3)
+    assert 0 < study.evaluation.evaluator.is_exposed.sum() < 600
 
 
 def test_the_funnel_counts_the_candidates_after_each_stage(study):
@@ -280,16 +281,15 @@ def test_arms_that_share_a_model_ask_it_once_for_the_whole_corpus(study, monkeyp
         if predict.__name__ != "<lambda>":
             monkeypatch.setattr(type(scorer), "predict", watched)
     heads = {name: (arm, sim.serve(block, arm)) for name, arm in evaluation.arms.items()}
-    wide = replace(
-        evaluation.baseline, name="wide", pre_ranking_size=evaluation.baseline.pre_ranking_size + 1
-    )
+    wide = evaluation.baseline.with_stage(0, size=evaluation.baseline.most_auctioned + 1)
+    wide = replace(wide, name="wide")
     heads["wide"] = (wide, sim.serve(block, wide))
     asked.clear()
-    found = detail.corpus_columns(evaluation.ruler, sim.world.n_ads, block, heads)
+    found = detail.corpus_columns(sim.environment, sim.world.n_ads, block, heads)
     whole = [name for name, shape in asked if shape[1] == sim.world.n_ads]
-    assert len(whole) == len(set(whole)) and evaluation.baseline.pre_ranking.scorer.name in whole
+    assert len(whole) == len(set(whole)) and evaluation.baseline.stages[0].scorer.name in whole
     for name, (arm, decision) in heads.items():
-        alone = detail.corpus_columns(evaluation.ruler, sim.world.n_ads, block, {name: (arm, decision)})
+        alone = detail.corpus_columns(sim.environment, sim.world.n_ads, block, {name: (arm, decision)})
         assert {key: column.tobytes() for key, column in alone[name].items()} == {
             key: column.tobytes() for key, column in found[name].items()
         }

@@ -51,8 +51,7 @@ def test_every_model_was_measured_and_has_its_tables(runs):
     assert {"logloss", "ltr", "distill-pre", "joint"} <= set(arms)
     tables = {}
     for arm in ("logloss", "ltr", "distill-pre", "joint"):
-        stages = run.arm(arm)
-        for stage in (stages.pre_ranking, stages.ranking):
+        for stage in run.arm(arm).stages:
             tables[stage.scorer.name] = set(id_tables(stage.scorer.module).rows)
     assert tables == {
         "rank": {"user_id", "ad_id", "advertiser_id"}, "logloss": {"user_id", "ad_id"}, "ltr": {"ad_id"},

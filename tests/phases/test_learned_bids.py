@@ -20,6 +20,7 @@ from cascade_sim.questions.whatif import what_if_study
 from cascade_sim.scenario.changes import parse_points
 from cascade_sim.storage.model_store import ModelStore
 from cascade_sim.storage.tables import read_table
+from worlds.cascades import decided
 from worlds.tiny_market import make_block, run_phases, tiny_scenario, z_score
 from worlds.whatif_runs import measured_run
 
@@ -56,7 +57,7 @@ def first(learned):
 
 
 def test_the_towers_serve_in_the_kernel_and_other_nets_in_batches_by_the_same_rule(learned, first):
-    sim, ids = learned.sim, learned.sim.platform.retrieval(first.users, 60)
+    sim, ids = learned.sim, learned.sim.retriever(first.users, 60)
     kinds = {"pcvr": TowersRates, "pcvr-wide": BatchedRates}
     for name, kind in kinds.items():
         rates, scorer = sim.rates(name), sim.scorers[name]
@@ -82,7 +83,10 @@ def test_a_learned_pcvr_is_calibrated_where_conversions_come_at_once(learned):
     shown = read_table(learned.folder, "evaluate-logloss", ["request", "user", "context", "ad"])
     block = Block(shown["request"], shown["user"], shown["context"], np.zeros(len(shown["user"])))
     ads = shown["ad"][:, None]
-    true, predicted = learned.sim.truth.cvr(block, ads), learned.sim.rates("pcvr").pcvr(block, ads)
+    true, predicted = (
+        learned.sim.environment._truth.cvr(block, ads),
+        learned.sim.rates("pcvr").pcvr(block, ads),
+    )
     logs = [read_table(learned.folder, phase, ["conversion"]) for phase in ("bootstrap", "log")]
     noise = 3 / np.sqrt(sum(log["conversion"].sum() for log in logs))  # of what it learned its level from
     assert noise < 0.2 and predicted.sum() / true.sum() == pytest.approx(1, abs=noise)
@@ -91,34 +95,32 @@ def test_a_learned_pcvr_is_calibrated_where_conversions_come_at_once(learned):
 
 def test_until_it_is_trained_the_deployed_cascade_bids_init(learned):
     arm = deployed_arm(learned.sim)
-    assert arm.ranking.bid == "init" and arm.ranking.rates is None
+    assert arm.last.bid == "init" and arm.last.rates is None
     log = read_table(learned.folder, "log", ["bid", "init_bid"])
     assert np.array_equal(log["bid"], log["init_bid"])
 
 
 def test_arms_bid_by_the_models_they_name(learned, first):
     arms, sim = learned.evaluation.arms, learned.sim
-    named = {
-        n: (a.pre_ranking.pcvr, a.ranking.pcvr) for n, a in arms.items() if n in ("logloss", "opt", "wide")
-    }
+    named = {n: (a.stages[0].pcvr, a.last.pcvr) for n, a in arms.items() if n in ("logloss", "opt", "wide")}
     assert named == {"logloss": (None, "pcvr"), "opt": ("pcvr-pre", "pcvr"), "wide": (None, "pcvr-wide")}
-    ids = sim.platform.retrieval(first.users, 60)
-    by_arm = [bids(first, ids, arms[name].ranking, arms[name], sim.platform) for name in ("logloss", "wide")]
+    ids = sim.retriever(first.users, 60)
+    by_arm = [bids(first, ids, arms[name].last, arms[name], sim.platform) for name in ("logloss", "wide")]
     assert not np.allclose(*by_arm)
 
 
 def test_a_memo_keeps_the_bids_of_models_apart(learned, first):
     remembering = replace(first, memo=Memo())
     for arm in learned.evaluation.all_arms().values():
-        told, plain = (serve(block, arm, learned.sim.platform).arrays() for block in (remembering, first))
+        told, plain = (decided(serve(block, arm, learned.sim.platform)) for block in (remembering, first))
         assert all(np.array_equal(told[key], plain[key]) for key in plain), arm.name
 
 
 def test_a_stage_with_another_pcvr_does_not_guess_the_reserves_verdict(learned, first):
     arm, platform = learned.evaluation.arms["opt"], learned.sim.platform
-    ids = platform.retrieval(first.users, 60)
+    ids = learned.sim.retriever(first.users, 60)
     strict = replace(arm, reserve_cpc=1.0)
-    for stage, knows in ((arm.pre_ranking, False), (arm.ranking, True)):
+    for stage, knows in ((arm.stages[0], False), (arm.last, True)):
         scores = score(first, ids, stage, strict, platform)
         assert (scores.bid < 1).any()
         assert (admitted(scores, stage, strict) < 0).any() == knows
@@ -138,7 +140,7 @@ def test_the_search_for_the_culprit_replaces_the_pcvr_as_the_bid(learned):
 
 
 def test_a_student_is_nearer_to_its_teacher_than_the_teachers_spread(learned, first):
-    ids = learned.sim.platform.retrieval(first.users, 60)
+    ids = learned.sim.retriever(first.users, 60)
     teacher, student = (learned.sim.scorers[name].logit(first, ids) for name in ("pcvr", "pcvr-pre"))
     assert np.mean((teacher - student) ** 2) < 0.1 * teacher.var()
 
@@ -160,7 +162,7 @@ def test_a_reopened_run_serves_what_it_served_and_answers_questions(learned, run
     opened = reopen(run)
     for name in ("opt", "wide"):
         here, there = (
-            serve(first, arm, sim.platform).arrays()
+            decided(serve(first, arm, sim.platform))
             for arm, sim in ((opened.arm(name), opened.sim), (learned.evaluation.arms[name], learned.sim))
         )
         assert all(np.array_equal(here[key], there[key]) for key in here)
@@ -210,7 +212,7 @@ def test_late_conversions_bias_a_model_without_a_correction_and_not_one_with(tmp
     clicked = {key: values[log["click"]] for key, values in log.items()}
     block = Block(clicked["request"], clicked["user"], clicked["context"], clicked["time"])
     ads = clicked["ad"][:, None]
-    true = sim.truth.cvr(block, ads)[:, 0]
+    true = sim.environment._truth.cvr(block, ads)[:, 0]
     assert abs(z_score(clicked["conversion"].sum(), true)) < 4
     late = clicked["conversion_time"] - clicked["time"]
     assert np.array_equal(np.isfinite(late), clicked["conversion"] & (late <= 5000))

@@ -6,26 +6,27 @@ import pytest
 from cascade_sim.analysis.metrics.catalogue import ARM_MEASURES, columns_of
 from cascade_sim.analysis.metrics.money import payment_error
 from cascade_sim.cascade.fusion import Fusion
-from cascade_sim.cascade.outcome import outcome
 from cascade_sim.cascade.serve import Stage
-from cascade_sim.phases import measure
+from cascade_sim.environments.evaluators import truth as measure
+from worlds.cascades import with_stage_of
 
 
 @pytest.fixture(scope="module")
 def served(study):
     sim = study.sim
     block = sim.arrivals.block("evaluate", 0, 500)
-    return sim, block, study.evaluation.baseline, study.evaluation.ruler
+    return sim, block, study.evaluation.baseline, study.evaluation.evaluator
 
 
 def measured(served, arm, baseline=None):
     """Held against the oracle of `baseline`, by default the arm's own rules."""
     sim, block, _, ruler = served
     ruler = replace(ruler, baseline=baseline or arm)
-    yard, oracle = ruler.yardstick(block, arm), ruler.oracle(block)
+    context = ruler.context(block, np.zeros(len(block), int), 1)
     decision = sim.serve(block, arm)
-    result = outcome(block, decision, sim.truth, sim.world.slot_effects, sim.seed)
-    return ruler.columns(block, arm, decision, result, yard, oracle), decision, result, yard, oracle
+    result = sim.environment.outcome(block, decision)
+    yard, columns = ruler.yardstick(context, arm), ruler.columns(context, arm, decision, result)
+    return columns, decision, result, yard, context.oracle
 
 
 def wrong_payments(served, decision, result, oracle):
@@ -46,7 +47,7 @@ def ratio(table, name):
 def all_knowing(served, **changes):
     sim, _, arm, _ = served
     seat = Stage(sim.scorers["truth"], "opt", changes.pop("fusion", Fusion()))
-    return replace(arm, pre_ranking=seat, ranking=seat, **changes)
+    return replace(with_stage_of(with_stage_of(arm, 0, seat), -1, seat), **changes)
 
 
 @pytest.mark.parametrize(
@@ -59,7 +60,7 @@ def test_an_oracle_cascade_is_exactly_right_under_every_auction(served, changes)
     table, decision, result, _, oracle = measured(served, arm)
     assert np.array_equal(table["ideal_reached"], table["ideal_requests"])
     for name in ("single_objective_rcs", "true_value_recall"):
-        assert ratio(table, name) > 0.99 if arm.ranking.fusion != Fusion() else ratio(table, name) == 1.0
+        assert ratio(table, name) > 0.99 if arm.last.fusion != Fusion() else ratio(table, name) == 1.0
     assert ratio(table, "cpc_error") == 0.0 and ratio(table, "cpc_bias") == 0.0
     assert ratio(table, "welfare") == 1.0 and ratio(table, "revenue_vs_oracle") == 1.0
     assert ratio(table, "revenue_pcoc") == pytest.approx(1.0, rel=1e-12)
@@ -102,11 +103,11 @@ def test_the_cpc_error_is_against_the_same_list_priced_with_the_true_ctr(served,
         bid = decision.ranked_bid[r]
         return [round(min(bid[k + 1] * ctr[k + 1] / ctr[k], bid[k]) * 1e6) / 1e6 for k in range(3)]
 
-    true = sim.truth.ctr(block, decision.ranked_set)
+    true = sim.environment._truth.ctr(block, decision.ranked_set)
     for r in range(0, len(block), 11):
         cpc = decision.cpc_micros[r] / 1e6
         if price:
-            cpc = np.array(prices(r, getattr(sim.truth, price)(block, decision.ranked_set)[r]))
+            cpc = np.array(prices(r, getattr(sim.environment._truth, price)(block, decision.ranked_set)[r]))
         error = (result.expected_clicks[r] * np.abs(cpc - prices(r, true[r]))).sum()
         assert table[column][r] == pytest.approx(error, abs=1e-5)
         owed = (result.expected_clicks[r] * prices(r, true[r])).sum()
@@ -141,7 +142,7 @@ def test_a_reserve_that_turns_almost_all_away_earns_less_and_charges_other_adver
 
 def test_welfare_counts_a_click_at_the_baselines_bid_whatever_the_arm_bids(served):
     sim, block, arm, _ = served
-    other = replace(arm, ranking=replace(arm.ranking, bid="init"), slots=2)
+    other = replace(arm.with_stage(-1, bid="init"), slots=2)
     table, decision, result, _, oracle = measured(served, other, arm)
     value = sim.platform.bids.bid("opt", block, decision.win_set, arm.bid_rule, arm.bid_range)
     assert table["welfare"] == pytest.approx((value * result.expected_clicks).sum(axis=1))
@@ -151,11 +152,11 @@ def test_welfare_counts_a_click_at_the_baselines_bid_whatever_the_arm_bids(serve
 
 def test_what_the_auction_would_not_admit_under_the_truth_has_no_true_value(served):
     sim, block, arm, ruler = served
-    ids = sim.serve(block, arm).pre_ranking_set.copy()
+    ids = sim.serve(block, arm).retrieved.copy()
     ids[:, -1] = -1
     strict = replace(arm, reserve_cpc=1.0, score_floor=0.05)
     bid = sim.platform.bids.bid("opt", block, ids, arm.bid_rule, arm.bid_range)
-    true = sim.truth.ctr(block, ids)
+    true = sim.environment._truth.ctr(block, ids)
     found = ruler.true_value(block, ids, strict)
     expected = (ids >= 0) & (bid >= 1.0) & (bid * true >= 0.05)
     assert np.array_equal(found > -np.inf, expected) and 0.01 < expected.mean() < 0.9
@@ -187,7 +188,7 @@ def test_exposed_and_unexposed_winners_add_up_to_all_of_them(served):
 
 
 def test_a_seat_without_an_opinion_has_no_single_objective_rcs(served):
-    arm = served[2].with_pre_ranking(Stage(served[0].scorers["constant"], "init", Fusion()))
+    arm = with_stage_of(served[2], 0, Stage(served[0].scorers["constant"], "init", Fusion()))
     table, *_ = measured(served, arm)
     assert "single_objective_reached" not in table and "ideal_reached" in table
 
@@ -201,14 +202,14 @@ def test_only_probabilities_are_compared_with_the_rankers(served):
         ("ltr", False),
         ("random", False),
     ]:
-        one = arm.with_pre_ranking(Stage(sim.scorers[model], "init", Fusion()))
+        one = with_stage_of(arm, 0, Stage(sim.scorers[model], "init", Fusion()))
         _, decision, _, yard, _ = measured(served, one)
-        sums = measure.proxy_sums(decision, one, yard, each, len(block))
+        sums = measure.proxy_sums(block, decision, one, yard, each, len(block))
         assert (sums is not None) == is_probability
-    same = arm.with_pre_ranking(arm.ranking)
+    same = with_stage_of(arm, 0, arm.last)
     _, decision, _, yard, _ = measured(served, same)
-    counts = measure.proxy_sums(decision, same, yard, each, len(block))
-    assert counts[:, 1] == pytest.approx(counts[:, 2]) and counts[:, 0].sum() == decision.pre_ranking_set.size
+    counts = measure.proxy_sums(block, decision, same, yard, each, len(block))
+    assert counts[:, 1] == pytest.approx(counts[:, 2]) and counts[:, 0].sum() == decision.retrieved.size
 
 
 def test_payments_are_kept_by_group_of_requests_and_advertiser(served):

@@ -2,7 +2,8 @@ import numpy as np
 import pytest
 
 from cascade_sim.analysis.metrics import auc
-from cascade_sim.phases.model_quality import LOG10_EDGES, SETS, ModelQuality, QualityStudy
+from cascade_sim.environments.evaluators.model_quality import LOG10_EDGES, ModelQuality
+from cascade_sim.phases.model_quality import SETS, QualityStudy
 
 RNG = np.random.default_rng(0)
 TRUE = 1 / (1 + np.exp(-RNG.normal(-2, 1, (300, 20))))

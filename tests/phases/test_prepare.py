@@ -182,9 +182,9 @@ def test_a_student_may_sit_in_the_pre_ranking_of_the_deployed_cascade(tmp_path, 
     )
     assert {model, first(model)} <= set(found.modules)
     deployed, shadowed = deployed_arm(found.sim), shadowed_arm(found.sim)
-    assert deployed.pre_ranking.scorer is found.sim.scorers[first(model)]
-    assert deployed.pre_ranking.scorer.link == "sigmoid"
-    assert shadowed.pre_ranking.scorer is found.sim.scorers[model]  # now that it exists
+    assert deployed.stages[0].scorer is found.sim.scorers[first(model)]
+    assert deployed.stages[0].scorer.link == "sigmoid"
+    assert shadowed.stages[0].scorer is found.sim.scorers[model]  # now that it exists
 
 
 @pytest.mark.parametrize("model", ["distill-pre", "ltr"])
@@ -195,18 +195,18 @@ def test_a_student_of_the_baseline_arm_alone_learns_from_the_deployed_cascades_c
     serve = sim.serve
     sim.serve = lambda block, arm: (seen.append(arm), serve(block, arm))[1]
     learn(tmp_path, tmp_path / "cache", sim=sim)
-    (shadowed,) = {arm.pre_ranking.scorer.name for arm in seen if arm.name == "shadowed"}
+    (shadowed,) = {arm.stages[0].scorer.name for arm in seen if arm.name == "shadowed"}
     assert shadowed == "logloss" and model in sim.scorers
     arm = next(arm for arm in seen if arm.name == "shadowed")
-    assert arm.pre_ranking.scorer is sim.scorers[first("logloss")]
-    assert arm.ranking.scorer is sim.scorers["rank"]
+    assert arm.stages[0].scorer is sim.scorers[first("logloss")]
+    assert arm.last.scorer is sim.scorers["rank"]
 
 
 def test_of_very_many_shadowed_requests_students_learn_from_a_sample(tmp_path, monkeypatch):
     scenario = tiny_scenario(*SHORT, "phases.shadow=300")
     sim, few = Simulation(scenario, scenario.seed), 30 * scenario.models["ltr"].sample.per_request
     n_served, serve = [], sim.serve
-    monkeypatch.setattr(data, "MOST", few)
+    monkeypatch.setattr(data, "MOST_LEARNED", few)
     sim.serve = lambda block, arm: (n_served.append((arm.name, len(block))), serve(block, arm))[1]
     taught, fit = {}, Preparation.train_model
 
@@ -223,8 +223,8 @@ def test_of_very_many_shadowed_requests_students_learn_from_a_sample(tmp_path, m
 
 def test_a_student_may_sit_in_the_ranking_stage_of_the_baseline(tmp_path):
     found = learn(tmp_path, tmp_path / "cache", "cascade.ranking.model=distill-pre")
-    assert shadowed_arm(found.sim).ranking.scorer is found.sim.scorers["distill-pre"]
-    assert deployed_arm(found.sim).ranking.scorer is found.sim.scorers[first("distill-pre")]
+    assert shadowed_arm(found.sim).last.scorer is found.sim.scorers["distill-pre"]
+    assert deployed_arm(found.sim).last.scorer is found.sim.scorers[first("distill-pre")]
 
 
 def test_the_log_is_written_by_the_deployed_cascade_with_its_own_fusion(tmp_path):
@@ -234,9 +234,9 @@ def test_the_log_is_written_by_the_deployed_cascade_with_its_own_fusion(tmp_path
     )  # fmt: skip
     sim = Simulation(scenario, 1)
     arm = deployed_arm(sim)
-    assert arm.pre_ranking.fusion == arm.ranking.fusion == Fusion(pctr=0.5, pcvr=0.25)
-    assert arm.pre_ranking.scorer.name == "random"  # nothing is trained yet
-    assert (arm.retrieval_size, arm.pre_ranking_size, arm.slots) == (60, 15, 3)
+    assert arm.stages[0].fusion == arm.last.fusion == Fusion(pctr=0.5, pcvr=0.25)
+    assert arm.stages[0].scorer.name == "random"  # nothing is trained yet
+    assert (arm.retrieval.size, arm.most_auctioned, arm.slots) == (60, 15, 3)
 
 
 @pytest.mark.parametrize("phase", ["bootstrap", "log"])
@@ -347,7 +347,7 @@ def test_a_model_held_to_its_ranker_is_the_same_net_with_a_rising_map_to_the_ran
     made = learn(tmp_path / "a", tmp_path / "cache", *HELD, "phases.shadow=200", "phases.log=1000")
     sim = made.sim
     block = sim.arrivals.block("evaluate", 0, 128)
-    ids = sim.serve(block, shadowed_arm(sim)).pre_ranking_set
+    ids = sim.serve(block, shadowed_arm(sim)).retrieved
     ranker = sim.scorers["rank"].predict(block, ids)
     for plain, held in (("logloss", "logloss-held"), ("distill-pre", "distill-held")):
         assert torch.equal(weights(made, plain), weights(made, held))

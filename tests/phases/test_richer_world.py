@@ -90,7 +90,7 @@ def test_a_question_meets_the_evaluation_as_it_was(run):
 
 def test_pages_of_the_log_have_the_expected_clicks_of_their_time(run):
     metrics = json.loads((run.path / "metrics.json").read_text())
-    columns = page_columns(run.path, "logloss", 200, run.sim.world, run.sim.truth)
+    columns = page_columns(run.sim.environment, run.path, "logloss", 200)
     times = np.concatenate([block.times for block, _ in evaluation_blocks(run.sim, 200)])
     logged = read_table(run.path, "evaluate-logloss", ["request", "time"])
     assert np.array_equal(np.unique(logged["time"]), times[np.isin(times, logged["time"])])

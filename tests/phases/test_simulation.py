@@ -24,19 +24,19 @@ def test_an_arm_takes_over_every_knob_of_its_section():
     scenario = tiny_scenario(f"arms.odd={{{stages}, {rules}}}", "auction.squashing=0.5")
     sim = Simulation(scenario, 3)
     arm = sim.arm("odd", resolved_arms(scenario)["odd"])
-    assert (arm.retrieval_size, arm.pre_ranking_size, arm.slots) == (50, 9, 2)
+    assert (arm.retrieval.size, arm.most_auctioned, arm.slots) == (50, 9, 2)
     assert (arm.pricing, arm.reserve_cpc, arm.score_floor) == ("first", 0.1, 0.01)
     assert (arm.bid_rule, arm.bid_range) == ("none", 0.2)
-    assert (arm.pre_ranking.bid, arm.ranking.bid) == ("none", "init")
-    assert arm.pre_ranking.scorer is sim.scorers["truth"] and arm.ranking.fusion == Fusion(pctr=0.5)
+    assert (arm.stages[0].bid, arm.last.bid) == ("none", "init")
+    assert arm.stages[0].scorer is sim.scorers["truth"] and arm.last.fusion == Fusion(pctr=0.5)
 
 
 def test_an_arm_may_be_given_other_seats_and_keeps_all_other_knobs(sim):
     spec = resolved_arms(sim.scenario)["logloss"]
     noise, truth = (Stage(sim.scorers[name], "opt", Fusion(0.5)) for name in ("random", "truth"))
-    arm = Simulation.arm_of("x", spec, noise, truth)
-    assert (arm.name, arm.pre_ranking, arm.ranking) == ("x", noise, truth)
-    assert (arm.retrieval_size, arm.pre_ranking_size, arm.slots) == (60, 15, 3)
+    arm = sim.arm_of("x", spec, [noise, truth])
+    assert arm.name == "x" and arm.stages[0].scores_like(noise) and arm.last == truth
+    assert (arm.retrieval.size, arm.most_auctioned, arm.slots) == (60, 15, 3)
     assert (arm.pricing, arm.reserve_cpc, arm.bid_rule, arm.bid_range) == ("gsp", 0.0, "ocpc", 0.4)
 
 
@@ -47,7 +47,7 @@ def test_a_named_fusion_reaches_the_stage_that_asks_for_it():
     )  # fmt: skip
     sim = Simulation(scenario, 1)
     arm = sim.arm("x", resolved_arms(scenario)["logloss"])
-    assert arm.ranking.fusion == Fusion(pctr=0.5, pcvr=0.25) and arm.pre_ranking.fusion == Fusion()
+    assert arm.last.fusion == Fusion(pctr=0.5, pcvr=0.25) and arm.stages[0].fusion == Fusion()
 
 
 def test_a_view_shows_what_the_model_lists(sim):

@@ -22,10 +22,10 @@ def test_a_learned_rule_is_worth_what_it_says_and_no_less_than_the_fixed_size(st
     arm = sim.arm("logloss", resolved_arms(sim.scenario)["logloss"])
     blocks = [sim.arrivals.block("shadow", i, 2048) for i in range(16)]
     rule = learn_size_rule(blocks, arm, sim.platform, CHOICES, 15.0, 1)
-    ruled = replace(arm, pre_ranking_size=max(CHOICES), size_rule=rule)
+    ruled = arm.with_stage(0, size=max(CHOICES), size_rule=rule)
     fixed, found = (
         sum(value(block, one, sim.platform) for block in blocks) / 2048
-        for one in (replace(arm, pre_ranking_size=15), ruled)
+        for one in (arm.with_stage(0, size=15), ruled)
     )
     assert abs(rule.mean_size - 15.0) < 1e-9
     assert rule.mean_value >= fixed * (1 - 1e-6)
@@ -39,7 +39,7 @@ def test_a_rule_in_the_arm_does_not_change_what_is_learned(study):
     arm = sim.arm("logloss", resolved_arms(sim.scenario)["logloss"])
     blocks = [sim.arrivals.block("shadow", i, 512) for i in range(4)]
     rule = learn_size_rule(blocks, arm, sim.platform, CHOICES, 20.0, 1)
-    again = learn_size_rule(blocks, replace(arm, size_rule=rule), sim.platform, CHOICES, 20.0, 1)
+    again = learn_size_rule(blocks, arm.with_stage(0, size_rule=rule), sim.platform, CHOICES, 20.0, 1)
     assert np.array_equal(rule.gain, again.gain) and np.array_equal(rule.low, again.low)
 
 
@@ -56,9 +56,10 @@ def test_an_arm_with_sizes_is_made_with_its_rule(study):
     spec = resolved_arms(sim.scenario)["logloss"]
     sizes = Sizes(choices=CHOICES, mean=15.0)
     arm = sim.arm("by value", spec.model_copy(update={"sizes": sizes}))
-    assert arm.pre_ranking_size == 40 and arm.size_rule is not None and arm.size_rule.mean_size <= 15.0 + 1e-9
+    rule = arm.stages[0].size_rule
+    assert arm.most_auctioned == 40 and rule is not None and rule.mean_size <= 15.0 + 1e-9
     again = sim.arm("by value", spec.model_copy(update={"sizes": sizes}))
     block = sim.arrivals.block("evaluate", 0, 500)
     one, other = (serve(block, made, sim.platform) for made in (arm, again))
     assert np.array_equal(one.competitive_set, other.competitive_set)
-    assert shadow(arm).size_rule is None
+    assert not shadow(arm).has_size_rule

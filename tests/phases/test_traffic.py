@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from cascade_sim.environments.arrivals import PHASES, Arrivals
 from cascade_sim.phases.simulation import Simulation
-from cascade_sim.phases.traffic import PHASES, Arrivals
 from cascade_sim.scenario.schema import requests_by_phase
 from worlds.tiny_market import tiny_scenario
 

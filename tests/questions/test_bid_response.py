@@ -6,7 +6,7 @@ import pytest
 from cascade_sim.cascade.serve import serve
 from cascade_sim.kernels import select_top
 from cascade_sim.questions.bid_response import best_outsider, order_key
-from worlds.fixed_cascade import BID, PCTR, Bids, Table, arm, platform
+from worlds.cascades import BID, PCTR, Bids, Table, arm, platform
 from worlds.tiny_market import make_block
 
 SPECIAL = np.array([-np.inf, -3.5, -1e-45, -0.0, 0.0, 1e-45, 0.3, 0.30000004, 7.0, np.inf], np.float32)
@@ -22,8 +22,8 @@ def test_keys_are_in_the_order_in_which_pre_ranking_selects():
 
 
 def served(candidates, size, bid=BID):
-    found = arm(Table(PCTR), Table(PCTR), size=size)
-    return serve(make_block([0, 1]), found, platform(candidates, Bids(bid)))
+    found = arm(Table(PCTR), Table(PCTR), size=size, candidates=candidates)
+    return serve(make_block([0, 1]), found, platform(Bids(bid)))
 
 
 def test_the_best_ad_left_out():

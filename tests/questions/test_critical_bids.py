@@ -19,7 +19,7 @@ from cascade_sim.questions.critical_bids import (
     least_passing_all,
     of_block,
 )
-from cascade_sim.questions.trace import MOST, explain_ad, find_request, given_retrieval, least_passing
+from cascade_sim.questions.trace import MOST, explain_ad, find_request, from_stage, least_passing
 from worlds.tiny_market import tiny_scenario
 from worlds.traced_run import as_run_folder
 
@@ -38,21 +38,20 @@ def soft(arm, floor):
 def variants(arms):
     """The market's arm under every rule that touches bids."""
     base = arms["logloss"]
-    squashed = replace(base.ranking.fusion, pctr=0.5)
-    opt = replace(base.pre_ranking, bid="opt")
+    squashed = replace(base.last.fusion, pctr=0.5)
     return {
         "ocpc": base,
         "rule none": replace(base, bid_rule="none"),
         "target_cpa": replace(base, bid_rule="target_cpa"),
         "bid none": arms["pctr_only"],
-        "pre-ranking by opt-bid": replace(base, pre_ranking=opt),
+        "pre-ranking by opt-bid": base.with_stage(0, bid="opt"),
         "CPC reserve": replace(base, reserve_cpc=0.8),
-        "CPC reserve known to pre-ranking": replace(base, pre_ranking=opt, reserve_cpc=0.8),
+        "CPC reserve known to pre-ranking": replace(base.with_stage(0, bid="opt"), reserve_cpc=0.8),
         "score floor": replace(base, score_floor=0.05),
         "both reserves, ranker": replace(arms["ranker"], reserve_cpc=0.7, score_floor=0.04),
-        "squashing": replace(base, ranking=replace(base.ranking, fusion=squashed)),
-        "one below the slots": replace(base, pre_ranking_size=base.slots + 1),
-        "everyone passes": replace(base, pre_ranking_size=base.retrieval_size),
+        "squashing": base.with_stage(-1, fusion=squashed),
+        "one below the slots": base.with_stage(0, size=base.slots + 1),
+        "everyone passes": base.with_stage(0, size=base.retrieval.size),
         "vcg": replace(base, pricing="vcg"),
         "first": replace(base, pricing="first"),
         "soft floor": soft(base, 0.9),
@@ -82,21 +81,17 @@ def brute_force(block, arm, platform, decision, row, slot):
     The whole block each time: beside other requests a net's predictions may differ in the last bit.
     """
     ad = int(decision.win_set[row, slot])
-    c = decision.competitive_set.shape[1]
-    everyone_passes = replace(arm, retrieval_size=c, pre_ranking_size=c)
 
-    def keeps(used, given):
+    def keeps(used):
         def passes(micros):
             changed = replace(platform, bids=platform.bids.with_bid(ad, micros / MICROS))
-            if given is not None:
-                changed = given_retrieval(changed, given)
             return ad in serve(block, used, changed).win_set[row, : slot + 1]
 
         return passes
 
     guess = int(platform.bids.init_bid[ad] * MICROS)
-    local = least_passing(keeps(everyone_passes, decision.competitive_set), guess)
-    return local, least_passing(keeps(arm, None), guess)
+    local = least_passing(keeps(from_stage(arm, 1, decision.competitive_set)), guess)
+    return local, least_passing(keeps(arm), guess)
 
 
 EVERY_THIRD = [pytest.param(name, marks=pytest.mark.drill if n % 3 else ()) for n, name in enumerate(NAMES)]
@@ -188,10 +183,10 @@ class ByTheId:
 def test_a_size_that_a_rule_chose_stays_as_it_was(study, arms, block):
     """Each request of its own size; the answer is that of an arm with this size for all."""
     base, platform = arms["logloss"], study.sim.platform
-    arm = replace(base, pre_ranking_size=12, size_rule=ByTheId(6, 12))
+    arm = base.with_stage(0, size=12, size_rule=ByTheId(6, 12))
     found = of_block(block, arm, platform, serve(block, arm, platform))
     for size, is_odd in ((6, 1), (12, 0)):
-        plain = replace(base, pre_ranking_size=size)
+        plain = base.with_stage(0, size=size)
         same = of_block(block, plain, platform, serve(block, plain, platform))
         ours, theirs = (x.request % 2 == is_odd for x in (found, same))
         assert found.cascade_micros[ours].tolist() == same.cascade_micros[theirs].tolist()

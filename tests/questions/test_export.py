@@ -60,11 +60,11 @@ def test_scores_are_the_stages_own_to_the_last_bit(run, store):
     arm, sim = opened.arm(), opened.sim
     block = sim.arrivals.block("evaluate", 0, 500)
     decision = serve(block, arm, sim.platform)
-    rank = score(block, decision.competitive_set, arm.ranking, arm, sim.platform)
+    rank = score(block, decision.competitive_set, arm.last, arm, sim.platform)
     found = store.padded(np.arange(len(block)), ("ad", "bid", "pctr", "pre_score", "init_bid", "stage"))
     assert found["pctr"].dtype == rank.prediction.dtype
-    np.testing.assert_array_equal(found["pre_score"], decision.pre_prediction)
-    np.testing.assert_array_equal(found["init_bid"], decision.view.scores.bid)
+    np.testing.assert_array_equal(found["pre_score"], decision.passes[0].scores.prediction)
+    np.testing.assert_array_equal(found["init_bid"], decision.passes[0].scores.bid)
     for r in range(len(block)):
         in_set = found["stage"][r] >= 1
         is_there = decision.competitive_set[r] >= 0
@@ -143,3 +143,32 @@ def test_drawn_pages_are_written_with_their_propensities(tmp_path):
     for ours, theirs in (("propensity", "propensity"), ("price_micros", "cpc_micros"), ("click", "click")):
         np.testing.assert_array_equal(found[ours][shown], log[theirs])
     assert [int(store.name("ads", ad)) for ad in found["ad"][shown]] == log["ad"].tolist()
+
+
+def test_no_changed_bit_of_an_exported_table_is_imported(exported, tmp_path):
+    import random
+    import shutil
+
+    folder = shutil.copytree(exported.folder, tmp_path / "log")
+    luck = random.Random(1)
+    for number in range(200):
+        file = luck.choice(sorted(folder.glob("*.parquet")))
+        data = file.read_bytes()
+        at, bit = luck.randrange(len(data)), luck.randrange(8)
+        file.write_bytes(data[:at] + bytes([data[at] ^ 1 << bit]) + data[at + 1 :])
+        with pytest.raises(UserError, match=f"{file.name}: was changed or damaged"):
+            import_market(folder / "mapping.yaml", tmp_path / f"market-{number}")
+        file.write_bytes(data)
+    assert import_market(folder / "mapping.yaml", tmp_path / "market").store.n_requests == 500
+
+
+def test_pages_of_exported_tables_have_checksums_of_their_own(exported, tmp_path):
+    import pyarrow as pa
+
+    data = bytearray((exported.folder / "candidates.parquet").read_bytes())
+    place = pq.read_metadata(exported.folder / "candidates.parquet").row_group(0).column(3)
+    data[place.data_page_offset + place.total_compressed_size // 2] ^= 4
+    (tmp_path / "candidates.parquet").write_bytes(data)
+    file = pq.ParquetFile(tmp_path / "candidates.parquet", page_checksum_verification=True)
+    with file, pytest.raises((OSError, pa.ArrowException), match="CRC checksum"):
+        file.read()

@@ -51,7 +51,7 @@ def served_again(sim, arm, ad, bid, n_requests, blocks=None):
     for index in range(-(-n_requests // sim.scenario.traffic.block)) if blocks is None else blocks:
         block = sim.arrivals.block("evaluate", index, ALL)
         decision = serve(block, arm, platform)
-        result = outcome(block, decision, sim.truth, sim.world.slot_effects, sim.seed)
+        result = outcome(block, decision, sim.environment._truth, sim.world.slot_effects, sim.seed)
         own = decision.win_set == ad
         own[n_requests - index * sim.scenario.traffic.block :] = False
         expected = np.where(own, result.expected_clicks, 0.0)
@@ -88,13 +88,15 @@ VARIANTS = {
         "reserve_cpc": 0.7,
     },
     "target_cpa": {"bid_rule": "target_cpa"},
-    "no rule": {"bid_rule": "none", "pre_ranking_size": 5},
+    "no rule": {"bid_rule": "none", "size": 5},
 }
 
 
 @pytest.mark.parametrize("name", VARIANTS)
 def test_at_any_bid_an_ad_gets_what_serving_again_gives(study, sim, arms, name):
-    arm = replace(arms["logloss"], **VARIANTS[name])
+    changes = dict(VARIANTS[name])
+    size = changes.pop("size", arms["logloss"].most_auctioned)
+    arm = replace(arms["logloss"].with_stage(0, size=size), **changes)
     (ad,) = often_shown(study)
     bids = float(sim.world.init_bid[ad]) * np.array([0.05, 0.5, 0.9, 1.0, 1.3, 20.0])
     found = landscape(sim, arm, ad, bids, 300)
@@ -133,7 +135,7 @@ def sizes_of(sim, arm, index):
 
 def test_a_size_that_a_rule_chose_stays_as_it_was(study, sim, arms):
     first = serve(sim.arrivals.block("evaluate", 0, ALL), arms["logloss"], sim.platform)
-    arm = replace(arms["logloss"], size_rule=ByTheScores(np.median(first.pre_score.max(axis=1))))
+    arm = arms["logloss"].with_stage(0, size_rule=ByTheScores(np.median(first.passes[0].order.max(axis=1))))
     (ad,) = often_shown(study)
     bids = float(sim.world.init_bid[ad]) * np.array([0.6, 1.0, 2.0])
     found = landscape(sim, arm, ad, bids, 300)
@@ -142,7 +144,7 @@ def test_a_size_that_a_rule_chose_stays_as_it_was(study, sim, arms):
     assert {5, 15} == set(np.concatenate(by_request).tolist())
     for i, bid in enumerate(bids):
         again = sum(
-            served_again(sim, replace(arm, size_rule=KeptSizes(sizes)), ad, bid, 300, [index])[0]
+            served_again(sim, arm.with_stage(0, size_rule=KeptSizes(sizes)), ad, bid, 300, [index])[0]
             for index, sizes in enumerate(by_request)
         )
         assert found.impressions[i] == again
@@ -182,7 +184,7 @@ def test_derived_figures(study, sim, arms):
     assert found.mean_cpc[1] == pytest.approx(found.cost_micros[1] / MICROS / found.clicks[1])
     assert found.value[1] == pytest.approx(found.expected_clicks[1] * own)
     retrieved = sum(
-        (sim.platform.retrieval(sim.arrivals.block("evaluate", i, ALL).users, 60) == ad).any(axis=1).sum()
+        (sim.retriever(sim.arrivals.block("evaluate", i, ALL).users, 60) == ad).any(axis=1).sum()
         for i in range(4)
     )
     assert (found.requests, found.retrieved) == (ALL, retrieved)
@@ -209,11 +211,7 @@ def test_a_cpc_may_be_above_the_init_bid_but_not_above_the_bid_in_the_auction(st
 @pytest.mark.parametrize("name", ["rule", "seat"])
 def test_without_a_bid_rule_the_init_bid_is_the_bid_in_the_auction(study, sim, arms, name):
     base = arms["logloss"]
-    arm = (
-        replace(base, bid_rule="none")
-        if name == "rule"
-        else replace(base, ranking=replace(base.ranking, bid="init"))
-    )
+    arm = replace(base, bid_rule="none") if name == "rule" else base.with_stage(-1, bid="init")
     (ad,) = often_shown(study)
     found = landscape(sim, arm, ad, bid_grid(float(sim.world.init_bid[ad]), 9), ALL)
     shown = found.impressions > 0
@@ -285,7 +283,7 @@ def test_a_run_that_logged_something_else_is_noticed(study, folder, capsys, monk
 def test_an_ad_that_is_unknown_or_never_retrieved_is_explained(sim, folder, capsys):
     assert main(["landscape", str(folder), "--ad", "600"]) == 2
     assert capsys.readouterr().err == "error: --ad: no ad 600; the run has ads 0 to 599\n"
-    seen = sim.platform.retrieval(sim.arrivals.block("evaluate", 0, ALL).users[:2], 60)
+    seen = sim.retriever(sim.arrivals.block("evaluate", 0, ALL).users[:2], 60)
     ad = next(ad for ad in range(600) if ad not in seen)
     assert main(["landscape", str(folder), "--ad", str(ad), "--requests", "2"]) == 2
     assert f"no request of the 2 looked at retrieves ad {ad}" in capsys.readouterr().err

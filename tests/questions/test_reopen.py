@@ -16,8 +16,8 @@ def copy(study, tmp_path):
 
 def test_reopened_models_score_as_they_did_in_the_run(study, copy, block):
     arm = reopen(copy).arm("distill-pre")
-    ids = study.sim.platform.retrieval(block.users, 60)
-    for scorer in (arm.pre_ranking.scorer, arm.ranking.scorer):
+    ids = study.sim.retriever(block.users, 60)
+    for scorer in (arm.stages[0].scorer, arm.last.scorer):
         assert (scorer.predict(block, ids) == study.sim.scorers[scorer.name].predict(block, ids)).all()
 
 

@@ -9,8 +9,8 @@ import pytest
 from answers.section_text import says
 from cascade_sim.cascade.serve import serve
 from cascade_sim.cli import main
+from cascade_sim.environments.arrivals import PHASES
 from cascade_sim.errors import UserError
-from cascade_sim.phases.traffic import PHASES
 from cascade_sim.questions.reopen import reopen
 from cascade_sim.questions.trace import explain_ad, find_request, stage_row, trace, trace_text
 from cascade_sim.storage.folder import json_text
@@ -68,10 +68,8 @@ def test_an_unknown_request_is_answered_with_the_range(run, bad):
 
 def test_the_similarity_shown_is_the_one_retrieval_selects_by(run):
     for user in (0, 63, 64, 149):
-        nearest = np.lexsort((np.arange(run.sim.world.n_ads), -run.sim.platform.retrieval.similarity(user)))[
-            :60
-        ]
-        assert sorted(nearest.tolist()) == run.sim.platform.retrieval(np.array([user]), 60)[0].tolist()
+        nearest = np.lexsort((np.arange(run.sim.world.n_ads), -run.sim.retriever.similarity(user)))[:60]
+        assert sorted(nearest.tolist()) == run.sim.retriever(np.array([user]), 60)[0].tolist()
 
 
 def test_an_ad_is_dropped_where_the_sets_say(run, page):

@@ -89,7 +89,7 @@ class Blind:
 def test_no_bid_helps_an_ad_of_zero_pctr(run, page):
     request, arm, decision = page
     ad = ads_by_fate(run, page)["ranking"]
-    blind = replace(arm, ranking=replace(arm.ranking, scorer=Blind(arm.ranking.scorer, ad)))
+    blind = arm.with_stage(-1, scorer=Blind(arm.last.scorer, ad))
     explained = explain_ad(run.sim, request, blind, serve(request.block, blind, run.sim.platform), ad)
     assert (explained["dropped_by"], explained["bids"]["auction"], explained["bids"]["cascade"]) == (
         "ranking",

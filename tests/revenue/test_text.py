@@ -26,7 +26,7 @@ def test_a_check_of_a_log_asks_for_a_longer_log(file, home):
     verdict = check_revenue(
         read_baseline(file), measure_plain(home, stretch=2), tolerances=["rpm=0.5%"], metrics=["rpm"]
     )
-    text = verdict_text(replace(verdict, is_replay=True))
+    text = verdict_text(replace(verdict, has_fresh_requests=False))
     assert re.search(r"needs a log of about [\d,]+ requests", text) and "phases.evaluate" not in text
 
 

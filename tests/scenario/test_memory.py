@@ -1,18 +1,15 @@
 """The estimate of memory: near what arrays take, and a refusal with the key to change."""
 
-import inspect
+import ast
 import tracemalloc
 from dataclasses import replace
 
 import numpy as np
 import pytest
 
-from cascade_sim import draws, kernels
-from cascade_sim.analysis.statistics import bootstrap
-from cascade_sim.cascade import retrieval
+from cascade_sim import limits
 from cascade_sim.cli import main
 from cascade_sim.errors import UserError
-from cascade_sim.estimation import log
 from cascade_sim.estimation.log import write_logs
 from cascade_sim.estimation.study import run_off_policy
 from cascade_sim.market.study import run_market
@@ -33,8 +30,7 @@ from cascade_sim.scenario.memory import (
     staying,
 )
 from cascade_sim.scenario.schema import resolved_arms
-from cascade_sim.storage import tables
-from cascade_sim.training import data
+from house.sources import MODULES, parse
 from worlds.timed_market import SCARCE, timed_scenario
 from worlds.tiny_market import QUICK, tiny_scenario
 
@@ -76,20 +72,27 @@ def test_what_a_world_keeps_is_as_estimated(overrides, times):
     scenario = scenario.model_copy(update={"world": world})
     sim = Simulation(scenario, 1)
     seen = set()
-    kept = sum(arrays_of(part, seen) for part in (sim.world, sim.truth, sim.platform))
+    kept = sum(arrays_of(part, seen) for part in (sim.world, sim.environment._truth, sim.platform))
     expected = staying(sizes_of(scenario))
     estimate = sum(expected[name] for name in ("features", "truth", "hidden", "retrieval"))
     assert 1 / FACTOR < estimate / kept < FACTOR
 
 
-def test_the_estimate_counts_with_the_sizes_that_the_engine_works_with():
-    assert (memory.USERS_AT_ONCE, memory.DRAWN_AT_ONCE, memory.KEPT_IDS, memory.LEARNED) == (
-        kernels.REQUESTS_AT_ONCE, draws.AT_ONCE, retrieval.KEPT_IDS, data.MOST
-    )  # fmt: skip
-    read_at_once = inspect.signature(tables.iterate_table).parameters["batch_rows"].default
-    assert (bootstrap._CELLS, read_at_once) == (memory.COUNTED_AT_ONCE, memory.READ_AT_ONCE)
-    assert bootstrap._SUMS == memory.SUMMED_AT_ONCE
-    assert log.MOST == memory.ESTIMATED
+def test_what_the_estimate_shares_with_the_engine_is_used_by_both():
+    shared = {name for name in vars(limits) if name.isupper()}
+    users = {name: {module for module, names in of_limits().items() if name in names} for name in shared}
+    assert [name for name in shared if memory.__name__ not in users[name] or len(users[name]) < 2] == []
+
+
+def of_limits():
+    """Which names of `limits` each module imports; the checks of a scenario are not the engine."""
+    return {
+        module: {alias.name for alias in node.names}
+        for module, path in MODULES.items()
+        for node in ast.walk(parse(path))
+        if isinstance(node, ast.ImportFrom) and node.module == limits.__name__
+        if module == memory.__name__ or ".scenario." not in module
+    }
 
 
 def peak_of(work):

@@ -6,7 +6,7 @@ import numpy as np
 import pyarrow.dataset
 import pytest
 
-from cascade_sim.market.advertisers import draw_budgets
+from cascade_sim.environments.market_inputs import draw_budgets
 from cascade_sim.progress import Progress
 from cascade_sim.scenario.file import load_scenario
 from cascade_sim.study import run_seed

@@ -7,6 +7,7 @@ import pytest
 from cascade_sim.errors import UserError
 from cascade_sim.storage import files as atomic_files
 from cascade_sim.storage.files import folder_inside, storage_errors, temporary, write_file
+from cascade_sim.storage.folder import RunFolder
 
 
 def test_a_file_is_written_or_replaced(tmp_path):
@@ -25,6 +26,25 @@ def test_content_reaches_the_disk_before_the_name_and_the_name_before_the_return
     write_file(path, b"x")
     (temp,) = os.listdir(tmp_path)
     assert steps == [f"flush {temp}", "rename a.txt", f"flush {tmp_path.name}"]
+
+
+def test_the_names_of_new_folders_reach_the_disk_too(tmp_path, monkeypatch):
+    real, flushed = os.fsync, []
+
+    def fsync(handle):
+        flushed.append(os.path.relpath(os.readlink(f"/proc/self/fd/{handle}"), tmp_path))
+        real(handle)
+
+    monkeypatch.setattr(os, "fsync", fsync)
+    with RunFolder.create(tmp_path / "a" / "run") as run:
+        assert flushed == [".", "a", "a/run/.lock", "a/run", "a/run"]  # the lock; what was cleared
+        flushed.clear()
+        run.write_text("logs/log/part", "")
+        assert [name for name in flushed if not name.endswith(".tmp")] == [
+            "a/run",
+            "a/run/logs",
+            "a/run/logs/log",
+        ]
 
 
 def test_a_temporary_file_is_new_and_of_a_name_that_cannot_be_planted(tmp_path):
@@ -81,7 +101,7 @@ def test_an_interruption_leaves_the_old_file_and_no_rest(tmp_path, monkeypatch):
 
 
 def test_an_error_of_the_storage_names_the_file_and_the_reason(tmp_path):
-    with pytest.raises(UserError, match=r"cannot write .*gone/a\.txt: No such file or directory"):
+    with pytest.raises(UserError, match=r"cannot write .*gone/a\.txt: .*gone is not there any more"):
         write_file(tmp_path / "gone" / "a.txt", b"")
     with pytest.raises(UserError, match="cannot write x: only words"), storage_errors("x"):
         raise OSError("only words")

@@ -218,6 +218,12 @@ def test_a_kill_at_any_step_of_setting_aside_and_of_removing_loses_nothing(tmp_p
                 run.finish(manifest)
         except Killed:
             pass
+    if ".previous.moving" in names(tmp_path):  # a reader changes nothing; the command that it names does
+        there = content(tmp_path)
+        with pytest.raises(UserError, match="half set aside, .* --resume`, .* puts it back"):
+            open_run(tmp_path)
+        assert content(tmp_path) == there
+        RunFolder.resume(tmp_path, FINISHED).release()
     if not same:
         read = [folder for folder in (tmp_path, tmp_path / "previous") if is_whole(folder)]
         assert read, names(tmp_path)
@@ -438,8 +444,8 @@ def test_an_interrupt_while_a_run_is_cleared_leaves_what_shows_that_it_is_one(tm
         run.write_json("manifest.json", {**FINISHED, "status": "running"})
         run.write_text("report.html", "half")
 
-    def interrupt(entry):
-        entry.unlink()
+    def interrupt(folder, name):
+        (folder / name).unlink()
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:

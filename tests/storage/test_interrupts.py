@@ -157,3 +157,29 @@ def test_an_interrupt_before_a_lock_is_signed_leaves_the_one_that_shows_a_killed
         write(tmp_path)
     assert lock.Lock.is_ours(tmp_path)
     write(tmp_path)
+
+
+def test_a_run_that_is_put_back_is_whole_after_a_kill_in_between(tmp_path, monkeypatch):
+    """It was set aside for a run of which nothing came; the next one finds all of it, in one place."""
+
+    class Killed(BaseException):
+        pass
+
+    def replace(old, new):
+        if moved:
+            raise Killed
+        moved.append(new)
+        real(old, new)
+
+    real, moved = os.replace, []
+    finished(tmp_path)
+    names = {"manifest.json", "metrics.json"}
+    run = RunFolder.create(tmp_path)
+    with monkeypatch.context() as patched, pytest.raises(Killed):
+        patched.setattr(os, "replace", replace)
+        run.release()
+    run._lock.leave()
+    assert moved and not names <= set(os.listdir(tmp_path))
+    with RunFolder.create(tmp_path) as run:
+        assert set(os.listdir(tmp_path / "previous")) == names
+        run.write_manifest(MANIFEST)

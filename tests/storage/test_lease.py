@@ -2,16 +2,20 @@
 
 import json
 import os
+import shutil
 import socket
 import threading
 
 import pytest
 
 from cascade_sim.errors import Notice, UserError
+from cascade_sim.storage import files
 from cascade_sim.storage import lock as locks
-from cascade_sim.storage.files import write_file
+from cascade_sim.storage.files import guard, unguard, write_file
 from cascade_sim.storage.folder import RunFolder
-from cascade_sim.storage.lock import LOCK, Clock, Lock
+from cascade_sim.storage.lock import LOCK, Clock, Lock, holder_of, written_for
+
+MANIFEST = {"semantics": 1, "scenario_hash": "a", "status": "running"}
 
 
 class StoppedClock(Clock):
@@ -122,6 +126,117 @@ def test_an_old_holder_that_comes_back_writes_no_more(tmp_path, on, monkeypatch)
     assert not (tmp_path / LOCK).exists()
 
 
+class Paused:
+    """A process of node1 that is paused before a rename while node2, which sees no flock, does something."""
+
+    def __init__(self, monkeypatch, on, name, meanwhile):
+        self.real, self.on, self.name, self.meanwhile = os.replace, on, name, meanwhile
+        self.has_been = False
+        monkeypatch.setattr(locks, "CLOCK", StoppedClock())
+        monkeypatch.setattr("fcntl.flock", lambda handle, how: None)
+        monkeypatch.setattr(os, "replace", self.replace)
+        on("node1")
+
+    def replace(self, old, new):
+        if new.name == self.name and not self.has_been:
+            self.has_been = True
+            self.on("node2")
+            own, files._guards[:] = list(files._guards), []  # each process has those of its own locks
+            self.meanwhile()
+            files._guards[:] = own
+            self.on("node1")
+        self.real(old, new)
+
+
+@pytest.mark.filterwarnings("ignore::cascade_sim.errors.Notice")
+@pytest.mark.parametrize("takes", [RunFolder.create, lambda folder: RunFolder.resume(folder, MANIFEST)])
+def test_a_process_paused_between_its_last_look_and_the_rename_renames_nothing(
+    tmp_path, on, monkeypatch, takes
+):
+    new = []
+
+    def take_over():
+        new.append(takes(tmp_path))
+        new[0].write_json("metrics.json", {"of": 2})
+
+    paused = Paused(monkeypatch, on, "metrics.json", take_over)
+    old = RunFolder.create(tmp_path)
+    old.write_manifest(MANIFEST)
+    with pytest.raises(UserError, match=r"on node2, .*took it over \(attempt 2\).*writes no more"):
+        old.write_json("metrics.json", {"of": 1})
+    assert paused.has_been and json.loads((tmp_path / "metrics.json").read_text()) == {"of": 2}
+    old.release()  # what it gave up is not the new one's
+    assert left(tmp_path)["host"] == "node2" and (tmp_path / "metrics.json").exists()
+    assert not list(tmp_path.rglob("*.tmp"))
+    new[0].release()
+
+
+@pytest.mark.filterwarnings("ignore::cascade_sim.errors.Notice")
+def test_a_job_whose_owner_was_killed_renames_nothing_once_another_has_the_folder(tmp_path, on, monkeypatch):
+    """It holds no lock itself: on a local disk, too, the next owner does not wait for it."""
+    new = []
+    paused = Paused(monkeypatch, on, "weights", lambda: new.append(RunFolder.resume(tmp_path, MANIFEST)))
+    old = RunFolder.create(tmp_path)
+    old.write_manifest(MANIFEST)
+    (tmp_path / "checkpoints").mkdir()
+    with written_for(tmp_path, holder_of(tmp_path)), pytest.raises(UserError, match="on node2, .*has it now"):
+        old._lock.leave()
+        write_file(tmp_path / "checkpoints" / "weights", b"")
+    assert paused.has_been and os.listdir(tmp_path / "checkpoints") == []
+    new[0].release()
+
+
+@pytest.mark.filterwarnings("ignore::cascade_sim.errors.Notice")
+def test_a_process_paused_before_it_takes_over_a_dead_host_is_refused(tmp_path, on, monkeypatch):
+    new = []
+    paused = Paused(monkeypatch, on, LOCK, lambda: new.append(RunFolder.create(tmp_path)))
+    on("node0")
+    Lock.take(tmp_path).leave()
+    on("node1")
+    with pytest.raises(UserError, match="in use: .*on node2"):
+        RunFolder.create(tmp_path)
+    assert paused.has_been and left(tmp_path)["host"] == "node2"
+    new[0].release()
+    assert os.listdir(tmp_path) == []
+
+
+def test_two_hosts_of_one_name_that_do_not_see_each_others_locks_do_not_both_write(tmp_path, on, monkeypatch):
+    """Containers are often called alike: each takes the other's lock for that of a killed process here."""
+    monkeypatch.setattr("fcntl.flock", lambda handle, how: None)
+    monkeypatch.setattr(locks, "CLOCK", StoppedClock())
+    on("localhost")
+    old = RunFolder.create(tmp_path)
+    unguard(old._lock.require_held)  # here both are one process
+    new = RunFolder.create(tmp_path)
+    new.write_text("a.txt", "new")
+    guard(tmp_path, old._lock.require_held)
+    with pytest.raises(UserError, match=r"took it over \(attempt 2\)"):
+        old.write_text("a.txt", "")
+    assert not old._lock.beat()
+    old.release()
+    assert (tmp_path / "a.txt").read_text() == "new"
+    assert left(tmp_path)["attempt"] == 2
+    new.release()
+
+
+@pytest.mark.filterwarnings("ignore::cascade_sim.errors.Notice")
+def test_an_old_holder_removes_nothing_of_the_new_ones(tmp_path, on, monkeypatch):
+    Paused(monkeypatch, on, "", lambda: None)
+    old = RunFolder.create(tmp_path)
+    old.write_manifest(MANIFEST)
+    on("node2")
+    new = RunFolder.resume(tmp_path, MANIFEST)
+    (tmp_path / "checkpoints").mkdir()
+    (tmp_path / "previous").mkdir()
+    on("node1")
+    for remove in (old.remove_checkpoints, old.remove_logs):
+        with pytest.raises(UserError, match="writes no more"):
+            remove()
+    old.release()
+    assert sorted(os.listdir(tmp_path)) == [LOCK, "checkpoints", "manifest.json", "previous"]
+    new.release()
+
+
 @pytest.mark.filterwarnings("ignore::cascade_sim.errors.Notice")
 def test_of_two_that_outlive_a_host_at_once_one_is_refused(tmp_path, on):
     dead_lock(tmp_path, on)
@@ -142,6 +257,15 @@ def test_a_lock_that_is_gone_is_nobodys_to_write_under(tmp_path):
         (tmp_path / LOCK).unlink()
         with pytest.raises(UserError, match="its lock is gone"):
             run.write_text("a.txt", "")
+
+
+def test_a_folder_that_is_removed_under_a_run_says_so(tmp_path):
+    folder = tmp_path / "run"
+    with RunFolder.create(folder) as run:
+        shutil.rmtree(folder)
+        with pytest.raises(UserError, match="run was removed while this process wrote to it"):
+            write_file(folder / "a.txt", b"")
+    assert not run._lock.is_held
 
 
 @pytest.mark.parametrize("text", ["soon", "0", "-3", "1e9", "nan"])

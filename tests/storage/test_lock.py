@@ -1,5 +1,6 @@
 """The lock of a run folder: who holds it, who may take it over."""
 
+import errno
 import json
 import os
 import signal
@@ -10,6 +11,7 @@ import sys
 import pytest
 
 from cascade_sim.errors import UserError
+from cascade_sim.logged.store import new_folder
 from cascade_sim.storage import folder as run_folder
 from cascade_sim.storage.folder import LOCK, Lock, RunFolder, read_manifest
 
@@ -128,6 +130,32 @@ def test_a_file_of_somebody_else_in_place_of_the_lock_stays(tmp_path):
     assert (tmp_path / LOCK).read_text() == "my notes"
 
 
+@pytest.mark.parametrize("number", [errno.ENOLCK, errno.EOPNOTSUPP])
+def test_a_file_system_without_locks_is_refused_with_what_to_do(tmp_path, monkeypatch, number):
+    def no_locks(handle, how):
+        raise OSError(number, os.strerror(number))
+
+    monkeypatch.setattr("fcntl.flock", no_locks)
+    for take in (RunFolder.create, lambda folder: new_folder(folder / "store").__enter__()):
+        with pytest.raises(UserError, match=r"cannot lock .*: .* local disk, .* \(NFS: with rpc\.statd"):
+            take(tmp_path)
+    assert os.listdir(tmp_path) == []
+
+
+@pytest.mark.parametrize("end", [b"", bytes(40), b', "pid": 12' + bytes(60), b', "pid": 1, "ho"'])
+def test_a_lock_that_a_power_cut_left_half_written_still_shows_a_run(tmp_path, end):
+    (tmp_path / LOCK).write_bytes(b'{"program": "cascade_sim"' + end)
+    (tmp_path / "logs").mkdir()
+    with RunFolder.create(tmp_path):
+        assert os.listdir(tmp_path) == [LOCK]
+
+
+def test_a_lock_of_zeros_which_a_power_cut_leaves_is_an_empty_one(tmp_path):
+    (tmp_path / LOCK).write_bytes(bytes(120))
+    with RunFolder.create(tmp_path):
+        assert Lock.is_ours(tmp_path)
+
+
 def test_a_run_that_fails_gives_its_lock_back(tmp_path):
     with pytest.raises(RuntimeError), RunFolder.create(tmp_path):
         raise RuntimeError
@@ -142,9 +170,10 @@ def test_a_lock_removed_between_opening_and_locking_is_not_mistaken_for_one(tmp_
 
     def open_then_lose(path, *args):
         handle = real_open(path, *args)
-        opened.append(handle)
-        if len(opened) == 1:
-            os.unlink(path)  # the former owner releases just now
+        if path == tmp_path / LOCK:
+            opened.append(handle)
+            if len(opened) == 1:
+                os.unlink(path)  # the former owner releases just now
         return handle
 
     monkeypatch.setattr(os, "open", open_then_lose)
@@ -160,7 +189,7 @@ def test_who_comes_second_in_a_race_is_told_that_the_folder_is_in_use(tmp_path, 
     """The winner takes the folder of a finished run just between two looks of the other."""
     manifest = tmp_path / "manifest.json"
     manifest.write_text('{"semantics": 1, "scenario_hash": "abc"}')
-    real, winners = run_folder.read_manifest, []
+    real, winners = run_folder._own_manifest, []
 
     def read_after_the_winner(folder):
         if not winners:
@@ -168,7 +197,7 @@ def test_who_comes_second_in_a_race_is_told_that_the_folder_is_in_use(tmp_path, 
             manifest.unlink()
         return real(folder)
 
-    monkeypatch.setattr(run_folder, "read_manifest", read_after_the_winner)
+    monkeypatch.setattr(run_folder, "_own_manifest", read_after_the_winner)
     (tmp_path / "logs").mkdir()
     with pytest.raises(UserError, match=f"in use: process {os.getpid()}"):
         RunFolder.create(tmp_path)

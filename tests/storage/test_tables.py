@@ -21,7 +21,7 @@ def rows(n, start=0):
         "request": at,
         "ad": (at % 97).astype(np.int32),
         "slot": (at % 5).astype(np.int8),
-        "pctr": (at / 7).astype(np.float32),
+        "pctr": (at / 7000).astype(np.float32),
         "time": at / 3,
         "click": at % 3 == 0,
     }

@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -55,12 +57,12 @@ def test_of_a_long_log_a_sample_of_the_requests_is_learned_from(study, monkeypat
         name: np.concatenate([read_table(study.folder, p)[name] for p in phases])
         for name in ("request", "ad")
     }
-    monkeypatch.setattr(data, "MOST", len(whole["ad"]) // 5)
+    monkeypatch.setattr(data, "MOST_LEARNED", len(whole["ad"]) // 5)
     found, by_page = impressions(study.folder, phases, 7), pages(study.folder, phases, 7)
     assert np.array_equal(by_page.shown.ads, found.ads)
     kept = np.isin(whole["request"], by_page.request)
     assert np.array_equal(whole["ad"][kept], found.ads)  # pages are whole, and in order
-    assert len(found.ads) == pytest.approx(data.MOST, rel=0.1)
+    assert len(found.ads) == pytest.approx(data.MOST_LEARNED, rel=0.1)
     assert np.array_equal(impressions(study.folder, phases, 7).ads, found.ads)
     assert not np.array_equal(impressions(study.folder, phases, 8).ads, found.ads)
 
@@ -69,7 +71,7 @@ def test_of_a_long_log_a_sample_of_the_requests_is_learned_from(study, monkeypat
 def test_a_list_is_a_sample_without_repetition_of_the_named_set(served, kind, size):
     _, block, _, decision = served
     found = lists(served, kind, size)
-    pool = decision.competitive_set if kind == "competitive" else decision.pre_ranking_set
+    pool = decision.competitive_set if kind == "competitive" else decision.retrieved
     assert found.ads.shape == (len(block), min(size, pool.shape[1]))
     for row, candidates in zip(found.ads, pool, strict=True):
         assert len(set(row)) == len(row) and set(row) <= set(candidates)
@@ -77,9 +79,7 @@ def test_a_list_is_a_sample_without_repetition_of_the_named_set(served, kind, si
 
 def test_every_candidate_is_sampled_alike(served):
     found = lists(served, per_request=30)
-    position = [
-        np.searchsorted(pool, row) for pool, row in zip(served[3].pre_ranking_set, found.ads, strict=True)
-    ]
+    position = [np.searchsorted(pool, row) for pool, row in zip(served[3].retrieved, found.ads, strict=True)]
     counts = np.bincount(np.concatenate(position), minlength=60)
     expected = len(found.ads) / 2  # 30 of 60
     assert abs(counts - expected).max() < 5 * np.sqrt(expected / 2)
@@ -107,7 +107,7 @@ def test_where_what_was_shown_is_a_chunk_all_of_it_is_in_the_list(served, kind):
         assert (chunk == 2).sum() == 4 and (chunk == 1).sum() == 3  # of the seven that are left
     plain = lists(served, kind, 10)
     assert not np.array_equal(found.ads, plain.ads)
-    pool = decision.competitive_set if kind == "competitive" else decision.pre_ranking_set
+    pool = decision.competitive_set if kind == "competitive" else decision.retrieved
     rest = (pool[:, :, None] != decision.win_set[:, None, :]).all(axis=2)
     picked = (pool[:, :, None] == found.ads[:, None, :]).any(axis=2)
     share, n = 7 / (pool.shape[1] - 3), rest.sum(axis=0)  # the others are drawn uniformly
@@ -121,16 +121,19 @@ def test_a_student_that_knows_no_chunks_is_not_given_what_was_shown(served):
     assert np.array_equal(plain.ads, odd.ads)
 
 
-def test_requests_with_fewer_candidates_than_the_sample_are_left_out(served):
-    from dataclasses import replace
+def with_first_set(decision, ids):
+    first, *later = decision.passes
+    return replace(decision, passes=(replace(first, ids=ids), *later))
 
+
+def test_requests_with_fewer_candidates_than_the_sample_are_left_out(served):
     sim, block, arm, decision = served
-    short = decision.pre_ranking_set.copy()
+    short = decision.retrieved.copy()
     short[::2, 20:] = -1
-    found = lists((sim, block, arm, replace(decision, pre_ranking_set=short)))
+    found = lists((sim, block, arm, with_first_set(decision, short)))
     assert np.array_equal(found.users, block.users[1::2]) and found.ads.min() >= 0
     short[:] = -1
-    none = lists((sim, block, arm, replace(decision, pre_ranking_set=short)))
+    none = lists((sim, block, arm, with_first_set(decision, short)))
     assert none.ads.shape == (0, 30)
 
 

@@ -70,9 +70,9 @@ def test_a_run_is_reopened_with_its_calibrators(rankers, tmp_path):
     for name, calibrator in rankers.preparation.calibrators.items():
         export_calibrator(calibrator, calibrator_file(path / "models" / f"{name}.safetensors"))
     run, block = reopen(path), rankers.sim.arrivals.block("evaluate", 0, 500)
-    ids = rankers.sim.serve(block, rankers.evaluation.arms["logloss"]).pre_ranking_set
+    ids = rankers.sim.serve(block, rankers.evaluation.arms["logloss"]).retrieved
     for name in RANKERS:
-        again = run.arm(name).ranking.scorer.predict(block, ids)
+        again = run.arm(name).last.scorer.predict(block, ids)
         assert np.array_equal(again, rankers.sim.scorers[name].predict(block, ids)), name
     calibrator_file(path / "models" / "softmax-platt.safetensors").unlink()
     with pytest.raises(UserError, match="softmax-platt.calibrator.safetensors is missing"):

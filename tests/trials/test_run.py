@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from cascade_sim.cascade.ledger import NO_BUDGET
-from cascade_sim.market.advertisers import draw_budgets
+from cascade_sim.environments.market_inputs import draw_budgets
 from cascade_sim.market.run import MarketRun
 from cascade_sim.trials.run import part_of_budgets
 from worlds.design_market import design_scenario, design_study, live_design

@@ -110,7 +110,7 @@ def test_short_lists_that_run_out_are_ranked_again_and_change_nothing(trial, mon
     rank = MarketServer.rank
 
     def counted(self, block, depth, *answered_by):
-        deep.append(depth == self.arm.pre_ranking_size)
+        deep.append(depth == self.arm.most_auctioned)
         return rank(self, block, depth, *answered_by)
 
     monkeypatch.setattr(MarketServer, "rank", counted)

@@ -24,7 +24,7 @@ def logit_by_hand(world, spec, block, r, ad):
 def test_the_true_ctr_is_the_sum_of_its_effects(sim, block):
     ads = np.arange(0, 600, 7, dtype=np.int32)
     ids = np.tile(ads, (len(block), 1))
-    ctr = sim.truth.ctr(block, ids)
+    ctr = sim.environment._truth.ctr(block, ids)
     spec = sim.scenario.world
     for r in range(0, len(block), 17):
         expected = [1 / (1 + np.exp(-logit_by_hand(sim.world, spec, block, r, ad))) for ad in ads]
@@ -37,19 +37,21 @@ def test_the_true_cvr_is_the_affinity_of_the_conversion_features(sim, block):
     u, a = sim.world.user_features["conversion"], sim.world.ad_features["conversion"]
     logit = spec.base_logit + spec.weight * (u[block.users] @ a[:40].T) / np.sqrt(spec.dims)
     logit = logit + spec.pair_noise * draws.normal(sim.seed, "cvr noise", block.users[:, None], ids)
-    assert sim.truth.cvr(block, ids) == pytest.approx(1 / (1 + np.exp(-logit)), rel=2e-5)
+    assert sim.environment._truth.cvr(block, ids) == pytest.approx(1 / (1 + np.exp(-logit)), rel=2e-5)
 
 
 def test_padding_is_never_clicked_nor_bought(sim, block):
     ids = np.full((len(block), 2), -1, np.int32)
     ids[:, 0] = 3
-    assert np.all(sim.truth.ctr(block, ids)[:, 1] == 0) and np.all(sim.truth.cvr(block, ids)[:, 1] == 0)
-    assert np.all(sim.truth.ctr(block, ids)[:, 0] > 0)
+    assert np.all(sim.environment._truth.ctr(block, ids)[:, 1] == 0) and np.all(
+        sim.environment._truth.cvr(block, ids)[:, 1] == 0
+    )
+    assert np.all(sim.environment._truth.ctr(block, ids)[:, 0] > 0)
 
 
 def test_the_noise_belongs_to_user_and_ad_and_stays_between_requests(sim, block):
     ids = np.tile(np.arange(50, dtype=np.int32), (len(block), 1))
-    logit = np.log(sim.truth.ctr(block, ids) / (1 - sim.truth.ctr(block, ids)))
+    logit = np.log(sim.environment._truth.ctr(block, ids) / (1 - sim.environment._truth.ctr(block, ids)))
     same = np.argmax(np.bincount(block.users))
     rows = np.flatnonzero(block.users == same)[:2]
     shift = sim.scenario.world.effects.context * (block.context[rows[1]] - block.context[rows[0]])
@@ -69,15 +71,15 @@ def test_without_pair_noise_the_features_tell_everything(block):
 
 def test_the_value_of_a_pair_does_not_depend_on_its_company(sim, block):
     ids = np.tile(np.arange(600, dtype=np.int32), (len(block), 1))
-    whole = sim.truth.ctr(block, ids)
+    whole = sim.environment._truth.ctr(block, ids)
     from worlds.tiny_market import part_of
 
-    few = sim.truth.ctr(part_of(block, slice(11, 12)), np.array([[599, 0, 77]], np.int32))
+    few = sim.environment._truth.ctr(part_of(block, slice(11, 12)), np.array([[599, 0, 77]], np.int32))
     assert np.array_equal(few[0], whole[11, [599, 0, 77]])
 
 
 def test_the_logit_of_features_is_that_of_its_products_to_the_bit(sim, block):
-    truth, spec = sim.truth, sim.scenario.world
+    truth, spec = sim.environment._truth, sim.scenario.world
     ids = np.tile(np.array([-1, 0, 5, 599], np.int32), (len(block), 1))
     logit = dot_scores(truth._user_code[block.users], truth._ad_code, ids).astype(np.float64)
     logit += spec.effects.context * block.context[:, None]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -30,10 +30,13 @@ def logged_columns(
     requests: dict[str, list[np.ndarray]] = {}
     candidates: dict[str, list[np.ndarray]] = {}
     first = sim.arrivals.first_request("evaluate")
+    so_far = 0.0  # blocks of a world without a clock begin at 0, a log goes on
     for block, n in evaluation_blocks(sim, n_requests):
         decision = sim.serve(block, arm)
-        result = outcome(block, decision, sim.truth, sim.world.slot_effects, sim.seed, arm.charging)
-        ids = decision.pre_ranking_set if level == "pre_ranking" else decision.competitive_set
+        result = outcome(
+            block, decision, sim.environment._truth, sim.world.slot_effects, sim.seed, arm.charging
+        )
+        ids = decision.retrieved if level == "pre_ranking" else decision.competitive_set
         if level == "winners":
             ids = np.sort(np.where(decision.win_set >= 0, decision.win_set, 2**31 - 1), axis=1)
             ids = np.where(ids == 2**31 - 1, -1, ids).astype(np.int32)
@@ -42,23 +45,25 @@ def logged_columns(
         ranked = np.zeros(ids.shape, bool)
         for r in range(len(ids)):
             ranked[r] = np.isin(ids[r], decision.competitive_set[r])
-        rank = score(block, ids, arm.ranking, arm, sim.platform)
+        rank = score(block, ids, arm.last, arm, sim.platform)
         columns = {
             "ad": ids,
             "bid": rank.bid,
-            "init_bid": bids(block, ids, replace(arm.ranking, bid="init"), arm, sim.platform),
+            "init_bid": bids(block, ids, replace(arm.last, bid="init"), arm, sim.platform),
             "pctr": rank.prediction,
             "stage": np.where(shown["slot"] >= 0, 2, np.where(ranked, 1, 0)).astype(np.int8),
             **shown,
             **({} if extra is None else extra(block, ids)),
         }  # fmt: skip
         if level == "pre_ranking":
-            columns["pre_score"] = decision.pre_prediction
+            columns["pre_score"] = decision.passes[0].scores.prediction
         for name, values in columns.items():
             candidates.setdefault(name, []).append(values[is_in])
         at = slice(0, n)
+        times = block.times + (0.0 if block.times[0] >= so_far else so_far)
+        so_far = float(times[-1])
         for name, values in {
-            "time": block.times[at],
+            "time": times[at],
             "user": block.users[at],
             "slots": np.full(n, arm.slots, np.int16),
             "reserve": np.full(n, arm.reserve_cpc),
@@ -136,7 +141,7 @@ def market_of(
 
 def about_arm(sim: Any, arm: Any, level: str, **more: Any) -> About:
     """What the rule of an arm is, as a mapping would declare it."""
-    squashing = float(arm.ranking.fusion.pctr)
+    squashing = float(arm.last.fusion.pctr)
     rule = Rule(arm.pricing, squashing, arm.reserve_cpc, arm.score_floor)
     given = {
         "name": "exported",
@@ -147,3 +152,98 @@ def about_arm(sim: Any, arm: Any, level: str, **more: Any) -> About:
         "pre_score": "prediction" if level == "pre_ranking" else None,
     }
     return About(**{**given, **more})
+
+
+# Three days of auctions whose advertisers have budgets, served in plain Python, and the market they leave.
+ADS, OWNERS, SLOTS = 12, 6, 2
+HOUR, MICROS = 3600.0, 1_000_000
+ZONE, STARTS = "Europe/Berlin", "2026-10-24T00:00:00+02:00"  # the second day has 25 hours
+MIDNIGHTS = (0.0, 24 * HOUR, 49 * HOUR, 73 * HOUR)
+EVERY_DAY = {0: 40.0, 1: 15.0, 2: 3.0}  # budgets by advertiser
+OF_DAY_1 = {1: 70.0, 3: 0.0}
+
+
+@dataclass(frozen=True)
+class Auctions:
+    """Requests [R] with candidates [R, n]: times, ads, bids, and who would click."""
+
+    times: np.ndarray
+    ads: np.ndarray
+    bids: np.ndarray
+    clicks: np.ndarray
+
+
+def auctions(seed: int, n: int = 900, candidates: int = 5) -> Auctions:
+    rng = np.random.default_rng(seed)
+    ads = np.sort(np.argsort(rng.random((n, ADS)), axis=1)[:, :candidates], axis=1)
+    bids = np.round(np.exp(rng.normal(0, 0.5, ads.shape)), 3)
+    return Auctions(np.sort(rng.random(n)) * MIDNIGHTS[3], ads, bids, rng.random(ads.shape) < 0.3)
+
+
+def budgets_of(day: int) -> dict[int, int]:
+    told = {**EVERY_DAY, **(OF_DAY_1 if day == 1 else {})}
+    return {who: round(amount * MICROS) for who, amount in told.items()}
+
+
+def plainly_served(made: Auctions, charging: str, reserve: float = 0.0):
+    """One auction after the other in plain Python: slots, prices and who took part [R, n], and the money."""
+    slot, price = np.full(made.ads.shape, -1), np.full(made.ads.shape, -1, np.int64)
+    takes_part, ran_out, revenue, day, left = np.ones(made.ads.shape, bool), set(), 0, -1, {}
+    for r, time in enumerate(made.times):
+        today = max(d for d, midnight in enumerate(MIDNIGHTS) if time >= midnight)
+        if today != day:
+            day, left = today, budgets_of(today)
+        owner = made.ads[r] // (ADS // OWNERS)
+        takes_part[r] = [left.get(who, 1) > 0 for who in owner]
+        order = sorted(
+            (j for j in range(made.ads.shape[1]) if takes_part[r, j] and made.bids[r, j] >= reserve),
+            key=lambda j: (-made.bids[r, j], made.ads[r, j]),
+        )
+        for k, j in enumerate(order[:SLOTS]):
+            below = made.bids[r, order[k + 1]] if k + 1 < len(order) else 0.0
+            slot[r, j], price[r, j] = k, round(max(below, reserve) * MICROS)
+        for j in order[:SLOTS]:
+            if charging == "click" and not made.clicks[r, j]:
+                continue
+            paid = min(price[r, j], left.get(owner[j], price[r, j]))
+            revenue += paid
+            if owner[j] in left:
+                left[owner[j]] -= paid
+                if left[owner[j]] <= 0 and paid:
+                    ran_out.add((int(owner[j]), day))
+    return slot, price, takes_part, ran_out, revenue / MICROS
+
+
+def budget_market(folder, made: Auctions, charging: str, *, with_those_out: bool, changes=None):
+    """The market that logged these auctions; `with_those_out`: who had run out is still a candidate."""
+    slot, price, takes_part, ran_out, revenue = plainly_served(made, charging)
+    kept = np.ones(slot.shape, bool) if with_those_out else takes_part
+    shown = slot >= 0
+    requests = {
+        "time": made.times,
+        "slots": np.full(len(slot), SLOTS),
+        "reserve": np.zeros(len(slot)),
+        "first": np.concatenate([[0], np.cumsum(kept.sum(axis=1))]),
+    }
+    candidates = {
+        "ad": made.ads, "bid": made.bids, "slot": slot, "price_micros": price,
+        "click": np.where(shown, made.clicks, -1),
+        "pctr": np.full(slot.shape, 0.3),
+        "stage": np.where(shown, 2, 1),
+    }  # fmt: skip
+    about = About(
+        "three days", STARTS, ZONE, level="bids", charging=charging,
+        rule=Rule("gsp", 0.0, 0.0, 0.0),
+    )  # fmt: skip
+    rows = [(who, -1, amount) for who, amount in EVERY_DAY.items()]
+    rows += [(who, 1, amount) for who, amount in OF_DAY_1.items()]
+    budgets = {
+        "advertiser": [row[0] for row in rows],
+        "day": [row[1] for row in rows],
+        "budget_micros": [round(row[2] * MICROS) for row in rows],
+    }
+    made_market(
+        folder, requests, {name: values[kept] for name, values in candidates.items()}, about,
+        advertiser=np.arange(ADS) // (ADS // OWNERS), budgets=budgets, changes=changes,
+    )  # fmt: skip
+    return ran_out, revenue

@@ -86,3 +86,12 @@ def in_this_process(jobs, workers, *, on_done=lambda name: None, go_on=""):
         results[job.name] = job.function(*job.arguments, **job.options)
         on_done(job.name)
     return results
+
+
+def starve(way):
+    """Run out of memory as Python says it, or as a library does."""
+    raise (
+        MemoryError("Unable to allocate 9.3 GiB")
+        if way == "python"
+        else OSError(12, "Cannot allocate memory")
+    )

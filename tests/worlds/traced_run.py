@@ -35,7 +35,7 @@ def ads_by_fate(run: ReopenedRun, page: Any) -> dict[str | None, int]:
     request, _, decision = page
     retrieved, ranked, shown = (
         set(ids[request.row].tolist())
-        for ids in (decision.pre_ranking_set, decision.competitive_set, decision.win_set)
+        for ids in (decision.retrieved, decision.competitive_set, decision.win_set)
     )
     corpus = set(range(run.sim.world.n_ads))
     return {

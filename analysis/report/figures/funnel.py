@@ -27,11 +27,10 @@ LOST = {
 
 def funnel(metrics: Mapping[str, Any]) -> Any | None:
     """The baseline's stage sizes on top; below, per arm, the true eCPM shown and lost at each stage."""
-    sizes = [
-        (name, finite(((metrics.get("funnel") or {}).get(metrics["baseline"]) or {}).get(key)))
-        for key, name in SETS.items()
-    ]
-    known = [(name, size) for name, size in sizes if size]
+    found = (metrics.get("funnel") or {}).get(metrics["baseline"]) or {}
+    names = {**SETS, **{key: key.replace("_", " ") for key in found if key not in SETS}}
+    sizes = [(name, finite(found.get(key))) for key, name in names.items()]
+    known = sorted(((name, size) for name, size in sizes if size), key=lambda one: -one[1])
     arms = [
         arm for arm in ordered_arms(metrics) if any(share is not None for _, _, share in losses(metrics, arm))
     ]

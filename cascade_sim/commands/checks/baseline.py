@@ -7,6 +7,7 @@ from pathlib import Path
 import click
 
 from cascade_sim.commands.options import arms_option, out_option, run_argument
+from cascade_sim.terminal import echo
 
 
 @click.command()
@@ -22,4 +23,4 @@ def command(run: Path, out: Path, arms: tuple[str, ...]) -> None:
     from cascade_sim.api import baseline
 
     path = baseline(run, out, arm=arms).path
-    click.echo(f"{path}   ({path.stat().st_size / 1000:.0f} kB)")
+    echo(f"{path}   ({path.stat().st_size / 1000:.0f} kB)")

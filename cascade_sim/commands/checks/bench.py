@@ -9,6 +9,7 @@ import click
 
 from cascade_sim.commands.options import PATH, json_option, quiet_option
 from cascade_sim.errors import UserError
+from cascade_sim.terminal import echo
 
 PARTS = ("simulator", "auction", "market", "losses", "metrics", "peers", "scale", "live")
 PART_OF = {"auction-gym": "peers", "auction-net": "peers", "rax": "losses"}
@@ -78,7 +79,7 @@ def _live(run: Path | None, as_json: bool) -> None:
         if run is None:
             run = run_scenario(folder_of("scenarios") / "ads.yaml", out=Path(folder) / "ads").path
         figures = measure(run)
-    click.echo(json.dumps(figures, indent=1) if as_json else live_text(figures))
+    echo(json.dumps(figures, indent=1) if as_json else live_text(figures))
 
 
 def check_peers(part: str, given: dict[str, Path], python: Path | None) -> None:
@@ -97,7 +98,7 @@ def _simulator(requests: int, as_json: bool) -> None:
     from cascade_sim.bench.serving import run
 
     figures = run(requests)
-    click.echo(json.dumps(figures, indent=1) if as_json else simulator_text(figures))
+    echo(json.dumps(figures, indent=1) if as_json else simulator_text(figures))
 
 
 def simulator_text(figures: dict[str, Any]) -> str:
@@ -161,7 +162,7 @@ def _auction(as_json: bool) -> None:
     from cascade_sim.bench.peers import scenario_rates
 
     figures = {"auction": plain(auction_rates()), "scenario": plain(scenario_rates())}
-    click.echo(json.dumps(figures, indent=1) if as_json else auction_text(*figures.values()))
+    echo(json.dumps(figures, indent=1) if as_json else auction_text(*figures.values()))
 
 
 def _market(as_json: bool) -> None:
@@ -176,12 +177,12 @@ def _market(as_json: bool) -> None:
     ways = {"serving_us": lambda: serving(sim, arm, n), "market_us": lambda: market_seconds(sim, arm, n)}
     taken: dict[str, Spread] = {name: spread.times(1e6 / n) for name, spread in in_turn(ways, 5).items()}
     if as_json:
-        click.echo(json.dumps(plain(taken), indent=1))
+        echo(json.dumps(plain(taken), indent=1))
         return
-    click.echo("CPU time a request, one core (log on disk included)")
-    click.echo(f"  {'plain serving':<22} {taken['serving_us'].text()} us")
+    echo("CPU time a request, one core (log on disk included)")
+    echo(f"  {'plain serving':<22} {taken['serving_us'].text()} us")
     times = taken["market_us"].median / taken["serving_us"].median
-    click.echo(f"  {'market, with budgets':<22} {taken['market_us'].text()} us   {times:.2f} x plain serving")
+    echo(f"  {'market, with budgets':<22} {taken['market_us'].text()} us   {times:.2f} x plain serving")
 
 
 def _peers(checkouts: dict[str, Path], python: Path, as_json: bool) -> None:
@@ -189,7 +190,7 @@ def _peers(checkouts: dict[str, Path], python: Path, as_json: bool) -> None:
     from cascade_sim.bench.peers import bench_peers, peers_text
 
     rows = bench_peers(checkouts, python)
-    click.echo(json.dumps(plain(rows), indent=1) if as_json else peers_text(rows))
+    echo(json.dumps(plain(rows), indent=1) if as_json else peers_text(rows))
 
 
 def _losses(rax: Path | None, python: Path | None, as_json: bool) -> None:
@@ -197,18 +198,18 @@ def _losses(rax: Path | None, python: Path | None, as_json: bool) -> None:
     from cascade_sim.bench.losses import bench_losses, losses_text
 
     rows = bench_losses(rax=rax, python=python)
-    click.echo(json.dumps(plain(rows), indent=1) if as_json else losses_text(rows))
+    echo(json.dumps(plain(rows), indent=1) if as_json else losses_text(rows))
 
 
 def _metrics(as_json: bool) -> None:
     from cascade_sim.bench.metrics import bench_metrics, metrics_text
 
     milliseconds = bench_metrics()
-    click.echo(json.dumps(milliseconds, indent=1) if as_json else metrics_text(milliseconds))
+    echo(json.dumps(milliseconds, indent=1) if as_json else metrics_text(milliseconds))
 
 
 def _scale(requests: int, as_json: bool) -> None:
     from cascade_sim.bench.scale import bench_scale, scale_text, sizes
 
     rows = bench_scale(sizes(requests))
-    click.echo(json.dumps(rows, indent=1) if as_json else scale_text(rows))
+    echo(json.dumps(rows, indent=1) if as_json else scale_text(rows))

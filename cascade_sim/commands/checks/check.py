@@ -15,6 +15,7 @@ from cascade_sim.commands.options import (
     set_option,
     workers_option,
 )
+from cascade_sim.terminal import echo
 
 EXIT_CODES = """\b
 Exit code  0  nothing moved beyond chance and tolerance
@@ -55,5 +56,5 @@ def command(
     from cascade_sim.api import check
 
     result = check(what, against, arm=arms, set=overrides, **options)
-    click.echo(str(result))
+    echo(str(result))
     return 0 if result.passed else 1

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from cascade_sim.commands.options import quiet_option, workers_option
+from cascade_sim.terminal import echo
 
 if TYPE_CHECKING:
     from cascade_sim.checks.auctions import Comparison, Difference
@@ -36,10 +37,10 @@ def command(auctions: int, seed: int, workers: int, quiet: bool) -> int:
     with Progress(quiet) as progress:
         comparison = check_auctions(auctions, seed, workers, progress)
     for difference in comparison.first:
-        click.echo(difference_text(difference))
+        echo(difference_text(difference))
     if comparison.different > len(comparison.first):
-        click.echo(f"… and {comparison.different - len(comparison.first):,} more\n")
-    click.echo(comparison_text(comparison, time.perf_counter() - started))
+        echo(f"… and {comparison.different - len(comparison.first):,} more\n")
+    echo(comparison_text(comparison, time.perf_counter() - started))
     return 1 if comparison.different else 0
 
 

@@ -8,6 +8,7 @@ import click
 
 from cascade_sim.commands.checks.check_model import tell
 from cascade_sim.commands.options import class_option, json_option, keywords
+from cascade_sim.terminal import echo
 
 EXIT_CODES = """\b
 Exit code  0  every check is ok; notes are allowed
@@ -33,7 +34,7 @@ def command(spec: str, options: tuple[str, ...], as_json: bool) -> int:
 
     require_reference(spec, Path("."), BIDDER_KINDS)
     if not as_json:
-        click.echo(spec)
+        echo(spec)
     about = {"bidder": spec, "options": given}
     return tell(
         lambda listener: check_bidder(spec, options=given, on_finding=listener),

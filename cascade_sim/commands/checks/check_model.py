@@ -12,6 +12,7 @@ import click
 from cascade_sim.commands.options import class_option, json_option, keywords
 from cascade_sim.errors import UserError
 from cascade_sim.models.recipes import RECIPES
+from cascade_sim.terminal import echo
 
 if TYPE_CHECKING:
     from cascade_sim.checks.contract import Findings, Listener
@@ -58,7 +59,7 @@ def command(
     from cascade_sim.checks.model import check_subject
 
     if not as_json:
-        click.echo(f"{subject.kind}, seeing {', '.join(subject.spec.features)}")
+        echo(f"{subject.kind}, seeing {', '.join(subject.spec.features)}")
     about = {"model": subject.kind, "features": subject.spec.features, "recipe": subject.spec.recipe}
     return tell(lambda listener: check_subject(subject, listener), about, as_json, "The model can be used.")
 
@@ -72,10 +73,10 @@ def tell(
 
         findings = run(None)
         checks = [asdict(finding) for finding in findings]
-        click.echo(json_text({**about, "ok": findings.ok, "checks": checks}), nl=False)
+        echo(json_text({**about, "ok": findings.ok, "checks": checks}), nl=False)
     else:
-        findings = run(lambda finding: click.echo(finding.line()))
-        click.echo(all_well if findings.ok else findings.verdict())
+        findings = run(lambda finding: echo(finding.line()))
+        echo(all_well if findings.ok else findings.verdict())
     return 0 if findings.ok else 1
 
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from cascade_sim.commands.options import device_option, quiet_option, scenario_argument, set_option
+from cascade_sim.terminal import echo
 
 if TYPE_CHECKING:
     from cascade_sim.revenue.power import Promise, Rate
@@ -62,17 +63,17 @@ def command(
 
     n = requests or max(4096, loaded.phases.evaluate)
     rates = measure_power(loaded, change=size, runs=runs, requests=n, device=device, quiet=quiet)
-    click.echo(
+    echo(
         f"{scenario}, arm {loaded.report.baseline}: {runs} stretches of {n:,} requests, "
         f"revenue lowered by {change}\n"
     )
-    click.echo(rates_text(rates))
+    echo(rates_text(rates))
     both = promises(rates)
     for promise in both:
-        click.echo(verdict_text(promise, change))
+        echo(verdict_text(promise, change))
     hint = runs_hint(runs, both, runs_needed(rates))
     if hint:
-        click.echo(hint)
+        echo(hint)
     return 0 if all(promise.is_kept for promise in both) else 1
 
 

@@ -8,6 +8,7 @@ from typing import Any
 import click
 
 from cascade_sim.commands.options import PATH, json_option, out_option
+from cascade_sim.terminal import echo, joined
 
 EXIT_CODES = """\b
 Exit code  0  every page comes out as it was logged
@@ -32,9 +33,9 @@ def command(market: Path, infer: bool, out: Path | None, as_json: bool) -> int:
 
     found = audit_logs(market, infer=infer, out=out)
     answer = found.answer
-    click.echo(json_text(answer) if as_json else audit_text(answer))
+    echo(json_text(answer) if as_json else audit_text(answer))
     for path in found.files:
-        click.echo(path, err=as_json)
+        echo(path, err=as_json)
     return 0 if answer["tally"]["pages_as_logged"] == answer["tally"]["requests"] else 1
 
 
@@ -81,4 +82,4 @@ def audit_text(answer: dict[str, Any]) -> str:
         parts += ["", table_text(parameters, color=color, width=width).rstrip()]
     if answer["notes"]:
         parts += ["", *(filled(f"Note: {note}.") for note in answer["notes"])]
-    return "\n".join(parts)
+    return joined(parts)

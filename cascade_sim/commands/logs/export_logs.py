@@ -8,6 +8,7 @@ from typing import Any
 import click
 
 from cascade_sim.commands.options import arm_option, quiet_option, run_argument, trust_option
+from cascade_sim.terminal import echo
 
 EXIT_CODES = """\b
 Exit code  0  done
@@ -35,5 +36,5 @@ def command(run: Path, out: Path, arm: str | None, phase: str, trust: Any, quiet
     """
     from cascade_sim.api import export_logs
 
-    click.echo(export_logs(run, out, arm=arm, phase=phase, trust=trust, quiet=quiet))
+    echo(export_logs(run, out, arm=arm, phase=phase, trust=trust, quiet=quiet))
     return 0

@@ -7,6 +7,7 @@ from pathlib import Path
 import click
 
 from cascade_sim.commands.options import PATH, out_option, quiet_option
+from cascade_sim.terminal import echo
 
 
 @click.command("fit-world")
@@ -42,5 +43,5 @@ def command(
     done = fit_world(
         market, out, parametric=parametric, share=share, seed=seed, replicates=replicates, quiet=quiet
     )
-    click.echo(done.fitted.text(terminal_width(least=80) + 20, sys.stdout.isatty()))
-    click.echo(done.path)
+    echo(done.fitted.text(terminal_width(least=80) + 20, sys.stdout.isatty()))
+    echo(done.path)

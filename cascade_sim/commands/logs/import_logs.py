@@ -7,6 +7,7 @@ from pathlib import Path
 import click
 
 from cascade_sim.commands.options import quiet_option
+from cascade_sim.terminal import echo
 
 EXIT_CODES = """\b
 Exit code  0  done
@@ -34,5 +35,5 @@ def command(files: tuple[Path, ...], out: Path, form: str | None, quiet: bool) -
     """
     from cascade_sim.api import import_logs
 
-    click.echo(import_logs(files, out, format=form, quiet=quiet))
+    echo(import_logs(files, out, format=form, quiet=quiet))
     return 0

@@ -9,6 +9,7 @@ from typing import Any
 import click
 
 from cascade_sim.commands.options import PATH, json_option, out_option
+from cascade_sim.terminal import echo, joined
 
 
 @click.command()
@@ -37,9 +38,9 @@ def command(log: Path, world: Path, part: str, seed: int, as_json: bool, out: Pa
 
     beside = world.with_suffix("") if world.is_file() else world
     found = realism(log, world, part=part, seed=seed, out=out or beside / "realism")
-    click.echo(json_text(found.answer) if as_json else realism_text(found.answer))
+    echo(json_text(found.answer) if as_json else realism_text(found.answer))
     for path in found.files:
-        click.echo(path, err=as_json)
+        echo(path, err=as_json)
 
 
 def realism_text(found: Mapping[str, Any]) -> str:
@@ -69,4 +70,4 @@ def realism_text(found: Mapping[str, Any]) -> str:
         "",
         *(table_text(table, color=color, width=width + 20) for table in tables if table is not None),
     ]
-    return "\n".join(lines)
+    return joined(lines)

@@ -8,6 +8,7 @@ from typing import Any
 import click
 
 from cascade_sim.commands.options import PATH, arm_option, out_option
+from cascade_sim.terminal import echo, joined
 
 
 @click.command()
@@ -32,10 +33,10 @@ def command(runs: tuple[Path, ...], arm: str | None, unpaired: bool, out: Path |
     if out is not None:
         check_out(out)
     comparisons = compare_runs(runs, arm, unpaired)
-    click.echo(compare_text(comparisons))
+    echo(compare_text(comparisons))
     if out is not None:
         for path in write_comparison(comparisons, out):
-            click.echo(path)
+            echo(path)
 
 
 def compare_text(comparisons: list[dict[str, Any]]) -> str:
@@ -78,7 +79,7 @@ def compare_text(comparisons: list[dict[str, Any]]) -> str:
                 parts.append(table_text(table, color=color, width=width + 20))
         lines += [PAIRED_BY[pair["paired_by"]], *(f"Note: {note}." for note in pair["notes"])]
         parts += [textwrap.fill(line, width) + "\n" for line in lines]
-    return "\n".join(parts)
+    return joined(parts)
 
 
 def write_comparison(comparisons: list[dict[str, Any]], out: Path) -> list[Path]:

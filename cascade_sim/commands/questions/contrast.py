@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from cascade_sim.commands.options import out_option, run_argument
+from cascade_sim.commands.options import out_option, run_argument, write_files
+from cascade_sim.terminal import echo
 
 if TYPE_CHECKING:
     from cascade_sim.questions.contrast import Contrast
@@ -34,15 +35,14 @@ def command(run: Path, against: str, arms: str | None, over: str, on: str, out: 
     the table together, in how many worlds the arm is better, and in bold what Holm's procedure tells apart.
     """
     from cascade_sim.questions.contrast import contrasts
-    from cascade_sim.storage.files import write_file
     from cascade_sim.storage.folder import json_text
 
     measures = tuple(part.strip() for part in over.split(",") if part.strip())
     named = tuple(part.strip() for part in (arms or "").split(",") if part.strip())
     made = contrasts(run, against, named, measures, on)
-    click.echo(contrast_text(made, against))
+    echo(contrast_text(made, against))
     if out is not None:
-        write_file(out, json_text([each.data() for each in made]).encode())
+        write_files({out: json_text([each.data() for each in made]).encode()})
 
 
 def contrast_text(made: Sequence[Contrast], against: str) -> str:

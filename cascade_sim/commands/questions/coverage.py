@@ -19,6 +19,7 @@ from cascade_sim.commands.options import (
     write_files,
 )
 from cascade_sim.errors import UserError
+from cascade_sim.terminal import echo
 
 if TYPE_CHECKING:
     from cascade_sim.estimation.coverage import CoverageTable
@@ -119,8 +120,8 @@ def echo_coverage(covered: CoverageTable, reward: str, requests: int) -> bool:
     from cascade_sim.progress import terminal_width
 
     for table in coverage_tables(covered.rows, covered.ess_share, reward):
-        click.echo(table_text(table, width=120))
+        echo(table_text(table, width=120))
     words = coverage_words(covered.rows, requests)
     for line in words.lines:
-        click.echo(textwrap.fill(line, terminal_width(least=40)))
+        echo(textwrap.fill(line, terminal_width(least=40)))
     return bool(words.is_good)

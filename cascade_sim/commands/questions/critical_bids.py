@@ -17,6 +17,7 @@ from cascade_sim.commands.options import (
     trust_option,
     write_files,
 )
+from cascade_sim.terminal import echo
 
 if TYPE_CHECKING:
     from cascade_sim.questions.critical_bids import CriticalBids
@@ -72,8 +73,8 @@ def command(
     for table in narrow_tables(metrics):
         echo_table(table, width)
     shown = sum(len(bids) for bids in by_arm.values())
-    click.echo(f"{shown:,} impressions of the first {n:,} of {total:,} requests, 95 % intervals")
-    click.echo(textwrap.fill(critical_words(metrics), max(width, 40)))
+    echo(f"{shown:,} impressions of the first {n:,} of {total:,} requests, 95 % intervals")
+    echo(textwrap.fill(critical_words(metrics), max(width, 40)))
     if out is not None:
         write_files({out: csv_text(by_arm).encode()})
     return _compare_with_log(run, by_arm, n)
@@ -112,8 +113,6 @@ def _compare_with_log(run: Path, by_arm: Mapping[str, CriticalBids], n_requests:
         if rows is None:
             continue
         if any(rows[name].tolist() != getattr(bids, name).tolist() for name in rows):
-            click.echo(
-                f"warning: {run} logged other pages for arm {arm}: something has changed since", err=True
-            )
+            echo(f"warning: {run} logged other pages for arm {arm}: something has changed since", err=True)
             code = 1
     return code

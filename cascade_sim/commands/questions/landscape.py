@@ -20,6 +20,7 @@ from cascade_sim.commands.options import (
     write_files,
 )
 from cascade_sim.errors import UserError
+from cascade_sim.terminal import echo
 
 if TYPE_CHECKING:
     from cascade_sim.questions.landscape import Landscape
@@ -71,9 +72,9 @@ def command(
     if as_json:
         from cascade_sim.storage.folder import json_text
 
-        click.echo(json_text(answer.as_json()), nl=False)
+        echo(json_text(answer.as_json()), nl=False)
     else:
-        click.echo(landscape_text(answer))
+        echo(landscape_text(answer))
     files: dict[Path, bytes] = {}
     if out is not None:
         files[out] = csv_text(answer).encode()
@@ -166,7 +167,7 @@ def _compare_with_log(run: Path, answer: Landscape) -> int:
     here = tuple(int(counts[own[0]]) for counts in (answer.impressions, answer.clicks, answer.cost_micros))
     if here == in_log:
         return 0
-    click.echo(
+    echo(
         f"warning: {run} logged (impressions, clicks, micro-units) {in_log} for this ad, not {here}: "
         "something has changed since",
         err=True,

@@ -14,6 +14,7 @@ from cascade_sim.commands.options import (
     run_argument,
     trust_option,
 )
+from cascade_sim.terminal import echo
 
 if TYPE_CHECKING:
     from cascade_sim.api import OffPolicyResult
@@ -66,13 +67,13 @@ def echo_answers(result: OffPolicyResult) -> None:
     width = terminal_width(least=110, usual=120)
     lead = log_verdict(log_answers(result.answers, result.reward), result.reward).headline
     if lead:
-        click.echo(textwrap.fill(lead, width) + "\n")
+        echo(textwrap.fill(lead, width) + "\n")
     for name, answer in result.answers.items():
-        click.echo(textwrap.fill(question(answer), width))
+        echo(textwrap.fill(question(answer), width))
         echo_table(answer_table(name, answer, result.reward), width)
         for line in reasons(answer, result.reward):
-            click.echo(textwrap.fill(line, width, subsequent_indent="  "))
-        click.echo()
+            echo(textwrap.fill(line, width, subsequent_indent="  "))
+        echo()
     slopes = slopes_table({"slopes": result.slopes})
     if slopes is not None:
         echo_table(slopes, width)

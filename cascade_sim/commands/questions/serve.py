@@ -8,10 +8,11 @@ import click
 
 from cascade_sim.commands.options import PATH
 from cascade_sim.errors import UserError
+from cascade_sim.terminal import echo
 
 EXIT_CODES = """\b
 Exit code  0  stopped by Ctrl-C
-           2  a mistake in the command, or an address that cannot be had"""
+           2  a mistake in the command, an address that cannot be had, or no run that opens"""
 NEEDS = ("starlette", "uvicorn")
 
 
@@ -20,41 +21,54 @@ NEEDS = ("starlette", "uvicorn")
 @click.option(
     "--port", type=click.IntRange(0, 65535), default=8350, show_default=True, help="0: any free one."
 )
+@click.option("--host", default="127.0.0.1", show_default=True, help="Where to listen.")
 @click.option(
-    "--host", default="127.0.0.1", show_default=True, help="Another than this machine needs --token."
-)
-@click.option("--token", metavar="SECRET", help="What a visitor has to know; at least 16 signs.")
+    "--token", metavar="SECRET", envvar="CASCADE_SIM_TOKEN", show_envvar=True,
+    help="What a visitor has to know: 16 characters or more.  [default: made anew]",
+)  # fmt: skip
+@click.option("--token-file", type=PATH, metavar="FILE", help="A file that holds it.")
 @click.option(
     "--trust", is_flag=True, help="Run the code of model classes of one's own that came with the runs."
 )
-def command(runs: tuple[Path, ...], port: int, host: str, token: str | None, trust: bool) -> int:
+def command(
+    runs: tuple[Path, ...], port: int, host: str, token: str | None, token_file: Path | None, trust: bool
+) -> int:
     """Open finished runs and imported markets on a page: turn a knob, see the money move.
 
     Answers come from 2,048 requests at once and are refined to all. Nothing is written, and nothing leaves
     this machine. A run that cannot be opened is named on the page.
     """
     require_packages()
-    from cascade_sim.live.server import Live, door_of, listening, serve_page
+    from cascade_sim.live.door import door_of, token_in
+    from cascade_sim.live.server import Live, listening, serve_page
 
-    door = door_of(host, token)
+    if token_file is not None:
+        if token is not None:
+            raise UserError(
+                "--token-file: a token is given by --token or CASCADE_SIM_TOKEN as well; give one"
+            )
+        token = token_in(token_file)
     listener = listening(host, port)
-    name = f"[{host}]" if ":" in host else host
-    address = f"http://{name}:{listener.getsockname()[1]}/" + (f"?token={token}" if token else "")
-    live = Live(runs, trust)
-    for offered in live.runs.offered:
-        if offered.error is not None:
-            click.echo(f"warning: {offered.error}", err=True)
-    click.echo(f"{address}   (stop with Ctrl-C)")
-    live.begin()
+    live = None
     try:
+        door = door_of(host, listener.getsockname()[1], token)
+        live = Live(runs, trust)
+        try:
+            live.begin()
+        finally:
+            for offered in live.runs.offered:
+                if offered.error is not None:
+                    echo(f"warning: {offered.error}", err=True)
+        echo(f"{door.address(host)}   (stop with Ctrl-C)")
         serve_page(live, door, listener)
     except KeyboardInterrupt as interrupt:
         if type(interrupt) is not KeyboardInterrupt:
             raise
     finally:
-        live.close()
+        if live is not None:
+            live.close()
         listener.close()
-    click.echo("stopped")
+    echo("stopped")
     return 0
 
 

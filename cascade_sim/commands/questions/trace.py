@@ -8,6 +8,7 @@ from typing import Any
 import click
 
 from cascade_sim.commands.options import arm_option, json_option, run_argument, trust_option
+from cascade_sim.terminal import echo
 
 EXIT_CODES = """\b
 Exit code  0  explained
@@ -35,9 +36,9 @@ def command(run: Path, request: str, ad: str | None, arm: str | None, as_json: b
     from cascade_sim.storage.folder import json_text
 
     result = trace(run, request, ad=ad, arm=arm, **options)
-    click.echo(json_text(result.trace) if as_json else str(result), nl=False)
+    echo(json_text(result.trace) if as_json else str(result), nl=False)
     if result.trace["same_as_log"] is False:
-        click.echo(
+        echo(
             f"warning: {run} logged another page for this request: something has changed since",
             err=True,
         )

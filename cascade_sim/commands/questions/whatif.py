@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from cascade_sim.commands.options import arm_option, out_option, quiet_option, run_argument, trust_option
+from cascade_sim.terminal import echo, joined
 
 if TYPE_CHECKING:
     from cascade_sim.scenario.changes import Point
@@ -52,9 +53,12 @@ def command(
     from cascade_sim.progress import Progress
     from cascade_sim.questions.whatif import answer_name, check_out, what_if_study, write_answer
     from cascade_sim.scenario.changes import Refused, parse_points, refuse
+    from cascade_sim.storage.files import below, folder_inside
     from cascade_sim.storage.folder import ANSWERS, open_run
 
     metrics = open_run(run).metrics
+    if out is None:
+        below(run, ANSWERS)  # a link is refused before any work is done
     asked: list[Point] = []
 
     def read(scenario: Scenario, name: str) -> list[Point]:
@@ -68,9 +72,9 @@ def command(
             answer = what_if_study(run, read, arm, requests or 0, progress, trust)
     except Refused as reason:
         raise refuse(reason, changes, "--set ") from None
-    click.echo(answer_text(answer))
-    for path in write_answer(answer, out or run / ANSWERS / answer_name(asked, arm, requests)):
-        click.echo(path)
+    echo(answer_text(answer))
+    for path in write_answer(answer, out or folder_inside(run, ANSWERS, answer_name(asked, arm, requests))):
+        echo(path)
     return compared_with_run(run, answer, metrics)
 
 
@@ -102,7 +106,7 @@ def answer_text(answer: Mapping[str, Any]) -> str:
         table = replace(table, columns=table.columns[:-1], rows=rows)
     if len(table.columns) < n_columns:
         lines.append("More columns are in whatif.html and whatif.csv.")
-    return "\n".join(
+    return joined(
         [
             textwrap.fill(what_if_headline(answer), max(width, 40)),
             ", ".join(answer_facts(answer)),
@@ -129,7 +133,7 @@ def compared_with_run(run: Path, answer: Mapping[str, Any], metrics: Mapping[str
     for metric, now in answer["today"]["metrics"].items():
         before = own.get(metric)
         if before is not None and any(before.get(key) != now.get(key) for key in ("value", "low", "high")):
-            click.echo(
+            echo(
                 f"warning: {run} measured {metric} {before.get('value')} for arm {answer['arm']}, "
                 f"not {now.get('value')}: something has changed since",
                 err=True,

@@ -9,6 +9,7 @@ import click
 
 from cascade_sim.commands.options import PATH
 from cascade_sim.errors import UserError
+from cascade_sim.terminal import echo
 
 # File in the new folder -> the shipped one it is a copy of.
 TEMPLATES = {
@@ -40,9 +41,9 @@ def command(folder: Path) -> None:
         folder.mkdir(parents=True, exist_ok=True)
     for name, template in TEMPLATES.items():
         write_file(folder / name, (folder_of("scenarios") / template).read_bytes())
-        click.echo(folder / name)
+        echo(folder / name)
     go = "" if folder.resolve() == Path.cwd() else f"  cd {shlex.quote(str(folder))}\n"
-    click.echo(
+    echo(
         f"\nTry, in this order:\n{go}"
         "  python -m cascade_sim run scenario.yaml\n"
         "  python -m cascade_sim check-model my_model.py:CrossedTowers\n"

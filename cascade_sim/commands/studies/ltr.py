@@ -11,6 +11,7 @@ from click.core import ParameterSource
 from cascade_sim.commands.options import PATH, device_option, out_option, quiet_option, seeds_option
 from cascade_sim.errors import UserError, did_you_mean, unknown_name
 from cascade_sim.ltr.presets import OBJECTIVES_OF, PRESETS
+from cascade_sim.terminal import echo
 
 if TYPE_CHECKING:
     from cascade_sim.ltr.study import Plan
@@ -204,9 +205,9 @@ def command(
         given = {key: options[key] for key in ("layers", "epochs", "batch")}
         plan = plan.sized(files.train, **given)
         findings = compare(files, plan, progress, options["threads"])
-    click.echo(ltr_tables.text(findings), nl=False)
+    echo(ltr_tables.text(findings), nl=False)
     for path in write_study(findings, out):
-        click.echo(path)
+        echo(path)
 
 
 def with_preset(options: dict[str, Any], context: click.Context) -> dict[str, Any]:

@@ -11,6 +11,7 @@ import click
 from cascade_sim.commands.options import out_option, run_argument
 from cascade_sim.errors import UserError
 from cascade_sim.phases.report import write_report
+from cascade_sim.terminal import echo
 
 
 @click.command()
@@ -19,30 +20,33 @@ from cascade_sim.phases.report import write_report
 def command(run: Path, out: Path | None) -> None:
     """Write the report of a finished run again: RUN/report.html and RUN/figures."""
     metrics, manifest, scenario_text = read_run(run)
-    click.echo(write_report(run, metrics, manifest, scenario_text, out=out))
+    echo(write_report(run, metrics, manifest, scenario_text, out=out))
 
 
 def read_run(folder: Path) -> tuple[dict[str, Any], dict[str, Any], str]:
     """metrics.json, manifest.json and the text of scenario.yaml of a finished run."""
+    from cascade_sim.storage.files import below
     from cascade_sim.storage.folder import METRICS, open_run, require_measures
 
-    run = open_run(folder)
+    run, file = open_run(folder), below(folder, METRICS)
     arms, baseline = run.metrics.get("arms"), run.metrics.get("baseline")
     if (
         not isinstance(arms, Mapping)
         or not arms
         or not all(isinstance(arm, Mapping) for arm in arms.values())
     ):
-        raise UserError(f"{folder / METRICS}: 'arms' must be an object of arms, each an object of measures")
+        raise UserError(f"{file}: 'arms' must be an object of arms, each an object of measures")
     if baseline not in arms:
-        raise UserError(f"{folder / METRICS}: 'baseline' must name one of the arms: {', '.join(arms)}")
+        raise UserError(f"{file}: 'baseline' must name one of the arms: {', '.join(arms)}")
     require_measures(run)
-    return run.metrics, run.manifest, _read_text(folder / "scenario.yaml")
+    return run.metrics, run.manifest, _read_text(below(folder, "scenario.yaml"))
 
 
 def _read_text(path: Path) -> str:
+    from cascade_sim.storage.files import read_file
+
     try:
-        return path.read_text(encoding="utf-8")
+        return read_file(path).decode("utf-8")
     except OSError as error:
         raise UserError(f"cannot read {path}: {error.strerror or error}") from error
     except UnicodeDecodeError as error:

@@ -4,6 +4,8 @@ import json
 
 import click
 
+from cascade_sim.terminal import echo
+
 
 @click.command()
 def command() -> None:
@@ -15,4 +17,4 @@ def command() -> None:
     from cascade_sim.scenario.messages import json_schema
 
     schema = {"$schema": "https://json-schema.org/draft/2020-12/schema", **json_schema()}
-    click.echo(json.dumps(schema, indent=2))
+    echo(json.dumps(schema, indent=2))

@@ -19,6 +19,7 @@ from cascade_sim.commands.options import (
     set_option,
     workers_option,
 )
+from cascade_sim.terminal import echo, joined
 
 
 @click.command()
@@ -54,9 +55,9 @@ def command(
 
     with says_how_to_go_on():
         result = sweep(scenario, over, set=overrides, x=x, y=y, **options)
-    click.echo(sweep_text(result.findings, x, y))
+    echo(sweep_text(result.findings, x, y))
     for path in result.files:
-        click.echo(path)
+        echo(path)
 
 
 def sweep_text(findings: dict[str, Any], x: str, y: str) -> str:
@@ -73,4 +74,4 @@ def sweep_text(findings: dict[str, Any], x: str, y: str) -> str:
     table = table_text(cells_table(findings, x, y, narrow=True), color=sys.stdout.isatty(), width=width)
     words = [*sweep_words(findings, x, y), about_intervals(findings)]
     lines = [textwrap.fill(line, max(width, 40)) for line in words]
-    return "\n".join([" · ".join(facts(findings)), table, *lines, ""])
+    return joined([" · ".join(facts(findings)), table, *lines, ""])

@@ -7,6 +7,7 @@ from pathlib import Path
 import click
 
 from cascade_sim.commands.options import out_option, quiet_option
+from cascade_sim.terminal import echo
 
 EXIT_CODES = """\b
 Exit code  0  every bound held
@@ -48,13 +49,13 @@ def command(out: Path, distributions: int, seed: int, k: int, quiet: bool) -> in
             checks = study_bounds(distributions, seed, k, advance=bar.advance)
         with progress.stage("RankNet's orders", 1, "tables"):
             misorders = ranknet_misorders(4 * distributions, seed, k=k)
-    click.echo(theory_report.text(checks, misorders), nl=False)
+    echo(theory_report.text(checks, misorders), nl=False)
     write_file(out / "theory.json", json_text(theory_report.numbers(checks, misorders)).encode())
     with style("regret_bounds"):
         figure = theory_report.regret_figure(checks)
         write_file(out / "regret_bounds.png", png_bytes(figure, dpi=160))
         title = "Regret against surrogate regret with its bound, by loss"
         write_file(out / "regret_bounds.svg", svg_text(figure, "regret_bounds", title).encode())
-    click.echo(f"written to {out}")
+    echo(f"written to {out}")
     broken = any(check.violations for by_measure in checks.values() for check in by_measure.values())
     return 1 if broken else 0

@@ -19,6 +19,7 @@ from cascade_sim.commands.options import (
     write_files,
 )
 from cascade_sim.errors import UserError, unknown_name
+from cascade_sim.terminal import echo
 
 if TYPE_CHECKING:
     from cascade_sim.analysis.report.tables import Table
@@ -114,7 +115,7 @@ def command(
     choice = {model: picked(own, mean, by) for model, own in trials.items()}
     told = _told(trials, worlds, validation, by)
     echo_table(tuning_table(trials, mean, choice), width=120)
-    click.echo(told)
+    echo(told)
     if out is not None:
         write_files({out: _yaml(choice, told).encode()})
 

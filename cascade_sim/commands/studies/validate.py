@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from cascade_sim.commands.options import scenario_argument, set_option
+from cascade_sim.terminal import echo
 
 if TYPE_CHECKING:
     from cascade_sim.scenario.schema import Scenario
@@ -18,12 +19,14 @@ if TYPE_CHECKING:
 @set_option()
 def command(scenario: Path, overrides: tuple[str, ...]) -> None:
     """Check a scenario and summarise it, without running it."""
+    from cascade_sim.environments.build import check_log
     from cascade_sim.scenario.file import load_scenario
 
     loaded = load_scenario(scenario, overrides)
-    click.echo(f"ok: {scenario}")
+    check_log(loaded.world)
+    echo(f"ok: {scenario}")
     for title, text in summary(loaded):
-        click.echo(f"  {title:<8} {text}")
+        echo(f"  {title:<8} {text}")
 
 
 def summary(scenario: Scenario) -> list[tuple[str, str]]:
@@ -32,7 +35,8 @@ def summary(scenario: Scenario) -> list[tuple[str, str]]:
     from cascade_sim.scenario.schema import AUTOMATIC_ARMS, resolved_arms
 
     world, cascade, phases = scenario.world, scenario.cascade, scenario.phases
-    sizes: tuple[int, ...] = (world.ads, cascade.retrieval.size, cascade.pre_ranking.size)
+    steps = (*cascade.pre_ranking.earlier.values(), cascade.pre_ranking)
+    sizes: tuple[int, ...] = (world.ads, cascade.retrieval.size, *(step.size for step in steps))
     arms = [f"{name} (baseline)" if name == scenario.report.baseline else name for name in scenario.arms]
     models = [f"{name} ({spec.kind}, {spec.recipe})" for name, spec in scenario.models.items()]
     requests = [f"{name} {getattr(phases, name):,}" for name in ("bootstrap", "log", "shadow", "evaluate")]

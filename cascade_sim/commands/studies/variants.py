@@ -16,6 +16,7 @@ from cascade_sim.commands.options import (
     set_option,
     workers_option,
 )
+from cascade_sim.terminal import echo
 
 TABLES = {
     "RCS, %": ("rcs", False),
@@ -50,12 +51,12 @@ def command(variants: Path, overrides: tuple[str, ...], seeds: int, out: Path | 
         results = run_variants(cells, out or default_folder(variants.stem), seeds=seeds, **options)
     arms = list(dict.fromkeys(arm for cell in cells for arm in cell.scenario.arms))
     for title, (metric, lift) in TABLES.items():
-        click.echo(f"\n**{title}** (mean over {seeds} seeds ± half the 95 % interval between them)\n")
-        click.echo(variants_table(results, arms, metric, lift))
-    click.echo("\n**RCS with pre-ranking seats replaced, %**\n")
-    click.echo(culprit_table(results))
+        echo(f"\n**{title}** (mean over {seeds} seeds ± half the 95 % interval between them)\n")
+        echo(variants_table(results, arms, metric, lift))
+    echo("\n**RCS with pre-ranking seats replaced, %**\n")
+    echo(culprit_table(results))
     for title, metric in ORDERS.items():
         table = orders_kept(results, metric)
         if table:
-            click.echo(f"\n**Worlds that keep the order by {title}**\n")
-            click.echo(table)
+            echo(f"\n**Worlds that keep the order by {title}**\n")
+            echo(table)

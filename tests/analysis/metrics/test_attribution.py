@@ -1,10 +1,19 @@
 import numpy as np
 import pytest
 
-from cascade_sim.analysis.metrics.attribution import STAGES, SlotList, stage_losses, true_ecpm
+from cascade_sim.analysis.metrics.attribution import SlotList, stage_losses, true_ecpm
 from cascade_sim.analysis.metrics.consistency import membership
 
 EFFECTS = [1.0, 0.5, 0.25]
+STAGES = ("retrieval", "pre_ranking", "ranking")
+
+
+def losses_of(best, *lists, masks):
+    """Of three stages: what they hand on, and which winners the first two let through."""
+    reached = (*masks, membership(best.ids, lists[-1].ids))
+    by_stage = (dict(zip(STAGES, each, strict=True)) for each in (lists, reached))
+    handed, passed = by_stage
+    return stage_losses(handed, best, passed, EFFECTS)
 
 
 def slots(ids, value):
@@ -22,14 +31,12 @@ def test_missing_slot_effects_are_refused():
 
 
 def test_each_stage_answers_for_the_value_and_the_winners_it_lost():
-    losses = stage_losses(
+    losses = losses_of(
         slots([[1, 2, 3]], [[0.9, 0.8, 0.7]]),
         slots([[2, 3, 4]], [[0.8, 0.7, 0.6]]),
         slots([[3, 4, 5]], [[0.7, 0.6, 0.5]]),
         slots([[5, 4, 3]], [[0.5, 0.6, 0.7]]),
-        EFFECTS,
-        is_in_pre_ranking_set=np.array([[False, True, True]]),
-        is_in_competitive_set=np.array([[False, False, True]]),
+        masks=(np.array([[False, True, True]]), np.array([[False, False, True]])),
     )
     worth = [
         1000 * np.dot(EFFECTS, v)
@@ -41,12 +48,10 @@ def test_each_stage_answers_for_the_value_and_the_winners_it_lost():
 
 
 def test_a_winner_missing_early_is_not_blamed_on_a_later_stage():
-    losses = stage_losses(
+    losses = losses_of(
         *[slots([[1, -1]], [[0.5, np.nan]])] * 3,
         slots([[-1, -1]], [[np.nan, np.nan]]),
-        EFFECTS,
-        is_in_pre_ranking_set=np.array([[False, False]]),
-        is_in_competitive_set=np.array([[True, False]]),
+        masks=(np.array([[False, False]]), np.array([[True, False]])),
     )
     assert [losses[stage]["dropped"][0] for stage in STAGES] == [1, 0, 0]
     assert losses["ranking"]["lost"][0] == 1000 * 0.5
@@ -55,9 +60,7 @@ def test_a_winner_missing_early_is_not_blamed_on_a_later_stage():
 def test_a_request_without_would_be_winners_loses_nothing_and_has_no_share():
     empty = slots([[-1, -1]], [[0.0, 0.0]])
     mask = np.zeros((1, 2), bool)
-    losses = stage_losses(
-        empty, empty, empty, empty, EFFECTS, is_in_pre_ranking_set=mask, is_in_competitive_set=mask
-    )
+    losses = losses_of(empty, empty, empty, empty, masks=(mask, mask))
     assert all(losses[s]["lost"][0] == 0 and np.isnan(losses[s]["dropped"][0]) for s in STAGES)
 
 
@@ -75,14 +78,12 @@ def test_losses_telescope_and_shares_with_the_shown_sum_to_one():
 
     corpus = best(np.ones_like(inside), value)
     shown = best(deeper, value + rng.normal(0, 0.3, value.shape))
-    losses = stage_losses(
+    losses = losses_of(
         corpus,
         best(inside, value),
         best(deeper, value),
         shown,
-        EFFECTS,
-        is_in_pre_ranking_set=np.take_along_axis(inside, corpus.ids, 1),
-        is_in_competitive_set=np.take_along_axis(deeper, corpus.ids, 1),
+        masks=tuple(np.take_along_axis(allowed, corpus.ids, 1) for allowed in (inside, deeper)),
     )
     total = sum(losses[stage]["lost"] for stage in STAGES)
     np.testing.assert_allclose(total, true_ecpm(corpus, EFFECTS) - true_ecpm(shown, EFFECTS), atol=1e-9)

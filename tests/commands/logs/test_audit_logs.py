@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from cascade_sim.cli import main
+from cascade_sim.errors import UserError
 from cascade_sim.logged.store import open_store
 from worlds.logged_auctions import cents, drawn, paged, stored
 
@@ -122,13 +123,17 @@ def test_a_result_gives_tables(markets):
         ),
         ({"pricing": "gsp", "rounding": 1e-9}, "is less than a micro-unit"),
         ({"pricing": "gsp", "rounding": 0.01, "rounding_how": "upward"}, "unknown way of rounding 'upward'"),
-        ({"pricing": "gsp", "reserve_cpc": -1}, "reserve_cpc is -1; expected a number, 0 or more"),
     ],
 )
 def test_a_rule_that_is_none_is_refused(rule, message, tmp_path, capsys):
     stored(tmp_path, paged(drawn(43, requests=5)), rule)
     assert main(["audit-logs", str(tmp_path)]) == 2
     assert message in capsys.readouterr().err
+
+
+def test_a_rule_with_a_reserve_below_0_is_refused_when_the_market_is_opened(tmp_path):
+    with pytest.raises(UserError, match="a number of the rule is below 0"):
+        stored(tmp_path, paged(drawn(43, requests=5)), {"pricing": "gsp", "reserve_cpc": -1})
 
 
 def test_what_is_no_market_is_refused(tmp_path, capsys):

@@ -3,6 +3,7 @@
 import csv
 import json
 import re
+import shutil
 
 import pytest
 
@@ -126,3 +127,24 @@ def test_a_curve_fits_the_terminal(folder, tmp_path, capsys, monkeypatch):
         table = shown.split("What if auction.reserve_cpc")[1].split("Of the values")[0]
         assert max(len(line.rstrip()) for line in table.splitlines()) <= int(columns)
         assert ("clicked ×" in table, says(shown, "More columns", "whatif.html")) == (has_all, not has_all)
+
+
+def test_an_answer_is_not_written_through_a_link(folder, tmp_path, capsys):
+    run, elsewhere = tmp_path / "run", tmp_path / "elsewhere"
+    shutil.copytree(folder, run, ignore=shutil.ignore_patterns("whatif"))
+    elsewhere.mkdir()
+    (run / "whatif").symlink_to(elsewhere)
+    assert main(["whatif", str(run), "--set", "auction.reserve_cpc=0.8", "--quiet"]) == 2
+    assert "whatif is a link" in capsys.readouterr().err and list(elsewhere.iterdir()) == []
+
+
+def test_a_report_replaces_nothing_but_a_report(folder, tmp_path, capsys):
+    notes, page = tmp_path / "notes.txt", tmp_path / "report.html"
+    notes.write_text("precious")
+    assert main(["report", str(folder), "--out", str(notes)]) == 2
+    assert "notes.txt is there and is no report of cascade_sim" in capsys.readouterr().err
+    assert notes.read_text() == "precious"
+    page.write_text('<!doctype html>\n<meta name="generator" content="cascade_sim">')
+    assert main(["report", str(folder), "--out", str(page)]) == 0
+    assert 'name="generator" content="cascade_sim"' in page.read_text()[:4096]
+    assert main(["report", str(folder), "--out", str(page)]) == 0

@@ -114,7 +114,7 @@ def finished(prepared: Prepared, luck: Random) -> Outcome:
         path.write_bytes(data)
     undisturbed, had_written = prepared.kept["flips"][name]
     same = wrote == had_written and answer.code == undisturbed.code
-    same = same and _timeless(answer.out) == _timeless(undisturbed.out)
+    same = same and timeless(answer.out) == timeless(undisturbed.out)
     return judged(f"{what}; {name}", answer, undisturbed, same, path)
 
 
@@ -244,7 +244,7 @@ def _asked(name: str) -> tuple[Answer, dict[str, bytes]]:
     return answer, wrote
 
 
-def _timeless(text: str) -> str:
+def timeless(text: str) -> str:
     return re.sub(r"\(\d+ s\)", "", text)
 
 

@@ -106,6 +106,7 @@ def _go_through(
 ) -> None:
     warnings.simplefilter("always")  # a warning is an answer each time, not only the first
     for kind, index in todo:
+        os.chdir(prepared.folder)  # the case before may have left its own folder as the working one
         place = prepared.place(f"case-{number}")
         before = _processor_seconds()
         outcome = one_case(prepared, kinds, kind, index, seed, place)
@@ -119,7 +120,10 @@ def one_case(prepared: Prepared, kinds: Kinds, kind: str, index: int, seed: int,
     try:
         return kinds[kind](prepared, place, luck_of(seed, kind, index))
     except Exception:
-        return Outcome(CRASH, "the drill itself failed", traceback.format_exc()[-2000:])
+        told = traceback.format_exc()
+        return Outcome(
+            CRASH, "the drill itself failed", told if len(told) < 4000 else f"{told[:2000]} … {told[-2000:]}"
+        )
 
 
 def _processor_seconds() -> float:

@@ -24,7 +24,7 @@ from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
 
-from drills.hostile import classes, disks, flips, mutants, races, stops
+from drills.hostile import classes, clocks, disks, flips, links, mutants, races, resealed, stops, torn
 from drills.hostile.outcome import Outcome, Result, table
 from drills.hostile.pool import Case, run_cases
 from drills.hostile.prepared import Prepared
@@ -34,13 +34,30 @@ KINDS: dict[str, tuple[Callable[[Prepared], None], Callable[..., Outcome]]] = {
     "kills": (stops.prepare, stops.killed),
     "signals": (stops.prepare, stops.signalled),
     "flips": (flips.prepare, flips.case),
+    "resealed": (resealed.prepare, resealed.case),
     "mutants": (mutants.prepare, mutants.case),
     "classes": (classes.prepare, classes.case),
     "races": (races.prepare, races.case),
     "disks": (disks.prepare, disks.case),
+    "links": (links.prepare, links.case),
+    "torn": (torn.prepare, torn.case),
+    "clocks": (clocks.prepare, clocks.case),
 }
-SMALL = dict(kills=4, signals=4, flips=90, mutants=50, classes=4, races=3, disks=4)  # a processor minute
-NIGHTLY = dict(kills=200, signals=100, flips=20_000, mutants=2_000, classes=100, races=100, disks=50)
+# Kind -> cases in a processor minute, and in a night.
+COUNTS = {
+    "kills": (4, 200),
+    "signals": (4, 100),
+    "flips": (90, 20_000),
+    "resealed": (25, 2_500),
+    "mutants": (50, 2_000),
+    "classes": (4, 100),
+    "races": (3, 100),
+    "disks": (4, 50),
+    "links": (6, 150),
+    "torn": (4, 200),
+    "clocks": (3, 50),
+}
+SMALL, NIGHTLY = ({kind: counts[i] for kind, counts in COUNTS.items()} for i in (0, 1))
 SHOWN = 250  # characters of what was said in a failing case
 
 

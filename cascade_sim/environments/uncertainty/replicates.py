@@ -1,6 +1,6 @@
 """What is fitted is uncertain, and so are the figures that rest on it: their doubt, for every interval.
 
-Of a replayed log it is the click model's (replayed.py). Of a world fitted to a log it comes from replicates:
+Of a replayed log it is the click model's (click_model.py). Of a world fitted to a log it is of replicates:
 fits to logs that were drawn from the log. In the world of a replicate the same pages would be clicked with
 other chances, and each logged request would count as often as it was drawn; so every sum over requests has a
 value in each of them, and spreads over them by as much as the log leaves open. Pages and prices are held as
@@ -15,7 +15,8 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import lru_cache, partial
+from functools import lru_cache
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,20 +26,21 @@ from threadpoolctl import threadpool_limits
 from cascade_sim import draws
 from cascade_sim.analysis.metrics.catalogue import with_factors
 from cascade_sim.auction import MICROS
-from cascade_sim.cascade.memo import made_once
+from cascade_sim.cascade.memo import once
 from cascade_sim.cascade.outcome import Outcome
 from cascade_sim.cascade.serve import Arm, Block, Decision
-from cascade_sim.phases.measure import Oracle
-from cascade_sim.phases.replayed import GRADIENT, gradients, with_influence
-from cascade_sim.phases.simulation import Simulation
-from cascade_sim.phases.units import Units
-from cascade_sim.world.fitted import ResampledReplay
+from cascade_sim.environments.arrivals import Arrivals
+from cascade_sim.environments.clusters import Clusters
+from cascade_sim.environments.evaluators.truth import TruthContext
+from cascade_sim.environments.page_columns import PHASE, Log, impressions
+from cascade_sim.environments.uncertainty.base import UNCERTAINTY, Tables
+from cascade_sim.world.fitted import FittedResponse, ResampledReplay
 
 Floats = NDArray[np.float64]
 Columns = Mapping[str, np.ndarray]
-DOUBT = "doubt"  # of a tally's vectors
 SIDE = 0.975  # of an interval
 LEAST = 1e-9
+AT_ONCE = 200_000  # impressions
 EXPECTED = {"clicks": "expected_clicks", "revenue": "expected_revenue"}
 
 
@@ -53,50 +55,87 @@ OF_ONE_FIT = (
 )
 
 
-def words_of_fit(fitted: ResampledReplay) -> str:
-    """What intervals in a fitted world hold, and what not."""
-    n = fitted.response.n_replicates
-    return OF_REPLICATES.format(n=n) if n else OF_ONE_FIT
+@dataclass(frozen=True)
+class ReplicateUncertainty:
+    """Of the response that a world was fitted with. `n_requests`: those of the whole evaluation."""
+
+    fitted: ResampledReplay
+    n_requests: int
+    is_common: ClassVar[bool] = True
+
+    @property
+    def words(self) -> str:
+        """What intervals in a fitted world hold, and what not."""
+        n = self.fitted.response.n_replicates
+        return OF_REPLICATES.format(n=n) if n else OF_ONE_FIT
+
+    def sums(
+        self, context: TruthContext, arm: Arm, decision: Decision, result: Outcome, columns: Columns
+    ) -> dict[str, np.ndarray]:
+        """The sums of all columns in each replicate, columns by name.  [K, columns]"""
+        if not self.fitted.response.n_replicates:
+            return {}
+        requests, best, known = context.block.requests, context.oracle.decision.page, context.oracle.outcome
+        page = Page.of(self.fitted, requests, decision.win_set, result.true_ctr, result.expected_clicks)
+        price = result.price_micros(decision) / MICROS
+        moved = page.moved(price, context.click_value(decision), arm.charging)
+        moved["oracle_welfare"] = _of_oracle(
+            context.block,
+            best.ads,
+            best.bid,
+            best.cpc_micros,
+            known.true_ctr,
+            known.expected_clicks,
+            "click" if known.impressions is None else "impression",
+            self.fitted,
+        )
+        return {UNCERTAINTY: replicate_sums(self.fitted, requests, columns, moved, self.n_requests)}
+
+    def page_sums(
+        self, log: Log, ctr: Floats, expected: Floats, charging: str, names: list[str]
+    ) -> Floats | None:
+        """The same of pages that were logged, with the CTRs and expected clicks of their impressions [n].
+
+        None without replicates.  [K, columns by name]
+        """
+        k, n = self.fitted.response.n_replicates, self.n_requests
+        if not k:
+            return None
+        everyone = np.arange(n) + Arrivals.first_request(PHASE)
+        sums = np.zeros((k, len(names)))
+        sums[:, names.index("requests")] = drawn(self.fitted, everyone, n).sum(axis=0)
+        for start in range(0, len(ctr), AT_ONCE):
+            some = slice(start, start + AT_ONCE)
+            part = {name: values[some] for name, values in log.items()}
+            sums += self._impressions(part, ctr[some], expected[some], charging)
+        return sums
+
+    def _impressions(self, log: Log, ctr: Floats, expected: Floats, charging: str) -> Floats:
+        """Of these impressions; the requests are counted elsewhere.  [K, columns by name]"""
+        ads, slots, price = (log[name][:, None] for name in ("ad", "slot", "cpc_micros"))
+        page = Page.at(self.fitted, log["request"], ads, slots, ctr[:, None], expected[:, None])
+        moved = page.moved(price / MICROS, price / MICROS, charging)
+        columns = {**impressions(log, expected, charging == "click"), "requests": np.zeros(len(ctr))}
+        return replicate_sums(self.fitted, log["request"], columns, moved, self.n_requests)
+
+    def widened(self, tables: Tables, sums: Mapping[str, np.ndarray], clusters: Clusters | None) -> Tables:
+        return with_replicates(tables, sums, self.fitted.response)
 
 
-def doubt_sums(
-    sim: Simulation,
+@once
+def _of_oracle(
     block: Block,
-    arm: Arm,
-    decision: Decision,
-    result: Outcome,
-    columns: Columns,
-    oracle: Oracle | None,
-    value: np.ndarray | None,
-    n_requests: int,
-) -> dict[str, np.ndarray]:
-    """What a tally keeps of a block, to be added up: {DOUBT: [...]}; nothing in a drawn world.
-
-    Of a fitted world the sums of all columns in each replicate, columns by name [K, columns]. `value` [R, k]
-    is what a click on the page is worth, `n_requests` are those of the whole evaluation.
-    """
-    if sim.fitted is None:
-        found = gradients(arm, decision, result)
-        return {DOUBT: found[GRADIENT]} if found else {}
-    if not sim.fitted.response.n_replicates:
-        return {}
-    assert oracle is not None and value is not None
-    page = Page.of(sim.fitted, block.requests, decision.win_set, result.true_ctr, result.expected_clicks)
-    moved = page.moved(result.price_micros(decision) / MICROS, value, arm.charging)
-    ideal = made_once(
-        block.memo, "doubt of the oracle", (oracle.decision.win_set,), partial(_of_oracle, sim, block, oracle)
-    )
-    moved["oracle_welfare"] = ideal
-    return {DOUBT: replicate_sums(sim.fitted, block.requests, columns, moved, n_requests)}
-
-
-def _of_oracle(sim: Simulation, block: Block, oracle: Oracle) -> Floats:
+    ads: np.ndarray,
+    bid: np.ndarray,
+    cpc_micros: np.ndarray,
+    ctr: np.ndarray,
+    expected: np.ndarray,
+    charging: str,
+    fitted: ResampledReplay,
+) -> Floats:
     """By how much the welfare of the oracle's page differs: others are hardly better than it.  [R, K]"""
-    assert sim.fitted is not None
-    best, result = oracle.decision, oracle.outcome
-    page = Page.of(sim.fitted, block.requests, best.win_set, result.true_ctr, result.expected_clicks)
-    charging = "click" if result.impressions is None else "impression"
-    return page.moved(best.cpc_micros / MICROS, best.ranked_bid[:, :-1], charging)["welfare"]
+    page = Page.of(fitted, block.requests, ads[:, :-1], ctr, expected)
+    return page.moved(cpc_micros / MICROS, bid[:, :-1], charging)["welfare"]
 
 
 @dataclass(frozen=True)
@@ -175,16 +214,9 @@ def drawn(fitted: ResampledReplay, requests: np.ndarray, n_requests: int) -> Flo
     return 1.0 + (count - 1.0) * math.sqrt(times / (1.0 + times))
 
 
-def with_doubt(
-    tables: dict[str, dict[str, np.ndarray]],
-    sums: Mapping[str, np.ndarray],
-    sim: Simulation,
-    units: Units | None,
-) -> dict[str, dict[str, np.ndarray]]:
+def with_replicates(tables: Tables, sums: Mapping[str, np.ndarray], response: FittedResponse) -> Tables:
     """Columns of arms by row, as intervals resample them: with the doubt in them.  {arm: {column: [rows]}}"""
-    if sim.fitted is None:
-        return with_influence(tables, dict(sums), sim, units) if units is not None else tables
-    response, made = sim.fitted.response, dict(tables)
+    made = dict(tables)
     for arm, total in sums.items():
         names, n = sorted(tables[arm]), len(tables[arm]["requests"])
         k = len(total)

@@ -23,7 +23,7 @@ SURE = 0.001  # hours differ by more than chance
 
 
 @dataclass(frozen=True)
-class Units:
+class Clusters:
     """What is drawn together: the unit of each request [R], how many there are, and why it is these."""
 
     kind: str  # request | user | hour
@@ -36,7 +36,7 @@ class Units:
         return {"by": self.kind, "units": self.n_apart, "why": self.why}
 
 
-def resampling_units(store: LoggedStore, n_requests: int, resample: str, seed: int) -> Units:
+def resampling_units(store: LoggedStore, n_requests: int, resample: str, seed: int) -> Clusters:
     """The units of the first n requests: as asked for or, with `auto`, by what the log has."""
     makers = {"request": _by_request, "user": _by_user, "hour": _by_hour}
     if resample != "auto":
@@ -66,16 +66,16 @@ def resampling_units(store: LoggedStore, n_requests: int, resample: str, seed: i
     return _because(wider, f"users come again and hours differ; {wider.kind}s spread the clicks more")
 
 
-def _because(units: Units, why: str) -> Units:
-    return Units(units.kind, units.of_request, units.n, units.n_apart, why)
+def _because(units: Clusters, why: str) -> Clusters:
+    return Clusters(units.kind, units.of_request, units.n, units.n_apart, why)
 
 
-def _by_request(store: LoggedStore, n_requests: int, seed: int) -> Units:
+def _by_request(store: LoggedStore, n_requests: int, seed: int) -> Clusters:
     n = min(n_requests, MOST_UNITS)
-    return Units("request", np.arange(n_requests, dtype=np.int64) * n // n_requests, n, n_requests, "")
+    return Clusters("request", np.arange(n_requests, dtype=np.int64) * n // n_requests, n, n_requests, "")
 
 
-def _by_user(store: LoggedStore, n_requests: int, seed: int) -> Units:
+def _by_user(store: LoggedStore, n_requests: int, seed: int) -> Clusters:
     """Users; a request of nobody known is a unit of its own."""
     user = store.requests["user"][:n_requests].astype(np.int64)
     request = np.arange(n_requests, dtype=np.int64)
@@ -87,13 +87,13 @@ def _by_user(store: LoggedStore, n_requests: int, seed: int) -> Units:
         together = np.empty(n, np.int64)
         together[order] = np.arange(n) % MOST_UNITS
         place = together[place]
-    return Units("user", place.astype(np.int64), min(n, MOST_UNITS), n, "")
+    return Clusters("user", place.astype(np.int64), min(n, MOST_UNITS), n, "")
 
 
-def _by_hour(store: LoggedStore, n_requests: int, seed: int) -> Units:
+def _by_hour(store: LoggedStore, n_requests: int, seed: int) -> Clusters:
     hour = np.floor(store.requests["time"][:n_requests] / HOUR).astype(np.int64)
     found, place = np.unique(hour, return_inverse=True)
-    return Units("hour", place.astype(np.int64), len(found), len(found), "")
+    return Clusters("hour", place.astype(np.int64), len(found), len(found), "")
 
 
 def _clicks_by_request(store: LoggedStore) -> NDArray[np.float64]:
@@ -105,7 +105,7 @@ def _clicks_by_request(store: LoggedStore) -> NDArray[np.float64]:
     return clicks
 
 
-def _hours_differ(clicks: NDArray[np.float64], hours: Units) -> bool:
+def _hours_differ(clicks: NDArray[np.float64], hours: Clusters) -> bool:
     """Whether clicks per request differ between hours by more than chance."""
     from scipy.special import chdtrc  # the whole of scipy.stats takes seconds to load
 
@@ -117,6 +117,6 @@ def _hours_differ(clicks: NDArray[np.float64], hours: Units) -> bool:
     return bool(chdtrc(hours.n - 1, np.sum(gap**2 / n) / spread) < SURE)
 
 
-def _spread(clicks: NDArray[np.float64], units: Units) -> float:
+def _spread(clicks: NDArray[np.float64], units: Clusters) -> float:
     n = np.bincount(units.of_request)
     return float(np.sum((np.bincount(units.of_request, clicks) - n * clicks.mean()) ** 2))

@@ -9,16 +9,17 @@ were cut into blocks, and nobody pays more than a budget. Days begin at midnight
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import Any, cast
+from typing import Any, Protocol, cast
 
 import numpy as np
 
 from cascade_sim.cascade.ledger import NO_BUDGET, Ledger, affordable, take
 from cascade_sim.cascade.logged import GivenSets, LoggedRetrieval
-from cascade_sim.cascade.outcome import Outcome, outcome
+from cascade_sim.cascade.outcome import Outcome
 from cascade_sim.cascade.serve import Arm, Block, Decision, Platform, serve
-from cascade_sim.phases.simulation import Simulation
 from cascade_sim.world.budgets import LoggedBudgets
+from cascade_sim.world.replay import Replay
+from cascade_sim.world.world import World
 
 
 @dataclass(frozen=True)
@@ -27,7 +28,7 @@ class Settled:
 
     decision: Decision
     outcome: Outcome
-    platform: Platform  # which retrieves, for each request, the ads whose advertisers had something left
+    arm: Arm  # which retrieves, for each request, the ads whose advertisers had something left
 
 
 @dataclass
@@ -46,11 +47,23 @@ class ArmLedger:
         return self.ledger.available <= 0
 
 
-class Spending:
+class Replaying(Protocol):
+    """Where a log is replayed."""
+
+    @property
+    def world(self) -> World: ...
+
+    @property
+    def platform(self) -> Platform: ...
+
+    def outcome(self, block: Block, decision: Decision, charging: str = "click") -> Outcome: ...
+
+
+class BudgetReplay:
     """The ledgers of all arms of an evaluation, which must come with the blocks in their order."""
 
-    def __init__(self, sim: Simulation, budgets: LoggedBudgets):
-        self._sim, self.budgets = sim, budgets
+    def __init__(self, sim: Replaying, replay: Replay, budgets: LoggedBudgets):
+        self._sim, self._replay, self.budgets = sim, replay, budgets
         self._ledgers: dict[Arm, ArmLedger] = {}
 
     def of(self, arm: Arm) -> ArmLedger:
@@ -96,7 +109,7 @@ class Spending:
         return Settled(
             work.decision,
             replace(work.outcome(), charges_micros=taken, affordable_micros=most),
-            work.platform,
+            work.arm,
         )
 
     def _begin(self, own: ArmLedger, day: int) -> None:
@@ -107,9 +120,8 @@ class Spending:
         """What the budgets kept out, and how much of it the log shows all the same."""
         if work.is_whole:
             return
-        replay = self._sim.replay
-        assert replay is not None
-        everyone, left = replay.candidates(block.requests), work.decision.pre_ranking_set
+        replay = self._replay
+        everyone, left = replay.candidates(block.requests), work.decision.retrieved
         own.left_out += int((everyone >= 0).sum() - (left >= 0).sum())
         shown = [(replay.values(block.requests, ids, "slot", -1) >= 0).sum() for ids in (everyone, left)]
         own.left_out_shown += int(shown[0] - shown[1])
@@ -118,7 +130,7 @@ class Spending:
 class _Work:
     """A block on its way: pages and what is due for them, served again where somebody has run out."""
 
-    def __init__(self, sim: Simulation, block: Block, arm: Arm):
+    def __init__(self, sim: Replaying, block: Block, arm: Arm):
         self._sim, self._block, self._arm = sim, block, arm
         self._owner = sim.world.advertiser
         self.is_whole = True  # nobody was left out of any request
@@ -130,12 +142,11 @@ class _Work:
         """These requests, without the ads of those who are out [advertisers]."""
         sim, is_all = self._sim, len(rows) == len(self._block)
         block = self._block if is_all else self._block.take(rows)
-        platform = sim.platform
+        arm = self._arm
         if is_out.any():
-            retrieval = cast(LoggedRetrieval, platform.retrieval).without(is_out[self._owner])
-            platform = replace(platform, retrieval=retrieval)
+            arm = arm.among(cast(LoggedRetrieval, arm.retrieval.retriever).without(is_out[self._owner]))
             self.is_whole = False
-        decision = serve(block, self._arm, platform)
+        decision = serve(block, arm, sim.platform)
         result = self._result(block, decision)
         if is_all:
             self.decision, self.due, self._outcome = decision, result.charges_micros, result
@@ -151,7 +162,7 @@ class _Work:
             return
         rows = np.arange(start, len(self._block))
         if not (was_out & ~is_out).any():  # nobody comes back: only who had them is concerned
-            ids = self.decision.pre_ranking_set[start:]
+            ids = self.decision.retrieved[start:]
             is_new = (is_out & ~was_out)[self._owner]
             rows = rows[((ids >= 0) & is_new[ids]).any(axis=1)]
         if len(rows):
@@ -163,29 +174,20 @@ class _Work:
         return self._owner[np.maximum(self.decision.win_set, 0)]
 
     @property
-    def platform(self) -> Platform:
+    def arm(self) -> Arm:
+        """The arm among the ads that took part."""
         if self.is_whole:
-            return self._sim.platform
-        sets = GivenSets(self._block.requests, self.decision.pre_ranking_set)
-        return replace(self._sim.platform, retrieval=sets)
+            return self._arm
+        return self._arm.among(GivenSets(self._block.requests, self.decision.retrieved))
 
     def outcome(self) -> Outcome:
         return self._outcome or self._result(self._block, self.decision)
 
     def _result(self, block: Block, decision: Decision) -> Outcome:
-        sim = self._sim
-        return outcome(block, decision, sim.truth, sim.world.slot_effects, sim.seed, self._arm.charging)
+        return self._sim.outcome(block, decision, self._arm.charging)
 
 
-def spending_of(sim: Simulation) -> Spending | None:
-    """The budgets that an evaluation replays; None where none are known, or they are to be ignored."""
-    logged = sim.scenario.world.logged
-    if sim.replay is None or sim.replay.store.budgets is None or logged is None:
-        return None
-    return None if logged.budgets == "ignore" else Spending(sim, LoggedBudgets(sim.replay.store))
-
-
-def budget_facts(spending: Spending | None, arms: dict[str, Arm], today: str) -> dict[str, Any] | None:
+def budget_facts(spending: BudgetReplay | None, arms: dict[str, Arm], today: str) -> dict[str, Any] | None:
     """What an answer says of budgets, as JSON holds it; None where they were not replayed."""
     if spending is None:
         return None

@@ -5,8 +5,8 @@ as analysis.metrics.catalogue declares it; so blocks may be measured anywhere an
 resampling requests.
 """
 
-from dataclasses import dataclass, replace
-from typing import cast
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -16,23 +16,15 @@ from cascade_sim.analysis.metrics.ratio import mean_parts
 from cascade_sim.auction import MICROS
 from cascade_sim.cascade.fusion import fused_quality
 from cascade_sim.cascade.knobs import rules_of
-from cascade_sim.cascade.memo import Memo, made_once
+from cascade_sim.cascade.memo import once
 from cascade_sim.cascade.outcome import Outcome, outcome, ranked_ctr
 from cascade_sim.cascade.page import cpc_in_order
 from cascade_sim.cascade.seats import TruthScorer, is_probability
 from cascade_sim.cascade.serve import Arm, Block, Decision, Platform, bids, serve, shadow
+from cascade_sim.environments.evaluators.base import Context, Yardstick
 from cascade_sim.kernels import admitted_worth
 from cascade_sim.world.observed import ObservedClicks
 from cascade_sim.world.truth import Truth
-
-
-@dataclass(frozen=True)
-class Yardstick:
-    """What an arm's pre-ranking is measured by: answers to the same requests from the whole set."""
-
-    ideal: Decision  # by the arm's own ranking stage
-    best_pctr: np.ndarray  # [R, k] ad ids: the ranker's best by pCTR alone
-    best_value: np.ndarray  # [R, k] ad ids: best by true CTR * bid
 
 
 @dataclass(frozen=True)
@@ -44,43 +36,65 @@ class Oracle:
 
 
 @dataclass(frozen=True)
-class Ruler:
-    """Measures decisions. Welfare, payments and revenue are held against one oracle, the baseline's:
+class TruthContext(Context[Yardstick]):
+    """With the oracle, and what it pays by advertiser.  [G, advertisers]"""
+
+    baseline: Arm
+    oracle: Oracle
+    oracle_paid: np.ndarray
+
+    def click_value(self, decision: Decision) -> np.ndarray:
+        """What a click on a page is worth, in one currency for all arms.  [R, k]"""
+        base = self.baseline
+        return self.platform.bids.bid(
+            base.last.bid, self.block, decision.win_set, base.bid_rule, base.bid_range, base.last.rates
+        )
+
+
+@dataclass(frozen=True)
+class TruthEvaluator:
+    """Measures decisions by the hidden truth. Welfare, payments and revenue have one oracle, the baseline's:
     an arm with a reserve of its own must not be excused by an oracle that has it too."""
 
     platform: Platform
-    truth: Truth | ObservedClicks
+    truth: Truth
     seed: int
     baseline: Arm
     is_exposed: np.ndarray  # [A] bool
+    owner: np.ndarray  # [A] the advertiser of each ad
+    n_advertisers: int
 
-    def yardstick(self, block: Block, arm: Arm) -> Yardstick:
+    def context(self, block: Block, group: np.ndarray, n_groups: int) -> TruthContext:
+        oracle = self._oracle(block)
+        paid = self._payments(oracle.decision, oracle.outcome, group, n_groups)
+        return TruthContext(block, group, n_groups, self.platform, {}, self.baseline, oracle, paid)
+
+    def prepare(self, context: TruthContext, arm: Arm) -> None:
+        self.yardstick(context, arm)
+
+    def best(self, context: TruthContext, arm: Arm) -> np.ndarray:
+        return self.yardstick(context, arm).best_value
+
+    def yardstick(self, context: TruthContext, arm: Arm) -> Yardstick:
         """The best ads by the arm's ranking stage and by the truth; the same for any pre-ranking stage."""
+        key = ranking_of(arm)
+        if key not in context.yards:
+            context.yards[key] = self._yardstick(context.block, arm)
+        return context.yards[key]
+
+    def _yardstick(self, block: Block, arm: Arm) -> Yardstick:
         ideal = serve(block, shadow(arm), self.platform)
-        ids = ideal.pre_ranking_set
+        ids = ideal.retrieved
         return Yardstick(
             ideal=ideal,
-            best_pctr=made_once(
-                block.memo,
-                ("best", arm.slots),
-                (ids, ideal.pre_prediction),
-                lambda: consistency.top_ids(ids, ideal.pre_prediction, arm.slots),
-            ),
+            best_pctr=_best(block, ids, ideal.passes[0].scores.prediction, arm.slots),
             best_value=consistency.top_ids(ids, self.true_value(block, ids, arm), arm.slots),
         )
 
-    def oracle(self, block: Block) -> Oracle:
-        """The true CTR in every seat of the baseline, and nothing cut before the auction."""
+    def _oracle(self, block: Block) -> Oracle:
+        """The true CTR in the baseline's last stage, and nothing cut before the auction."""
         arm = self.baseline
-        seat = replace(arm.ranking, scorer=TruthScorer(self.truth))
-        known = replace(
-            arm,
-            name="oracle",
-            pre_ranking=seat,
-            pre_ranking_size=arm.retrieval_size,
-            size_rule=None,
-            ranking=seat,
-        )
+        known = arm.ranking_only("oracle").with_stage(-1, scorer=TruthScorer(self.truth))
         decision = serve(block, known, self.platform)
         effects = self.platform.slot_effects
         return Oracle(decision, outcome(block, decision, self.truth, effects, self.seed, arm.charging))
@@ -89,15 +103,27 @@ class Ruler:
         return true_value(block, ids, arm, self.platform, self.truth)
 
     def columns(
-        self, block: Block, arm: Arm, decision: Decision, result: Outcome, yard: Yardstick, oracle: Oracle
+        self, context: TruthContext, arm: Arm, decision: Decision, result: Outcome
     ) -> dict[str, np.ndarray]:
         """What is summed over requests: the catalogue's COLUMNS, never NaN.  {name: [R] float64}"""
+        block = context.block
         columns = {
-            **self._consistency(block, arm, decision, yard),
+            **self._consistency(block, arm, decision, self.yardstick(context, arm)),
             **self._prices(block, arm, decision, result),
-            **self._welfare(block, decision, result, oracle),
+            **self._welfare(context, decision, result),
         }
         return with_factors(columns)
+
+    def vectors(
+        self, context: TruthContext, arm: Arm, decision: Decision, result: Outcome
+    ) -> dict[str, np.ndarray]:
+        """Payments by advertiser, here and by the oracle, and bins of the pre-ranking prediction."""
+        paid = self._payments(decision, result, context.group, context.n_groups)
+        vectors = {"payments": np.stack([paid, context.oracle_paid], axis=1)}
+        return vectors | proxy_bins(context, decision, arm, self.yardstick(context, arm))
+
+    def _payments(self, decision: Decision, result: Outcome, group: np.ndarray, n_groups: int) -> np.ndarray:
+        return payments(decision, result, self.owner, self.n_advertisers, group, n_groups)
 
     def _consistency(
         self, block: Block, arm: Arm, decision: Decision, yard: Yardstick
@@ -107,7 +133,7 @@ class Ruler:
             "single_objective": yard.best_pctr,
             "true_value": yard.best_value,
         }
-        if arm.pre_ranking.scorer.name == "constant":
+        if arm.stages[-2].scorer.name == "constant":
             del best["single_objective"]  # a seat that predicts the same for all has no order of its own
         columns = {}
         for name, ideal in best.items():
@@ -125,9 +151,9 @@ class Ruler:
         shown, cpc = decision.win_set >= 0, decision.cpc_micros / MICROS
         expected = result.expected_clicks
         ranked = decision.ranked_set
-        cpc_true = self._repriced(block, arm, decision, ranked_ctr(block, decision, self.truth))
-        without_noise = cast(Truth, self.truth).ctr_without_noise(block, ranked)
-        cpc_known = self._repriced(block, arm, decision, without_noise)
+        cpc_true = repriced(self.platform, block, arm, decision, ranked_ctr(block, decision, self.truth))
+        without_noise = self.truth.ctr_without_noise(block, ranked)
+        cpc_known = repriced(self.platform, block, arm, decision, without_noise)
         error, true_cost = money.cpc_error(cpc, cpc_true, expected, shown)
         predicted = self.platform.slot_effects[: arm.slots] * decision.ranked_pctr[:, :-1]
         predicted = predicted if result.impressions is None else result.charged
@@ -147,18 +173,10 @@ class Ruler:
             "forecast_revenue": forecast,
         }
 
-    def value(self, block: Block, decision: Decision) -> np.ndarray:
-        """What a click on a page is worth, in one currency for all arms.  [R, k]"""
-        base = self.baseline
-        return self.platform.bids.bid(
-            base.ranking.bid, block, decision.win_set, base.bid_rule, base.bid_range, base.ranking.rates
-        )
-
-    def _welfare(
-        self, block: Block, decision: Decision, result: Outcome, oracle: Oracle
-    ) -> dict[str, np.ndarray]:
+    def _welfare(self, context: TruthContext, decision: Decision, result: Outcome) -> dict[str, np.ndarray]:
         """Value of clicks, here and by the oracle: the bid of the baseline's ranking stage."""
-        best, value = oracle.decision, self.value(block, decision)
+        oracle = context.oracle
+        best, value = oracle.decision, context.click_value(decision)
         oracle_clicks, oracle_shown = oracle.outcome.charged, best.win_set >= 0
         welfare, oracle_welfare = money.welfare(
             value, result.charged, decision.win_set >= 0,
@@ -170,13 +188,14 @@ class Ruler:
             "oracle_revenue": money.slot_sum(best.cpc_micros / MICROS, oracle_clicks, oracle_shown),
         }
 
-    def _repriced(self, block: Block, arm: Arm, decision: Decision, ctr: np.ndarray) -> np.ndarray:
-        """What the same ranked list would have been charged had the pCTRs been these.  [R, k]
 
-        Rounded like a real price, so that an oracle cascade has a CPC error of exactly 0.
-        """
-        quality = _ranking_quality(block, decision.ranked_set, arm, self.platform, ctr)
-        return cpc_in_order(decision.ranked_bid, quality, rules_of(block, arm, self.platform)) / MICROS
+def repriced(platform: Platform, block: Block, arm: Arm, decision: Decision, ctr: np.ndarray) -> np.ndarray:
+    """What the same ranked list would have been charged had the pCTRs been these.  [R, k]
+
+    Rounded like a real price, so that an oracle cascade has a CPC error of exactly 0.
+    """
+    quality = _ranking_quality(block, decision.ranked_set, arm, platform, ctr)
+    return cpc_in_order(decision.ranked_bid, quality, rules_of(block, arm, platform)) / MICROS
 
 
 def _among_own_best(block: Block, arm: Arm, decision: Decision, ideal: np.ndarray) -> np.ndarray:
@@ -184,21 +203,26 @@ def _among_own_best(block: Block, arm: Arm, decision: Decision, ideal: np.ndarra
 
     It chooses as many as the stage hands on: of each request, where a rule chooses their number.
     """
-    ids, prediction, size = decision.pre_ranking_set, decision.pre_prediction, arm.pre_ranking_size
-    if arm.size_rule is not None:
-        handed_on = (decision.competitive_set >= 0).sum(axis=1)
-        return consistency.among_top(ideal, ids, prediction, handed_on)
-    return made_once(
-        block.memo,
-        ("among own best", size),
-        (ideal, ids, prediction),
-        lambda: consistency.among_top(ideal, ids, prediction, size),
-    )
+    own, stage = decision.passes[-2], arm.stages[-2]
+    size = decision.passes[-1].counts if stage.size_rule is not None else arm.most_auctioned
+    return _among_top(block, ideal, own.ids, own.scores.prediction, size)
+
+
+@once
+def _among_top(
+    block: Block, ideal: np.ndarray, ids: np.ndarray, prediction: np.ndarray, size: int | np.ndarray
+) -> np.ndarray:
+    return consistency.among_top(ideal, ids, prediction, size)
+
+
+@once
+def _best(block: Block, ids: np.ndarray, prediction: np.ndarray, slots: int) -> np.ndarray:
+    return consistency.top_ids(ids, prediction, slots)
 
 
 def ranking_of(arm: Arm) -> Arm:
-    """What an arm does after pre-ranking; equal for arms that differ in pre-ranking only."""
-    return replace(arm, name="", pre_ranking=arm.ranking, pre_ranking_size=1, size_rule=None)
+    """What an arm does in its last stage; equal for arms that differ in the stages before it only."""
+    return arm.ranking_only()
 
 
 def true_value(
@@ -206,7 +230,7 @@ def true_value(
 ) -> np.ndarray:
     """True CTR * bid of the ranking stage; -inf for what the auction would not admit.  [R, m]"""
     true_ctr = TruthScorer(truth).predict(block, ids)
-    bid = bids(block, ids, arm.ranking, arm, platform)
+    bid = bids(block, ids, arm.last, arm, platform)
     quality = _ranking_quality(block, ids, arm, platform, true_ctr)
     return admitted_worth(ids, true_ctr, bid, quality, arm.reserve_cpc, arm.score_floor)
 
@@ -214,24 +238,48 @@ def true_value(
 def _ranking_quality(
     block: Block, ids: np.ndarray, arm: Arm, platform: Platform, ctr: np.ndarray
 ) -> np.ndarray:
-    return fused_quality(arm.ranking.fusion, ctr, lambda: platform.bids.pcvr(block, ids, arm.ranking.rates))
+    return fused_quality(arm.last.fusion, ctr, lambda: platform.bids.pcvr(block, ids, arm.last.rates))
+
+
+def proxy_bins(context: Context[Any], decision: Decision, arm: Arm, yard: Yardstick) -> dict[str, np.ndarray]:
+    """The vectors of the pre-ranking prediction; none if it is no probability.  {name: [G, 3, bins]}"""
+    sums = proxy_sums(context.block, decision, arm, yard, context.group, context.n_groups)
+    return {} if sums is None else {"proxy_bins": sums}
 
 
 def proxy_sums(
-    decision: Decision, arm: Arm, yard: Yardstick, group: np.ndarray, n_groups: int, memo: Memo | None = None
+    block: Block, decision: Decision, arm: Arm, yard: Yardstick, group: np.ndarray, n_groups: int
 ) -> np.ndarray | None:
     """Bins of the pre-ranking prediction against the ranker's, by group of requests.  [G, 3, bins]
 
     None if it is no probability.
     """
-    if not is_probability(arm.pre_ranking.scorer):
+    if not is_probability(arm.stages[-2].scorer):
         return None
-    ids, own, rankers = decision.pre_ranking_set, decision.pre_prediction, yard.ideal.pre_prediction
+    own, whole = decision.passes[-2], yard.ideal.passes[0]
+    rankers = whole.scores.prediction
+    if len(decision.passes) > 2:  # of all that was retrieved, those that came to pre-ranking
+        rankers = _of_part(whole.ids, own.ids, rankers)
+    return _bins(block, own.ids, own.scores.prediction, rankers, group, n_groups)
 
-    def sums() -> np.ndarray:
-        return by_group(scale.bin_sums(own, rankers, scale.PROXY_BINS, ids >= 0), group, n_groups)
 
-    return made_once(memo, ("proxy bins", n_groups), (ids, own, rankers, group), sums)
+@once
+def _bins(
+    block: Block, ids: np.ndarray, own: np.ndarray, rankers: np.ndarray, group: np.ndarray, n_groups: int
+) -> np.ndarray:
+    return by_group(scale.bin_sums(own, rankers, scale.PROXY_BINS, ids >= 0), group, n_groups)
+
+
+def _of_part(whole: np.ndarray, part: np.ndarray, values: np.ndarray) -> np.ndarray:
+    """Of values of `whole` [R, n] those of `part` [R, m], rows ascending; 0 for padding."""
+    row, column = np.nonzero(part >= 0)
+    n_ads = int(whole.max(initial=0)) + 1
+    key = np.where(whole >= 0, np.arange(len(whole))[:, None] * n_ads + whole, -1)
+    there = np.flatnonzero(key.ravel() >= 0)
+    found = np.zeros(part.shape, values.dtype)
+    at = np.searchsorted(key.ravel()[there], row * n_ads + part[row, column])
+    found[row, column] = values.ravel()[there[at]]
+    return found
 
 
 def by_group(per_request: np.ndarray, group: np.ndarray, n_groups: int) -> np.ndarray:

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass
+from typing import Any
 
+import numpy as np
+
+from cascade_sim.cascade.seats import Scorer, is_probability
+from cascade_sim.environments.clusters import Clusters
+from cascade_sim.environments.evaluators.model_quality import ModelQuality
 from cascade_sim.logged.format import what_it_says
-from cascade_sim.phases.budgets import budget_facts
-from cascade_sim.phases.replayed import model_facts, model_quality
-
-if TYPE_CHECKING:
-    from cascade_sim.phases.evaluate import Evaluation
+from cascade_sim.logged.store import LoggedStore
+from cascade_sim.world.click_model import ClickModel
+from cascade_sim.world.observed import ObservedClicks
 
 HELD_FIXED = (
     "the log: the same requests with the same candidates, bids, predictions and pages of as many slots",
@@ -21,32 +25,55 @@ HELD_FIXED = (
 REPLAYED_BUDGETS = "the logged budgets: who has spent the day's takes part in no later auction of the day"
 FELT_BUDGETS = "budgets: as they were felt in the log; nobody runs dry earlier or later"
 NO_BUDGETS = "Budgets were not replayed: the market has none, or is told to ignore them."
+QUALITY_GROUPS, QUALITY_RESAMPLES = 128, 200
 ENOUGH_ALIKE = 0.99  # of the pages: below, a replay is called another system than the logged one
 
 
-def evidence(evaluation: Evaluation, today: str) -> dict[str, Any]:
-    """What is known of the log behind an answer, as JSON holds it; `today` is the arm as it was deployed."""
-    sim, units = evaluation.sim, evaluation.units
-    assert sim.replay is not None and units is not None
-    about = sim.replay.store.about
-    sums = {name: float(column.sum()) for name, column in evaluation.tallies[today].columns.items()}
-    return {
+@dataclass(frozen=True)
+class Measured:
+    """What an evaluation found that a statement speaks of."""
+
+    sums: Mapping[str, float]  # the columns of the arm as it was deployed
+    clusters: Clusters | None
+    budgets: dict[str, Any] | None  # as `budget_facts` has them
+
+
+@dataclass(frozen=True)
+class Statement:
+    """What answers rest on: what both sides share, what else to know, and facts as JSON holds them."""
+
+    held_fixed: tuple[str, ...] | None = None  # None: the usual
+    notes: tuple[str, ...] = ()
+    facts: dict[str, Any] | None = None
+
+    def budget_notes(self, today: str, others: Mapping[str, str]) -> list[str]:
+        """What budgets did. `others` {arm: what to call it} beside the arm as deployed, `today`."""
+        return [] if self.facts is None else budget_notes(self.facts, today, others)
+
+
+def log_statement(
+    store: LoggedStore, clicks: ObservedClicks, clusters: Clusters, measured: Measured
+) -> Statement:
+    """What an answer from a replayed log rests on."""
+    about, sums = store.about, measured.sums
+    facts = {
         "market": about.name,
         "starts": about.starts,
         "currency": about.currency,
         "charging": about.charging,
         "level": about.level,
         "says": list(what_it_says(about)),
-        "resampled": units.as_json(),
-        "click_model": model_facts(sim),
+        "resampled": clusters.as_json(),
+        "click_model": model_facts(store, clicks.model),
         "replayed": {
             "pages_as_logged": sums["logged_pages"] / max(sums["requests"], 1.0),
             "prices_as_logged": sums["logged_prices"] / sums["known_prices"]
             if sums["known_prices"]
             else None,
         },
-        "budgets": budget_facts(evaluation.spending, evaluation.arms, today),
+        "budgets": measured.budgets,
     }
+    return Statement(held_fixed(facts), tuple(notes(facts)), facts)
 
 
 def held_fixed(facts: dict[str, Any]) -> tuple[str, ...]:
@@ -115,10 +142,47 @@ def notes(facts: dict[str, Any]) -> list[str]:
     return lines
 
 
-def run_evidence(evaluation: Evaluation) -> dict[str, Any]:
-    """The same for a study that replays a log, with the quality of the logged models on its clicks."""
-    baseline = evaluation.sim.scenario.report.baseline
-    facts = evidence(evaluation, baseline)
-    others = {name: name for name in evaluation.sim.scenario.arms if name != baseline}
-    told = [*notes(facts), *budget_notes(facts, baseline, others)]
-    return {**facts, "notes": told, "models": model_quality(evaluation.sim)}
+def model_facts(store: LoggedStore, model: ClickModel | None) -> dict[str, Any] | None:
+    """The click model and its calibration, as JSON holds it; None without one."""
+    if model is None:
+        return None
+    return {
+        "terms": dict(zip(model.terms.names, model.whole.tolist(), strict=True)),
+        "impressions": len(model.impressions["click"]),
+        "clicks": model.n_clicks,
+        "folds_by": model.folds_by,
+        "calibration": model.calibration(store),
+    }
+
+
+def model_quality(
+    store: LoggedStore,
+    model: ClickModel | None,
+    scorers: Mapping[str, Scorer],
+    effects: np.ndarray,
+    seed: int,
+) -> dict[str, dict[str, Any]]:
+    """How well each logged prediction fits the logged clicks: {model: {measure: {"value", "low", "high"}}}.
+
+    On the impressions that the click model learned from; `effects` [k]: how often slots are examined.
+    """
+    if model is None:
+        return {}
+    part = model.impressions
+    seen = effects[part["slot"]]
+    group = part["row"] * QUALITY_GROUPS // max(store.n_requests, 1)
+    found: dict[str, dict[str, Any]] = {}
+    for name, scorer in scorers.items():
+        column = getattr(scorer, "column", None)
+        if column is None or not is_probability(scorer) or column not in part:
+            continue
+        quality = ModelQuality(True, QUALITY_GROUPS)
+        predicted = seen * np.asarray(part[column], np.float64)
+        clicked, is_there = part["click"][:, None].astype(np.float64), np.ones((len(group), 1), bool)
+        quality.add(predicted[:, None], clicked, is_there, group)
+        found[name] = {
+            metric: value
+            for metric, value in quality.metrics(QUALITY_RESAMPLES, seed).items()
+            if metric in ("auc", "logloss", "ece", "pcoc", "mean_prediction")
+        }
+    return found

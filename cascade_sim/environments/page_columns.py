@@ -1,0 +1,67 @@
+"""What pages brought that a run has logged, by row: for runs that are compared request by request."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from cascade_sim.analysis.metrics.catalogue import with_factors
+from cascade_sim.auction import MICROS
+from cascade_sim.cascade.serve import Block
+from cascade_sim.environments.arrivals import Arrivals
+from cascade_sim.limits import MAX_ROWS
+
+Log = dict[str, np.ndarray]  # impressions: COLUMNS of each  [n]
+PHASE = "evaluate"
+COLUMNS = (
+    "request",
+    "time",
+    "user",
+    "context",
+    "slot",
+    "ad",
+    "click",
+    "conversion",
+    "cpc_micros",
+    "charge_micros",
+)
+
+
+def local(log: Log) -> np.ndarray:
+    """The numbers of the requests within the evaluation.  [n]"""
+    return log["request"] - Arrivals.first_request(PHASE)
+
+
+def block_of(log: Log) -> Block:
+    """A request for each impression."""
+    return Block(log["request"], log["user"], log["context"], log["time"])
+
+
+def by_request(log: Log, expected: np.ndarray, n_requests: int, is_clicked: bool) -> dict[str, np.ndarray]:
+    """Impressions added up by request, or by a few requests in a row.  {column: [rows]}"""
+    n_rows = min(n_requests, MAX_ROWS)
+    brought = summed(log, expected, local(log) * n_rows // n_requests, n_rows, is_clicked)
+    brought["requests"] = np.bincount(np.arange(n_requests) * n_rows // n_requests, minlength=n_rows) * 1.0
+    return brought
+
+
+def impressions(log: Log, expected: np.ndarray, is_clicked: bool) -> dict[str, np.ndarray]:
+    """What each impression brought.  {column: [n]}"""
+    charge, cpc = log["charge_micros"] / MICROS, log["cpc_micros"] / MICROS
+    return with_factors(
+        {
+            "impressions": np.ones(len(expected)),
+            "clicks": log["click"],
+            "conversions": log["conversion"],
+            "expected_clicks": expected,
+            "revenue": charge,
+            "expected_revenue": expected * cpc if is_clicked else cpc,
+        }
+    )
+
+
+def summed(
+    log: Log, expected: np.ndarray, row: np.ndarray, n_rows: int, is_clicked: bool
+) -> dict[str, np.ndarray]:
+    """Impressions added up by row.  {column: [n_rows]}"""
+    found = impressions(log, expected, is_clicked)
+    return {name: np.bincount(row, values, n_rows) for name, values in found.items()}

@@ -1,0 +1,1 @@
+"""How uncertain what was fitted leaves the figures that rest on it."""
