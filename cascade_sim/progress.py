@@ -159,7 +159,7 @@ class Progress:
     def __init__(self, quiet: bool = False, *, clock: Callable[[], float] | None = None) -> None:
         self.seconds: dict[str, float] = {}
         self._clock = clock or time.perf_counter
-        self._quiet = quiet or sys.stderr is None
+        self.is_quiet = quiet or sys.stderr is None
         self._bars: RichProgress | None = None
         self._lines: Lines | None = None
         self._over = threading.Event()
@@ -168,7 +168,7 @@ class Progress:
         self._compile_task: TaskID | None = None
 
     def __enter__(self) -> Progress:
-        if self._quiet:
+        if self.is_quiet:
             return self
         self._watching.enter_context(compilation.watched(self._compiling))
         if sys.stderr.isatty():

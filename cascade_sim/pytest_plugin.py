@@ -166,6 +166,7 @@ class RevenueGuard:
         self, chosen: Mapping[str, Any], scenario: Scenario, where: str, logged_by: Baseline | None = None
     ) -> Measured:
         """The scenario run for its sums, once for all tests that ask for the same."""
+        from cascade_sim.context import scratch_context
         from cascade_sim.revenue.serving import measure_scenario
         from cascade_sim.scenario.file import scenario_hash
 
@@ -174,9 +175,10 @@ class RevenueGuard:
         # By content: a test may write the scenario that the next one runs.
         key = (where, scenario_hash(scenario), chosen["fresh"], dumps(earlier, sort_keys=True))
         if key not in known:
-            known[key] = measure_scenario(
-                scenario, where, device="cpu", stretch=chosen["fresh"], logged_by=earlier
-            )
+            with scratch_context(device="cpu") as context:
+                known[key] = measure_scenario(
+                    scenario, where, context, stretch=chosen["fresh"], logged_by=earlier
+                )
         return known[key]
 
     def _path(self, text: str | Path) -> Path:

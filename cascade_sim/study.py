@@ -3,6 +3,7 @@
 import time
 import warnings
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -10,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from cascade_sim.analysis.metrics.published import unlike_published
-from cascade_sim.engines import LOCAL, Engine, open_engine
+from cascade_sim.context import RunContext
 from cascade_sim.errors import Notice, UserError
 from cascade_sim.loading import loading
 from cascade_sim.phases.report import write_report
@@ -23,10 +24,8 @@ from cascade_sim.scenario.plugins import (
     code_changed_since,
     named_files_digest,
     own_code_of,
-    refuse_far_logs,
     refuse_registered,
     require_options,
-    travelling_files,
 )
 from cascade_sim.scenario.schema import Scenario
 from cascade_sim.storage import own_code
@@ -58,57 +57,40 @@ def refuse_worlds(scenario: Scenario, seeds: int) -> None:
 
 def run_study(
     scenario: Scenario,
+    context: RunContext,
     *,
-    out: Path,
     seeds: int = 1,
-    workers: int = 1,
-    device: str = "auto",
-    quiet: bool = False,
-    home: Path = Path("."),
     resume: bool = False,
     overwrite: bool = False,
     show: bool = True,
-    engine: str = LOCAL,
-    address: str | None = None,
 ) -> dict[str, Any]:
     """Run, write everything into `out`, print the table of arms (unless not `show`); returns the metrics.
 
     With `resume` a run that was stopped in `out` goes on from what it had finished. Answers that were asked
-    of another run in `out` are removed with it only if told to `overwrite`. `engine` and `address` say where
-    the work is done; all machines must see `out`, and all leave the same bytes there.
+    of another run in `out` are removed with it only if told to `overwrite`. Where the engine works on several
+    machines, all must see `out`, and all leave the same bytes there.
     """
     with loading():
         from cascade_sim.market.rehearsal import rehearse
 
-    if seeds > 1 or engine != LOCAL:
+    workers, is_far = context.workers, context.engine.is_far
+    if seeds > 1:
         refuse_registered(scenario)
-    if engine != LOCAL:
-        refuse_far_logs(scenario)
     refuse_worlds(scenario, seeds)
-    is_here = address is None
-    require_memory(scenario, *((workers, 1) if seeds == 1 else (1, min(seeds, workers) if is_here else 1)))
-    require_options(scenario, home)
-    rehearse(scenario, home, seeds)
-    with open_engine(engine, address, travelling_files(scenario, home)) as opened:
-        return _run_study(
-            scenario, opened.place(out), seeds, workers, device, quiet, home, resume, overwrite, show, opened
-        )
+    require_memory(scenario, *((workers, 1) if seeds == 1 else (1, 1 if is_far else min(seeds, workers))))
+    require_options(scenario, context.home)
+    rehearse(scenario, context.home, seeds)
+    with context.engine as engine:
+        placed = replace(context, out=engine.place(context.out))
+        return _run_study(scenario, placed, seeds, resume, overwrite, show)
 
 
 def _run_study(
-    scenario: Scenario,
-    out: Path,
-    seeds: int,
-    workers: int,
-    device: str,
-    quiet: bool,
-    home: Path,
-    resume: bool,
-    overwrite: bool,
-    show: bool,
-    engine: Engine,
+    scenario: Scenario, context: RunContext, seeds: int, resume: bool, overwrite: bool, show: bool
 ) -> dict[str, Any]:
-    manifest, before = _manifest(scenario, device, workers, seeds, home), own_code.loaded()
+    """The study by an engine that is open."""
+    out, home = context.out, context.home
+    manifest, before = _manifest(scenario, context.device, context.workers, seeds, home), own_code.loaded()
     taken = (
         RunFolder.resume(out, manifest)
         if resume
@@ -120,17 +102,14 @@ def _run_study(
             if show:
                 _print_summary(metrics, out, 0.0)
             return metrics
-        engine.require_folder(out)
+        context.engine.require_folder(out)
         folder.write_manifest(manifest)  # first: it marks the folder as a run
         folder.write_text("scenario.yaml", dump_scenario(scenario))
         started = time.perf_counter()
-        with Progress(quiet) as progress:
-            if workers > 1 and not engine.is_elsewhere:
-                precompile(progress, workers)
-            if seeds == 1:
-                metrics = run_seed(scenario, out, workers, device, progress, home, engine=engine)
-            else:
-                metrics = _run_seeds(scenario, out, seeds, workers, device, progress, home, engine)
+        with context.progress as progress:
+            if context.workers > 1 and not context.engine.is_elsewhere:
+                precompile(progress, context.workers)
+            metrics = run_seed(scenario, context) if seeds == 1 else _run_seeds(scenario, context, seeds)
             folder.write_json("metrics.json", metrics)
             with progress.stage("report", 1, "pages"):
                 manifest["seconds"] = {**progress.seconds, "total": time.perf_counter() - started}
@@ -145,17 +124,8 @@ def _run_study(
     return metrics
 
 
-def run_seed(
-    scenario: Scenario,
-    out: Path,
-    workers: int,
-    device: str,
-    progress: Progress,
-    home: Path,
-    teacher: Scenario | None = None,
-    engine: Engine | None = None,
-) -> dict[str, Any]:
-    """One world: all phases and the evaluation. Writes logs and models below `out`.
+def run_seed(scenario: Scenario, context: RunContext, teacher: Scenario | None = None) -> dict[str, Any]:
+    """One world: all phases and the evaluation. Writes logs and models below the context's `out`.
 
     `teacher`: the scenario whose cascade writes the log that the models learn from, if not this one.
     """
@@ -166,10 +136,8 @@ def run_seed(
         from cascade_sim.questions.critical_bids import critical_bid_section
         from cascade_sim.revenue.blocks import write_blocks
 
-    prepared = prepare(
-        scenario, out, progress,
-        workers=workers, device=device, home=home, teacher=teacher, engine=engine,
-    )  # fmt: skip
+    out, progress = context.out, context.progress
+    prepared = prepare(scenario, context, teacher=teacher)
     prepared.export(below(out, "models"))
     sim = prepared.sim
     evaluation = Evaluation(sim, out, progress)
@@ -187,11 +155,11 @@ def run_seed(
     if scenario.market is not None:
         from cascade_sim.market.study import run_markets
 
-        metrics["market"] = run_markets(sim, out, progress, workers)
+        metrics["market"] = run_markets(sim, context)
         if scenario.market.designs is not None:
             from cascade_sim.trials.study import run_designs
 
-            metrics["market"]["designs"] = run_designs(sim, out, progress, workers)
+            metrics["market"]["designs"] = run_designs(sim, context)
     write_blocks(evaluation, metrics.get("market"), out)
     if scenario.off_policy is not None:
         from cascade_sim.estimation.study import run_off_policy
@@ -208,36 +176,25 @@ def bid_figures(bids: np.ndarray) -> dict[str, float]:
     return {"median": float(np.median(known)), "spread": float(np.std(np.log(known)))}
 
 
-def _run_seeds(
-    scenario: Scenario,
-    out: Path,
-    seeds: int,
-    workers: int,
-    device: str,
-    progress: Progress,
-    home: Path,
-    engine: Engine,
-) -> dict[str, Any]:
+def _run_seeds(scenario: Scenario, context: RunContext, seeds: int) -> dict[str, Any]:
     """The study in several worlds, each in a process of its own; results do not depend on workers."""
     from cascade_sim.phases.results import combine_seeds
 
     worlds = [scenario.model_copy(update={"seed": scenario.seed + i}) for i in range(seeds)]
     jobs = [
-        Job(f"world seed-{world.seed}", run_world, (world, below(out, f"seed-{world.seed}"), device, home))
+        Job(
+            f"world seed-{world.seed}",
+            run_world,
+            (world, below(context.out, f"seed-{world.seed}"), context.device, context.home),
+        )
         for world in worlds
     ]
-    done = taken_or_run([jobs], "worlds", workers, progress, engine, go_on="go on with --resume")
+    done = taken_or_run([jobs], "worlds", context, go_on="go on with --resume")
     return combine_seeds([done[job.name] for job in jobs])
 
 
 def taken_or_run(
-    batches: Sequence[Sequence[Job]],
-    what: str,
-    workers: int,
-    progress: Progress,
-    engine: Engine,
-    *,
-    go_on: str,
+    batches: Sequence[Sequence[Job]], what: str, context: RunContext, *, go_on: str
 ) -> dict[str, dict[str, Any]]:
     """The metrics of jobs of `run_world`, by name, one batch after the other.
 
@@ -251,7 +208,7 @@ def taken_or_run(
     total, n_taken = sum(len(batch) for batch in batches), len(done)
     if n_taken == total:
         return done
-    with progress.stage(what, total - n_taken, "worlds") as bar:
+    with context.progress.stage(what, total - n_taken, "worlds") as bar:
         if n_taken:
             bar.tell(f"{n_taken:,} of {total:,} worlds are finished already, and taken as they are")
 
@@ -262,7 +219,7 @@ def taken_or_run(
         for batch in batches:
             left = [job for job in batch if job.name not in done]
             if left:
-                done |= engine.jobs(left, workers, on_done=finished, go_on=go_on)
+                done |= context.engine.jobs(left, context.workers, on_done=finished, go_on=go_on)
     return done
 
 
@@ -293,7 +250,8 @@ def run_world(
         folder.write_manifest(manifest)  # first: it marks the folder as a run
         folder.write_text("scenario.yaml", dump_scenario(scenario))
         with Progress(quiet=True) as progress:
-            metrics = run_seed(scenario, out, 1, device, progress, home, teacher)
+            context = RunContext(out, home, device=device, progress=progress)
+            metrics = run_seed(scenario, context, teacher)
         folder.write_json("metrics.json", metrics)
         _write_tables(folder, metrics)
         if not keep_logs:

@@ -24,19 +24,13 @@ from typing import Any
 from cascade_sim.analysis.report.sections.sweep import NEITHER, known_measures
 from cascade_sim.analysis.statistics.bootstrap import seed_spread
 from cascade_sim.analysis.statistics.moves import paired_move
-from cascade_sim.engines import LOCAL, open_engine
+from cascade_sim.context import RunContext
 from cascade_sim.errors import ScenarioError, UserError, did_you_mean, unknown_name
-from cascade_sim.progress import Progress
 from cascade_sim.revenue.blocks import METRICS as IN_BLOCKS
 from cascade_sim.revenue.blocks import read_blocks
 from cascade_sim.scenario.assignments import key_and_value, split_values
 from cascade_sim.scenario.file import load_scenario, scenario_data, scenario_hash, shipped_variants
-from cascade_sim.scenario.plugins import (
-    refuse_far_logs,
-    refuse_registered,
-    require_options,
-    travelling_files,
-)
+from cascade_sim.scenario.plugins import refuse_registered, require_options
 from cascade_sim.scenario.schema import Scenario, resolved_arms
 from cascade_sim.scenario.yaml import Document, KeyPath, Mark, Problem, parse
 from cascade_sim.storage.files import below, read_file
@@ -233,15 +227,11 @@ def run_worlds(
     cells: Sequence[Cell],
     folders: Mapping[str, Path],
     what: str,
+    context: RunContext,
     *,
     seeds: int,
-    workers: int,
-    device: str,
-    quiet: bool,
     keep_logs: bool = False,
     logged_by: Cell | None = None,
-    engine: str = LOCAL,
-    address: str | None = None,
 ) -> dict[str, list[Metrics]]:
     """The metrics of each cell in each of its worlds, seed after seed; complete ones are not run again.
 
@@ -253,32 +243,27 @@ def run_worlds(
     for cell in cells:
         refuse_worlds(cell.scenario, seeds)
         refuse_registered(cell.scenario)
-        if engine != LOCAL:
-            refuse_far_logs(cell.scenario)
-        require_options(cell.scenario, Path("."))
+        require_options(cell.scenario, context.home)
     worlds = {
         (cell.name, i): cell.scenario.model_copy(update={"seed": cell.scenario.seed + i})
         for cell in cells
         for i in range(seeds)
     }
-    files = [file for cell in cells for file in travelling_files(cell.scenario, Path("."))]
-    with open_engine(engine, address, dict.fromkeys(files)) as opened, Progress(quiet) as progress:
-        placed = {name: opened.place(folder) for name, folder in folders.items()}
-        opened.require_folder(*placed.values())
+    with context.engine as engine, context.progress:
+        placed = {name: engine.place(folder) for name, folder in folders.items()}
+        engine.require_folder(*placed.values())
         jobs = {
             key: Job(
                 f"{key[0]}, seed {world.seed}",
                 run_world,
-                (world, below(placed[key[0]], f"seed-{world.seed}"), device),
+                (world, below(placed[key[0]], f"seed-{world.seed}"), context.device),
                 {"keep_logs": keep_logs, "logged_by": logged_by and scenario_data(logged_by.scenario)},
             )
             for key, world in worlds.items()
         }
         teachers = [job for key, job in jobs.items() if logged_by is None or key[0] == logged_by.name]
         others = [job for job in jobs.values() if job not in teachers]
-        done = taken_or_run(
-            (teachers, others), what, workers, progress, opened, go_on="the same command goes on from there"
-        )
+        done = taken_or_run((teachers, others), what, context, go_on="the same command goes on from there")
     return {cell.name: [done[jobs[cell.name, i].name] for i in range(seeds)] for cell in cells}
 
 
@@ -309,29 +294,22 @@ def cell_folder(out: Path, cell: Cell) -> Path:
 def run_sweep(
     axes: Sequence[Axis],
     cells: Sequence[Cell],
-    out: Path,
+    context: RunContext,
     *,
     arm: str | None,
     seeds: int,
-    workers: int,
-    device: str,
-    quiet: bool,
     retrain: bool = False,
     keep_logs: bool = False,
-    engine: str = LOCAL,
-    address: str | None = None,
 ) -> dict[str, Any]:
     """What tables, figure and page of a sweep are made from, as plain data.
 
     The models of all cells learn from the log of the first one's cascade, so that a knob of the auction is
     not mixed with the luck of another training; with `retrain` each cell's learn from its own.
     """
-    folders = {cell.name: cell_folder(out, cell) for cell in cells}
+    folders = {cell.name: cell_folder(context.out, cell) for cell in cells}
     first, measured = cells[0], {}
-    done = run_worlds(
-        cells, folders, "cells", seeds=seeds, workers=workers, device=device, quiet=quiet,
-        keep_logs=keep_logs, logged_by=None if retrain else first, engine=engine, address=address,
-    )  # fmt: skip
+    logged_by = None if retrain else first
+    done = run_worlds(cells, folders, "cells", context, seeds=seeds, keep_logs=keep_logs, logged_by=logged_by)
     for cell in cells:
         own, base = ([_flat(world, arm) for world in done[name]] for name in (cell.name, first.name))
         entries = {name: _entry(name, own, base, is_first=cell is first) for name in own[0]}
@@ -419,25 +397,12 @@ def _add_paired(entries: dict[str, Metrics], own: Any, base: Any) -> None:
             entries[name]["lift"] |= {"low": low, "high": high}
 
 
-def run_variants(
-    cells: Sequence[Cell],
-    out: Path,
-    *,
-    seeds: int,
-    workers: int,
-    device: str,
-    quiet: bool,
-    engine: str = LOCAL,
-    address: str | None = None,
-) -> dict[str, Metrics]:
+def run_variants(cells: Sequence[Cell], context: RunContext, *, seeds: int) -> dict[str, Metrics]:
     """The combined metrics of every variant over its seeds."""
     from cascade_sim.phases.results import combine_seeds
 
-    folders = {cell.name: out / folder_name(cell.name) for cell in cells}
-    done = run_worlds(
-        cells, folders, "variants", seeds=seeds, workers=workers, device=device, quiet=quiet,
-        engine=engine, address=address,
-    )  # fmt: skip
+    folders = {cell.name: context.out / folder_name(cell.name) for cell in cells}
+    done = run_worlds(cells, folders, "variants", context, seeds=seeds)
     return {name: combine_seeds(worlds) for name, worlds in done.items()}
 
 

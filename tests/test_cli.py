@@ -13,6 +13,7 @@ import pytest
 
 from cascade_sim import __version__
 from cascade_sim.cli import COMMANDS, main
+from cascade_sim.engines.local import Local
 from cascade_sim.errors import UserError, lacks_memory
 from cascade_sim.scenario.file import load_scenario
 from places import HANG, ROOT
@@ -31,7 +32,7 @@ def study(monkeypatch):
     """Stands in for the study; remembers what it was asked to run."""
     calls = []
     module = ModuleType("cascade_sim.study")
-    module.run_study = lambda scenario, **options: calls.append((scenario, options))
+    module.run_study = lambda scenario, context, **options: calls.append((scenario, context, options))
     monkeypatch.setitem(sys.modules, "cascade_sim.study", module)
     return calls
 
@@ -84,7 +85,7 @@ def test_a_wrong_option_is_named_on_stderr(words, message, capsys):
 
 
 def test_a_mistake_of_the_user_is_one_line_without_a_traceback(capsys, study, monkeypatch):
-    def refuse(scenario, **options):
+    def refuse(scenario, context, **options):
         raise UserError("runs/ads belongs to another run")
 
     monkeypatch.setattr(sys.modules["cascade_sim.study"], "run_study", refuse)
@@ -102,7 +103,7 @@ def test_every_problem_of_a_scenario_is_a_line_of_its_own(capsys, study):
 
 
 def test_a_defect_is_not_hidden(study, monkeypatch):
-    def fail(scenario, **options):
+    def fail(scenario, context, **options):
         raise RuntimeError("a defect")
 
     monkeypatch.setattr(sys.modules["cascade_sim.study"], "run_study", fail)
@@ -113,20 +114,19 @@ def test_a_defect_is_not_hidden(study, monkeypatch):
 def test_run_hands_its_options_to_the_study(study):
     options = ["--seed", "5", "--seeds", "3", "--out", "here", "--workers", "2", "--device", "cpu", "--quiet"]
     assert main(["run", ADS, *options, "--set", "cascade.slots=4", "--set", "phases.evaluate=10"]) == 0
-    ((scenario, given),) = study
+    ((scenario, context, given),) = study
     assert (scenario.seed, scenario.cascade.slots, scenario.phases.evaluate) == (5, 4, 10)
-    expected = {"out": Path("here"), "seeds": 3, "workers": 2, "device": "cpu", "quiet": True}
-    assert given == {
-        **expected, "resume": False, "overwrite": False, "engine": "local", "address": None
-    }  # fmt: skip
+    assert (context.out, context.workers, context.device) == (Path("here"), 2, "cpu")
+    assert context.progress.is_quiet and isinstance(context.engine, Local)
+    assert given == {"seeds": 3, "resume": False, "overwrite": False}
 
 
 def test_run_writes_below_runs_and_uses_the_cores_there_are(study):
     assert main(["run", ADS]) == 0
-    ((_, given),) = study
-    assert given["out"] == Path("runs/ads")
-    assert (given["seeds"], given["device"], given["quiet"]) == (1, "auto", False)
-    assert 1 <= given["workers"] <= (os.cpu_count() or 1)
+    ((_, context, given),) = study
+    assert (context.out, context.device, given["seeds"]) == (Path("runs/ads"), "auto", 1)
+    assert not context.progress.is_quiet
+    assert 1 <= context.workers <= (os.cpu_count() or 1)
 
 
 def test_validate_says_ok_and_sums_up_in_seven_lines(capsys):
@@ -175,7 +175,7 @@ import signal, sys, time, types
 from places import HANG
 signal.signal(signal.SIGINT, signal.default_int_handler)  # it may have been ignored on entry
 study = types.ModuleType("cascade_sim.study")
-def run_study(scenario, **options):
+def run_study(scenario, context, **options):
     print("running", flush=True)
     time.sleep(HANG)
 study.run_study = run_study

@@ -34,7 +34,7 @@ import signal, sys, tempfile, time, types
 from places import HANG
 signal.signal(signal.SIGINT, signal.default_int_handler)
 study = types.ModuleType("cascade_sim.study")
-def run_study(scenario, **options):
+def run_study(scenario, context, **options):
     with tempfile.TemporaryDirectory() as folder:
         print(folder, flush=True)
         time.sleep(HANG)
@@ -168,7 +168,7 @@ def test_another_thread_may_run_a_command():
 
 
 def test_what_breaks_while_a_second_interrupt_cuts_through_the_cleaning_up_is_no_defect(monkeypatch, capsys):
-    def run_study(scenario, **options):
+    def run_study(scenario, context, **options):
         try:
             os.kill(os.getpid(), signal.SIGINT)
         except KeyboardInterrupt:

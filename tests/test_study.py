@@ -4,6 +4,7 @@ import pytest
 
 from cascade_sim import study as study_module
 from cascade_sim.cli import main
+from cascade_sim.context import RunContext
 from cascade_sim.errors import UserError
 from cascade_sim.scenario.file import load_scenario
 from cascade_sim.storage.code_version import source_digest
@@ -28,7 +29,7 @@ def run(tmp_path_factory):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("cascade_sim.analysis.report.page.draw_all", lambda metrics: {})
         patch.setenv("CASCADE_SIM_CACHE", str(out.parent / "cache"))
-        metrics = run_study(tiny_scenario(*SHORT), out=out, device="cpu", quiet=True)
+        metrics = run_study(tiny_scenario(*SHORT), RunContext(out, device="cpu"))
     return out, metrics
 
 
@@ -79,7 +80,7 @@ def test_several_worlds_are_run_each_in_a_process_and_a_folder_of_its_own_and_co
     for out, workers, jobs in (("out", 1, in_this_process), ("two", 2, run_jobs)):
         monkeypatch.setenv("CASCADE_SIM_CACHE", str(tmp_path / f"cache-{out}"))
         monkeypatch.setattr("cascade_sim.engines.local.run_jobs", jobs)
-        metrics = run_study(scenario, out=tmp_path / out, seeds=2, workers=workers, device="cpu", quiet=True)
+        metrics = run_study(scenario, RunContext(tmp_path / out, workers=workers, device="cpu"), seeds=2)
     for name in ("metrics.json", "seed-1/metrics.json", "seed-2/metrics.json"):
         assert (tmp_path / "out" / name).read_bytes() == (tmp_path / "two" / name).read_bytes(), name
     assert read_manifest(tmp_path / "two")["workers"] == 2
@@ -97,7 +98,7 @@ def test_a_run_that_fails_is_not_left_as_complete(tmp_path):
         import torch
 
         missing = "mps" if torch.cuda.is_available() or not torch.backends.mps.is_available() else "cuda"
-        run_study(tiny_scenario(*SHORT), out=tmp_path / "out", device=missing, quiet=True)
+        run_study(tiny_scenario(*SHORT), RunContext(tmp_path / "out", device=missing))
     assert read_manifest(tmp_path / "out")["status"] == "running"
     assert not (tmp_path / "out" / "metrics.json").exists()
 

@@ -72,25 +72,18 @@ def run(
 
         run("quick", out="runs/quick", set=["phases.evaluate=4096"]).frame()
     """
+    from cascade_sim.context import run_context
     from cascade_sim.storage.folder import default_folder
     from cascade_sim.study import run_study
 
     at_least_one(seeds=seeds, workers=workers)
     loaded = load_scenario(scenario, set=set, seed=seed)
     folder = Path(out) if out is not None else default_folder(loaded.name)
-    metrics = run_study(
-        loaded,
-        out=folder,
-        seeds=seeds,
-        workers=workers or usable_cores(),
-        device=device,
-        quiet=quiet,
-        resume=resume,
-        overwrite=overwrite,
-        show=False,
-        engine=engine,
-        address=address,
-    )
+    context = run_context(
+        folder, [loaded], workers=workers or usable_cores(), device=device, quiet=quiet,
+        engine=engine, address=address,
+    )  # fmt: skip
+    metrics = run_study(loaded, context, seeds=seeds, resume=resume, overwrite=overwrite, show=False)
     return RunResult(folder, metrics, trust=True)
 
 
@@ -137,6 +130,7 @@ def sweep(
 
         sweep("quick", {"auction.reserve_cpc": [0, 0.2], "cascade.slots": [2, 3]}).frame()
     """
+    from cascade_sim.context import run_context
     from cascade_sim.storage.folder import default_folder
     from cascade_sim.sweeps import check_sweep, load_grid, parse_axes, run_sweep, write_sweep
 
@@ -147,20 +141,11 @@ def sweep(
     check_sweep(cells, arm, (x, y))
     seeds = seeds or (SWEPT_WORLDS if cells[0].scenario.world.has("seeds") else 1)
     folder = Path(out) if out is not None else default_folder(f"{cells[0].scenario.name}-sweep")
-    findings = run_sweep(
-        axes,
-        cells,
-        folder,
-        arm=arm,
-        seeds=seeds,
-        workers=workers or usable_cores(),
-        device=device,
-        quiet=quiet,
-        retrain=retrain,
-        keep_logs=keep_logs,
-        engine=engine,
-        address=address,
-    )
+    context = run_context(
+        folder, [cell.scenario for cell in cells], workers=workers or usable_cores(), device=device,
+        quiet=quiet, engine=engine, address=address,
+    )  # fmt: skip
+    findings = run_sweep(axes, cells, context, arm=arm, seeds=seeds, retrain=retrain, keep_logs=keep_logs)
     return SweepResult(findings, tuple(write_sweep(findings, folder, x, y)))
 
 
@@ -236,18 +221,20 @@ def check(
         scenario = load_scenario(what, set=set)
         refuse_incomparable(kept, scenario, where, plan, is_fresh=bool(fresh))
 
+        from cascade_sim.context import scratch_context
+        from cascade_sim.progress import Progress
         from cascade_sim.revenue.blocks import MARKET_METRICS
         from cascade_sim.revenue.serving import measure_scenario
 
-        measured = measure_scenario(
-            scenario,
-            where,
-            workers=workers or usable_cores(),
-            device=device,
-            stretch=fresh or 0,
-            with_market=any(metric in MARKET_METRICS for _, metric in plan),
-            quiet=quiet,
-            logged_by=None if retrain else kept.scenario,
-        )
+        means = {"workers": workers or usable_cores(), "device": device, "progress": Progress(quiet)}
+        with scratch_context(**means) as context:
+            measured = measure_scenario(
+                scenario,
+                where,
+                context,
+                stretch=fresh or 0,
+                with_market=any(metric in MARKET_METRICS for _, metric in plan),
+                logged_by=None if retrain else kept.scenario,
+            )
     verdict = check_revenue(kept, measured, tolerances=tolerances, metrics=metrics, arms=arms)
     return CheckResult(verdict)

@@ -54,6 +54,7 @@ class Engine(AbstractContextManager["Engine"], Protocol):
     """Does the work between `with` and its end."""
 
     is_elsewhere: bool  # whether chunks may be served by other processes than this one
+    is_far: bool  # whether jobs are done by other machines, with their memory
 
     def place(self, folder: Path) -> Path:
         """A folder of results as it is to be called here and by those who do the work."""

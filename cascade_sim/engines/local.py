@@ -19,6 +19,7 @@ class Local:
     """The default. Needs nothing, and leaves nothing behind."""
 
     is_elsewhere = False
+    is_far = False
 
     def __init__(self, address: str | None = None, files: Sequence[Path] = ()) -> None:
         pass

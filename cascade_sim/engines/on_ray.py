@@ -55,6 +55,7 @@ class OnRay:
 
     def __init__(self, address: str | None = None, files: Sequence[Path] = ()) -> None:
         self._address, self._files = address, files
+        self.is_far = address is not None
         self._open = ExitStack()
 
     def __enter__(self) -> OnRay:

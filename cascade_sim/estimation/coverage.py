@@ -10,14 +10,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
-from tempfile import TemporaryDirectory
 
 import numpy as np
 from numpy.typing import NDArray
 
 from cascade_sim.analysis.off_policy.coverage import Coverage, coverage_of
 from cascade_sim.cascade.serve import Arm, Block
+from cascade_sim.context import scratch_context
 from cascade_sim.environments.arrivals import Arrivals
 from cascade_sim.estimation.estimates import (
     Evidence,
@@ -165,7 +164,8 @@ def _answer(answer: Answers, evidence: Evidence, first: int, n: int, requests: i
 
 def trained(scenario: Scenario, progress: Progress) -> tuple[Simulation, Arm]:
     """The scenario's world with its models trained (or from the cache), and its baseline arm."""
-    with TemporaryDirectory() as folder:  # its logs are needed for training alone
-        sim = prepare(scenario, Path(folder), progress, device="cpu").sim
+    # its logs are needed for training alone
+    with scratch_context(device="cpu", progress=progress) as context:
+        sim = prepare(scenario, context).sim
     name = scenario.report.baseline
     return sim, sim.arm(name, resolved_arms(scenario)[name])

@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 
 from cascade_sim.analysis.statistics.days import market_contrasts, market_lifts
+from cascade_sim.context import RunContext
 from cascade_sim.market.panel import learning_sections
 from cascade_sim.market.run import MarketRun
 from cascade_sim.market.server import Settled
@@ -35,17 +36,17 @@ from cascade_sim.storage.tables import ROW_GROUP, TableWriter
 from cascade_sim.workers import Job
 
 
-def run_markets(sim: Simulation, out: Path, progress: Progress, workers: int) -> dict[str, Any]:
+def run_markets(sim: Simulation, context: RunContext) -> dict[str, Any]:
     """Section `market` of metrics.json, without its designs: each arm over the simulated days."""
     spec = sim.scenario.market
     assert spec is not None
-    files = {name: _figures_file(out, name) for name in sim.scenario.arms}
+    files = {name: _figures_file(context.out, name) for name in sim.scenario.arms}
     left = [name for name, file in files.items() if not file.is_file()]
-    if _are_jobs(sim, left, workers):
-        _live_elsewhere(sim, left, out, progress, workers)
+    if _are_jobs(sim, left, context.workers):
+        _live_elsewhere(sim, left, context)
     else:
         for name in left:
-            live_market(sim, name, out, progress, workers)
+            live_market(sim, name, context)
     arms = {name: load_figures(file) for name, file in files.items()}
     if spec.training is not None:
         report = sim.scenario.report
@@ -66,11 +67,11 @@ def _figures_file(out: Path, name: str) -> Path:
     return below(out, CHECKPOINTS, f"{name}.json")
 
 
-def live_market(sim: Simulation, name: str, out: Path, progress: Progress, workers: int) -> None:
+def live_market(sim: Simulation, name: str, context: RunContext) -> None:
     """One arm's market; its tables and its figures are in the run folder when it is over."""
-    result = run_market(sim, name, out, progress, workers)
-    keep(out, f"market-{name}", market_tables(sim, name))
-    save_figures(_figures_file(out, name), result)
+    result = run_market(sim, name, context)
+    keep(context.out, f"market-{name}", market_tables(sim, name))
+    save_figures(_figures_file(context.out, name), result)
 
 
 def _are_jobs(sim: Simulation, left: Sequence[str], workers: int) -> bool:
@@ -80,20 +81,19 @@ def _are_jobs(sim: Simulation, left: Sequence[str], workers: int) -> bool:
     return is_shared and is_worth and not has_registered(sim.scenario)
 
 
-def _live_elsewhere(
-    sim: Simulation, names: Sequence[str], out: Path, progress: Progress, workers: int
-) -> None:
+def _live_elsewhere(sim: Simulation, names: Sequence[str], context: RunContext) -> None:
     """These arms' markets as jobs, each with its part of the workers."""
-    plan, holder = Plan.of(sim, out), holder_of(out)
-    threads = max(1, workers // len(names))
+    plan, holder = Plan.of(sim, context.out), holder_of(context.out)
+    threads = max(1, context.workers // len(names))
     jobs = [Job(f"market of {name}", market_job, (plan, name, threads, holder)) for name in names]
-    with progress.stage("markets", len(jobs), "markets") as bar:
+    with context.progress.stage("markets", len(jobs), "markets") as bar:
 
         def finished(name: str) -> None:
             bar.advance(1)
             bar.tell(f"{name} finished")
 
-        done = sim.arrivals.engine.jobs(jobs, workers, on_done=finished, go_on="go on with --resume")
+        engine = sim.arrivals.engine
+        done = engine.jobs(jobs, context.workers, on_done=finished, go_on="go on with --resume")
     for loaded in done.values():
         own_code.loaded_elsewhere(loaded)
 
@@ -105,15 +105,16 @@ def market_job(plan: Plan, name: str, workers: int, holder: Mapping[str, Any]) -
     """
     before = own_code.loaded()
     with written_for(plan.folder, holder), Progress(quiet=True) as progress:
-        live_market(rebuilt(plan), name, plan.folder, progress, workers)
+        context = RunContext(plan.folder, workers=workers, progress=progress)
+        live_market(rebuilt(plan), name, context)
     return own_code.loaded_since(before)
 
 
-def run_market(sim: Simulation, name: str, out: Path, progress: Progress, workers: int) -> dict[str, Any]:
+def run_market(sim: Simulation, name: str, context: RunContext) -> dict[str, Any]:
     """One arm's market, from its last checkpoint if there is one."""
     arm = resolved_arms(sim.scenario)[name]
-    run = MarketRun(sim, sim.arm(name, arm), arm_market(sim, arm), workers=workers, is_watched=True)
-    figures = run_recorded(run, name, out, progress)
+    run = MarketRun(sim, sim.arm(name, arm), arm_market(sim, arm), workers=context.workers, is_watched=True)
+    figures = run_recorded(run, name, context)
     compute = run.server.compute.metrics(figures["revenue"])
     figures = figures if compute is None else {**figures, "compute": compute}
     watched = run.live_shadow.metrics()
@@ -125,15 +126,14 @@ def run_market(sim: Simulation, name: str, out: Path, progress: Progress, worker
 def run_recorded(
     run: MarketRun,
     name: str,
-    out: Path,
-    progress: Progress,
+    context: RunContext,
     further: Callable[[Settled], dict[str, np.ndarray]] = lambda settled: {},
 ) -> dict[str, Any]:
     """Let a market run, from its last checkpoint if there is one, and write its tables; its figures.
 
     `further` gives more columns [R] of a block's requests for the table of impressions.
     """
-    sim, spec = run.sim, run.spec
+    sim, spec, out = run.sim, run.spec, context.out
     file = below(out, CHECKPOINTS, f"{name}.npz")
     state = load_state(file) if file.is_file() else None
     names, kept = market_tables(sim, name), {}
@@ -142,7 +142,7 @@ def run_recorded(
             kept = {table: state["tables"][table] for table in names}
     with ExitStack() as stack:
         bar = stack.enter_context(
-            progress.stage(f"market: {name}", int(spec.days * DAY * spec.requests_per_second))
+            context.progress.stage(f"market: {name}", int(spec.days * DAY * spec.requests_per_second))
         )
         tables = {}
         for table in names:

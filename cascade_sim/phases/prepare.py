@@ -1,6 +1,6 @@
 """All that comes before the evaluation: bootstrap -> log -> train -> shadow -> train pre-rankers.
 
-made = prepare(scenario, Path("runs/mine"), progress)
+made = prepare(scenario, RunContext(Path("runs/mine")))
 made.sim.scorers, made.modules, made.calibrators   # trained seats, and what they were trained to
 """
 
@@ -23,7 +23,7 @@ from cascade_sim.cascade.outcome import conversion_times
 from cascade_sim.cascade.retrieval import Retrieval
 from cascade_sim.cascade.seats import BUILT_IN
 from cascade_sim.cascade.serve import Arm, Block, Stage
-from cascade_sim.engines import Engine
+from cascade_sim.context import RunContext
 from cascade_sim.errors import UserError
 from cascade_sim.limits import MOST_LEARNED
 from cascade_sim.models.calibrators import Calibrator
@@ -78,40 +78,34 @@ Shadowed = tuple[dict[str, Lists], dict[str, Lists]]
 
 def prepare(
     scenario: Scenario,
-    folder: Path,
-    progress: Progress,
+    context: RunContext,
     *,
-    workers: int = 1,
-    device: str = "auto",
-    home: Path = Path("."),
     store: ModelStore | None = None,
     teacher: Scenario | None = None,
-    engine: Engine | None = None,
 ) -> "Preparation":
-    """Build the scenario's world and take it through the phases before the evaluation. Logs go to `folder`.
+    """Build the scenario's world and take it through the phases before the evaluation. Logs go to `out`.
 
-    `home`: where the files of the user's own models are looked for, after the working folder. Models that
-    `store` holds (the usual one, if None) are not trained again. `teacher`: the scenario whose cascade writes
-    the log that the models learn from, if not this one (see `logging_scenario`). `engine`: where requests are
-    served, by default here.
+    Models that `store` holds (the usual one, if None) are not trained again. `teacher`: the scenario whose
+    cascade writes the log that the models learn from, if not this one (see `logging_scenario`).
     """
     try:
-        chosen = pick_device(device)
+        chosen = pick_device(context.device)
     except ValueError as error:
         raise UserError(f"--device: {error}") from error
-    with progress.stage("build the world", 1, "worlds") as bar:
-        sim = Simulation(teacher or scenario, scenario.seed, workers, home, engine, chosen)
+    serving = (context.workers, context.home, context.engine, chosen)
+    with context.progress.stage("build the world", 1, "worlds") as bar:
+        sim = Simulation(teacher or scenario, scenario.seed, *serving)
         found, size = None, scenario.cascade.retrieval.size
         if isinstance(sim.retriever, Retrieval):
             found = sim.retriever.share_found(size)
         if found is not None:
             bar.tell(f"approximate retrieval finds {found:.1%} of the nearest ads")
-    preparation = Preparation(sim, folder, store or ModelStore(), progress, chosen)
+    preparation = Preparation(sim, context.out, store or ModelStore(), context.progress, chosen)
     if not sim.environment.has("training"):
         return preparation  # nothing is learned from a replayed log
     preparation.run()
     if teacher is not None:
-        preparation.sim = Simulation(scenario, scenario.seed, workers, home, engine, chosen)
+        preparation.sim = Simulation(scenario, scenario.seed, *serving)
         preparation.sim.scorers.update(sim.scorers)
     return preparation
 

@@ -9,11 +9,11 @@ import itertools
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from cascade_sim.context import RunContext
 from cascade_sim.models.calibrators import Calibrator
 from cascade_sim.models.features import FeatureView
 from cascade_sim.models.objectives import make_objective
@@ -21,7 +21,6 @@ from cascade_sim.models.page_training import ClickedPages, scores, slot_predicti
 from cascade_sim.models.training import pick_device
 from cascade_sim.phases.prepare import Preparation
 from cascade_sim.phases.simulation import Simulation
-from cascade_sim.progress import Progress
 from cascade_sim.scenario.models import OPTIONS, ModelSpec, objective_of
 from cascade_sim.scenario.schema import Scenario
 from cascade_sim.storage.model_store import ModelStore
@@ -72,24 +71,21 @@ def with_trials(scenario: Scenario, specs: Mapping[str, ModelSpec], seed: int, v
 def tune_world(
     scenario: Scenario,
     names: Sequence[str],
-    folder: Path,
-    progress: Progress,
+    context: RunContext,
     *,
-    workers: int = 1,
-    device: str = "auto",
-    home: Path = Path("."),
     store: ModelStore | None = None,
 ) -> dict[str, dict[str, float]]:
-    """The measures of trials by name, in the world of a scenario `with_trials`. Logs go to `folder`."""
-    sim = Simulation(scenario, scenario.seed, workers, home)
-    made = Preparation(sim, folder, store or ModelStore(), progress, pick_device(device))
+    """The measures of trials by name, in the world of a scenario `with_trials`. Logs go to `out`."""
+    sim = Simulation(scenario, scenario.seed, context.workers, context.home)
+    device = pick_device(context.device)
+    made = Preparation(sim, context.out, store or ModelStore(), context.progress, device)
     made.write_logs()
     specs = {name: scenario.models[name] for name in names}
     made.train_logged(specs)
     measured, held_out = {}, {}
     for name, spec in specs.items():
         if spec.data not in held_out:
-            data = pages(folder, made.logged(spec.data), sim.seed)
+            data = pages(context.out, made.logged(spec.data), sim.seed)
             held_out[spec.data] = data.take(is_held_out(data, spec.validation, sim.seed))
         apart = held_out[spec.data]
         effects = made.lines[name].get("slot_effects")

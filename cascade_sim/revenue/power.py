@@ -8,8 +8,6 @@ what is earned (power), or one that alters prices, luck or visitors and nothing 
 import itertools
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path
-from tempfile import TemporaryDirectory
 
 import numpy as np
 
@@ -19,8 +17,8 @@ from cascade_sim.analysis.statistics.moves import binomial_band, most_hits
 from cascade_sim.auction import MICROS
 from cascade_sim.cascade.outcome import Outcome
 from cascade_sim.cascade.serve import Block, Decision
+from cascade_sim.context import RunContext
 from cascade_sim.phases.simulation import Simulation
-from cascade_sim.progress import Progress
 from cascade_sim.revenue.blocks import METRICS, ArmBlocks, Blocks, arm_blocks, n_groups
 from cascade_sim.revenue.check import MetricChange, judge
 from cascade_sim.revenue.serving import OtherTraffic, evaluated
@@ -178,21 +176,18 @@ LOWER_ON_OTHER = "every price lower, other requests (unpaired)"
 
 def measure_power(
     scenario: Scenario,
+    context: RunContext,
     *,
     change: float,
     runs: int,
     requests: int,
-    workers: int = 1,
-    device: str = "auto",
-    home: Path = Path("."),
-    quiet: bool = True,
 ) -> list[Rate]:
     """The rates of every planted change and of other requests, over `runs` stretches of `requests`."""
     phases = scenario.phases.model_copy(update={"evaluate": requests})
     scenario = scenario.model_copy(update={"phases": phases})
     alarms = dict.fromkeys([*(kind.name for kind in PLANTED), OTHER_REQUESTS, LOWER_ON_OTHER], 0)
-    with TemporaryDirectory(prefix="cascade_sim-") as folder, Progress(quiet) as progress:
-        evaluation = evaluated(scenario, Path(folder), progress, workers, device, home)
+    with context.progress as progress:
+        evaluation = evaluated(scenario, context)
         sim, arm = evaluation.sim, evaluation.baseline
         before: Blocks | None = None
         with progress.stage("replications", runs * requests) as bar:

@@ -7,16 +7,15 @@ Trained on the log of a changed cascade, all models are others, and their luck h
 
 from collections.abc import Mapping
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
 from cascade_sim.cascade.serve import Block
+from cascade_sim.context import RunContext, scratch_context
 from cascade_sim.environments.arrivals import PHASES, Arrivals
 from cascade_sim.market.rehearsal import rehearse
 from cascade_sim.phases.evaluate import Evaluation
 from cascade_sim.phases.prepare import logging_scenario, prepare
 from cascade_sim.phases.simulation import Simulation
-from cascade_sim.progress import Progress
 from cascade_sim.revenue.baseline import Measured, measured_run
 from cascade_sim.revenue.blocks import evaluation_blocks
 from cascade_sim.scenario.file import load_scenario
@@ -51,13 +50,10 @@ class OtherTraffic(Arrivals):
 def measure_scenario(
     scenario: Scenario,
     where: str,
+    context: RunContext,
     *,
-    workers: int = 1,
-    device: str = "auto",
-    home: Path = Path("."),
     stretch: int = 0,
     with_market: bool = True,
-    quiet: bool = True,
     logged_by: Mapping[str, Any] | None = None,
 ) -> Measured:
     """Run one world and keep the sums of its evaluation, on this stretch of traffic, and of its market.
@@ -65,14 +61,14 @@ def measure_scenario(
     `logged_by`: the scenario (resolved, as a baseline has it) whose cascade writes the log to learn from.
     """
     teacher = None if logged_by is None else logging_scenario(scenario, logged_by)
-    with TemporaryDirectory(prefix="cascade_sim-") as folder, Progress(quiet) as progress:
-        evaluation = evaluated(scenario, Path(folder), progress, workers, device, home, stretch, teacher)
+    with context.progress:
+        evaluation = evaluated(scenario, context, stretch, teacher)
         evaluation.run()
         market = None
         if scenario.market is not None and with_market and not stretch:
             from cascade_sim.market.study import run_markets
 
-            market = run_markets(evaluation.sim, Path(folder), progress, workers)
+            market = run_markets(evaluation.sim, context)
         blocks = evaluation_blocks(evaluation, market)
         held = teacher is not None
         return Measured(where, scenario, blocks, stack(), is_fresh=stretch > 0, has_held_models=held)
@@ -83,26 +79,21 @@ def measured_folder(folder: Path) -> Measured:
     run = open_run(folder)
     if run.manifest.get("kind") != IMPORTED:
         return measured_run(folder)
-    return measure_scenario(load_scenario(below(folder, "scenario.yaml")), str(folder), home=folder)
+    scenario = load_scenario(below(folder, "scenario.yaml"))
+    with scratch_context(home=folder) as context:
+        return measure_scenario(scenario, str(folder), context)
 
 
 def evaluated(
-    scenario: Scenario,
-    folder: Path,
-    progress: Progress,
-    workers: int = 1,
-    device: str = "auto",
-    home: Path = Path("."),
-    stretch: int = 0,
-    teacher: Scenario | None = None,
+    scenario: Scenario, context: RunContext, stretch: int = 0, teacher: Scenario | None = None
 ) -> Evaluation:
     """The scenario's evaluation, ready to be run: world built, models trained, logs written.
 
     `teacher`: the scenario whose log the models learn from, if not this one.
     """
-    rehearse(scenario, home)
-    sim = prepare(scenario, folder, progress, workers=workers, device=device, home=home, teacher=teacher).sim
+    rehearse(scenario, context.home)
+    sim = prepare(scenario, context, teacher=teacher).sim
     if stretch:
         scenario.world.require("fresh_requests", "--fresh")
-        sim.arrivals = OtherTraffic(sim, workers, stretch)
-    return Evaluation(sim, folder, progress)
+        sim.arrivals = OtherTraffic(sim, context.workers, stretch)
+    return Evaluation(sim, context.out, context.progress)

@@ -8,15 +8,14 @@ Checkpoints and tables are those of a market called design-KIND (split budgets: 
 design-budget-treatment); the table has a column `is_treated`.
 """
 
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from cascade_sim.cascade.serve import Arm
+from cascade_sim.context import RunContext
 from cascade_sim.market.study import arm_market, market_tables, run_recorded
 from cascade_sim.phases.simulation import Simulation
-from cascade_sim.progress import Progress
 from cascade_sim.scenario.market import PREFIX, Designs, Market
 from cascade_sim.scenario.schema import control_arm, resolved_arms
 from cascade_sim.storage.checkpoints import load_figures, save_figures
@@ -38,9 +37,9 @@ from cascade_sim.trials.server import ARMS
 LAUNCH = "launch"
 
 
-def run_designs(sim: Simulation, out: Path, progress: Progress, workers: int) -> dict[str, Any]:
+def run_designs(sim: Simulation, context: RunContext) -> dict[str, Any]:
     """Every design of the scenario, the truth, and how far each design is from it."""
-    study = DesignStudy(sim, out, progress, workers)
+    study = DesignStudy(sim, context)
     spec, market = study.spec, study.market
     launch, control = study.launch(), study.nobody()
     truth = truth_effects(launch["hours"], control["hours"], spec.pre_days, market.days)
@@ -69,9 +68,9 @@ def run_designs(sim: Simulation, out: Path, progress: Progress, workers: int) ->
 class DesignStudy:
     """The markets of the designs of one world, each from its checkpoint if there is one."""
 
-    def __init__(self, sim: Simulation, out: Path, progress: Progress, workers: int):
+    def __init__(self, sim: Simulation, context: RunContext):
         assert sim.scenario.market is not None and sim.scenario.market.designs is not None
-        self.sim, self.out, self.progress, self.workers = sim, out, progress, workers
+        self.sim, self.context, self.out = sim, context, context.out
         self.market: Market = sim.scenario.market
         self.spec: Designs = sim.scenario.market.designs
         names = dict(zip(ARMS, (control_arm(sim.scenario), self.spec.treatment), strict=True))
@@ -133,12 +132,11 @@ class DesignStudy:
         done = below(self.out, CHECKPOINTS, f"{name}.json")
         if not done.is_file():
             assignment = make_assignment(self.spec, unit, self.sim.seed)
-            run = DesignRun(self.sim, self.arms, assignment, part=part, workers=self.workers)
+            run = DesignRun(self.sim, self.arms, assignment, part=part, workers=self.context.workers)
             figures = run_recorded(
                 run,
                 name,
-                self.out,
-                self.progress,
+                self.context,
                 lambda settled: {"is_treated": assignment.is_treated(settled.block)},
             )
             keep(self.out, f"market-{name}", market_tables(self.sim, name))

@@ -11,7 +11,6 @@ import hashlib
 import json
 import math
 import os
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -129,7 +128,7 @@ def stack() -> dict[str, str]:
 def run_golden(name: str) -> dict[str, Any]:
     """Run one study now; the content its file would have."""
     from cascade_sim import SEMANTICS
-    from cascade_sim.progress import Progress
+    from cascade_sim.context import scratch_context
     from cascade_sim.scenario.file import load_scenario
     from cascade_sim.storage.folder import json_text
     from cascade_sim.study import run_seed
@@ -138,9 +137,8 @@ def run_golden(name: str) -> dict[str, Any]:
     back = os.getcwd()
     os.chdir(ROOT)  # a scenario names its files from here
     try:
-        with tempfile.TemporaryDirectory() as folder, Progress(quiet=True) as progress:
-            scenario = load_scenario(Path("scenarios") / file, overrides)
-            found = run_seed(scenario, Path(folder), 1, "cpu", progress, ROOT / "scenarios")
+        with scratch_context(home=ROOT / "scenarios", device="cpu") as context:
+            found = run_seed(load_scenario(Path("scenarios") / file, overrides), context)
     finally:
         os.chdir(back)
     metrics = json.loads(json_text(found))

@@ -17,6 +17,7 @@ from cascade_sim.cascade.fusion import Fusion
 from cascade_sim.cascade.outcome import outcome
 from cascade_sim.cascade.retrieval import Retrieval
 from cascade_sim.cascade.serve import Stage
+from cascade_sim.context import RunContext
 from cascade_sim.phases.simulation import Simulation
 from cascade_sim.storage.tables import read_table, tables
 from cascade_sim.study import run_study
@@ -51,7 +52,7 @@ def runs(tmp_path_factory):
         patch.setattr("cascade_sim.study.write_report", lambda *_: None)  # the page is not under test
         for name, workers in (("one", 1), ("two", 2), ("again", 1)):
             patch.setenv("CASCADE_SIM_CACHE", str(folder / f"cache-{name}"))
-            run_study(tiny_scenario(*SHORT), out=folder / name, workers=workers, device="cpu", quiet=True)
+            run_study(tiny_scenario(*SHORT), RunContext(folder / name, workers=workers, device="cpu"))
     return folder
 
 
@@ -67,7 +68,7 @@ def test_a_run_from_the_cache_gives_the_same_bytes(runs, tmp_path, monkeypatch):
     monkeypatch.setenv("CASCADE_SIM_CACHE", str(runs / "cache-one"))
     monkeypatch.setattr("cascade_sim.study.write_report", lambda *_: None)
     monkeypatch.setattr("cascade_sim.training.recipes.train", None)  # would fail if anything were trained
-    run_study(tiny_scenario(*SHORT), out=tmp_path / "cached", device="cpu", quiet=True)
+    run_study(tiny_scenario(*SHORT), RunContext(tmp_path / "cached", device="cpu"))
     assert digests(tmp_path / "cached") == digests(runs / "one")
 
 
@@ -85,13 +86,14 @@ import sys
 from pathlib import Path
 
 import cascade_sim.study
+from cascade_sim.context import RunContext
 from house.test_determinism import SHORT, similarities
 from worlds.tiny_market import tiny_scenario
 
 out = Path(sys.argv[1])
 (out / "retrieval").write_bytes(similarities())
 cascade_sim.study.write_report = lambda *_: None
-cascade_sim.study.run_study(tiny_scenario(*SHORT), out=out / "run", device="cpu", quiet=True)
+cascade_sim.study.run_study(tiny_scenario(*SHORT), RunContext(out / "run", device="cpu"))
 """
 
 

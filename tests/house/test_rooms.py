@@ -18,7 +18,7 @@ LAYERS = (
     {"progress", "workers", "auction", "storage", *LEAVES},
     {"logged"},
     {"scenario", "engines", "precompile"},
-    {"world", "imports"},
+    {"world", "imports", "context"},
     {"cascade"},
     {"environments"},
     {"training", "audit"},

@@ -7,12 +7,12 @@ import pytest
 
 from cascade_sim.analysis.metrics.stability import LAST
 from cascade_sim.cascade.links import with_calibrator
+from cascade_sim.context import RunContext
 from cascade_sim.market import trainer as market_training
 from cascade_sim.market.panel import learning_sections
 from cascade_sim.market.study import run_market
 from cascade_sim.models.calibrators import Platt
 from cascade_sim.phases.results import combine_seeds
-from cascade_sim.progress import Progress
 from cascade_sim.training import recipes
 from cascade_sim.training.data import split_pages
 from worlds.learning_market import learning_scenario, learning_sim
@@ -41,8 +41,7 @@ def sim_for(market=None, training=EVERY, **ranker):
 
 
 def run_in(folder, sim):
-    with Progress(quiet=True) as progress:
-        return run_market(sim, "now", folder, progress, 1)
+    return run_market(sim, "now", RunContext(folder))
 
 
 REFITTED = {"objective": "softmax", "calibrator": "platt", "refit": True, "held_out": 0.5}

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 from cascade_sim.cascade.links import dumper_of
+from cascade_sim.context import RunContext
 from cascade_sim.market import study as market_study
 from cascade_sim.market.run import MarketRun
 from cascade_sim.models.page_training import log_odds
-from cascade_sim.progress import Progress
 from cascade_sim.scenario.schema import resolved_arms
 from cascade_sim.training import recipes
 from cascade_sim.training.data import dumped_context
@@ -147,8 +147,7 @@ def test_a_market_with_a_joint_map_goes_on_to_the_same_bytes(dumped_by, tmp_path
             short, often, {"steady": {"objective": "pointwise", "calibrator": None}}, **JOINT,
             dumped_by=dumped_by,
         )  # fmt: skip
-        with Progress(quiet=True) as progress:
-            figures = market_study.run_market(sim, "now", folder, progress, 1)
+        figures = market_study.run_market(sim, "now", RunContext(folder))
         tables = sorted((folder / "logs").rglob("*.parquet"))
         return json.dumps(figures), [file.read_bytes() for file in tables]
 

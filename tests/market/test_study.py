@@ -6,13 +6,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from cascade_sim.context import RunContext
 from cascade_sim.engines import open_engine
 from cascade_sim.errors import UserError
 from cascade_sim.market import study
 from cascade_sim.market.study import run_markets
 from cascade_sim.phases.rebuild import Plan
 from cascade_sim.phases.simulation import Simulation
-from cascade_sim.progress import Progress
 from cascade_sim.scenario import market
 from cascade_sim.storage import own_code
 from cascade_sim.storage.files import write_file
@@ -25,8 +25,7 @@ from worlds.timed_market import SCARCE, timed_scenario
 def markets(folder, workers=1):
     scenario = timed_scenario(SCARCE)
     sim = Simulation(scenario, scenario.seed, workers)
-    with Progress(quiet=True) as progress:
-        return sim, run_markets(sim, folder, progress, workers)
+    return sim, run_markets(sim, RunContext(folder, workers=workers))
 
 
 @pytest.fixture(scope="module")
@@ -103,10 +102,11 @@ def test_arms_that_are_jobs_leave_the_same_bytes_as_one_after_the_other(found, e
     monkeypatch.setattr(market, "WORTH_A_PROCESS", 1)
     monkeypatch.setattr(study, "live_market", None)  # of this process, which has others for it
     scenario = timed_scenario(SCARCE)
-    with open_engine(engine) as opened, Progress(quiet=True) as progress:
+    with open_engine(engine) as opened:
         sim = Simulation(scenario, scenario.seed, 2, engine=opened)
-        again = run_markets(sim, tmp_path.absolute(), progress, 2)
-    assert json.dumps(again) == json.dumps(section) and "markets" in progress.seconds
+        context = RunContext(tmp_path.absolute(), workers=2, engine=opened)
+        again = run_markets(sim, context)
+    assert json.dumps(again) == json.dumps(section) and "markets" in context.progress.seconds
     for arm in ("now", "opt"):
         part = f"logs/market-{arm}/part-00000.parquet"
         assert (folder / part).read_bytes() == (tmp_path / part).read_bytes()

@@ -5,6 +5,7 @@ import json
 import numpy as np
 import pytest
 
+from cascade_sim.context import RunContext
 from cascade_sim.models.nets.ids import id_tables
 from cascade_sim.phases.train_ahead import _state_of_view, _view
 from cascade_sim.questions.reopen import reopen
@@ -37,7 +38,7 @@ def runs(tmp_path_factory):
         for workers in (1, 2):
             patch.setenv("CASCADE_SIM_CACHE", str(folder / f"cache-{workers}"))
             scenario = tiny_scenario(*SHORT, *IDS)
-            run_study(scenario, out=folder / f"{workers}", workers=workers, device="cpu", quiet=True)
+            run_study(scenario, RunContext(folder / f"{workers}", workers=workers, device="cpu"))
     return folder
 
 

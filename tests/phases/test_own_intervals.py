@@ -6,7 +6,7 @@ import pytest
 
 from cascade_sim.analysis.metrics.catalogue import ARM_MEASURES, MARKET_MEASURES, MODEL_MEASURES
 from cascade_sim.analysis.statistics.days import RATIOS
-from cascade_sim.progress import Progress
+from cascade_sim.context import RunContext
 from cascade_sim.scenario.file import load_scenario
 from cascade_sim.study import run_seed
 from places import ROOT
@@ -41,8 +41,8 @@ def outside(metrics):
 @pytest.fixture(scope="module")
 def market(tmp_path_factory):
     scenario = load_scenario(ROOT / "scenarios" / "market_day.yaml", SMALL_MARKET)
-    with Progress(quiet=True) as progress:
-        made = run_seed(scenario, tmp_path_factory.mktemp("market"), 1, "cpu", progress, ROOT / "scenarios")
+    context = RunContext(tmp_path_factory.mktemp("market"), ROOT / "scenarios", device="cpu")
+    made = run_seed(scenario, context)
     return json.loads(json.dumps(made))
 
 

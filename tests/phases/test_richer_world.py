@@ -5,10 +5,10 @@ import json
 import numpy as np
 import pytest
 
+from cascade_sim.context import RunContext
 from cascade_sim.questions.reopen import evaluation_blocks, page_columns, reopen
 from cascade_sim.questions.trace import trace
 from cascade_sim.questions.whatif import what_if_study
-from cascade_sim.scenario.changes import parse_points
 from cascade_sim.storage.tables import read_table
 from cascade_sim.study import run_study
 from house.test_determinism import SHORT, digests
@@ -34,7 +34,7 @@ def runs(tmp_path_factory):
         for workers in (1, 2):
             patch.setenv("CASCADE_SIM_CACHE", str(folder / f"cache-{workers}"))
             scenario = tiny_scenario(*SHORT, *EVERYTHING)
-            run_study(scenario, out=folder / f"{workers}", workers=workers, device="cpu", quiet=True)
+            run_study(scenario, RunContext(folder / f"{workers}", workers=workers, device="cpu"))
     return folder
 
 
@@ -81,7 +81,7 @@ def test_a_trace_of_an_ad_that_is_not_there_says_so(run):
 def test_a_question_meets_the_evaluation_as_it_was(run):
     metrics = json.loads((run.path / "metrics.json").read_text())
     change = ["auction.reserve_cpc=0.5"]
-    answer = what_if_study(run.path, lambda scenario, arm: parse_points(change, scenario, arm))
+    answer = what_if_study(run.path, change)
     today, then = answer["today"]["metrics"], metrics["arms"]["logloss"]
     same = [name for name in today if name in then]
     assert {"rpm", "ctr", "rcs"} <= set(same)

@@ -2,12 +2,12 @@
 
 import pytest
 
+from cascade_sim.context import RunContext
 from cascade_sim.engines.local import Local
 from cascade_sim.phases import prepare as module
 from cascade_sim.phases import train_ahead as ahead
 from cascade_sim.phases.prepare import prepare
 from cascade_sim.phases.train_ahead import shares
-from cascade_sim.progress import Progress
 from cascade_sim.storage.model_store import ModelStore
 from worlds.tiny_market import tiny_scenario
 
@@ -22,14 +22,8 @@ SMALL = (
 
 def learned(folder, workers, store=None):
     folder.mkdir()
-    with Progress(quiet=True) as progress:
-        return prepare(
-            tiny_scenario(*SMALL),
-            folder,
-            progress,
-            workers=workers,
-            store=store or ModelStore(folder / "cache"),
-        )
+    context = RunContext(folder, workers=workers)
+    return prepare(tiny_scenario(*SMALL), context, store=store or ModelStore(folder / "cache"))
 
 
 def weights(prepared):

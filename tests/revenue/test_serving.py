@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from cascade_sim.context import scratch_context
 from cascade_sim.phases.prepare import logging_scenario
 from cascade_sim.revenue.baseline import read_baseline
 from cascade_sim.revenue.check import check_revenue
@@ -48,14 +49,19 @@ LEARNING = (*SMALL, ONE_MODEL, "cascade.pre_ranking.model=mine", "cascade.rankin
 ARMS = ("arms={now: {}, small: {pre_ranking: {size: 6}}}", "report.baseline=now")
 
 
+def measured(scenario, **more):
+    with scratch_context(device="cpu") as context:
+        return measure_scenario(scenario, "here", context, **more)
+
+
 def test_a_changed_cascade_is_measured_with_the_models_that_the_baseline_had():
     """As an arm of the baseline's own study would have been."""
     before = tiny_scenario(*LEARNING, *ARMS)
     after = tiny_scenario(*LEARNING, "cascade.pre_ranking.size=6", "arms={now: {}}", "report.baseline=now")
-    small = measure_scenario(before, "before", device="cpu").blocks.arms["small"]
-    held = measure_scenario(after, "after", device="cpu", logged_by=scenario_data(before))
+    small = measured(before).blocks.arms["small"]
+    held = measured(after, logged_by=scenario_data(before))
     assert held.has_held_models and held.blocks.arms["now"].values == small.values
-    retrained = measure_scenario(after, "after", device="cpu")
+    retrained = measured(after)
     assert not retrained.has_held_models and retrained.blocks.arms["now"].values != small.values
 
 

@@ -9,6 +9,7 @@ import pytest
 
 from cascade_sim import limits
 from cascade_sim.cli import main
+from cascade_sim.context import RunContext
 from cascade_sim.errors import UserError
 from cascade_sim.estimation.log import write_logs
 from cascade_sim.estimation.study import run_off_policy
@@ -147,8 +148,7 @@ def test_the_peak_of_a_market_is_as_estimated(changes, world, tmp_path):
         scenario = timed_scenario({**SCARCE, **changes, "requests_per_second": 2.0, "days": days})
         scenario = scenario.model_copy(update={"world": scenario.world.model_copy(update=world)})
         sim = Simulation(scenario, 1)
-        with Progress(quiet=True) as progress:
-            return scenario, peak_of(lambda: run_market(sim, "now", folder, progress, 1))
+        return scenario, peak_of(lambda: run_market(sim, "now", RunContext(folder)))
 
     lived(tmp_path / "compiled", 0.001)  # what is imported and compiled once does not count
     scenario, peak = lived(tmp_path / "lived", 0.02 if world else 0.2)

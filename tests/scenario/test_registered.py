@@ -6,6 +6,7 @@ from torch import nn
 
 from cascade_sim.agents.bidding import Bidder
 from cascade_sim.agents.click_models import PositionBased
+from cascade_sim.context import RunContext, run_context
 from cascade_sim.errors import ScenarioError, UserError
 from cascade_sim.scenario import Scenario, load_scenario, plugins
 from cascade_sim.scenario.messages import json_schema
@@ -153,8 +154,10 @@ def test_several_worlds_refuse_what_other_processes_cannot_know(tmp_path):
     register_all()
     scenario = scenario_with(tmp_path, ALL)
     with pytest.raises(UserError, match=r"models.m.kind: 'net' is registered .*test_registered.py:Net"):
-        run_study(scenario, out=tmp_path / "out", seeds=2, quiet=True)
+        run_study(scenario, RunContext(tmp_path / "out"), seeds=2)
     assert not (tmp_path / "out").exists()
+    with pytest.raises(UserError, match=r"models.m.kind: 'net' is registered .*test_registered.py:Net"):
+        run_context(tmp_path / "out", [scenario], workers=1, device="cpu", quiet=True, engine="ray")
 
 
 def test_two_heads_are_for_built_in_nets(tmp_path):

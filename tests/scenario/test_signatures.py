@@ -4,6 +4,7 @@ import pytest
 from torch import nn
 
 from cascade_sim.checks.model import check_model
+from cascade_sim.context import RunContext
 from cascade_sim.errors import ScenarioError, UserError
 from cascade_sim.scenario import load_scenario, plugins
 from cascade_sim.scenario.plugins import find_module, register_model
@@ -177,7 +178,7 @@ def test_a_run_asks_the_class_itself_before_it_touches_the_folder(folder):
     (folder / "own.yaml").write_text(MODELS % ("late.py:Late", "{dim: 16}"))
     scenario = load_scenario("own.yaml")
     with pytest.raises(UserError, match=r"models\.mine\.options\.dim: .*did you mean 'dims'\?"):
-        run_study(scenario, out=folder / "run", quiet=True)
+        run_study(scenario, RunContext(folder / "run"))
     assert not (folder / "run").exists()
 
 

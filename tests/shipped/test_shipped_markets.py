@@ -6,8 +6,8 @@ import numpy as np
 import pyarrow.dataset
 import pytest
 
+from cascade_sim.context import RunContext
 from cascade_sim.environments.market_inputs import draw_budgets
-from cascade_sim.progress import Progress
 from cascade_sim.scenario.file import load_scenario
 from cascade_sim.study import run_seed
 from places import ROOT
@@ -56,8 +56,7 @@ def run(request, tmp_path_factory):
         if shipped.market.designs is not None:  # further markets of the same arms
             more += ["market.designs=null"]
         scenario = load_scenario(request.param, overrides=[*TINY, *more])
-        with Progress(quiet=True) as progress:
-            metrics = run_seed(scenario, folder, 1, "cpu", progress, ROOT / "scenarios")
+        metrics = run_seed(scenario, RunContext(folder, ROOT / "scenarios", device="cpu"))
     return scenario, metrics, folder
 
 

@@ -6,10 +6,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from cascade_sim.context import RunContext
 from cascade_sim.errors import UserError
 from cascade_sim.market.study import run_market
 from cascade_sim.phases.simulation import Simulation
-from cascade_sim.progress import Progress
 from cascade_sim.storage.checkpoints import flat, load_state, nested, save_state
 from worlds.learning_market import run_arm
 from worlds.timed_market import SCARCE, timed_scenario
@@ -34,8 +34,7 @@ class Stopped(Exception):
 def lived(folder, workers=1, market=EVERYTHING):
     """The figures of an arm's market whose tables lie in `folder`."""
     sim = Simulation(timed_scenario(market), 1)
-    with Progress(quiet=True) as progress:
-        return run_market(sim, "now", folder, progress, workers)
+    return run_market(sim, "now", RunContext(folder, workers=workers))
 
 
 def stop_after(monkeypatch, n_checkpoints, blocks_more):

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 from cascade_sim import draws
+from cascade_sim.context import RunContext
 from cascade_sim.market.study import run_markets
 from cascade_sim.phases.results import _combine
 from cascade_sim.phases.simulation import Simulation
-from cascade_sim.progress import Progress
 from cascade_sim.storage.tables import read_table, tables
 from cascade_sim.trials.run import DesignRun
 from cascade_sim.trials.study import run_designs
@@ -28,9 +28,8 @@ DEARER = {"now": {}, "better": {"auction": {"pricing": "first"}}}
 
 def markets(folder, scenario, workers=1):
     sim = Simulation(scenario, scenario.seed, workers)
-    with Progress(quiet=True) as progress:
-        section = run_markets(sim, folder, progress, workers)
-        return {**section, "designs": run_designs(sim, folder, progress, workers)}
+    context = RunContext(folder, workers=workers)
+    return {**run_markets(sim, context), "designs": run_designs(sim, context)}
 
 
 @pytest.fixture(scope="module")

@@ -37,12 +37,12 @@ def design_scenario(
 
 
 def design_study(scenario: Any, folder: Path = Path("."), workers: int = 1) -> Any:
+    from cascade_sim.context import RunContext
     from cascade_sim.phases.simulation import Simulation
-    from cascade_sim.progress import Progress
     from cascade_sim.trials.study import DesignStudy
 
     sim = Simulation(scenario, scenario.seed, workers)
-    return DesignStudy(sim, folder, Progress(quiet=True), workers)
+    return DesignStudy(sim, RunContext(folder, workers=workers))
 
 
 def live_design(

@@ -36,11 +36,13 @@ def write_plain(folder: Path, name: str = "plain.yaml") -> Path:
 
 def measure_plain(folder: Path, *overrides: str, stretch: int = 0) -> Any:
     """The market run for its sums."""
+    from cascade_sim.context import scratch_context
     from cascade_sim.revenue.serving import measure_scenario
     from cascade_sim.scenario.file import load_scenario
 
     file = write_plain(folder)
-    return measure_scenario(load_scenario(file, overrides), str(file), stretch=stretch)
+    with scratch_context() as context:
+        return measure_scenario(load_scenario(file, overrides), str(file), context, stretch=stretch)
 
 
 _FOLDER: TemporaryDirectory = TemporaryDirectory(prefix="revenue-tests-")  # gone when the tests are

@@ -128,9 +128,8 @@ def live_and_learn(sim: Any, arm: str = "now", workers: int = 1) -> Finished:
 
 def run_arm(folder: Path, workers: int = 1, arm: str = "taught") -> Any:
     """The figures of an arm's market, from a checkpoint in the folder if there is one."""
+    from cascade_sim.context import RunContext
     from cascade_sim.market.study import run_market
-    from cascade_sim.progress import Progress
 
     scenario = learning_scenario({"checkpoint": 300.0, "exploration": 0.1})
-    with Progress(quiet=True) as progress:
-        return run_market(learning_sim(scenario), arm, folder, progress, workers)
+    return run_market(learning_sim(scenario), arm, RunContext(folder, workers=workers))

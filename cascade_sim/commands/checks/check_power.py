@@ -59,10 +59,13 @@ def command(
         raise UserError(f"--change: {change} is not above 0 and at most 50%")
     loaded = load_scenario(scenario, overrides)
 
+    from cascade_sim.context import scratch_context
+    from cascade_sim.progress import Progress
     from cascade_sim.revenue.power import measure_power, promises, runs_needed
 
     n = requests or max(4096, loaded.phases.evaluate)
-    rates = measure_power(loaded, change=size, runs=runs, requests=n, device=device, quiet=quiet)
+    with scratch_context(device=device, progress=Progress(quiet)) as context:
+        rates = measure_power(loaded, context, change=size, runs=runs, requests=n)
     echo(
         f"{scenario}, arm {loaded.report.baseline}: {runs} stretches of {n:,} requests, "
         f"revenue lowered by {change}\n"

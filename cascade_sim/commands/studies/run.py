@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -41,13 +42,9 @@ def command(
     seed: int | None,
     seeds: int,
     out: Path | None,
-    workers: int,
-    device: str,
     resume: bool,
     overwrite: bool,
-    quiet: bool,
-    engine: str,
-    address: str | None,
+    **means: Any,
 ) -> None:
     """Run a study: simulate, train, compare the arms, write the report."""
     from cascade_sim.scenario.file import load_scenario
@@ -57,17 +54,8 @@ def command(
     loaded = load_scenario(scenario, overrides, seed)
 
     with says_how_to_go_on("--resume"):
+        from cascade_sim.context import run_context
         from cascade_sim.study import run_study
 
-        run_study(
-            loaded,
-            out=out or default_folder(loaded.name),
-            seeds=seeds,
-            workers=workers,
-            device=device,
-            quiet=quiet,
-            resume=resume,
-            overwrite=overwrite,
-            engine=engine,
-            address=address,
-        )
+        context = run_context(out or default_folder(loaded.name), [loaded], **means)
+        run_study(loaded, context, seeds=seeds, resume=resume, overwrite=overwrite)

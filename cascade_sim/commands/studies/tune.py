@@ -93,9 +93,7 @@ def command(
     trials = _trials(loaded, names, over)
     _require_one_budget(trials, uneven)
 
-    from functools import partial
-    from tempfile import TemporaryDirectory
-
+    from cascade_sim.context import scratch_context
     from cascade_sim.phases.tuning import means, picked, tune_world, with_trials
     from cascade_sim.progress import Progress
 
@@ -104,13 +102,13 @@ def command(
         for own in trials.values()
         for trial in own
     }
-    tuned = partial(tune_world, workers=workers, device=device, home=scenario.parent)
+    given = {"home": scenario.parent, "workers": workers, "device": device}
     measured = []
     with Progress(quiet) as progress:
         for seed in worlds:
             world = with_trials(loaded, specs, seed, validation)
-            with TemporaryDirectory() as folder:
-                measured.append(tuned(world, list(specs), Path(folder), progress))
+            with scratch_context(**given, progress=progress) as context:
+                measured.append(tune_world(world, list(specs), context))
     mean = means(measured)
     choice = {model: picked(own, mean, by) for model, own in trials.items()}
     told = _told(trials, worlds, validation, by)

@@ -38,17 +38,20 @@ ORDERS = {"RCS": "rcs", "expected CTR": "expected_ctr", "expected RPM": "expecte
 @device_option()
 @engine_options
 @quiet_option
-def command(variants: Path, overrides: tuple[str, ...], seeds: int, out: Path | None, **options: Any) -> None:
+def command(variants: Path, overrides: tuple[str, ...], seeds: int, out: Path | None, **means: Any) -> None:
     """Run a study under several settings, side by side.
 
     Prints, as Markdown, how RCS, lifts and the culprit table change, and how many worlds keep each order.
     """
+    from cascade_sim.context import run_context
     from cascade_sim.storage.folder import default_folder
     from cascade_sim.sweeps import culprit_table, load_variants, orders_kept, run_variants, variants_table
 
     cells = load_variants(variants, overrides)
+    scenarios = [cell.scenario for cell in cells]
     with says_how_to_go_on():
-        results = run_variants(cells, out or default_folder(variants.stem), seeds=seeds, **options)
+        context = run_context(out or default_folder(variants.stem), scenarios, **means)
+        results = run_variants(cells, context, seeds=seeds)
     arms = list(dict.fromkeys(arm for cell in cells for arm in cell.scenario.arms))
     for title, (metric, lift) in TABLES.items():
         echo(f"\n**{title}** (mean over {seeds} seeds ± half the 95 % interval between them)\n")
