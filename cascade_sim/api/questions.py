@@ -59,7 +59,7 @@ def whatif(
     """
     from cascade_sim.progress import Progress
     from cascade_sim.questions.whatif import check_out, what_if_study, write_answer
-    from cascade_sim.scenario.changes import Refused, given_points, refuse
+    from cascade_sim.scenario.changes import Refused, refuse
 
     path = run_path(run)
     if not (changes is None or isinstance(changes, Mapping)):
@@ -70,14 +70,7 @@ def whatif(
         check_out(Path(out))
     try:
         with Progress(quiet) as progress:
-            answer = what_if_study(
-                path,
-                lambda scenario, name: given_points(asked, scenario, name),
-                arm,
-                requests or 0,
-                progress,
-                trusted(run, trust),
-            )
+            answer = what_if_study(path, asked, arm, requests or 0, progress, trusted(run, trust))
     except Refused as reason:
         words = [f"{key}={value}" for key, value in asked.items()]
         raise refuse(reason, words) from None

@@ -30,8 +30,8 @@ from cascade_sim.environments.uncertainty.base import UNCERTAINTY
 from cascade_sim.errors import UserError, unknown_name
 from cascade_sim.progress import Progress
 from cascade_sim.questions.reopen import PHASE, Trust, reopen
-from cascade_sim.questions.whatif import Question, Setting, WhatIfEvaluation, ask_run, seat_of
-from cascade_sim.scenario.changes import Refused, parse_points, refuse, turn
+from cascade_sim.questions.whatif import Question, Setting, WhatIfEvaluation, ask_run
+from cascade_sim.scenario.changes import Point, Refused, parse_points, refuse, turn
 from cascade_sim.scenario.schema import ArmSpec, Scenario, resolved_arms
 
 QUICK = 2_048  # requests of a first answer
@@ -111,7 +111,7 @@ class Session:
 
     def _turn(self, way: Way) -> Arm:
         changed, spec = self.turned(way)
-        return replace(seat_of(self.opened)(way.arm, spec, changed), name="")
+        return replace(Setting(self.opened, self.folder, way.arm).serving(way.arm, spec, changed), name="")
 
     def turned(self, way: Way) -> tuple[Scenario, ArmSpec]:
         """The scenario and the arm with its knobs turned; UserError if they cannot be."""
@@ -120,21 +120,28 @@ class Session:
         if not way.words:
             return self.scenario, self.specs[way.arm]
         try:
-            points = parse_points(way.words, self.scenario, way.arm)
-            if len(points) > 1:
-                raise UserError("one value for each knob; a curve goes over several")
-            return turn(self.scenario, self.specs[way.arm], points[0], self.folder)
+            return turn(self.scenario, self.specs[way.arm], self._point(way), self.folder)
         except Refused as reason:
             raise refuse(reason, way.words) from None
+
+    def _point(self, way: Way) -> Point:
+        """The knobs that are turned; Refused if there is no such knob."""
+        points = parse_points(way.words, self.scenario, way.arm)
+        if len(points) > 1:
+            raise UserError("one value for each knob; a curve goes over several")
+        return points[0]
 
     def exact(self, way: Way, progress: Progress | None = None) -> dict[str, Any]:
         """The answer of `whatif`, by the code of `whatif`. Knows nothing of what is kept here."""
         if not way.words:
             raise UserError("no knob is turned, so there is nothing to ask; turn one")
-        self.turned(way)
-        question = Question(tuple(parse_points(way.words, self.scenario, way.arm)))
-        where = Setting(self.sim, self.folder, way.arm, self.specs[way.arm], seat_of(self.opened))
-        return ask_run(where, question, progress or Progress(quiet=True))
+        if way.arm not in self.specs:
+            raise UserError(unknown_name("arm", way.arm, self.specs))
+        where = Setting(self.opened, self.folder, way.arm)
+        try:
+            return ask_run(where, Question((self._point(way),)), progress or Progress(quiet=True))
+        except Refused as reason:
+            raise refuse(reason, way.words) from None
 
     # What is served
 

@@ -87,71 +87,39 @@ def culprit_arms(baseline: Arm) -> dict[tuple[str, str], Arm]:
     return arms
 
 
-class Evaluation:
-    """Runs the evaluate phase and holds the tallies from which results.py makes the metrics."""
+class ArmEvaluation:
+    """Arms on the traffic of the evaluate phase, and the tallies from which results.py makes the metrics.
 
-    def __init__(self, sim: Simulation, logs: Path, progress: Progress):
-        self.sim, self.logs, self.progress = sim, logs, progress
-        self.n_requests = sim.scenario.phases.evaluate
-        self.clusters = sim.environment.clusters(self.n_requests)
-        self.uncertainty = sim.environment.uncertainty(self.n_requests)
-        self.n_rows = self.clusters.n if self.clusters else min(self.n_requests, MAX_ROWS)
-        self.n_quality = min(self.n_requests, sim.scenario.report.detail_requests)
-        # a log has no corpus beyond each request's candidates
-        self.n_detail = 0
-        if sim.environment.has("corpus"):
-            self.n_detail = detail.n_detail(self.n_quality, sim.world.n_ads)
-        self.specs = resolved_arms(sim.scenario)
-        self.arms = {name: sim.arm(name, spec) for name, spec in self.specs.items()}
-        self.baseline = self.arms[sim.scenario.report.baseline]
-        self.culprits = culprits_of(sim, self.baseline)
-        self.evaluator = sim.environment.evaluator(self.baseline, self._exposed_ads())
+    `baseline`: the arm that the evaluator's oracle is made from. `culprits`: more arms, of the search for the
+    culprit. Without `has_exposure` the log that tells which ads were exposed is gone; none is taken to be.
+    """
+
+    n_detail = 0  # requests that are held against the whole corpus
+
+    def __init__(
+        self,
+        sim: Simulation,
+        logs: Path,
+        arms: dict[str, Arm],
+        baseline: Arm,
+        *,
+        n_requests: int,
+        culprits: dict[tuple[str, str], Arm] | None = None,
+        has_exposure: bool = True,
+    ):
+        self.sim, self.logs, self.arms, self.baseline = sim, logs, arms, baseline
+        self.culprits, self.n_requests = culprits or {}, n_requests
+        self.clusters = sim.environment.clusters(n_requests)
+        self.uncertainty = sim.environment.uncertainty(n_requests)
+        self.n_rows = self.clusters.n if self.clusters else min(n_requests, MAX_ROWS)
+        exposed = self._exposed_ads() if has_exposure else np.zeros(sim.world.n_ads, bool)
+        self.evaluator = sim.environment.evaluator(baseline, exposed)
         self.budgets = sim.environment.budget_replay()
-        seats = [m for s in self.specs.values() for m in (section.model for _, section in s.sections)]
-        named = [name for name in dict.fromkeys(seats) if name not in sim.built_in]
-        knows_truth = sim.environment.has("truth")
-        if not knows_truth:
-            named = []  # held against the log's own clicks, not against a truth
-        ranker = self.specs[sim.scenario.report.baseline].ranking.model
-        self.model_quality = QualityStudy(sim, named, ranker if knows_truth else None, self.n_quality)
-        asked = dict.fromkeys(name for spec in self.specs.values() for name in spec.pcvr_models)
-        self.pcvr_quality = None
-        if asked:
-            self.pcvr_quality = QualityStudy(sim, list(asked), None, self.n_quality, sim.environment.cvr)
         self.tallies = {name: self._empty_tally() for name in self.all_arms()}
 
     def all_arms(self) -> dict[str, Arm]:
         """The arms of the scenario, the reference arms, and the culprit search (marked by its `x`)."""
         return {**self.arms, **{arm.name: arm for arm in self.culprits.values()}}
-
-    def run(self) -> None:
-        """Serve and measure; impressions of every arm and the shadow's scores go to the log."""
-        with ExitStack() as stack:
-            bar = stack.enter_context(self.progress.stage("evaluate", self.n_requests))
-
-            def open_table(name: str) -> TableWriter:
-                return stack.enter_context(TableWriter(self.logs, name))
-
-            tables = {name: open_table(f"evaluate-{name}") for name in self.arms}
-            shadow_table = open_table("shadow")
-            # The shadow's scores are the baseline's ranking stage's: only arms that share it can be joined.
-            service_tables = {
-                name: open_table(f"service-{name}")
-                for name in self.sim.scenario.arms
-                if ranking_of(self.arms[name]) == ranking_of(self.baseline)
-            }
-
-            def finish(block: Block, by_arm: dict[str, ArmBlock]) -> None:
-                for name, served in by_arm.items():
-                    self._add(name, served)
-                    if name in tables:
-                        shown = as_decided(served.decision)
-                        tables[name].append(impression_columns(self.sim.world, block, shown, served.outcome))
-                self._log_detail(block, by_arm, shadow_table, service_tables)
-                bar.advance(len(block))
-
-            elsewhere = Job("phase evaluate", evaluation_server, (Plan.of(self.sim, self.logs),))
-            self._let_arrive(finish, elsewhere)
 
     def _let_arrive(
         self, finish: Callable[[Block, dict[str, ArmBlock]], None], elsewhere: Job | None = None
@@ -238,25 +206,6 @@ class Evaluation:
             tally.vectors[kind] = tally.vectors[kind] + sums if kind in tally.vectors else sums
         tally.sizes = tally.sizes + [np.count_nonzero(ids >= 0) for ids in served.decision.sets]
 
-    def _log_detail(self, block: Block, by_arm: dict[str, ArmBlock], shadow_table, service_tables) -> None:
-        """Scores on whole pre-ranking sets, as the paper's SQL wants them, and the quality of the models."""
-        part = self._head(block, self.n_quality)
-        if not len(part):
-            return
-        sim, arm = self.sim, self.baseline
-        decision = head_of(by_arm[arm.name].decision, len(part))
-        for study in (self.model_quality, self.pcvr_quality):
-            if study is not None:
-                study.add(part, decision, self._group(part, study.n_groups, self.n_quality))
-        ids = decision.retrieved
-        rank_score = admitted(score(part, ids, arm.last, arm, sim.platform), arm.last, arm)
-        # An ad that the auction would not admit cannot be an ideal winner, however few there are.
-        rank_score = np.where(rank_score > 0, rank_score, -np.inf)
-        shadow_table.append(_score_rows(part, ids, "rank_score", rank_score))
-        for name, table in service_tables.items():
-            own = head_of(by_arm[name].decision, len(part))
-            table.append(_score_rows(part, own.passes[-2].ids, "pre_rank_score", own.passes[-2].order))
-
     def _head(self, block: Block, n: int) -> Block:
         """Those requests of this block that are among the first n of the evaluation; possibly none."""
         return block.take(slice(0, int(np.clip(n - self._local(block)[0], 0, len(block)))))
@@ -285,17 +234,6 @@ class Evaluation:
         sums = {name: float(column.sum()) for name, column in self.tallies[today].columns.items()}
         return Measured(sums, self.clusters, budget_facts(self.budgets, self.arms, today))
 
-    def evidence(self) -> dict[str, Any]:
-        """What the results of a log rest on, for metrics.json, with the quality of the logged models."""
-        sim, baseline = self.sim, self.sim.scenario.report.baseline
-        stated = sim.environment.statement(self.measured(baseline))
-        if stated.facts is None:
-            return {}
-        others = {name: name for name in sim.scenario.arms if name != baseline}
-        told = [*stated.notes, *stated.budget_notes(baseline, others)]
-        models = sim.environment.model_quality(sim.scorers)
-        return {"evidence": {**stated.facts, "notes": told, "models": models}}
-
     def _group(self, block: Block, n_groups: int, n_requests: int = 0) -> np.ndarray:
         """Which of n groups of consecutive requests each request belongs to.  [R]"""
         if self.clusters is not None:
@@ -314,6 +252,91 @@ class Evaluation:
 
     def _empty_tally(self) -> ArmTally:
         return ArmTally({}, [], {}, np.zeros(1))
+
+
+class Evaluation(ArmEvaluation):
+    """The evaluate phase of a study: every arm and reference arm, logged, with the quality of the models."""
+
+    def __init__(self, sim: Simulation, logs: Path, progress: Progress):
+        self.progress = progress
+        self.specs = resolved_arms(sim.scenario)
+        arms = {name: sim.arm(name, spec) for name, spec in self.specs.items()}
+        baseline = arms[sim.scenario.report.baseline]
+        n_requests, culprits = sim.scenario.phases.evaluate, culprits_of(sim, baseline)
+        super().__init__(sim, logs, arms, baseline, n_requests=n_requests, culprits=culprits)
+        self.n_quality = min(self.n_requests, sim.scenario.report.detail_requests)
+        if sim.environment.has("corpus"):  # a log has none beyond each request's candidates
+            self.n_detail = detail.n_detail(self.n_quality, sim.world.n_ads)
+        seats = [m for s in self.specs.values() for m in (section.model for _, section in s.sections)]
+        named = [name for name in dict.fromkeys(seats) if name not in sim.built_in]
+        knows_truth = sim.environment.has("truth")
+        if not knows_truth:
+            named = []  # held against the log's own clicks, not against a truth
+        ranker = self.specs[sim.scenario.report.baseline].ranking.model
+        self.model_quality = QualityStudy(sim, named, ranker if knows_truth else None, self.n_quality)
+        asked = dict.fromkeys(name for spec in self.specs.values() for name in spec.pcvr_models)
+        self.pcvr_quality = None
+        if asked:
+            self.pcvr_quality = QualityStudy(sim, list(asked), None, self.n_quality, sim.environment.cvr)
+
+    def run(self) -> None:
+        """Serve and measure; impressions of every arm and the shadow's scores go to the log."""
+        with ExitStack() as stack:
+            bar = stack.enter_context(self.progress.stage("evaluate", self.n_requests))
+
+            def open_table(name: str) -> TableWriter:
+                return stack.enter_context(TableWriter(self.logs, name))
+
+            tables = {name: open_table(f"evaluate-{name}") for name in self.arms}
+            shadow_table = open_table("shadow")
+            # The shadow's scores are the baseline's ranking stage's: only arms that share it can be joined.
+            service_tables = {
+                name: open_table(f"service-{name}")
+                for name in self.sim.scenario.arms
+                if ranking_of(self.arms[name]) == ranking_of(self.baseline)
+            }
+
+            def finish(block: Block, by_arm: dict[str, ArmBlock]) -> None:
+                for name, served in by_arm.items():
+                    self._add(name, served)
+                    if name in tables:
+                        shown = as_decided(served.decision)
+                        tables[name].append(impression_columns(self.sim.world, block, shown, served.outcome))
+                self._log_detail(block, by_arm, shadow_table, service_tables)
+                bar.advance(len(block))
+
+            elsewhere = Job("phase evaluate", evaluation_server, (Plan.of(self.sim, self.logs),))
+            self._let_arrive(finish, elsewhere)
+
+    def _log_detail(self, block: Block, by_arm: dict[str, ArmBlock], shadow_table, service_tables) -> None:
+        """Scores on whole pre-ranking sets, as the paper's SQL wants them, and the quality of the models."""
+        part = self._head(block, self.n_quality)
+        if not len(part):
+            return
+        sim, arm = self.sim, self.baseline
+        decision = head_of(by_arm[arm.name].decision, len(part))
+        for study in (self.model_quality, self.pcvr_quality):
+            if study is not None:
+                study.add(part, decision, self._group(part, study.n_groups, self.n_quality))
+        ids = decision.retrieved
+        rank_score = admitted(score(part, ids, arm.last, arm, sim.platform), arm.last, arm)
+        # An ad that the auction would not admit cannot be an ideal winner, however few there are.
+        rank_score = np.where(rank_score > 0, rank_score, -np.inf)
+        shadow_table.append(_score_rows(part, ids, "rank_score", rank_score))
+        for name, table in service_tables.items():
+            own = head_of(by_arm[name].decision, len(part))
+            table.append(_score_rows(part, own.passes[-2].ids, "pre_rank_score", own.passes[-2].order))
+
+    def evidence(self) -> dict[str, Any]:
+        """What the results of a log rest on, for metrics.json, with the quality of the logged models."""
+        sim, baseline = self.sim, self.sim.scenario.report.baseline
+        stated = sim.environment.statement(self.measured(baseline))
+        if stated.facts is None:
+            return {}
+        others = {name: name for name in sim.scenario.arms if name != baseline}
+        told = [*stated.notes, *stated.budget_notes(baseline, others)]
+        models = sim.environment.model_quality(sim.scorers)
+        return {"evidence": {**stated.facts, "notes": told, "models": models}}
 
 
 def culprits_of(sim: Simulation, baseline: Arm) -> dict[tuple[str, str], Arm]:

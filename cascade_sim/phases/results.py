@@ -23,7 +23,7 @@ from cascade_sim.analysis.statistics.bootstrap import (
 from cascade_sim.analysis.statistics.orders import order_between_worlds
 from cascade_sim.cascade.serve import Arm
 from cascade_sim.environments.evaluators.corpus import attribution_table
-from cascade_sim.phases.evaluate import ArmTally, Evaluation
+from cascade_sim.phases.evaluate import ArmEvaluation, ArmTally, Evaluation
 from cascade_sim.phases.objectives import sweep_section
 from cascade_sim.scenario.file import scenario_hash
 from cascade_sim.version import SEMANTICS, __version__
@@ -155,7 +155,7 @@ def vector_metrics(
 
 
 def ratio_sample(
-    evaluation: Evaluation, resamples: int, seed: int, metrics: Mapping[str, Metric] = ARM_MEASURES
+    evaluation: ArmEvaluation, resamples: int, seed: int, metrics: Mapping[str, Metric] = ARM_MEASURES
 ) -> RatioSample:
     """The metrics that are ratios of sums over requests, of every arm, on the data and on resamples."""
     plain = {name: tally.joined("columns") for name, tally in evaluation.tallies.items()}
@@ -163,7 +163,7 @@ def ratio_sample(
     return RatioSample.of(evaluation.resampled(), parts, resamples, seed).with_data(plain, parts)
 
 
-def vector_samples(evaluation: Evaluation, resamples: int, seed: int) -> list[FunctionSample]:
+def vector_samples(evaluation: ArmEvaluation, resamples: int, seed: int) -> list[FunctionSample]:
     """The metrics that are functions of summed vectors, of every arm, on the data and on resamples."""
     return [
         FunctionSample.of(sums, functions, resamples, seed)
@@ -172,7 +172,7 @@ def vector_samples(evaluation: Evaluation, resamples: int, seed: int) -> list[Fu
 
 
 def arm_metrics(
-    evaluation: Evaluation,
+    evaluation: ArmEvaluation,
     sample: RatioSample,
     baseline: str,
     resamples: int,

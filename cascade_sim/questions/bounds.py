@@ -8,6 +8,7 @@ not known.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -62,7 +63,7 @@ def reserve_bounds(store: LoggedStore, reserve: float, is_first_price: bool) -> 
     return Bounds(float(mean[0]), float(mean[1]), float(mean[2]), outer)
 
 
-def refuse_winners(scenario: Scenario, spec: ArmSpec, points: list[Point], folder: Path) -> None:
+def refuse_winners(scenario: Scenario, spec: ArmSpec, points: Sequence[Point], folder: Path) -> None:
     """Refused, with bounds where there are any, if the log has winners and prices alone."""
     if scenario.world.logged is None or about_of(scenario.world, folder)[0].level != "winners":
         return
@@ -74,7 +75,7 @@ def refuse_winners(scenario: Scenario, spec: ArmSpec, points: list[Point], folde
             raise Refused(_bounded(scenario, spec, points, change, folder) or why, change.at)
 
 
-def _bounded(scenario: Scenario, spec: ArmSpec, points: list[Point], change: Change, folder: Path) -> str:
+def _bounded(scenario: Scenario, spec: ArmSpec, points: Sequence[Point], change: Change, folder: Path) -> str:
     """The refusal of a raised reserve, which has the bounds in it; empty for any other knob."""
     if change.knob != RESERVE or len(points[0]) > 1:
         return ""

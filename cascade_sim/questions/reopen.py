@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import TypeAlias
 
@@ -61,15 +62,22 @@ RATIOS = ratio_parts(PAGE_METRICS)
 
 @dataclass(frozen=True)
 class ReopenedRun:
-    """A run of one world. Models are loaded when an arm asks for them.
+    """A run of one world. The world is built, and models are loaded, when they are first asked for.
 
     Classes of one's own among them are run only for who trusts the folder.
     """
 
     run: Run
     scenario: Scenario
-    sim: Simulation
     trust: Trust = False
+
+    @cached_property
+    def sim(self) -> Simulation:
+        return Simulation(self.scenario, self.scenario.seed, home=self.path)
+
+    def forget(self) -> None:
+        """Give up the world, which may be large; it is built again when it is asked for."""
+        self.__dict__.pop("sim", None)
 
     @property
     def path(self) -> Path:
@@ -168,7 +176,7 @@ def reopen(path: Path, trust: Trust = False) -> ReopenedRun:
             f"{path} is a study over {len(worlds)} worlds; give the folder of one of them: {listed}"
         )
     scenario = load_scenario(below(run.path, "scenario.yaml"))
-    return ReopenedRun(run, scenario, Simulation(scenario, scenario.seed, home=run.path), trust)
+    return ReopenedRun(run, scenario, trust)
 
 
 def load_weights(path: Path, module: nn.Module) -> None:

@@ -1,7 +1,7 @@
 """What-ifs: the evaluation served again with some knobs turned and everything else as it was.
 
 Requests, users, luck (each draw is keyed by request and ad), world, trained models and the advertisers' bids
-are the same on both sides, so what is left of a difference is the knob's own. `what_if_study` asks a finished
+are the same on both sides, so what is left of a difference is the knob's own. `WhatIfStudy` asks a finished
 run, `what_if_section` a study that has just been evaluated; both go through `ask`, which measures as the
 study did and logs nothing. `write_answer` puts the answer into a folder: JSON, CSV, a page and its figure.
 """
@@ -12,11 +12,11 @@ import copy
 import hashlib
 import json
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -26,15 +26,13 @@ from cascade_sim.cascade.serve import Arm, Block
 from cascade_sim.environments.evaluators.base import Context
 from cascade_sim.environments.statement import Statement
 from cascade_sim.errors import UserError, unknown_name
-from cascade_sim.limits import MAX_ROWS
-from cascade_sim.phases.evaluate import ArmBlock, Evaluation, Served
+from cascade_sim.phases.evaluate import ArmBlock, ArmEvaluation, Served
 from cascade_sim.phases.results import arm_metrics, combine_sections, ratio_sample, vector_samples
 from cascade_sim.phases.simulation import Simulation
 from cascade_sim.progress import Progress
 from cascade_sim.questions.bounds import refuse_winners
 from cascade_sim.questions.reopen import ReopenedRun, Trust, reopen
-from cascade_sim.scenario.changes import Point, parse_points, turn
-from cascade_sim.scenario.file import load_scenario
+from cascade_sim.scenario.changes import Point, given_points, parse_points, turn
 from cascade_sim.scenario.knobs import arm_knobs
 from cascade_sim.scenario.schema import ArmSpec, Scenario, resolved_arms
 from cascade_sim.storage.files import below, storage_errors, write_file
@@ -59,8 +57,6 @@ PAIRED = {"clicked": "revenue", "expected": "expected_revenue"}  # columns of th
 
 LONGEST_NAME = 80
 
-SeatArm = Callable[[str, ArmSpec, Scenario], Arm]  # an arm ready to serve, with the scenario's fusions
-
 
 @dataclass(frozen=True)
 class Question:
@@ -77,64 +73,128 @@ class Question:
         return next(changes[0].path for changes in varied if len({repr(c.value) for c in changes}) > 1)
 
 
+class ServedWorld(Protocol):
+    """A world that arms serve in: of a finished run (`ReopenedRun`), or of a study that is under way."""
+
+    @property
+    def scenario(self) -> Scenario: ...
+
+    @property
+    def sim(self) -> Simulation: ...
+
+    def load_models(self, spec: ArmSpec) -> None:
+        """Have the models that an arm asks among the simulation's scorers."""
+
+
 @dataclass(frozen=True)
-class Setting:
-    """Where what-ifs are asked: a simulation with its logs, the arm, and how arms get their seats."""
+class TrainedWorld:
+    """The world of a study that is under way: its models are there."""
 
     sim: Simulation
+
+    @property
+    def scenario(self) -> Scenario:
+        return self.sim.scenario
+
+    def load_models(self, spec: ArmSpec) -> None:
+        pass
+
+
+@dataclass(frozen=True)
+class Setting:
+    """Where what-ifs are asked: a world, the folder of its logs, and the arm whose knobs are turned."""
+
+    world: ServedWorld
     logs: Path
     arm: str
-    spec: ArmSpec
-    seat: SeatArm
+
+    @property
+    def scenario(self) -> Scenario:
+        return self.world.scenario
+
+    @property
+    def spec(self) -> ArmSpec:
+        return resolved_arms(self.scenario)[self.arm]
+
+    def serving(self, name: str, spec: ArmSpec, changed: Scenario) -> Arm:
+        """An arm ready to serve, with the fusions of a changed scenario."""
+        self.world.load_models(spec)
+        return _with_scenario(self.world.sim, changed).arm(name, spec)
+
+
+@dataclass(frozen=True)
+class WhatIfStudy:
+    """A finished run that is asked, by one of its arms: its world, or all of a study over several.
+
+    study = WhatIfStudy.of(Path("runs/quick"), arm="ltr")
+    study.answer(study.question(["auction.reserve_cpc=0.1,0.2"]))
+    """
+
+    run: Path
+    folders: tuple[Path, ...]  # of the worlds
+    first: ReopenedRun  # whose scenario is that of all but for the seed
+    arm: str
+
+    @classmethod
+    def of(cls, run: Path, arm: str | None = None, trust: Trust = False) -> WhatIfStudy:
+        """Open a run; by default its baseline is asked. UserError if there is no such run, or arm."""
+        folders = worlds_of(run)
+        first = reopen(folders[0], trust)
+        name, known = arm or first.scenario.report.baseline, resolved_arms(first.scenario)
+        if name not in known:
+            file = below(folders[0], "scenario.yaml")
+            raise UserError(f"{file}: --arm: {unknown_name('arm', name, known)}")
+        return cls(run, tuple(folders), first, name)
+
+    @property
+    def metrics(self) -> dict[str, Any]:
+        """What the run itself measured."""
+        return (self.first.run if self.folders == (self.run,) else open_run(self.run)).metrics
+
+    def question(self, changes: Sequence[str] | Mapping[str, Any]) -> Question:
+        """What some `path=value`, or values by path, ask. Raises `scenario.changes.Refused`."""
+        parse = given_points if isinstance(changes, Mapping) else parse_points
+        return Question(tuple(parse(changes, self.first.scenario, self.arm)))
+
+    def answer(
+        self, question: Question, n_requests: int = 0, progress: Progress | None = None
+    ) -> dict[str, Any]:
+        """The answer of `ask` with the run's name, seed and semantics.
+
+        Over several worlds means, with intervals between worlds. Raises `scenario.changes.Refused` before a
+        world is built.
+        """
+        answers = []
+        for folder in self.folders:
+            opened = self.first if folder == self.folders[0] else reopen(folder, self.first.trust)
+            where = Setting(opened, folder, self.arm)
+            answers.append(ask_run(where, question, progress or Progress(quiet=True), n_requests))
+            opened.forget()
+        if len(answers) == 1:
+            return answers[0]
+        seeds = [answer["seed"] for answer in answers]
+        return {**combine_sections(answers), "seed": None, "seeds": {"n": len(seeds), "seeds": seeds}}
 
 
 def what_if_study(
     run: Path,
-    read_points: Callable[[Scenario, str], list[Point]],
+    changes: Sequence[str] | Mapping[str, Any],
     arm: str | None = None,
     n_requests: int = 0,
     progress: Progress | None = None,
     trust: Trust = False,
 ) -> dict[str, Any]:
-    """One question to a finished run, or to every world of a study over several.
-
-    `read_points` turns the user's words into points once scenario and arm are known. The answer of `ask` with
-    the run's name, seed and semantics; over several worlds means, with intervals between worlds.
-    """
-    answers = []
-    folders = worlds_of(run)
-    _check(folders[0], read_points, arm)  # before a world is built
-    for folder in folders:
-        opened = reopen(folder, trust)
-        scenario = opened.scenario
-        name = arm or scenario.report.baseline
-        specs = resolved_arms(scenario)
-        question = Question(tuple(read_points(scenario, name)))
-
-        where = Setting(opened.sim, folder, name, specs[name], seat_of(opened))
-        answers.append(ask_run(where, question, progress or Progress(quiet=True), n_requests))
-    if len(answers) == 1:
-        return answers[0]
-    seeds = [answer["seed"] for answer in answers]
-    return {**combine_sections(answers), "seed": None, "seeds": {"n": len(seeds), "seeds": seeds}}
+    """One question to a finished run, opened, asked and answered."""
+    study = WhatIfStudy.of(run, arm, trust)
+    return study.answer(study.question(changes), n_requests, progress)
 
 
 def ask_run(where: Setting, question: Question, progress: Progress, n_requests: int = 0) -> dict[str, Any]:
     """One question to one world: the answer of `ask` with the run's name, seed and semantics."""
-    scenario = where.sim.scenario
+    scenario = where.scenario
     head = {"run": scenario.name, "seed": scenario.seed, "semantics": SEMANTICS}
     answer = ask(where, {"": question}, progress, n_requests)[""]
     return {**head, "baseline": scenario.report.baseline, **answer}
-
-
-def seat_of(opened: ReopenedRun) -> SeatArm:
-    """How arms of a finished run get their seats: models are loaded when an arm asks for them."""
-
-    def seat(name: str, spec: ArmSpec, changed: Scenario) -> Arm:
-        opened.load_models(spec)
-        return _with_scenario(opened.sim, changed).arm(name, spec)
-
-    return seat
 
 
 def what_if_section(sim: Simulation, logs: Path, progress: Progress) -> dict[str, Any]:
@@ -145,25 +205,7 @@ def what_if_section(sim: Simulation, logs: Path, progress: Progress) -> dict[str
         name: Question(tuple(parse_points(words, scenario, baseline)))
         for name, words in scenario.what_if.items()
     }
-
-    def seat(name: str, spec: ArmSpec, changed: Scenario) -> Arm:
-        return _with_scenario(sim, changed).arm(name, spec)
-
-    return ask(Setting(sim, logs, baseline, resolved_arms(scenario)[baseline], seat), questions, progress)
-
-
-def _check(folder: Path, read_points: Callable[[Scenario, str], list[Point]], arm: str | None) -> None:
-    """UserError or Refused for a question that the run cannot answer."""
-    open_run(folder)
-    scenario = load_scenario(below(folder, "scenario.yaml"))
-    specs = resolved_arms(scenario)
-    name = arm or scenario.report.baseline
-    if name not in specs:
-        raise UserError(f"{below(folder, 'scenario.yaml')}: --arm: {unknown_name('arm', name, specs)}")
-    points = read_points(scenario, name)
-    for point in points:
-        turn(scenario, specs[name], point, folder)
-    refuse_winners(scenario, specs[name], points, folder)
+    return ask(Setting(TrainedWorld(sim), logs, baseline), questions, progress)
 
 
 def worlds_of(run: Path) -> list[Path]:
@@ -187,13 +229,15 @@ def ask(
 
     Raises `scenario.changes.Refused` for a change that the rules forbid, before anything is served.
     """
-    scenario = where.sim.scenario
-    arms = {TODAY: where.seat(where.arm, where.spec, scenario)}
+    scenario, own = where.scenario, where.spec
     turned = {
-        (name, i): turn(scenario, where.spec, point, where.logs)
+        (name, i): turn(scenario, own, point, where.logs)
         for name, question in questions.items()
         for i, point in enumerate(question.points)
     }
+    for question in questions.values():
+        refuse_winners(scenario, own, question.points, where.logs)
+    arms = {TODAY: where.serving(where.arm, own, scenario)}  # only now a world is built
     served: dict[tuple[str, int], str] = {}  # ways to serve that are asked about twice are served once
     for place, (changed, spec) in turned.items():
         same = next(
@@ -201,14 +245,14 @@ def ask(
         )
         served[place] = served[same] if same else f"point {len(arms)}"
         if same is None:
-            arms[served[place]] = where.seat(where.arm, spec, changed)
+            arms[served[place]] = where.serving(where.arm, spec, changed)
     baseline = scenario.report.baseline
-    ruler = where.seat(baseline, resolved_arms(scenario)[baseline], scenario)
-    evaluation = WhatIfEvaluation(where.sim, where.logs, arms, ruler, n_requests)
+    ruler, sim = where.serving(baseline, resolved_arms(scenario)[baseline], scenario), where.world.sim
+    evaluation = WhatIfEvaluation(sim, where.logs, arms, ruler, n_requests)
     evaluation.serve(progress)
     with progress.stage("intervals", 1, "tables"):
         measured = evaluation.metrics(TODAY)
-        stated = where.sim.environment.statement(evaluation.measured(TODAY))
+        stated = sim.environment.statement(evaluation.measured(TODAY))
         unsure = evaluation.uncertainty.words
         notes = [*([] if evaluation.has_exposure else [NO_EXPOSURE]), *([unsure] if unsure else [])]
         known = {} if stated.facts is None else {"evidence": stated.facts}
@@ -218,7 +262,7 @@ def ask(
                 "requests": evaluation.n_requests,
                 "knob": question.knob,
                 "today": {
-                    "settings": _settings_today(scenario, where.spec, question),
+                    "settings": _settings_today(scenario, own, question),
                     "metrics": measured[TODAY],
                 },
                 "points": [
@@ -270,7 +314,7 @@ def _settings_today(scenario: Scenario, spec: ArmSpec, question: Question) -> di
     return settings
 
 
-class WhatIfEvaluation(Evaluation):
+class WhatIfEvaluation(ArmEvaluation):
     """Some arms on the evaluation's own traffic and luck.
 
     `ruler_arm` is the run's baseline: welfare and oracle stay those of the run. Without the log of the run
@@ -280,20 +324,11 @@ class WhatIfEvaluation(Evaluation):
     def __init__(
         self, sim: Simulation, logs: Path, arms: dict[str, Arm], ruler_arm: Arm, n_requests: int = 0
     ) -> None:
-        self.sim, self.logs, self.arms, self.culprits = sim, logs, arms, {}
-        self.baseline = ruler_arm
         block, total = sim.scenario.traffic.block, sim.scenario.phases.evaluate
         # Whole blocks: what a net predicts may differ in the last bit with the requests beside it.
-        self.n_requests = min(-(-(n_requests or total) // block) * block, total)
-        self.clusters = sim.environment.clusters(self.n_requests)
-        self.uncertainty = sim.environment.uncertainty(self.n_requests)
-        self.n_rows = self.clusters.n if self.clusters else min(self.n_requests, MAX_ROWS)
-        self.n_detail = 0
+        whole = min(-(-(n_requests or total) // block) * block, total)
         self.has_exposure = not sim.scenario.phases.log or "log" in tables(logs)
-        exposed = self._exposed_ads() if self.has_exposure else np.zeros(sim.world.n_ads, bool)
-        self.evaluator = sim.environment.evaluator(ruler_arm, exposed)
-        self.budgets = sim.environment.budget_replay()
-        self.tallies = {name: self._empty_tally() for name in arms}
+        super().__init__(sim, logs, arms, ruler_arm, n_requests=whole, has_exposure=self.has_exposure)
 
     def serve_on(self, context: Context[Any], arm: Arm) -> Served:
         """As in an evaluation, with the places of a page: an arm may have more of them than today's."""
@@ -361,7 +396,7 @@ class WhatIfEvaluation(Evaluation):
         return super().resampled()
 
 
-def answer_name(points: list[Point], arm: str | None, requests: int | None = None) -> str:
+def answer_name(points: Sequence[Point], arm: str | None, requests: int | None = None) -> str:
     """A folder's name that says what was asked: `reserve_cpc-0.2`, `slots-2_3_4-distill`.
 
     Where the words leave something out (values in the middle, signs that no file's name can have), the

@@ -12,7 +12,6 @@ from cascade_sim.audit.study import audit
 from cascade_sim.errors import ScenarioError
 from cascade_sim.imports.mapping import read_mapping
 from cascade_sim.questions.whatif import what_if_study
-from cascade_sim.scenario.changes import parse_points
 from worlds.logged_auctions import drawn, paged, stored
 from worlds.logged_market import write_market
 
@@ -52,9 +51,7 @@ def test_the_exponent_of_the_pctr_is_found_beside_it(market):
 
 
 def test_what_ifs_follow_it(market):
-    answer = what_if_study(
-        market, lambda scenario, arm: parse_points(["auction.reserve_cpc=0.8"], scenario, arm)
-    )
+    answer = what_if_study(market, ["auction.reserve_cpc=0.8"])
     assert answer["evidence"]["replayed"] == {"pages_as_logged": 1.0, "prices_as_logged": 1.0}
     (point,) = answer["points"]
     assert point["metrics"]["cpc"]["value"] > answer["today"]["metrics"]["cpc"]["value"]

@@ -94,11 +94,11 @@ def stretches(requests, candidates, n: int):
 def ask(folder: Path, value: str):
     """The what-if of this reserve, or None where it is refused."""
     from cascade_sim.questions.whatif import what_if_study
-    from cascade_sim.scenario.changes import Refused, parse_points
+    from cascade_sim.scenario.changes import Refused
 
     words = [f"auction.reserve_cpc={value}"]
     try:
-        return what_if_study(folder, lambda scenario, arm: parse_points(words, scenario, arm))
+        return what_if_study(folder, words)
     except Refused:
         return None
 

@@ -86,12 +86,8 @@ def pages(sim, scenario, folder, words, n):
 def tables_differ(run: Path, market: Path, question: str) -> int:
     """How many numbers differ between the what-if of the run and that of its log."""
     from cascade_sim.questions.whatif import what_if_study
-    from cascade_sim.scenario.changes import parse_points
 
-    first, second = (
-        what_if_study(folder, lambda scenario, arm: parse_points([question], scenario, arm))
-        for folder in (run, market)
-    )
+    first, second = (what_if_study(folder, [question]) for folder in (run, market))
     pairs = [
         (ours["metrics"][name]["value"], theirs["metrics"][name]["value"])
         for (ours, theirs), names in [

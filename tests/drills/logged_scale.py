@@ -34,10 +34,9 @@ ASK = """
 import json, sys, time
 from pathlib import Path
 from cascade_sim.questions.whatif import what_if_study
-from cascade_sim.scenario.changes import parse_points
 words = ["auction.reserve_cpc=" + ",".join(f"{0.05 + 0.05 * i:g}" for i in range(int(sys.argv[2])))]
 started, cpu = time.perf_counter(), time.process_time()
-answer = what_if_study(Path(sys.argv[1]), lambda scenario, arm: parse_points(words, scenario, arm))
+answer = what_if_study(Path(sys.argv[1]), words)
 # Not ru_maxrss: in a new process that begins with what its parent had.
 peak = int(Path("/proc/self/status").read_text().split("VmHWM:")[1].split()[0]) / 1024
 told = {

@@ -11,7 +11,6 @@ from cascade_sim.live import figures
 from cascade_sim.live.knobs import curve_values, knobs_of
 from cascade_sim.live.session import Way
 from cascade_sim.questions.whatif import what_if_study
-from cascade_sim.scenario.changes import parse_points
 from cascade_sim.storage.folder import json_text
 
 OTHER = {
@@ -52,7 +51,7 @@ def turns(session):
 
 
 def whatif(folder, words, arm=None):
-    return json_text(what_if_study(folder, lambda scenario, name: parse_points(words, scenario, name), arm))
+    return json_text(what_if_study(folder, words, arm))
 
 
 def test_the_exact_answer_is_that_of_whatif_to_the_byte_for_every_knob(client, folder, turns):

@@ -16,7 +16,6 @@ from cascade_sim.phases.simulation import Simulation
 from cascade_sim.progress import Progress
 from cascade_sim.questions.reopen import reopen
 from cascade_sim.questions.whatif import what_if_study
-from cascade_sim.scenario.changes import parse_points
 from cascade_sim.scenario.file import load_scenario
 from cascade_sim.world.budgets import LoggedBudgets
 from worlds.logged_market import (
@@ -33,7 +32,7 @@ from worlds.logged_market import (
 
 
 def asked(folder, *words: str):
-    return what_if_study(folder, lambda scenario, arm: parse_points(list(words), scenario, arm))
+    return what_if_study(folder, list(words))
 
 
 @pytest.mark.parametrize("charging", ["click", "impression"])

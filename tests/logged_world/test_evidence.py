@@ -9,13 +9,13 @@ from cascade_sim.logged.format import About, Rule
 from cascade_sim.logged.store import open_store
 from cascade_sim.questions.bounds import reserve_bounds
 from cascade_sim.questions.whatif import what_if_study
-from cascade_sim.scenario.changes import Refused, parse_points
+from cascade_sim.scenario.changes import Refused
 from cascade_sim.scenario.file import load_scenario
 from worlds.logged_market import made_market, market_of
 
 
 def ask(market, *words):
-    return what_if_study(market, lambda scenario, arm: parse_points(words, scenario, arm))
+    return what_if_study(market, words)
 
 
 @pytest.mark.parametrize(

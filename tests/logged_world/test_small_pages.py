@@ -7,7 +7,6 @@ from cascade_sim.auction import run_auction, to_micros
 from cascade_sim.logged.format import About, Rule
 from cascade_sim.questions.reopen import reopen
 from cascade_sim.questions.whatif import what_if_study
-from cascade_sim.scenario.changes import parse_points
 from worlds.logged_market import made_market
 
 N, ADS = 60, 5
@@ -69,7 +68,7 @@ def test_each_page_has_its_own_slots_and_reserve(tmp_path, pricing):
 
 def test_a_reserve_for_all_takes_the_place_of_each_request_s(tmp_path):
     market, _, _ = small_market(tmp_path / "m")
-    answer = what_if_study(market, lambda s, a: parse_points(["auction.reserve_cpc=0.5"], s, a))
+    answer = what_if_study(market, ["auction.reserve_cpc=0.5"])
     assert answer["evidence"]["replayed"]["pages_as_logged"] == 1.0
     assert (
         answer["today"]["metrics"]["slots_filled"]["value"]
@@ -85,7 +84,7 @@ def test_a_reserve_for_all_takes_the_place_of_each_request_s(tmp_path):
 
 def test_impressions_are_charged_where_the_log_charges_them_and_the_bid_alone_decides(tmp_path):
     market, slot, price = small_market(tmp_path / "m", charging="impression")
-    answer = what_if_study(market, lambda s, a: parse_points(["auction.reserve_cpc=0.5"], s, a))
+    answer = what_if_study(market, ["auction.reserve_cpc=0.5"])
     assert answer["evidence"]["replayed"] == {"pages_as_logged": 1.0, "prices_as_logged": 1.0}
     earned = answer["today"]["metrics"]["revenue_per_request"]["value"]
     assert earned == pytest.approx(price[slot >= 0].sum() / 1e6 / N)

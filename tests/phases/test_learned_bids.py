@@ -17,7 +17,6 @@ from cascade_sim.questions import critical_bids, landscape
 from cascade_sim.questions.reopen import reopen
 from cascade_sim.questions.trace import trace
 from cascade_sim.questions.whatif import what_if_study
-from cascade_sim.scenario.changes import parse_points
 from cascade_sim.storage.model_store import ModelStore
 from cascade_sim.storage.tables import read_table
 from worlds.cascades import decided
@@ -181,10 +180,7 @@ def test_a_reopened_run_serves_what_it_served_and_answers_questions(learned, run
 
 
 def test_whose_pcvr_it_is_can_be_asked_after_the_fact(learned, run):
-    def points(scenario, arm):
-        return parse_points(["bidding.pcvr=known,pcvr-wide"], scenario, arm)
-
-    answer = what_if_study(run, points, n_requests=500)
+    answer = what_if_study(run, ["bidding.pcvr=known,pcvr-wide"], n_requests=500)
     wide = learned.metrics["arms"]["wide"]["revenue_per_request"]["value"]
     assert answer["points"][1]["metrics"]["revenue_per_request"]["value"] == pytest.approx(wide)
     assert answer["today"]["metrics"]["revenue_per_request"]["value"] != pytest.approx(wide)

@@ -5,7 +5,16 @@ import pytest
 from cascade_sim.analysis.report.sections.whatif import worth_of
 from cascade_sim.errors import UserError
 from cascade_sim.progress import Progress
-from cascade_sim.questions.whatif import HELD_FIXED, Question, what_if_section, what_if_study, worlds_of
+from cascade_sim.questions import reopen as reopening
+from cascade_sim.questions import whatif
+from cascade_sim.questions.whatif import (
+    HELD_FIXED,
+    Question,
+    WhatIfStudy,
+    what_if_section,
+    what_if_study,
+    worlds_of,
+)
 from cascade_sim.scenario.changes import Refused, parse_points
 from worlds.tiny_market import tiny_scenario
 from worlds.whatif_runs import measured_run
@@ -19,7 +28,7 @@ def folder(study, tmp_path_factory):
 
 
 def ask(folder, *texts, arm=None, n_requests=0):
-    return what_if_study(folder, lambda scenario, name: parse_points(texts, scenario, name), arm, n_requests)
+    return what_if_study(folder, texts, arm, n_requests)
 
 
 def test_an_answer_holds_both_sides_the_settings_and_what_was_held_fixed(study, folder):
@@ -91,6 +100,44 @@ def test_several_worlds_are_asked_one_by_one_and_combined(study, folder, tmp_pat
     assert 1 < found.value == pytest.approx(own.value)
 
 
+def test_a_run_is_opened_once_its_points_are_parsed_once_and_its_world_is_built_once(folder, monkeypatch):
+    done = []
+
+    def count(where, name):
+        real = getattr(where, name)
+
+        def counted(*words, **more):
+            done.append(name)
+            return real(*words, **more)
+
+        monkeypatch.setattr(where, name, counted)
+
+    for name in ("open_run", "load_scenario", "Simulation"):
+        count(reopening, name)
+    count(whatif, "given_points")
+    answer = what_if_study(folder, {"reserve_cpc": [0.6, 0.9]}, n_requests=128)
+    assert done == ["open_run", "load_scenario", "given_points", "Simulation"]
+    assert len(answer["points"]) == 2
+
+
+def test_of_several_worlds_one_is_held_at_a_time(study, tmp_path, monkeypatch):
+    many, held = tmp_path / "many", []
+    for seed in (2, 10):
+        measured_run(study, many / f"seed-{seed}")
+    asked = WhatIfStudy.of(many)
+
+    def answer(where, *_):
+        held.append((where.logs.name, where.world.sim, "sim" in vars(asked.first)))
+        return {"seed": where.scenario.seed, "points": []}
+
+    monkeypatch.setattr(whatif, "ask_run", answer)
+    asked.answer(asked.question(["slots=2"]))
+    (first, one, is_first_there), (second, other, is_first_there_still) = held
+    assert (first, second) == ("seed-2", "seed-10") and one is not other
+    assert is_first_there and not is_first_there_still
+    assert asked.first.sim is not one  # built again for who asks again
+
+
 def test_the_knob_that_varies_is_named():
     scenario = tiny_scenario()
     assert Question(tuple(parse_points(["slots=2"], scenario, "logloss"))).knob is None
@@ -99,10 +146,10 @@ def test_the_knob_that_varies_is_named():
 
 
 def test_a_wrong_question_is_refused_before_a_world_is_built(folder, monkeypatch):
-    def built(*_):
+    def built(*_, **__):
         raise AssertionError("work has begun")
 
-    monkeypatch.setattr("cascade_sim.questions.whatif.reopen", built)
+    monkeypatch.setattr("cascade_sim.questions.reopen.Simulation", built)
     with pytest.raises(Refused, match="leaves no runner-up"):
         ask(folder, "pre_ranking.size=2")
     with pytest.raises(UserError, match=r"scenario.yaml: --arm: unknown arm 'lrt'; did you mean 'ltr'\?"):

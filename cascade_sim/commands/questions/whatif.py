@@ -4,16 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
 from cascade_sim.commands.options import arm_option, out_option, quiet_option, run_argument, trust_option
 from cascade_sim.terminal import echo, joined
-
-if TYPE_CHECKING:
-    from cascade_sim.scenario.changes import Point
-    from cascade_sim.scenario.schema import Scenario
 
 EXIT_CODES = """\b
 Exit code  0  done
@@ -51,29 +47,26 @@ def command(
     auction, bid rule); its trained models are used as they are, and advertisers do not react.
     """
     from cascade_sim.progress import Progress
-    from cascade_sim.questions.whatif import answer_name, check_out, what_if_study, write_answer
-    from cascade_sim.scenario.changes import Refused, parse_points, refuse
+    from cascade_sim.questions.whatif import WhatIfStudy, answer_name, check_out, write_answer
+    from cascade_sim.scenario.changes import Refused, refuse
     from cascade_sim.storage.files import below, folder_inside
-    from cascade_sim.storage.folder import ANSWERS, open_run
+    from cascade_sim.storage.folder import ANSWERS
 
-    metrics = open_run(run).metrics
+    study = WhatIfStudy.of(run, arm, trust)
+    metrics = study.metrics
     if out is None:
         below(run, ANSWERS)  # a link is refused before any work is done
-    asked: list[Point] = []
-
-    def read(scenario: Scenario, name: str) -> list[Point]:
-        asked[:] = parse_points(changes, scenario, name)
+    try:
+        question = study.question(changes)
         if out is not None:
             check_out(out)
-        return asked
-
-    try:
         with Progress(quiet) as progress:
-            answer = what_if_study(run, read, arm, requests or 0, progress, trust)
+            answer = study.answer(question, requests or 0, progress)
     except Refused as reason:
         raise refuse(reason, changes, "--set ") from None
     echo(answer_text(answer))
-    for path in write_answer(answer, out or folder_inside(run, ANSWERS, answer_name(asked, arm, requests))):
+    name = answer_name(question.points, arm, requests)
+    for path in write_answer(answer, out or folder_inside(run, ANSWERS, name)):
         echo(path)
     return compared_with_run(run, answer, metrics)
 
