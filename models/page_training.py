@@ -25,7 +25,14 @@ from cascade_sim.models.features import FeatureView
 from cascade_sim.models.nets.ids import id_tables, with_tables
 from cascade_sim.models.objectives import Dumped, Objective
 from cascade_sim.models.slot_effects import SlotEffects
-from cascade_sim.models.training import Impressions, Tables, Watch, on_device, outputs, run_epochs
+from cascade_sim.models.training import (
+    Impressions,
+    Tables,
+    TrainingPlan,
+    on_device,
+    outputs,
+    run_epochs,
+)
 
 
 @dataclass(frozen=True)
@@ -107,23 +114,15 @@ def train_pages(
     view: FeatureView,
     data: ClickedPages,
     objective: Objective,
+    plan: TrainingPlan,
     *,
-    epochs: int,
-    batch: int,
-    learning_rate: float,
-    weight_decay: float = 0.0,
-    device: torch.device | None = None,
-    seed: int = 0,
-    warm_start: bool = False,
     batching: str | None = None,
     beside: RequestMap | None = None,
     slots: SlotEffects | None = None,
-    on_epoch: Callable[[int, float], None] = lambda epoch, loss: None,
-    watch: Watch | None = None,
 ) -> list[float]:
     """Fit a net with the objective's heads in place; the mean loss of each epoch, per page or per sample.
 
-    Repeatable, and otherwise as `training.train`. `batch` counts impressions; at least one page.
+    Repeatable, and otherwise as `training.train`. The plan's batch counts impressions; at least one page.
     `batching`: "samples" in any order, or "lists", whole pages; None: as the objective does by itself. Only
     objectives that can take samples do without whole pages: ValueError for the others. `beside`: a map that
     is trained in place in the same batches, with the same learning rate. `slots`: how often slots are looked
@@ -133,12 +132,12 @@ def train_pages(
         raise ValueError(f"{objective.name} compares the ads of a page: its batches are of whole pages")
     if len(data.users) == 0:
         return []
-    device = device or torch.device("cpu")
+    device, watch = plan.device, plan.watch
     model.to(device)
     if slots is not None:
         slots.to(device)
         data = data.examined(slots.effects())  # nothing below sees what they were
-    if not warm_start:
+    if not plan.warm_start:
         start_at_base_rate(model, data.shown, objective)
     by_sample = (batching or objective.trains_on) == "samples"
 
@@ -150,14 +149,12 @@ def train_pages(
 
     batches, loss, n = loss_on(data)
     if beside is not None:
-        batches.calibration = _Calibration(beside, view, data, learning_rate, weight_decay, device)
+        batches.calibration = _Calibration(beside, view, data, plan)
     if watch is not None:
         watch.begin(*loss_on(watch.part)[1:])
     history = run_epochs(
-        model, loss, n, max(1, round(batch * n / len(data.users))),
-        epochs=epochs, learning_rate=learning_rate, weight_decay=weight_decay, device=device, seed=seed,
-        on_epoch=on_epoch, after_step=batches.after_step, watch=watch,
-        beside=[] if slots is None else slots.parameters(),
+        model, loss, n, max(1, round(plan.batch * n / len(data.users))), plan,
+        after_step=batches.after_step, beside=[] if slots is None else slots.parameters(),
     )  # fmt: skip
     if beside is not None:
         moved(beside, torch.device("cpu")).requires_grad_(False).eval()
@@ -167,18 +164,10 @@ def train_pages(
 class _Calibration:
     """Trains a map on the batches that its net is trained on, one step after each of the net's."""
 
-    def __init__(
-        self,
-        net: RequestMap,
-        view: FeatureView,
-        data: ClickedPages,
-        learning_rate: float,
-        weight_decay: float,
-        device: torch.device,
-    ) -> None:
-        self._net, self._view, self._shown = moved(net.requires_grad_().train(), device), view, data.shown
-        self._device = device
-        self._optimiser = Adam(list(net.parameters()), learning_rate, weight_decay)
+    def __init__(self, net: RequestMap, view: FeatureView, data: ClickedPages, plan: TrainingPlan) -> None:
+        self._device, self._view, self._shown = plan.device, view, data.shown
+        self._net = moved(net.requires_grad_().train(), plan.device)
+        self._optimiser = Adam(list(net.parameters()), plan.learning_rate, plan.weight_decay)
         self._batch: tuple[np.ndarray, torch.Tensor, torch.Tensor] | None = None
 
     def watch(self, rows: np.ndarray, scores: torch.Tensor, examination: torch.Tensor) -> None:

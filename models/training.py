@@ -135,6 +135,30 @@ class Watch:
         return losses.cpu().double().tolist(), self.look(model)
 
 
+CPU = torch.device("cpu")
+
+
+@dataclass(frozen=True)
+class TrainingPlan:
+    """How a net is trained, whatever it learns from: the steps, where they are taken, and who looks on.
+
+    The learning rate falls along a line to 0 over all epochs. Shuffles, and what a net draws while it trains,
+    come from `seed`. A warm start goes on from the net's own base rate in place of the data's.
+
+        train(net, view, data, "logloss", TrainingPlan(epochs=2, batch=1024, learning_rate=0.01))
+    """
+
+    epochs: int
+    batch: int  # impressions, or candidates of lists
+    learning_rate: float
+    weight_decay: float = 0.0
+    seed: int = 0
+    warm_start: bool = False
+    device: torch.device = CPU
+    on_epoch: Callable[[int, float], None] = lambda epoch, loss: None  # its number from 0, its mean loss
+    watch: Watch | None = None
+
+
 def _mean(values: Iterable[torch.Tensor], sizes: Iterable[int]) -> float:
     """The mean of losses of batches. Summed on the CPU: not every device has float64."""
     weights = torch.tensor(list(sizes), dtype=torch.float64)
@@ -176,27 +200,17 @@ def train(
     view: FeatureView,
     data: Impressions | Lists,
     recipe: str,
-    *,
-    epochs: int,
-    batch: int,
-    learning_rate: float,
-    weight_decay: float = 0.0,
-    device: torch.device | None = None,
-    seed: int = 0,
-    warm_start: bool = False,
-    on_epoch: Callable[[int, float], None] = lambda epoch, loss: None,
-    watch: Watch | None = None,
+    plan: TrainingPlan,
 ) -> list[float]:
-    """Fit `model` in place; the mean loss of each epoch. The learning rate falls linearly to zero.
+    """Fit `model` in place; the mean loss of each epoch.
 
-    A non-finite loss stops the training with a ValueError. No samples leave the model as it is. A warm start
-    goes on from the model's own base rate in place of the data's. `watch` looks on.
+    A non-finite loss stops the training with a ValueError. No samples leave the model as it is.
     """
     if len(data.users) == 0:
         return []
-    form, device = recipe_named(recipe).loss, device or torch.device("cpu")
+    form, device = recipe_named(recipe).loss, plan.device
     model.to(device)
-    if isinstance(data, Impressions) and not warm_start:
+    if isinstance(data, Impressions) and not plan.warm_start:
         set_base_rate(model, data)
     per_row = 1 if isinstance(data, Impressions) else data.ads.shape[1]
     tables = Tables(view, device)
@@ -216,13 +230,9 @@ def train(
 
         return loss
 
-    if watch is not None:
-        watch.begin(loss_on(watch.part), len(watch.part.users))
-    return run_epochs(
-        model, loss_on(data), len(data.users), max(1, batch // per_row), epochs=epochs,
-        learning_rate=learning_rate, weight_decay=weight_decay, device=device, seed=seed, on_epoch=on_epoch,
-        watch=watch,
-    )  # fmt: skip
+    if plan.watch is not None:
+        plan.watch.begin(loss_on(plan.watch.part), len(plan.watch.part.users))
+    return run_epochs(model, loss_on(data), len(data.users), max(1, plan.batch // per_row), plan)
 
 
 def run_epochs(
@@ -230,18 +240,12 @@ def run_epochs(
     loss: BatchLoss,
     n: int,
     rows: int,
+    plan: TrainingPlan,
     *,
-    epochs: int,
-    learning_rate: float,
-    weight_decay: float,
-    device: torch.device,
-    seed: int,
-    on_epoch: Callable[[int, float], None],
     beside: Iterable[nn.Parameter] = (),
     after_step: Callable[[float], None] = lambda share: None,
-    watch: Watch | None = None,
 ) -> list[float]:
-    """Passes over n rows in shuffled batches; `loss` gives a batch's mean loss from its row numbers.
+    """Passes over n rows in shuffled batches of `rows`; `loss` gives their mean loss from their numbers.
 
     Row numbers are on the CPU, where what belongs to them can be found without waiting for the device; that
     is waited for once an epoch. The mean loss of each epoch. `beside`: parameters that are fitted with the
@@ -252,8 +256,9 @@ def run_epochs(
     if not parameters:
         raise ValueError(f"{type(model).__name__} has no trainable parameters")
     model.train()
-    optimiser = Adam([*parameters, *beside], learning_rate, weight_decay, tables=table_rows(model))
-    steps = epochs * math.ceil(n / rows)
+    tables = table_rows(model)
+    optimiser = Adam([*parameters, *beside], plan.learning_rate, plan.weight_decay, tables=tables)
+    steps, watch = plan.epochs * math.ceil(n / rows), plan.watch
     numbers = itertools.count()
 
     def step(part: torch.Tensor) -> torch.Tensor:
@@ -269,20 +274,20 @@ def run_epochs(
             watch.after(done + 1, steps, model, (value.detach(), len(part)))
         return value.detach()
 
-    shuffle = torch.Generator().manual_seed(seed)
+    shuffle = torch.Generator().manual_seed(plan.seed)
     history = []
     with torch.random.fork_rng():
         if watch is not None:
             watch.after(0, steps, model, None)
-        torch.manual_seed(seed)  # for models that draw while they train, such as dropout
-        for epoch in range(epochs):
+        torch.manual_seed(plan.seed)  # for models that draw while they train, such as dropout
+        for epoch in range(plan.epochs):
             parts = torch.randperm(n, generator=shuffle).split(rows)
             values = [step(part) for part in parts]
             mean = _mean(values, [len(part) for part in parts])
             if not math.isfinite(mean):
                 raise ValueError(f"the loss of epoch {epoch + 1} is {mean}: lower learning_rate")
             history.append(mean)
-            on_epoch(epoch, mean)
+            plan.on_epoch(epoch, mean)
     model.to("cpu").eval()
     return history
 

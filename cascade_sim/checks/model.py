@@ -34,7 +34,15 @@ from cascade_sim.models.adam import Adam
 from cascade_sim.models.features import HISTORY, FeatureView
 from cascade_sim.models.nets.ids import IdTables, id_tables
 from cascade_sim.models.nets.towers import TwoTowers
-from cascade_sim.models.training import Impressions, Lists, Tables, chunk_of_order, predict, train
+from cascade_sim.models.training import (
+    Impressions,
+    Lists,
+    Tables,
+    TrainingPlan,
+    chunk_of_order,
+    predict,
+    train,
+)
 from cascade_sim.questions.reopen import load_weights
 from cascade_sim.scenario.plugins import (
     MODEL_KINDS,
@@ -590,17 +598,8 @@ def _train(subject: Subject, module: nn.Module, epochs: int, learning_rate: floa
     """The engine's training on samples of the small world; losses per epoch."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(SEED)  # dropout while training draws from torch's own generator
-        return train(
-            module,
-            subject.view,
-            samples(subject),
-            subject.spec.recipe,
-            epochs=epochs,
-            batch=BATCH,
-            learning_rate=learning_rate,
-            weight_decay=subject.spec.weight_decay,
-            seed=SEED,
-        )
+        plan = TrainingPlan(epochs, BATCH, learning_rate, subject.spec.weight_decay, SEED)
+        return train(module, subject.view, samples(subject), subject.spec.recipe, plan)
 
 
 def samples(subject: Subject) -> Impressions | Lists:

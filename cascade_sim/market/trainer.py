@@ -34,7 +34,7 @@ from cascade_sim.scenario.market import Training
 from cascade_sim.scenario.models import ModelSpec, objective_of
 from cascade_sim.training.data import arrived_clicks, join_lists, lists_for
 from cascade_sim.training.modules import build_module, served_scorer
-from cascade_sim.training.recipes import fit, fit_calibrator, joint_map, settings_of
+from cascade_sim.training.recipes import fit, fit_calibrator, joint_map, plan_of
 
 REPLAYED = {
     "request": np.int64, "time": np.float64, "user": np.int32, "context": np.float32, "ad": np.int32,
@@ -244,13 +244,13 @@ class Trainer:
         is_warm = own.warm_start and (self.version > 1 or own.start_from == "study")
         if not own.warm_start:
             self._modules[name] = self._fresh(name)
-        settings = settings_of(
+        plan = plan_of(
             spec, self._seed(name), epochs=own.epochs, batch=own.batch, learning_rate=own.learning_rate,
             warm_start=is_warm, device=self.sim.device,
         )  # fmt: skip
         what, view = f"deployment {self.version} of model {name!r}", self.sim.view(spec.features)
         before = self._calibrators[name] if is_warm else None
-        fitted = fit(self._modules[name], spec, view, data, what=what, calibrator=before, **settings)
+        fitted = fit(self._modules[name], spec, view, data, plan, what=what, calibrator=before)
         if fitted.calibrator is not None:
             self._calibrators[name] = fitted.calibrator
         return fitted.line

@@ -63,7 +63,13 @@ from cascade_sim.training.data import (
     share_learned,
 )
 from cascade_sim.training.modules import build_module, served_scorer
-from cascade_sim.training.recipes import fit_proxy_calibrator, load_trained, save_trained, stored_calibrator
+from cascade_sim.training.recipes import (
+    fit_calibrator,
+    fit_proxy_calibrator,
+    load_trained,
+    save_trained,
+    stored_calibrator,
+)
 from cascade_sim.training.watch import Samples
 from cascade_sim.version import SEMANTICS
 from cascade_sim.workers import Job
@@ -306,10 +312,8 @@ class Preparation:
                 if self._ahead is not None:
                     fitted = load_trained(self._ahead, task.key, module, spec)
                 if fitted is None:
-                    fitted = fit_module(
-                        alias, spec, task.view, task.seed, module, parts, self.device, sim.home,
-                        lambda: bar.advance(samples // spec.epochs),
-                    )  # fmt: skip
+                    each = samples // spec.epochs
+                    fitted = fit_module(task, parts, self.device, lambda: bar.advance(each))
                 if not own_code.note_late(type(module), before):  # code that the key knows nothing of
                     meta = {"model": name, "recipe": spec.recipe}
                     save_trained(self.store, task.key, module, fitted, meta)
@@ -320,17 +324,10 @@ class Preparation:
             if apart is not None:
                 effects = line.get("slot_effects")
                 apart = apart if effects is None else apart.examined(effects)
-                self.calibrators[alias] = stored_calibrator(
-                    self.store,
-                    task.key,
-                    alias,
-                    spec,
-                    task.view,
-                    module,
-                    apart,
-                    task.seed % 2**31,
-                    self.device,
+                fit_new = partial(
+                    fit_calibrator, alias, spec, task.view, module, apart, task.seed % 2**31, self.device
                 )
+                self.calibrators[alias] = stored_calibrator(self.store, task.key, spec, apart, fit_new)
         self.modules[alias] = module
         if spec.proxy_calibrator is None:  # else it is seated when that is fitted
             sim.scorers[alias] = served_scorer(name, spec, task.view, module, self.calibrators.get(alias))

@@ -29,7 +29,7 @@ from cascade_sim.storage.lock import holder_of, written_for
 from cascade_sim.storage.model_store import ModelStore
 from cascade_sim.training.data import split_pages
 from cascade_sim.training.modules import KINDS, build_module
-from cascade_sim.training.recipes import Fitted, fit, load_trained, save_trained, settings_of
+from cascade_sim.training.recipes import Fitted, fit, load_trained, plan_of, save_trained
 from cascade_sim.training.watch import Samples, is_held_out, kept, watched
 from cascade_sim.workers import Job
 
@@ -85,23 +85,14 @@ def split_for_calibrator(
 
 
 def fit_module(
-    alias: str,
-    spec: ModelSpec,
-    view: FeatureView,
-    seed: int,
-    module: nn.Module,
-    data: Parted,
-    device: torch.device,
-    home: Path,
-    on_epoch: Callable[[], None] = lambda: None,
+    task: Task, data: Parted, device: torch.device, on_epoch: Callable[[], None] = lambda: None
 ) -> Fitted:
     """Train a module of one head. An objective of several trains a net that has them, which is folded."""
-    objective = objective_of(spec)
-    net = net_to_train(module, objective, seed)
-    fitted = fit(
-        net, spec, view, data.train, what=f"training of model {alias!r}", part=data.watched, device=device,
-        on_epoch=lambda epoch, loss: on_epoch(), **settings_of(spec, seed),
-    )  # fmt: skip
+    spec, module, objective = task.spec, task.module, objective_of(task.spec)
+    net = net_to_train(module, objective, task.seed)
+    plan = plan_of(spec, task.seed, device=device, on_epoch=lambda epoch, loss: on_epoch())
+    what = f"training of model {task.alias!r}"
+    fitted = fit(net, spec, task.view, data.train, plan, what=what, part=data.watched)
     if net is not module:
         module.load_state_dict(served_net(net, objective).state_dict())
         module.eval()
@@ -172,10 +163,10 @@ def train_job(
         for model in models:
             spec, alias, seed = ModelSpec.model_validate(model["spec"]), model["alias"], model["seed"]
             view, whole = _view(load_state(model["view"])), _samples(load_state(model["data"]))
-            data = parted(whole, spec, model["world_seed"])
             module = build_module(alias, spec, view, seed)
-            fitted = fit_module(alias, spec, view, seed, module, data, torch.device(device), Path("."))
-            save_trained(ModelStore(model["data"].parent), model["key"], module, fitted, {"model": alias})
+            task = Task(alias, spec, view, seed, module, whole, model["world_seed"], model["key"])
+            fitted = fit_module(task, parted(whole, spec, task.world_seed), torch.device(device))
+            save_trained(ModelStore(model["data"].parent), task.key, module, fitted, {"model": alias})
 
 
 class _Files:

@@ -2,9 +2,9 @@
 
 import copy
 import warnings
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -18,7 +18,7 @@ from cascade_sim.models.calibrators.examined import fit_examined
 from cascade_sim.models.features import FeatureView
 from cascade_sim.models.page_training import ClickedPages, scores, train_pages
 from cascade_sim.models.slot_effects import SlotEffects
-from cascade_sim.models.training import Lists, list_scores, train
+from cascade_sim.models.training import Lists, TrainingPlan, list_scores, train
 from cascade_sim.scenario.models import ModelSpec, objective_of
 from cascade_sim.scenario.plugins import errors_of
 from cascade_sim.storage.model_store import ModelStore, content_key
@@ -30,11 +30,11 @@ REQUEST_EPOCHS = 2
 STANDARDISED_BY = 100_000  # requests, whose features say well enough what is usual
 
 
-def settings_of(spec: ModelSpec, seed: int, **instead: Any) -> dict[str, Any]:
+def plan_of(spec: ModelSpec, seed: int, **instead: Any) -> TrainingPlan:
     """What a model's section says of its training; what is given here and is not None stands instead."""
     keys = ("epochs", "batch", "learning_rate", "weight_decay")
     given = {key: value for key, value in instead.items() if value is not None}
-    return {**{key: getattr(spec, key) for key in keys}, "seed": seed % 2**31, **given}
+    return TrainingPlan(**{**{key: getattr(spec, key) for key in keys}, "seed": seed % 2**31, **given})
 
 
 @dataclass(frozen=True)
@@ -54,48 +54,46 @@ def fit(
     spec: ModelSpec,
     view: FeatureView,
     data: ClickedPages | Lists,
+    plan: TrainingPlan,
     *,
     what: str,
     calibrator: Calibrator | None = None,
     part: ClickedPages | Lists | None = None,
-    **settings: Any,
 ) -> Fitted:
     """Train a net in place by the recipe of its section; on pages, for its objective, whose heads it has.
 
     `calibrator`: what one that is trained in the same batches goes on from, if not from the sigmoid. `part`:
-    what the training is watched on (`training.watch`). `settings`: of `settings_of`, and more of
-    `training.train`. UserError, which begins with `what`, if a loss is not finite or the user's own class
-    fails.
+    what the training is watched on (`training.watch`). UserError, which begins with `what`, if a loss is not
+    finite or the user's own class fails.
     """
     joint = None
     if spec.is_joint and isinstance(data, ClickedPages):
         before = calibrator if isinstance(calibrator, PiecewiseLinear) else None
-        joint = joint_map(view, data, settings["seed"]) if before is None else copy.deepcopy(before)
+        joint = joint_map(view, data, plan.seed) if before is None else copy.deepcopy(before)
     is_own = spec.kind not in KINDS  # a defect of a built-in net is ours, and shows as one
     slots = None
     if spec.examination == "estimated" and isinstance(data, ClickedPages):
         slots = SlotEffects(data.n_slots)
     # Single impressions with known slots have a loss of their own, which is faster.
     by_sample = isinstance(data, ClickedPages) and spec.learns_by_sample and slots is None
-    watch = None
     if part is not None and len(part.users):
-        watch = watch_for(spec, view, part, slots, by_sample)
+        plan = replace(plan, watch=watch_for(spec, view, part, slots, by_sample))
     with errors_of(what, spec.kind) if is_own else nullcontext():
         try:
             if isinstance(data, Lists):
-                train(module, view, data, spec.recipe, watch=watch, **settings)
+                train(module, view, data, spec.recipe, plan)
             elif by_sample:
-                train(module, view, data.shown, spec.recipe, watch=watch, **settings)
+                train(module, view, data.shown, spec.recipe, plan)
             else:
                 objective = objective_of(spec)
                 train_pages(
-                    module, view, data, objective, slots=slots, watch=watch,
+                    module, view, data, objective, plan, slots=slots,
                     batching=spec.batching or ("samples" if objective.is_log_loss else None),
-                    beside=None if joint is None else joint.map, **settings,
+                    beside=None if joint is None else joint.map,
                 )  # fmt: skip
         except ValueError as error:
             raise UserError(str(error) if is_own else f"{what}: {error}") from error
-    line = {} if watch is None else line_of(watch)
+    line = {} if plan.watch is None else line_of(plan.watch)
     return Fitted(line if slots is None else {**line, "slot_effects": slots.effects().tolist()}, joint)
 
 
@@ -114,20 +112,16 @@ def joint_map(view: FeatureView, data: ClickedPages | None, seed: int) -> Piecew
 def stored_calibrator(
     store: ModelStore,
     model_key: str,
-    name: str,
     spec: ModelSpec,
-    view: FeatureView,
-    module: nn.Module,
     apart: ClickedPages,
-    seed: int,
-    device: torch.device,
+    fit_new: Callable[[], Calibrator],
 ) -> Calibrator:
     """The calibrator kept for this model, section and data, else a new one, which is then kept."""
     key = content_key({"calibrator": spec.calibrator}, apart.arrays(), model=model_key)
     kept = _kept_calibrator(store, key)
     if kept is not None:
         return kept
-    calibrator = fit_calibrator(name, spec, view, module, apart, seed, device)
+    calibrator = fit_new()
     _keep_calibrator(store, key, calibrator)
     return calibrator
 

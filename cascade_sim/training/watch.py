@@ -1,7 +1,7 @@
 """The line of a training: how loss, log loss and GAUC moved while a model learned.
 
     watch = watch_for(spec, view, part, slots)
-    train(…, watch=watch)
+    train(…, TrainingPlan(…, watch=watch))
     line_of(watch)    # as it is kept beside the weights, and in metrics.json
 
 A model is watched on pages that it does not learn from (`validation` of its section), or on some of those

@@ -43,14 +43,14 @@ from cascade_sim.models.page_training import (  # noqa: E402
 )
 from cascade_sim.models.recipes import RECIPES  # noqa: E402
 from cascade_sim.models.slot_effects import SlotEffects  # noqa: E402
-from cascade_sim.models.training import Impressions, Lists, Watch, chunk_of_rank, train  # noqa: E402
+from cascade_sim.models.training import Impressions, Lists, TrainingPlan, Watch, chunk_of_rank, train  # noqa: E402
 from cascade_sim.scenario.plugins import MODEL_KINDS, find_class  # noqa: E402
 from cascade_sim.training.modules import input_widths  # noqa: E402
 from worlds.clicked_ads import AD, ADS, LOGIT, USER, USERS, VIEW  # noqa: E402
 from worlds.pretend_device import PretendDevice  # noqa: E402
 
 EPOCHS, BATCH, SMALLER = 2, 256, 64
-SETTINGS = {"epochs": EPOCHS, "learning_rate": 0.01}
+RATE = 0.01
 FAR = 1e-3  # of a logit, after some steps: float32 in another order
 SLOTS = np.array([1.0, 0.7, 0.5, 0.4], np.float32)
 
@@ -157,29 +157,29 @@ def order_of(predicted: np.ndarray) -> np.ndarray:
 def for_clicks(kind: str, name: str, batch: int, where: torch.device, view: FeatureView = VIEW) -> np.ndarray:
     objective = make_objective(name)
     net = fresh(kind, objective.n_heads, view)
-    train_pages(net, view, PAGES, objective, **SETTINGS, batch=batch, device=where)
+    train_pages(net, view, PAGES, objective, TrainingPlan(EPOCHS, batch, RATE, device=where))
     predicted = scores(served_net(net, objective), view, PAGES.shown)
     return predicted if objective.has_scale else order_of(predicted)
 
 
 def by_sample(kind: str, batch: int, where: torch.device, view: FeatureView = VIEW) -> np.ndarray:
     net = fresh(kind, view=view)
-    train(net, view, PAGES.shown, "logloss", **SETTINGS, batch=batch, device=where)
+    train(net, view, PAGES.shown, "logloss", TrainingPlan(EPOCHS, batch, RATE, device=where))
     return scores(net, view, PAGES.shown)
 
 
 def with_its_map(kind: str, batch: int, where: torch.device) -> np.ndarray:
     request = VIEW.request_features(PAGES.shown.users, PAGES.shown.context)
     net, calibrator = fresh(kind), PiecewiseLinear.untrained(request, seed=1)
-    settings: dict[str, Any] = {**SETTINGS, "batch": batch, "device": where}
-    train_pages(net, VIEW, PAGES, make_objective("sbcr"), beside=calibrator.map, **settings)
+    plan = TrainingPlan(EPOCHS, batch, RATE, device=where)
+    train_pages(net, VIEW, PAGES, make_objective("sbcr"), plan, beside=calibrator.map)
     return np.asarray(calibrator(scores(net, VIEW, PAGES.shown), request))
 
 
 def with_its_slots(kind: str, batch: int, where: torch.device) -> np.ndarray:
     net, slots = fresh(kind), SlotEffects(PAGES.n_slots)
-    settings: dict[str, Any] = {**SETTINGS, "batch": batch, "device": where}
-    train_pages(net, VIEW, PAGES, make_objective("rcr"), slots=slots, **settings)
+    plan = TrainingPlan(EPOCHS, batch, RATE, device=where)
+    train_pages(net, VIEW, PAGES, make_objective("rcr"), plan, slots=slots)
     return np.concatenate([scores(net, VIEW, PAGES.shown), slots.to("cpu").effects()])
 
 
@@ -191,7 +191,7 @@ def watched(kind: str, batch: int, where: torch.device) -> np.ndarray:
         return {"mean": float(slot_predictions(model, VIEW, PAGES.shown, objective)[1].mean())}
 
     watch = Watch(PAGES, look)
-    train_pages(net, VIEW, PAGES, objective, **SETTINGS, batch=BATCH, device=where, watch=watch)  # type: ignore[arg-type]
+    train_pages(net, VIEW, PAGES, objective, TrainingPlan(EPOCHS, BATCH, RATE, device=where, watch=watch))
     return np.array([*watch.by_group[-1], *(measures["mean"] for measures in watch.measures)])
 
 
@@ -199,7 +199,7 @@ def by_teacher(
     kind: str, recipe: str, batch: int, where: torch.device, view: FeatureView = VIEW
 ) -> np.ndarray:
     net = fresh(kind, view=view)
-    train(net, view, LISTS, recipe, **SETTINGS, batch=batch, device=where)
+    train(net, view, LISTS, recipe, TrainingPlan(EPOCHS, batch, RATE, device=where))
     predicted = scores(net, view, PAGES.shown)
     return predicted if RECIPES[recipe].gives_probabilities else order_of(predicted)
 

@@ -130,9 +130,9 @@ def fits(monkeypatch):
     seen, apart = [], []
     train, calibrate = recipes.train_pages, market_training.fit_calibrator
 
-    def watched(module, view, data, objective, **options):
+    def watched(module, view, data, objective, plan, **options):
         seen.append((data, options))
-        return train(module, view, data, objective, **options)
+        return train(module, view, data, objective, plan, **options)
 
     def watched_calibrator(name, spec, view, net, pages, *rest):
         apart.append(pages)

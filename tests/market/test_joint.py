@@ -40,9 +40,9 @@ def fits(monkeypatch):
     """(objective, pages, map before, map after) of every fit on pages."""
     seen, real = [], recipes.train_pages
 
-    def watched(module, view, data, objective, **options):
+    def watched(module, view, data, objective, plan, **options):
         before = arrays(options.get("beside"))
-        history = real(module, view, data, objective, **options)
+        history = real(module, view, data, objective, plan, **options)
         seen.append((objective.name, data, before, arrays(options.get("beside"))))
         return history
 

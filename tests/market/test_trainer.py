@@ -67,7 +67,7 @@ def test_a_warm_start_goes_on_from_the_deployed_weights(monkeypatch):
     before = weights(sim.scorers["rank"].module)
     live_and_learn(sim)
     ranker = seen.of("logloss")[0::2]
-    assert [options["warm_start"] for _, _, options, _ in ranker] == [True] * 3
+    assert [plan.warm_start for _, _, plan, _ in ranker] == [True] * 3
     assert equal(ranker[0][3], before)
     for i in (1, 2):
         assert equal(ranker[i][3], weights(seen.arms[i].last.scorer.module))
@@ -79,14 +79,14 @@ def test_models_of_a_market_are_trained_on_the_device_of_the_run(monkeypatch):
     sim = learning_sim(learning_scenario())
     sim.device = torch.device("cpu", 0)  # equal to no other device
     live_and_learn(sim)
-    assert {str(options["device"]) for _, _, options, _ in seen.of("logloss")} == {"cpu:0"}
+    assert {str(plan.device) for _, _, plan, _ in seen.of("logloss")} == {"cpu:0"}
 
 
 def test_a_cold_start_begins_with_fresh_weights_each_time(monkeypatch):
     seen = watch(monkeypatch)
     live_and_learn(learning_sim(learning_scenario(warm_start=False)))
     ranker = seen.of("logloss")[0::2]
-    assert [options["warm_start"] for _, _, options, _ in ranker] == [False] * 3
+    assert [plan.warm_start for _, _, plan, _ in ranker] == [False] * 3
     assert not any(equal(ranker[i][3], weights(seen.arms[i].last.scorer.module)) for i in (0, 1, 2))
     assert not equal(ranker[0][3], ranker[1][3])  # weights belong to the version
 
@@ -97,7 +97,7 @@ def test_a_launch_knows_nothing_of_the_models_of_the_study(monkeypatch):
     one = live_and_learn(sim)
     ranker = seen.of("logloss")[0::2]
     assert not equal(ranker[0][3], weights(sim.scorers["rank"].module))
-    assert [options["warm_start"] for _, _, options, _ in ranker] == [False, True, True]
+    assert [plan.warm_start for _, _, plan, _ in ranker] == [False, True, True]
     with torch.no_grad():
         for name in ("rank", "pre"):
             for parameter in sim.scorers[name].module.parameters():

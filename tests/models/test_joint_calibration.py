@@ -11,7 +11,7 @@ from cascade_sim.models.calibrators import PiecewiseLinear
 from cascade_sim.models.nets.towers import TwoTowers
 from cascade_sim.models.objectives import make_objective
 from cascade_sim.models.page_training import make_pages, scores, served_net, train_pages
-from cascade_sim.models.training import Impressions
+from cascade_sim.models.training import Impressions, TrainingPlan
 from worlds.clicked_ads import ADS, LOGIT, USER, USERS, VIEW
 
 SLOTS = np.array([1.0, 0.7, 0.5, 0.4], np.float32)
@@ -47,8 +47,8 @@ def trained(name, beside=None, data=DATA, batching=None, **changes):
     torch.manual_seed(1)
     heads = {"heads": objective.n_heads} if objective.n_heads > 1 else {}
     module = TwoTowers(VIEW.request_width, VIEW.ad_width, VIEW.pair_width, hidden=16, dims=6, **heads)
-    settings = {"epochs": 2, "batch": 256, "learning_rate": 0.02, "seed": 3, **changes}
-    history = train_pages(module, VIEW, data, objective, beside=beside, batching=batching, **settings)
+    plan = TrainingPlan(**{"epochs": 2, "batch": 256, "learning_rate": 0.02, "seed": 3, **changes})
+    history = train_pages(module, VIEW, data, objective, plan, beside=beside, batching=batching)
     return served_net(module, objective), history
 
 

@@ -20,7 +20,7 @@ from cascade_sim.models.page_training import (
     start_at_base_rate,
     train_pages,
 )
-from cascade_sim.models.training import Impressions
+from cascade_sim.models.training import Impressions, TrainingPlan
 from worlds.clicked_ads import AD, ADS, LOGIT, USER, USERS, VIEW, logits, net
 
 assert USER and AD
@@ -48,9 +48,9 @@ DATA = pages(4000)
 EVERYONE, ALL_ADS = np.arange(USERS), np.tile(np.arange(ADS), (USERS, 1))
 
 
-def fit(module, name, data=DATA, **changes):
-    settings = {"epochs": 5, "batch": 512, "learning_rate": 0.02, **changes}
-    return train_pages(module, VIEW, data, make_objective(name), **settings)
+def fit(module, name, data=DATA, batching=None, **changes):
+    plan = TrainingPlan(**{"epochs": 5, "batch": 512, "learning_rate": 0.02, **changes})
+    return train_pages(module, VIEW, data, make_objective(name), plan, batching=batching)
 
 
 @cache

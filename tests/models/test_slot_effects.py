@@ -9,7 +9,7 @@ import torch
 from cascade_sim.models.objectives import make_objective
 from cascade_sim.models.page_training import make_pages, slot_predictions, train_pages
 from cascade_sim.models.slot_effects import SlotEffects
-from cascade_sim.models.training import Impressions
+from cascade_sim.models.training import Impressions, TrainingPlan
 from worlds.clicked_ads import ADS, LOGIT, USERS, VIEW, net
 
 EFFECTS = np.array([1.0, 0.7, 0.75, 0.3])  # they need not fall
@@ -34,10 +34,8 @@ def estimated(name, data, epochs=3, batching=None):
     if objective.n_heads > 1:
         torch.manual_seed(1)
         module = type(module)(VIEW.request_width, VIEW.ad_width, VIEW.pair_width, hidden=16, dims=6, heads=2)
-    train_pages(
-        module, VIEW, data, objective, epochs=epochs, batch=256, learning_rate=0.02, slots=slots,
-        batching=batching,
-    )  # fmt: skip
+    plan = TrainingPlan(epochs, batch=256, learning_rate=0.02)
+    train_pages(module, VIEW, data, objective, plan, slots=slots, batching=batching)
     return module, slots.effects()
 
 

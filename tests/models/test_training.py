@@ -12,6 +12,7 @@ from cascade_sim.models.recipes import RECIPES
 from cascade_sim.models.training import (
     Impressions,
     Lists,
+    TrainingPlan,
     chunk_of_order,
     chunk_of_rank,
     pick_device,
@@ -43,8 +44,8 @@ def lists(n, m=12, seed=5):
 
 
 def fit(module, data, recipe, **changes):
-    settings = {"epochs": 4, "batch": 256, "learning_rate": 0.02, **changes}
-    return train(module, VIEW, data, recipe, **settings)
+    plan = TrainingPlan(**{"epochs": 4, "batch": 256, "learning_rate": 0.02, **changes})
+    return train(module, VIEW, data, recipe, plan)
 
 
 DATA = impressions(12_000, 1)

@@ -24,9 +24,9 @@ def trained(monkeypatch):
     """The names of the models that were really trained, in order, since the list was last cleared."""
     names = []
 
-    def count(net, view, data, recipe, **settings):
+    def count(net, view, data, recipe, plan):
         names.append(recipe)
-        return real(net, view, data, recipe, **settings)
+        return real(net, view, data, recipe, plan)
 
     real = recipes.train
     monkeypatch.setattr(recipes, "train", count)

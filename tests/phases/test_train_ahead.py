@@ -52,9 +52,9 @@ def test_models_trained_by_other_processes_are_the_same_to_the_last_bit(alone, t
     monkeypatch.setattr(module, "WORTH", 100)
     first = []
 
-    def only_first_deployments(alias, *rest):
-        first.append(alias)
-        return ahead.fit_module(alias, *rest)
+    def only_first_deployments(task, *rest):
+        first.append(task.alias)
+        return ahead.fit_module(task, *rest)
 
     monkeypatch.setattr(module, "fit_module", only_first_deployments)
     together = learned(tmp_path / "run", workers=2)

@@ -7,7 +7,7 @@ import torch
 from cascade_sim.cascade.links import MappedScorer, calibrator_file, export_calibrator
 from cascade_sim.cascade.seats import CoActionScorer
 from cascade_sim.errors import UserError
-from cascade_sim.models.training import train
+from cascade_sim.models.training import TrainingPlan, train
 from cascade_sim.questions.reopen import reopen
 from cascade_sim.training import recipes
 from cascade_sim.training.data import impressions, pages, split_pages
@@ -138,9 +138,9 @@ def test_a_calibrator_of_the_training_pages_leaves_its_net_all_of_them(tmp_path)
 def test_a_study_keeps_the_pages_of_a_pointwise_ranker_whole_if_told_to(tmp_path, monkeypatch):
     seen, real = [], recipes.train_pages
 
-    def watched(module, view, data, objective, **options):
+    def watched(module, view, data, objective, plan, **options):
         seen.append((objective.name, options["batching"]))
-        return real(module, view, data, objective, **options)
+        return real(module, view, data, objective, plan, **options)
 
     monkeypatch.setattr(recipes, "train_pages", watched)
     pointwise = f"models.whole={{{NET}, batching: lists}}"
@@ -201,7 +201,7 @@ def test_pointwise_training_is_what_it_was_before_there_were_objectives(study, t
     spec, data = study.sim.scenario.models["rank"], impressions(study.folder, ["log"])
     view = study.sim.view(spec.features)
     one, two = (build_module("rank", spec, view, 3) for _ in range(2))
-    train(one, view, data, "logloss", epochs=2, batch=1000, learning_rate=0.01, seed=11)
+    train(one, view, data, "logloss", TrainingPlan(2, 1000, 0.01, seed=11))
     set_base_rate(two, data)
     columns, tables = (
         {k: torch.from_numpy(a) for k, a in data.arrays().items()},

@@ -6,7 +6,7 @@ import torch
 from torch import nn
 
 from cascade_sim.models.page_training import ClickedPages, make_pages
-from cascade_sim.models.training import POINTS, Impressions, Lists, Watch, train
+from cascade_sim.models.training import POINTS, Impressions, Lists, TrainingPlan, Watch, train
 from cascade_sim.phases.train_ahead import parted
 from cascade_sim.scenario.models import ModelSpec
 from cascade_sim.training import watch as module
@@ -83,9 +83,7 @@ def test_a_net_that_is_watched_ends_as_one_that_is_not(make):
     for watch in (None, Watch(pages(200, seed=2).shown, lambda model: {"drawn": torch.rand(1).item()})):
         torch.manual_seed(3)
         model = make()
-        history = train(
-            model, VIEW, data.shown, "logloss", epochs=3, batch=64, learning_rate=0.02, watch=watch
-        )  # fmt: skip
+        history = train(model, VIEW, data.shown, "logloss", TrainingPlan(3, 64, 0.02, watch=watch))
         ends.append((history, {name: value.clone() for name, value in model.state_dict().items()}))
     assert ends[0][0] == ends[1][0]
     assert all(torch.equal(value, ends[1][1][name]) for name, value in ends[0][1].items())
@@ -93,9 +91,7 @@ def test_a_net_that_is_watched_ends_as_one_that_is_not(make):
 
 def test_a_line_has_its_points_and_the_mean_loss_of_the_batches_between_them():
     watch = Watch(pages(200, seed=2).shown)
-    history = train(
-        net(), VIEW, pages(640).shown, "logloss", epochs=4, batch=96, learning_rate=0.02, watch=watch
-    )  # fmt: skip
+    history = train(net(), VIEW, pages(640).shown, "logloss", TrainingPlan(4, 96, 0.02, watch=watch))
     line = line_of(watch)
     assert line["steps"] == [4 * point for point in range(POINTS + 1)]  # 20 steps in each of 4 epochs
     assert line["loss"][0] is None and len(line["loss"]) == len(line["part_loss"]) == POINTS + 1

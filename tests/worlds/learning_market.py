@@ -59,12 +59,12 @@ def learning_sim(scenario: Any, seed: int = 1) -> Any:
 
 @dataclass
 class Seen:
-    """What the trainer fitted, in order: (model, recipe, data, options, weights before)."""
+    """What the trainer fitted, in order: (recipe, data, plan, weights before)."""
 
-    calls: list[tuple[str, Any, dict[str, Any], dict[str, np.ndarray]]] = field(default_factory=list)
+    calls: list[tuple[str, Any, Any, dict[str, np.ndarray]]] = field(default_factory=list)
     arms: list[Any] = field(default_factory=list)  # the cascade of every deployment
 
-    def of(self, recipe: str) -> list[tuple[str, Any, dict[str, Any], dict[str, np.ndarray]]]:
+    def of(self, recipe: str) -> list[tuple[str, Any, Any, dict[str, np.ndarray]]]:
         return [call for call in self.calls if call[0] == recipe]
 
 
@@ -83,9 +83,9 @@ def watch(monkeypatch: Any) -> Seen:
 
     seen, train, learn = Seen(), recipes.train, Trainer.train
 
-    def watched(module, view, data, recipe, **options):
-        seen.calls.append((recipe, data, options, weights(module)))
-        return train(module, view, data, recipe, **options)
+    def watched(module, view, data, recipe, plan):
+        seen.calls.append((recipe, data, plan, weights(module)))
+        return train(module, view, data, recipe, plan)
 
     def deployed(self, now):
         if not seen.arms:

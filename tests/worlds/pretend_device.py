@@ -1,7 +1,7 @@
 """A device that is not there: tensors on it refuse the CPU's, have no float64, and are computed by the CPU.
 
     with PretendDevice() as pretend:
-        train(net, …, device=pretend.device)
+        train(net, …, TrainingPlan(…, device=pretend.device))
 
     pretend.waits     # how often the host asked for a number, and would have waited for a real device
 

@@ -6,7 +6,7 @@ import torch
 
 from cascade_sim.analysis.metrics.convergence import STILL_GAINS, descent, still_gains
 from cascade_sim.models.nets.towers import TwoTowers
-from cascade_sim.models.training import Impressions, Watch, train
+from cascade_sim.models.training import Impressions, TrainingPlan, Watch, train
 from cascade_sim.training.watch import line_of
 from worlds.clicked_ads import ADS, LOGIT, USERS, VIEW
 
@@ -88,15 +88,6 @@ def test_nets_of_few_steps_are_told_from_a_trained_one(rate, steps, is_cut):
     torch.manual_seed(1)
     net = TwoTowers(VIEW.request_width, VIEW.ad_width, VIEW.pair_width, hidden=16, dims=6)
     watch, batch = Watch(clicks(8000, 2)), 128
-    train(
-        net,
-        VIEW,
-        clicks(steps * batch, 1),
-        "logloss",
-        epochs=1,
-        batch=batch,
-        learning_rate=rate,
-        watch=watch,
-    )
+    train(net, VIEW, clicks(steps * batch, 1), "logloss", TrainingPlan(1, batch, rate, watch=watch))
     line = line_of(watch)
     assert line["steps"][-1] == steps and still_gains(line) == is_cut, line["descent"]

@@ -15,7 +15,7 @@ from cascade_sim.models.nets.ids import SCALE, IdTables, id_tables, joined, mean
 from cascade_sim.models.nets.towers import TwoTowers
 from cascade_sim.models.objectives import make_objective
 from cascade_sim.models.page_training import net_to_train, scores, served_net
-from cascade_sim.models.training import Impressions, Tables, outputs, train
+from cascade_sim.models.training import Impressions, Tables, TrainingPlan, outputs, train
 
 USERS, ADS, ADVERTISERS, WIDTH = 40, 60, 5, 4
 NETS = (TwoTowers, CoAction, CrossNet)
@@ -68,7 +68,7 @@ def test_what_only_an_id_tells_is_learned_with_ids_and_not_without(net):
     for names in (("user",), ("user", "ad_id")):
         view = view_of(*names)
         model = net_of(net, view)
-        train(model, view, shown, "logloss", epochs=4, batch=200, learning_rate=0.02)
+        train(model, view, shown, "logloss", TrainingPlan(4, 200, 0.02))
         found[names] = auc(scores(model, view, shown), shown.click)
     assert found["user",] < 0.55 and found["user", "ad_id"] > best - 0.01
 
@@ -77,7 +77,7 @@ def test_an_id_that_training_has_not_met_is_predicted_like_the_mean():
     view = view_of("ad_id")
     cold, model = 20, net_of(TwoTowers, view)
     shown = impressions(cold=cold)
-    train(model, view, shown, "logloss", epochs=4, batch=200, learning_rate=0.02)
+    train(model, view, shown, "logloss", TrainingPlan(4, 200, 0.02))
     everyone = replace(
         shown, users=np.zeros(ADS, np.int32), ads=np.arange(ADS, dtype=np.int32),
         **{name: np.ones(ADS, np.float32) for name in ("context", "examination", "click")},
@@ -176,7 +176,7 @@ def test_a_deployment_stays_as_it_was_while_its_net_learns_on():
     seen = joined(view, model)
     users, context = np.arange(USERS), np.zeros(USERS, np.float32)
     before = seen.request_features(users, context).copy(), seen.ad_table.copy()
-    train(model, view, impressions(600), "logloss", epochs=1, batch=100, learning_rate=0.05)
+    train(model, view, impressions(600), "logloss", TrainingPlan(1, 100, 0.05))
     assert np.array_equal(seen.request_features(users, context), before[0])
     assert np.array_equal(seen.ad_table, before[1])
 
@@ -203,7 +203,7 @@ def test_a_copy_of_a_net_has_tables_of_its_own():
     view = view_of(*ALL)
     model = net_of(CoAction, view)
     twin = copy.deepcopy(model)
-    train(twin, view, impressions(200), "logloss", epochs=1, batch=100, learning_rate=0.05)
+    train(twin, view, impressions(200), "logloss", TrainingPlan(1, 100, 0.05))
     apart = [name for name, a in model.state_dict().items() if not torch.equal(a, twin.state_dict()[name])]
     assert set(id_tables(model).state_dict()) <= {name.removeprefix("id_tables.") for name in apart}
 
