@@ -1,4 +1,7 @@
-"""Scenarios run: once, over a grid, and against what they earned before."""
+"""Scenarios run: once, over a grid, and against what they earned before.
+
+Keywords are what users write, and stay; below these functions they travel as one `RunContext`.
+"""
 
 from __future__ import annotations
 

@@ -105,6 +105,23 @@ def once(function: Callable[Concatenate[Any, P], Made]) -> Callable[Concatenate[
     return call
 
 
+def of_sets(function: Values) -> Values:
+    """Decorates function(block, *key) -> ids [R, m]: in a block with a memo, found once, always one array.
+
+    What `of_pairs` computes for such a set is kept.
+    """
+
+    @wraps(function)
+    def call(block: Any, *key: Any) -> np.ndarray:
+        find = partial(function, block, *key)
+        if block.memo is None:
+            return find()
+        memo: Memo = block.memo
+        return memo.candidates((function, key), find)
+
+    return call
+
+
 def of_pairs(is_by_pair: Callable[..., bool]) -> Callable[[Callable[..., np.ndarray]], Values]:
     """Decorates function(block, ids [R, m], *key) -> [R, m]: kept for what a block with a memo retrieves.
 

@@ -11,14 +11,16 @@ from cascade_sim.cascade.fusion import Fusion, fused_quality
 from cascade_sim.cascade.knobs import reserve_of, rules_of
 from cascade_sim.cascade.late import answered_earlier
 from cascade_sim.cascade.logged import LoggedBids
-from cascade_sim.cascade.memo import of_pairs, once
+from cascade_sim.cascade.memo import of_pairs, of_sets, once
 from cascade_sim.cascade.one_pass import is_in_one_pass, ranked_in_one_pass
 from cascade_sim.cascade.page import Page, auctioned
 from cascade_sim.cascade.request import Arm, Block, Decision, Pass, Platform, Retrieve, Scores, Stage, View
+from cascade_sim.cascade.retrieval import Retriever
 from cascade_sim.cascade.seats import Scorer, is_probability
 from cascade_sim.cascade.sizes import select_sizes
 from cascade_sim.errors import UserError
 from cascade_sim.kernels import is_full, select_top
+from cascade_sim.world.lives import Lives
 
 __all__ = [
     "Arm",
@@ -68,13 +70,15 @@ def passes(block: Block, arm: Arm, platform: Platform) -> tuple[Pass, ...]:
 def retrieve(block: Block, arm: Arm, platform: Platform) -> np.ndarray:
     """The candidates of the first scoring stage.  [R, n] ad ids, ascending"""
     retriever, size = arm.retrieval.retriever, arm.retrieval.size
+    if is_in_one_pass(block, arm, platform):  # who alone never looks at a set by itself
+        return retriever.retrieve(block, size, platform.lives)
+    return _retrieved(block, retriever, size, platform.lives)
 
-    def find() -> np.ndarray:
-        found = retriever.retrieve(block, size, platform.lives)
-        # Only who ranks in one pass never looks at a set by itself: for others a row is a row.
-        return found if is_in_one_pass(block, arm, platform) else np.ascontiguousarray(found)
 
-    return find() if block.memo is None else block.memo.candidates((retriever, size), find)
+@of_sets
+def _retrieved(block: Block, retriever: Retriever, size: int, lives: Lives | None) -> np.ndarray:
+    """Candidates whose rows are rows in memory too."""
+    return np.ascontiguousarray(retriever.retrieve(block, size, lives))
 
 
 def handed_on(block: Block, made: Pass, stage: Stage) -> tuple[np.ndarray, np.ndarray]:

@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from cascade_sim.cascade.memo import Memo, once
+from cascade_sim.cascade.memo import Memo, of_pairs, of_sets, once
 from cascade_sim.cascade.serve import serve, shadow
 from cascade_sim.scenario.schema import resolved_arms
 from worlds.cascades import decided
@@ -50,6 +50,29 @@ def test_a_part_is_answered_from_the_whole_only_where_bits_allow(study, arms, bl
     serve(kept, arm, study.sim.platform)
     part = (len(block), arm.most_auctioned)
     assert seat.asked == ([whole] if by_pair else [whole, part])
+
+
+def test_a_set_is_found_once_by_its_key_and_what_is_said_of_it_is_kept(block):
+    found, said = [], []
+
+    @of_sets
+    def first(block, n, name):
+        found.append((n, name))
+        return np.tile(np.arange(n, dtype=np.int32), (len(block), 1))
+
+    @of_pairs(lambda: False)
+    def value(block, ids):
+        said.append(ids.shape)
+        return ids * 2.0
+
+    kept = replace(block, memo=Memo())
+    whole = first(kept, 5, "a")
+    assert first(kept, 5, "a") is whole and first(kept, 5, "b") is not whole
+    assert value(kept, whole) is value(kept, whole) and len(said) == 1
+    value(kept, whole.copy())  # of no set: not kept
+    value(kept, whole.copy())
+    assert len(said) == 3 and found == [(5, "a"), (5, "b")]
+    assert first(block, 5, "a") is not first(block, 5, "a")  # without a memo nothing is
 
 
 def test_some_requests_of_a_block_do_not_take_its_memo_along(block):

@@ -6,7 +6,6 @@ as many as fit a budget of (request, ad) pairs. They ask `serve` and the seats, 
 
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
-from functools import partial
 from typing import Protocol
 
 import numpy as np
@@ -15,7 +14,7 @@ from cascade_sim.analysis.metrics import consistency
 from cascade_sim.analysis.metrics.attribution import SlotList, stage_losses, true_ecpm
 from cascade_sim.analysis.metrics.ratio import mean_parts
 from cascade_sim.analysis.statistics.bootstrap import ratio_intervals
-from cascade_sim.cascade.memo import Memo
+from cascade_sim.cascade.memo import Memo, of_sets
 from cascade_sim.cascade.serve import Arm, Block, Decision, Platform, admitted, score
 from cascade_sim.cascade.sizes import select_sizes
 from cascade_sim.environments.evaluators.truth import ranking_of
@@ -49,13 +48,17 @@ def parts(block: Block, n_ads: int, lives: Lives | None = None) -> Iterator[tupl
     """
     step = max(1, PAIRS_AT_ONCE // n_ads)
     for start in range(0, len(block), step):
-        rows, memo = slice(start, start + step), Memo()
-        part = replace(block.take(rows), memo=memo)
-        all_ads = np.arange(n_ads, dtype=np.int32)
-        corpus = (
-            partial(np.tile, all_ads, (len(part), 1)) if lives is None else partial(lives.corpus, part.times)
-        )
-        yield rows, part, memo.candidates("corpus", corpus)
+        rows = slice(start, start + step)
+        part = replace(block.take(rows), memo=Memo())
+        yield rows, part, _corpus(part, n_ads, lives)
+
+
+@of_sets
+def _corpus(block: Block, n_ads: int, lives: Lives | None) -> np.ndarray:
+    """All ads that are there, for each request.  [R, A] int32, ascending, -1 at the end"""
+    if lives is not None:
+        return lives.corpus(block.times)
+    return np.tile(np.arange(n_ads, dtype=np.int32), (len(block), 1))
 
 
 def corpus_columns(
