@@ -6,48 +6,18 @@ history gives the same bids, bit for bit.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from numbers import Real
 from typing import Any
 
 import numpy as np
 
+from cascade_sim import protocols
+from cascade_sim.protocols import Feedback, Moment, Portfolio
+
 MICROS = 1_000_000  # micro-units of money in 1.0
 
 
-@dataclass(frozen=True)
-class Portfolio:
-    """What the advertisers of a bidder know of themselves: a ads of m advertisers."""
-
-    value: np.ndarray  # [a] value per click of each ad
-    owner: np.ndarray  # [a] int, the advertiser of each ad, 0..m-1
-    mean_pcvr: np.ndarray  # [a] the platform's average predicted conversion rate of the ad
-    budget_micros: np.ndarray  # [m] int64 per day; a very large number means no budget
-
-
-@dataclass(frozen=True)
-class Moment:
-    """The time at which bids are asked for, in seconds, days and traffic."""
-
-    time: float  # seconds since the start of the simulation
-    day: int
-    elapsed: float  # share of the day's seconds gone, [0, 1)
-    expected_traffic: float  # share of the day's traffic expected to have come by now, [0, 1]
-
-
-@dataclass(frozen=True)
-class Feedback:
-    """What has come in since the last update, per advertiser; all [m]."""
-
-    impressions: np.ndarray
-    clicks: np.ndarray
-    spend_micros: np.ndarray
-    conversions: np.ndarray  # those that have arrived by now
-    spend_today_micros: np.ndarray  # since the day began, this update included
-    participated: np.ndarray  # requests in which at least one of its ads was eligible to bid
-
-
-class Bidder:
+class Bidder(protocols.Bidder):
     """A start for bidders: bids the values, always takes part, and saves the arrays named in STATE.
 
     A subclass lists in STATE every attribute that `observe` changes (numpy arrays; a single number as an

@@ -5,35 +5,14 @@ Slots are in order, [R, k]; `shown` says which are filled. A model of one's own 
 """
 
 from dataclasses import dataclass
-from typing import Protocol
 
 import numpy as np
 
 from cascade_sim.agents.registry import CLICK_MODELS
 from cascade_sim.agents.users import click_probability, happens
+from cascade_sim.protocols import ClickModel
 
 __all__ = ["CLICK_MODELS", "Cascade", "ClickModel", "PositionBased"]
-
-
-class ClickModel(Protocol):
-    """Built with the slot effects of the world [>= k] and the options of the scenario."""
-
-    def expected(self, true_ctr: np.ndarray, shown: np.ndarray) -> np.ndarray:
-        """P(click) of every slot before any luck is drawn.  [R, k] float64; 0 in an empty slot.
-
-        true_ctr is the probability of a click on a slot that is examined.
-        """
-        ...
-
-    def clicks(
-        self, true_ctr: np.ndarray, shown: np.ndarray, u_click: np.ndarray, u_continue: np.ndarray
-    ) -> tuple[np.ndarray, np.ndarray]:
-        """(clicked, examined), both [R, k] bool, from two uniform draws per slot in (0, 1).
-
-        A clicked slot is examined and an examined one is filled. The mean of `clicked` over the luck is
-        `expected`. Must be pure, row by row: neither other requests nor earlier calls may matter.
-        """
-        ...
 
 
 @dataclass(frozen=True, eq=False)

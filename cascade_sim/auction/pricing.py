@@ -9,17 +9,9 @@ A rule with parameters of its own declares them: they become keywords of the auc
 1.5
 """
 
-from collections.abc import Callable, Collection, Iterator, Mapping
-from dataclasses import dataclass, field
-from typing import NamedTuple
+from collections.abc import Collection, Iterator
 
-
-class Slot(NamedTuple):
-    """A filled slot as a rule sees it; all amounts are per click."""
-
-    bid: float  # of the ad in it
-    to_keep: float  # the least bid with which the ad outranks the next one; 0 if there is none
-    harm: float  # what the others lose by the ad's presence, its reserves being a bidder for every slot
+from cascade_sim.protocols import Pricing, Slot
 
 
 def gsp(slot: Slot) -> float:
@@ -40,15 +32,6 @@ def first(slot: Slot) -> float:
 def soft_floor(slot: Slot, floor: float) -> float:
     """Second price with a soft floor: below it first price, from it on no less than the floor."""
     return slot.bid if slot.bid < floor else max(slot.to_keep, floor)
-
-
-@dataclass(frozen=True)
-class Pricing:
-    """A rule, and what it demands of the auction."""
-
-    price: Callable[..., float]  # of a Slot, and of the parameters in their order
-    needs_squashing_1: bool = False  # harm is counted in clicks, so scores must be bid * pCTR
-    parameters: Mapping[str, str] = field(default_factory=dict)  # what each means; numbers, 0 or more
 
 
 RULES = {

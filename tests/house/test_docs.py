@@ -217,8 +217,9 @@ def test_the_site_has_every_colour_for_light_and_for_dark_systems():
     }
 
 
-def test_the_picture_of_the_architecture_has_every_colour_for_dark_systems():
-    drawing = (ROOT / "docs" / "architecture.svg").read_text(encoding="utf-8")
+@pytest.mark.parametrize("name", ["architecture.svg", "data_flow.svg"])
+def test_a_picture_has_every_colour_for_dark_systems(name):
+    drawing = (ROOT / "docs" / name).read_text(encoding="utf-8")
     _, dark, shapes = re.split(r"<style>|</style>", drawing)
     assert "prefers-color-scheme: dark" in dark
     drawn = set(re.findall(r'\b(fill|stroke)="(#\w+)"', shapes))
