@@ -1,8 +1,6 @@
-"""What a bidder is: what it knows, what it is asked, what it is told, and the class it may start from.
+"""Base class of bidders, and checks of their options. The contract is `cascade_sim.protocols.Bidder`.
 
-A bidder acts for m advertisers at once, who own a ads together. It decides in `bids` and `participation`,
-learns in `observe`, and sees only what a real advertiser would see. It draws no random numbers: the same
-history gives the same bids, bit for bit.
+A bidder acts for m advertisers at once, who own a ads together.
 """
 
 from collections.abc import Mapping
@@ -18,10 +16,18 @@ MICROS = 1_000_000  # micro-units of money in 1.0
 
 
 class Bidder(protocols.Bidder):
-    """A start for bidders: bids the values, always takes part, and saves the arrays named in STATE.
+    """Base class of bidders: bid = value, participation 1; saves the arrays named in STATE.
 
     A subclass lists in STATE every attribute that `observe` changes (numpy arrays; a single number as an
     array of shape ()). An advertiser whose budget is 0 has nothing to bid with: `payable` makes its bids 0.
+
+    Args:
+        portfolio: values, owners and budgets of the advertisers.
+
+    >>> portfolio = Portfolio(np.array([0.4, 0.6]), np.array([0, 0]), np.array([0.1, 0.2]), np.array([10**6]))
+    >>> noon = Moment(time=43200.0, day=0, elapsed=0.5, expected_traffic=0.5)
+    >>> Bidder(portfolio).bids(noon).tolist()
+    [0.4, 0.6]
     """
 
     STATE: tuple[str, ...] = ()
@@ -37,22 +43,22 @@ class Bidder(protocols.Bidder):
         self.payable = np.where(self.has_budget[self.owner], self.value, 0.0)  # [a] value, 0 with budget 0
 
     def bids(self, moment: Moment) -> np.ndarray:
-        """Bid per click of each ad.  [a] float, >= 0"""
+        """Return the bid per click of each ad.  [a] float64, >= 0"""
         return self.payable.copy()
 
     def participation(self, moment: Moment) -> np.ndarray:
-        """The probability with which an advertiser takes part in a request.  [m] in [0, 1]"""
+        """Return the probability that an advertiser participates in a request.  [m] in [0, 1]"""
         return np.ones(self.n_advertisers)
 
     def observe(self, feedback: Feedback, moment: Moment) -> None:
-        """Learn from what has come in since the last update."""
+        """Learn from the results since the last update."""
 
     def state(self) -> dict[str, np.ndarray]:
-        """Everything that changes, as copies."""
+        """Return copies of the arrays named in STATE."""
         return {name: np.array(getattr(self, name)) for name in self.STATE}
 
     def restore(self, state: Mapping[str, np.ndarray]) -> None:
-        """Put back what `state` gave. Other names or shapes are a ValueError."""
+        """Continue from the return value of `state`; ValueError for other names or shapes."""
         if set(state) != set(self.STATE):
             raise ValueError(
                 f"{type(self).__name__}: expected the state {', '.join(sorted(self.STATE)) or '(empty)'}, "
@@ -68,7 +74,7 @@ class Bidder(protocols.Bidder):
             setattr(self, name, given.astype(own.dtype))  # a copy
 
     def per_advertiser(self, of_ad: np.ndarray) -> np.ndarray:
-        """The mean over each advertiser's ads; 0 for one without ads.  [a] -> [m]"""
+        """Return the mean over each advertiser's ads; 0 for one without ads.  [a] -> [m]"""
         total = np.bincount(self.owner, weights=of_ad, minlength=self.n_advertisers)
         count = np.bincount(self.owner, minlength=self.n_advertisers)
         return total / np.maximum(count, 1)

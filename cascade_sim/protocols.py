@@ -170,7 +170,7 @@ class Availability(Protocol):
 
 @runtime_checkable
 class Retriever(Protocol):
-    """First stage: candidates of a request from the corpus, argmax over sets S, |S| <= size, of sum_S score.
+    """First stage: candidates of a request, the available ads with the `size` highest scores.
 
     >>> import numpy as np
     >>> class FirstAds:
@@ -244,8 +244,8 @@ class Slot(NamedTuple):
 class Pricing:
     """Pricing rule: cost per click of a slot, and what it demands of the auction.
 
-    cpc = min(bid, max(price(slot, *parameters), reserves)): the auction applies the reserves and the bid, so
-    that no rule has to.
+    `cpc = min(bid, max(price(slot, *parameters), reserves))`: the auction applies the reserves and the bid,
+    so that no rule has to.
 
     Args:
         price: function of a `Slot` and of the parameters in their order. It is compiled by numba: plain

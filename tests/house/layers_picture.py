@@ -31,7 +31,7 @@ BOXES = (
     ("#f3e8ff", "#3b2a52"),
 )
 WIDTH, BOX, GAP, MARGIN = 400, 30, 8, 6
-LETTER, PADDING = 8.4, 18.0  # width of a letter and of what is around a name
+LETTER, PADDING = 8.8, 18.0  # width of a letter and of what is around a name
 
 
 def box_width(name: str) -> float:
