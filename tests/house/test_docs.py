@@ -109,11 +109,12 @@ EXAMPLES = (
 
 
 @pytest.mark.drill
-def test_the_examples_of_public_functions_are_true(workplace, monkeypatch):
+def test_the_examples_of_public_functions_are_true(workplace, tmp_path, monkeypatch):
     assert set(EXAMPLES) == {name for name in cascade_sim.__all__ if name.islower() and name[0] != "_"}
-    monkeypatch.chdir(workplace)
+    monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("CASCADE_SIM_CACHE", str(workplace / "cache"))
-    shutil.copy("scenarios/quick.yaml", "quick")  # the smaller one, under the name that the examples use
+    # The smaller one, under the name that the examples use.
+    shutil.copy(workplace / "scenarios" / "quick.yaml", tmp_path / "quick")
     names = {name: getattr(cascade_sim, name) for name in EXAMPLES}
     for name in EXAMPLES:
         finder = doctest.DocTestFinder(recurse=False)
