@@ -1,57 +1,33 @@
-"""What a bidder is: what it knows, what it is asked, what it is told, and the class it may start from.
+"""Base class of bidders, and checks of their options. The contract is `cascade_sim.protocols.Bidder`.
 
-A bidder acts for m advertisers at once, who own a ads together. It decides in `bids` and `participation`,
-learns in `observe`, and sees only what a real advertiser would see. It draws no random numbers: the same
-history gives the same bids, bit for bit.
+A bidder acts for m advertisers at once, who own a ads together.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from numbers import Real
 from typing import Any
 
 import numpy as np
 
+from cascade_sim import protocols
+from cascade_sim.protocols import Feedback, Moment, Portfolio
+
 MICROS = 1_000_000  # micro-units of money in 1.0
 
 
-@dataclass(frozen=True)
-class Portfolio:
-    """What the advertisers of a bidder know of themselves: a ads of m advertisers."""
-
-    value: np.ndarray  # [a] value per click of each ad
-    owner: np.ndarray  # [a] int, the advertiser of each ad, 0..m-1
-    mean_pcvr: np.ndarray  # [a] the platform's average predicted conversion rate of the ad
-    budget_micros: np.ndarray  # [m] int64 per day; a very large number means no budget
-
-
-@dataclass(frozen=True)
-class Moment:
-    """The time at which bids are asked for, in seconds, days and traffic."""
-
-    time: float  # seconds since the start of the simulation
-    day: int
-    elapsed: float  # share of the day's seconds gone, [0, 1)
-    expected_traffic: float  # share of the day's traffic expected to have come by now, [0, 1]
-
-
-@dataclass(frozen=True)
-class Feedback:
-    """What has come in since the last update, per advertiser; all [m]."""
-
-    impressions: np.ndarray
-    clicks: np.ndarray
-    spend_micros: np.ndarray
-    conversions: np.ndarray  # those that have arrived by now
-    spend_today_micros: np.ndarray  # since the day began, this update included
-    participated: np.ndarray  # requests in which at least one of its ads was eligible to bid
-
-
-class Bidder:
-    """A start for bidders: bids the values, always takes part, and saves the arrays named in STATE.
+class Bidder(protocols.Bidder):
+    """Base class of bidders: bid = value, participation 1; saves the arrays named in STATE.
 
     A subclass lists in STATE every attribute that `observe` changes (numpy arrays; a single number as an
     array of shape ()). An advertiser whose budget is 0 has nothing to bid with: `payable` makes its bids 0.
+
+    Args:
+        portfolio: values, owners and budgets of the advertisers.
+
+    >>> portfolio = Portfolio(np.array([0.4, 0.6]), np.array([0, 0]), np.array([0.1, 0.2]), np.array([10**6]))
+    >>> noon = Moment(time=43200.0, day=0, elapsed=0.5, expected_traffic=0.5)
+    >>> Bidder(portfolio).bids(noon).tolist()
+    [0.4, 0.6]
     """
 
     STATE: tuple[str, ...] = ()
@@ -67,22 +43,22 @@ class Bidder:
         self.payable = np.where(self.has_budget[self.owner], self.value, 0.0)  # [a] value, 0 with budget 0
 
     def bids(self, moment: Moment) -> np.ndarray:
-        """Bid per click of each ad.  [a] float, >= 0"""
+        """Return the bid per click of each ad.  [a] float64, >= 0"""
         return self.payable.copy()
 
     def participation(self, moment: Moment) -> np.ndarray:
-        """The probability with which an advertiser takes part in a request.  [m] in [0, 1]"""
+        """Return the probability that an advertiser participates in a request.  [m] in [0, 1]"""
         return np.ones(self.n_advertisers)
 
     def observe(self, feedback: Feedback, moment: Moment) -> None:
-        """Learn from what has come in since the last update."""
+        """Learn from the results since the last update."""
 
     def state(self) -> dict[str, np.ndarray]:
-        """Everything that changes, as copies."""
+        """Return copies of the arrays named in STATE."""
         return {name: np.array(getattr(self, name)) for name in self.STATE}
 
     def restore(self, state: Mapping[str, np.ndarray]) -> None:
-        """Put back what `state` gave. Other names or shapes are a ValueError."""
+        """Continue from the return value of `state`; ValueError for other names or shapes."""
         if set(state) != set(self.STATE):
             raise ValueError(
                 f"{type(self).__name__}: expected the state {', '.join(sorted(self.STATE)) or '(empty)'}, "
@@ -98,7 +74,7 @@ class Bidder:
             setattr(self, name, given.astype(own.dtype))  # a copy
 
     def per_advertiser(self, of_ad: np.ndarray) -> np.ndarray:
-        """The mean over each advertiser's ads; 0 for one without ads.  [a] -> [m]"""
+        """Return the mean over each advertiser's ads; 0 for one without ads.  [a] -> [m]"""
         total = np.bincount(self.owner, weights=of_ad, minlength=self.n_advertisers)
         count = np.bincount(self.owner, minlength=self.n_advertisers)
         return total / np.maximum(count, 1)

@@ -1,44 +1,34 @@
-"""How users look at a page and click. A click model gives both the exact expectation and the event itself.
+"""Click models: exact click probabilities of a page, and sampled clicks.
 
-Slots are in order, [R, k]; `shown` says which are filled. A model of one's own is a class with the methods of
-`ClickModel`, built as `Class(slot_effects, **options)` like the ones here.
+Slots are in order, [R, k]; `shown` is False in empty ones. A custom click model is a class that keeps the
+contract `cascade_sim.protocols.ClickModel`, built as `Class(slot_effects, **options)`.
 """
 
 from dataclasses import dataclass
-from typing import Protocol
 
 import numpy as np
 
 from cascade_sim.agents.registry import CLICK_MODELS
 from cascade_sim.agents.users import click_probability, happens
+from cascade_sim.protocols import ClickModel
 
 __all__ = ["CLICK_MODELS", "Cascade", "ClickModel", "PositionBased"]
 
 
-class ClickModel(Protocol):
-    """Built with the slot effects of the world [>= k] and the options of the scenario."""
-
-    def expected(self, true_ctr: np.ndarray, shown: np.ndarray) -> np.ndarray:
-        """P(click) of every slot before any luck is drawn.  [R, k] float64; 0 in an empty slot.
-
-        true_ctr is the probability of a click on a slot that is examined.
-        """
-        ...
-
-    def clicks(
-        self, true_ctr: np.ndarray, shown: np.ndarray, u_click: np.ndarray, u_continue: np.ndarray
-    ) -> tuple[np.ndarray, np.ndarray]:
-        """(clicked, examined), both [R, k] bool, from two uniform draws per slot in (0, 1).
-
-        A clicked slot is examined and an examined one is filled. The mean of `clicked` over the luck is
-        `expected`. Must be pure, row by row: neither other requests nor earlier calls may matter.
-        """
-        ...
-
-
 @dataclass(frozen=True, eq=False)
 class PositionBased:
-    """A slot is examined with its slot effect x_j, whatever the page: P(click) = x_j * true CTR."""
+    """Position-based model (PBM): P(click in slot j) = x_j * true CTR, x_j the slot effect.
+
+    Args:
+        slot_effects: [>= k] float64, examination probability of each slot.
+
+    Raises:
+        ValueError: slot effects that are no probabilities, or fewer of them than slots.
+
+    >>> true_ctr, shown = np.array([[0.1, 0.2]]), np.array([[True, True]])
+    >>> PositionBased(np.array([1.0, 0.5])).expected(true_ctr, shown).tolist()
+    [[0.1, 0.1]]
+    """
 
     slot_effects: np.ndarray  # [>= k], each in [0, 1]
 
@@ -49,15 +39,15 @@ class PositionBased:
         object.__setattr__(self, "slot_effects", effects)
 
     def expected(self, true_ctr: np.ndarray, shown: np.ndarray) -> np.ndarray:
-        """x_j * true CTR; 0 in an empty slot.  [R, k]  ValueError with more slots than slot effects."""
+        """Return x_j * true CTR; 0 in an empty slot.  [R, k] float64"""
         return click_probability(true_ctr, self._effects(true_ctr), shown)
 
     def clicks(
         self, true_ctr: np.ndarray, shown: np.ndarray, u_click: np.ndarray, u_continue: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Clicked where u_click < x_j * true CTR, on u_click alone.
+        """Sample clicks by u_click alone: clicked where u_click < x_j * true CTR.
 
-        Examined where clicked, and else with P(examined | no click) = x (1 - q) / (1 - x q), on u_continue:
+        Examined where clicked, and else with P(examined | no click) = x (1 - q) / (1 - x q), by u_continue:
         in all with probability x_j.
         """
         expected = self.expected(true_ctr, shown)
@@ -76,13 +66,23 @@ class PositionBased:
 
 @dataclass(frozen=True, eq=False)
 class Cascade:
-    """A user scans from the top and looks at slot j + 1 only after slot j.
+    """Cascade model: a user scans from the top and examines slot j + 1 only after slot j.
 
     With r_j = P(slot j is examined), r_1 = 1 and q_j the true CTR:
     r_{j+1} = r_j * ((1 - q_j) * continuation + q_j * continuation_after_click)
-    An empty slot is passed over. The slot effects are not used: how much a slot is seen follows from what
-    stands above it.
-    continuation_after_click = 0 is the classic model with one click at most.
+    An empty slot is passed over. continuation_after_click = 0 is the classic model with at most one click.
+
+    Args:
+        slot_effects: not used; examination follows from the ads above a slot.
+        continuation: probability to go on after a slot without a click.
+        continuation_after_click: probability to go on after a click.
+
+    Raises:
+        ValueError: a continuation that is no probability.
+
+    >>> true_ctr, shown = np.array([[0.1, 0.2]]), np.array([[True, True]])
+    >>> Cascade(continuation=0.5, continuation_after_click=0.0).expected(true_ctr, shown).round(3).tolist()
+    [[0.1, 0.09]]
     """
 
     slot_effects: np.ndarray | None = None
@@ -95,7 +95,7 @@ class Cascade:
                 raise ValueError(f"{name} must be a probability, not {getattr(self, name)}")
 
     def expected(self, true_ctr: np.ndarray, shown: np.ndarray) -> np.ndarray:
-        """r_j * q_j, exact; 0 in an empty slot.  [R, k]"""
+        """Return r_j * q_j, exact; 0 in an empty slot.  [R, k] float64"""
         true_ctr = np.asarray(true_ctr, dtype=np.float64)
         expected = np.zeros(true_ctr.shape)
         reached = np.ones(true_ctr.shape[0])
@@ -109,7 +109,7 @@ class Cascade:
     def clicks(
         self, true_ctr: np.ndarray, shown: np.ndarray, u_click: np.ndarray, u_continue: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Slot by slot: examined if the scan got there, clicked if u_click < q_j, on if u_continue allows."""
+        """Sample the scan slot by slot: a click where u_click < q_j, continued by u_continue."""
         clicked = np.zeros(true_ctr.shape, dtype=bool)
         examined = np.zeros(true_ctr.shape, dtype=bool)
         reached = np.ones(true_ctr.shape[0], dtype=bool)

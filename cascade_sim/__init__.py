@@ -5,7 +5,8 @@
     study = run("quick")
     whatif(study, {"auction.reserve_cpc": 0.2}).frame()
 
-The public names are those of __all__. Each is imported when it is asked for: `import cascade_sim` is light.
+The public names are those of __all__, and the contracts in `cascade_sim.protocols`. Each is imported on
+demand: `import cascade_sim` is light.
 """
 
 from pathlib import Path

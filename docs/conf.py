@@ -15,7 +15,7 @@ from cascade_sim.version import __version__  # noqa: E402
 
 project = "cascade_sim"
 version = release = __version__
-extensions = ["myst_parser", "sphinx.ext.autodoc"]
+extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon"]
 myst_heading_anchors = 3
 default_role = "code"  # `name` in a docstring is code, as in Markdown
 

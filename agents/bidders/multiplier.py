@@ -13,7 +13,7 @@ TELLING = 0.05  # least change of ln lambda from one day to the next that an ela
 
 
 class Multiplier(DayBidder):
-    """bid = value / lambda, lambda in [1, max_lambda]: the pacing equilibrium, approached step by step.
+    """Budget multiplier: bid = value / lambda, lambda in [1, max_lambda] (pacing equilibrium).
 
     projected = S / X: the share of the budget that the day would spend; X is the traffic while it lasted.
     every = "day": at the end of each day     ln lambda <- ln lambda + step / E * ln projected.
@@ -22,6 +22,17 @@ class Multiplier(DayBidder):
     ln projected and of the day's mean ln lambda between days: the mean of the old E and the one just seen,
     within ELASTICITIES. ln lambda is clipped to [0, ln max_lambda], so that an advertiser who spends less
     than its budget ends at lambda = 1. A new day keeps lambda and counts from 0.
+
+    Args:
+        portfolio: values, owners and budgets of the advertisers.
+        step: step size of ln lambda, in (0, 10].
+        every: "day" or "update".
+        max_lambda: upper bound of lambda, in (1, 1e6].
+
+    >>> portfolio = Portfolio(np.array([0.4, 0.6]), np.array([0, 0]), np.array([0.1, 0.2]), np.array([10**6]))
+    >>> noon = Moment(time=43200.0, day=0, elapsed=0.5, expected_traffic=0.5)
+    >>> Multiplier(portfolio).bids(noon).tolist()
+    [0.4, 0.6]
     """
 
     STATE = (*DayBidder.STATE, "log_lambda", "elasticity", "log_sum", "last_log", "last_projected")

@@ -96,6 +96,16 @@ class Adaptive(PacedBidder):
     mu <- mu - epsilon * (1 + mu) * (planned - spent) / budget, clipped, in its exact exponential form
     1 + mu <- (1 + mu) * exp(-epsilon * (planned - spent) / budget): one epsilon serves every size of budget
     and every mu. When it acts and when it holds still: see PacedBidder (its level is -ln(1 + mu)).
+
+    Args:
+        portfolio: values, owners and budgets of the advertisers.
+        epsilon: gain, in (0, 100].
+        max_mu: upper bound of mu, in (0, 1e6].
+
+    >>> portfolio = Portfolio(np.array([0.4, 0.6]), np.array([0, 0]), np.array([0.1, 0.2]), np.array([10**6]))
+    >>> noon = Moment(time=43200.0, day=0, elapsed=0.5, expected_traffic=0.5)
+    >>> Adaptive(portfolio).bids(noon).tolist()
+    [0.4, 0.6]
     """
 
     def __init__(self, portfolio: Portfolio, epsilon: float = 15.0, max_mu: float = 99.0) -> None:
@@ -116,6 +126,19 @@ class Pid(PacedBidder):
     I <- clip(I + k_i * (planned - spent) / budget, -max_phi, 0): the integral. Being clipped itself, it
     cannot wind up while phi is at a bound, nor while the budget is spent. I is the level of PacedBidder,
     which says when it acts; a free advertiser has phi = 0. A new day keeps I and forgets e.
+
+    Args:
+        portfolio: values, owners and budgets of the advertisers.
+        k_p: proportional gain, in [0, 10].
+        k_i: integral gain, in (0, 100].
+        k_d: derivative gain, in [0, 10].
+        max_phi: bound of |phi|, in (0, 20].
+        window: averaging window of the error, share of the day's traffic, in (0, 1].
+
+    >>> portfolio = Portfolio(np.array([0.4, 0.6]), np.array([0, 0]), np.array([0.1, 0.2]), np.array([10**6]))
+    >>> noon = Moment(time=43200.0, day=0, elapsed=0.5, expected_traffic=0.5)
+    >>> Pid(portfolio).bids(noon).tolist()
+    [0.4, 0.6]
     """
 
     STATE = (*PacedBidder.STATE, "rate_error", "phi")

@@ -6,7 +6,7 @@ from cascade_sim.agents.bidding import MICROS, Bidder, Feedback, Moment, Portfol
 
 
 class Shading(Bidder):
-    """bid = value * shade, shade in [min_shade, 1] (the dither included), moved towards the largest surplus.
+    """Bid shading: bid = value * shade, shade in [min_shade, 1], moved towards the largest surplus.
 
     Surplus per request  u = w * (v - c):  w = impressions / requests taken part in, c = spend / clicks,
     v = value per click. Half of the updates bid shade * (1 - dither), half the full shade, in the balanced
@@ -19,6 +19,18 @@ class Shading(Bidder):
     auction at 1.
     v is the mean value of the advertiser's ads, or c / shade if that is more (one never pays above the bid).
     Advertisers without MIN_CLICKS in either half stay as they are. Days make no difference.
+
+    Args:
+        portfolio: values, owners and budgets of the advertisers.
+        step: step size of ln shade per `memory`, in (0, 100].
+        dither: relative difference of the two bid levels, in [0.01, 0.5].
+        memory: time constant of the weights in seconds, > 0.
+        min_shade: lower bound of shade, in (0, 1].
+
+    >>> portfolio = Portfolio(np.array([0.4, 0.6]), np.array([0, 0]), np.array([0.1, 0.2]), np.array([10**6]))
+    >>> noon = Moment(time=43200.0, day=0, elapsed=0.5, expected_traffic=0.5)
+    >>> Shading(portfolio, dither=0.15).bids(noon).round(3).tolist()
+    [0.34, 0.51]
     """
 
     STATE = (

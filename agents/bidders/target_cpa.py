@@ -6,7 +6,7 @@ from cascade_sim.agents.bidding import MICROS, Bidder, Feedback, Moment, Portfol
 
 
 class TargetCpa(Bidder):
-    """bid = correction * CPA* * mean_pcvr of the ad; CPA* is `cpa`, or value / mean_pcvr (then bid = value).
+    """Target CPA: bid = correction * CPA* * mean_pcvr, CPA* = cpa, or value / mean_pcvr (bid = value).
 
     The correction follows the realised CPA, spend / conversions, of each advertiser:
     ln correction <- clip(ln correction + k * (conversions * CPA* - due) / scale, -ln max, ln max)
@@ -15,6 +15,21 @@ class TargetCpa(Bidder):
     scale: due spend of the last `memory` seconds (exponential) plus `prior` conversions' worth, so early
     chance counts little. At rest conversions * CPA* = due, so the realised CPA is the target.
     Without spend or conversions nothing changes. mean_pcvr 0: bid 0. Days make no difference.
+
+    Args:
+        portfolio: values, owners and budgets of the advertisers.
+        cpa: target cost per conversion in units of currency; None: value / mean_pcvr of each ad.
+        k: gain, in (0, 10].
+        prior: weight of the prior, in conversions, > 0.
+        memory: time constant of the scale in seconds, > 0.
+        delay: mean conversion delay in seconds, >= 0.
+        arriving: share of conversions that arrive at all, in (0, 1].
+        max_correction: upper bound of the correction and of its inverse, in (1, 1000].
+
+    >>> portfolio = Portfolio(np.array([0.4, 0.6]), np.array([0, 0]), np.array([0.1, 0.2]), np.array([10**6]))
+    >>> noon = Moment(time=43200.0, day=0, elapsed=0.5, expected_traffic=0.5)
+    >>> TargetCpa(portfolio, cpa=2.0).bids(noon).tolist()
+    [0.2, 0.4]
     """
 
     STATE = ("log_correction", "waiting", "scale", "time")

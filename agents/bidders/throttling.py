@@ -7,7 +7,7 @@ from cascade_sim.agents.day_plan import DayBidder
 
 
 class Throttling(DayBidder):
-    """Probabilistic throttling: bid = value in a share p of the requests, p = clip(g / (r - z sd), floor, 1).
+    """Probabilistic throttling: bid = value in a share p of requests, p = clip(g / (r - z sd), floor, 1).
 
     g = clip((1 - S) / (1 - X), 0, 2), the budget left beside the traffic left: below 1 while the share spent
     is above the share of traffic, so p falls; above 1 otherwise, so p rises.
@@ -15,6 +15,17 @@ class Throttling(DayBidder):
     of p * traffic shares), both sums forgetting over `window` days of traffic. Spend is proportional to p, so
     this needs no gain. sd = r / sqrt(clicks seen): a rate that chance may explain does not throttle.
     Before any traffic p = 1. A new day keeps r and begins with S = X = 0. Budget 0: p = 0.
+
+    Args:
+        portfolio: values, owners and budgets of the advertisers.
+        floor: lower bound of p, in (0, 1].
+        window: memory of the spend rate, in days of traffic, in (0, 30].
+        caution: z, in [0, 5].
+
+    >>> portfolio = Portfolio(np.array([0.4, 0.6]), np.array([0, 0]), np.array([0.1, 0.2]), np.array([10**6]))
+    >>> noon = Moment(time=43200.0, day=0, elapsed=0.5, expected_traffic=0.5)
+    >>> Throttling(portfolio).participation(noon).tolist()
+    [1.0]
     """
 
     STATE = (*DayBidder.STATE, "passing", "seen_spend", "seen_traffic", "seen_clicks")

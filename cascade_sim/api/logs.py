@@ -24,13 +24,27 @@ def export_logs(
     trust: Trust = False,
     quiet: bool = True,
 ) -> ExportResult:
-    """Write a run's auctions as Parquet tables into the new folder `out`, with the mapping that imports them.
+    """Write a run's auctions as Parquet tables, with the mapping file that `import_logs` reads.
 
-    The evaluation is served again and held against the run's own log. `arm` is by default the baseline;
-    `phase` "slates" are the randomised pages of off_policy.slates, with their propensities. `trust`: as in
-    `whatif`.
+    The evaluation is served again and compared with the run's own log.
 
-        export_logs("runs/quick", "logs/quick").mapping
+    Args:
+        run: run folder or RunResult.
+        out: new folder.
+        arm: by default the baseline.
+        phase: "evaluate", or "slates" for the randomised pages of off_policy.slates with their propensities.
+        trust: whether to run the code of custom model classes that the run folder contains, or a function
+            that decides. The return value of `run` is trusted.
+        quiet: show no progress.
+
+    Returns:
+        ExportResult; `.mapping` is the mapping file.
+
+    Raises:
+        UserError: an unknown arm, a folder that exists, or a cascade that the log format cannot hold.
+
+    >>> export_logs("runs/quick", "logs/quick").mapping.name
+    'mapping.yaml'
     """
     from cascade_sim.progress import Progress
     from cascade_sim.questions import export
@@ -50,13 +64,23 @@ def import_logs(
     format: str | None = None,
     quiet: bool = True,
 ) -> ImportResult:
-    """Check logs row by row and make a market of them, in the new folder `out`.
+    """Check auction logs row by row and write a log store.
 
-    `mapping` is the YAML file that says which column is what, or what `export_logs` returned; with `format`
-    (auction-net, open-bandit, open-rtb, rec-flow) it is one or several files in that format. A log that is
-    refused leaves nothing behind, and the UserError names its rows.
+    Args:
+        mapping: YAML file that assigns columns to fields, or the return value of `export_logs`; with `format`
+            one or several files of that format.
+        out: new folder of the store. A refused log leaves no files behind.
+        format: "auction-net", "open-bandit", "open-rtb" or "rec-flow"; None: by the mapping.
+        quiet: show no progress.
 
-        import_logs("logs/mapping.yaml", "markets/last_week").level
+    Returns:
+        ImportResult, which all functions that take a run accept.
+
+    Raises:
+        UserError: invalid rows, with file, line, column and value.
+
+    >>> import_logs("logs/quick/mapping.yaml", "markets/quick").level
+    'pre_ranking'
     """
     from cascade_sim.imports.market import import_format, import_market
     from cascade_sim.progress import Progress
@@ -79,12 +103,21 @@ def import_logs(
 
 @plain_arguments
 def audit_logs(market: RunLike, *, infer: bool = False, out: str | Path | None = None) -> AuditResult:
-    """Hold every auction of an imported market again: do winners and prices come out as logged?
+    """Re-run every auction of an imported log and compare winners and prices with the logged ones.
 
-    Under the rule that the log declares or, without one or with `infer`, under the one that it follows. With
-    `out`, files are written into that folder.
+    Args:
+        market: folder of the log store, or an ImportResult.
+        infer: infer the auction rule from the log, although it declares one.
+        out: folder for JSON, CSV and HTML.
 
-        audit_logs("markets/last_week").tally()
+    Returns:
+        AuditResult; `.tally()` has the shares of pages, winners and prices that agree.
+
+    Raises:
+        UserError: no log store, or one without the bids that the rule needs.
+
+    >>> audit_logs("markets/quick").tally().shape[0]
+    3
     """
     from cascade_sim.audit.study import audit, write_audit
     from cascade_sim.questions.whatif import check_out
@@ -106,14 +139,30 @@ def fit_world(
     replicates: int | None = None,
     quiet: bool = True,
 ) -> FitResult:
-    """Fit a world to an imported market, and write the scenario `out` (.yaml) in which it can be run.
+    """Fit a world to an imported log and write the scenario that runs it.
 
-    Requests, candidates and bids are the log's, drawn in blocks of time; clicks come from a fitted response.
-    `share`: fit to so much of the log, from its start, so that the rest can judge the world. With
-    `parametric` the world is drawn, with parameters fitted to the log's moments: no row of the log is in it.
-    `replicates` (20) are fits to logs drawn from the log, by which answers know how uncertain the fit is.
+    Requests, candidates and bids are resampled from the log in blocks of time; clicks come from a fitted
+    click model. With `parametric` the world is synthetic, with parameters fitted to the log's moments, and
+    contains no row of the log.
 
-        fit_world("markets/last_week", "worlds/last_week.yaml").frame()
+    Args:
+        market: folder of the log store, or an ImportResult.
+        out: scenario file to write (.yaml).
+        parametric: fit a synthetic world.
+        share: fraction of the log, from its start, that is used for fitting; the rest can validate the world.
+        seed: seed of the fit.
+        replicates: bootstrap replicates of the fit, for the model uncertainty of answers: 0 (none) or >= 8;
+            20 by default.
+        quiet: show no progress.
+
+    Returns:
+        FitResult; `.path` is the scenario for `run`.
+
+    Raises:
+        UserError: a log that is too small, or one that lacks what the fit needs.
+
+    >>> fit_world("markets/quick", "worlds/quick.yaml", replicates=0).path.name
+    'quick.yaml'
     """
     from cascade_sim.likeness.fitting import fit_to
     from cascade_sim.progress import Progress
@@ -130,12 +179,25 @@ def fit_world(
 def realism(
     log: RunLike, world: RunLike, *, part: str = "all", seed: int = 1, out: str | Path | None = None
 ) -> RealismResult:
-    """How like a world is to `log`, an imported market.
+    """Measure the realism of a world against an imported log.
 
-    `world` is a market, or the scenario or run of a world that was fitted to a log. `part` "first" or
-    "second": the half of the log that is compared. With `out`, files are written into that folder.
+    By moments, a classifier two-sample test and the lifts of what-ifs.
 
-        realism("markets/last_week", "worlds/last_week.yaml").verdict
+    Args:
+        log: folder of the log store, or an ImportResult.
+        world: another log store, or scenario or run of a world fitted to a log.
+        part: the part of the log to compare: "all", "first" or "second" half.
+        seed: seed of the samples and of the classifier.
+        out: folder for JSON, CSV and HTML.
+
+    Returns:
+        RealismResult; `.verdict` is "alike", "nearly" or "unlike".
+
+    Raises:
+        UserError: no log store, or a world that is not comparable with it.
+
+    >>> realism("markets/quick", "worlds/quick.yaml").verdict in ("alike", "nearly", "unlike")
+    True
     """
     from cascade_sim.likeness.study import held_against, write_realism
 

@@ -48,14 +48,28 @@ def whatif(
     quiet: bool = True,
     **knobs: Any,
 ) -> WhatIfResult:
-    """What another setting would have brought, on the run's own requests with their own luck.
+    """Re-evaluate a finished run under other serving parameters (same requests, common random numbers).
 
-    Knobs are paths of the scenario or their unambiguous ends: `{"auction.reserve_cpc": 0.2}` or
-    `reserve_cpc=0.2`. One of them may have a list of values: each is asked about by itself. `arm` is by
-    default the baseline, `requests` all of the evaluation. With `out`, files are written into that folder.
-    `trust`: run the code of model classes of one's own that came with the run (what `run` returns has it).
+    Args:
+        run: run folder, imported log, RunResult or ImportResult.
+        changes: {path: value or list of values}; a path is a key of the scenario or its unambiguous end, as
+            "auction.reserve_cpc". One parameter may have a list: each value is evaluated by itself.
+        arm: the arm to change; by default the baseline.
+        requests: number of leading requests; by default all of the evaluation.
+        out: folder for JSON, CSV and HTML.
+        trust: whether to run the code of custom model classes that the run folder contains, or a function
+            that decides. The return value of `run` is trusted.
+        quiet: show no progress.
+        **knobs: further changes by the end of their path: reserve_cpc=0.2.
 
-        whatif("runs/quick", {"auction.reserve_cpc": [0.1, 0.2]}, arm="ltr").frame()
+    Returns:
+        WhatIfResult; `.frame()` has both values, difference and lift with 95 % CIs.
+
+    Raises:
+        UserError: an unknown parameter or value, or one that needs another run.
+
+    >>> whatif("runs/quick", {"auction.reserve_cpc": [0.1, 0.2]}, arm="ltr").frame()["setting"].nunique()
+    2
     """
     from cascade_sim.progress import Progress
     from cascade_sim.questions.whatif import check_out, what_if_study, write_answer
@@ -81,9 +95,22 @@ def whatif(
 def compare(
     first: RunLike, *others: RunLike, arm: str | None = None, unpaired: bool = False
 ) -> CompareResult:
-    """How finished runs differ: every other run against the first, in scenario and in measures.
+    """Compare finished runs: every other run with the first, in scenario and in metrics.
 
-    compare("runs/quick", "runs/wider").frame().query("metric == 'expected_ctr'")
+    Args:
+        first: run folder or RunResult that the others are compared with.
+        *others: further runs.
+        arm: compare this arm alone; by default all arms that the runs share.
+        unpaired: compare as independent samples, although the runs have the same requests.
+
+    Returns:
+        CompareResult; `.frame()` has a row per run, arm and metric with 95 % CIs.
+
+    Raises:
+        UserError: runs that are not comparable (other SEMANTICS, no common arm).
+
+    >>> compare("runs/quick", "runs/quick").frame().columns.tolist()[:4]
+    ['first', 'other', 'arm', 'metric']
     """
     from cascade_sim.questions.compare import compare_runs
 
@@ -102,15 +129,32 @@ def off_policy(
     trust: Trust = False,
     quiet: bool = True,
 ) -> OffPolicyResult:
-    """What another policy would have earned, from the run's randomised logs alone.
+    """Estimate the value of another policy from the randomised logs of a run (off-policy evaluation).
 
-    Without `changes` the targets of the scenario are answered for. Knobs are launched: fixed at their values,
-    the lift being over today's values fixed as well, as `whatif` has it (jitter "drop"); with jitter "keep"
-    the log's own noise stays around the value. By default the scenario's off_policy.jitter. With `truth`,
-    what the simulator itself says stands beside the estimates, which have not seen it. `trust`: as in
-    `whatif`.
+    Changed parameters are evaluated as a rollout: fixed at their values, with the lift over the current
+    values fixed as well (jitter "drop"), or with the log's randomisation around the new value ("keep").
 
-        off_policy("runs/off_policy", {"auction.reserve_cpc": 0.6}).frame()
+    Args:
+        run: run folder, imported log, RunResult or ImportResult.
+        changes: {path: value} or texts "path=value"; by default the scenario's off_policy.targets.
+        jitter: "drop" or "keep"; by default the scenario's off_policy.jitter.
+        estimator: names of estimators; by default all that apply.
+        reward: the reward that `.frame()` reports, as "revenue" or "clicks".
+        truth: also serve the policy in the simulator, for comparison; no estimator has access to it.
+        trust: whether to run the code of custom model classes that the run folder contains, or a function
+            that decides. The return value of `run` is trusted.
+        quiet: show no progress.
+
+    Returns:
+        OffPolicyResult; `.frame()` has a row per target and estimator.
+
+    Raises:
+        UserError: a run without randomised logs, an unknown parameter or estimator.
+
+    >>> randomised = ["auction.reserve_cpc=0.2", "off_policy={randomise: {reserve_cpc: 0.3}}"]
+    >>> _ = run("quick", out="runs/randomised", set=randomised)
+    >>> off_policy("runs/randomised", {"auction.reserve_cpc": 0.25}, truth=False).frame()["target"].nunique()
+    1
     """
     from cascade_sim.progress import Progress
     from cascade_sim.scenario.questions import JITTERS
@@ -240,12 +284,24 @@ def trace(
     arm: str | None = None,
     trust: Trust = False,
 ) -> TraceResult:
-    """Explain one request: its page, and with `ad` why that ad won or lost at each stage.
+    """Explain one request: its page and, with `ad`, the rank and the cut-off of that ad at each stage.
 
-    `request` is its id in the evaluate logs, or its number from 0; of an imported market, request and ad may
-    be given by their names in the log. `trust`: as in `whatif`.
+    Args:
+        run: run folder, imported log, RunResult or ImportResult.
+        request: request id of the evaluate log, or its number from 0; of an imported log also its name.
+        ad: ad id; of an imported log also its name.
+        arm: by default the baseline.
+        trust: whether to run the code of custom model classes that the run folder contains, or a function
+            that decides. The return value of `run` is trusted.
 
-        print(trace("runs/quick", 0, ad=40))
+    Returns:
+        TraceResult; as text it is the output of the command line.
+
+    Raises:
+        UserError: an unknown request, ad or arm.
+
+    >>> trace("runs/quick", 0, ad=40).stages()["stage"].tolist()[0]
+    'retrieval'
     """
     with loading():
         from cascade_sim.questions import trace as explained
@@ -266,12 +322,27 @@ def landscape(
     trust: Trust = False,
     quiet: bool = True,
 ) -> LandscapeResult:
-    """Impressions, clicks and cost of one ad as a function of its bid, over the run's evaluation.
+    """Compute the bid landscape of an ad: impressions, clicks and cost by bid, over the run's evaluation.
 
-    At `bids`, or at so many `points` from a quarter of the ad's own bid to four times as much. `trust`: as in
-    `whatif`.
+    Args:
+        run: run folder, imported log, RunResult or ImportResult.
+        ad: ad id; of an imported log also its name.
+        arm: by default the baseline.
+        bids: bids per click, each in (0, 1e9].
+        points: number of bids from a quarter of the ad's bid to four times that; 21 by default.
+        requests: number of leading requests; by default all of the evaluation.
+        trust: whether to run the code of custom model classes that the run folder contains, or a function
+            that decides. The return value of `run` is trusted.
+        quiet: show no progress.
 
-        landscape("runs/quick", ad=40, bids=[0.2, 0.4, 0.8]).frame()
+    Returns:
+        LandscapeResult; `.frame()` has a row per bid.
+
+    Raises:
+        UserError: an unknown ad or arm, or both `bids` and `points`.
+
+    >>> landscape("runs/quick", ad=40, bids=[0.2, 0.4, 0.8]).frame()["bid"].tolist()
+    [0.2, 0.4, 0.8]
     """
     if bids is not None and points is not None:
         raise UserError("--bids and --points: give one of them")
@@ -296,7 +367,20 @@ def landscape(
 
 
 def checked_bids(bids: Sequence[float]) -> list[float]:
-    """The bids ascending, each once; UserError if one is not above 0 or beyond MOST_BID."""
+    """Return the bids ascending, each once.
+
+    Args:
+        bids: bids per click.
+
+    Returns:
+        The distinct bids in ascending order.
+
+    Raises:
+        UserError: a bid that is not in (0, 1e9].
+
+    >>> checked_bids([0.8, 0.2, 0.8])
+    [0.2, 0.8]
+    """
     if not (len(bids) and all(0 < bid <= MOST_BID for bid in bids)):
         raise UserError(f"--bids: each must be above 0 and at most {MOST_BID:g}, in {list(bids)}")
     return sorted({float(bid) for bid in bids})

@@ -28,18 +28,18 @@ OVERVIEW = ("expected_revenue_per_request", "expected_rpm", "expected_ctr", "rcs
 
 
 class Result(ABC):
-    """What every answer is: a table, and a short look at it in a notebook."""
+    """Base class of all results: a pandas table, and a short view of it in a notebook."""
 
     @abstractmethod
     def frame(self) -> pd.DataFrame:
-        """The answer as a table."""
+        """Return the result as a table."""
 
     @abstractmethod
     def title(self) -> str:
-        """A line above the table: which answer to which run this is."""
+        """Return the line above the table in a notebook."""
 
     def overview(self) -> pd.DataFrame:
-        """The table that a notebook shows; by default all of `frame`."""
+        """Return the table that a notebook shows; by default `frame`."""
         return self.frame()
 
     def _repr_html_(self) -> str:
@@ -54,9 +54,12 @@ class Result(ABC):
 
 @dataclass(frozen=True)
 class RunResult(Result):
-    """A finished run: `path` is its folder, `metrics` the content of its metrics.json.
+    """Finished run.
 
-    `trust`: what `run` returns is trusted, since it ran that code itself; what `open_run` opens, if told so.
+    Attributes:
+        path: run folder.
+        metrics: content of metrics.json.
+        trust: whether the code of custom model classes in the folder may be run; True for what `run` returns.
     """
 
     path: Path
@@ -64,9 +67,11 @@ class RunResult(Result):
     trust: bool = False  # whether code of model classes that lies in the folder may be run
 
     def frame(self) -> pd.DataFrame:
-        """A row per arm and metric: arm, metric, value, low, high, lift, lift_low, lift_high.
+        """Return a row per arm and metric.
 
-        Intervals are 95 %; lifts are relative to the baseline arm and missing for itself.
+        Returns:
+            Columns arm, metric, value, low, high, lift, lift_low, lift_high; 95 % CIs. Lifts are relative to
+            the baseline arm and missing for itself.
         """
         import pandas as pd
 
@@ -80,10 +85,11 @@ class RunResult(Result):
         return pd.DataFrame(rows, columns=["arm", "metric", *ENDS, "lift", "lift_low", "lift_high"])
 
     def title(self) -> str:
+        """Return run folder and report file."""
         return f"Run {self.path}; the report is {self.path / 'report.html'}"
 
     def overview(self) -> pd.DataFrame:
-        """A row per arm with the main metrics."""
+        """Return a row per arm with the main metrics."""
         import pandas as pd
 
         arms = self.metrics["arms"]
@@ -95,7 +101,17 @@ class RunResult(Result):
         return pd.DataFrame(rows, columns=["arm", *known])
 
     def log(self, table: str) -> pd.DataFrame:
-        """A table of the run's logs, e.g. `evaluate-logloss`; UserError names those there are."""
+        """Read a table of the run's logs.
+
+        Args:
+            table: its name, e.g. "evaluate-logloss".
+
+        Returns:
+            A row per impression; times in seconds, money in micro-units.
+
+        Raises:
+            UserError: no such table; the message lists the tables.
+        """
         import pandas as pd
 
         from cascade_sim.storage.tables import read_table
@@ -105,13 +121,22 @@ class RunResult(Result):
 
 @dataclass(frozen=True)
 class WhatIfResult(Result):
-    """An answer: `answer` is the content of whatif.json, `files` what was written (with `out`)."""
+    """Answer of `whatif`.
+
+    Attributes:
+        answer: content of whatif.json.
+        files: the files that were written (with `out`).
+    """
 
     answer: dict[str, Any] = field(repr=False)
     files: tuple[Path, ...] = ()
 
     def frame(self) -> pd.DataFrame:
-        """A row per setting and metric: setting, metric, and today, then, difference, lift with intervals."""
+        """Return a row per setting and metric.
+
+        Returns:
+            Columns setting, metric, today, then, difference and lift, each with its 95 % CI.
+        """
         import pandas as pd
 
         from cascade_sim.analysis.report.sections.whatif import CSV_COLUMNS, what_if_rows
@@ -119,10 +144,15 @@ class WhatIfResult(Result):
         return pd.DataFrame(what_if_rows(self.answer), columns=list(CSV_COLUMNS))
 
     def title(self) -> str:
+        """Return arm and number of requests."""
         return f"What if, arm {self.answer['arm']}, {self.answer['requests']:,} requests"
 
     def pairing(self) -> pd.DataFrame:
-        """A row per setting and kind of revenue: how many times pairing shrinks the variance."""
+        """Return the variance reduction by common random numbers, a row per setting and kind of revenue.
+
+        Returns:
+            Columns setting, revenue, times, low, high: Var(independent) / Var(paired) with its 95 % CI.
+        """
         import pandas as pd
 
         from cascade_sim.analysis.report.readings import settings_text
@@ -139,21 +169,26 @@ class WhatIfResult(Result):
 
 @dataclass(frozen=True)
 class ExportResult(Result):
-    """A run's auctions as tables: `mapping` is the file that `import_logs` takes."""
+    """Auction tables of a run.
+
+    Attributes:
+        exported: folder, mapping and row counts.
+    """
 
     exported: Exported = field(repr=False)
 
     @property
     def path(self) -> Path:
-        """The folder of the tables."""
+        """Folder of the tables."""
         return self.exported.folder
 
     @property
     def mapping(self) -> Path:
+        """Mapping file that `import_logs` reads."""
         return self.exported.mapping
 
     def frame(self) -> pd.DataFrame:
-        """A row per table: table, rows."""
+        """Return a row per table: columns table, rows."""
         import pandas as pd
 
         done = self.exported
@@ -161,6 +196,7 @@ class ExportResult(Result):
         return pd.DataFrame(rows.items(), columns=["table", "rows"])
 
     def title(self) -> str:
+        """Return folder and arm."""
         return f"Logs {self.path} of arm {self.exported.arm}"
 
     def __str__(self) -> str:
@@ -169,23 +205,28 @@ class ExportResult(Result):
 
 @dataclass(frozen=True)
 class ImportResult(Result):
-    """A market: give it to any function that takes a run. As text it is what the command line prints."""
+    """Imported log store, which all functions accept that take a run. As text, the command line's output.
+
+    Attributes:
+        path: folder of the store.
+        imported: the opened store and its validation.
+    """
 
     path: Path
     imported: Imported = field(repr=False)
 
     @property
     def level(self) -> str:
-        """The evidence level: winners, bids or pre_ranking."""
+        """Log completeness: "winners", "bids" or "pre_ranking"."""
         return self.imported.store.about.level
 
     @property
     def validation(self) -> dict[str, Any]:
-        """The content of validation.json: rows, faults, what was mended and what was left out."""
+        """Content of validation.json: rows, faults, repaired and dropped rows."""
         return self.imported.validation
 
     def frame(self) -> pd.DataFrame:
-        """A row per kind of thing: what, count, left_out."""
+        """Return a row per kind of entity: columns what, count, left_out."""
         import pandas as pd
 
         counts, left_out = vars(self.imported.store.about.counts), self.validation["left_out"]
@@ -193,6 +234,7 @@ class ImportResult(Result):
         return pd.DataFrame(rows, columns=["what", "count", "left_out"])
 
     def title(self) -> str:
+        """Return folder and log completeness."""
         return f"Market {self.path}, evidence level {self.level}"
 
     def __str__(self) -> str:
@@ -203,16 +245,22 @@ class ImportResult(Result):
 
 @dataclass(frozen=True)
 class FitResult(Result):
-    """A world fitted to a log: `path` is its scenario, for `run`. As text, how it holds against the log."""
+    """World fitted to a log. As text, its goodness of fit.
+
+    Attributes:
+        path: scenario file, for `run`.
+        fitted: the fit.
+    """
 
     path: Path
     fitted: FittedWorld = field(repr=False)
 
     def frame(self) -> pd.DataFrame:
-        """What was fitted beside the log: a row per check of the clicks, or per moment of a drawn world."""
+        """Return fitted against logged values: a row per click check, or per moment of a parametric world."""
         return self.fitted.frame()
 
     def title(self) -> str:
+        """Return the scenario file."""
         return f"World {self.path}"
 
     def __str__(self) -> str:
@@ -221,43 +269,54 @@ class FitResult(Result):
 
 @dataclass(frozen=True)
 class RealismResult(Result):
-    """How like a world is to a log: `answer` is what realism.json holds, `files` what was written."""
+    """Realism of a world against a log.
+
+    Attributes:
+        answer: content of realism.json.
+        files: the files that were written (with `out`).
+    """
 
     answer: dict[str, Any] = field(repr=False)
     files: tuple[Path, ...] = ()
 
     @property
     def verdict(self) -> str:
-        """alike, nearly or unlike: by what a classifier finds beyond what it finds between two periods."""
+        """Verdict "alike", "nearly" or "unlike", by the classifier's excess AUC."""
         return str(self.answer["verdict"])
 
     @property
     def not_captured(self) -> list[str]:
-        """What the world does not have of the log, in sentences."""
+        """Properties of the log that the world lacks, in sentences."""
         return list(self.answer["not_captured"])
 
     def frame(self) -> pd.DataFrame:
-        """A row per moment: moment, group, log, world and gap with intervals, is_relative, differs."""
+        """Return a row per moment.
+
+        Returns:
+            Columns moment, group, log, world and gap with 95 % CIs, is_relative, differs.
+        """
         from cascade_sim.likeness.study import moments_frame
 
         return moments_frame(self.answer["moments"])
 
     def classifier(self) -> pd.DataFrame:
-        """By requests and by shown ads: the AUC, that between two periods of the log, and the excess."""
+        """Return AUC, AUC between two periods of the log and excess, for requests and for impressions."""
         from cascade_sim.likeness.study import classifier_frame
 
         return classifier_frame(self.answer["two_sample"])
 
     def whatifs(self) -> pd.DataFrame:
-        """A row per what-if and metric that both were asked: the lifts of the log and of the world."""
+        """Return a row per what-if and metric: lifts in the log and in the world."""
         from cascade_sim.likeness.study import whatifs_frame
 
         return whatifs_frame(self.answer["whatifs"])
 
     def overview(self) -> pd.DataFrame:
+        """Return the classifier table."""
         return self.classifier()
 
     def title(self) -> str:
+        """Return the verdict in a sentence."""
         from cascade_sim.analysis.report.sections.realism import realism_headline
 
         return realism_headline(self.answer)
@@ -265,7 +324,12 @@ class RealismResult(Result):
 
 @dataclass(frozen=True)
 class AuditResult(Result):
-    """The audit of a market: `answer` is the content of audit.json, `files` what was written (with `out`)."""
+    """Audit of an imported log.
+
+    Attributes:
+        answer: content of audit.json.
+        files: the files that were written (with `out`).
+    """
 
     answer: dict[str, Any] = field(repr=False)
     files: tuple[Path, ...] = ()
@@ -277,32 +341,42 @@ class AuditResult(Result):
         return Audit(self.answer)
 
     def frame(self) -> pd.DataFrame:
-        """A row per reason why pages are not as logged: reason, requests, share, alone, value, where, …"""
+        """Return a row per reason for disagreement: columns reason, requests, share, alone, value, …"""
         return self._audit.frame()
 
     def tally(self) -> pd.DataFrame:
-        """Pages, winners and prices: how many there are and how many come out as logged."""
+        """Return counts and shares of pages, winners and prices that agree with the log."""
         return self._audit.tally()
 
     def rules(self) -> pd.DataFrame:
-        """A row per rule that was tried, the best first; empty where nothing was inferred."""
+        """Return a row per auction rule that was tried, best first; empty without inference."""
         return self._audit.rules()
 
     def overview(self) -> pd.DataFrame:
+        """Return the tally."""
         return self.tally()
 
     def title(self) -> str:
+        """Return the verdict in a sentence."""
         return self._audit.title()
 
 
 @dataclass(frozen=True)
 class CompareResult(Result):
-    """Runs held against the first: `comparisons` is the content of compare.json."""
+    """Runs compared with the first one.
+
+    Attributes:
+        comparisons: content of compare.json.
+    """
 
     comparisons: list[dict[str, Any]] = field(repr=False)
 
     def frame(self) -> pd.DataFrame:
-        """A row per run, arm and metric: before, after, difference, lift with intervals, and is_paired."""
+        """Return a row per run, arm and metric.
+
+        Returns:
+            Columns first, other, arm, metric, before, after, difference and lift with 95 % CIs, is_paired.
+        """
         import pandas as pd
 
         from cascade_sim.analysis.report.sections.compare import CSV_COLUMNS, compare_rows
@@ -310,11 +384,12 @@ class CompareResult(Result):
         return pd.DataFrame(compare_rows(self.comparisons), columns=list(CSV_COLUMNS))
 
     def title(self) -> str:
+        """Return the names of the runs."""
         others = ", ".join(comparison["other"] for comparison in self.comparisons)
         return f"{others} against {self.comparisons[0]['first']}"
 
     def scenario(self) -> pd.DataFrame:
-        """A row per key of the scenarios that differs: run, key, old, new."""
+        """Return a row per scenario key that differs: columns run, key, old, new."""
         import pandas as pd
 
         rows = [
@@ -327,13 +402,22 @@ class CompareResult(Result):
 
 @dataclass(frozen=True)
 class SweepResult(Result):
-    """A grid of settings: `findings` as plain data, `files` what was written."""
+    """Grid of settings.
+
+    Attributes:
+        findings: cells and metrics as plain data.
+        files: the files that were written.
+    """
 
     findings: dict[str, Any] = field(repr=False)
     files: tuple[Path, ...] = ()
 
     def frame(self) -> pd.DataFrame:
-        """A row per cell and measure: cell, its settings, measure, value and lift over the first cell."""
+        """Return a row per cell and metric.
+
+        Returns:
+            Columns cell, one per swept key, measure, value, low, high and lift over the first cell; 95 % CIs.
+        """
         import pandas as pd
 
         paths = [axis["path"] for axis in self.findings["axes"]]
@@ -348,14 +432,18 @@ class SweepResult(Result):
         return pd.DataFrame(rows, columns=columns)
 
     def title(self) -> str:
+        """Return scenario and arm."""
         return f"Sweep of {self.findings['name']}, arm {self.findings['arm']}"
 
 
 @dataclass(frozen=True)
 class OffPolicyResult(Result):
-    """What logs alone say: `answers` by target, `slopes` by knob.
+    """Off-policy estimates.
 
-    The "jitter" of an answer about knobs tells its question: "drop" a launch, "keep" the log's noise.
+    Attributes:
+        answers: {target: estimates}; "jitter" of an answer is "drop" (a rollout) or "keep".
+        slopes: {parameter: slope estimates}.
+        reward: the reward that `frame` reports.
     """
 
     answers: dict[str, dict[str, Any]] = field(repr=False)
@@ -363,10 +451,12 @@ class OffPolicyResult(Result):
     reward: str = "revenue"
 
     def frame(self) -> pd.DataFrame:
-        """A row per target and estimator: value, low, high, the truth, verdict, ess_share, reason; for knobs
-        what became of the jitter, and the lift (over today's values: fixed too, if the jitter is dropped).
+        """Return a row per target and estimator.
 
-        Without an interval where the log holds too little of what the target does.
+        Returns:
+            Columns target, estimator, value, low, high (95 % CI), truth, verdict, ess_share (effective sample
+            size as a fraction of the log), reason, jitter, lift, lift_low, lift_high. Without an interval
+            where the log has too little overlap with the target.
         """
         import pandas as pd
 
@@ -384,11 +474,12 @@ class OffPolicyResult(Result):
         return pd.DataFrame(rows, columns=columns)
 
     def title(self) -> str:
+        """Return the reward."""
         return f"From logs alone: {self.reward} per request"
 
     @property
     def is_refused(self) -> bool:
-        """Whether no estimator that weighs what was logged had anything to go by."""
+        """Whether every importance-weighted estimator was refused for lack of overlap."""
         verdicts = [
             row["verdict"]
             for answer in self.answers.values()
@@ -400,18 +491,26 @@ class OffPolicyResult(Result):
 
 @dataclass(frozen=True)
 class TraceResult(Result):
-    """One request, explained: `trace` as plain data; as text it is what the command line prints."""
+    """Explanation of one request. As text, the output of the command line.
+
+    Attributes:
+        trace: the explanation as plain data.
+    """
 
     trace: dict[str, Any] = field(repr=False)
 
     def frame(self) -> pd.DataFrame:
-        """A row per slot of the page that was shown, from the top."""
+        """Return a row per slot of the page, from the top."""
         import pandas as pd
 
         return pd.DataFrame(self.trace["win_set"])
 
     def stages(self) -> pd.DataFrame:
-        """A row per stage with the ad's rank, score and cut-offs; UserError if no ad was asked about."""
+        """Return a row per stage with the ad's rank, score and cut-offs.
+
+        Raises:
+            UserError: `trace` was called without an ad.
+        """
         import pandas as pd
 
         if "ad" not in self.trace:
@@ -419,6 +518,7 @@ class TraceResult(Result):
         return pd.DataFrame(self.trace["ad"]["stages"])
 
     def title(self) -> str:
+        """Return request and arm."""
         return f"Request {self.trace['request']} in arm {self.trace['arm']}"
 
     def __str__(self) -> str:
@@ -429,30 +529,40 @@ class TraceResult(Result):
 
 @dataclass(frozen=True)
 class LandscapeResult(Result):
-    """What one ad would have got at other bids."""
+    """Bid landscape of an ad.
+
+    Attributes:
+        landscape: bids and totals.
+    """
 
     landscape: Landscape = field(repr=False)
 
     def frame(self) -> pd.DataFrame:
-        """A row per bid: impressions, clicks, cost, CPC and value, expected and as they fell."""
+        """Return a row per bid: impressions, clicks, cost, CPC and value, expected and realised."""
         import pandas as pd
 
         return pd.DataFrame(self.landscape.columns())
 
     def title(self) -> str:
+        """Return ad, arm and the ad's own bid."""
         answer = self.landscape
         return f"Ad {answer.ad} in arm {answer.arm}; its own bid is {answer.init_bid:.6f}"
 
 
 @dataclass(frozen=True)
 class BaselineResult(Result):
-    """What a run earned, kept in the file `path`."""
+    """Saved baseline of `check`.
+
+    Attributes:
+        path: the file.
+        baseline: its content.
+    """
 
     path: Path
     baseline: Baseline = field(repr=False)
 
     def frame(self) -> pd.DataFrame:
-        """A row per arm and metric: arm, metric, value."""
+        """Return a row per arm and metric: columns arm, metric, value."""
         import pandas as pd
 
         rows = [
@@ -463,22 +573,32 @@ class BaselineResult(Result):
         return pd.DataFrame(rows, columns=["arm", "metric", "value"])
 
     def title(self) -> str:
+        """Return file and scenario."""
         return f"Baseline {self.path} of {self.baseline.name}"
 
 
 @dataclass(frozen=True)
 class CheckResult(Result):
-    """Whether a scenario still earns what its baseline earned; as text it is what the command line prints."""
+    """Result of `check`. As text, the output of the command line.
+
+    Attributes:
+        verdict: the findings.
+    """
 
     verdict: Verdict = field(repr=False)
 
     @property
     def passed(self) -> bool:
-        """Whether nothing moved beyond chance and tolerance."""
+        """Whether no metric changed significantly and beyond its tolerance."""
         return self.verdict.passed
 
     def frame(self) -> pd.DataFrame:
-        """A row per guarded metric: arm, metric, before, after, change, low, high, p, tolerance, failed."""
+        """Return a row per tested metric.
+
+        Returns:
+            Columns arm, metric, before, after, change (relative), low, high (95 % CI), p (Holm-adjusted),
+            tolerance, failed.
+        """
         import pandas as pd
 
         rows = [
@@ -492,6 +612,7 @@ class CheckResult(Result):
         return pd.DataFrame(rows, columns=columns)
 
     def title(self) -> str:
+        """Return the verdict in a sentence."""
         result = "passed" if self.passed else f"FAILED in {len(self.verdict.failed)} metrics"
         return f"{self.verdict.where} against {self.verdict.against}: {result}"
 

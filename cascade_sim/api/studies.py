@@ -35,9 +35,21 @@ SWEPT_WORLDS = 3  # of each cell
 
 @plain_arguments
 def load_scenario(scenario: ScenarioLike, *, set: Sequence[str] = (), seed: int | None = None) -> Scenario:
-    """A scenario from a file, a shipped one's name or a dict, checked; UserError with every problem.
+    """Load and check a scenario.
 
-    load_scenario("ads", set=["cascade.slots=3"]).cascade.slots
+    Args:
+        scenario: path of a scenario file, name of a shipped one, its content as a dict, or a Scenario.
+        set: overrides as "path.to.key=value".
+        seed: seed of all random draws, in place of the scenario's.
+
+    Returns:
+        The checked Scenario.
+
+    Raises:
+        UserError: every problem of the scenario, with file, line, key, value and what was expected.
+
+    >>> load_scenario("ads", set=["cascade.slots=3"]).cascade.slots
+    3
     """
     from cascade_sim.scenario import file
     from cascade_sim.scenario.schema import Scenario
@@ -64,16 +76,32 @@ def run(
     engine: str = "local",
     address: str | None = None,
 ) -> RunResult:
-    """Run a study: simulate, train, compare the arms, write the run folder with its report.
+    """Run a study: simulate, train models, evaluate the arms, write the run folder with its report.
 
-    `scenario` is the path of a scenario file, the name of a shipped one, or its content as a dict. `set` are
-    `path.to.key=value`, as on the command line. `out`: the run folder, by default runs/<name>; a run that
-    lies there is replaced, or with `resume` gone on with; if answers (whatif/) were asked of it and it is
-    another run, that is refused unless told to `overwrite`. `workers`: threads for one world, processes for
-    several; results do not depend on it. `engine="ray"` does the work with Ray, on this machine or on the
-    cluster at `address`, whose machines must all see `out` (docs/scale.md).
+    Args:
+        scenario: path of a scenario file, name of a shipped one, its content as a dict, or a Scenario.
+        out: run folder, by default runs/<name>. A run in it is replaced, unless whatif/ contains answers
+            about another run.
+        set: overrides as "path.to.key=value", as on the command line.
+        seed: seed of all random draws, in place of the scenario's.
+        seeds: number of replications, with consecutive seeds.
+        workers: threads of one replication, processes for several; by default all cores. Results do not
+            depend on it.
+        device: where models are trained: "auto", "cpu", "cuda" or "mps".
+        resume: continue a run that was stopped.
+        overwrite: replace a run although answers about it would be lost.
+        quiet: show no progress.
+        engine: "local", or "ray" for a cluster (docs/scale.md).
+        address: address of the Ray cluster; its machines must all see `out`.
 
-        run("quick", out="runs/quick", set=["phases.evaluate=4096"]).frame()
+    Returns:
+        RunResult; `.frame()` has the metrics of each arm with 95 % CIs.
+
+    Raises:
+        UserError: a mistake in the scenario or the options, before any work.
+
+    >>> run("quick", out="runs/quick", set=["phases.evaluate=512"]).frame().columns.tolist()[:4]
+    ['arm', 'metric', 'value', 'low']
     """
     from cascade_sim.context import run_context
     from cascade_sim.storage.folder import default_folder
@@ -91,12 +119,20 @@ def run(
 
 
 def open_run(run: RunLike, *, trust: bool = False) -> RunResult:
-    """A finished run, read from its folder; UserError if it is none, unfinished or damaged.
+    """Open a finished run. No code of it is executed.
 
-    Nothing of it is run. With `trust` later questions to it may run the code of model classes of one's own
-    that came with it.
+    Args:
+        run: run folder, or a RunResult.
+        trust: whether later questions may run the code of custom model classes that the folder contains.
 
-        open_run("runs/quick").frame()
+    Returns:
+        RunResult.
+
+    Raises:
+        UserError: no run, an unfinished or a damaged one.
+
+    >>> open_run("runs/quick").path.name
+    'quick'
     """
     from cascade_sim.storage import folder
 
@@ -123,15 +159,35 @@ def sweep(
     engine: str = "local",
     address: str | None = None,
 ) -> SweepResult:
-    """Run a scenario over a grid of settings, in several worlds each; lifts are over the first cell.
+    """Run a scenario over a grid of settings, several seeds each; lifts are relative to the first cell.
 
-    `seeds` is the number of worlds: 3, or the one that a replayed log is.
-    `over` has the values of each key, or is a list of `KEY=A,B`. Writes sweep.csv and sweep.html, with the
-    Pareto plot of `y` against `x`, into `out` (by default runs/<name>-sweep). Finished cells are kept. Models
-    learn from the log of the first cell's cascade, unless each cell is to `retrain` on its own. `engine` and
-    `address` are as for `run`.
+    Models are trained on the log of the first cell's cascade unless `retrain`. Finished cells are reused.
 
-        sweep("quick", {"auction.reserve_cpc": [0, 0.2], "cascade.slots": [2, 3]}).frame()
+    Args:
+        scenario: path of a scenario file, name of a shipped one, its content as a dict, or a Scenario.
+        over: {key: values}, or texts "KEY=A,B".
+        set: overrides of all cells as "path.to.key=value".
+        seeds: seeds per cell; by default 3, and 1 for a replayed log.
+        arm: the arm whose metrics are reported; by default the baseline.
+        x: metric of the horizontal axis of the Pareto plot.
+        y: metric of the vertical axis.
+        out: folder of sweep.csv and sweep.html, by default runs/<name>-sweep.
+        retrain: train each cell's models on its own log.
+        keep_logs: keep the logs of all cells.
+        workers: processes; by default all cores.
+        device: where models are trained: "auto", "cpu", "cuda" or "mps".
+        quiet: show no progress.
+        engine: "local" or "ray", as for `run`.
+        address: address of the Ray cluster.
+
+    Returns:
+        SweepResult; `.frame()` has a row per cell and metric.
+
+    Raises:
+        UserError: a mistake in the scenario, the grid or the options, before any work.
+
+    >>> sweep("quick", {"cascade.slots": [2, 3]}, seeds=1).frame().columns.tolist()[:3]
+    ['cell', 'cascade.slots', 'measure']
     """
     from cascade_sim.context import run_context
     from cascade_sim.storage.folder import default_folder
@@ -170,9 +226,21 @@ def _axis_texts(over: Mapping[str, Sequence[Any]] | Sequence[str]) -> list[str]:
 
 @plain_arguments
 def baseline(run: RunLike, out: str | Path, *, arm: Texts = ()) -> BaselineResult:
-    """Keep what a finished run earned in a small file, for `check`. By default the scenario's arms.
+    """Save the metrics of a finished run as the baseline of `check`.
 
-    baseline("runs/quick", "revenue.json").frame()
+    Args:
+        run: run folder, or a RunResult.
+        out: file to write (JSON).
+        arm: arms to save; by default those of the scenario.
+
+    Returns:
+        BaselineResult.
+
+    Raises:
+        UserError: no finished run, or an unknown arm.
+
+    >>> baseline("runs/quick", "revenue.json").frame().columns.tolist()
+    ['arm', 'metric', 'value']
     """
     from cascade_sim.revenue.baseline import read_baseline, write_baseline
     from cascade_sim.revenue.serving import measured_folder
@@ -197,13 +265,33 @@ def check(
     device: str = "auto",
     quiet: bool = True,
 ) -> CheckResult:
-    """Does a scenario, or a finished run, still earn what its baseline earned? `passed` says it.
+    """Test a scenario, or a finished run, for metric changes against a saved baseline.
 
-    Compared on the same requests under the same luck, or with `fresh` on other requests of the same world.
-    `tolerance` are moves that pass, as "0.5%" or "rpm=0.5%"; `metric` and `arm` guard these alone. Models
-    whose recipe did not change stay as they were, unless they `retrain` on the log of a changed cascade.
+    Significance is Holm-adjusted over all metrics of all arms, at 5 %.
+    Compared on the same requests with common random numbers or, with `fresh`, on new requests of the same
+    world. Models whose recipe is unchanged are not trained again unless `retrain`.
 
-        assert check("quick", "revenue.json", tolerance="0.5%").passed
+    Args:
+        what: scenario (path, name, dict or Scenario), run folder or RunResult.
+        against: file that `baseline` has written.
+        tolerance: relative changes that pass, as "0.5%" or "rpm=0.5%".
+        metric: metrics to test; by default all of the baseline.
+        arm: arms to test; by default all of the baseline.
+        fresh: number of new requests; by default those of the baseline.
+        retrain: train models on the log of the changed cascade.
+        set: overrides as "path.to.key=value".
+        workers: threads; by default all cores.
+        device: where models are trained: "auto", "cpu", "cuda" or "mps".
+        quiet: show no progress.
+
+    Returns:
+        CheckResult; `.passed` is the verdict, `.frame()` has a row per metric.
+
+    Raises:
+        UserError: baseline and scenario are not comparable, or an unknown metric or arm.
+
+    >>> check("runs/quick", "revenue.json", tolerance="0.5%").passed
+    True
     """
     from cascade_sim.revenue.baseline import read_baseline
     from cascade_sim.revenue.check import check_revenue, guarded, refuse_incomparable

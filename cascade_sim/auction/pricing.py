@@ -1,54 +1,74 @@
-"""Pricing rules: what a click in a slot costs. To add one, write its function and name it in RULES.
+"""Pricing rules: cost per click of a slot. To add one, write its function and name it in RULES.
 
-A rule looks at one slot of a ranked list and says what it asks for; the auction then sees to it that no price
-is below the reserves and none above the bid. Rules are plain functions of numbers, which `kernels` compiles.
-A rule with parameters of its own declares them: they become keywords of the auction and keys of a scenario.
-
->>> from cascade_sim.auction.pricing import Slot, gsp
->>> gsp(Slot(bid=2.0, to_keep=1.5, harm=1.2))
-1.5
+A rule is a plain function of one slot of a ranked list, which `kernels` compiles; the auction then applies
+the reserves and the bid. A rule with parameters declares them: they become keywords of the auction and keys
+of a scenario. The contract is `cascade_sim.protocols.Pricing`.
 """
 
-from collections.abc import Callable, Collection, Iterator, Mapping
-from dataclasses import dataclass, field
-from typing import NamedTuple
+from collections.abc import Collection, Iterator
 
-
-class Slot(NamedTuple):
-    """A filled slot as a rule sees it; all amounts are per click."""
-
-    bid: float  # of the ad in it
-    to_keep: float  # the least bid with which the ad outranks the next one; 0 if there is none
-    harm: float  # what the others lose by the ad's presence, its reserves being a bidder for every slot
+from cascade_sim.protocols import Pricing, Slot
 
 
 def gsp(slot: Slot) -> float:
-    """Generalised second price: the least bid that keeps the slot."""
+    """Generalised second price: the minimum bid that keeps the slot.
+
+    Args:
+        slot: bid, critical bid and externality of a filled slot, per click.
+
+    Returns:
+        Cost per click before reserves and bid are applied.
+
+    >>> gsp(Slot(bid=2.0, to_keep=1.5, harm=1.2))
+    1.5
+    """
     return slot.to_keep
 
 
 def vcg(slot: Slot) -> float:
-    """Vickrey, Clarke and Groves: what the others lose by the ad. To bid the value is best."""
+    """Vickrey-Clarke-Groves: the externality, so that truthful bidding is optimal.
+
+    Args:
+        slot: bid, critical bid and externality of a filled slot, per click.
+
+    Returns:
+        Cost per click before reserves and bid are applied.
+
+    >>> vcg(Slot(bid=2.0, to_keep=1.5, harm=1.2))
+    1.2
+    """
     return slot.harm
 
 
 def first(slot: Slot) -> float:
-    """First price: the ad's own bid."""
+    """First price: the ad's own bid.
+
+    Args:
+        slot: bid, critical bid and externality of a filled slot, per click.
+
+    Returns:
+        Cost per click before reserves and bid are applied.
+
+    >>> first(Slot(bid=2.0, to_keep=1.5, harm=1.2))
+    2.0
+    """
     return slot.bid
 
 
 def soft_floor(slot: Slot, floor: float) -> float:
-    """Second price with a soft floor: below it first price, from it on no less than the floor."""
+    """Second price with a soft floor: first price below it, at least the floor above it.
+
+    Args:
+        slot: bid, critical bid and externality of a filled slot, per click.
+        floor: soft floor, a cost per click.
+
+    Returns:
+        Cost per click before reserves and bid are applied.
+
+    >>> soft_floor(Slot(bid=2.0, to_keep=1.5, harm=1.2), floor=1.8)
+    1.8
+    """
     return slot.bid if slot.bid < floor else max(slot.to_keep, floor)
-
-
-@dataclass(frozen=True)
-class Pricing:
-    """A rule, and what it demands of the auction."""
-
-    price: Callable[..., float]  # of a Slot, and of the parameters in their order
-    needs_squashing_1: bool = False  # harm is counted in clicks, so scores must be bid * pCTR
-    parameters: Mapping[str, str] = field(default_factory=dict)  # what each means; numbers, 0 or more
 
 
 RULES = {

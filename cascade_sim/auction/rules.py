@@ -49,7 +49,12 @@ KEYWORDS = (
 
 
 class AuctionResult(NamedTuple):
-    """What a request shows: winners and their cost per click, in slot order."""
+    """Winners of requests and their cost per click, in slot order.
+
+    Attributes:
+        winners: [slots] or [R, slots] int64 column indices, -1 for an empty slot.
+        cpc: same shape, float64, before rounding to micro-units; 0.0 for an empty slot.
+    """
 
     winners: NDArray[np.int64]  # [slots] or [R, slots] column indices, -1 for an empty slot
     cpc: NDArray[np.float64]  # same shape, before rounding to micro-units, 0.0 for an empty slot
@@ -87,16 +92,28 @@ def run_auction(
     ids: ArrayLike | None = None,
     **parameters: float,
 ) -> AuctionResult:
-    """Order, price and cut one request [c] or many [R, c]; rank score = bid * pctr ** squashing.
+    """Rank, price and cut one request [c] or many [R, c]; rank score = bid * pctr ** squashing.
 
-    squashing 1 is the eCPM order, 0 the bid order; vcg needs 1. slot_effects matter to vcg alone (None: all
-    slots alike). ids, of bid's shape, break ties (smaller first) and mark padding (negative: never eligible,
-    whatever bid and pctr hold there); without ids the smaller column wins a tie.
-    Input that is no number, or not a bid or a pCTR (in [0, 1]), is a ValueError that names the argument and,
-    in a table, the request and the candidate.
-    parameters are those of the pricing rule, if it has any (see `pricing.RULES`).
+    Args:
+        bid: [c] or [R, c] bids per click, >= 0.
+        pctr: same shape, predicted CTR in [0, 1].
+        slots: slots of a page.
+        pricing: name of a rule of `pricing.RULES`.
+        squashing: exponent of pCTR: 1 is the eCPM order, 0 the bid order; vcg needs 1.
+        reserve_cpc: minimum bid per click.
+        score_floor: minimum rank score.
+        slot_effects: [>= slots] examination probabilities, for vcg alone; None: all slots alike.
+        ids: same shape as bid; break ties (smaller first) and mark padding (negative: never eligible).
+            Without ids the smaller column wins a tie.
+        **parameters: parameters of the pricing rule.
 
-    Rank scores are 0.20, 0.12 and 0.15; each winner pays what keeps it above the next score:
+    Returns:
+        AuctionResult.
+
+    Raises:
+        ValueError: input that is no bid or no pCTR; names the argument, and of a table request and candidate.
+
+    Rank scores are 0.20, 0.12 and 0.15; each winner pays the minimum bid that keeps its slot:
 
     >>> page = run_auction([2.0, 1.0, 3.0], [0.10, 0.12, 0.05], slots=2)
     >>> page.winners.tolist(), page.cpc.round(6).tolist()

@@ -9,7 +9,7 @@ last bits with the number of threads.
 
 from collections.abc import Callable
 from threading import Lock
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
@@ -17,26 +17,12 @@ from cascade_sim import draws
 from cascade_sim.cascade.inverted_lists import InvertedLists, recall
 from cascade_sim.kernels import dot_scores, nearest_rows, pad_lanes, select_top, tile_scores, tiled
 from cascade_sim.limits import KEPT_IDS, LANES
-from cascade_sim.world.lives import Lives, ascending
+from cascade_sim.protocols import Availability, Retriever
+from cascade_sim.world.lives import ascending
 from cascade_sim.world.world import World
 
 ASKED = 64  # users by whom the share found is measured
 SPARE = 4.0  # standard deviations of how many of the nearest ads are there
-
-
-class Retriever(Protocol):
-    """Finds the candidates of requests in the corpus."""
-
-    @property
-    def name(self) -> str: ...
-
-    def retrieve(self, block: Any, size: int, lives: Lives | None) -> np.ndarray:
-        """Of the ads that are there, at most `size` a request.  [R, n] int32 ascending, -1 at the end"""
-        ...
-
-    def score(self, block: Any, ids: np.ndarray) -> np.ndarray:
-        """What it chooses by; UserError where that is not known (a log).  [R, m] -> [R, m] float32"""
-        ...
 
 
 def best_first(retriever: Retriever, block: Any, ids: np.ndarray) -> np.ndarray:
@@ -74,7 +60,7 @@ class Retrieval:
         self._kept: dict[int, _Kept] = {}  # by size
         self._in_order: dict[int, _Kept] = {}  # most similar first, where ads come and go
 
-    def retrieve(self, block: Any, size: int, lives: Lives | None) -> np.ndarray:
+    def retrieve(self, block: Any, size: int, lives: Availability | None) -> np.ndarray:
         """Of the ads that are there, the nearest.  [R, n] ids ascending"""
         if lives is None:
             return self(block.users, size)
@@ -106,7 +92,7 @@ class Retrieval:
             kept = self._keeper(self._kept, size, left)
         return kept(users, lambda new: self.nearest(new, size))
 
-    def of_living(self, users: np.ndarray, size: int, times: np.ndarray, lives: Lives) -> np.ndarray:
+    def of_living(self, users: np.ndarray, size: int, times: np.ndarray, lives: Availability) -> np.ndarray:
         """As a call, of the ads that are there at each request's time.  [R], [R] -> [R, size], -1 at the end
 
         Kept are somewhat more of the nearest than mostly do, most similar first: the first `size` that are

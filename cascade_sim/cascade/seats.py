@@ -6,7 +6,6 @@ with the ad side computed once; any other torch module runs batched; three need 
 """
 
 from functools import cached_property
-from typing import Protocol
 
 import numpy as np
 
@@ -22,22 +21,11 @@ from cascade_sim.kernels import (
     sigmoid_inplace,
     tiled,
 )
+from cascade_sim.protocols import Scorer
 from cascade_sim.scenario.plugins import errors_of
 
 BUILT_IN = ("random", "constant", "truth")
 ORDERS = ("exp", "none")  # links whose predictions are no probabilities
-
-
-class Scorer(Protocol):
-    """`link` says what a prediction is: a probability, or one of ORDERS, only an order.
-
-    One whose predictions depend, to the last bit, on their request and ad alone, may say so by `by_pair`.
-    """
-
-    name: str
-    link: str
-
-    def predict(self, block, ids: np.ndarray) -> np.ndarray: ...
 
 
 def is_probability(scorer: Scorer) -> bool:

@@ -46,9 +46,22 @@ def check_bidder(
     home: Path = Path("."),
     on_finding: Listener | None = None,
 ) -> Findings:
-    """Test a bidder: a class, or a kind as a scenario names it. Nothing is raised for what the checks find.
+    """Check that a bidder keeps the contract of the engine (`cascade_sim.protocols.Bidder`).
 
-    `options` are keywords of the class. `on_finding` hears of each check as it ends.
+    Args:
+        bidder: a class, or a kind as a scenario names it ("fixed", "own.py:MyBidder").
+        options: keyword arguments of the class.
+        home: folder that paths are relative to.
+        on_finding: called with each Finding as its check ends.
+
+    Returns:
+        Findings: `.ok`, `.frame()`; as text, the output of the command line. Failed checks raise nothing.
+
+    Raises:
+        UserError: no such class.
+
+    >>> check_bidder("fixed", options={"factor": 0.5}).ok
+    True
     """
     if isinstance(bidder, str):
         require_reference(bidder, home, BIDDER_KINDS)

@@ -90,11 +90,25 @@ def check_model(
     on_finding: Listener | None = None,
     **training: Any,
 ) -> Findings:
-    """Test a model: a class, or a kind as a scenario names it. Nothing is raised for what the checks find.
+    """Check that a model class can be trained, served and restored by the engine.
 
-    `options` are keywords of the class. Without `features` it sees what a pre-ranker may: all but bid,
-    conversion and pairs. `recipe`: logloss, distill or ltr. `on_finding` hears of each check as it ends.
-    `training` are further keys of a model's section, such as learning_rate.
+    Args:
+        model: a torch.nn.Module class, or a kind as a scenario names it ("towers", "own.py:MyModel").
+        options: keyword arguments of the class.
+        features: feature groups; by default those of a pre-ranking model: all but bid, conversion and pairs.
+        recipe: training recipe, as "logloss", "distill" or "ltr".
+        home: folder that paths are relative to.
+        on_finding: called with each Finding as its check ends.
+        **training: further keys of a model's section, such as learning_rate.
+
+    Returns:
+        Findings: `.ok`, `.frame()`; as text, the output of the command line. Failed checks raise nothing.
+
+    Raises:
+        UserError: no such class, or an invalid key.
+
+    >>> check_model("towers").ok
+    True
     """
     if not isinstance(model, type | str):
         raise UserError(f"check_model: expected a class or the kind of one, found {model!r}")

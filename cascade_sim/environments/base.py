@@ -8,7 +8,7 @@ The truth stays inside: models are handed none of it, but for the scorer `truth`
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Mapping
 from functools import cached_property
 from pathlib import Path
@@ -17,6 +17,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from cascade_sim import protocols
 from cascade_sim.agents.conversions import DelayMixture
 from cascade_sim.agents.traffic_profiles import Profile
 from cascade_sim.analysis.metrics.catalogue import Metric
@@ -27,7 +28,6 @@ from cascade_sim.cascade.serve import Arm, Block, Decision, Platform
 from cascade_sim.environments.arrivals import Arrivals
 from cascade_sim.environments.budget_replay import BudgetReplay
 from cascade_sim.environments.clusters import Clusters
-from cascade_sim.environments.evaluators.base import Evaluator
 from cascade_sim.environments.evaluators.truth import true_value
 from cascade_sim.environments.market_inputs import Visits, draw_budgets, traffic_profile
 from cascade_sim.environments.names import Names
@@ -43,14 +43,13 @@ from cascade_sim.world.truth import Truth
 from cascade_sim.world.world import World
 
 
-class Environment(ABC):
-    """A world, as a study meets it."""
+class Environment(protocols.Environment[Block, Arm, Decision, Outcome, Clusters, Metric]):
+    """The contract in the types of the cascade, with defaults for what a kind of world seldom changes."""
 
     world: World
     arrivals: Arrivals
     names: Names
     scorers: dict[str, Scorer]  # who may sit in a stage untrained, beside those that every world has
-    charging: str | None = None  # what the world itself charges for; None: as an arm says
     _truth: Truth | ObservedClicks
 
     def __init__(self, scenario: Scenario, seed: int):
@@ -129,10 +128,6 @@ class Environment(ABC):
         """True CTR * bid of an arm's ranking stage; -inf for what the auction would not admit.  [R, m]"""
         return true_value(block, ids, arm, self.platform, self._truth)
 
-    @abstractmethod
-    def corpus(self, block: Block) -> NDArray[np.int32]:
-        """The ads that one request could be shown, ascending.  [n]"""
-
     def block_of(self, index: int) -> Block:
         """The block that holds a request of the evaluation, with the times that a run has logged.
 
@@ -158,14 +153,6 @@ class Environment(ABC):
     def logged_page(self, block: Block) -> dict[int, tuple[int, int]] | None:
         """What the world's own log shows to one request: {slot: (ad, price or -1)}; None without one."""
         return None
-
-    @abstractmethod
-    def evaluator(self, baseline: Arm, exposed: NDArray[np.bool_]) -> Evaluator[Any]:
-        """What measures decisions. `exposed` [A]: ads that the deployed cascade has shown."""
-
-    @abstractmethod
-    def measures(self, columns: set[str]) -> Mapping[str, Metric]:
-        """The measures of an evaluation that has these columns."""
 
     def clusters(self, n_requests: int) -> Clusters | None:
         """What intervals resample; None: requests, which are independent."""

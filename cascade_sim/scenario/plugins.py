@@ -91,7 +91,16 @@ CLICK_MODEL_KINDS = Kinds(
 
 
 def register_model(name: str, model: type, *, replace: bool = False) -> None:
-    """From here on a scenario of this process may say `kind: name` of a model: a torch module class."""
+    """Register a model: from now on scenarios of this process may name it.
+
+    Args:
+        name: letters, digits, "_" and "-"; not the name of a built-in model.
+        model: a torch.nn.Module class.
+        replace: replace a class that was registered under this name.
+
+    Raises:
+        UserError: a name that is taken or invalid, or a class without the methods that are needed.
+    """
     from torch import nn
 
     if isinstance(model, type) and not issubclass(model, nn.Module):
@@ -100,12 +109,30 @@ def register_model(name: str, model: type, *, replace: bool = False) -> None:
 
 
 def register_bidder(name: str, bidder: type, *, replace: bool = False) -> None:
-    """From here on a scenario of this process may say `kind: name` of a bidder."""
+    """Register a bidder: from now on scenarios of this process may name it.
+
+    Args:
+        name: letters, digits, "_" and "-"; not the name of a built-in bidder.
+        bidder: a class that keeps `cascade_sim.protocols.Bidder`.
+        replace: replace a class that was registered under this name.
+
+    Raises:
+        UserError: a name that is taken or invalid, or a class without the methods that are needed.
+    """
     _register(BIDDER_KINDS, name, bidder, replace)
 
 
 def register_click_model(name: str, click_model: type, *, replace: bool = False) -> None:
-    """From here on a scenario of this process may say `click_model: name`."""
+    """Register a click model: from now on scenarios of this process may name it.
+
+    Args:
+        name: letters, digits, "_" and "-"; not the name of a built-in click model.
+        click_model: a class that keeps `cascade_sim.protocols.ClickModel`.
+        replace: replace a class that was registered under this name.
+
+    Raises:
+        UserError: a name that is taken or invalid, or a class without the methods that are needed.
+    """
     _register(CLICK_MODEL_KINDS, name, click_model, replace)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import doctest
 import importlib
 import re
 import shutil
@@ -12,6 +13,7 @@ from typing import Any
 
 import pytest
 
+import cascade_sim
 from cascade_sim.cli import cli, main
 from cascade_sim.scenario.file import load_scenario
 from house.blocks import FENCE, PAGES, Block, blocks, count_text, made
@@ -96,6 +98,30 @@ def test_every_block_does_what_the_page_says(page, workplace, pytester, monkeypa
         elif block.language == "shell":
             for words in block.commands():
                 try_command(words, block, pytester)
+
+
+# In this order each finds the files that those before it have written.
+EXAMPLES = (
+    *("load_scenario", "run", "open_run", "sweep", "whatif", "compare", "trace", "landscape", "off_policy"),
+    *("baseline", "check", "export_logs", "import_logs", "audit_logs", "fit_world", "realism"),
+    *("check_model", "check_bidder", "run_auction"),
+)
+
+
+@pytest.mark.drill
+def test_the_examples_of_public_functions_are_true(workplace, tmp_path, monkeypatch):
+    assert set(EXAMPLES) == {name for name in cascade_sim.__all__ if name.islower() and name[0] != "_"}
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("CASCADE_SIM_CACHE", str(workplace / "cache"))
+    # The smaller one, under the name that the examples use.
+    shutil.copy(workplace / "scenarios" / "quick.yaml", tmp_path / "quick")
+    names = {name: getattr(cascade_sim, name) for name in EXAMPLES}
+    for name in EXAMPLES:
+        finder = doctest.DocTestFinder(recurse=False)
+        (example,) = finder.find(names[name], name, module=False, globs=dict(names))
+        said: list[str] = []
+        tried = doctest.DocTestRunner(verbose=False).run(example, out=said.append)
+        assert tried.attempted > 0 and tried.failed == 0, "".join(said)
 
 
 def check_scenario(block: Block, workplace: Path) -> None:
@@ -217,8 +243,9 @@ def test_the_site_has_every_colour_for_light_and_for_dark_systems():
     }
 
 
-def test_the_picture_of_the_architecture_has_every_colour_for_dark_systems():
-    drawing = (ROOT / "docs" / "architecture.svg").read_text(encoding="utf-8")
+@pytest.mark.parametrize("name", ["architecture.svg", "data_flow.svg"])
+def test_a_picture_has_every_colour_for_dark_systems(name):
+    drawing = (ROOT / "docs" / name).read_text(encoding="utf-8")
     _, dark, shapes = re.split(r"<style>|</style>", drawing)
     assert "prefers-color-scheme: dark" in dark
     drawn = set(re.findall(r'\b(fill|stroke)="(#\w+)"', shapes))

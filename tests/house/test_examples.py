@@ -11,6 +11,7 @@ from cascade_sim.models.calibrators import CALIBRATORS
 from cascade_sim.models.losses import LOSSES
 
 MODULES = (
+    "cascade_sim.protocols",
     "cascade_sim.auction.rules",
     "cascade_sim.models.losses",
     "cascade_sim.models.calibrators",

@@ -32,7 +32,7 @@ def test_each_is_there_and_says_what_it_does(name):
     public = getattr(cascade_sim, name)
     assert (inspect.getdoc(public) or "").strip()
     if inspect.getmodule(public).__name__.startswith("cascade_sim.api."):
-        assert f"{name}(" in inspect.getdoc(public), "an example"
+        assert f">>> {name}(" in inspect.getdoc(public), "an example"
 
 
 def test_a_name_that_is_none_is_refused():

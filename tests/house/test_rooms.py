@@ -6,13 +6,14 @@ from xml.etree import ElementTree
 
 import pytest
 
+from house import layers_picture
 from house.sources import LEAVES, MODULES, SOURCES, edges, imported, parse
 from places import ROOT
 
 # From the ground up. A room imports rooms of lower layers and itself, be it inside a function or for a type
 # checker; rooms of one layer do not know each other.
 LAYERS = (
-    {"compilation", "limits"},
+    {"compilation", "limits", "protocols"},
     {"version", "lanes", "loading", "leftovers", "draw_kernels", "terminal"},
     {"errors", "draws", "kernels", "signals"},
     {"progress", "workers", "auction", "storage", *LEAVES},
@@ -99,6 +100,11 @@ def test_the_picture_of_the_docs_shows_each_room_above_all_that_it_may_import():
     assert set(LAYER) <= set(heights)
     for lower, upper in pairwise(LAYERS):
         assert min(heights[name] for name in lower) > max(heights[name] for name in upper)
+
+
+def test_the_picture_of_the_docs_is_drawn_from_the_layers():
+    drawn = layers_picture.FILE.read_text(encoding="utf-8")
+    assert drawn == layers_picture.drawing(LAYERS), layers_picture.__doc__
 
 
 def test_a_listing_of_any_folder_is_short_enough_to_read():

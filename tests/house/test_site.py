@@ -66,7 +66,9 @@ def test_every_command_every_key_and_every_metric_has_its_place(site):
 
 def test_every_public_name_is_described(site):
     import cascade_sim
+    from cascade_sim import protocols
 
     page = (site / "python_names.html").read_text("utf-8")
     names = set(cascade_sim.__all__) - {"Scenario", "SEMANTICS", "__version__"}
+    names |= {f"protocols.{name}" for name in protocols.__all__}
     assert [name for name in names if f'id="cascade_sim.{name}"' not in page] == []

@@ -1,13 +1,12 @@
-"""What measures decisions: the contract of an evaluator, and what it is given of a block."""
+"""Context of an evaluator: a block of requests, and the references that arms are compared with."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Generic, TypeVar
 
 import numpy as np
 
-from cascade_sim.cascade.outcome import Outcome
 from cascade_sim.cascade.serve import Arm, Block, Decision, Platform
 
 
@@ -37,25 +36,3 @@ class Context(Generic[Y]):
         """Give up what was found for arms but the first and the last ones."""
         for old in list(self.yards)[1 : 1 - most]:
             del self.yards[old]
-
-
-C = TypeVar("C", bound=Context[Any])
-
-
-class Evaluator(Protocol[C]):
-    """Measures decisions. What it compares them with is in its context, which is its own affair."""
-
-    def context(self, block: Block, group: np.ndarray, n_groups: int) -> C:
-        """What arms are measured by on this block. `group` [R]: over which vectors are summed."""
-
-    def prepare(self, context: C, arm: Arm) -> None:
-        """Find what the arm is measured by: before it serves, so that whole sets are scored first."""
-
-    def columns(self, context: C, arm: Arm, decision: Decision, result: Outcome) -> dict[str, np.ndarray]:
-        """What is summed over requests, never NaN.  {name: [R] float64}"""
-
-    def vectors(self, context: C, arm: Arm, decision: Decision, result: Outcome) -> dict[str, np.ndarray]:
-        """What is summed over groups of requests.  {name: [G, ...]}"""
-
-    def best(self, context: C, arm: Arm) -> np.ndarray | None:
-        """The ads that an arm should show of those that are there; None where nothing tells.  [R, k]"""
