@@ -95,12 +95,18 @@ class RunResult(Result):
         return pd.DataFrame(rows, columns=["arm", *known])
 
     def log(self, table: str) -> pd.DataFrame:
-        """A table of the run's logs, e.g. `evaluate-logloss`; UserError names those there are."""
+        """A table of the run's logs, e.g. `evaluate-logloss`; UserError names those there are.
+
+        A column of codes that stand for names (`answered_by` of a market: stages) is categorical.
+        """
         import pandas as pd
 
-        from cascade_sim.storage.tables import read_table
+        from cascade_sim.storage.tables import read_categories, read_table
 
-        return pd.DataFrame(read_table(self.path, table))
+        columns: dict[str, Any] = dict(read_table(self.path, table))
+        for name, names in read_categories(self.path, table).items():
+            columns[name] = pd.Categorical.from_codes(columns[name], list(names))
+        return pd.DataFrame(columns)
 
 
 @dataclass(frozen=True)
