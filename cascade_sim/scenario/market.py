@@ -90,7 +90,11 @@ class Compute(Section):
     deadline: float = Field(
         default=100.0, gt=0, le=1e6, description="Milliseconds from arrival to the latest answer."
     )
-    stages: Stages = Field(default=Stages(), description="Servers and costs of each stage.")
+    stages: Stages = Field(
+        default=Stages(),
+        description="Servers and costs of each stage. Of several steps of pre-ranking, an earlier one has "
+        "its own under its name; without it, as many servers as pre_ranking at the same cost.",
+    )
     jitter: float = Field(
         default=0.1,
         ge=0,
