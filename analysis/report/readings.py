@@ -58,6 +58,17 @@ def has_budget(kind: Mapping[str, Any]) -> bool:
 STAGE_HEADINGS = {"retrieval": "Retrieval", "pre_ranking": "Pre-ranking", "ranking": "Ranking"}
 
 
+def stage_headings(metrics: Mapping[str, Any]) -> dict[str, str]:
+    """The stages of the cascade in their order, and how tables call them.
+
+    The order is that of the loss attribution: a mapping in metrics.json is sorted by name. Without one there
+    are the three that every cascade has.
+    """
+    attribution = next(iter((metrics.get("attribution") or {}).values()), None) or {}
+    names = [row["stage"] for row in attribution.get("stages") or ()] or list(STAGE_HEADINGS)
+    return {name: STAGE_HEADINGS.get(name, name.replace("_", "-").capitalize()) for name in names}
+
+
 def compute_arms(metrics: Mapping[str, Any]) -> list[str]:
     """The arms whose stages cost time, the cheapest first."""
     arms = [arm for arm in market_arms(metrics) if metrics["market"]["arms"][arm].get("compute")]

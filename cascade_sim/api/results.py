@@ -107,16 +107,20 @@ class RunResult(Result):
             table: its name, e.g. "evaluate-logloss".
 
         Returns:
-            A row per impression; times in seconds, money in micro-units.
+            A row per impression; times in seconds, money in micro-units. A column of codes that stand for
+            names (`answered_by` of a market: stages) is categorical.
 
         Raises:
             UserError: no such table; the message lists the tables.
         """
         import pandas as pd
 
-        from cascade_sim.storage.tables import read_table
+        from cascade_sim.storage.tables import read_categories, read_table
 
-        return pd.DataFrame(read_table(self.path, table))
+        columns: dict[str, Any] = dict(read_table(self.path, table))
+        for name, names in read_categories(self.path, table).items():
+            columns[name] = pd.Categorical.from_codes(columns[name], list(names))
+        return pd.DataFrame(columns)
 
 
 @dataclass(frozen=True)

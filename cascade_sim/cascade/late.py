@@ -15,7 +15,6 @@ from cascade_sim.cascade.seats import is_probability
 from cascade_sim.world.lives import ascending
 
 NOT_ANSWERED, BY_RETRIEVAL = -1, 0
-BY_PRE_RANKING, BY_RANKING = 1, 2  # of three stages, which is what a market has
 
 
 def answered_earlier(

@@ -13,7 +13,6 @@ import numpy as np
 
 from cascade_sim import draws
 from cascade_sim.analysis.metrics.consistency import rcs
-from cascade_sim.cascade.late import BY_RANKING
 from cascade_sim.cascade.memo import Memo
 from cascade_sim.cascade.serve import serve, shadow
 from cascade_sim.market.server import MarketServer, Settled
@@ -38,7 +37,8 @@ class LiveShadow:
             return
         requests = settled.block.requests
         is_watched = draws.uniform(self._seed, "live shadow", requests) < self._share
-        rows = np.nonzero(is_watched & (settled.lists.answered_by >= BY_RANKING))[0]
+        is_ranked = settled.lists.answered_by == len(server.arm.stages)
+        rows = np.nonzero(is_watched & is_ranked)[0]
         if not len(rows):
             return
         block = replace(settled.block.take(rows), memo=Memo())

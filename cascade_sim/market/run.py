@@ -239,6 +239,7 @@ class MarketRun:
     def state(self) -> dict[str, Any]:
         """Everything that changes, at the end of a window, as copies."""
         now = {
+            "stages": np.array(self.server.arm.stage_names),  # what numbers of stages stand for
             "clock": np.array([self.now, self.day, self._bids_due, self._checkpoint_due]),
             "bids": self.bids,
             "participation": self.participation,
@@ -249,7 +250,10 @@ class MarketRun:
         return nested({name: value.copy() for name, value in flat(now).items()})
 
     def restore(self, state: Mapping[str, Any]) -> None:
-        """Go on from a state of the same market."""
+        """Go on from a state of the same market; ValueError if it is of an arm with other stages."""
+        if (stages := tuple(state["stages"].tolist())) != self.server.arm.stage_names:
+            own = ", ".join(self.server.arm.stage_names)
+            raise ValueError(f"its stages are {', '.join(stages)}; those of the arm are {own}")
         self.now, day, self._bids_due, self._checkpoint_due = (float(x) for x in state["clock"])
         self.day = int(day)
         self.bids, self.participation = np.array(state["bids"]), np.array(state["participation"])

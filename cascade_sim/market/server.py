@@ -16,7 +16,7 @@ from cascade_sim.agents.conversions import DEFAULT_MIXTURE, click_delays
 from cascade_sim.agents.users import happens
 from cascade_sim.cascade.exploration import random_page
 from cascade_sim.cascade.knobs import reserve_of
-from cascade_sim.cascade.late import BY_PRE_RANKING, BY_RANKING, BY_RETRIEVAL
+from cascade_sim.cascade.late import BY_RETRIEVAL
 from cascade_sim.cascade.ledger import Ledger, take
 from cascade_sim.cascade.links import dumper_of
 from cascade_sim.cascade.outcome import conversion_delays
@@ -138,9 +138,10 @@ class MarketServer:
         `answered_by` [R] is the last stage that each request had time for; None: all had time for ranking.
         """
         arm, world = self.arm, self.sim.world
+        by_last = len(arm.stages)  # its place in `stage_names`
         block, slots, reserve = self._own_knobs(block)
         decision = serve(block, replace(arm, slots=depth - 1), self.platform, answered_by)
-        answers = np.full(len(block), BY_RANKING, np.int8) if answered_by is None else answered_by
+        answers = np.full(len(block), by_last, np.int8) if answered_by is None else answered_by
         ads, bid = decision.ranked_set.copy(), decision.ranked_bid.copy()
         quality = decision.ranked_quality.astype(np.float64)
         prediction = decision.ranked_pctr.astype(np.float64)
@@ -158,7 +159,7 @@ class MarketServer:
             there = ads[rows] >= 0
             bid[rows], quality[rows] = np.where(there, rank.bid, 0.0), np.where(there, rank.quality, 0.0)
             prediction[rows] = np.where(there, rank.prediction, 0.0)
-        is_auctioned = ~is_explored & (answers >= BY_PRE_RANKING)
+        is_auctioned = ~is_explored & (answers > BY_RETRIEVAL)
         enters &= is_auctioned[:, None]
         return RankedLists(
             ads=ads,
@@ -170,7 +171,7 @@ class MarketServer:
             is_auctioned=is_auctioned,
             is_explored=is_explored,
             answered_by=answers,
-            raw_score=self._raw_scores(block, ads, is_explored | (answers >= BY_RANKING)),
+            raw_score=self._raw_scores(block, ads, is_explored | (answers == by_last)),
             entrants=np.where(enters, entrants, -1),
             slots=slots,
             reserve=reserve,

@@ -4,16 +4,16 @@ Per window (`MarketCompute`): the size rule of this window gives each request it
 pools of servers place the requests in order of arrival, and each block learns which stage answers each of its
 requests.
 
-Servers (`ServerPools`). Three pools in a row (retrieval, pre-ranking, ranking), each of m identical servers.
-First come, first served: a server that becomes free takes up to `batch` waiting requests, one after the
-other, in
+Servers (`ServerPools`). A pool for each stage of the arm (`arm.stage_names`: retrieval, ..., ranking), in a
+row, each of m identical servers. First come, first served: a server that becomes free takes up to `batch`
+waiting requests, one after the other, in
 
     (per_batch + per_candidate * candidates of the whole batch) * noise of the batch's first request
 
 seconds, and hands each one on as soon as its own candidates are done. An idle server takes a request at
 once; nobody waits for a batch to fill.
 
-A request is placed when it arrives, in all three pools, behind everyone who arrived before it. So its
+A request is placed when it arrives, in all pools, behind everyone who arrived before it. So its
 fate depends on earlier requests alone: cutting time into windows, blocks or checkpoints changes no bit,
 and pages can be decided in the window in which their requests arrived. The price: where a request
 overtakes an earlier one in a pool of several servers, it cannot use the moment for which a server of the
@@ -32,7 +32,7 @@ next thousand requests, so the mean over a run stays at the budget although edge
 `ComputeTally` keeps latency, who answered, load by hour, and what compute brought in.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from math import exp
@@ -41,11 +41,11 @@ from typing import Any
 import numpy as np
 
 from cascade_sim import draws
-from cascade_sim.cascade.late import BY_PRE_RANKING, BY_RANKING, BY_RETRIEVAL, NOT_ANSWERED
+from cascade_sim.cascade.late import NOT_ANSWERED
 from cascade_sim.cascade.serve import Arm, Block, Platform, passes
 from cascade_sim.cascade.sizes import SizeRule
 from cascade_sim.compilation import kernel
-from cascade_sim.scenario.market import STAGES, Compute
+from cascade_sim.scenario.market import Compute
 
 HOUR = 3600.0
 
@@ -53,12 +53,7 @@ PER_DECADE = 40  # bins of latency: 6 % wide
 
 EDGES = 10.0 ** (np.arange(-1 * PER_DECADE, 6 * PER_DECADE + 1) / PER_DECADE)  # 0.1 ms to 1000 s
 
-ANSWERS = {
-    "ranking": BY_RANKING,
-    "pre_ranking": BY_PRE_RANKING,
-    "retrieval": BY_RETRIEVAL,
-    "none": NOT_ANSWERED,
-}
+NONE = "none"  # in place of a stage: nothing was done in time
 
 _STATE = ("free", "batch_start", "batch_size", "batch_noise")
 
@@ -80,8 +75,8 @@ class MarketCompute:
     """Servers and sizes. Without a `Compute` section stages take no time, and sizes alone are kept up."""
 
     def __init__(self, spec: Compute | None, arm: Arm, seconds: float, seed: int):
-        self._pools = None if spec is None else ServerPools(spec, seed)
-        self._tally = None if spec is None else ComputeTally(spec, seconds)
+        self._pools = None if spec is None else ServerPools(spec, arm.stage_names, seed)
+        self._tally = None if spec is None else ComputeTally(spec, arm.stage_names, seconds)
         self._rule = None if (rule := arm.stages[-2].size_rule) is None else TrackedRule(rule)
 
     def arm_now(self, arm: Arm) -> Arm:
@@ -102,8 +97,9 @@ class MarketCompute:
         if self._pools is None or self._tally is None:
             return [None] * len(blocks)
         stages: list[np.ndarray | None] = []
+        before = candidates_before_last(arm)
         for block, size in zip(blocks, sizes, strict=True):
-            candidates = stage_candidates(arm.retrieval.size, size)
+            candidates = stage_candidates(before, size)
             passage = self._pools.serve(block.requests, block.times, candidates)
             self._tally.add(block.times, candidates, passage)
             stages.append(passage.answered_by)
@@ -133,11 +129,11 @@ def _sizes(block: Block, arm: Arm, platform: Platform) -> tuple[np.ndarray, np.n
 
 @dataclass(frozen=True)
 class Passage:
-    """What became of requests [R] in the three stages [R, 3]. Times in milliseconds."""
+    """What became of requests [R] in the S stages [R, S]. Times in milliseconds."""
 
-    answered_by: np.ndarray  # int8: the last stage done in time (0, 1, 2), -1 if not even retrieval
+    answered_by: np.ndarray  # int8: place of the last stage done in time, -1 if not even retrieval (place 0)
     latency: np.ndarray  # float64: from arrival to the answer, the deadline where a stage was missed
-    reached: np.ndarray  # int8: how many stages it came to, 1 to 3, if only to wait
+    reached: np.ndarray  # int8: how many stages it came to, 1 to S, if only to wait
     wait: np.ndarray  # float64: from ready to the stage's start, or to the deadline; 0 if not reached
     service: np.ndarray  # float64: server time spent on it, its share of the batch's fixed cost included
 
@@ -146,24 +142,32 @@ class Passage:
         return Passage(**{name: value[rows] for name, value in vars(self).items()})
 
 
-def stage_candidates(retrieved: int, sizes: np.ndarray) -> np.ndarray:
-    """Candidates of each stage: ads retrieved, the same ads pre-ranked, ads ranked.  [R] -> [R, 3]"""
-    many = np.full(len(sizes), retrieved)
-    return np.stack([many, many, sizes], axis=1)
+def candidates_before_last(arm: Arm) -> tuple[int, ...]:
+    """Candidates of each stage but the last: the ads that retrieval finds, and what each is handed."""
+    sizes = [arm.retrieval.size, arm.retrieval.size]
+    for stage in arm.stages[:-2]:
+        assert stage.size is not None, f"{stage.name} is not the last stage, and has no size"
+        sizes.append(stage.size)
+    return tuple(sizes)
+
+
+def stage_candidates(before: Sequence[int], last: np.ndarray) -> np.ndarray:
+    """Candidates of each stage; only those of the last differ from request to request.  [R] -> [R, S]"""
+    return np.stack([*(np.full(len(last), size) for size in before), last], axis=1)
 
 
 class ServerPools:
-    """The three pools of one arm. `serve` must see all requests once, in order of arrival."""
+    """The pools of one arm's stages. `serve` must see all requests once, in order of arrival."""
 
-    def __init__(self, spec: Compute, seed: int):
-        self._seed = seed
+    def __init__(self, spec: Compute, stages: Sequence[str], seed: int):
+        self._seed, self._stages = seed, tuple(stages)
         self._jitter, self._deadline = float(spec.jitter), spec.deadline  # ms
-        pools = [getattr(spec.stages, name) for name in STAGES]
+        pools = [spec.stages.pool(name) for name in stages]
         self._servers = np.array([pool.servers for pool in pools])
         self._batch = np.array([pool.batch for pool in pools])
         self._per_batch = np.array([pool.per_batch_ms for pool in pools]) / 1e3
         self._per_candidate = np.array([pool.per_candidate_us for pool in pools]) / 1e6
-        shape = (len(STAGES), int(self._servers.max()))
+        shape = (len(pools), int(self._servers.max()))
         self._free = np.full(shape, -np.inf)  # when a server is done with all that was placed on it
         self._batch_start = np.full(shape, -np.inf)  # of its last batch
         self._batch_size = np.zeros(shape, np.int64)
@@ -171,21 +175,21 @@ class ServerPools:
         self._last = -np.inf  # the last arrival
 
     def serve(self, requests: np.ndarray, times: np.ndarray, candidates: np.ndarray) -> Passage:
-        """Place these requests: ids [R], arrivals in seconds [R], candidates of each stage [R, 3].
+        """Place these requests: ids [R], arrivals in seconds [R], candidates of each stage [R, S].
 
         Arrivals must not fall, also from one call to the next.
         """
         times = np.ascontiguousarray(times, np.float64)
         if len(times) and (times[0] < self._last or np.any(np.diff(times) < 0)):
             raise ValueError("requests must come in order of arrival")
-        n = len(times)
-        normal = [draws.normal(self._seed, f"service {name}", requests) for name in STAGES]
+        n, n_stages = len(times), len(self._stages)
+        normal = [draws.normal(self._seed, f"service {name}", requests) for name in self._stages]
         passage = Passage(
             answered_by=np.full(n, NOT_ANSWERED, np.int8),
             latency=np.zeros(n),
             reached=np.zeros(n, np.int8),
-            wait=np.zeros((n, len(STAGES))),
-            service=np.zeros((n, len(STAGES))),
+            wait=np.zeros((n, n_stages)),
+            service=np.zeros((n, n_stages)),
         )
         _place(
             times, np.ascontiguousarray(candidates, np.float64), np.stack(normal, axis=1), self._jitter,
@@ -193,7 +197,7 @@ class ServerPools:
             self._free, self._batch_start, self._batch_size, self._batch_noise,
             passage.answered_by, passage.latency, passage.reached, passage.wait, passage.service,
         )  # fmt: skip
-        passage.latency[passage.answered_by < BY_RANKING] = self._deadline
+        passage.latency[passage.answered_by < n_stages - 1] = self._deadline
         if n:
             self._last = float(times[-1])
         return passage
@@ -304,13 +308,13 @@ class TrackedRule:
 class ComputeTally:
     """Sums over the requests of one arm. Floats are added strictly in request order."""
 
-    def __init__(self, spec: Compute, seconds: float):
+    def __init__(self, spec: Compute, stages: Sequence[str], seconds: float):
         """`seconds` of simulated time in all; the last hour may be a part of one."""
-        self._spec, self._seconds = spec, seconds
-        n_hours, n_stages = int(np.ceil(seconds / HOUR)), len(STAGES)
+        self._spec, self._stages, self._seconds = spec, tuple(stages), seconds
+        n_hours, n_stages = int(np.ceil(seconds / HOUR)), len(stages)
         self._latency = np.zeros(len(EDGES) + 1, np.int64)  # below, between and above the edges
         self._total_latency = np.zeros(1)
-        self._answered = np.zeros(len(ANSWERS), np.int64)  # from -1 on
+        self._answered = np.zeros(1 + n_stages, np.int64)  # from -1 on
         self._reached, self._wait = np.zeros(n_stages, np.int64), np.zeros(n_stages)
         self._service = np.zeros(n_stages)  # ms
         self._sizes = np.zeros(2, np.int64)  # requests that came to ranking, and the ads they brought
@@ -318,14 +322,14 @@ class ComputeTally:
         self._busy = np.zeros((n_hours, n_stages))  # ms, in the hour of the request's arrival
 
     def add(self, times: np.ndarray, candidates: np.ndarray, passage: Passage) -> None:
-        """Requests in order: arrivals in seconds [R], candidates of each stage [R, 3], their passage."""
+        """Requests in order: arrivals in seconds [R], candidates of each stage [R, S], their passage."""
         hour = np.minimum((times // HOUR).astype(int), len(self._hours) - 1)
         answered = passage.answered_by.astype(int)
         np.add.at(self._latency, np.searchsorted(EDGES, passage.latency), 1)
         # np.add.at adds one after the other, so that a sum does not depend on how requests were cut up.
         np.add.at(self._total_latency, np.zeros(len(times), int), passage.latency)
         np.add.at(self._answered, answered - NOT_ANSWERED, 1)
-        for stage in range(len(STAGES)):
+        for stage in range(len(self._stages)):
             came = passage.reached > stage
             self._reached[stage] += came.sum()
             place = np.full(len(times), stage)
@@ -334,7 +338,7 @@ class ComputeTally:
             np.add.at(self._busy, (hour, place), passage.service[:, stage])
         self._sizes += np.array([came.sum(), candidates[came, -1].sum()], np.int64)
         np.add.at(self._hours, hour, 1)
-        np.add.at(self._late, hour, answered < BY_RANKING)
+        np.add.at(self._late, hour, answered < len(self._stages) - 1)
 
     def state(self) -> dict[str, np.ndarray]:
         return {name: getattr(self, f"_{name}").copy() for name in _SUMS}
@@ -359,13 +363,14 @@ class ComputeTally:
                 "counts": self._latency.tolist(),
             },
             "answered": {
-                name: _ratio(int(self._answered[stage - NOT_ANSWERED]), n) for name, stage in ANSWERS.items()
+                name: _ratio(int(self._answered[place - NOT_ANSWERED]), n)
+                for place, name in reversed(list(enumerate((NONE, *self._stages), NOT_ANSWERED)))
             },
             "late": _ratio(int(self._late.sum()), n),
             "mean_size": _ratio(int(self._sizes[1]), int(self._sizes[0])),
             "server_ms_per_request": _ratio(server_ms, n),
             "revenue_per_server_second": _ratio(1e3 * revenue, server_ms),
-            "stages": {name: self._stage(i, n) for i, name in enumerate(STAGES)},
+            "stages": {name: self._stage(i, n) for i, name in enumerate(self._stages)},
             "hours": {
                 "time": [float(h) for h in range(len(hours))],
                 "requests": self._hours.tolist(),
@@ -374,13 +379,13 @@ class ComputeTally:
                 ],
                 "utilisation": {
                     name: (self._busy[:, i] / 1e3 / (hours * self._servers(name))).tolist()
-                    for i, name in enumerate(STAGES)
+                    for i, name in enumerate(self._stages)
                 },
             },
         }
 
     def _stage(self, i: int, n: int) -> dict[str, Any]:
-        servers = self._servers(STAGES[i])
+        servers = self._servers(self._stages[i])
         return {
             "servers": servers,
             "utilisation": float(self._service[i]) / 1e3 / (self._seconds * servers),
@@ -389,7 +394,7 @@ class ComputeTally:
         }
 
     def _servers(self, stage: str) -> int:
-        return getattr(self._spec.stages, stage).servers
+        return self._spec.stages.pool(stage).servers
 
     def _quantile(self, q: float) -> float | None:
         """From the bins, even within each on the log scale; late requests are answered at the deadline."""

@@ -137,6 +137,7 @@ def run_recorded(
     file = below(out, CHECKPOINTS, f"{name}.npz")
     state = load_state(file) if file.is_file() else None
     names, kept = market_tables(sim, name), {}
+    categories = {names[0]: {"answered_by": run.server.arm.stage_names}}
     if state is not None:
         with state_errors(file):
             kept = {table: state["tables"][table] for table in names}
@@ -146,10 +147,11 @@ def run_recorded(
         )
         tables = {}
         for table in names:
+            named = categories.get(table)
             writer = (
-                TableWriter.anew(out, table, ROW_GROUP)
+                TableWriter.anew(out, table, ROW_GROUP, named)
                 if state is None
-                else TableWriter.resume(out, table, kept[table])
+                else TableWriter.resume(out, table, kept[table], named)
             )
             tables[table] = stack.enter_context(writer)
 
@@ -187,7 +189,10 @@ def market_tables(sim: Simulation, arm: str) -> list[str]:
 
 
 def market_columns(sim: Simulation, settled: Settled) -> dict[str, np.ndarray]:
-    """A row per shown ad, in request and slot order: what was decided, and what the user did with it."""
+    """A row per shown ad, in request and slot order: what was decided, and what the user did with it.
+
+    `answered_by` are places in `arm.stage_names`, which the table has as the categories of the column.
+    """
     block = settled.block
     row, slot = np.nonzero(settled.ads >= 0)
     ad = settled.ads[row, slot]

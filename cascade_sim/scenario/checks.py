@@ -70,6 +70,7 @@ def check_scenario(scenario: Scenario, given: Collection[KeyPath], folder: Path)
         *_check_models(scenario, given, folder),
         *_check_arms(scenario, given, about),
         *_check_market(scenario.market, folder),
+        *_check_pools(scenario),
         *_check_training(scenario),
         *_check_off_policy(scenario),
         *_check_designs(scenario),
@@ -422,7 +423,7 @@ def _size_conflicts(arm: ArmSpec, is_logged: bool = False) -> Iterator[Blame]:
         yield [(key, text), (("slots",), other)]
     for name, step in arm.pre_ranking.earlier.items():
         own: KeyPath = ("pre_ranking", "earlier", name)
-        if name in ("retrieval", "pre_ranking", "ranking", "competitive", "win"):
+        if name in ("retrieval", "pre_ranking", "ranking", "competitive", "win", "none"):
             yield [(own, f"{name!r} is the name of a stage or a set already; call the step otherwise")]
         if not most <= step.size <= retrieved:
             text = f"{step.size} is not between the {most} of later steps and the {retrieved} it is handed"
@@ -442,8 +443,8 @@ def _conflicts(scenario: Scenario, arm: ArmSpec, about: About | None = None) -> 
     else:
         yield from evidence_conflicts(scenario, arm, about)
     yield from _auction_conflicts(scenario, arm)
-    if arm.pre_ranking.earlier:
-        yield from _step_conflicts(scenario, about)
+    if arm.pre_ranking.earlier and about is not None:
+        yield [(("pre_ranking", "earlier"), "a log has one step of pre-ranking; remove the earlier ones")]
     seats = seats_of(scenario, about)
     ranker = scenario.models.get(arm.ranking.model)
     is_order = ranker is not None and not ranker.trained_by.gives_probabilities
@@ -472,16 +473,6 @@ def _conflicts(scenario: Scenario, arm: ArmSpec, about: About | None = None) -> 
         if seat.fusion not in fusions:
             yield [((*stage, "fusion"), unknown_name("fusion", seat.fusion, fusions))]
     yield from _pcvr_conflicts(scenario, arm)
-
-
-def _step_conflicts(scenario: Scenario, about: About | None) -> Iterator[Blame]:
-    """What several steps of pre-ranking cannot go together with."""
-    at: KeyPath = ("pre_ranking", "earlier")
-    if about is not None:
-        yield [(at, "a log has one step of pre-ranking; remove the earlier ones")]
-    for section in ("market", "off_policy"):
-        if getattr(scenario, section) is not None:
-            yield [(at, f"{section} has one step of pre-ranking; remove the earlier ones, or {section}")]
 
 
 def _world_conflicts(scenario: Scenario, arm: ArmSpec) -> Iterator[Blame]:
@@ -569,6 +560,18 @@ def _check_market(market: Market | None, folder: Path) -> Iterator[Problem]:
         fault = _profile_fault(market.profile, folder)
         if fault:
             yield Problem(("market", "profile"), fault)
+
+
+def _check_pools(scenario: Scenario) -> Iterator[Problem]:
+    """Pools of servers for stages that the cascade does not have."""
+    compute = scenario.market.compute if scenario.market is not None else None
+    steps = scenario.cascade.pre_ranking.earlier
+    for name in compute.stages.of_steps if compute is not None else ():
+        if name not in steps:
+            at = ("market", "compute", "stages", name)
+            stages = ("retrieval", *steps, "pre_ranking", "ranking")
+            uses = (at, ("cascade", "pre_ranking", "earlier"))
+            yield Problem(at, unknown_name("stage", name, stages), uses=uses)
 
 
 def _check_classes(scenario: Scenario, folder: Path) -> Iterator[Problem]:
@@ -661,18 +664,18 @@ def _check_training(scenario: Scenario) -> Iterator[Problem]:
     if training.settle is not None and training.settle >= max(1, deployments):
         text = f"{training.settle} of {deployments} deployments would be left out; at least one must be left"
         yield Problem(("market", "training", "settle"), text)
-    cascade = scenario.cascade
-    for name, arm in scenario.arms.items():
-        pre_ranking = (arm.pre_ranking and arm.pre_ranking.model) or cascade.pre_ranking.model
-        ranking = (arm.ranking and arm.ranking.model) or cascade.ranking.model
-        if pre_ranking not in scenario.models and ranking not in scenario.models:
-            text = f"arm '{name}' has no model to train ({pre_ranking} and {ranking} are built in)"
+    for name, overrides in scenario.arms.items():
+        *steps, ranking = (stage.model for _, stage in resolve_arm(scenario, overrides).sections)
+        if not {*steps, ranking} & set(scenario.models):
+            built_in = f"{', '.join(steps)} and {ranking} are built in"
+            text = f"arm '{name}' has no model to train ({built_in})"
             yield Problem(("market", "training"), text, uses=(("arms", name),))
-        pre = scenario.models.get(pre_ranking)
-        if pre is not None and pre.dumped_by is not None and pre_ranking != ranking:
-            at = ("models", pre_ranking, "dumped_by")
-            text = f"what is dumped is for the ranking seat to say; '{pre_ranking}' pre-ranks in arm '{name}'"
-            yield Problem(at, text, uses=(at, ("arms", name)))
+        for model in dict.fromkeys(steps):
+            spec = scenario.models.get(model)
+            if spec is not None and spec.dumped_by is not None and model != ranking:
+                at = ("models", model, "dumped_by")
+                text = f"what is dumped is for the ranking seat to say; '{model}' pre-ranks in arm '{name}'"
+                yield Problem(at, text, uses=(at, ("arms", name)))
 
 
 def _check_dumper(scenario: Scenario, name: str) -> Iterator[Problem]:

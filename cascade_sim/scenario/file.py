@@ -119,7 +119,7 @@ def _index(items: list[Any], parent: KeyPath, step: str) -> int:
 
 def _check_key(here: dict[str, Any], path: KeyPath, last: bool) -> None:
     node = schema_at(path[:-1])
-    if known_keys(node) and path[-1] not in known_keys(node):
+    if known_keys(node) and schema_at(path) is None:
         raise _Refused(unknown_key(path))
     inside_new_entry = has_free_names(node) and not last and path[-1] not in here
     if inside_new_entry and "options" not in path[:-1]:

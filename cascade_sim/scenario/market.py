@@ -9,12 +9,11 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, SerializerFunctionWrapHandler, model_serializer
+from pydantic import ConfigDict, Field, SerializerFunctionWrapHandler, model_serializer
 
 from cascade_sim.agents.registry import BIDDERS, CLICK_MODELS
 from cascade_sim.scenario.sections import MAX_ID, Name, ParetoIndex, Section, Share, without, without_absent
 
-STAGES = ("retrieval", "pre_ranking", "ranking")  # in the order a request meets them
 HOUR = 3600.0
 DAY = 86_400.0
 LEAST_SECONDS, MOST_SECONDS = (
@@ -53,7 +52,14 @@ class Pool(Section):
 
 
 class Stages(Section):
-    """A pool of servers for every stage."""
+    """A pool of servers for every stage; one of an earlier step of pre-ranking stands under its name.
+
+    A step without a pool under its name has servers like those of pre_ranking, as many again.
+    """
+
+    model_config = ConfigDict(extra="allow")  # names of steps, which `checks` holds against the cascade's
+
+    __pydantic_extra__: dict[str, Pool] = Field(init=False)
 
     retrieval: Pool = Field(
         default=Pool(per_batch_ms=3.0, per_candidate_us=4.0),
@@ -67,6 +73,16 @@ class Stages(Section):
         description="Candidates are the ads of the competitive set.",
     )
 
+    @property
+    def of_steps(self) -> dict[str, Pool]:
+        """The pools of earlier steps that were given, by name."""
+        return self.__pydantic_extra__
+
+    def pool(self, stage: str) -> Pool:
+        """The servers of a stage."""
+        given = {name: getattr(self, name) for name in type(self).model_fields} | self.of_steps
+        return given.get(stage, self.pre_ranking)
+
 
 class Compute(Section):
     """Stages take time. A request that runs out of it gets the order of the last stage that was done."""
@@ -74,7 +90,11 @@ class Compute(Section):
     deadline: float = Field(
         default=100.0, gt=0, le=1e6, description="Milliseconds from arrival to the latest answer."
     )
-    stages: Stages = Field(default=Stages(), description="Servers and costs of each stage.")
+    stages: Stages = Field(
+        default=Stages(),
+        description="Servers and costs of each stage. Of several steps of pre-ranking, an earlier one has "
+        "its own under its name; without it, as many servers as pre_ranking at the same cost.",
+    )
     jitter: float = Field(
         default=0.1,
         ge=0,

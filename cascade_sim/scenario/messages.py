@@ -60,8 +60,8 @@ def _followed(node: Node) -> Node:
 def _child(node: Node, step: str | int) -> Node | None:
     if isinstance(step, int):
         return _followed(node["items"]) if "items" in node else None
-    if "properties" in node:
-        return _followed(node["properties"][step]) if step in node["properties"] else None
+    if step in node.get("properties", ()):
+        return _followed(node["properties"][step])
     for key in ("patternProperties", "additionalProperties"):
         if isinstance(node.get(key), dict):
             return _followed(next(iter(node[key].values())) if key == "patternProperties" else node[key])

@@ -71,8 +71,12 @@ def kind_of(dtype: np.dtype[Any]) -> Kind:
 class PartWriter:
     """Writes one file: row groups, and on `close` what says where they are; `size` and `digest` go along."""
 
-    def __init__(self, path: Path, schema: Mapping[str, np.dtype[Any]]):
+    def __init__(
+        self, path: Path, schema: Mapping[str, np.dtype[Any]], metadata: Mapping[str, str] | None = None
+    ):
+        """metadata: texts by key, which any reader of Parquet finds at the end of the file."""
         self._kinds = {name: kind_of(dtype) for name, dtype in schema.items()}
+        self._metadata = metadata or {}
         self._file = path.open("wb")
         self._hash = hashlib.sha256()
         self.size = self._rows = 0
@@ -96,11 +100,16 @@ class PartWriter:
             return
         try:
             elements = [_root(len(self._kinds)), *(_element(n, kind) for n, kind in self._kinds.items())]
+            pairs = [
+                _struct((1, BINARY, _text(key.encode())), (2, BINARY, _text(text.encode())))
+                for key, text in self._metadata.items()
+            ]
             footer = _struct(
                 (1, I32, _whole(2)),
                 (2, LIST, _list(STRUCT, elements)),
                 (3, I64, _whole(self._rows)),
                 (4, LIST, _list(STRUCT, self._groups)),
+                *([(5, LIST, _list(STRUCT, pairs))] if pairs else []),
                 (6, BINARY, _text(CREATED_BY)),
             )
             self._put(footer + struct.pack("<I", len(footer)) + MAGIC)

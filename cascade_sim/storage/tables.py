@@ -8,6 +8,9 @@ Beside the parts lies _parts.json (`PartList`), which lists what is sealed, with
 part: one that is missing, cut short or changed is noticed when read. The list is written after each part, so
 it never names one that is not there; of a run that was killed it may lack the last. What lies beside it
 unnamed is not part of the table.
+
+A column of codes may have categories: the name of code 0, of code 1, and so on (-1: none of them). Every part
+has them in its metadata, under the key "categories", as JSON: {column: [name, ...]}.
 """
 
 import hashlib
@@ -61,7 +64,10 @@ _KINDS = "biuf"  # booleans, integers, unsigned integers, floats
 
 _AGAIN = "; run the scenario again"
 
+CATEGORIES = "categories"  # in the metadata of a part
+
 Columns = dict[str, NDArray[Any]]
+Categories = Mapping[str, Sequence[str]]  # {column: what its codes 0, 1, ... stand for}
 
 
 class TableWriter:
@@ -71,18 +77,25 @@ class TableWriter:
     file; one that got only empty blocks leaves one part without rows.
     """
 
-    def __init__(self, folder: str | Path, table: str, rows_per_part: int = 1_000_000) -> None:
+    def __init__(
+        self,
+        folder: str | Path,
+        table: str,
+        rows_per_part: int = 1_000_000,
+        categories: Categories | None = None,
+    ) -> None:
         if not re.fullmatch(r"[A-Za-z0-9_-]+", table):
             raise ValueError(f"table name {table!r}: use letters, digits, _ and -")
         if rows_per_part < 1:
             raise ValueError(f"rows_per_part is {rows_per_part}; it must be at least 1")
-        self._start(_table_folder(folder, table), rows_per_part)
+        self._start(_table_folder(folder, table), rows_per_part, categories)
         if any(self.folder.glob("part-*.parquet")):
             require_ours(self.folder)
             raise UserError(f"{self.folder} already holds a table")
 
-    def _start(self, folder: Path, rows_per_part: int) -> None:
+    def _start(self, folder: Path, rows_per_part: int, categories: Categories | None) -> None:
         self.folder = folder
+        self._categories = categories or {}
         self.rows = 0
         self._rows_per_part = rows_per_part
         self._buffers: Columns = {}
@@ -94,17 +107,25 @@ class TableWriter:
         self._is_closed = False
 
     @classmethod
-    def anew(cls, folder: str | Path, table: str, rows_per_part: int = 1_000_000) -> "TableWriter":
+    def anew(
+        cls,
+        folder: str | Path,
+        table: str,
+        rows_per_part: int = 1_000_000,
+        categories: Categories | None = None,
+    ) -> "TableWriter":
         """A table from its beginning; what a stopped run left of it is removed."""
         where = _table_folder(folder, table)
         with storage_errors(where):
             PartList(where).remove()
             for part in where.glob("part-*.parquet"):
                 part.unlink()
-        return cls(folder, table, rows_per_part)
+        return cls(folder, table, rows_per_part, categories)
 
     @classmethod
-    def resume(cls, folder: str | Path, table: str, state: Mapping[str, Any]) -> "TableWriter":
+    def resume(
+        cls, folder: str | Path, table: str, state: Mapping[str, Any], categories: Categories | None = None
+    ) -> "TableWriter":
         """Go on with a table as it was when `state` was taken; parts sealed since then are removed."""
         kept, where = int(state["parts"]), _table_folder(folder, table)
         sealed = PartList.read(where).first(kept)
@@ -124,7 +145,7 @@ class TableWriter:
             else:
                 sealed.remove()
         writer = cls.__new__(cls)
-        writer._start(where, int(state["rows_per_part"]))
+        writer._start(where, int(state["rows_per_part"]), categories)
         writer._parts, writer.rows = sealed, int(state["rows"])
         for name, values in state["buffer"].items():
             writer._buffers[name] = np.empty(ROW_GROUP, values.dtype)
@@ -198,7 +219,8 @@ class TableWriter:
                     table, logs = self.folder, self.folder.parent
                     folder_inside(logs.parent, logs.name, table.name)
                     self._temp = temporary(self._part)
-                    self._writer = _open_part(self._temp, {name: b.dtype for name, b in rows.items()})
+                    schema = {name: values.dtype for name, values in rows.items()}
+                    self._writer = _open_part(self._temp, schema, self._categories)
                 self._writer.write_table(rows)
         except BaseException:
             self._is_closed = True
@@ -258,6 +280,32 @@ def iterate_table(
                 yield check.passed(path, batch)
 
 
+def read_categories(folder: str | Path, table: str) -> dict[str, tuple[str, ...]]:
+    """What the codes of columns of a table stand for; columns without categories are left out."""
+    path = _parts(folder, table)[0][0]
+    with _opened(path, None) as (file, _):
+        return _categories(path, file.schema_arrow.metadata)
+
+
+def _categories(path: Path, metadata: Mapping[bytes, bytes] | None) -> dict[str, tuple[str, ...]]:
+    """The categories in the metadata of a part; UserError if they are none."""
+    text = (metadata or {}).get(CATEGORIES.encode())
+    if text is None:
+        return {}
+    try:
+        found = parse_json(text)
+    except ValueError as error:
+        raise UserError(f"{path}: its {CATEGORIES} are not JSON: {error}{_AGAIN}") from error
+    if not isinstance(found, dict) or not all(_are_names(names) for names in found.values()):
+        raise UserError(f"{path}: its {CATEGORIES} are not lists of different names by column{_AGAIN}")
+    return {column: tuple(names) for column, names in found.items()}
+
+
+def _are_names(given: Any) -> bool:
+    is_list = isinstance(given, list) and len(given) > 0 and all(isinstance(name, str) for name in given)
+    return is_list and len(set(given)) == len(given)
+
+
 class _Check:
     """Holds rows of a table, as they come, against what its columns may hold."""
 
@@ -269,7 +317,7 @@ class _Check:
     def passed(self, path: Path, rows: Any) -> Columns:
         """Arrow table or batch as fresh arrays; UserError for the first value that may not be."""
         rows.validate(full=True)  # bytes from anywhere may point anywhere
-        found = {}
+        found, categories = {}, _categories(path, rows.schema.metadata)
         for name, values in zip(rows.schema.names, rows.columns, strict=True):
             column = LOG_COLUMNS.get(name)
             dtype = _dtype(values.type)
@@ -281,6 +329,10 @@ class _Check:
             found[name] = _values(values)
             if column is not None and (fault := self._fault(column, found[name])):
                 raise UserError(f"{path}: column {name!r}: {fault}{_AGAIN}")
+            if name in categories:
+                codes = Column((dtype,), "one of its categories", -1, len(categories[name]) - 1)
+                if fault := codes.fault(found[name], self._sizes, self._rows):
+                    raise UserError(f"{path}: column {name!r}: {fault}{_AGAIN}")
         self._rows += rows.num_rows
         return found
 
@@ -448,8 +500,9 @@ def _check_columns(columns: Mapping[str, NDArray[Any]], known: Columns, table: s
     return next(iter(lengths.values()))
 
 
-def _open_part(path: Path, schema: Mapping[str, np.dtype[Any]]) -> PartWriter:
-    return PartWriter(path, schema)
+def _open_part(path: Path, schema: Mapping[str, np.dtype[Any]], categories: Categories) -> PartWriter:
+    metadata = {CATEGORIES: json.dumps({name: list(names) for name, names in categories.items()})}
+    return PartWriter(path, schema, metadata if categories else None)
 
 
 @contextmanager

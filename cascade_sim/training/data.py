@@ -6,13 +6,13 @@ prediction of the model's own log-odds, or another model's scores are dumped, th
 as lists, every sample has the scores and labels of its whole page as context, so a pair loss needs no list in
 the batch and samples may be shuffled freely:
 
-    dump = dumped_context(columns, now)
+    dump = dumped_context(columns, stages, now)
     rows = shuffled[:batch]
     self_boosted_pair(scores_of(rows), labels[rows], dump.lists, dumped_scores=dump.scores,
                       dumped_labels=dump.labels, request=dump.list_of[rows])
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -193,15 +193,16 @@ class Dump:
     request: np.ndarray  # [L] int64
     model_version: np.ndarray  # [L] int32: which deployment the scores are of
     is_explored: np.ndarray  # [L] bool: shown at random; scored by the ranker all the same
-    answered_by: np.ndarray  # [L] int8: 2 where the ranker decided (or explored), less where it had no time
+    answered_by: np.ndarray  # [L] str: the stage that decided, the last one where it had time (or explored)
 
 
-def dumped_context(columns: Mapping[str, np.ndarray], now: float = np.inf) -> Dump:
+def dumped_context(columns: Mapping[str, np.ndarray], stages: Sequence[str], now: float = np.inf) -> Dump:
     """The lists of a market's log (rows in request order) with what was known at time `now`.
 
-    Pages that ranking had no time for (answered_by below 2) carry the prediction of pre-ranking, or 0 where
-    nobody predicted one: leave them out where the ranker's own scores are meant. A prediction of 0 has the
-    least score a logit can have here, log(2^-60).
+    stages: names of the arm's stages, which the codes of `answered_by` stand for; of a stored log they are
+    in `read_categories`. Pages that ranking had no time for (answered_by is not "ranking") carry the
+    prediction of an earlier stage, or 0 where none was made: leave them out where the ranker's own scores are
+    meant. A prediction of 0 has the least score a logit can have here, log(2^-60).
     """
     request = np.asarray(columns["request"])
     lists = page_offsets(request)
@@ -214,7 +215,7 @@ def dumped_context(columns: Mapping[str, np.ndarray], now: float = np.inf) -> Du
         request=request[starts],
         model_version=np.asarray(columns["model_version"])[starts],
         is_explored=np.asarray(columns["is_explored"])[starts],
-        answered_by=np.asarray(columns["answered_by"])[starts],
+        answered_by=np.array(stages)[np.asarray(columns["answered_by"])[starts]],
     )
 
 

@@ -23,6 +23,7 @@ from cascade_sim.estimation.log import (
 from cascade_sim.estimation.slates import log_odds, log_propensities
 from cascade_sim.phases.simulation import Simulation
 from cascade_sim.progress import Progress
+from cascade_sim.scenario.schema import resolved_arms
 from cascade_sim.storage.tables import iterate_table, read_table
 from worlds.randomised_logs import Unasked, logged, small_scenario
 
@@ -182,3 +183,23 @@ def test_of_very_many_requests_a_sample_is_estimated_from(read, monkeypatch):
     for reward in whole.reward:
         assert np.array_equal(sample.reward[reward], whole.reward[reward][rows])
     assert np.array_equal(sample.visits.users, whole.visits.users[rows])
+
+
+def test_logs_of_a_cascade_with_two_steps_are_written_and_read(tmp_path):
+    """A first step that hands on all of its candidates changes no byte; one that drops some does."""
+    known = ("models={}", "cascade.ranking.model=truth", "cascade.pre_ranking.model=random")
+    asked = ("off_policy.targets={}", "off_policy.requests=300", "off_policy.slates.requests=300")
+    step = "cascade.pre_ranking.earlier={coarse: {model: random, bid: none, size: SIZE}}"
+    tables = []
+    for steps in ((), (step.replace("SIZE", "24"),), (step.replace("SIZE", "12"),)):
+        phases = ("phases.bootstrap=0", "phases.log=0", "arms={today: {}}")
+        scenario = small_scenario(*known, *asked, *phases, *steps)
+        sim, folder = Simulation(scenario, scenario.seed), tmp_path / str(len(tables))
+        folder.mkdir()
+        with Progress(quiet=True) as progress:
+            write_logs(sim, sim.arm("today", resolved_arms(scenario)["today"]), folder, progress)
+        tables.append([read_table(folder, name) for name in (*KNOB_TABLES, *SLATE_TABLES)])
+    three, whole, narrow = tables
+    for one, other in zip(three, whole, strict=True):
+        assert all(values.tobytes() == other[name].tobytes() for name, values in one.items())
+    assert three[0]["ad"].tobytes() != narrow[0]["ad"].tobytes() and len(narrow[0]["ad"]) > 300

@@ -80,7 +80,7 @@ def test_the_dump_is_the_raw_score_and_the_map_goes_on_from_what_is_deployed(fit
     for name, data, _, _ in fits:
         rows = np.isin(log["request"], data.request)
         assert name == "sbcr" and np.array_equal(data.dumped, log["raw_score"][rows])
-    dump = dumped_context(log)
+    dump = dumped_context(log, found.run.server.arm.stage_names)
     assert np.array_equal(dump.scores, log["raw_score"].astype(np.float64))
     assert len(fits) == 3 and same(fits[0][2], study)
     assert same(fits[1][2], fits[0][3]) and same(fits[2][2], fits[1][3])

@@ -6,6 +6,7 @@ import pytest
 from cascade_sim.market.servers import EDGES, ComputeTally, Passage, ServerPools, stage_candidates
 from cascade_sim.scenario.market import Compute
 
+STAGES = ("retrieval", "pre_ranking", "ranking")
 SPEC = Compute.model_validate({
     "deadline": 50.0,
     "jitter": 0.3,
@@ -26,12 +27,12 @@ def passage(answered_by, latency, reached, wait, service):
 
 def two_hours():
     """Two requests in the first hour, one in time; one in the half hour that follows."""
-    tally = ComputeTally(SPEC, 5400.0)
+    tally = ComputeTally(SPEC, STAGES, 5400.0)
     found = passage(
         [2, 1, -1], [30.0, 50.0, 50.0], [3, 3, 1],
         [[0, 0, 4], [0, 2, 8], [50, 0, 0]], [[3, 5, 20], [3, 5, 12], [0, 0, 0]],
     )  # fmt: skip
-    tally.add(np.array([10.0, 20.0, 4000.0]), stage_candidates(100, np.array([40, 60, 80])), found)
+    tally.add(np.array([10.0, 20.0, 4000.0]), stage_candidates((100, 100), np.array([40, 60, 80])), found)
     return tally.metrics(revenue=0.6)
 
 
@@ -70,22 +71,22 @@ def test_hours_hold_requests_late_ones_and_load_of_the_time_there_is():
 
 
 def test_a_half_hour_is_measured_as_half_an_hour():
-    tally = ComputeTally(SPEC, 1800.0)
+    tally = ComputeTally(SPEC, STAGES, 1800.0)
     one = passage([2], [30.0], [3], [[0, 0, 0]], [[1, 1, 18]])
-    tally.add(np.array([5.0]), stage_candidates(100, np.array([40])), one)
+    tally.add(np.array([5.0]), stage_candidates((100, 100), np.array([40])), one)
     assert tally.metrics(0.0)["hours"]["utilisation"]["ranking"] == pytest.approx([0.018 / (3 * 1800)])
 
 
 def stream(n=5000, rate=150.0, deadline_met=True):
     rng = np.random.default_rng(0)
     times = np.cumsum(rng.exponential(1 / rate, n))
-    candidates = stage_candidates(300, rng.choice([25, 50, 100], n))
-    return times, candidates, ServerPools(SPEC, 1).serve(np.arange(n), times, candidates)
+    candidates = stage_candidates((300, 300), rng.choice([25, 50, 100], n))
+    return times, candidates, ServerPools(SPEC, STAGES, 1).serve(np.arange(n), times, candidates)
 
 
 def test_quantiles_are_those_of_the_latencies_to_the_width_of_a_bin():
     times, candidates, found = stream(rate=100.0)
-    tally = ComputeTally(SPEC, 3600.0)
+    tally = ComputeTally(SPEC, STAGES, 3600.0)
     tally.add(times, candidates, found)
     latency = tally.metrics(0.0)["latency"]
     width = EDGES[1] / EDGES[0]
@@ -97,10 +98,10 @@ def test_quantiles_are_those_of_the_latencies_to_the_width_of_a_bin():
 
 
 def test_a_quantile_among_the_late_is_the_deadline():
-    tally = ComputeTally(SPEC, 3600.0)
+    tally = ComputeTally(SPEC, STAGES, 3600.0)
     rows = [[0, 0, 0]] * 10
     tally.add(
-        np.arange(10.0), stage_candidates(9, np.full(10, 6)),
+        np.arange(10.0), stage_candidates((9, 9), np.full(10, 6)),
         passage([2] * 8 + [1] * 2, [10.0] * 8 + [50.0] * 2, [3] * 10, rows, rows),
     )  # fmt: skip
     latency = tally.metrics(0.0)["latency"]
@@ -110,13 +111,13 @@ def test_a_quantile_among_the_late_is_the_deadline():
 @pytest.mark.parametrize("piece", [1, 7, 512])
 def test_sums_do_not_depend_on_how_requests_are_cut_and_survive_a_checkpoint(piece):
     times, candidates, found = stream(1500)
-    whole = ComputeTally(SPEC, 7200.0)
+    whole = ComputeTally(SPEC, STAGES, 7200.0)
     whole.add(times, candidates, found)
-    tally = ComputeTally(SPEC, 7200.0)
+    tally = ComputeTally(SPEC, STAGES, 7200.0)
     for start in range(0, len(times), piece):
         rows = slice(start, start + piece)
         tally.add(times[rows], candidates[rows], found.take(rows))
-        again = ComputeTally(SPEC, 7200.0)
+        again = ComputeTally(SPEC, STAGES, 7200.0)
         again.restore(tally.state())
         tally = again
     assert json.dumps(tally.metrics(3.0)) == json.dumps(whole.metrics(3.0))
@@ -124,6 +125,6 @@ def test_sums_do_not_depend_on_how_requests_are_cut_and_survive_a_checkpoint(pie
 
 
 def test_without_requests_there_is_nothing_to_divide():
-    found = json.loads(json.dumps(ComputeTally(SPEC, 3600.0).metrics(0.0), allow_nan=False))
+    found = json.loads(json.dumps(ComputeTally(SPEC, STAGES, 3600.0).metrics(0.0), allow_nan=False))
     assert found["latency"]["p50"] is None and found["late"] is None and found["hours"]["late"] == [None]
     assert found["revenue_per_server_second"] is None and found["stages"]["ranking"]["utilisation"] == 0.0

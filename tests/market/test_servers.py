@@ -3,9 +3,10 @@ import pytest
 
 from cascade_sim import draws
 from cascade_sim.market.servers import ServerPools, stage_candidates
-from cascade_sim.scenario.market import STAGES, Compute
+from cascade_sim.scenario.market import Compute
 from oracles.queues import in_a_row
 
+STAGES = ("retrieval", "pre_ranking", "ranking")
 FREE = {"servers": 1, "per_batch_ms": 0.0, "per_candidate_us": 0.0, "batch": 1}
 
 
@@ -18,7 +19,7 @@ def spec(deadline=1e6, jitter=0.0, **stages):
 def passed(compute, times, candidates=None, seed=1):
     times = np.asarray(times, float)
     candidates = np.ones((len(times), 3)) if candidates is None else np.asarray(candidates)
-    return ServerPools(compute, seed).serve(np.arange(len(times)), times, candidates)
+    return ServerPools(compute, STAGES, seed).serve(np.arange(len(times)), times, candidates)
 
 
 def poisson(rate, n, seed=0):
@@ -36,7 +37,7 @@ def busy(jitter=0.3, deadline=60.0, batch=3, load=1.6, n=4000):
     )
     times = poisson(200 * load, n)
     sizes = np.random.default_rng(1).choice([20, 50, 80], n)
-    return compute, times, stage_candidates(150, sizes)
+    return compute, times, stage_candidates((150, 150), sizes)
 
 
 def test_an_idle_server_takes_a_request_at_once():
@@ -51,7 +52,7 @@ def test_a_request_passes_the_stages_one_after_the_other():
         pre_ranking={"per_batch_ms": 3.0, "per_candidate_us": 10.0},
         ranking={"per_batch_ms": 5.0, "per_candidate_us": 100.0},
     )
-    found = passed(compute, [7.0], stage_candidates(500, np.array([40])))
+    found = passed(compute, [7.0], stage_candidates((500, 500), np.array([40])))
     assert found.service[0] == pytest.approx([1 + 500 * 0.002, 3 + 500 * 0.010, 5 + 40 * 0.100])
     assert found.latency[0] == pytest.approx(2 + 8 + 9)
 
@@ -122,7 +123,7 @@ def test_a_pool_agrees_with_a_simulation_batch_by_batch(servers, batch, deadline
     pool = {"servers": servers, "per_batch_ms": 8.0, "per_candidate_us": 100.0, "batch": batch}
     compute = spec(deadline, jitter, retrieval=pool)
     times = poisson((1.8 if batch > 1 else 0.95) * servers / 0.010, n)
-    candidates = stage_candidates(1, np.ones(n, int))
+    candidates = stage_candidates((1, 1), np.ones(n, int))
     candidates[:, 0] = np.random.default_rng(2).integers(1, 40, n)
     found = passed(compute, times, candidates)
     noise = np.exp(jitter * draws.normal(1, "service retrieval", np.arange(n)) - jitter**2 / 2)
@@ -175,10 +176,10 @@ def test_cutting_the_stream_anywhere_changes_no_bit(jitter):
     for seed in range(5):
         cuts = np.sort(np.random.default_rng(seed).integers(0, len(times) + 1, 40))
         edges = [0, *cuts, len(times)]
-        pools, parts = ServerPools(compute, 1), []
+        pools, parts = ServerPools(compute, STAGES, 1), []
         for start, stop in zip(edges, edges[1:], strict=False):
             state = pools.state()  # every cut is a checkpoint too
-            pools = ServerPools(compute, 1)
+            pools = ServerPools(compute, STAGES, 1)
             pools.restore(state)
             rows = np.arange(start, stop)
             parts.append(pools.serve(rows, times[rows], candidates[rows]))
@@ -220,14 +221,14 @@ def test_an_answer_comes_between_arrival_and_deadline_and_is_made_of_waits_and_w
 
 def test_the_noise_belongs_to_the_request():
     compute = spec(jitter=0.5, ranking={"per_batch_ms": 1.0})
-    pools = ServerPools(compute, 1)
+    pools = ServerPools(compute, STAGES, 1)
     one = pools.serve(np.array([7, 8]), np.array([0.0, 1.0]), np.ones((2, 3)))
-    other = ServerPools(compute, 1).serve(np.array([8]), np.array([5.0]), np.ones((1, 3)))
+    other = ServerPools(compute, STAGES, 1).serve(np.array([8]), np.array([5.0]), np.ones((1, 3)))
     assert one.service[1].tolist() == other.service[0].tolist() != one.service[0].tolist()
 
 
 def test_requests_out_of_order_are_refused():
-    pools = ServerPools(spec(), 1)
+    pools = ServerPools(spec(), STAGES, 1)
     pools.serve(np.array([0]), np.array([2.0]), np.ones((1, 3)))
     with pytest.raises(ValueError, match="order of arrival"):
         pools.serve(np.array([1]), np.array([1.0]), np.ones((1, 3)))
@@ -235,4 +236,4 @@ def test_requests_out_of_order_are_refused():
 
 def test_a_state_of_other_pools_is_refused():
     with pytest.raises(ValueError, match="these pools need"):
-        ServerPools(spec(), 1).restore(ServerPools(spec(ranking={"servers": 2}), 1).state())
+        ServerPools(spec(), STAGES, 1).restore(ServerPools(spec(ranking={"servers": 2}), STAGES, 1).state())

@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-from cascade_sim.cascade.late import BY_PRE_RANKING, BY_RANKING, BY_RETRIEVAL
 from worlds.timed_market import SCARCE, live, same
 
+BY_RETRIEVAL, BY_PRE_RANKING, BY_RANKING = 0, 1, 2  # places in `arm.stage_names`
 # One server a stage at 1 request a second: both rankings are busy for most of the time.
 STAGES = {
     "retrieval": {"per_batch_ms": 20.0, "per_candidate_us": 100.0},

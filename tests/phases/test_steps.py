@@ -64,7 +64,8 @@ def test_a_question_names_the_step_in_short_or_in_full(tmp_path, path):
     [
         (AS_MAPPING, ["cascade.pre_ranking.earlier.coarse.size=70"], "coarse.size"),
         (AS_MAPPING, ["cascade.pre_ranking.earlier.coarse.model=none_such"], "coarse.model"),
-        (AS_MAPPING, ["market={}"], "earlier"),
+        (AS_MAPPING, ["market={compute: {stages: {corse: {}}}}"], "did you mean 'coarse'?"),
+        (AS_MAPPING, ["cascade.pre_ranking.earlier={none: {model: truth, size: 30}}"], "earlier.none"),
         (AS_MAPPING, ["arms.narrow.pre_ranking.earlier={fine: {size: 20}}"], "fine"),
         ("[{model: truth, size: 30}, {model: truth, size: 12}]", [], "pre_ranking"),
     ],

@@ -138,3 +138,17 @@ def test_lists_of_different_depth_come_together_in_request_order():
     assert np.isnan(found.raw_score).tolist() == [[False, False, True], [False] * 3, [False, False, True]]
     assert found.is_in.tolist() == [[True, True, False], [True] * 3, [True, True, False]]
     assert type(found.take([1])) is RankedLists and found.take([1]).ads.tolist() == [[8, 8, 8]]
+
+
+def test_arms_of_a_cascade_with_two_steps_share_a_market():
+    """A first step that hands on all of its candidates leaves both arms as they are."""
+    scenario = design_scenario({"days": 0.5}, pre_days=0)
+    plain = scenario.cascade.model_dump()
+    plain["pre_ranking"]["earlier"] = {"coarse": {"model": "random", "bid": "none", "size": 60}}
+    four = scenario.model_copy(update={"cascade": type(scenario.cascade).model_validate(plain)})
+    (three_run, three), (four_run, settled) = (live_design(one, "request") for one in (scenario, four))
+    assert all((piece.lists.answered_by == 3).all() for piece in settled)
+    assert len(four_run.server.arm.stages) == 3 == len(three_run.server.arm.stages) + 1
+    names = ("ads", "cpc_micros", "charges_micros")
+    for one, other in zip(columns(three, *names), columns(settled, *names), strict=True):
+        assert len(one) > 100 and one.tobytes() == other.tobytes()

@@ -220,9 +220,9 @@ def fail_write(n: int, out: Path) -> None:
     failing(os, "replace", lambda _, path: path)
     real_open = records._open_part
 
-    def open_part(path: Path, schema: Any) -> Any:
+    def open_part(path: Path, *more: Any) -> Any:
         step("open", path)
-        writer = real_open(path, schema)
+        writer = real_open(path, *more)
         failing(writer, "write_table", lambda *_: path)
         failing(writer, "close", lambda *_: path)
         return writer

@@ -157,6 +157,7 @@ def live(
     arm: str = "now",
     workers: int = 1,
     home: Path = Path("."),
+    is_watched: bool = False,
     **sections: Any,
 ) -> Finished:
     """Let an arm's market run."""
@@ -174,6 +175,7 @@ def live(
         sim.arm(arm, resolved_arms(scenario)[arm]),
         scenario.market,
         workers=workers,
+        is_watched=is_watched,
         on_block=settled.append,
         on_charges=charges.append,
     )

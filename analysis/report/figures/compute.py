@@ -17,7 +17,7 @@ from cascade_sim.analysis.report.figures.style import (
     place_labels,
     short,
 )
-from cascade_sim.analysis.report.readings import STAGE_HEADINGS, compute_arms, market_baseline, market_value
+from cascade_sim.analysis.report.readings import compute_arms, market_baseline, market_value, stage_headings
 from cascade_sim.analysis.statistics.estimates import finite, number_text
 
 
@@ -87,7 +87,8 @@ def compute_hours(metrics: Mapping[str, Any]) -> Any | None:
             with of_arms(axes, arm):
                 axes.stairs(values, edges, baseline=None, zorder=3, **looks[arm])
     panels[0].axhline(100, **REFERENCE)
-    titles = (f"Load of the {STAGE_HEADINGS[stage].lower()} servers, %", "Late, % of requests")
+    heading = stage_headings(metrics)[stage].lower()
+    titles = (f"Load of the {heading} servers, %", "Late, % of requests")
     for axes, title in zip(panels, titles, strict=True):
         bare(axes, grid="y")
         axes.set_title(title, loc="left", color=INK)
@@ -107,7 +108,7 @@ def busiest_stage(metrics: Mapping[str, Any]) -> str:
         stage: market_value(metrics, arm, ("compute", "stages", stage, "utilisation"))
         if arm is not None
         else None
-        for stage in STAGE_HEADINGS
+        for stage in stage_headings(metrics)
     }
     return max(loads, key=lambda stage: loads[stage] or 0.0)
 

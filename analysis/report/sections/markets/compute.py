@@ -7,7 +7,7 @@ from typing import Any
 
 from cascade_sim.analysis.metrics.catalogue import Measure
 from cascade_sim.analysis.report.figures.compute import compute_hours, compute_latency, compute_value
-from cascade_sim.analysis.report.readings import STAGE_HEADINGS, compute_arms, market_baseline, market_value
+from cascade_sim.analysis.report.readings import compute_arms, market_baseline, market_value, stage_headings
 from cascade_sim.analysis.report.section import Columns, Figure, Section, TablePart, Text
 from cascade_sim.analysis.report.tables import Cell, Table, arm_rows, column
 from cascade_sim.analysis.report.words import percent
@@ -31,7 +31,6 @@ STAGE_COLUMNS = {
     "wait": Measure("Wait, ms", "number", ""),
     "server_ms_per_request": Measure("Server ms", "number", ""),
 }
-ANSWER_NAMES = {**dict(reversed(STAGE_HEADINGS.items())), "none": "Nobody"}
 
 
 def compute_section(metrics: Mapping[str, Any]) -> Section | None:
@@ -86,9 +85,9 @@ def arms_table(metrics: Mapping[str, Any]) -> Table:
 
 def stages_table(metrics: Mapping[str, Any]) -> Table:
     """The servers of each stage: load, mean wait, and server time per request."""
-    arms = compute_arms(metrics)
+    arms, stages = compute_arms(metrics), stage_headings(metrics)
     columns: list[list[Cell]] = []
-    for stage in STAGE_HEADINGS:
+    for stage in stages:
         for name, measure in STAGE_COLUMNS.items():
             values = [
                 Estimate(market_value(metrics, arm, ("compute", "stages", stage, name))) for arm in arms
@@ -98,9 +97,9 @@ def stages_table(metrics: Mapping[str, Any]) -> Table:
     return Table(
         "Servers by stage",
         "Arm",
-        headings * len(STAGE_HEADINGS),
+        headings * len(stages),
         arm_rows(metrics, arms, columns),
-        [(name, len(headings)) for name in STAGE_HEADINGS.values()],
+        [(name, len(headings)) for name in stages.values()],
     )
 
 
@@ -108,11 +107,12 @@ def answers_table(metrics: Mapping[str, Any]) -> Table:
     """Which stage's order requests got."""
     arms = compute_arms(metrics)
     share = Measure("", "percent", "", 2)
+    answers = {**dict(reversed(stage_headings(metrics).items())), "none": "Nobody"}
     columns = [
         column(share, [Estimate(market_value(metrics, arm, ("compute", "answered", stage))) for arm in arms])
-        for stage in ANSWER_NAMES
+        for stage in answers
     ]
-    headings = [f"{name} %" for name in ANSWER_NAMES.values()]
+    headings = [f"{name} %" for name in answers.values()]
     return Table("Whose order requests got", "Arm", headings, arm_rows(metrics, arms, columns))
 
 
@@ -165,14 +165,13 @@ def _ms(value: float | None) -> str:
 
 def _about(metrics: Mapping[str, Any]) -> str:
     """The text below the table: what its columns mean, and how many servers each stage has."""
+    first, stages = compute_arms(metrics)[0], stage_headings(metrics)
     servers = {
-        stage: market_value(metrics, compute_arms(metrics)[0], ("compute", "stages", stage, "servers"))
-        for stage in STAGE_HEADINGS
+        heading: market_value(metrics, first, ("compute", "stages", stage, "servers"))
+        for stage, heading in stages.items()
     }
     pools = ", ".join(
-        f"{number_text(n, 0)} for {STAGE_HEADINGS[stage].lower()}"
-        for stage, n in servers.items()
-        if n is not None
+        f"{number_text(n, 0)} for {heading.lower()}" for heading, n in servers.items() if n is not None
     )
     return (
         f"Each stage has its own servers ({pools}), which take waiting requests in order. A request that a "
