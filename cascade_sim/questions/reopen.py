@@ -141,7 +141,8 @@ class ReopenedRun:
         return kind
 
     def _require_trust(self, what: str, name: str, kind: str, where: str) -> None:
-        words = f"{self.path}: {what} {name!r} is of the class {kind}, and its code would be run: {where}"
+        who = f"model {name!r} is of the class {kind}" if what == "model" else f"{kind} is a custom {what}"
+        words = f"{self.path}: {who}, and its code would be run: {where}"
         if self.trust is True or (callable(self.trust) and self.trust(words)):
             return
         raise UserError(

@@ -301,7 +301,7 @@ def references(scenario: Scenario) -> Iterator[Reference]:
 def kept_retrievers(scenario: Scenario) -> dict[str, str]:
     """{name: kind} of custom retrievers, named as files that a run keeps; no model has a dot in its name."""
     asked = (one.kind for one in references(scenario) if one.kinds is RETRIEVER_KINDS)
-    own = [kind for kind in dict.fromkeys(asked) if is_file_reference(kind)]
+    own = [kind for kind in dict.fromkeys(asked) if kind not in RETRIEVER_KINDS.known]
     return {f"retriever.{number}": kind for number, kind in enumerate(own)}
 
 
