@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from cascade_sim.auction import run_auction
     from cascade_sim.checks.bidder import check_bidder
     from cascade_sim.checks.model import check_model
+    from cascade_sim.checks.retriever import check_retriever
     from cascade_sim.scenario.schema import Scenario
 
 __all__ = [
@@ -47,6 +48,7 @@ __all__ = [
     "check",
     "check_bidder",
     "check_model",
+    "check_retriever",
     "compare",
     "export_logs",
     "fit_world",
@@ -67,6 +69,7 @@ _ELSEWHERE = {
     "Scenario": "cascade_sim.scenario.schema",
     "check_bidder": "cascade_sim.checks.bidder",
     "check_model": "cascade_sim.checks.model",
+    "check_retriever": "cascade_sim.checks.retriever",
     "run_auction": "cascade_sim.auction",
 }
 

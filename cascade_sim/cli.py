@@ -59,6 +59,7 @@ ROOMS = {
         "check": "Does a scenario still earn what its baseline earned?",
         "check-power": "Measure how small a change a check finds.",
         "check-model": "Test a model class of your own before using it.",
+        "check-retriever": "Test a retriever class of your own before using it.",
         "check-bidder": "Test a bidder class of your own before using it.",
         "check-auctions": "Compare the auction with a plain-Python one on random auctions.",
         "bench": "Measure the speed of serving, scoring and training.",

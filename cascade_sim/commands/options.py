@@ -120,7 +120,7 @@ def _trust(context: click.Context, parameter: click.Parameter, given: bool) -> b
 
 trust_option = click.option(
     "--trust", is_flag=True, callback=_trust,
-    help="Run the code of model classes of one's own that came with the run.  [default: ask on a terminal, "
+    help="Run the code of custom models and retrievers that came with the run.  [default: ask on a terminal, "
     "else refuse]",
 )  # fmt: skip
 

@@ -9,7 +9,7 @@ The truth stays inside: models are handed none of it, but for the scorer `truth`
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Self
@@ -37,7 +37,7 @@ from cascade_sim.environments.uncertainty.base import NoUncertainty, Uncertainty
 from cascade_sim.errors import UserError
 from cascade_sim.scenario.capabilities import Capability
 from cascade_sim.scenario.market import Budgets, Market
-from cascade_sim.scenario.schema import Scenario, requests_by_phase
+from cascade_sim.scenario.schema import Route, Scenario, requests_by_phase
 from cascade_sim.world.observed import ObservedClicks
 from cascade_sim.world.truth import Truth
 from cascade_sim.world.world import World
@@ -66,13 +66,9 @@ class Environment(protocols.Environment[Block, Arm, Decision, Outcome, Clusters,
         """Whether the world can be asked for it; `spec.require` has the words of the refusal."""
         return self.spec.has(capability)
 
-    @cached_property
-    def retriever(self) -> Retriever:
-        """Who brings the candidates; made when it is first asked for."""
-        return self._make_retriever()
-
     @abstractmethod
-    def _make_retriever(self) -> Retriever: ...
+    def retriever(self, route: Route, find: Callable[[str], type[Any]]) -> Retriever:
+        """Who brings candidates, made anew; `find` gives the class of a kind that is not built in."""
 
     @cached_property
     def platform(self) -> Platform:

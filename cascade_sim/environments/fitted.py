@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,7 +25,7 @@ from cascade_sim.environments.page_columns import Log, by_request
 from cascade_sim.environments.uncertainty.replicates import ReplicateUncertainty
 from cascade_sim.scenario.evidence import about_of, find_response
 from cascade_sim.scenario.market import Budgets, Market
-from cascade_sim.scenario.schema import Scenario
+from cascade_sim.scenario.schema import Route, Scenario
 from cascade_sim.scenario.sections import Fitted as FittedSpec
 from cascade_sim.scenario.sections import Logged
 from cascade_sim.world.budgets import LoggedBudgets
@@ -48,7 +49,7 @@ class Fitted(Environment):
         )
         self.scorers = {"truth": TruthScorer(self._truth), **logged_scorers(self.replay)}
 
-    def _make_retriever(self) -> LoggedRetrieval:
+    def retriever(self, route: Route, find: Callable[[str], type[Any]]) -> LoggedRetrieval:
         return LoggedRetrieval(self.replay)
 
     def _make_platform(self) -> Platform:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import cached_property
 from pathlib import Path
 from typing import Any, cast
@@ -27,7 +27,7 @@ from cascade_sim.environments.page_columns import Log, block_of, local, summed
 from cascade_sim.environments.statement import Measured, Statement, log_statement, model_quality
 from cascade_sim.environments.uncertainty.click_model import ClickModelUncertainty
 from cascade_sim.errors import UserError
-from cascade_sim.scenario.schema import Scenario
+from cascade_sim.scenario.schema import Route, Scenario
 from cascade_sim.scenario.sections import Logged
 from cascade_sim.world.budgets import LoggedBudgets
 from cascade_sim.world.observed import ObservedClicks
@@ -64,7 +64,7 @@ class Replayed(Environment):
             return np.asarray(declared, np.float64)
         return np.ones(max(slots, 1)) if model is None else model.slot_effects()
 
-    def _make_retriever(self) -> LoggedRetrieval:
+    def retriever(self, route: Route, find: Callable[[str], type[Any]]) -> LoggedRetrieval:
         return LoggedRetrieval(self.replay)
 
     def _make_platform(self) -> Platform:

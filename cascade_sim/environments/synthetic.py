@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from cascade_sim.analysis.metrics.catalogue import ARM_MEASURES, Metric
 from cascade_sim.cascade.bids import BidRules
-from cascade_sim.cascade.retrieval import Retrieval
+from cascade_sim.cascade.custom_retriever import CustomRetrieval
+from cascade_sim.cascade.retrieval import Retrieval, Retriever
 from cascade_sim.cascade.seats import TruthScorer
 from cascade_sim.cascade.serve import Arm, Block, Platform
 from cascade_sim.engines import Engine
 from cascade_sim.environments.arrivals import Arrivals
 from cascade_sim.environments.base import Environment
 from cascade_sim.environments.evaluators.truth import TruthEvaluator
-from cascade_sim.scenario.schema import Scenario, requests_by_phase
+from cascade_sim.scenario.schema import Route, Scenario, requests_by_phase
+from cascade_sim.scenario.sections import SIMILARITY
 from cascade_sim.world.truth import Truth
 from cascade_sim.world.world import build_world
 
@@ -31,9 +34,10 @@ class Synthetic(Environment):
         self.arrivals = Arrivals(self.world, scenario.traffic, workers, engine, requests_by_phase(scenario))
         self.scorers = {"truth": TruthScorer(self._truth)}
 
-    def _make_retriever(self) -> Retrieval:
-        scenario = self._scenario
-        return Retrieval(self.world, scenario.cascade.retrieval, scenario.world.popularity)
+    def retriever(self, route: Route, find: Callable[[str], type[Any]]) -> Retriever:
+        if route.kind == SIMILARITY:
+            return Retrieval(self.world, route, self._scenario.world.popularity)
+        return CustomRetrieval(route.kind, find(route.kind), route.options, self.world)
 
     def _make_platform(self) -> Platform:
         return Platform(

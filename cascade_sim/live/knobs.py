@@ -49,9 +49,11 @@ def knobs_of(session: Session, arm: str) -> list[dict[str, Any]]:
     """The controls for an arm in the order of LABELS: path, label, group, today's value, ends or choices."""
     session.arm(Way(arm))
     now = overrides_of(session.specs[arm])
-    known = set(arm_knobs())
+    routes = session.specs[arm].retrieval.routes
+    known = set(arm_knobs((), routes))
+    quotas: dict[KnobPath, str] = {("retrieval", "routes", name, "size"): f"Ads of {name}" for name in routes}
     found = []
-    for knob, label in LABELS.items():
+    for knob, label in {**LABELS, **quotas}.items():
         if knob not in known:
             continue
         value: Any = now
@@ -84,7 +86,11 @@ def _about(session: Session, arm: str, knob: KnobPath, value: Any) -> dict[str, 
     if knob == ("retrieval", "size"):
         if not session.sim.environment.has("corpus"):
             return None  # the log has the candidates that it has
+        if spec.retrieval.routes:
+            return None  # each has its own
         return _number(spec.slots + 1, min(session.sim.world.n_ads, 2 * spec.retrieval_size), 1)
+    if knob[:2] == ("retrieval", "routes"):
+        return _number(0, min(session.sim.world.n_ads, 2 * value), 1)
     if knob == ("pre_ranking", "size"):
         if spec.sizes is not None:
             return None  # a rule chooses them

@@ -35,7 +35,7 @@ from cascade_sim.phases.train_ahead import WORTH, Task, fit_module, forget, part
 from cascade_sim.progress import Progress
 from cascade_sim.scenario.file import scenario_data
 from cascade_sim.scenario.models import ModelSpec
-from cascade_sim.scenario.plugins import find_file
+from cascade_sim.scenario.plugins import find_file, kept_retrievers
 from cascade_sim.scenario.schema import (
     KNOWN,
     ArmOverrides,
@@ -101,11 +101,11 @@ def prepare(
     serving = (context.workers, context.home, context.engine, chosen)
     with context.progress.stage("build the world", 1, "worlds") as bar:
         sim = Simulation(teacher or scenario, scenario.seed, *serving)
-        found, size = None, scenario.cascade.retrieval.size
-        if isinstance(sim.retriever, Retrieval):
-            found = sim.retriever.share_found(size)
-        if found is not None:
-            bar.tell(f"approximate retrieval finds {found:.1%} of the nearest ads")
+        for route in scenario.cascade.retrieval.parts.values():
+            retriever = sim.route_retriever(route)
+            found = retriever.share_found(route.size) if isinstance(retriever, Retrieval) else None
+            if found is not None:
+                bar.tell(f"approximate retrieval finds {found:.1%} of the nearest ads")
     preparation = Preparation(sim, context.out, store or ModelStore(), context.progress, chosen)
     if not sim.environment.has("training"):
         return preparation  # nothing is learned from a replayed log
@@ -253,8 +253,9 @@ class Preparation:
         With those files the run can be looked into after they have changed or moved.
         """
         folder_inside(folder.parent, folder.name)
-        for name, spec in self.sim.scenario.models.items():
-            file = find_file(spec.kind, self.sim.home)
+        kinds = {name: spec.kind for name, spec in self.sim.scenario.models.items()}
+        for name, kind in {**kinds, **kept_retrievers(self.sim.scenario)}.items():
+            file = find_file(kind, self.sim.home)
             if file is not None:
                 write_file(below(folder, f"{name}.py"), read_file(file, follows=True))
         for name, module in self.modules.items():

@@ -1,15 +1,20 @@
 """A scenario and a seed made concrete: world, truth, platform, market and the seats of its arms."""
 
-from collections.abc import Sequence
+import json
+from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import torch
 
 from cascade_sim.agents.conversions import DelayMixture
 from cascade_sim.cascade.bids import Rates, learned_rates
+from cascade_sim.cascade.custom_retriever import find_retriever
 from cascade_sim.cascade.fusion import named_fusion
 from cascade_sim.cascade.retrieval import Retriever
+from cascade_sim.cascade.routes import MergedRoutes, Quota
 from cascade_sim.cascade.seats import (
     ConstantScorer,
     ModelScorer,
@@ -27,8 +32,12 @@ from cascade_sim.scenario.schema import (
     ArmSpec,
     PreRankingStep,
     Ranking,
+    Retrieval,
+    Route,
     Scenario,
 )
+
+MOST_RETRIEVERS = 16  # kept at once: what-ifs may ask for many, and each has an index
 
 
 class Simulation:
@@ -50,6 +59,8 @@ class Simulation:
         self.device = device or torch.device("cpu")  # where models are trained; all else is of the CPU
         self.scorers: dict[str, Scorer] = {"random": RandomScorer(seed), "constant": ConstantScorer()}
         self._rates: dict[Scorer, Rates] = {}
+        self._retrievers: dict[str, Retriever] = {}  # by what they look at
+        self.find_retriever: Callable[[str], type[Any]] = partial(find_retriever, home=home)
         self.environment = environment_of(scenario, seed, workers, home, engine)
         self.world, self.platform = self.environment.world, self.environment.platform
         self.arrivals = self.environment.arrivals
@@ -58,8 +69,26 @@ class Simulation:
 
     @property
     def retriever(self) -> Retriever:
-        """Who brings the candidates; made when it is first asked for."""
-        return self.environment.retriever
+        """Who brings the candidates of the deployed cascade."""
+        return self.retriever_of(self.scenario.cascade.retrieval)
+
+    def retriever_of(self, spec: Retrieval) -> Retriever:
+        """Who brings candidates, by a section; made when it is first asked for, whatever the sizes."""
+        if not spec.routes:
+            return self.route_retriever(spec)
+        quotas = (Quota(name, self.route_retriever(route), route.size) for name, route in spec.routes.items())
+        return MergedRoutes(tuple(quotas))
+
+    def route_retriever(self, route: Route) -> Retriever:
+        """Who brings the ads of one route."""
+        if not self.environment.has("corpus"):
+            route = Route()  # all look at the logged candidates
+        key = json.dumps({**route.spelled_out, "size": 0}, sort_keys=True, default=str)
+        if key not in self._retrievers:
+            while len(self._retrievers) >= MOST_RETRIEVERS:
+                del self._retrievers[next(iter(self._retrievers))]
+            self._retrievers[key] = self.environment.retriever(route, self.find_retriever)
+        return self._retrievers[key]
 
     @property
     def built_in(self) -> tuple[str, ...]:
@@ -113,7 +142,7 @@ class Simulation:
         """An arm with these scoring stages and everything else as in its section."""
         return Arm(
             name=name,
-            retrieval=Retrieve(self.retriever, spec.retrieval_size),
+            retrieval=Retrieve(self.retriever_of(spec.retrieval), spec.retrieval_size),
             stages=tuple(
                 replace(stage, name=named, size=getattr(section, "size", None))
                 for stage, (named, section) in zip(stages, spec.sections, strict=True)

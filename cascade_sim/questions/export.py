@@ -148,11 +148,7 @@ class _Export:
         found: dict[str, Stage] = {}
         for name, spec in resolved_arms(self.opened.scenario).items():
             model = spec.ranking.model
-            if (
-                model == self.spec.ranking.model
-                or model in found
-                or spec.retrieval_size != self.spec.retrieval_size
-            ):
+            if model == self.spec.ranking.model or model in found or spec.retrieval != self.spec.retrieval:
                 continue
             other = self.opened.arm(name)
             if is_probability(other.last.scorer):

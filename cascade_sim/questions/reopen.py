@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 from torch import nn
@@ -24,6 +24,7 @@ from cascade_sim.analysis.metrics.catalogue import (
     PAGE_MEASURES,
     ratio_parts,
 )
+from cascade_sim.cascade.custom_retriever import find_retriever
 from cascade_sim.cascade.links import calibrator_file, load_calibrator
 from cascade_sim.cascade.serve import Arm, Block
 from cascade_sim.environments.arrivals import Arrivals
@@ -32,7 +33,13 @@ from cascade_sim.environments.page_columns import COLUMNS, PHASE
 from cascade_sim.errors import UserError, unknown_name
 from cascade_sim.phases.simulation import Simulation
 from cascade_sim.scenario.file import load_scenario
-from cascade_sim.scenario.plugins import MODEL_KINDS, code_of_file, is_file_reference
+from cascade_sim.scenario.plugins import (
+    MODEL_KINDS,
+    RETRIEVER_KINDS,
+    code_of_file,
+    is_file_reference,
+    kept_retrievers,
+)
 from cascade_sim.scenario.schema import ArmSpec, Scenario, resolved_arms
 from cascade_sim.storage import own_code, seals
 from cascade_sim.storage.files import below
@@ -73,7 +80,9 @@ class ReopenedRun:
 
     @cached_property
     def sim(self) -> Simulation:
-        return Simulation(self.scenario, self.scenario.seed, home=self.path)
+        sim = Simulation(self.scenario, self.scenario.seed, home=self.path)
+        sim.find_retriever = self.retriever_class
+        return sim
 
     def forget(self) -> None:
         """Give up the world, which may be large; it is built again when it is asked for."""
@@ -102,7 +111,7 @@ class ReopenedRun:
         """Put a trained model into the simulation's scorers."""
         spec, view = self.scenario.models[name], self.sim.view(self.scenario.models[name].features)
         if spec.kind not in MODEL_KINDS.known:  # else the class is this project's, or of this process
-            spec = spec.model_copy(update={"kind": self._trusted_kind(name, spec.kind)})
+            spec = spec.model_copy(update={"kind": self._trusted_kind("model", name, spec.kind)})
         module = build_module(name, spec, view, seed=0, home=self.path)
         file = below(self.path, "models", f"{name}.safetensors")
         seals.check_file(self.path, f"models/{file.name}")
@@ -113,26 +122,37 @@ class ReopenedRun:
             calibrator = load_calibrator(calibrator_file(file))
         self.sim.scorers[name] = served_scorer(name, spec, view, module, calibrator)
 
-    def _trusted_kind(self, name: str, kind: str) -> str:
-        """The kind of a model of the user's own, for its code as it was in the run; UserError if not trusted.
+    def retriever_class(self, kind: str) -> type[Any]:
+        """The class of a retriever that is not built in; UserError if its code is not trusted."""
+        if kind in RETRIEVER_KINDS.known:
+            return find_retriever(kind)
+        kept = {own: name for name, own in kept_retrievers(self.scenario).items()}
+        if kind in kept:
+            return find_retriever(self._trusted_kind("retriever", kept[kind], kind), self.path)
+        self._require_trust("retriever", kind, kind, kind.rpartition(":")[0])  # one that a what-if names
+        return find_retriever(kind, self.path)
+
+    def _trusted_kind(self, what: str, name: str, kind: str) -> str:
+        """The kind of a class of the user's own, for its code as it was in the run; UserError if not trusted.
 
         The file that was kept with the run, else what the scenario names.
         """
         kept = below(self.path, "models", f"{name}.py")
         is_kept = is_file_reference(kind) and kept.is_file()
         where = str(kept) if is_kept else kind.rpartition(":")[0]
-        self._require_trust(name, kind, where)
+        self._require_trust(what, name, kind, where)
         if is_kept:
             sealed = self.run.manifest.get(seals.SEALS)
             if isinstance(sealed, dict) and f"models/{kept.name}" not in sealed:
-                raise UserError(f"{kept} was not written by the run, so it is not its model's code")
+                raise UserError(f"{kept} was not written by the run, so it is not its {what}'s code")
             seals.check_file(self.path, f"models/{kept.name}")
             kind = f"{kept}:{kind.rpartition(':')[2]}"
         self._require_code(kind, where, is_kept)
         return kind
 
-    def _require_trust(self, name: str, kind: str, where: str) -> None:
-        words = f"{self.path}: model {name!r} is of the class {kind}, and its code would be run: {where}"
+    def _require_trust(self, what: str, name: str, kind: str, where: str) -> None:
+        who = f"model {name!r} is of the class {kind}" if what == "model" else f"{kind} is a custom {what}"
+        words = f"{self.path}: {who}, and its code would be run: {where}"
         if self.trust is True or (callable(self.trust) and self.trust(words)):
             return
         raise UserError(
@@ -166,7 +186,7 @@ class ReopenedRun:
 def reopen(path: Path, trust: Trust = False) -> ReopenedRun:
     """Open a finished run of one world. UserError if it is none, or holds several worlds.
 
-    `trust`: whether the code of model classes that came with the run may be run.
+    `trust`: whether the code of classes that came with the run may be run.
     """
     run = open_run(path)
     worlds = sorted(run.path.glob("seed-*"), key=lambda folder: (len(folder.name), folder.name))

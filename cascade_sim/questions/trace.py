@@ -20,6 +20,8 @@ import numpy as np
 
 from cascade_sim.auction import MICROS
 from cascade_sim.cascade.knobs import reserve_of
+from cascade_sim.cascade.retrieval import Retrieval
+from cascade_sim.cascade.routes import MergedRoutes
 from cascade_sim.cascade.serve import Arm, Block, Decision, Platform, score, serve
 from cascade_sim.environments.arrivals import Arrivals
 from cascade_sim.environments.names import Names
@@ -70,7 +72,10 @@ def trace(
     decision = serve(request.block, arm, sim.platform)
     row = request.row
     sizes = [int((ids[row] >= 0).sum()) for ids in decision.sets]
-    page = page_rows(sim, request, decision)
+    page = [
+        {**place, **_brought_by(sim, request, arm, place["ad"])}
+        for place in page_rows(sim, request, decision)
+    ]
     answer: dict[str, Any] = {
         "run": str(run.path),
         "arm": arm.name,
@@ -224,21 +229,37 @@ def _true_values(sim: Simulation, arm: Arm, alone: Block) -> np.ndarray:
 
 
 def _retrieval_row(
-    request: Request, arm: Arm, there: np.ndarray, ad: int
+    sim: Simulation, request: Request, arm: Arm, found: np.ndarray, ad: int
 ) -> tuple[dict[str, Any], np.ndarray]:
-    """Where the ad stands in retrieval, and the ads that it returns; of a log, all that were logged."""
-    try:
-        score = arm.retrieval.retriever.score(request.alone, there[None, :])[0]
-    except UserError:  # none is known; it is a candidate: retrieval brought it
+    """Where the ad stands in retrieval, and the ads `found` best first; of a log, all that were logged."""
+    there = sim.environment.corpus(request.alone)
+    if not sim.environment.has("corpus"):  # no score is known; it is a candidate: retrieval brought it
         return logged_row(there, ad), there
-    row = stage_row(arm.retrieval.name, score, there, ad, arm.retrieval.size)
-    return row, there[np.lexsort((there, -score))[: arm.retrieval.size]]
+    score = arm.retrieval.retriever.score(request.alone, there[None, :])[0]
+    found = found[found >= 0]
+    row = stage_row(arm.retrieval.name, score, there, ad, len(found))
+    # Whom a retriever brings is its own affair: not always the best by its score, nor of several the best.
+    is_in = np.isin(there, found)
+    row["passed"], row["first_out"] = ad in found, None if is_in.all() else float(score[~is_in].max())
+    row["last_in"] = float(score[is_in].min()) if is_in.any() else None
+    return {**row, **_brought_by(sim, request, arm, ad)}, there[is_in][
+        np.argsort(-score[is_in], kind="stable")
+    ]
+
+
+def _brought_by(sim: Simulation, request: Request, arm: Arm, ad: int) -> dict[str, list[str]]:
+    """Which routes brought an ad, where an arm has several."""
+    retriever = arm.retrieval.retriever
+    if not isinstance(retriever, MergedRoutes):
+        return {}
+    found = retriever.brought_by(request.alone, np.array([ad]), sim.platform.lives)
+    return {"brought_by": [name for name, is_in in found.items() if is_in[0]]}
 
 
 def explain_ad(sim: Simulation, request: Request, arm: Arm, decision: Decision, ad: int) -> dict[str, Any]:
     """An ad's rank, score and cut-off at each stage, where it was dropped, and the bids that change it."""
     row, platform, block = request.row, sim.platform, request.block
-    retrieved, nearest = _retrieval_row(request, arm, sim.environment.corpus(request.alone), ad)
+    retrieved, nearest = _retrieval_row(sim, request, arm, decision.retrieved[row], ad)
     stages, given = [retrieved], [_with_ad(decision.retrieved, row, nearest, ad)]
     for at, stage in enumerate(arm.stages[:-1]):
         asked = serve(block, from_stage(arm, at, given[-1]), platform)
@@ -454,7 +475,9 @@ def _guess(now: float, stage: dict[str, Any]) -> int:
 
 def _why_none(arm: Arm, stages: list[dict[str, Any]], to_pass: list[int | None]) -> str:
     if not stages[0]["passed"]:
-        return "retrieval did not return it, and retrieval does not look at bids"
+        if isinstance(arm.retrieval.retriever, Retrieval):
+            return "retrieval did not return it, and retrieval does not look at bids"
+        return "retrieval did not return it, and no retriever is built again for another bid"
     for stage, row, bid in zip(arm.stages, stages[1:], to_pass, strict=True):
         name = stage.name.replace("_", "-")
         if bid is None and stage.bid == "none" and stage is not arm.last:
@@ -549,9 +572,16 @@ def _page(answer: dict[str, Any]) -> list[str]:
         best.append(f"{ad['ad']} ({fate})")
     return [
         *table(head, rows),
+        *_routes(answer),
         "score = bid x quality (the pCTR, unless a fusion or squashing says otherwise); next: the runner-up",
         *([] if is_log else [f"best by true value: {', '.join(best)}"]),
     ]
+
+
+def _routes(answer: dict[str, Any]) -> list[str]:
+    places = [place for place in answer["win_set"] if "brought_by" in place]
+    brought = ", ".join(f"{place['ad']} ({' and '.join(place['brought_by'])})" for place in places)
+    return [f"brought by: {brought}"] if brought else []
 
 
 def _ad(ad: dict[str, Any], answer: dict[str, Any]) -> list[str]:
@@ -574,6 +604,9 @@ def _ad(ad: dict[str, Any], answer: dict[str, Any]) -> list[str]:
             )
         )
     bar = [f"It may not take part in the auction: {s['why']}." for s in ad["stages"] if s["why"]]
+    routes = ad["stages"][0].get("brought_by")
+    if routes is not None:
+        bar.insert(0, f"Brought by {' and '.join(routes) or 'no route'}.")
     if ad["true_value"] is None:
         value = f"Click model: CTR {ad['true_ctr']:.5f} in the first slot."
     else:

@@ -402,13 +402,15 @@ def answer_name(points: Sequence[Point], arm: str | None, requests: int | None =
     Where the words leave something out (values in the middle, signs that no file's name can have), the
     beginning of a hash of them all follows: no two questions share a folder.
     """
-    ends = [knob[-1] for knob in arm_knobs()]
+    knobs = arm_knobs()
+    ends = [knob[-1] for knob in knobs]
     parts, asked, is_whole = [], [], True
     for changes in zip(*points, strict=True):
         knob, values = changes[0].knob, list(dict.fromkeys(str(change.value) for change in changes))
         shown = [values[0], f"to-{values[-1]}"] if len(values) > 4 else values
         is_whole &= shown == values
-        own = knob[-1] if ends.count(knob[-1]) == 1 else "-".join(knob)  # two stages have a size, and a model
+        is_short = knob in knobs and ends.count(knob[-1]) == 1  # two stages have a size, and a model
+        own = knob[-1] if is_short else "-".join(knob)
         parts.append(f"{own}-{'_'.join(shown)}")
         asked.append([knob, values])
     name = "-".join([*parts, *([arm] if arm else []), *([f"first-{requests}"] if requests else [])])

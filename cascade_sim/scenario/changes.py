@@ -20,7 +20,7 @@ from cascade_sim.scenario.checks import check_scenario
 from cascade_sim.scenario.data import scenario_data
 from cascade_sim.scenario.knobs import KnobPath, arm_knobs, scenario_path
 from cascade_sim.scenario.messages import explain, path_text, schema_at, unknown_key
-from cascade_sim.scenario.schema import ArmSpec, Scenario, resolve_arm
+from cascade_sim.scenario.schema import ArmSpec, Retrieval, Scenario, resolve_arm, resolved_arms
 from cascade_sim.scenario.yaml import Problem, paths_in
 
 MOST_VALUES = 100
@@ -33,7 +33,6 @@ SETTLED = {
     "models": "it changes what models are trained, and a what-if takes them as they are",
     "phases": "it changes how much was served and learned from",
     "market": "it is about the market's days, and a what-if serves the evaluation again",
-    "cascade": "it builds another retrieval index",
     "arms": "it is about the market's days, and a what-if serves the evaluation again",
 }
 
@@ -151,10 +150,11 @@ def find_knob(path: str, scenario: Scenario, arm: str) -> KnobPath:
             )
         return steps
     earlier = scenario.cascade.pre_ranking.earlier
-    knobs = arm_knobs(earlier)
+    own_arm = resolved_arms(scenario).get(arm)
+    knobs = arm_knobs(earlier, () if own_arm is None else own_arm.retrieval.routes)
     if own[:1] == ("pre_ranking",) and len(own) == 3 and own[1] in earlier:
         own = ("pre_ranking", "earlier", *own[1:])  # by the name of the step alone
-    if own in knobs:
+    if own in knobs or (own[:-1] in knobs and own[-2:-1] == ("options",)):
         return own
     if own == steps:  # a short name, unless the scenario itself has something of that name
         ends = [knob for knob in knobs if knob[-len(own) :] == own]
@@ -170,10 +170,10 @@ def _no_knob(path: str, steps: KnobPath, own: KnobPath, knobs: list[KnobPath]) -
     if len(own) <= 1 and (not own or own[0] in {knob[0] for knob in knobs}):
         inside = ", ".join(scenario_path(knob) for knob in knobs if not own or knob[0] == own[0])
         return f"'{path}' is a section; turn one of its knobs: {inside}"
-    if steps[0] in Scenario.model_fields:
-        for i in range(len(steps)):
-            if schema_at(steps[: i + 1]) is None:
-                return unknown_key(steps[: i + 1])
+    for i in range(len(steps) if steps[0] in Scenario.model_fields else 0):
+        if schema_at(steps[: i + 1]) is None:
+            return unknown_key(steps[: i + 1])
+    if steps[0] in Scenario.model_fields and steps[0] != "cascade":  # all of that decides how one is served
         why = SETTLED.get(steps[0], "it does not decide how a request is served")
         return (
             f"{path} cannot be turned after the fact: {why}. It needs a new run: "
@@ -202,6 +202,7 @@ def turn(scenario: Scenario, spec: ArmSpec, point: Point, folder: Path) -> tuple
     for key, other in (("size", "sizes"), ("sizes", "size")):  # one of them takes the other's place
         if ("pre_ranking", key) in turned:
             data["arms"][name]["pre_ranking"].pop(other, None)
+    data["arms"][name]["retrieval"] = _without_replaced(spec.retrieval, turned)
     if ("auction", "reserve_cpc") in turned:
         data["arms"][name]["auction"].pop("logged_reserves")  # each request's own gives way
     for change in point:
@@ -214,6 +215,8 @@ def turn(scenario: Scenario, spec: ArmSpec, point: Point, folder: Path) -> tuple
         for step in at[:-1]:
             section = section.setdefault(step, {})
         section[at[-1]] = change.value
+        if change.knob == ("retrieval", "routes") and isinstance(change.value, dict):
+            section[at[-1]] = _with_routes(spec.retrieval, change.value)
         places[at] = change
     changed = None
     try:
@@ -232,6 +235,30 @@ def turn(scenario: Scenario, spec: ArmSpec, point: Point, folder: Path) -> tuple
             raise Refused(f"{path_text(problem.path[2:])}: {text}", point[0].at)
     assert changed is not None
     return changed, resolve_arm(changed, changed.arms[name])
+
+
+def _without_replaced(retrieval: Retrieval, turned: set[KnobPath]) -> dict[str, Any]:
+    """An arm's retrieval as its section writes it, without what gives way to what is turned."""
+    if ("retrieval", "kind") in turned and retrieval.routes:
+        return {"size": retrieval.total}  # one retriever in place of all
+    if ("retrieval", "routes") in turned:
+        return {}
+    data = retrieval.spelled_out
+    for at in retrieval.parts:
+        if ("retrieval", *at, "kind") in turned:
+            section = data["routes"][at[1]] if at else data
+            section.pop("options", None)
+    return data
+
+
+def _with_routes(retrieval: Retrieval, routes: dict[str, Any]) -> dict[str, Any]:
+    """Changes to routes of an arm, and further ones, with all that it has."""
+    known = {name: route.spelled_out for name, route in retrieval.routes.items()}
+    changed = {
+        name: {**known[name], **route} if name in known and isinstance(route, dict) else route
+        for name, route in routes.items()
+    }
+    return {**known, **changed}
 
 
 def check_what_if(scenario: Scenario, folder: Path) -> Iterator[Problem]:
@@ -257,7 +284,7 @@ def overrides_of(spec: ArmSpec) -> dict[str, Any]:
     if sizes is not None:
         del data["pre_ranking"]["size"]
         data["pre_ranking"]["sizes"] = sizes
-    return {"retrieval": {"size": data.pop("retrieval_size")}, **data}
+    return {**data, "retrieval": spec.retrieval.spelled_out}
 
 
 def refuse(reason: Refused, words: Sequence[str], source: str = "") -> UserError:

@@ -21,6 +21,7 @@ from cascade_sim.scenario.plugins import (
     BIDDER_KINDS,
     MODEL_KEYS,
     MODEL_KINDS,
+    RETRIEVER_KINDS,
     Reference,
     check_reference,
     references,
@@ -40,11 +41,14 @@ from cascade_sim.scenario.schema import (
     ArmOverrides,
     ArmSpec,
     ModelSpec,
+    Route,
     Scenario,
     World,
     control_arm,
     resolve_arm,
+    retrievals,
 )
+from cascade_sim.scenario.sections import SIMILARITY, SIMILARITY_KEYS
 from cascade_sim.scenario.signatures import Fault
 from cascade_sim.scenario.targets import KNOB_KEYS, Target, parse_target
 from cascade_sim.scenario.yaml import KeyPath, Problem
@@ -67,6 +71,7 @@ def check_scenario(scenario: Scenario, given: Collection[KeyPath], folder: Path)
         *(_check_world(scenario) if scenario.world.logged is None else ()),
         *_check_names(scenario),
         *_check_classes(scenario, folder),
+        *_check_retrieval(scenario, given),
         *_check_models(scenario, given, folder),
         *_check_arms(scenario, given, about),
         *_check_market(scenario.market, folder),
@@ -108,11 +113,6 @@ def _check_world(scenario: Scenario) -> Iterator[Problem]:
         elif abs(sum(delay.weights) - 1) >= 1e-9:
             text = f"must sum to 1, found {sum(delay.weights):g}"
             yield Problem((*at, "weights"), text, uses=((*at, "weights"),))
-    group = scenario.cascade.retrieval.group
-    if group not in world.groups:
-        yield Problem(
-            ("cascade", "retrieval", "group"), unknown_name("group", group, world.groups), uses=(groups,)
-        )
     fault = tail_fault(world.bids.tail, world.bids.sigma)
     if fault:
         yield Problem(("world", "bids", "tail"), fault, uses=(("world", "bids", "sigma"),))
@@ -172,6 +172,38 @@ def _check_names(scenario: Scenario) -> Iterator[Problem]:
         path = ("report", "baseline")
         text = f"'{baseline}' has sizes by request; name an arm of one size"
         yield Problem(path, text, uses=(path, ("arms", baseline, "pre_ranking", "sizes")))
+
+
+def _check_retrieval(scenario: Scenario, given: Collection[KeyPath]) -> Iterator[Problem]:
+    """What is wrong with retrievers and how they are merged; their sizes are seen to with the arms."""
+    for at, retrieval in retrievals(scenario):
+        for key in Route.model_fields if retrieval.routes else ():
+            if (*at, key) in given:
+                text = f"means nothing beside routes, each of which has its own {key}; set routes.NAME.{key}"
+                text += f" (together {retrieval.total})" if key == "size" else ""
+                yield Problem((*at, key), text, uses=((*at, key), (*at, "routes")))
+        for place, route in retrieval.parts.items():
+            yield from _check_route(scenario, given, (*at, *place), route)
+    for name, arm in scenario.arms.items():
+        known = scenario.cascade.retrieval.routes
+        for route, own in ((arm.retrieval and arm.retrieval.routes) or {}).items():
+            if known and route not in known and own.kind is None:
+                text = unknown_name("route of cascade.retrieval", route, known)
+                path: KeyPath = ("arms", name, "retrieval", "routes", route)
+                yield Problem(path, f"{text} (a further one needs a kind)", uses=(path,))
+
+
+def _check_route(
+    scenario: Scenario, given: Collection[KeyPath], at: KeyPath, route: Route
+) -> Iterator[Problem]:
+    groups, kind = scenario.world.groups, (*at, "kind")
+    for key in SIMILARITY_KEYS if route.kind != SIMILARITY else ():
+        if (*at, key) in given:
+            text = f"is for kind {SIMILARITY}; remove it, or write it under options for {route.kind}"
+            yield Problem((*at, key), text, uses=((*at, key), kind))
+    if route.kind == SIMILARITY and scenario.world.has("corpus") and route.group not in groups:
+        uses = (("world", "groups"), kind)
+        yield Problem((*at, "group"), unknown_name("group", route.group, groups), uses=uses)
 
 
 def _check_models(scenario: Scenario, given: Collection[KeyPath], folder: Path) -> Iterator[Problem]:
@@ -432,7 +464,13 @@ def _size_conflicts(arm: ArmSpec, is_logged: bool = False) -> Iterator[Blame]:
     if most > retrieved:
         text = f"{most} is more than the {retrieved} retrieved ads; use at most {retrieved}"
         other = f"{retrieved} retrieved ads cannot fill a competitive set of {most}; use at least {most}"
-        yield [(key, text), (("retrieval", "size"), other)]
+        yield [(key, text), *_sizes_of_retrieval(arm, other)]
+
+
+def _sizes_of_retrieval(arm: ArmSpec, text: str) -> Blame:
+    """The keys that say how many ads are retrieved: one, or a quota of each route."""
+    together = f"{text} (all routes together)" if arm.retrieval.routes else text
+    return [(("retrieval", *place, "size"), together) for place in arm.retrieval.parts]
 
 
 def _conflicts(scenario: Scenario, arm: ArmSpec, about: About | None = None) -> Iterator[Blame]:
@@ -479,12 +517,14 @@ def _world_conflicts(scenario: Scenario, arm: ArmSpec) -> Iterator[Blame]:
     """What an arm asks of a drawn world that is not in it."""
     slots, retrieved = arm.slots, arm.retrieval_size
     ads, effects = scenario.world.ads, len(scenario.world.slot_effects)
-    retrieval_key, slots_key = ("retrieval", "size"), ("slots",)
+    slots_key = ("slots",)
     if arm.auction.logged_reserves:
         yield [(("auction", "logged_reserves"), "is for a replayed log (world.logged); set reserve_cpc")]
     if retrieved > ads:
         yield [
-            (retrieval_key, f"{retrieved} is more than the {ads} ads of the world; use at most {ads}"),
+            *_sizes_of_retrieval(
+                arm, f"{retrieved} is more than the {ads} ads of the world; use at most {ads}"
+            ),
             (
                 ("world", "ads"),
                 f"{ads} ads are fewer than the {retrieved} to retrieve; use at least {retrieved}",
@@ -495,7 +535,7 @@ def _world_conflicts(scenario: Scenario, arm: ArmSpec) -> Iterator[Blame]:
         there, share = int(churn.share * ads), ("world", "churn", "share")
         text = f"{retrieved} is more than the {there} ads that are there at a time; use at most {there}"
         few = f"{there} ads at a time are fewer than the {retrieved} to retrieve; use {retrieved / ads:.3g}"
-        yield [(retrieval_key, text), (share, few)]
+        yield [*_sizes_of_retrieval(arm, text), (share, few)]
     if slots > effects:
         text = (
             f"{slots} slots but {effects} slot effects; use at most {effects}, or lengthen world.slot_effects"
@@ -592,7 +632,7 @@ def _check_classes(scenario: Scenario, folder: Path) -> Iterator[Problem]:
 def _refused_values(reference: Reference) -> Iterator[Fault]:
     """Tries the options of a built-in class on the least there is: a study must not find out at its end."""
     kinds, kind, options = reference.kinds, reference.kind, reference.options
-    if not options or kinds is MODEL_KINDS or kind not in kinds.built_in:
+    if not options or kind in kinds.keys or kind not in kinds.built_in or kinds is RETRIEVER_KINDS:
         return
     import numpy as np
 

@@ -39,8 +39,6 @@ def scenario_data(scenario: Scenario) -> dict[str, Any]:
         del data["what_if"]
     if data["off_policy"] is None:
         del data["off_policy"]
-    if data["cascade"]["retrieval"]["probes"] is None:
-        del data["cascade"]["retrieval"]["probes"]
     for spec in data["models"].values():
         used = RECIPES[spec["recipe"]].keys
         for key in {key for recipe in RECIPES.values() for key in recipe.keys if key not in used}:

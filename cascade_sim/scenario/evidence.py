@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from cascade_sim.errors import UserError, did_you_mean, unknown_name
 from cascade_sim.models.features import ID_FEATURES
-from cascade_sim.scenario.capabilities import LACKS, Capability
+from cascade_sim.scenario.capabilities import CORPUS, LACKS, Capability
 from cascade_sim.scenario.market import Market
 from cascade_sim.scenario.plugins import path_from_working_folder
 from cascade_sim.scenario.schema import (
@@ -275,6 +275,10 @@ def largest_of(about: About) -> int:
 
 def _of_retrieval(arm: ArmSpec, about: About) -> Iterator[Blame]:
     at, largest = ("retrieval", "size"), largest_of(about)
+    if not arm.retrieval.is_similarity:
+        text = f"{CORPUS}, so no other retriever can be asked; remove it"
+        yield [(("retrieval", "routes" if arm.retrieval.routes else "kind"), text)]
+        return
     if arm.retrieval_size > largest:
         text = (
             f"{arm.retrieval_size} is more than the {largest} candidates of the largest logged request: ads "

@@ -169,7 +169,25 @@ def load_scenario(path: Path | str, overrides: Sequence[str] = (), seed: int | N
     }
     market = scenario.market and _market_from_working_folder(scenario.market, Path(path).parent)
     world = world_from_working_folder(scenario.world, Path(path).parent)
-    return scenario.model_copy(update={"models": models, "market": market, "world": world})
+    found = _retrievers_from_working_folder(scenario, Path(path).parent)
+    return scenario.model_copy(update={"models": models, "market": market, "world": world, **found})
+
+
+def _retrievers_from_working_folder(scenario: Scenario, folder: Path) -> dict[str, Any]:
+    """The cascade and the arms with paths of retrievers that hold from the working folder."""
+
+    def found(section: Any) -> Any:
+        update = {} if section.kind is None else {"kind": from_working_folder(section.kind, folder)}
+        if getattr(section, "routes", None):
+            update["routes"] = {name: found(route) for name, route in section.routes.items()}
+        return section.model_copy(update=update)
+
+    cascade = scenario.cascade.model_copy(update={"retrieval": found(scenario.cascade.retrieval)})
+    arms = {
+        name: arm if arm.retrieval is None else arm.model_copy(update={"retrieval": found(arm.retrieval)})
+        for name, arm in scenario.arms.items()
+    }
+    return {"cascade": cascade, "arms": arms}
 
 
 def _with_named_steps(data: dict[str, Any]) -> None:

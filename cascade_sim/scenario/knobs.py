@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from typing import get_args
 
 from cascade_sim.scenario.messages import path_text
-from cascade_sim.scenario.schema import ArmOverrides, Override, PreRankingStepOverride
+from cascade_sim.scenario.schema import ArmOverrides, Override, PreRankingStepOverride, RouteOverride
 
 KnobPath = tuple[str, ...]  # as an arm writes it: ("pre_ranking", "size"); or ("fusions", NAME, …)
 
@@ -14,10 +14,10 @@ def scenario_path(knob: KnobPath) -> str:
     return path_text(knob if knob[0] in ("auction", "bidding", "fusions") else ("cascade", *knob))
 
 
-def arm_knobs(steps: Iterable[str] = ()) -> list[KnobPath]:
+def arm_knobs(steps: Iterable[str] = (), routes: Iterable[str] = ()) -> list[KnobPath]:
     """Every knob of an arm, from the schema of its overrides; exploration only matters in a market.
 
-    `steps` are the names of the earlier steps of pre-ranking, whose knobs are theirs.
+    `steps` are the names of the earlier steps of pre-ranking, `routes` those of retrieval: each has its own.
     """
     knobs: list[KnobPath] = []
     for name, field in ArmOverrides.model_fields.items():
@@ -30,4 +30,5 @@ def arm_knobs(steps: Iterable[str] = ()) -> list[KnobPath]:
     knobs += [
         ("pre_ranking", "earlier", step, key) for step in steps for key in PreRankingStepOverride.model_fields
     ]
+    knobs += [("retrieval", "routes", route, key) for route in routes for key in RouteOverride.model_fields]
     return knobs

@@ -32,7 +32,8 @@ from cascade_sim.limits import (
 )
 from cascade_sim.scenario.market import DAY, Market, market_jobs
 from cascade_sim.scenario.questions import OffPolicy
-from cascade_sim.scenario.schema import AUTOMATIC_ARMS, Scenario, World, resolved_arms
+from cascade_sim.scenario.schema import AUTOMATIC_ARMS, Route, Scenario, World, resolved_arms
+from cascade_sim.scenario.sections import SIMILARITY
 
 BASE = 600 * 10**6  # the interpreter and its libraries
 CULPRITS = 4  # arms that the search for the culprit adds
@@ -54,7 +55,7 @@ class Sizes:
     shadow: int
     evaluate: int
     dims: int  # of all vectors of a user or an ad
-    retrieval_dims: int
+    index_width: int  # numbers of a user or an ad in indexes of retrieval, over all of them
     ranked: int
     slots: int
     arms: int
@@ -66,6 +67,7 @@ class Sizes:
     students: int
     resamples: int
     listed: int = 0  # ads in lists of neighbours, where retrieval is approximate
+    listed_width: int = 0
     hidden_of_user: int = 0  # numbers that no feature shows, and past clicks
     hidden_of_ad: int = 0
     spare: float = 1.0  # ads kept for each retrieved one, where some of them are not there
@@ -119,6 +121,11 @@ def sizes_of(scenario: Scenario, workers: int = 1, worlds: int = 1) -> Sizes:
     retrieved = {
         arm.retrieval_size if is_logged else min(arm.retrieval_size, world.ads) for arm in arms.values()
     }
+    routes = [route for arm in arms.values() for route in arm.retrieval.parts.values()]
+    routes = [route for route in routes if route.kind == SIMILARITY]  # a custom one keeps what it likes
+    asked = {(route.group, route.overlap, route.probes, route.size) for route in routes}
+    indexes = list({(r.group, r.overlap, r.probes): r for r in routes}.values())
+    listed = [route for route in indexes if route.probes is not None]
     return Sizes(
         users=world.users,
         ads=world.ads,
@@ -129,24 +136,29 @@ def sizes_of(scenario: Scenario, workers: int = 1, worlds: int = 1) -> Sizes:
         shadow=scenario.phases.shadow,
         evaluate=scenario.phases.evaluate,
         dims=sum(widths.values()),
-        retrieval_dims=widths.get(scenario.cascade.retrieval.group, 0),
+        index_width=sum(_index_width(widths, route) for route in indexes),
         ranked=max(arm.most_handed_on for arm in arms.values()),
         slots=max(arm.slots for arm in arms.values()),
         arms=len(scenario.arms) + len(AUTOMATIC_ARMS) + CULPRITS,
-        retrievals=len(retrieved),
+        retrievals=max(len(asked), 1),
         seen_of_user=sum(widths.get(name, 1) for name in seen) + _embedded(scenario, "user_id"),
         seen_of_ad=sum(widths.get(name, 1) for name in seen) + _embedded(scenario, "ad_id"),
         kept_of_ad=kept,
         sampled=sum(spec.sample.per_request for spec in scenario.models.values() if spec.is_shadowed),
         students=sum(spec.is_shadowed for spec in scenario.models.values()),
         resamples=scenario.report.resamples,
-        listed=0 if scenario.cascade.retrieval.probes is None else world.ads,
+        listed=0 if not listed else world.ads,
+        listed_width=sum(_index_width(widths, route) + 2 for route in listed),
         **_hidden_sizes(world),
         **_off_policy_sizes(scenario.off_policy),
         **_market_sizes(scenario.market, len(scenario.arms)),
         workers=workers,
         worlds=worlds,
     )
+
+
+def _index_width(widths: dict[str, int], route: Route) -> int:
+    return 2 * widths.get(route.group, 0) + 1
 
 
 def _embedded(scenario: Scenario, feature: str) -> int:
@@ -212,7 +224,7 @@ def staying(sizes: Sizes) -> dict[str, int]:
     return {
         "features": rows * (4 * columns + 24),
         "truth": rows * 4 * (_padded(n.dims + 2) + 2 * LANES),
-        "retrieval": rows * 4 * (2 * n.retrieval_dims + 1) + n.listed * (4 * (2 * n.retrieval_dims + 1) + 8),
+        "retrieval": rows * 4 * n.index_width + n.listed * 4 * n.listed_width,
         "hidden": 4 * (n.users * n.hidden_of_user + n.ads * n.hidden_of_ad),
         "retrieved": 4 * min(int(n.users * n.retrieved * n.spare) * n.retrievals, most_ids),
         "seen": 4 * (n.users * n.seen_of_user + n.ads * n.seen_of_ad),

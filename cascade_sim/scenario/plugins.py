@@ -1,4 +1,4 @@
-"""Classes of one's own: models, bidders and click models that a scenario names.
+"""Classes of one's own: models, retrievers, bidders and click models that a scenario names.
 
 A kind is the name of a built-in class, a name that was registered in this process, `path/to/file.py:Class` or
 `package.module:Class`. A path holds from the working folder or from the folder of the scenario.
@@ -28,8 +28,8 @@ from cascade_sim.agents.registry import BIDDERS, CLICK_MODELS, Classes
 from cascade_sim.errors import UserError, did_you_mean, unknown_name
 from cascade_sim.scenario.manners import same_settings
 from cascade_sim.scenario.market import find_profile
-from cascade_sim.scenario.schema import Scenario
-from cascade_sim.scenario.sections import NAME
+from cascade_sim.scenario.schema import Scenario, retrievals
+from cascade_sim.scenario.sections import NAME, SIMILARITY, SIMILARITY_KEYS
 from cascade_sim.scenario.signatures import Fault, faults_in, signature_in, signature_of
 from cascade_sim.scenario.yaml import KeyPath
 from cascade_sim.signals import heed, is_interrupt
@@ -53,6 +53,7 @@ class Kinds:
     methods: tuple[str, ...]  # which a class must have
     first: tuple[str, ...]  # what the engine gives a class, before the options
     registered: dict[str, type] = field(default_factory=dict)
+    keys: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # of a built-in one, beside its kind
 
     @property
     def known(self) -> dict[str, None]:
@@ -65,18 +66,31 @@ class Kinds:
         return f"{', '.join(self.known)}, {OWN_FORMS}"
 
 
+# The retrievers that come with the package. A new one is its class and one line here.
+RETRIEVERS = Classes({SIMILARITY: "cascade_sim.cascade.retrieval:Retrieval"})
+
+_NETS = Classes(
+    {
+        "towers": "cascade_sim.models.nets.towers:TwoTowers",
+        "coaction": "cascade_sim.models.nets.coaction:CoAction",
+        "dcn": "cascade_sim.models.nets.dcn:CrossNet",
+    }
+)
 MODEL_KINDS = Kinds(
     "model",
     "kind",
-    Classes(
-        {
-            "towers": "cascade_sim.models.nets.towers:TwoTowers",
-            "coaction": "cascade_sim.models.nets.coaction:CoAction",
-            "dcn": "cascade_sim.models.nets.dcn:CrossNet",
-        }
-    ),
+    _NETS,
     ("forward",),
     ("request_width", "ad_width", "pair_width"),
+    keys=dict.fromkeys(_NETS, MODEL_KEYS),
+)
+RETRIEVER_KINDS = Kinds(
+    "retriever",
+    "retriever",
+    RETRIEVERS,
+    ("retrieve", "score"),
+    ("visible",),
+    keys={SIMILARITY: SIMILARITY_KEYS},
 )
 BIDDER_KINDS = Kinds(
     "bidder",
@@ -120,6 +134,11 @@ def register_bidder(name: str, bidder: type, *, replace: bool = False) -> None:
         UserError: a name that is taken or invalid, or a class without the methods that are needed.
     """
     _register(BIDDER_KINDS, name, bidder, replace)
+
+
+def register_retriever(name: str, retriever: type, *, replace: bool = False) -> None:
+    """From here on a scenario of this process may say `kind: name` of a retriever."""
+    _register(RETRIEVER_KINDS, name, retriever, replace)
 
 
 def register_click_model(name: str, click_model: type, *, replace: bool = False) -> None:
@@ -294,6 +313,9 @@ def references(scenario: Scenario) -> Iterator[Reference]:
     """Every class that a scenario names."""
     for name, model in scenario.models.items():
         yield Reference(MODEL_KINDS, model.kind, model.options, ("models", name))
+    for section, retrieval in retrievals(scenario):
+        for place, route in retrieval.parts.items():
+            yield Reference(RETRIEVER_KINDS, route.kind, route.options, (*section, *place))
     if scenario.market is not None:
         for name, bidder in scenario.market.bidders.items():
             at = ("market", "bidders", name)
@@ -303,16 +325,23 @@ def references(scenario: Scenario) -> Iterator[Reference]:
         yield Reference(CLICK_MODEL_KINDS, users.click_model, users.options, section, "click_model")
 
 
+def kept_retrievers(scenario: Scenario) -> dict[str, str]:
+    """{name: kind} of custom retrievers, named as files that a run keeps; no model has a dot in its name."""
+    asked = (one.kind for one in references(scenario) if one.kinds is RETRIEVER_KINDS)
+    own = [kind for kind in dict.fromkeys(asked) if kind not in RETRIEVER_KINDS.known]
+    return {f"retriever.{number}": kind for number, kind in enumerate(own)}
+
+
 def written_faults(reference: Reference, folder: Path) -> Iterator[Fault]:
     """What is wrong with the options of a class, as far as its text tells; nothing is run.
 
-    A built-in model has its keys in its section, and would not see any options.
+    A class that has its keys in its section would not see any options.
     """
     kinds, kind = reference.kinds, reference.kind
-    if kinds is MODEL_KINDS and kind in kinds.built_in:
+    if kind in kinds.keys:
         for option in reference.options:
-            hint = did_you_mean(option, MODEL_KEYS)
-            yield option, f"{kind} takes no options; write {' and '.join(MODEL_KEYS)} beside kind{hint}"
+            hint = did_you_mean(option, kinds.keys[kind])
+            yield option, f"{kind} takes no options; write {' and '.join(kinds.keys[kind])} beside kind{hint}"
         return
     if kind in kinds.built_in and not reference.options:
         return  # nothing to import it for

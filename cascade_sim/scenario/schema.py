@@ -1,8 +1,8 @@
 """The scenario as a whole, and its arms: overrides merged into the deployed cascade."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from copy import copy
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 from pydantic import Field, ValidationInfo, create_model, field_validator
 
@@ -32,6 +32,7 @@ from cascade_sim.scenario.sections import (
     Ranking,
     Report,
     Retrieval,
+    Route,
     Section,
     Share,
     Traffic,
@@ -70,6 +71,7 @@ __all__ = [
     "Ranking",
     "Report",
     "Retrieval",
+    "Route",
     "Sample",
     "Scenario",
     "Sizes",
@@ -133,9 +135,16 @@ def inherited(section: type[Section], key: str) -> Any:
     return field
 
 
-@overriding(Retrieval, "size")
-class RetrievalOverride(Override):
+@overriding(Route)
+class RouteOverride(Override):
     pass
+
+
+@overriding(Retrieval, *Route.model_fields)
+class RetrievalOverride(Override):
+    routes: dict[Name, RouteOverride] | None = Field(
+        default=None, description="Changes to routes by their names, and further ones."
+    )
 
 
 @overriding(PreRankingStep)
@@ -185,7 +194,7 @@ class ArmOverrides(Override):
 class ArmSpec(Section):
     """An arm with nothing left to inherit; with `sizes`, the size of pre_ranking is the largest of them."""
 
-    retrieval_size: int
+    retrieval: Retrieval
     slots: int
     pre_ranking: PreRanking
     sizes: Sizes | None = None
@@ -204,6 +213,11 @@ class ArmSpec(Section):
         """The models of conversions that its stages may ask, ranking's first."""
         asked = [self.pcvr_of(section) for _, section in reversed(self.sections)]
         return tuple(name for name in dict.fromkeys(asked) if name != KNOWN)
+
+    @property
+    def retrieval_size(self) -> int:
+        """The most ads that are retrieved for a request."""
+        return self.retrieval.total
 
     @property
     def sections(self) -> tuple[tuple[str, PreRankingStep | Ranking], ...]:
@@ -303,7 +317,7 @@ def resolve_arm(scenario: Scenario, overrides: ArmOverrides) -> ArmSpec:
     if sizes is not None:
         pre_ranking = pre_ranking.model_copy(update={"size": max(sizes.choices)})
     return ArmSpec(
-        retrieval_size=merged(cascade.retrieval, overrides.retrieval).size,
+        retrieval=_resolved_retrieval(cascade.retrieval, overrides.retrieval),
         slots=cascade.slots if overrides.slots is None else overrides.slots,
         pre_ranking=pre_ranking,
         sizes=sizes,
@@ -312,6 +326,38 @@ def resolve_arm(scenario: Scenario, overrides: ArmOverrides) -> ArmSpec:
         bidding=merged(scenario.bidding, overrides.bidding),
         exploration=overrides.exploration,
     )
+
+
+def _resolved_retrieval(base: Retrieval, change: Override | None) -> Retrieval:
+    """An arm's retrieval. Its routes change those of the same name; a kind takes the place of all routes."""
+    if change is None:
+        return base
+    if change.routes:
+        own = {name: _changed(base.routes.get(name, Route()), route) for name, route in change.routes.items()}
+        return base.model_copy(update={"routes": {**base.routes, **own}})
+    if base.routes and change.kind is not None:
+        base = Retrieval(size=base.total)
+    return _changed(base, change)
+
+
+AnyRoute = TypeVar("AnyRoute", bound=Route)
+
+
+def _changed(base: AnyRoute, change: Override) -> AnyRoute:
+    """A retriever with changes; another kind does not inherit the options of the former."""
+    given = change.model_dump(exclude_none=True, exclude={"routes"})
+    if given.get("kind", base.kind) != base.kind:
+        given = {"options": {}, **given}
+    return base.model_copy(update=given)
+
+
+def retrievals(scenario: Scenario) -> Iterator[tuple[tuple[str, ...], Retrieval]]:
+    """The retrieval of the deployed cascade and of each arm that changes it, by where they are written."""
+    yield ("cascade", "retrieval"), scenario.cascade.retrieval
+    for name, arm in scenario.arms.items():
+        if arm.retrieval is not None:
+            resolved = _resolved_retrieval(scenario.cascade.retrieval, arm.retrieval)
+            yield ("arms", name, "retrieval"), resolved
 
 
 def _resolved_auction(base: Auction, change: Override | None) -> Auction:

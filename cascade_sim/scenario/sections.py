@@ -453,10 +453,19 @@ class Traffic(Section):
     block: int = Field(default=1024, ge=1, le=65536, description="Requests served together.")
 
 
-class Retrieval(Section):
-    """Corpus to pre-ranking set."""
+SIMILARITY = "similarity"
+SIMILARITY_KEYS = ("group", "overlap", "probes")  # of a retriever's section, that this kind alone looks at
 
-    size: int = Field(default=500, ge=2, le=MAX_ID, description="Ads handed to pre-ranking per request.")
+
+class Route(Section):
+    """A retriever and its quota: it brings its best ads of the corpus."""
+
+    kind: str = Field(
+        default=SIMILARITY, min_length=1, description=f"{SIMILARITY}, path/file.py:Class or module:Class."
+    )
+    size: int = Field(
+        default=100, ge=0, le=MAX_ID, description="Ads it brings per request at most; 0 turns it off."
+    )
     group: GroupName = Field(
         default="G1", description="Feature group that the retrieval similarity looks at."
     )
@@ -466,6 +475,57 @@ class Retrieval(Section):
         description="Search only so many of the 2·sqrt(ads) lists of neighbouring ads, which is quick at ten "
         "million ads and misses some (needs faiss). Without: all ads, exactly.",
     )
+    options: dict[str, Any] = Field(default={}, description="Keyword arguments of a custom retriever.")
+
+    @model_serializer(mode="wrap")
+    def _without_unused(self, dump: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """What says nothing is left out: a scenario without it keeps its hash."""
+        return self._used(without(dump(self), self, "kind", "probes", "options", "routes"))
+
+    def _used(self, data: dict[str, Any]) -> dict[str, Any]:
+        unused = () if self.kind == SIMILARITY else SIMILARITY_KEYS
+        return {key: value for key, value in data.items() if key not in unused}
+
+    @property
+    def spelled_out(self) -> dict[str, Any]:
+        """All of its keys that mean something, the defaults among them, as an override writes them."""
+        fields = ("kind", "size", *(SIMILARITY_KEYS if self.kind == SIMILARITY else ("options",)))
+        return {key: getattr(self, key) for key in fields if getattr(self, key) is not None}
+
+
+class Retrieval(Route):
+    """Corpus to pre-ranking set."""
+
+    size: int = Field(default=500, ge=2, le=MAX_ID, description="Ads handed to pre-ranking per request.")
+    routes: dict[Name, Route] = Field(
+        default={},
+        description="Several retrievers, merged: NAME: {kind, size, ...}. Each brings as many ads as its "
+        "size; an ad that several bring counts once. In place of the other keys here.",
+    )
+
+    def _used(self, data: dict[str, Any]) -> dict[str, Any]:
+        return {"routes": data["routes"]} if self.routes else super()._used(data)
+
+    @property
+    def spelled_out(self) -> dict[str, Any]:
+        if self.routes:
+            return {"routes": {name: route.spelled_out for name, route in self.routes.items()}}
+        return super().spelled_out
+
+    @property
+    def is_similarity(self) -> bool:
+        """Whether it is the built-in similarity alone."""
+        return not self.routes and self.kind == SIMILARITY
+
+    @property
+    def parts(self) -> dict[tuple[str, ...], Route]:
+        """Its retrievers by where they stand below it: itself, or its routes."""
+        return {("routes", name): route for name, route in self.routes.items()} or {(): self}
+
+    @property
+    def total(self) -> int:
+        """The most ads that a request can have."""
+        return sum(route.size for route in self.parts.values())
 
 
 class PreRankingStep(Section):

@@ -116,7 +116,7 @@ NEW_RUN = r"cannot be turned after the fact: .*new run: `run SCENARIO --set {pat
     [
         ("auction.reserve=1", "unknown key 'reserve' in auction; did you mean 'reserve_cpc'?"),
         ("reserve_cp=1", "unknown knob 'reserve_cp'; did you mean 'auction.reserve_cpc'? Known: casca"),
-        ("frobnicate=1", "unknown knob 'frobnicate'; known: cascade.retrieval.size"),
+        ("frobnicate=1", "unknown knob 'frobnicate'; known: cascade.retrieval.kind"),
         ("world.adz=1", "unknown key 'adz' in world; did you mean 'ads'?"),
         ("size=20", "'size' may mean cascade.retrieval.size or cascade.pre_ranking.size; write which"),
         ("auction=1", "'auction' is a section; turn one of its knobs: auction.pricing, auction.squashing"),
@@ -153,7 +153,7 @@ def test_a_mistake_is_refused_with_what_was_meant(scenario, text, words):
     "path",
     [
         *("world.ads", "world.bids.median", "seed", "traffic.block", "phases.evaluate", "models.rank.epochs"),
-        *("cascade.retrieval.group", "cascade.retrieval.overlap", "report.resamples", "market.days", "name"),
+        *("report.resamples", "market.days", "name"),
         "arms.logloss.exploration",
     ],
 )

@@ -36,7 +36,7 @@ def summary(scenario: Scenario) -> list[tuple[str, str]]:
 
     world, cascade, phases = scenario.world, scenario.cascade, scenario.phases
     steps = (*cascade.pre_ranking.earlier.values(), cascade.pre_ranking)
-    sizes: tuple[int, ...] = (world.ads, cascade.retrieval.size, *(step.size for step in steps))
+    sizes: tuple[int, ...] = (world.ads, cascade.retrieval.total, *(step.size for step in steps))
     arms = [f"{name} (baseline)" if name == scenario.report.baseline else name for name in scenario.arms]
     models = [f"{name} ({spec.kind}, {spec.recipe})" for name, spec in scenario.models.items()]
     requests = [f"{name} {getattr(phases, name):,}" for name in ("bootstrap", "log", "shadow", "evaluate")]
@@ -54,12 +54,28 @@ def summary(scenario: Scenario) -> list[tuple[str, str]]:
         ("world", people),
         ("traffic", f"{rate} in blocks of {scenario.traffic.block:,}"),
         ("stages", " -> ".join(f"{size:,}" for size in sizes) + f" -> {cascade.slots} slots"),
+        *retrievers_text(scenario),
         ("models", ", ".join(models) or "none"),
         ("arms", ", ".join(arms) + ("; automatic: " if automatic else "") + ", ".join(automatic)),
         ("phases", ", ".join(requests) + f" requests; exploration {phases.exploration:g}"),
         *market,
         ("memory", memory),
     ]
+
+
+def retrievers_text(scenario: Scenario) -> list[tuple[str, str]]:
+    """A line for who retrieves in the deployed cascade and in arms; none where it is similarity alone."""
+    from cascade_sim.scenario.schema import retrievals
+
+    found = dict(retrievals(scenario))
+    if all(retrieval.is_similarity for retrieval in found.values()):
+        return []
+    texts = []
+    for at, retrieval in found.items():
+        parts = retrieval.parts.items()
+        text = " + ".join(f"{' '.join((*place[1:], route.kind))} ({route.size:,})" for place, route in parts)
+        texts.append(f"arm {at[1]}: {text}" if at[0] == "arms" else text)
+    return [("retrieve", "; ".join(texts))]
 
 
 def market_text(scenario: Scenario) -> str:
