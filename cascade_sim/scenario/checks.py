@@ -341,6 +341,9 @@ def _check_student(scenario: Scenario, at: KeyPath, spec: ModelSpec) -> Iterator
     if scenario.phases.shadow == 0:
         text = f"0 leaves model '{at[-1]}' (recipe {spec.recipe}) nothing to learn from; use at least 1"
         yield Problem(("phases", "shadow"), text, uses=(("phases", "shadow"), recipe))
+    sets = ("competitive", "pre_ranking", *scenario.cascade.pre_ranking.earlier)
+    if spec.sample.set not in sets:
+        yield Problem((*at, "sample", "set"), unknown_name("set", spec.sample.set, sets))
     if "chunks" in spec.trained_by.keys and spec.chunks > spec.sample.per_request:
         drawn: KeyPath = (*at, "sample", "per_request")
         text = f"{spec.chunks} chunks need as many ads; sample.per_request is {spec.sample.per_request}"
@@ -403,6 +406,10 @@ def _deployed_path(key: KeyPath) -> KeyPath:
     return key if key[0] in ("auction", "bidding", "world") else ("cascade", *key)
 
 
+# What a step of pre-ranking cannot be called: names of stages, of sets, and of all steps at once.
+TAKEN = ("retrieval", "pre_ranking", "ranking", "auction", "cascade", "corpus", "competitive", "win", "all")
+
+
 def _size_conflicts(arm: ArmSpec, is_logged: bool = False) -> Iterator[Blame]:
     """Sizes of the competitive set against slots, retrieval and each other."""
     slots, retrieved, sizes = arm.slots, arm.retrieval_size, arm.sizes
@@ -422,7 +429,7 @@ def _size_conflicts(arm: ArmSpec, is_logged: bool = False) -> Iterator[Blame]:
         yield [(key, text), (("slots",), other)]
     for name, step in arm.pre_ranking.earlier.items():
         own: KeyPath = ("pre_ranking", "earlier", name)
-        if name in ("retrieval", "pre_ranking", "ranking", "competitive", "win"):
+        if name in TAKEN:
             yield [(own, f"{name!r} is the name of a stage or a set already; call the step otherwise")]
         if not most <= step.size <= retrieved:
             text = f"{step.size} is not between the {most} of later steps and the {retrieved} it is handed"
@@ -457,7 +464,7 @@ def _conflicts(scenario: Scenario, arm: ArmSpec, about: About | None = None) -> 
             )
         yield [(("ranking", "model"), text)]
     for name, seat in arm.sections:
-        stage: KeyPath = (name,) if name in ("pre_ranking", "ranking") else ("pre_ranking", "earlier", name)
+        stage = _stage_key(name)
         models, fusions = (*scenario.models, *seats), ("ecpm", *scenario.fusions)
         if seat.model not in models:
             fault = (
@@ -472,6 +479,11 @@ def _conflicts(scenario: Scenario, arm: ArmSpec, about: About | None = None) -> 
         if seat.fusion not in fusions:
             yield [((*stage, "fusion"), unknown_name("fusion", seat.fusion, fusions))]
     yield from _pcvr_conflicts(scenario, arm)
+
+
+def _stage_key(name: str) -> KeyPath:
+    """The section of a scoring stage, as an arm writes it."""
+    return (name,) if name in ("pre_ranking", "ranking") else ("pre_ranking", "earlier", name)
 
 
 def _step_conflicts(scenario: Scenario, about: About | None) -> Iterator[Blame]:
@@ -534,8 +546,9 @@ def _auction_conflicts(scenario: Scenario, arm: ArmSpec) -> Iterator[Blame]:
 def _pcvr_conflicts(scenario: Scenario, arm: ArmSpec) -> Iterator[Blame]:
     """What is wrong with whose pCVR the opt-bids of an arm come from."""
     rates = (KNOWN, *(name for name, spec in scenario.models.items() if spec.target == "conversion"))
-    own, fusion = arm.pre_ranking.pcvr, scenario.fusions.get(arm.pre_ranking.fusion)
-    for key, name in ((("bidding", "pcvr"), arm.bidding.pcvr), (("pre_ranking", "pcvr"), own)):
+    steps = [((*_stage_key(name), "pcvr"), step) for name, step in arm.steps]
+    named = [(("bidding", "pcvr"), arm.bidding.pcvr), *((key, step.pcvr) for key, step in steps)]
+    for key, name in named:
         if name is None or name in rates:
             continue
         if name in scenario.models:
@@ -543,12 +556,16 @@ def _pcvr_conflicts(scenario: Scenario, arm: ArmSpec) -> Iterator[Blame]:
         else:
             text = unknown_name("model of conversions", name, rates)
         yield [(key, text)]
-    if own is not None and arm.pre_ranking.bid != "opt" and (fusion is None or fusion.pcvr == 0):
-        text = f"means nothing with bid {arm.pre_ranking.bid}, which has no pCVR; use bid: opt, or remove it"
-        yield [(("pre_ranking", "pcvr"), text)]
-    if own is not None and arm.pre_ranking.bid == "opt" and arm.bidding.rule == "none":
-        text = "means nothing with bidding.rule none, by which an opt-bid is the init-bid; remove it"
-        yield [(("pre_ranking", "pcvr"), text), (("bidding", "rule"), text)]
+    for key, step in steps:
+        if step.pcvr is None:
+            continue
+        fusion = scenario.fusions.get(step.fusion)
+        if step.bid != "opt" and (fusion is None or fusion.pcvr == 0):
+            text = f"means nothing with bid {step.bid}, which has no pCVR; use bid: opt, or remove it"
+            yield [(key, text)]
+        if step.bid == "opt" and arm.bidding.rule == "none":
+            text = "means nothing with bidding.rule none, by which an opt-bid is the init-bid; remove it"
+            yield [(key, text), (("bidding", "rule"), text)]
 
 
 def _check_market(market: Market | None, folder: Path) -> Iterator[Problem]:

@@ -35,7 +35,7 @@ from cascade_sim.scenario.questions import OffPolicy
 from cascade_sim.scenario.schema import AUTOMATIC_ARMS, Scenario, World, resolved_arms
 
 BASE = 600 * 10**6  # the interpreter and its libraries
-CULPRITS = 4  # arms that the search for the culprit adds
+ABLATED = 4  # arms that the ablation adds for each step of pre-ranking
 COLUMNS = 60  # kept of every arm at most
 OF_ID = 6  # numbers kept for each of an embedding: itself, what its training keeps, what is served
 SPARE = 1.2  # more of the nearest ads than are mostly there
@@ -55,7 +55,7 @@ class Sizes:
     evaluate: int
     dims: int  # of all vectors of a user or an ad
     retrieval_dims: int
-    ranked: int
+    ranked: int  # handed on by the steps of pre-ranking, together
     slots: int
     arms: int
     retrievals: int  # different sizes that arms ask for
@@ -130,9 +130,9 @@ def sizes_of(scenario: Scenario, workers: int = 1, worlds: int = 1) -> Sizes:
         evaluate=scenario.phases.evaluate,
         dims=sum(widths.values()),
         retrieval_dims=widths.get(scenario.cascade.retrieval.group, 0),
-        ranked=max(arm.most_handed_on for arm in arms.values()),
+        ranked=max(sum(step.size for _, step in arm.steps) for arm in arms.values()),
         slots=max(arm.slots for arm in arms.values()),
-        arms=len(scenario.arms) + len(AUTOMATIC_ARMS) + CULPRITS,
+        arms=len(scenario.arms) + len(AUTOMATIC_ARMS) + _ablations(scenario),
         retrievals=len(retrieved),
         seen_of_user=sum(widths.get(name, 1) for name in seen) + _embedded(scenario, "user_id"),
         seen_of_ad=sum(widths.get(name, 1) for name in seen) + _embedded(scenario, "ad_id"),
@@ -147,6 +147,12 @@ def sizes_of(scenario: Scenario, workers: int = 1, worlds: int = 1) -> Sizes:
         workers=workers,
         worlds=worlds,
     )
+
+
+def _ablations(scenario: Scenario) -> int:
+    """Arms of the ablation: some for each step of pre-ranking, and one for all where there are several."""
+    earlier = len(scenario.cascade.pre_ranking.earlier)
+    return ABLATED * (earlier + 1) + bool(earlier)
 
 
 def _embedded(scenario: Scenario, feature: str) -> int:

@@ -206,15 +206,14 @@ class ArmSpec(Section):
         return tuple(name for name in dict.fromkeys(asked) if name != KNOWN)
 
     @property
-    def sections(self) -> tuple[tuple[str, PreRankingStep | Ranking], ...]:
-        """The scoring stages by name, in their order."""
-        earlier = self.pre_ranking.earlier.items()
-        return (*earlier, ("pre_ranking", self.pre_ranking), ("ranking", self.ranking))
+    def steps(self) -> tuple[tuple[str, PreRankingStep], ...]:
+        """The steps of pre-ranking by name, in their order."""
+        return (*self.pre_ranking.earlier.items(), ("pre_ranking", self.pre_ranking))
 
     @property
-    def most_handed_on(self) -> int:
-        """The most ads that a step of pre-ranking hands on."""
-        return max(step.size for step in (self.pre_ranking, *self.pre_ranking.earlier.values()))
+    def sections(self) -> tuple[tuple[str, PreRankingStep | Ranking], ...]:
+        """The scoring stages by name, in their order."""
+        return (*self.steps, ("ranking", self.ranking))
 
     @property
     def seats(self) -> tuple[str, ...]:
