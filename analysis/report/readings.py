@@ -7,8 +7,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from cascade_sim.analysis.metrics.catalogue import ARM_MEASURES, PAGE_MEASURES, REPLAY_MEASURES, Measure
+from cascade_sim.analysis.metrics.catalogue import (
+    ALL_STEPS,
+    ARM_MEASURES,
+    PAGE_MEASURES,
+    REPLAY_MEASURES,
+    Measure,
+    steps_of,
+)
 from cascade_sim.analysis.report.comparisons import ordered_arms
+from cascade_sim.analysis.report.words import stage_name
 from cascade_sim.analysis.statistics.estimates import Estimate, estimate, finite, lift_of, number_text
 
 
@@ -50,6 +58,15 @@ def bidder_kinds(metrics: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
 def has_budget(kind: Mapping[str, Any]) -> bool:
     """Whether any advertiser of the kind has a budget; without one there is no pace to keep."""
     return (finite(kind.get("with_budget")) or 0.0) > 0
+
+
+# Stages
+
+
+def candidate_sets(metrics: Mapping[str, Any]) -> list[str]:
+    """The sets that stages hand on, by who receives them, the win set first."""
+    steps = steps_of(metrics) or ["pre_ranking"]
+    return ["win_set", "competitive_set", *(f"{step}_set" for step in reversed(steps))]
 
 
 # Latency and compute
@@ -345,6 +362,14 @@ def point_label(answer: Mapping[str, Any], point: Mapping[str, Any]) -> str:
 
 
 # The culprit
+
+
+def row_label(row: Mapping[str, Any], model: str | None = None) -> str:
+    """The row's score, after the step that it is of where there are several: coarse: no bid × towers."""
+    step = row.get("stage")
+    if step is None:
+        return score_label(row, model)
+    return f"{'every step' if step == ALL_STEPS else stage_name(step)}: {score_label(row, model)}"
 
 
 def score_label(row: Mapping[str, Any], model: str | None = None) -> str:
