@@ -173,6 +173,7 @@ class Live:
             "baseline": session.baseline,
             "arm": arm,
             "arms": list(session.specs),
+            "stages": session.evaluation.baseline.stage_names,
             "knobs": [{**knob, "values": curve_values(knob)} for knob in knobs],
             "measures": {
                 name: {
