@@ -4,15 +4,18 @@ where their numbers stand. All of it takes the metrics of a study; what a study 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from cascade_sim.analysis.metrics.catalogue import (
+    AFTER_STEPS,
     ALL_STEPS,
     ARM_MEASURES,
     PAGE_MEASURES,
     REPLAY_MEASURES,
     Measure,
+    after_step,
+    arm_measure,
     steps_of,
 )
 from cascade_sim.analysis.report.comparisons import ordered_arms
@@ -324,6 +327,17 @@ WHAT_IF_MEASURES: dict[str, Measure] = {
 
 WHAT_IF_MEASURES |= REPLAY_MEASURES  # of an imported market
 WHAT_IF_MEASURES |= {name: measure for name, measure in ARM_MEASURES.items() if name not in WHAT_IF_MEASURES}
+
+
+def what_if_measures(names: Iterable[str]) -> dict[str, Measure]:
+    """Of these measures, those that what-ifs show, in their order; those after a step come first."""
+    known = list(names)
+    found: dict[str, Measure] = {}
+    for name, measure in WHAT_IF_MEASURES.items():
+        steps = [one for one in known if one.startswith(after_step(name, ""))] if name in AFTER_STEPS else []
+        found |= {one: arm_measure(one) for one in steps}
+        found |= {name: measure} if name in known else {}
+    return found
 
 
 def value_text(value: Any) -> str:
