@@ -94,9 +94,9 @@ def _size_range(session: Session, arm: str, step: str) -> dict[str, Any] | None:
     spec = session.specs[arm]
     names = [name for name, _ in spec.steps]
     sizes, at = [spec.retrieval_size, *(own.size for _, own in spec.steps)], names.index(step)
-    if at == len(names) - 1:  # unless a rule chooses it
-        return None if spec.sizes is not None else _number(spec.slots + 1, sizes[at], 1)
-    return _number(sizes[at + 2], sizes[at], 1)
+    if step in spec.size_rules:
+        return None  # a rule chooses it
+    return _number(spec.slots + 1 if at == len(names) - 1 else sizes[at + 2], sizes[at], 1)
 
 
 def _about(session: Session, arm: str, knob: KnobPath, value: Any) -> dict[str, Any] | None:

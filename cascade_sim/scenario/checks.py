@@ -15,7 +15,7 @@ from cascade_sim.models.features import HISTORY
 from cascade_sim.models.objectives import OBJECTIVES
 from cascade_sim.models.recipes import MOST_CHUNKS, RECIPES
 from cascade_sim.scenario.evidence import check_logged, evidence_conflicts, logged_about, seat_fault, seats_of
-from cascade_sim.scenario.market import BUILT_IN_PROFILES, DAY, PREFIX, Market, find_profile
+from cascade_sim.scenario.market import BUILT_IN_PROFILES, DAY, PREFIX, Market, Sizes, find_profile
 from cascade_sim.scenario.models import DELAY_KEYS, OBJECTIVE_KEYS, check_objective
 from cascade_sim.scenario.plugins import (
     BIDDER_KINDS,
@@ -384,13 +384,14 @@ def _check_arms(
         default = "" if key in given else " (the default)"
         yield Problem(key, text + default, uses=tuple(k for k, _ in keys))
     for name, overrides in scenario.arms.items():
-        pre_ranking = overrides.pre_ranking
-        if pre_ranking is not None and pre_ranking.size is not None and pre_ranking.sizes is not None:
-            text = "means nothing beside sizes, which choose for each request; remove one of them"
-            at: KeyPath = ("arms", name, "pre_ranking")
-            yield Problem((*at, "size"), text, uses=((*at, "size"), (*at, "sizes")))
-        known = scenario.cascade.pre_ranking.earlier
-        for step in (pre_ranking.earlier if pre_ranking is not None else None) or {}:
+        known, pre_ranking = scenario.cascade.pre_ranking.earlier, overrides.pre_ranking
+        earlier = (pre_ranking.earlier if pre_ranking is not None else None) or {}
+        for key, own in (("pre_ranking", pre_ranking), *earlier.items()):
+            if own is not None and own.size is not None and own.sizes is not None:
+                text = "means nothing beside sizes, which choose for each request; remove one of them"
+                at: KeyPath = ("arms", name, *_stage_key(key))
+                yield Problem((*at, "size"), text, uses=((*at, "size"), (*at, "sizes")))
+        for step in earlier:
             if step not in known:
                 path: KeyPath = ("arms", name, "pre_ranking", "earlier", step)
                 yield Problem(path, unknown_name("step of cascade.pre_ranking", step, known), uses=(path,))
@@ -416,13 +417,9 @@ def _size_conflicts(arm: ArmSpec, is_logged: bool = False) -> Iterator[Blame]:
     key: KeyPath = ("pre_ranking", "size" if sizes is None else "sizes")
     least = most = arm.pre_ranking.size
     if sizes is not None:
+        yield from _rule_conflicts(key, sizes)
         key = (*key, "choices")
         least, most = min(sizes.choices), max(sizes.choices)
-        if any(a >= b for a, b in pairwise(sizes.choices)):
-            yield [(key, f"sizes must rise from one to the next, found {list(sizes.choices)}")]
-        if not least <= sizes.mean <= most:
-            text = f"{sizes.mean:g} is not a mean of the choices; use {least} to {most}"
-            yield [(("pre_ranking", "sizes", "mean"), text), (key, text)]
     if least <= slots and not (is_logged and least == retrieved):  # a small auction is what it was
         text = f"{least} leaves no runner-up to price the last of {slots} slots; use at least {slots + 1}"
         other = f"{slots} slots leave no runner-up among {least} pre-ranked ads; use at most {least - 1}"
@@ -431,14 +428,29 @@ def _size_conflicts(arm: ArmSpec, is_logged: bool = False) -> Iterator[Blame]:
         own: KeyPath = ("pre_ranking", "earlier", name)
         if name in TAKEN:
             yield [(own, f"{name!r} is the name of a stage or a set already; call the step otherwise")]
-        if not most <= step.size <= retrieved:
-            text = f"{step.size} is not between the {most} of later steps and the {retrieved} it is handed"
-            yield [((*own, "size"), text)]
+        rule = arm.earlier_sizes.get(name)
+        if rule is not None:
+            yield from _rule_conflicts((*own, "sizes"), rule)
+        for size in (step.size,) if rule is None else rule.choices:
+            if not most <= size <= retrieved:
+                text = f"{size} is not between the {most} of later steps and the {retrieved} it is handed"
+                yield [((*own, "size") if rule is None else (*own, "sizes", "choices"), text)]
         retrieved = min(retrieved, step.size)
     if most > retrieved:
         text = f"{most} is more than the {retrieved} retrieved ads; use at most {retrieved}"
         other = f"{retrieved} retrieved ads cannot fill a competitive set of {most}; use at least {most}"
         yield [(key, text), (("retrieval", "size"), other)]
+
+
+def _rule_conflicts(at: KeyPath, sizes: Sizes) -> Iterator[Blame]:
+    """What is wrong with the sizes that a rule chooses from, by themselves."""
+    choices: KeyPath = (*at, "choices")
+    least, most = min(sizes.choices), max(sizes.choices)
+    if any(a >= b for a, b in pairwise(sizes.choices)):
+        yield [(choices, f"sizes must rise from one to the next, found {list(sizes.choices)}")]
+    if not least <= sizes.mean <= most:
+        text = f"{sizes.mean:g} is not a mean of the choices; use {least} to {most}"
+        yield [((*at, "mean"), text), (choices, text)]
 
 
 def _conflicts(scenario: Scenario, arm: ArmSpec, about: About | None = None) -> Iterator[Blame]:

@@ -24,6 +24,8 @@ from cascade_sim.phases.model_quality import QualityStudy
 from cascade_sim.phases.results import combine_seeds
 from cascade_sim.questions.critical_bids import of_block
 from cascade_sim.questions.trace import explain_ad, find_request, from_stage, least_passing
+from cascade_sim.scenario.changes import overrides_of
+from cascade_sim.scenario.market import Sizes
 from cascade_sim.scenario.memory import sizes_of
 from cascade_sim.sweeps import culprit_table as markdown_table
 from cascade_sim.training.data import sample_lists
@@ -228,3 +230,21 @@ def test_the_page_offers_the_parameters_of_each_step_within_their_neighbours(fiv
     assert {step: (found["low"], found["high"]) for step, found in ranges.items()} == {
         "coarse": (10, 60), "middle": (8, 30), "pre_ranking": (4, 10),
     }  # fmt: skip
+
+
+def test_a_rule_may_choose_the_size_of_an_earlier_step(five, block, monkeypatch):
+    monkeypatch.setattr("cascade_sim.phases.size_fit.REQUESTS", 256)
+    sim, specs = five.sim, five.evaluation.specs
+    coarse = specs["now"].pre_ranking.earlier["coarse"]
+    rule = Sizes(choices=(12, 20, 30), mean=20)
+    spec = specs["now"].model_copy(update={"earlier_sizes": {"coarse": rule}})
+    arm = sim.arm("ruled", spec)
+    assert [stage.size_rule is not None for stage in arm.stages] == [True, False, False, False]
+    counts = sim.serve(block, arm).passes[1].counts
+    assert set(counts.tolist()) <= {12, 20, 30} and len(set(counts.tolist())) > 1
+    assert overrides_of(spec)["pre_ranking"]["earlier"]["coarse"] == {
+        **{"model": coarse.model, "bid": coarse.bid, "fusion": coarse.fusion},
+        "sizes": {"choices": [12, 20, 30], "mean": 20},
+    }
+    session = SimpleNamespace(specs={"ruled": spec})
+    assert _size_range(session, "ruled", "coarse") is None and _size_range(session, "ruled", "middle")

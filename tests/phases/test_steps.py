@@ -108,3 +108,23 @@ def test_the_set_that_a_student_learns_from_is_one_of_the_cascade(tmp_path):
 def test_the_pcvr_of_an_earlier_step_is_checked(tmp_path):
     with pytest.raises(ScenarioError, match="coarse.pcvr"):
         loaded(tmp_path, AS_MAPPING, "cascade.pre_ranking.coarse.pcvr=known")
+
+
+def test_sizes_of_an_earlier_step_are_taken_turned_and_refused_as_those_of_the_last(tmp_path):
+    ruled = "arms.narrow.pre_ranking.coarse={sizes: {choices: [15, 20, 40], mean: 20}}"
+    scenario = loaded(tmp_path, AS_MAPPING, ruled)
+    spec = resolved_arms(scenario)["narrow"]
+    assert list(spec.size_rules) == ["coarse"] and spec.pre_ranking.earlier["coarse"].size == 40
+    (point,) = parse_points(["pre_ranking.coarse.size=25"], scenario, "narrow")
+    _, turned = turn(scenario, spec, point, tmp_path)
+    assert not turned.size_rules and turned.pre_ranking.earlier["coarse"].size == 25
+    for choices, mean, key in (
+        ("[5, 20]", 10, "choices"),
+        ("[20, 15]", 16, "choices"),
+        ("[15, 20]", 30, "mean"),
+    ):
+        wrong = f"arms.narrow.pre_ranking.coarse={{sizes: {{choices: {choices}, mean: {mean}}}}}"
+        with pytest.raises(ScenarioError, match=key):
+            loaded(tmp_path, AS_MAPPING, wrong)
+    with pytest.raises(ScenarioError, match="beside sizes"):
+        loaded(tmp_path, AS_MAPPING, ruled.replace("sizes:", "size: 20, sizes:"))
