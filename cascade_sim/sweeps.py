@@ -419,14 +419,26 @@ def variants_table(results: Mapping[str, Metrics], arms: list[str], metric: str,
 
 
 def culprit_table(results: Mapping[str, Metrics]) -> str:
-    """A Markdown table of the RCS with pre-ranking seats replaced, a row per variant."""
-    first = next(iter(results.values()))["culprit"]
-    heads = [f"{row['bid']} × {row['model']}" for row in first]
+    """A Markdown table of the ablation: RCS with parts of pre-ranking replaced, a row per variant.
+
+    A variant that has no such step, bid or model leaves the cell empty.
+    """
+    tables = {
+        name: {_parts(row): _cell(row["rcs"], False) for row in metrics["culprit"]}
+        for name, metrics in results.items()
+    }
+    heads = list(dict.fromkeys(head for table in tables.values() for head in table))
     lines = ["| variant | " + " | ".join(heads) + " |", "|---|" + "---|" * len(heads)]
-    for name, metrics in results.items():
-        cells = [_cell(row["rcs"], False) for row in metrics["culprit"]]
-        lines.append(f"| {name} | " + " | ".join(cells) + " |")
+    for name, table in tables.items():
+        lines.append(f"| {name} | " + " | ".join(table.get(head, "–") for head in heads) + " |")
     return "\n".join(lines)
+
+
+def _parts(row: Mapping[str, Any]) -> str:
+    """Bid and model of a row of the ablation, after their step where there are several."""
+    step = f"{row['stage']}: " if "stage" in row else ""
+    pcvr = f" ({row['pcvr']})" if row.get("pcvr") else ""
+    return f"{step}{row['bid']}{pcvr} × {row['model']}"
 
 
 def orders_kept(results: Mapping[str, Metrics], metric: str) -> str:

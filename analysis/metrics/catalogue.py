@@ -31,6 +31,9 @@ REFERENCE_ARMS: dict[str, str] = {
     "ranker": "the ranking stage's own model and bid in the pre-ranking seat: the ceiling",
 }
 
+# In the place of a step's name: every step of pre-ranking at once.
+ALL_STEPS = "all"
+
 # What is summed over requests, in the order in which files list it.
 COLUMNS: dict[str, str] = {
     "requests": "requests",
@@ -216,8 +219,8 @@ ARM_MEASURES: dict[str, Metric] = by_name(
         name="retrieval_rcs",
         label="Retrieval RCS",
         unit="percent",
-        meaning="RCS one stage earlier: share of what pre-ranking would choose from the whole corpus "
-        "that retrieval brings into the pre-ranking set.",
+        meaning="RCS one stage earlier: share of what pre-ranking, or the first of its steps, would choose "
+        "from the whole corpus that retrieval brings to it.",
         decimals=1,
         top="retrieval_reached",
         bottom="retrieval_requests",
@@ -608,15 +611,70 @@ MODEL_MEASURES: dict[str, Metric] = by_name(
 LISTED: dict[str, Metric] = {**ARM_MEASURES, **PAGE_MEASURES, **REPLAY_MEASURES}
 
 
+# Measured after each earlier step of pre-ranking, too, and what their columns are called by.
+AFTER_STEPS = {"rcs": "ideal", "single_objective_rcs": "single_objective"}
+_AFTER = "_after_"
+
+
+def after_step(name: str, step: str) -> str:
+    """The name of a metric, or of a column, after an earlier step of pre-ranking.
+
+    >>> after_step("rcs", "coarse")
+    'rcs_after_coarse'
+    """
+    return f"{name}{_AFTER}{step}"
+
+
+def step_measure(name: str) -> Metric | None:
+    """The metric that such a name means; None for any other name.
+
+    >>> step_measure("rcs_after_coarse").parts
+    ('ideal_reached_after_coarse', 'ideal_requests_after_coarse')
+    """
+    metric, _, step = name.partition(_AFTER)
+    if not step or metric not in AFTER_STEPS:
+        return None
+    whole, best, said = ARM_MEASURES[metric], AFTER_STEPS[metric], step.replace("_", "-")
+    return replace(
+        whole,
+        name=name,
+        label=f"{whole.label} after {said}",
+        meaning=f"{whole.label} counted after the step {said} of pre-ranking: the share of the same ads that "
+        f"{said} and the steps before it let through.",
+        top=after_step(f"{best}_reached", step),
+        bottom=after_step(f"{best}_requests", step),
+    )
+
+
+def arm_measures(columns: Iterable[str]) -> dict[str, Metric]:
+    """The measures of arms, and those after earlier steps of pre-ranking that these columns are of."""
+    known = set(columns)
+    steps = sorted({column.partition(_AFTER)[2] for column in known} - {""})
+    made = [step_measure(after_step(metric, step)) for step in steps for metric in AFTER_STEPS]
+    return ARM_MEASURES | by_name(*(m for m in made if m is not None and {*m.parts} <= known))
+
+
 def arm_measure(name: str) -> Measure:
     """The measure of that name; one that is not listed here is shown under its own name as a plain number."""
-    return LISTED.get(name, Measure(name, "number", "", None))
+    return LISTED.get(name) or step_measure(name) or Measure(name, "number", "", None)
 
 
 def measure_names(metrics: Mapping[str, Any]) -> list[str]:
-    """Every measure that any arm has: the listed ones in the catalogue's order, then others by name."""
+    """Every measure that any arm has: the listed ones in the catalogue's order, then others by name.
+
+    What is measured after earlier steps of pre-ranking stands before what is measured after the last.
+    """
     measured = {name for values in metrics["arms"].values() for name in values}
-    return [name for name in LISTED if name in measured] + sorted(measured - set(LISTED))
+    steps = steps_of(metrics)
+    early = {name: [after_step(name, step) for step in steps] for name in AFTER_STEPS}
+    listed = [one for name in LISTED for one in (*early.get(name, ()), name) if one in measured]
+    return listed + sorted(measured - set(listed))
+
+
+def steps_of(metrics: Mapping[str, Any]) -> list[str]:
+    """The steps of pre-ranking in their order; none where there is a single one, which needs no name."""
+    named = dict.fromkeys(row.get("stage") for row in metrics.get("culprit") or [])
+    return [step for step in named if step is not None and step != ALL_STEPS]
 
 
 def is_reference(arm: str) -> bool:

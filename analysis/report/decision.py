@@ -24,7 +24,7 @@ from cascade_sim.analysis.report.comparisons import (
 from cascade_sim.analysis.report.market_verdict import denied_by_the_market, under_budgets
 from cascade_sim.analysis.report.sections.whatif import what_if_words
 from cascade_sim.analysis.report.ties import more_data, tied_with, what_would_decide
-from cascade_sim.analysis.report.words import listed
+from cascade_sim.analysis.report.words import listed, stage_name
 from cascade_sim.analysis.statistics.estimates import (
     NBSP,
     Estimate,
@@ -37,7 +37,6 @@ from cascade_sim.analysis.statistics.estimates import (
 MOST_RIVALS = 6  # named in a sentence
 MOST_NAMED = 4  # in the headline
 BRACKETS = f"brackets hold 95{NBSP}% intervals"
-STAGE_NAMES = {"retrieval": "retrieval", "pre_ranking": "pre-ranking", "ranking": "ranking"}
 # Reference arms that could be had at once: the change, and what it tells of the baseline when it pays.
 SIMPLER = {
     "pctr_only": ("Dropping the bid from pre-ranking", "bid × pCTR is worse than its pCTR"),
@@ -66,11 +65,6 @@ class Recommendation:
     def arm(self) -> str | None:
         """The one arm to ship; None where none is, or several are not told apart."""
         return self.arms[0] if len(self.arms) == 1 else None
-
-
-def stage_name(stage: str) -> str:
-    """The stage as people write it."""
-    return STAGE_NAMES.get(stage, stage)
 
 
 def decide(metrics: Mapping[str, Any]) -> Recommendation:

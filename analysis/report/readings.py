@@ -4,11 +4,22 @@ where their numbers stand. All of it takes the metrics of a study; what a study 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
-from cascade_sim.analysis.metrics.catalogue import ARM_MEASURES, PAGE_MEASURES, REPLAY_MEASURES, Measure
+from cascade_sim.analysis.metrics.catalogue import (
+    AFTER_STEPS,
+    ALL_STEPS,
+    ARM_MEASURES,
+    PAGE_MEASURES,
+    REPLAY_MEASURES,
+    Measure,
+    after_step,
+    arm_measure,
+    steps_of,
+)
 from cascade_sim.analysis.report.comparisons import ordered_arms
+from cascade_sim.analysis.report.words import stage_name
 from cascade_sim.analysis.statistics.estimates import Estimate, estimate, finite, lift_of, number_text
 
 
@@ -50,6 +61,15 @@ def bidder_kinds(metrics: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
 def has_budget(kind: Mapping[str, Any]) -> bool:
     """Whether any advertiser of the kind has a budget; without one there is no pace to keep."""
     return (finite(kind.get("with_budget")) or 0.0) > 0
+
+
+# Stages
+
+
+def candidate_sets(metrics: Mapping[str, Any]) -> list[str]:
+    """The sets that stages hand on, by who receives them, the win set first."""
+    steps = steps_of(metrics) or ["pre_ranking"]
+    return ["win_set", "competitive_set", *(f"{step}_set" for step in reversed(steps))]
 
 
 # Latency and compute
@@ -320,6 +340,17 @@ WHAT_IF_MEASURES |= REPLAY_MEASURES  # of an imported market
 WHAT_IF_MEASURES |= {name: measure for name, measure in ARM_MEASURES.items() if name not in WHAT_IF_MEASURES}
 
 
+def what_if_measures(names: Iterable[str]) -> dict[str, Measure]:
+    """Of these measures, those that what-ifs show, in their order; those after a step come first."""
+    known = list(names)
+    found: dict[str, Measure] = {}
+    for name, measure in WHAT_IF_MEASURES.items():
+        steps = [one for one in known if one.startswith(after_step(name, ""))] if name in AFTER_STEPS else []
+        found |= {one: arm_measure(one) for one in steps}
+        found |= {name: measure} if name in known else {}
+    return found
+
+
 def value_text(value: Any) -> str:
     """A setting as people write it."""
     if isinstance(value, bool) or value is None:
@@ -356,6 +387,14 @@ def point_label(answer: Mapping[str, Any], point: Mapping[str, Any]) -> str:
 
 
 # The culprit
+
+
+def row_label(row: Mapping[str, Any], model: str | None = None) -> str:
+    """The row's score, after the step that it is of where there are several: coarse: no bid × towers."""
+    step = row.get("stage")
+    if step is None:
+        return score_label(row, model)
+    return f"{'every step' if step == ALL_STEPS else stage_name(step)}: {score_label(row, model)}"
 
 
 def score_label(row: Mapping[str, Any], model: str | None = None) -> str:

@@ -6,20 +6,21 @@ import io
 import itertools
 import textwrap
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from cascade_sim.analysis.report.comparisons import lift_measure, ordered_arms
 from cascade_sim.analysis.report.decision import decide, money_lost
 from cascade_sim.analysis.report.readings import drift_arms, market_baseline
 from cascade_sim.analysis.report.sections.asked import asked_answers
-from cascade_sim.analysis.report.sections.culprit import culprit_table
+from cascade_sim.analysis.report.sections.culprit import culprit_table, steps_table
 from cascade_sim.analysis.report.sections.markets.drift import drift_table, drift_words
 from cascade_sim.analysis.report.sections.markets.learning import learning_words
 from cascade_sim.analysis.report.sections.markets.market import bidders_table, market_words
 from cascade_sim.analysis.report.sections.models import models_table
 from cascade_sim.analysis.report.sections.orders import orders_table
 from cascade_sim.analysis.report.sections.training import training_warnings
-from cascade_sim.analysis.report.tables import Row, Table, arm_rows, lift_column, value_column
+from cascade_sim.analysis.report.tables import Table, arm_rows, lift_column, value_column
 from cascade_sim.terminal import Shown, in_line, joined
 
 
@@ -40,17 +41,30 @@ def _terminal_arms(metrics: Mapping[str, Any]) -> Table:
 
 
 def _models_by_set(metrics: Mapping[str, Any]) -> list[Table]:
-    """The models table cut at its groups, because both sets side by side do not fit a terminal."""
+    """The models table cut at its groups, because all sets side by side do not fit a terminal."""
     tables = []
     for kind in ("models", "pcvr_models"):
-        wide, cut = models_table(metrics, kind), 0
-        if wide is None:
-            continue
-        for heading, width in wide.groups:
-            span = slice(cut, cut + width)
-            rows = [Row(row.label, row.cells[span]) for row in wide.rows]
-            tables.append(Table(f"{wide.title} on the {heading.lower()}", "model", wide.columns[span], rows))
-            cut += width
+        for heading, table in cut_at_groups(models_table(metrics, kind)):
+            tables.append(replace(table, title=f"{table.title} on the {heading.lower()}", corner="model"))
+    return tables
+
+
+def _after_steps(metrics: Mapping[str, Any]) -> list[Table]:
+    """The table of RCS after each step of pre-ranking, cut likewise; empty where there is one step."""
+    cut = cut_at_groups(steps_table(metrics))
+    return [replace(table, title=heading, corner="arm") for heading, table in cut]
+
+
+def cut_at_groups(wide: Table | None) -> list[tuple[str, Table]]:
+    """The tables that groups of columns are by themselves, with the heading of each."""
+    if wide is None:
+        return []
+    tables, cut = [], 0
+    for heading, width in wide.groups:
+        span = slice(cut, cut + width)
+        rows = [replace(row, cells=row.cells[span]) for row in wide.rows]
+        tables.append((heading, Table(wide.title, wide.corner, wide.columns[span], rows)))
+        cut += width
     return tables
 
 
@@ -128,6 +142,7 @@ def terminal_summary(metrics: Mapping[str, Any], *, color: bool = False, width: 
     culprit = culprit_table(metrics)
     if culprit is not None:
         parts.append(table_text(culprit, color=color, width=width))
+    parts += [table_text(table, color=color, width=width) for table in _after_steps(metrics)]
     orders = [orders_table(metrics, name) for name in metrics.get("orders") or {}]
     parts += [table_text(table, color=color, width=width) for table in orders if table is not None]
     parts += [table_text(table, color=color, width=width, margins=False) for table in _models_by_set(metrics)]

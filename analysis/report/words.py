@@ -13,6 +13,16 @@ def listed(parts: Sequence[str]) -> str:
     return parts[0] if len(parts) == 1 else f"{', '.join(parts[:-1])} and {parts[-1]}"
 
 
+def stage_name(stage: str) -> str:
+    """A stage or a set of candidates as people write it: pre_ranking → pre-ranking, coarse_set → coarse set.
+
+    >>> stage_name("pre_ranking"), stage_name("pre_ranking_set")
+    ('pre-ranking', 'pre-ranking set')
+    """
+    name, of, _ = stage.partition("_set")
+    return name.replace("_", "-") + (" set" if of else "")
+
+
 def percent_number(share: Any, decimals: int = 1, *, signed: bool = False) -> str:
     """A share in percent without its sign: 0.123 → 12.3; a dash where it is undefined."""
     value = finite(share)

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from cascade_sim.analysis.metrics.catalogue import ARM_MEASURES, Metric
+from cascade_sim.analysis.metrics.catalogue import Metric, arm_measures
 from cascade_sim.cascade.bids import BidRules
 from cascade_sim.cascade.custom_retriever import CustomRetrieval
 from cascade_sim.cascade.retrieval import Retrieval, Retriever
@@ -63,4 +63,4 @@ class Synthetic(Environment):
         )
 
     def measures(self, columns: set[str]) -> Mapping[str, Metric]:
-        return ARM_MEASURES
+        return arm_measures(columns)

@@ -169,15 +169,16 @@ function dayChart(lines, options) {
 }
 
 /* Where the best ads went, before and after: two stacked bars. */
-function fateBars(sides, width) {
+function fateBars(sides, fates, width) {
   const height = 40 * sides.length + 8, left = Math.min(Math.max(64, 16 + 7 * Math.max(...sides.map((side) => side.name.length))), width / 3), right = 8, across = width - left - right;
-  const label = sides.map((s) => `${s.name}: ${number(100 * s.pre_ranking, 1)} % lost by pre-ranking, ${number(100 * s.ranking, 1)} % by the auction, ${number(100 * s.shown, 1)} % shown`).join("; ");
+  const label = sides.map((side) => `${side.name}: ` + fates.map((fate) => `${number(100 * side.best[fate.name], 1)} % ${fate.label}`).join(", ")).join("; ");
   const node = svg("svg", { viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": label });
   sides.forEach((side, i) => {
     let x = left;
     node.append(svg("text", { x: 0, y: 40 * i + 27 }, side.name));
-    for (const [share, kind] of [[side.shown, "bar-then"], [side.ranking, "bar-lost-2"], [side.pre_ranking, "bar-lost"]]) {
-      node.append(svg("rect", { x, y: 40 * i + 8, width: Math.max(share * across, 0), height: 28, class: kind }));
+    for (const fate of fates) {
+      const share = side.best[fate.name];
+      node.append(svg("rect", { x, y: 40 * i + 8, width: Math.max(share * across, 0), height: 28, class: "bar-" + (fate.kind || "then") }));
       x += share * across;
     }
   });

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from cascade_sim.analysis.report.readings import WHAT_IF_MEASURES
+from cascade_sim.analysis.report.readings import what_if_measures
 from cascade_sim.analysis.statistics.estimates import finite
 from cascade_sim.live.session import Pages, Served, Session
 
@@ -48,7 +48,7 @@ def measures(
     """{measure: {"today", "then", "lift", "difference"}}, each with value, low and high."""
     sides, share, unit = _sides(session, then, today, blocks)
     known = session.metrics([name for name in sides[0] if name in sides[1]])
-    named = {name: known[name] for name in WHAT_IF_MEASURES if name in known and (not only or name in only)}
+    named = {name: known[name] for name in what_if_measures(known) if not only or name in only}
     spread = _Spread(unit, share)
     found = {}
     for name, metric in named.items():

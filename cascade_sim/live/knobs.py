@@ -8,7 +8,7 @@ control, but the page takes them as words, like `--set`.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any, get_args
 
 import numpy as np
@@ -40,6 +40,14 @@ LABELS: dict[KnobPath, str] = {
     ("bidding", "range"): "Bid range",
     ("bidding", "pcvr"): "pCVR of opt-bids",
 }
+# The same of an earlier step of pre-ranking, which has a name.
+STEP_LABELS = {
+    "size": "Ads that leave {}",
+    "model": "Model of {}",
+    "bid": "Bid of {}",
+    "fusion": "Fusion of {}",
+    "pcvr": "pCVR of {}",
+}
 GROUPS = {"auction": "Auction", "slots": "Auction", "bidding": "Bids"}
 STEPS = 200  # of a slider over an amount of money
 CURVE = 13  # values of a curve
@@ -49,11 +57,12 @@ def knobs_of(session: Session, arm: str) -> list[dict[str, Any]]:
     """The controls for an arm in the order of LABELS: path, label, group, today's value, ends or choices."""
     session.arm(Way(arm))
     now = overrides_of(session.specs[arm])
-    routes = session.specs[arm].retrieval.routes
-    known = set(arm_knobs((), routes))
+    spec = session.specs[arm]
+    steps, routes = tuple(spec.pre_ranking.earlier), spec.retrieval.routes
+    known = set(arm_knobs(steps, routes))
     quotas: dict[KnobPath, str] = {("retrieval", "routes", name, "size"): f"Ads of {name}" for name in routes}
     found = []
-    for knob, label in {**LABELS, **quotas}.items():
+    for knob, label in {**labels_of(steps), **quotas}.items():
         if knob not in known:
             continue
         value: Any = now
@@ -66,6 +75,30 @@ def knobs_of(session: Session, arm: str) -> list[dict[str, Any]]:
                 {"path": scenario_path(knob), "label": label, "group": group, "today": value, **about}
             )
     return found
+
+
+def labels_of(steps: Sequence[str]) -> dict[KnobPath, str]:
+    """What the parameters of an arm are called, in the order of its stages; `steps` are earlier ones."""
+    labels: dict[KnobPath, str] = {}
+    for knob, label in LABELS.items():
+        if knob == ("pre_ranking", "size"):
+            labels |= {
+                ("pre_ranking", "earlier", step, key): words.format(step.replace("_", "-"))
+                for step in steps
+                for key, words in STEP_LABELS.items()
+            }
+        labels[knob] = label
+    return labels
+
+
+def _size_range(session: Session, arm: str, step: str) -> dict[str, Any] | None:
+    """How many ads a step of pre-ranking may hand on: what the next one hands on, to what it is handed."""
+    spec = session.specs[arm]
+    names = [name for name, _ in spec.steps]
+    sizes, at = [spec.retrieval_size, *(own.size for _, own in spec.steps)], names.index(step)
+    if step in spec.size_rules:
+        return None  # a rule chooses it
+    return _number(spec.slots + 1 if at == len(names) - 1 else sizes[at + 2], sizes[at], 1)
 
 
 def _about(session: Session, arm: str, knob: KnobPath, value: Any) -> dict[str, Any] | None:
@@ -91,10 +124,8 @@ def _about(session: Session, arm: str, knob: KnobPath, value: Any) -> dict[str, 
         return _number(spec.slots + 1, min(session.sim.world.n_ads, 2 * spec.retrieval_size), 1)
     if knob[:2] == ("retrieval", "routes"):
         return _number(0, min(session.sim.world.n_ads, 2 * value), 1)
-    if knob == ("pre_ranking", "size"):
-        if spec.sizes is not None:
-            return None  # a rule chooses them
-        return _number(spec.slots + 1, spec.retrieval_size, 1)
+    if knob[0] == "pre_ranking" and knob[-1] == "size":
+        return _size_range(session, arm, "pre_ranking" if len(knob) == 2 else knob[2])
     choices = [choice for choice in _choices(session, knob) if choice is not None]
     return {"kind": "choice", "choices": choices} if len(choices) > 1 else None
 

@@ -209,6 +209,8 @@
       $("exact").disabled = true;
     }
   }
+  /* A stage as people write it. */
+  const said = (stage) => stage.replace(/_/g, "-");
   const asked = () => JSON.stringify([state.run, state.arm, state.against, settings()]);
   function refuse(words) {
     $("refusal").hidden = !words;
@@ -410,21 +412,26 @@
     $("curve-words").textContent = `${whole} of ${knob.values.length - refused.length} values on all requests${places > whole ? "; hollow points are quick ones" : ""}. Orange: where the knob stands.` + (refused.length ? ` Refused: ${refused.join("; ")}` : "");
   }
 
+  /* What may become of one of the best ads: shown, or lost by a scoring stage, the last one first. */
+  function fates(scoring) {
+    const lost = scoring.slice().reverse().map((stage, i) => ({ name: stage, label: i ? `lost by ${said(stage)}` : "lost in the auction", kind: i === 0 ? "lost-2" : i === 1 ? "lost" : `lost-${3 + (i - 2) % 3}` }));
+    return [{ name: "shown", label: "shown", kind: "" }, ...lost];
+  }
   function drawFunnel() {
-    const { today, then } = answer.funnel, sets = { corpus: "Ads", pre_ranking_set: "Retrieved", competitive_set: "Ranked", win_set: "Shown" };
-    const rows = Object.entries(sets).map(([key, label]) => el("tr", {}, el("th", { scope: "row" }, label), el("td", {}, number(today[key], today[key] % 1 ? 2 : 0)), el("td", {}, number(then[key], then[key] % 1 ? 2 : 0))));
+    const { today, then } = answer.funnel, scoring = about.stages.slice(1), earlier = scoring.slice(0, -1);
+    const sets = [["corpus", "Ads"], ...earlier.map((stage, i) => [`${stage}_set`, i ? `Handed to ${said(stage)}` : "Retrieved"]), ["competitive_set", "Ranked"], ["win_set", "Shown"]];
+    const rows = sets.map(([key, label]) => el("tr", {}, el("th", { scope: "row" }, label), el("td", {}, number(today[key], today[key] % 1 ? 2 : 0)), el("td", {}, number(then[key], then[key] % 1 ? 2 : 0))));
     const cards = [scrolled("Ads by stage", table(["ads of a request", before(), "then"], rows))];
     if (today.best && then.best) {
       const who = about.is_log ? "the ranking stage would choose from all candidates" : "are worth most by their true CTR, of those retrieved";
       cards.unshift(el("div", { class: "card" }, el("h2", {}, "Where the best ads go"), el("p", { class: "small" }, `Of the ads that ${who}, as many as there are slots.`),
-        el("p", { class: "legend" }, ...[["shown", ""], ["lost in the auction", "lost-2"], ["lost by pre-ranking", "lost"]].map(([name, kind]) => el("span", {}, el("i", { class: kind }), name))),
-        fateBars([{ name: before(), ...today.best }, { name: "then", ...then.best }], wide("funnel")),
-        el("div", { class: "scroll fates", tabindex: 0, role: "region", "aria-label": "Losses by stage" }, table(["", "shown", "lost in the auction", "lost by pre-ranking"], [[before(), today.best], ["then", then.best]].map(([name, best]) => el("tr", {}, el("th", { scope: "row" }, name), ...[best.shown, best.ranking, best.pre_ranking].map((x) => el("td", {}, number(100 * x, 1) + " %")))))))) ;
+        el("p", { class: "legend" }, ...fates(scoring).map((fate) => el("span", {}, el("i", { class: fate.kind }), fate.label))),
+        fateBars([{ name: before(), best: today.best }, { name: "then", best: then.best }], fates(scoring), wide("funnel")),
+        el("div", { class: "scroll fates", tabindex: 0, role: "region", "aria-label": "Losses by stage" }, table(["", ...fates(scoring).map((fate) => fate.label)], [[before(), today.best], ["then", then.best]].map(([name, best]) => el("tr", {}, el("th", { scope: "row" }, name), ...fates(scoring).map((fate) => el("td", {}, number(100 * best[fate.name], 1) + " %"))))))));
     }
     const lost = about.attribution && about.attribution.stages;
     if (lost) {
-      const names = { retrieval: "retrieval", pre_ranking: "pre-ranking", ranking: "ranking" };
-      cards.push(scrolled("Losses that the run measured", table(["stage", "share of the loss", "eCPM lost"], lost.map((stage) => el("tr", {}, el("th", { scope: "row" }, names[stage.stage] || stage.stage), el("td", {}, number(100 * stage.share, 1) + " %"), el("td", {}, number(stage.ecpm_lost.value, 1)))), `As the run measured arm ${state.arm} against the whole corpus, on ${number(about.attribution.requests, 0)} requests, with no knob turned`)));
+      cards.push(scrolled("Losses that the run measured", table(["stage", "share of the loss", "eCPM lost"], lost.map((stage) => el("tr", {}, el("th", { scope: "row" }, said(stage.stage)), el("td", {}, number(100 * stage.share, 1) + " %"), el("td", {}, number(stage.ecpm_lost.value, 1)))), `As the run measured arm ${state.arm} against the whole corpus, on ${number(about.attribution.requests, 0)} requests, with no knob turned`)));
     }
     $("view-funnel").replaceChildren(...cards);
   }
@@ -494,18 +501,19 @@
     const input = el("input", { name: "ad", value: ad, autocomplete: "off", "aria-label": "Ad to explain" });
     const form = el("form", { class: "controls", "data-live": "", onsubmit: (event) => { event.preventDefault(); look(request, input.value.trim(), false); } }, el("label", {}, "why not this ad?", input), el("button", {}, "Explain"));
     const parts = [el("h2", { tabindex: -1, id: "looked" }, `Request ${found.name || found.request}, user ${found.user}`), el("div", { class: "sides" }, page("today", before() === "today" ? "Today" : `Arm ${before()}`), page("then", "With the knobs turned")), form];
-    if (found.best && found.best.length) parts.push(el("p", { class: "small" }, "Best by true value: " + found.best.map((b) => `${b.ad} (${b.dropped_by ? "lost by " + b.dropped_by.replace("_", "-") : "shown"})`).join(", ")));
+    if (found.best && found.best.length) parts.push(el("p", { class: "small" }, "Best by true value: " + found.best.map((b) => `${b.ad} (${b.dropped_by ? "lost by " + said(b.dropped_by) : "shown"})`).join(", ")));
     if (found.ad) parts.push(explained(found.ad, found.pages.then));
     $("look").replaceChildren(...parts);
     if (isNew) { $("looked").focus(); $("looked").scrollIntoView({ block: "start" }); }
   }
   function explained(ad, page) {
-    const place = page.find((p) => p.ad === ad.ad && p.slot !== null), names = { retrieval: "retrieval", pre_ranking: "pre-ranking", ranking: "the auction" };
-    const verdict = place ? `Ad ${ad.ad} of advertiser ${ad.advertiser} wins slot ${place.slot} at ${number(place.cpc_micros / 1e6, 4)}.` : `Ad ${ad.ad} of advertiser ${ad.advertiser} is dropped by ${names[ad.dropped_by]}.`;
+    const place = page.find((p) => p.ad === ad.ad && p.slot !== null), named = (stage) => (stage === "ranking" ? "the auction" : said(stage));
+    const verdict = place ? `Ad ${ad.ad} of advertiser ${ad.advertiser} wins slot ${place.slot} at ${number(place.cpc_micros / 1e6, 4)}.` : `Ad ${ad.ad} of advertiser ${ad.advertiser} is dropped by ${named(ad.dropped_by)}.`;
     const bids = ad.bids, wins = bids.cascade === null ? `No bid wins a slot: ${bids.why_none}.` : place ? `It would still win with a bid of ${number(bids.cascade, 6)}, and bids ${number(ad.init_bid, 6)}.` : `The bid that would have won: ${number(bids.cascade, 6)}, ${number(bids.cascade / ad.init_bid, 2)} times its own ${number(ad.init_bid, 6)}. It would then have slot ${bids.slot} at ${number(bids.cpc_micros / 1e6, 4)}.`;
-    const rows = ad.stages.map((stage) => el("tr", {}, el("th", { scope: "row" }, names[stage.stage]), el("td", {}, stage.rank === null ? NONE : String(stage.rank)), el("td", {}, number(stage.of, 0)), el("td", {}, number(stage.passes, 0)), ...[stage.score, stage.last_in, stage.first_out].map((x) => el("td", {}, x === null ? NONE : String(Number(x.toPrecision(5))))), el("td", {}, (stage.reached ? "" : "not reached; would have been ") + (stage.passed ? "passed" : "dropped"))));
+    const rows = ad.stages.map((stage) => el("tr", {}, el("th", { scope: "row" }, named(stage.stage)), el("td", {}, stage.rank === null ? NONE : String(stage.rank)), el("td", {}, number(stage.of, 0)), el("td", {}, number(stage.passes, 0)), ...[stage.score, stage.last_in, stage.first_out].map((x) => el("td", {}, x === null ? NONE : String(Number(x.toPrecision(5))))), el("td", {}, (stage.reached ? "" : "not reached; would have been ") + (stage.passed ? "passed" : "dropped"))));
     const why = ad.stages.filter((s) => s.why).map((s) => el("p", {}, `It may not take part: ${s.why}.`));
-    const need = [["to pass pre-ranking", bids.pre_ranking], ["to win the auction", bids.auction], ["to win both", bids.cascade]].map(([label, bid]) => el("tr", {}, el("th", { scope: "row" }, label), el("td", {}, bid === null ? "no bid" : number(bid, 6)), el("td", {}, bid === null || !ad.init_bid ? NONE : "× " + number(bid / ad.init_bid, 3))));
+    const steps = ad.stages.slice(1, -1).map((stage) => [`to pass ${said(stage.stage)}`, bids[stage.stage]]);
+    const need = [...steps, ["to win the auction", bids.auction], [steps.length > 1 ? "to win all" : "to win both", bids.cascade]].map(([label, bid]) => el("tr", {}, el("th", { scope: "row" }, label), el("td", {}, bid === null ? "no bid" : number(bid, 6)), el("td", {}, bid === null || !ad.init_bid ? NONE : "× " + number(bid / ad.init_bid, 3))));
     return el("div", { class: "card" }, el("p", { class: "verdict" }, verdict), el("p", {}, wins), ...why, el("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": "The ad's way" }, table(["stage", "rank", "of", "pass", "score", "last in", "first out", "result"], rows)), el("h3", {}, "Least init-bid, all else as it is"), table(["", "bid", "of its own"], need));
   }
 

@@ -22,7 +22,8 @@ from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route
 
-from cascade_sim.analysis.report.readings import WHAT_IF_MEASURES, WHAT_IF_REVENUE
+from cascade_sim.analysis.metrics.catalogue import AFTER_STEPS, after_step
+from cascade_sim.analysis.report.readings import WHAT_IF_MEASURES, WHAT_IF_REVENUE, what_if_measures
 from cascade_sim.errors import UserError, shortened
 from cascade_sim.live import browse, figures
 from cascade_sim.live.connections import PageServer
@@ -166,6 +167,8 @@ class Live:
         session.arm(Way(arm))
         yield
         knobs = knobs_of(session, arm)
+        steps = session.specs[arm].pre_ranking.earlier
+        names = [*WHAT_IF_MEASURES, *(after_step(name, step) for name in AFTER_STEPS for step in steps)]
         return {
             **offered.about(),
             "run": question.run,
@@ -173,6 +176,7 @@ class Live:
             "baseline": session.baseline,
             "arm": arm,
             "arms": list(session.specs),
+            "stages": session.evaluation.baseline.stage_names,
             "knobs": [{**knob, "values": curve_values(knob)} for knob in knobs],
             "measures": {
                 name: {
@@ -182,7 +186,7 @@ class Live:
                     "better": measure.better,
                     "is_near_zero": measure.is_signed_or_near_zero,
                 }
-                for name, measure in WHAT_IF_MEASURES.items()
+                for name, measure in what_if_measures(names).items()
             },
             "lead": WHAT_IF_REVENUE,
             "requests": session.n_requests,

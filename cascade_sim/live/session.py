@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 
 from cascade_sim.analysis.metrics import consistency
-from cascade_sim.analysis.metrics.catalogue import ARM_MEASURES, PAGE_MEASURES, REPLAY_MEASURES, Metric
+from cascade_sim.analysis.metrics.catalogue import PAGE_MEASURES, REPLAY_MEASURES, Metric, arm_measures
 from cascade_sim.auction import MICROS
 from cascade_sim.cascade.serve import Arm, Block, predicted, retrieve
 from cascade_sim.environments.arrivals import Arrivals
@@ -240,7 +240,7 @@ class Session:
         known = set(columns)
         return {
             name: metric
-            for name, metric in {**ARM_MEASURES, **PAGE_MEASURES, **REPLAY_MEASURES}.items()
+            for name, metric in {**arm_measures(known), **PAGE_MEASURES, **REPLAY_MEASURES}.items()
             if metric.is_ratio
             and not metric.is_of_corpus
             and {*metric.parts} <= known

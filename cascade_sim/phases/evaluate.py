@@ -4,15 +4,16 @@ from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
+from cascade_sim.analysis.metrics.catalogue import ALL_STEPS
 from cascade_sim.cascade.columns import impression_columns
 from cascade_sim.cascade.exploration import as_decided
 from cascade_sim.cascade.memo import Memo
 from cascade_sim.cascade.outcome import Outcome
-from cascade_sim.cascade.serve import Arm, Block, Decision, admitted, score
+from cascade_sim.cascade.serve import Arm, Block, Decision, Stage, admitted, score
 from cascade_sim.environments.budget_replay import budget_facts
 from cascade_sim.environments.evaluators import corpus as detail
 from cascade_sim.environments.evaluators.base import Context
@@ -69,22 +70,47 @@ class Served:
     columns: dict[str, np.ndarray]
 
 
-def culprit_arms(baseline: Arm) -> dict[tuple[str, str], Arm]:
-    """The baseline with its pre-ranking seats replaced one at a time by the ranking stage's.
+class Replaced(NamedTuple):
+    """What an arm of the ablation has in a step of pre-ranking; ALL_STEPS: in every one, what ranking has."""
 
-    Keyed by (bid, model); the last one has both replaced and must reach an RCS of exactly 1. A bid is the
-    kind of bid and, of opt-bids, the model of their pCVR.
+    stage: str
+    bid: str  # the kind of bid and, of opt-bids, the model of their pCVR
+    model: str
+
+
+def culprit_arms(baseline: Arm) -> dict[Replaced, Arm]:
+    """The ablation: bid, model and both of each step of pre-ranking replaced by those of the last stage.
+
+    Each step has a 2 x 2 with the other steps as they are. One arm, the last, has all of them replaced and
+    must reach an RCS of exactly 1; where there is one step, its both.
     """
-    pre, rank = baseline.stages[-2], baseline.last
+    *steps, rank = baseline.stages
     arms = {}
-    for own in (pre, rank):
-        for other in (pre, rank):
-            # Opt-bids bring the pCVR they come from; else a fusion that looks at a pCVR keeps its own.
-            rates = other.rates if other.bid == "opt" else own.rates
-            arm = baseline.with_stage(-2, scorer=own.scorer, fusion=own.fusion, bid=other.bid, rates=rates)
-            bid, model = arm.stages[-2].bid_name, own.scorer.name
-            arms[bid, model] = replace(arm, name=f"{bid} x {model}")
+    for at, step in enumerate(steps):
+        for own in (step, rank):
+            for other in (step, rank):
+                arm = _with_parts(baseline, at, own, other)
+                key = Replaced(step.name, arm.stages[at].bid_name, own.scorer.name)
+                arms[key] = replace(arm, name=_ablation_name(key, len(steps)))
+    if len(steps) > 1:
+        arm, key = baseline, Replaced(ALL_STEPS, rank.bid_name, rank.scorer.name)
+        for at in range(len(steps)):
+            arm = _with_parts(arm, at, rank, rank)
+        arms[key] = replace(arm, name=_ablation_name(key, len(steps)))
     return arms
+
+
+def _with_parts(arm: Arm, at: int, model_of: Stage, bid_of: Stage) -> Arm:
+    """The arm with the model (and fusion) of one stage and the bid of another in this place."""
+    # Opt-bids bring the pCVR they come from; else a fusion that looks at a pCVR keeps its own.
+    rates = bid_of.rates if bid_of.bid == "opt" else model_of.rates
+    return arm.with_stage(at, scorer=model_of.scorer, fusion=model_of.fusion, bid=bid_of.bid, rates=rates)
+
+
+def _ablation_name(key: Replaced, n_steps: int) -> str:
+    """Marked by its `x`, and by a step where there are several."""
+    name = f"{key.bid} x {key.model}"
+    return name if n_steps == 1 else f"{key.stage}: {name}"
 
 
 class ArmEvaluation:
@@ -104,7 +130,7 @@ class ArmEvaluation:
         baseline: Arm,
         *,
         n_requests: int,
-        culprits: dict[tuple[str, str], Arm] | None = None,
+        culprits: dict[Replaced, Arm] | None = None,
         has_exposure: bool = True,
     ):
         self.sim, self.logs, self.arms, self.baseline = sim, logs, arms, baseline
@@ -273,11 +299,15 @@ class Evaluation(ArmEvaluation):
         if not knows_truth:
             named = []  # held against the log's own clicks, not against a truth
         ranker = self.specs[sim.scenario.report.baseline].ranking.model
-        self.model_quality = QualityStudy(sim, named, ranker if knows_truth else None, self.n_quality)
+        self.model_quality = QualityStudy(
+            sim, named, ranker if knows_truth else None, baseline, self.n_quality
+        )
         asked = dict.fromkeys(name for spec in self.specs.values() for name in spec.pcvr_models)
         self.pcvr_quality = None
         if asked:
-            self.pcvr_quality = QualityStudy(sim, list(asked), None, self.n_quality, sim.environment.cvr)
+            self.pcvr_quality = QualityStudy(
+                sim, list(asked), None, baseline, self.n_quality, sim.environment.cvr
+            )
 
     def run(self) -> None:
         """Serve and measure; impressions of every arm and the shadow's scores go to the log."""
@@ -339,7 +369,7 @@ class Evaluation(ArmEvaluation):
         return {"evidence": {**stated.facts, "notes": told, "models": models}}
 
 
-def culprits_of(sim: Simulation, baseline: Arm) -> dict[tuple[str, str], Arm]:
+def culprits_of(sim: Simulation, baseline: Arm) -> dict[Replaced, Arm]:
     """The search for the culprit; none where a log has no pre-ranking stage."""
     return culprit_arms(baseline) if sim.environment.has("corpus") or has_pre_ranking(baseline) else {}
 

@@ -1,4 +1,4 @@
-"""How good each model is on the win set (what was shown), the competitive set and the pre-ranking set.
+"""How good each model is on the win set (what was shown), the competitive set and those of earlier stages.
 
 Predictions are held against the truth and, in level, against the ranker's (`proxy_pcoc`). Also the curves of
 the report: distributions of predictions on the sets, and the reliability of the pre-ranking predictions
@@ -13,16 +13,16 @@ from cascade_sim.analysis.metrics import scale
 from cascade_sim.analysis.metrics.ratio import divide
 from cascade_sim.analysis.statistics.bootstrap import Function, paired_functions_intervals
 from cascade_sim.cascade.seats import Scorer, is_probability
-from cascade_sim.cascade.serve import Block, Decision
+from cascade_sim.cascade.serve import Arm, Block, Decision
 from cascade_sim.environments.evaluators.model_quality import LOG10_EDGES, ModelQuality
 from cascade_sim.limits import GROUPS
 from cascade_sim.phases.simulation import Simulation
 
-SETS = ("win_set", "competitive_set", "pre_ranking_set")
+PROXY_SET = "pre_ranking_set"  # on which students are held against the ranker
 
 
 class QualityStudy:
-    """Collects every model on the three sets of the baseline's decisions, against a truth: the CTR, if None.
+    """Collects every model on all sets of the baseline's decisions, against a truth: the CTR, if None.
 
     With a ranker, which then comes first, also the models' reliability against its predictions.
     """
@@ -32,29 +32,30 @@ class QualityStudy:
         sim: Simulation,
         models: list[str],
         ranker: str | None,
+        baseline: Arm,
         n_requests: int,
         truth: Callable[[Block, np.ndarray], np.ndarray] | None = None,
     ):
         self._truth, self._ranker = truth or sim.environment.ctr, ranker
+        self.sets = tuple(reversed(baseline.set_names))  # the win set first
         self.n_groups = max(1, min(GROUPS, n_requests))
         first = [] if ranker is None else [ranker]
         self.models = {name: sim.scorers[name] for name in [*first, *[m for m in models if m != ranker]]}
         self.by_model = {
-            name: {kind: ModelQuality(is_probability(scorer), self.n_groups) for kind in SETS}
+            name: {kind: ModelQuality(is_probability(scorer), self.n_groups) for kind in self.sets}
             for name, scorer in self.models.items()
         }
         self._reliability: dict[str, list[tuple[np.ndarray, np.ndarray]]] = {name: [] for name in self.models}
 
     def add(self, block: Block, decision: Decision, group: np.ndarray) -> None:
         """Add a block; `group` [R] says which group of requests each belongs to."""
-        sets = (decision.win_set, decision.competitive_set, decision.passes[-2].ids)
-        for kind, ids in zip(SETS, sets, strict=True):
+        for kind, ids in zip(self.sets, reversed(decision.sets), strict=True):
             valid = ids >= 0
             true_rate = self._truth(block, ids)
             predictions = {name: scorer.predict(block, ids) for name, scorer in self.models.items()}
             for name, prediction in predictions.items():
                 self.by_model[name][kind].add(prediction, true_rate, valid, group)
-                if kind == "pre_ranking_set" and self._is_student(name):
+                if kind == PROXY_SET and self._is_student(name):
                     assert self._ranker is not None
                     self._reliability[name].append((prediction[valid], predictions[self._ranker][valid]))
 
@@ -77,7 +78,7 @@ class QualityStudy:
         assert self._ranker is not None
         level = {"proxy_pcoc": Function(lambda sums: divide(sums[:, 0], sums[:, 1]))}
         entries = {}
-        for kind in SETS:
+        for kind in self.sets:
             bins = [self.by_model[model][kind].sums.get("bins") for model in (name, self._ranker)]
             if any(sums is None for sums in bins):
                 entries[kind] = {"value": None, "low": None, "high": None}
@@ -100,7 +101,7 @@ class QualityStudy:
     def curves(self) -> dict:
         """The `curves` section of metrics.json."""
         distribution = {}
-        for kind in SETS:
+        for kind in self.sets:
             density = {}
             for name, sets in self.by_model.items():
                 total = sets[kind].density.sum()

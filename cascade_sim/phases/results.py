@@ -7,6 +7,7 @@ import numpy as np
 
 from cascade_sim.analysis.metrics import scale
 from cascade_sim.analysis.metrics.catalogue import (
+    ALL_STEPS,
     ARM_MEASURES,
     REFERENCE_ARMS,
     Metric,
@@ -21,9 +22,9 @@ from cascade_sim.analysis.statistics.bootstrap import (
     seed_spread,
 )
 from cascade_sim.analysis.statistics.orders import order_between_worlds
-from cascade_sim.cascade.serve import Arm
+from cascade_sim.cascade.serve import Arm, Stage
 from cascade_sim.environments.evaluators.corpus import attribution_table
-from cascade_sim.phases.evaluate import ArmEvaluation, ArmTally, Evaluation
+from cascade_sim.phases.evaluate import ArmEvaluation, ArmTally, Evaluation, Replaced
 from cascade_sim.phases.objectives import sweep_section
 from cascade_sim.scenario.file import scenario_hash
 from cascade_sim.version import SEMANTICS, __version__
@@ -64,13 +65,10 @@ def collect(evaluation: Evaluation) -> dict[str, Any]:
         ),
         "culprit": [
             {
-                "bid": arm.stages[-2].bid,
-                **({"pcvr": arm.stages[-2].pcvr} if arm.stages[-2].pcvr else {}),
-                "model": model,
-                "role": culprit_role(arm, evaluation.baseline),
+                **culprit_row(key, arm, evaluation.baseline),
                 **{metric: measured[arm.name][metric] for metric in IN_CULPRIT if metric in metrics},
             }
-            for (_, model), arm in evaluation.culprits.items()
+            for key, arm in evaluation.culprits.items()
         ],
         "detail": {
             "corpus_requests": evaluation.n_detail,
@@ -99,11 +97,12 @@ def references(evaluation: Evaluation) -> dict[str, str]:
     arms, base = evaluation.specs, evaluation.specs[evaluation.sim.scenario.report.baseline]
     told = {name: text for name, text in REFERENCE_ARMS.items() if name in arms}
     for name in evaluation.sim.scenario.arms:
-        seats = {
-            words: (getattr(arms[name], seat).model, getattr(base, seat).model)
-            for seat, words in (("pre_ranking", "pre-ranking"), ("ranking", "ranking"))
-        }
-        knowing = [seat for seat, (own, today) in seats.items() if own == "truth" != today]
+        pairs = zip(arms[name].sections, base.sections, strict=True)
+        knowing = [
+            stage.replace("_", "-")
+            for (stage, own), (_, today) in pairs
+            if own.model == "truth" != today.model
+        ]
         if knowing:
             told[name] = f"knows the true CTR in {' and '.join(knowing)}, which no model does"
     return told
@@ -205,9 +204,22 @@ def arm_metrics(
     return measured
 
 
-def culprit_role(arm: Arm, baseline: Arm) -> str:
-    """Which seats of the baseline's pre-ranking stage the arm replaces; the fusion comes with the model."""
-    own, before = arm.stages[-2], baseline.stages[-2]
+def culprit_row(key: Replaced, arm: Arm, baseline: Arm) -> dict[str, Any]:
+    """What an arm of the ablation replaces; with the step where pre-ranking has several."""
+    steps = [stage.name for stage in arm.stages[:-1]]
+    at = -2 if key.stage == ALL_STEPS else steps.index(key.stage)
+    own = arm.stages[at]
+    return {
+        **({"stage": key.stage} if len(steps) > 1 else {}),
+        "bid": own.bid,
+        **({"pcvr": own.pcvr} if own.pcvr else {}),
+        "model": key.model,
+        "role": ALL_STEPS if key.stage == ALL_STEPS else culprit_role(own, baseline.stages[at]),
+    }
+
+
+def culprit_role(own: Stage, before: Stage) -> str:
+    """What of a step of pre-ranking is replaced; the fusion comes with the model."""
     has_other_bid = own.bid_name != before.bid_name
     has_other_model = own.scorer.name != before.scorer.name or own.fusion != before.fusion
     if has_other_bid and has_other_model:
@@ -249,11 +261,23 @@ def _orders(studies: list[dict[str, Any]]) -> dict[str, Any]:
         )
         for metric, is_relative in ORDERED.items()
     }
-    rows = {f"{row['bid']} × {row['model']}": i for i, row in enumerate(studies[0].get("culprit") or [])}
-    if all(len(s.get("culprit") or []) == len(rows) for s in studies):
+    rows = ablation_labels(studies[0])
+    if all(len(s.get("culprit") or []) == len(studies[0].get("culprit") or []) for s in studies):
         by_row = {row: [s["culprit"][i]["rcs"]["value"] for s in studies] for row, i in rows.items()}
         found["culprit"] = order_between_worlds(by_row, is_relative=False)
     return {name: order for name, order in found.items() if order is not None}
+
+
+def ablation_labels(metrics: Mapping[str, Any]) -> dict[str, int]:
+    """The rows of the ablation by what they put together, with their places; the baseline itself once."""
+    labels = {}
+    for i, row in enumerate(metrics.get("culprit") or []):
+        name = f"{row['bid']} × {row['model']}"
+        if "stage" in row:
+            is_base = row["role"] == "as it is"
+            name = "as it is" if is_base else f"{row['stage']}: {name}"
+        labels[name] = i
+    return labels
 
 
 def _pool_reliability(worlds: list[dict[str, Any]]) -> dict[str, dict]:

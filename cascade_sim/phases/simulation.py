@@ -130,13 +130,17 @@ class Simulation:
     def arm(self, name: str, spec: ArmSpec) -> Arm:
         """An arm ready to serve; its models must have been trained."""
         arm = self.arm_of(name, spec, [self.stage(section, spec) for _, section in spec.sections])
-        if spec.sizes is None:
+        rules = spec.size_rules
+        if not rules:
             return self.environment.with_logged_sizes(arm)
 
         def block_of(index: int, n_requests: int) -> Block:
             return self.arrivals.block("shadow", index, n_requests)
 
-        return with_size_rule(arm, self.platform, spec.sizes, block_of, self.seed)
+        for at, (step, _) in enumerate(spec.steps):  # a later rule is learned behind the earlier ones
+            if step in rules:
+                arm = with_size_rule(arm, self.platform, rules[step], block_of, self.seed, at)
+        return arm
 
     def arm_of(self, name: str, spec: ArmSpec, stages: Sequence[Stage]) -> Arm:
         """An arm with these scoring stages and everything else as in its section."""

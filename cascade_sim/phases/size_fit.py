@@ -12,30 +12,42 @@ REQUESTS = 16_384
 
 
 def with_size_rule(
-    arm: Arm, platform: Platform, sizes: Sizes, block_of: Callable[[int, int], Block], seed: int
+    arm: Arm,
+    platform: Platform,
+    sizes: Sizes,
+    block_of: Callable[[int, int], Block],
+    seed: int,
+    at: int = -2,
 ) -> Arm:
-    """The arm with a rule for these sizes, learned from REQUESTS requests.
+    """The arm with a rule for these sizes in the scoring stage `at`, learned from REQUESTS requests.
 
     `block_of(i, n)` is block number i of a traffic of n requests.
     """
     blocks: list[Block] = []
     while sum(map(len, blocks)) < REQUESTS:
         blocks.append(block_of(len(blocks), REQUESTS))
-    rule = learn_size_rule(blocks, arm, platform, sizes.choices, sizes.mean, seed)
-    return arm.with_stage(-2, size=max(sizes.choices), size_rule=rule)
+    rule = learn_size_rule(blocks, arm, platform, sizes.choices, sizes.mean, seed, at)
+    return arm.with_stage(at, size=max(sizes.choices), size_rule=rule)
 
 
 def learn_size_rule(
-    blocks: Iterable[Block], arm: Arm, platform: Platform, choices: tuple[int, ...], mean: float, seed: int
+    blocks: Iterable[Block],
+    arm: Arm,
+    platform: Platform,
+    choices: tuple[int, ...],
+    mean: float,
+    seed: int,
+    at: int = -2,
 ) -> SizeRule:
     """The rule for this arm with these sizes and this mean, fitted to these requests.
 
     A page is worth the sum of slot effect * ranking score (bid * pCTR, as the ranking stage sees them) of
-    the ads on it; ads that the auction does not admit are worth nothing.
+    the ads on it; ads that the auction does not admit are worth nothing. Of an earlier step it is the page
+    that ranking would make of all that the step hands on: steps behind it have rules of their own.
     """
     features, values = [], []
     for block in blocks:
-        passed = passes(block, arm.with_stage(-2, size_rule=None), platform)[-2]
+        passed = passes(block, arm.with_stage(at, size_rule=None), platform)[at]
         rank = score(block, passed.ids, arm.last, arm, platform)
         is_in = (rank.bid >= arm.reserve_cpc) & (rank.score >= arm.score_floor)
         features.append(spread(passed.order, choices[0], choices[-1]))

@@ -1,11 +1,12 @@
 """What an ad's own bid decides: whether it passes pre-ranking, and which place of the auction it can hold.
 
-Everything else stays as it was, also what models see. In a request that takes the ad into its competitive
-set, the other ads do not depend on its bid: they are the best c - 1 of the others. So it passes pre-ranking
-if and only if it beats the best ad left out, and holds its place in the auction if and only if it is admitted
-and beats the ad ranked next. Scores are computed by the operations of `cascade.serve`, so the answers are
-those of serving again with the other bid, to the bit. Where a rule chooses each request's size c by its
-pre-ranking scores, "everything else" includes that size: see `with_sizes_of`.
+Everything else stays as it was, also what models see. Where a stage hands the ad on, the other ads that it
+hands on do not depend on the ad's bid: they are the best c - 1 of the others. So it passes each step of
+pre-ranking if and only if it beats the best ad that the step leaves out, and holds its place in the auction
+if and only if it is admitted and beats the ad ranked next. Scores are computed by the operations of
+`cascade.serve`, so the answers are those of serving again with the other bid, to the bit. Where a rule
+chooses each request's size c by its pre-ranking scores, "everything else" includes that size: see
+`with_sizes_of`.
 """
 
 from dataclasses import dataclass
@@ -20,18 +21,36 @@ from cascade_sim.cascade.sizes import SizeRule
 
 
 @dataclass(frozen=True)
+class OwnStep:
+    """What a step of pre-ranking says of ads that it hands on, and of the best that it leaves out; [I]."""
+
+    stage: Stage
+    prediction: NDArray[np.float64]
+    quality: NDArray[np.float64]
+    factor: NDArray[np.float64]  # bid of the stage per unit of init-bid
+    has_outsider: NDArray[np.bool_]  # whether it left any ad out
+    outsider: NDArray[np.int64]  # the best of those
+    outsider_key: NDArray[np.int64]
+
+    def hands_on(self, own: "OwnBid", init_bid: NDArray[np.float64]) -> NDArray[np.bool_]:
+        """Whether it hands the ad on with this init-bid.  [..., I]"""
+        bid = stage_bid(self.stage, self.factor, init_bid)
+        # A column per entry: the reserve is one of each request.
+        one = (self.prediction[:, None], bid[..., None], self.quality[:, None])
+        order = admitted(Scores(*one), self.stage, own.arm, own.reserve)[..., 0]
+        key = order_key(order.astype(np.float32))
+        is_tied = (key == self.outsider_key) & (own.ad < self.outsider)
+        return ~self.has_outsider | (key > self.outsider_key) | is_tied
+
+
+@dataclass(frozen=True)
 class OwnBid:
     """Ads of competitive sets, one per entry; arrays [I]. Bids are asked about as [..., I]."""
 
     arm: Arm
     row: NDArray[np.int64]  # in the block
     ad: NDArray[np.int64]
-    pre_prediction: NDArray[np.float64]
-    pre_quality: NDArray[np.float64]
-    pre_factor: NDArray[np.float64]  # bid of the stage per unit of init-bid
-    has_outsider: NDArray[np.bool_]  # whether pre-ranking left anyone out
-    outsider: NDArray[np.int64]  # the best of those
-    outsider_key: NDArray[np.int64]
+    steps: tuple[OwnStep, ...]  # of pre-ranking, in their order
     quality: NDArray[np.float64]  # in the auction
     factor: NDArray[np.float64]
     next_ad: NDArray[np.int64]  # ranked next in the auction, -1 if nobody is
@@ -40,14 +59,7 @@ class OwnBid:
 
     def passes_pre_ranking(self, init_bid: NDArray[np.float64]) -> NDArray[np.bool_]:
         """Whether the ad reaches the auction with this init-bid.  [..., I]"""
-        stage = self.arm.stages[-2]
-        bid = stage_bid(stage, self.pre_factor, init_bid)
-        # A column per entry: the reserve is one of each request.
-        one = (self.pre_prediction[:, None], bid[..., None], self.pre_quality[:, None])
-        order = admitted(Scores(*one), stage, self.arm, self.reserve)[..., 0]
-        key = order_key(order.astype(np.float32))
-        is_tied = (key == self.outsider_key) & (self.ad < self.outsider)
-        return ~self.has_outsider | (key > self.outsider_key) | is_tied
+        return np.logical_and.reduce([step.hands_on(self, init_bid) for step in self.steps])
 
     def keeps_place(self, init_bid: NDArray[np.float64]) -> NDArray[np.bool_]:
         """Whether the ad, once in the auction, gets its place or better with this init-bid.  [..., I]"""
@@ -67,12 +79,7 @@ def own_bids(
     place: NDArray[np.int64],
 ) -> OwnBid:
     """The ads in these places of the ranked lists of a block as it was served; no place is empty."""
-    ids = decision.passes[-2].ids
     ad = decision.ranked_set[row, place]
-    column = np.argmax(ids[row] == ad[:, None], axis=1)
-    # The whole set once more, because a net's last bits may depend on how many ads it is asked about.
-    pre = score(block, ids, arm.stages[-2], arm, platform)
-    has_outsider, outsider, key = best_outsider(decision)
     ranked_score = decision.ranked_bid * decision.ranked_quality.astype(np.float64)
     last = decision.ranked_set.shape[1] - 1
     below = np.minimum(place + 1, last)
@@ -83,17 +90,34 @@ def own_bids(
         arm=arm,
         row=row,
         ad=ad.astype(np.int64),
-        pre_prediction=pre.prediction[row, column],
-        pre_quality=pre.quality[row, column],
-        pre_factor=bid_factor(block, arm.stages[-2], arm, platform, ids)[row, column],
-        has_outsider=has_outsider[row],
-        outsider=outsider[row],
-        outsider_key=key[row],
+        steps=tuple(
+            _own_step(block, arm, platform, decision, at, row, ad) for at in range(len(arm.stages) - 1)
+        ),
         quality=decision.ranked_quality[row, place].astype(np.float64),
         factor=bid_factor(block, arm.last, arm, platform, decision.ranked_set)[row, place],
         next_ad=np.where(has_next, decision.ranked_set[row, below], -1),
         next_score=np.where(has_next, ranked_score[row, below], 0.0),
         reserve=np.broadcast_to(np.asarray(reserve_of(block, arm), np.float64), len(block))[row],
+    )
+
+
+def _own_step(
+    block: Block, arm: Arm, platform: Platform, decision: Decision, at: int, row: np.ndarray, ad: np.ndarray
+) -> OwnStep:
+    """What the scoring stage in place `at` says of these ads, which it hands on."""
+    stage, ids = arm.stages[at], decision.passes[at].ids
+    column = np.argmax(ids[row] == ad[:, None], axis=1)
+    # The whole set once more, because a net's last bits may depend on how many ads it is asked about.
+    said = score(block, ids, stage, arm, platform)
+    has_outsider, outsider, key = best_outsider(decision, at)
+    return OwnStep(
+        stage=stage,
+        prediction=said.prediction[row, column],
+        quality=said.quality[row, column],
+        factor=bid_factor(block, stage, arm, platform, ids)[row, column],
+        has_outsider=has_outsider[row],
+        outsider=outsider[row],
+        outsider_key=key[row],
     )
 
 
@@ -127,13 +151,13 @@ def stage_bid(stage: Stage, factor: np.ndarray, init_bid: np.ndarray) -> np.ndar
     return np.ones(np.broadcast(factor, init_bid).shape) if stage.bid == "none" else init_bid * factor
 
 
-def best_outsider(decision: Decision) -> tuple[Any, Any, Any]:
-    """Of each request: whether pre-ranking left out any ad, the best of those, and its key.  each [R]"""
-    ids = decision.passes[-2].ids
+def best_outsider(decision: Decision, at: int = -2) -> tuple[Any, Any, Any]:
+    """Of each request: whether a scoring stage left out any ad, the best of those, and its key.  each [R]"""
+    ids = decision.passes[at].ids
     is_out = ids >= 0
-    row, column = _places(ids, decision.competitive_set)
+    row, column = _places(ids, decision.passes[at + 1].ids)
     is_out[row, column] = False
-    key = np.where(is_out, order_key(decision.passes[-2].order), np.iinfo(np.int64).min)
+    key = np.where(is_out, order_key(decision.passes[at].order), np.iinfo(np.int64).min)
     best = np.argmax(key, axis=1)  # the first of equals has the smallest id
     rows = np.arange(len(ids))
     return np.any(is_out, axis=1), ids[rows, best].astype(np.int64), key[rows, best]

@@ -26,7 +26,7 @@ from cascade_sim.storage.folder import open_run, require_measures
 RELATIVE = "%"  # behind a measure: the difference in percent of the other's
 USUAL = ("gauc", "logloss", "ece", "cpc_error", "expected_rpm%")
 LEVEL = 0.05  # of all comparisons together
-SETS = ("win_set", "competitive_set", "pre_ranking_set")
+WIN_SET = "win_set"
 
 
 @dataclass(frozen=True)
@@ -58,7 +58,7 @@ def contrasts(
     against: str,
     arms: Sequence[str] = (),
     measures: Sequence[str] = USUAL,
-    of: str = SETS[0],
+    of: str = WIN_SET,
 ) -> list[Contrast]:
     """Every arm (default: all of the scenario) against one, in each measure.
 
@@ -73,8 +73,9 @@ def contrasts(
     for name in (against, *arms):
         if name not in known:
             raise UserError(f"--against or --arms: {unknown_name('arm', name, known)}")
-    if of not in SETS:
-        raise UserError(f"--on: {unknown_name('set', of, SETS)}")
+    sets = worlds[0]["sets"]
+    if of not in sets:
+        raise UserError(f"--on: {unknown_name('set', of, sets)}")
     compared = [name for name in arms or known if name != against]
     rows = []
     for measure in measures:
@@ -100,7 +101,14 @@ def _measured(folder: Path) -> dict[str, Any]:
     scenario = load_scenario(below(folder, "scenario.yaml"))
     arms = resolved_arms(scenario)
     rankers = {name: arms[name].ranking.model for name in scenario.arms}
-    return {"arms": run.metrics["arms"], "models": run.metrics.get("models") or {}, "rankers": rankers}
+    models = run.metrics.get("models") or {}
+    steps = ("pre_ranking", *reversed(scenario.cascade.pre_ranking.earlier))
+    return {
+        "arms": run.metrics["arms"],
+        "models": models,
+        "rankers": rankers,
+        "sets": (WIN_SET, "competitive_set", *(f"{step}_set" for step in steps)),
+    }
 
 
 def _value(world: Mapping[str, Any], arm: str, measure: str, of: str) -> float:

@@ -20,7 +20,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from cascade_sim.analysis.metrics.catalogue import ARM_MEASURES, PAGE_MEASURES, REPLAY_MEASURES
+from cascade_sim.analysis.metrics.catalogue import PAGE_MEASURES, REPLAY_MEASURES, arm_measures
 from cascade_sim.analysis.statistics.bootstrap import worth_of_pairing
 from cascade_sim.cascade.serve import Arm, Block
 from cascade_sim.environments.evaluators.base import Context
@@ -355,7 +355,7 @@ class WhatIfEvaluation(ArmEvaluation):
         # Without those of the whole corpus, which are too dear to repeat for every value of a knob.
         metrics = {
             name: metric
-            for name, metric in {**ARM_MEASURES, **PAGE_MEASURES, **REPLAY_MEASURES}.items()
+            for name, metric in {**arm_measures(known), **PAGE_MEASURES, **REPLAY_MEASURES}.items()
             if not metric.is_ratio or {*metric.parts} <= known
         }
         sample = ratio_sample(self, resamples, seed, metrics)

@@ -199,9 +199,12 @@ def turn(scenario: Scenario, spec: ArmSpec, point: Point, folder: Path) -> tuple
     data["arms"][name] = overrides_of(spec)
     places: dict[KnobPath, Change] = {}
     turned = {change.knob for change in point}
-    for key, other in (("size", "sizes"), ("sizes", "size")):  # one of them takes the other's place
-        if ("pre_ranking", key) in turned:
-            data["arms"][name]["pre_ranking"].pop(other, None)
+    for knob in turned:
+        if knob[0] == "pre_ranking" and knob[-1] in ("size", "sizes"):  # one of them takes the other's place
+            step = data["arms"][name]
+            for key in knob[:-1]:
+                step = step[key]
+            step.pop("sizes" if knob[-1] == "size" else "size", None)
     data["arms"][name]["retrieval"] = _without_replaced(spec.retrieval, turned)
     if ("auction", "reserve_cpc") in turned:
         data["arms"][name]["auction"].pop("logged_reserves")  # each request's own gives way
@@ -284,6 +287,9 @@ def overrides_of(spec: ArmSpec) -> dict[str, Any]:
     if sizes is not None:
         del data["pre_ranking"]["size"]
         data["pre_ranking"]["sizes"] = sizes
+    for name, of_step in data.pop("earlier_sizes").items():
+        del data["pre_ranking"]["earlier"][name]["size"]
+        data["pre_ranking"]["earlier"][name]["sizes"] = of_step
     return {**data, "retrieval": spec.retrieval.spelled_out}
 
 

@@ -15,7 +15,7 @@ from cascade_sim.models.features import HISTORY
 from cascade_sim.models.objectives import OBJECTIVES
 from cascade_sim.models.recipes import MOST_CHUNKS, RECIPES
 from cascade_sim.scenario.evidence import check_logged, evidence_conflicts, logged_about, seat_fault, seats_of
-from cascade_sim.scenario.market import BUILT_IN_PROFILES, DAY, PREFIX, Market, find_profile
+from cascade_sim.scenario.market import BUILT_IN_PROFILES, DAY, PREFIX, Market, Sizes, find_profile
 from cascade_sim.scenario.models import DELAY_KEYS, OBJECTIVE_KEYS, check_objective
 from cascade_sim.scenario.plugins import (
     BIDDER_KINDS,
@@ -374,6 +374,9 @@ def _check_student(scenario: Scenario, at: KeyPath, spec: ModelSpec) -> Iterator
     if scenario.phases.shadow == 0:
         text = f"0 leaves model '{at[-1]}' (recipe {spec.recipe}) nothing to learn from; use at least 1"
         yield Problem(("phases", "shadow"), text, uses=(("phases", "shadow"), recipe))
+    sets = ("competitive", "pre_ranking", *scenario.cascade.pre_ranking.earlier)
+    if spec.sample.set not in sets:
+        yield Problem((*at, "sample", "set"), unknown_name("set", spec.sample.set, sets))
     if "chunks" in spec.trained_by.keys and spec.chunks > spec.sample.per_request:
         drawn: KeyPath = (*at, "sample", "per_request")
         text = f"{spec.chunks} chunks need as many ads; sample.per_request is {spec.sample.per_request}"
@@ -414,13 +417,14 @@ def _check_arms(
         default = "" if key in given else " (the default)"
         yield Problem(key, text + default, uses=tuple(k for k, _ in keys))
     for name, overrides in scenario.arms.items():
-        pre_ranking = overrides.pre_ranking
-        if pre_ranking is not None and pre_ranking.size is not None and pre_ranking.sizes is not None:
-            text = "means nothing beside sizes, which choose for each request; remove one of them"
-            at: KeyPath = ("arms", name, "pre_ranking")
-            yield Problem((*at, "size"), text, uses=((*at, "size"), (*at, "sizes")))
-        known = scenario.cascade.pre_ranking.earlier
-        for step in (pre_ranking.earlier if pre_ranking is not None else None) or {}:
+        known, pre_ranking = scenario.cascade.pre_ranking.earlier, overrides.pre_ranking
+        earlier = (pre_ranking.earlier if pre_ranking is not None else None) or {}
+        for key, own in (("pre_ranking", pre_ranking), *earlier.items()):
+            if own is not None and own.size is not None and own.sizes is not None:
+                text = "means nothing beside sizes, which choose for each request; remove one of them"
+                at: KeyPath = ("arms", name, *_stage_key(key))
+                yield Problem((*at, "size"), text, uses=((*at, "size"), (*at, "sizes")))
+        for step in earlier:
             if step not in known:
                 path: KeyPath = ("arms", name, "pre_ranking", "earlier", step)
                 yield Problem(path, unknown_name("step of cascade.pre_ranking", step, known), uses=(path,))
@@ -436,30 +440,35 @@ def _deployed_path(key: KeyPath) -> KeyPath:
     return key if key[0] in ("auction", "bidding", "world") else ("cascade", *key)
 
 
+# What a step of pre-ranking cannot be called: names of stages, of sets, and of all steps at once.
+_SETS = ("competitive", "win", "corpus")
+TAKEN = ("retrieval", "pre_ranking", "ranking", "auction", "cascade", *_SETS, "all", "none")
+
+
 def _size_conflicts(arm: ArmSpec, is_logged: bool = False) -> Iterator[Blame]:
     """Sizes of the competitive set against slots, retrieval and each other."""
     slots, retrieved, sizes = arm.slots, arm.retrieval_size, arm.sizes
     key: KeyPath = ("pre_ranking", "size" if sizes is None else "sizes")
     least = most = arm.pre_ranking.size
     if sizes is not None:
+        yield from _rule_conflicts(key, sizes)
         key = (*key, "choices")
         least, most = min(sizes.choices), max(sizes.choices)
-        if any(a >= b for a, b in pairwise(sizes.choices)):
-            yield [(key, f"sizes must rise from one to the next, found {list(sizes.choices)}")]
-        if not least <= sizes.mean <= most:
-            text = f"{sizes.mean:g} is not a mean of the choices; use {least} to {most}"
-            yield [(("pre_ranking", "sizes", "mean"), text), (key, text)]
     if least <= slots and not (is_logged and least == retrieved):  # a small auction is what it was
         text = f"{least} leaves no runner-up to price the last of {slots} slots; use at least {slots + 1}"
         other = f"{slots} slots leave no runner-up among {least} pre-ranked ads; use at most {least - 1}"
         yield [(key, text), (("slots",), other)]
     for name, step in arm.pre_ranking.earlier.items():
         own: KeyPath = ("pre_ranking", "earlier", name)
-        if name in ("retrieval", "pre_ranking", "ranking", "competitive", "win", "none"):
+        if name in TAKEN:
             yield [(own, f"{name!r} is the name of a stage or a set already; call the step otherwise")]
-        if not most <= step.size <= retrieved:
-            text = f"{step.size} is not between the {most} of later steps and the {retrieved} it is handed"
-            yield [((*own, "size"), text)]
+        rule = arm.earlier_sizes.get(name)
+        if rule is not None:
+            yield from _rule_conflicts((*own, "sizes"), rule)
+        for size in (step.size,) if rule is None else rule.choices:
+            if not most <= size <= retrieved:
+                text = f"{size} is not between the {most} of later steps and the {retrieved} it is handed"
+                yield [((*own, "size") if rule is None else (*own, "sizes", "choices"), text)]
         retrieved = min(retrieved, step.size)
     if most > retrieved:
         text = f"{most} is more than the {retrieved} retrieved ads; use at most {retrieved}"
@@ -471,6 +480,17 @@ def _sizes_of_retrieval(arm: ArmSpec, text: str) -> Blame:
     """The keys that say how many ads are retrieved: one, or a quota of each route."""
     together = f"{text} (all routes together)" if arm.retrieval.routes else text
     return [(("retrieval", *place, "size"), together) for place in arm.retrieval.parts]
+
+
+def _rule_conflicts(at: KeyPath, sizes: Sizes) -> Iterator[Blame]:
+    """What is wrong with the sizes that a rule chooses from, by themselves."""
+    choices: KeyPath = (*at, "choices")
+    least, most = min(sizes.choices), max(sizes.choices)
+    if any(a >= b for a, b in pairwise(sizes.choices)):
+        yield [(choices, f"sizes must rise from one to the next, found {list(sizes.choices)}")]
+    if not least <= sizes.mean <= most:
+        text = f"{sizes.mean:g} is not a mean of the choices; use {least} to {most}"
+        yield [((*at, "mean"), text), (choices, text)]
 
 
 def _conflicts(scenario: Scenario, arm: ArmSpec, about: About | None = None) -> Iterator[Blame]:
@@ -496,7 +516,7 @@ def _conflicts(scenario: Scenario, arm: ArmSpec, about: About | None = None) -> 
             )
         yield [(("ranking", "model"), text)]
     for name, seat in arm.sections:
-        stage: KeyPath = (name,) if name in ("pre_ranking", "ranking") else ("pre_ranking", "earlier", name)
+        stage = _stage_key(name)
         models, fusions = (*scenario.models, *seats), ("ecpm", *scenario.fusions)
         if seat.model not in models:
             fault = (
@@ -511,6 +531,11 @@ def _conflicts(scenario: Scenario, arm: ArmSpec, about: About | None = None) -> 
         if seat.fusion not in fusions:
             yield [((*stage, "fusion"), unknown_name("fusion", seat.fusion, fusions))]
     yield from _pcvr_conflicts(scenario, arm)
+
+
+def _stage_key(name: str) -> KeyPath:
+    """The section of a scoring stage, as an arm writes it."""
+    return (name,) if name in ("pre_ranking", "ranking") else ("pre_ranking", "earlier", name)
 
 
 def _world_conflicts(scenario: Scenario, arm: ArmSpec) -> Iterator[Blame]:
@@ -565,8 +590,9 @@ def _auction_conflicts(scenario: Scenario, arm: ArmSpec) -> Iterator[Blame]:
 def _pcvr_conflicts(scenario: Scenario, arm: ArmSpec) -> Iterator[Blame]:
     """What is wrong with whose pCVR the opt-bids of an arm come from."""
     rates = (KNOWN, *(name for name, spec in scenario.models.items() if spec.target == "conversion"))
-    own, fusion = arm.pre_ranking.pcvr, scenario.fusions.get(arm.pre_ranking.fusion)
-    for key, name in ((("bidding", "pcvr"), arm.bidding.pcvr), (("pre_ranking", "pcvr"), own)):
+    steps = [((*_stage_key(name), "pcvr"), step) for name, step in arm.steps]
+    named = [(("bidding", "pcvr"), arm.bidding.pcvr), *((key, step.pcvr) for key, step in steps)]
+    for key, name in named:
         if name is None or name in rates:
             continue
         if name in scenario.models:
@@ -574,12 +600,16 @@ def _pcvr_conflicts(scenario: Scenario, arm: ArmSpec) -> Iterator[Blame]:
         else:
             text = unknown_name("model of conversions", name, rates)
         yield [(key, text)]
-    if own is not None and arm.pre_ranking.bid != "opt" and (fusion is None or fusion.pcvr == 0):
-        text = f"means nothing with bid {arm.pre_ranking.bid}, which has no pCVR; use bid: opt, or remove it"
-        yield [(("pre_ranking", "pcvr"), text)]
-    if own is not None and arm.pre_ranking.bid == "opt" and arm.bidding.rule == "none":
-        text = "means nothing with bidding.rule none, by which an opt-bid is the init-bid; remove it"
-        yield [(("pre_ranking", "pcvr"), text), (("bidding", "rule"), text)]
+    for key, step in steps:
+        if step.pcvr is None:
+            continue
+        fusion = scenario.fusions.get(step.fusion)
+        if step.bid != "opt" and (fusion is None or fusion.pcvr == 0):
+            text = f"means nothing with bid {step.bid}, which has no pCVR; use bid: opt, or remove it"
+            yield [(key, text)]
+        if step.bid == "opt" and arm.bidding.rule == "none":
+            text = "means nothing with bidding.rule none, by which an opt-bid is the init-bid; remove it"
+            yield [(key, text), (("bidding", "rule"), text)]
 
 
 def _check_market(market: Market | None, folder: Path) -> Iterator[Problem]:

@@ -66,6 +66,7 @@ def apply_overrides(
         option = f"--set {text}"
         try:
             path, value = _parsed(text)
+            path = _with_section_of_step(path, document.data)
             applied.append(Override(_put(document.data, path, value), option))
         except _Refused as reason:
             refused.append(f"{option}: {reason}")
@@ -73,6 +74,17 @@ def apply_overrides(
         document.data["seed"] = seed
         applied.append(Override(("seed",), f"--seed {seed}"))
     return applied, refused
+
+
+def _with_section_of_step(path: KeyPath, data: dict[str, Any]) -> KeyPath:
+    """A path that goes by the name of a step of pre-ranking, in full: cascade.pre_ranking.earlier.NAME."""
+    if path[0] == "pre_ranking":
+        path = ("cascade", *path)
+    at = path.index("pre_ranking") + 1 if "pre_ranking" in path[:-1] else 0
+    known: Any = data
+    for key in ("cascade", "pre_ranking", "earlier"):
+        known = known.get(key) if isinstance(known, dict) else None
+    return (*path[:at], "earlier", *path[at:]) if at and path[at] in (known or {}) else path
 
 
 def _parsed(text: str) -> tuple[KeyPath, Any]:
@@ -121,7 +133,10 @@ def _check_key(here: dict[str, Any], path: KeyPath, last: bool) -> None:
     node = schema_at(path[:-1])
     if known_keys(node) and schema_at(path) is None:
         raise _Refused(unknown_key(path))
-    inside_new_entry = has_free_names(node) and not last and path[-1] not in here
+    is_of_arm = path[0] == "arms" and path[-2:-1] == (
+        "earlier",
+    )  # a step that the cascade has, as is checked
+    inside_new_entry = has_free_names(node) and not last and path[-1] not in here and not is_of_arm
     if inside_new_entry and "options" not in path[:-1]:
         raise _Refused(unknown_name(f"entry in {path_text(path[:-1])}:", str(path[-1]), here))
 
@@ -133,7 +148,7 @@ def _default(path: KeyPath) -> Any:
     """
     node = schema_at(path)
     if node is not None and (has_free_names(node) or node.get("type") == "array"):
-        return copy.deepcopy(node.get("default", {}))
+        return copy.deepcopy(node.get("default") or {})
     return {}
 
 

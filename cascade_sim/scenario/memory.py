@@ -36,7 +36,7 @@ from cascade_sim.scenario.schema import AUTOMATIC_ARMS, Route, Scenario, World, 
 from cascade_sim.scenario.sections import SIMILARITY
 
 BASE = 600 * 10**6  # the interpreter and its libraries
-CULPRITS = 4  # arms that the search for the culprit adds
+ABLATED = 4  # arms that the ablation adds for each step of pre-ranking
 COLUMNS = 60  # kept of every arm at most
 OF_ID = 6  # numbers kept for each of an embedding: itself, what its training keeps, what is served
 SPARE = 1.2  # more of the nearest ads than are mostly there
@@ -56,7 +56,7 @@ class Sizes:
     evaluate: int
     dims: int  # of all vectors of a user or an ad
     index_width: int  # numbers of a user or an ad in indexes of retrieval, over all of them
-    ranked: int
+    ranked: int  # handed on by the steps of pre-ranking, together
     slots: int
     arms: int
     retrievals: int  # different sizes that arms ask for
@@ -137,9 +137,9 @@ def sizes_of(scenario: Scenario, workers: int = 1, worlds: int = 1) -> Sizes:
         evaluate=scenario.phases.evaluate,
         dims=sum(widths.values()),
         index_width=sum(_index_width(widths, route) for route in indexes),
-        ranked=max(arm.most_handed_on for arm in arms.values()),
+        ranked=max(sum(step.size for _, step in arm.steps) for arm in arms.values()),
         slots=max(arm.slots for arm in arms.values()),
-        arms=len(scenario.arms) + len(AUTOMATIC_ARMS) + CULPRITS,
+        arms=len(scenario.arms) + len(AUTOMATIC_ARMS) + _ablations(scenario),
         retrievals=max(len(asked), 1),
         seen_of_user=sum(widths.get(name, 1) for name in seen) + _embedded(scenario, "user_id"),
         seen_of_ad=sum(widths.get(name, 1) for name in seen) + _embedded(scenario, "ad_id"),
@@ -159,6 +159,12 @@ def sizes_of(scenario: Scenario, workers: int = 1, worlds: int = 1) -> Sizes:
 
 def _index_width(widths: dict[str, int], route: Route) -> int:
     return 2 * widths.get(route.group, 0) + 1
+
+
+def _ablations(scenario: Scenario) -> int:
+    """Arms of the ablation: some for each step of pre-ranking, and one for all where there are several."""
+    earlier = len(scenario.cascade.pre_ranking.earlier)
+    return ABLATED * (earlier + 1) + bool(earlier)
 
 
 def _embedded(scenario: Scenario, feature: str) -> int:

@@ -37,8 +37,10 @@ def _takers(option: str, weighs: str = "") -> str:
 class Sample(Section):
     """Which ads of a shadowed request a student learns from."""
 
-    set: Literal["competitive", "pre_ranking"] = Field(
-        default="competitive", description="Set the ads are drawn from."
+    set: Name = Field(
+        default="competitive",
+        description="Set the ads are drawn from: competitive (what ranking is handed), pre_ranking (what "
+        "pre-ranking is handed), or the name of an earlier step of pre-ranking.",
     )
     per_request: int = Field(
         default=50, ge=1, le=MAX_ID, description="Ads drawn per request, or all if there are fewer."

@@ -147,9 +147,12 @@ class RetrievalOverride(Override):
     )
 
 
+SIZES = Field(default=None, description="In place of size: a size for each request, under a common budget.")
+
+
 @overriding(PreRankingStep)
 class PreRankingStepOverride(Override):
-    pass
+    sizes: Sizes | None = SIZES
 
 
 @overriding(PreRankingStep)
@@ -157,9 +160,7 @@ class PreRankingOverride(Override):
     earlier: dict[Name, PreRankingStepOverride] | None = Field(
         default=None, description="Changes to earlier steps of pre-ranking, by their names."
     )
-    sizes: Sizes | None = Field(
-        default=None, description="In place of size: a size for each request, under a common budget."
-    )
+    sizes: Sizes | None = SIZES
 
 
 @overriding(Ranking)
@@ -192,12 +193,13 @@ class ArmOverrides(Override):
 
 
 class ArmSpec(Section):
-    """An arm with nothing left to inherit; with `sizes`, the size of pre_ranking is the largest of them."""
+    """An arm with nothing left to inherit; where a step has `sizes`, its size is the largest of them."""
 
     retrieval: Retrieval
     slots: int
     pre_ranking: PreRanking
     sizes: Sizes | None = None
+    earlier_sizes: dict[Name, Sizes] = {}  # of earlier steps
     ranking: Ranking
     auction: Auction
     bidding: Bidding
@@ -220,15 +222,19 @@ class ArmSpec(Section):
         return self.retrieval.total
 
     @property
-    def sections(self) -> tuple[tuple[str, PreRankingStep | Ranking], ...]:
-        """The scoring stages by name, in their order."""
-        earlier = self.pre_ranking.earlier.items()
-        return (*earlier, ("pre_ranking", self.pre_ranking), ("ranking", self.ranking))
+    def steps(self) -> tuple[tuple[str, PreRankingStep], ...]:
+        """The steps of pre-ranking by name, in their order."""
+        return (*self.pre_ranking.earlier.items(), ("pre_ranking", self.pre_ranking))
 
     @property
-    def most_handed_on(self) -> int:
-        """The most ads that a step of pre-ranking hands on."""
-        return max(step.size for step in (self.pre_ranking, *self.pre_ranking.earlier.values()))
+    def size_rules(self) -> dict[str, Sizes]:
+        """The steps of pre-ranking whose size is chosen for each request, with what it is chosen from."""
+        return {**self.earlier_sizes, **({} if self.sizes is None else {"pre_ranking": self.sizes})}
+
+    @property
+    def sections(self) -> tuple[tuple[str, PreRankingStep | Ranking], ...]:
+        """The scoring stages by name, in their order."""
+        return (*self.steps, ("ranking", self.ranking))
 
     @property
     def seats(self) -> tuple[str, ...]:
@@ -310,8 +316,12 @@ def resolve_arm(scenario: Scenario, overrides: ArmOverrides) -> ArmSpec:
     cascade = scenario.cascade
     pre_ranking = merged(cascade.pre_ranking, overrides.pre_ranking)
     changes = (overrides.pre_ranking.earlier if overrides.pre_ranking else None) or {}
+    earlier_sizes = {name: change.sizes for name, change in changes.items() if change.sizes is not None}
     if pre_ranking.earlier:
         earlier = {name: merged(step, changes.get(name)) for name, step in pre_ranking.earlier.items()}
+        for name, of_step in earlier_sizes.items():
+            if name in earlier:  # what is unknown is said elsewhere
+                earlier[name] = earlier[name].model_copy(update={"size": max(of_step.choices)})
         pre_ranking = pre_ranking.model_copy(update={"earlier": earlier})
     sizes = overrides.pre_ranking.sizes if overrides.pre_ranking else None
     if sizes is not None:
@@ -321,6 +331,7 @@ def resolve_arm(scenario: Scenario, overrides: ArmOverrides) -> ArmSpec:
         slots=cascade.slots if overrides.slots is None else overrides.slots,
         pre_ranking=pre_ranking,
         sizes=sizes,
+        earlier_sizes=earlier_sizes,
         ranking=merged(cascade.ranking, overrides.ranking),
         auction=_resolved_auction(scenario.auction, overrides.auction),
         bidding=merged(scenario.bidding, overrides.bidding),

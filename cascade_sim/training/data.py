@@ -142,7 +142,7 @@ def sample_lists(
     Where what was shown is a chunk of its own, all of it is in the sample: a uniform one of the pre-ranking
     set would seldom hold any.
     """
-    pool = decision.competitive_set if spec.sample.set == "competitive" else decision.retrieved
+    pool = dict(zip(arm.set_names, decision.sets, strict=True))[f"{spec.sample.set}_set"]
     size = min(spec.sample.per_request, pool.shape[1])
     luck = draws.uniform(seed, "list sample", block.requests[:, None], pool)
     is_shown = np.zeros(pool.shape, bool)

@@ -129,7 +129,7 @@ def test_the_search_for_the_culprit_replaces_the_pcvr_as_the_bid(learned):
     arms = culprit_arms(learned.evaluation.arms["opt"])
     expected = [("opt (pcvr-pre)", "logloss"), ("opt (pcvr)", "logloss")]
     expected += [("opt (pcvr-pre)", "rank"), ("opt (pcvr)", "rank")]
-    assert list(arms) == expected
+    assert [(key.bid, key.model) for key in arms] == expected
     rows = learned.metrics["culprit"]
     assert [(row["bid"], row.get("pcvr"), row["role"]) for row in rows] == [
         *(("init", None, "as it is"), ("opt", "pcvr", "bid")),

@@ -3,11 +3,12 @@ import pytest
 
 from cascade_sim.analysis.metrics import auc
 from cascade_sim.environments.evaluators.model_quality import LOG10_EDGES, ModelQuality
-from cascade_sim.phases.model_quality import SETS, QualityStudy
+from cascade_sim.phases.model_quality import QualityStudy
 
 RNG = np.random.default_rng(0)
 TRUE = 1 / (1 + np.exp(-RNG.normal(-2, 1, (300, 20))))
 ALL = np.ones(TRUE.shape, bool)
+SETS = ("win_set", "competitive_set", "pre_ranking_set")
 
 
 def values(prediction, valid=ALL, is_probability=True, blocks=3):
@@ -125,7 +126,7 @@ def test_the_distributions_are_densities_and_the_reliability_is_against_the_rank
 def test_the_ranker_is_its_own_reference(study):
     sim = study.sim
     block = sim.arrivals.block("evaluate", 0, 500)
-    found = QualityStudy(sim, ["rank", "logloss"], "rank", 128)
+    found = QualityStudy(sim, ["rank", "logloss"], "rank", study.evaluation.baseline, 128)
     found.add(block, sim.serve(block, study.evaluation.baseline), np.arange(128))
     assert list(found.models) == ["rank", "logloss"]
     assert set(found.curves()["proxy_reliability"]) == {"logloss"}

@@ -78,3 +78,54 @@ def test_what_does_not_fit_is_refused_at_its_key(tmp_path, steps, overrides, key
 
 def test_one_step_leaves_no_trace_in_what_is_written(tmp_path):
     assert "earlier" not in dump_scenario(loaded(tmp_path, "{model: truth, size: 12}", "arms={now: {}}"))
+
+
+@pytest.mark.parametrize("steps", [AS_MAPPING, AS_LIST])
+@pytest.mark.parametrize("path", ["pre_ranking.coarse.size", "cascade.pre_ranking.coarse.size"])
+def test_a_run_takes_the_short_name_of_a_step_too(tmp_path, steps, path):
+    assert loaded(tmp_path, steps, f"{path}=40").cascade.pre_ranking.earlier["coarse"].size == 40
+    changed = loaded(tmp_path, steps, "arms.now.pre_ranking.coarse.size=25")
+    assert resolved_arms(changed)["now"].pre_ranking.earlier["coarse"].size == 25
+    with pytest.raises(ScenarioError, match="coarse.size"):
+        loaded(tmp_path, steps, f"{path}=5")
+    with pytest.raises(ScenarioError, match="coarze"):
+        loaded(tmp_path, steps, f"{path.replace('coarse', 'coarze')}=40")
+
+
+def test_a_step_cannot_be_called_like_a_stage_a_set_or_all_of_them(tmp_path):
+    for name in ("all", "win", "auction", "ranking"):
+        with pytest.raises(ScenarioError, match=name):
+            loaded(tmp_path, AS_LIST.replace("coarse", name), "arms={now: {}}")
+
+
+def test_the_set_that_a_student_learns_from_is_one_of_the_cascade(tmp_path):
+    student = "models={rank: {data: [log]}, s: {recipe: distill, teacher: rank, sample: {set: %s}}}"
+    given = ["phases={bootstrap: 10, log: 10, shadow: 10, evaluate: 64}"]
+    assert loaded(tmp_path, AS_LIST, student % "coarse", *given).models["s"].sample.set == "coarse"
+    with pytest.raises(ScenarioError, match="coarse"):
+        loaded(tmp_path, AS_LIST, student % "coarze", *given)
+
+
+def test_the_pcvr_of_an_earlier_step_is_checked(tmp_path):
+    with pytest.raises(ScenarioError, match="coarse.pcvr"):
+        loaded(tmp_path, AS_MAPPING, "cascade.pre_ranking.coarse.pcvr=known")
+
+
+def test_sizes_of_an_earlier_step_are_taken_turned_and_refused_as_those_of_the_last(tmp_path):
+    ruled = "arms.narrow.pre_ranking.coarse={sizes: {choices: [15, 20, 40], mean: 20}}"
+    scenario = loaded(tmp_path, AS_MAPPING, ruled)
+    spec = resolved_arms(scenario)["narrow"]
+    assert list(spec.size_rules) == ["coarse"] and spec.pre_ranking.earlier["coarse"].size == 40
+    (point,) = parse_points(["pre_ranking.coarse.size=25"], scenario, "narrow")
+    _, turned = turn(scenario, spec, point, tmp_path)
+    assert not turned.size_rules and turned.pre_ranking.earlier["coarse"].size == 25
+    for choices, mean, key in (
+        ("[5, 20]", 10, "choices"),
+        ("[20, 15]", 16, "choices"),
+        ("[15, 20]", 30, "mean"),
+    ):
+        wrong = f"arms.narrow.pre_ranking.coarse={{sizes: {{choices: {choices}, mean: {mean}}}}}"
+        with pytest.raises(ScenarioError, match=key):
+            loaded(tmp_path, AS_MAPPING, wrong)
+    with pytest.raises(ScenarioError, match="beside sizes"):
+        loaded(tmp_path, AS_MAPPING, ruled.replace("sizes:", "size: 20, sizes:"))

@@ -23,7 +23,7 @@ from cascade_sim.analysis.report.figures.style import (
     short,
     signed_tick,
 )
-from cascade_sim.analysis.report.readings import culprit_measures, score_label
+from cascade_sim.analysis.report.readings import culprit_measures, row_label
 from cascade_sim.analysis.statistics.estimates import (
     Estimate,
     arm_lift,
@@ -259,7 +259,7 @@ def _clipped(axes: Any, row: int, value: float, limits: tuple[float, float], col
 
 
 def culprit(metrics: Mapping[str, Any]) -> Any | None:
-    """RCS with pre-ranking seats replaced by ranking's own, and the revenue lift that goes with it."""
+    """RCS with parts of pre-ranking replaced by ranking's own, and the revenue lift that goes with it."""
     rows = [row for row in metrics.get("culprit") or [] if estimate(row.get("rcs")).value is not None]
     if not rows:
         return None
@@ -291,6 +291,6 @@ def culprit(metrics: Mapping[str, Any]) -> Any | None:
         tone = INK if lift.is_above_zero or lift.is_below_zero else QUIET
         axes.text(114, i, number_text(lift.value, 1, signed=True), ha="center", va="center", color=tone)
     axes.text(114, -0.62, heading, ha="center", va="bottom", color=QUIET)
-    axes.set_yticks(range(len(rows)), [score_label(row, short(row["model"])) for row in rows])
+    axes.set_yticks(range(len(rows)), [row_label(row, short(row["model"])) for row in rows])
     axes.set(xlim=(0, 102), ylim=(len(rows) - 0.5, -0.5), xlabel="RCS, %", xticks=range(0, 101, 20))
     return figure

@@ -6,31 +6,30 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from cascade_sim.analysis.metrics.catalogue import steps_of
 from cascade_sim.analysis.report.comparisons import ordered_arms
-from cascade_sim.analysis.report.decision import losses, stage_name
+from cascade_sim.analysis.report.decision import losses
 from cascade_sim.analysis.report.figures.style import INK, LEAST, QUIET, bare, blank, mark, of_arms, short
+from cascade_sim.analysis.report.readings import candidate_sets
+from cascade_sim.analysis.report.words import stage_name
 from cascade_sim.analysis.statistics.estimates import estimate, finite, number_text
 
-SETS = {
-    "corpus": "corpus",
-    "pre_ranking_set": "pre-ranking set",
-    "competitive_set": "competitive set",
-    "win_set": "win set",
-}
 SHOWN, ON_BAR = "#3C6E91", "#FEFEFE"  # lettering on a bar stays light on a dark page
 LOST = {
     "ranking": "#F2D0A4",
     "pre_ranking": "#E07A3F",
     "retrieval": "#A9B4C2",
-}  # light, strong, grey: told apart in print
+}  # light, strong, grey: they differ in print, too
+OF_STEPS = ("#D9A6C2", "#B7C98B", "#C8B6E2", "#E6C35C")  # lost at earlier steps of pre-ranking, in turn
 
 
 def funnel(metrics: Mapping[str, Any]) -> Any | None:
     """The baseline's stage sizes on top; below, per arm, the true eCPM shown and lost at each stage."""
     found = (metrics.get("funnel") or {}).get(metrics["baseline"]) or {}
-    names = {**SETS, **{key: key.replace("_", " ") for key in found if key not in SETS}}
-    sizes = [(name, finite(found.get(key))) for key, name in names.items()]
-    known = sorted(((name, size) for name, size in sizes if size), key=lambda one: -one[1])
+    sizes = [
+        (stage_name(key), finite(found.get(key))) for key in ("corpus", *reversed(candidate_sets(metrics)))
+    ]
+    known = [(name, size) for name, size in sizes if size]
     arms = [
         arm for arm in ordered_arms(metrics) if any(share is not None for _, _, share in losses(metrics, arm))
     ]
@@ -85,6 +84,8 @@ def _shares(figure: Any, axes: Any, metrics: Mapping[str, Any], arms: list[str])
 
     bare(axes, grid="x", left=False)
     seen: dict[str, str] = {}
+    earlier = [step for step in steps_of(metrics) if step not in LOST]
+    colors = LOST | {step: OF_STEPS[i % len(OF_STEPS)] for i, step in enumerate(earlier)}
     for i, arm in enumerate(arms):
         attribution = metrics["attribution"][arm]
         best, shown = (
@@ -93,7 +94,7 @@ def _shares(figure: Any, axes: Any, metrics: Mapping[str, Any], arms: list[str])
         )
         parts = [("shown", shown / best, SHOWN)]
         for stage, _, share in reversed(losses(metrics, arm)):
-            parts.append((f"lost at {stage_name(stage)}", share or 0.0, LOST.get(stage, QUIET)))
+            parts.append((f"lost at {stage_name(stage)}", share or 0.0, colors.get(stage, QUIET)))
         with of_arms(axes, arm):
             _bar(axes, i, parts)
         seen |= {name: color for name, _, color in parts if name not in seen}

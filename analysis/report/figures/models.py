@@ -22,13 +22,11 @@ from cascade_sim.analysis.report.figures.style import (
     ranker_model,
     score_models,
 )
+from cascade_sim.analysis.report.readings import candidate_sets
+from cascade_sim.analysis.report.words import stage_name
 from cascade_sim.analysis.statistics.estimates import finite
 
-PANELS = {
-    "win_set": "Win set: what was shown",
-    "competitive_set": "Competitive set: what was handed on",
-    "pre_ranking_set": "Pre-ranking set: what pre-ranking must judge",
-}
+PANELS = {"win_set": "Win set: what was shown", "competitive_set": "Competitive set: what was handed on"}
 LINES = ("-", (0, (5, 1.5)), (0, (1.2, 1.2)), (0, (5, 1.5, 1.2, 1.5)))
 
 
@@ -36,8 +34,8 @@ def score_distributions(metrics: Mapping[str, Any]) -> Any | None:
     """Densities of log10 pCTR per set: the ranker's as a grey area, each pre-ranking model's as a line."""
     distributions = (metrics.get("curves") or {}).get("score_distribution") or {}
     panels = [
-        (title, distributions[part])
-        for part, title in PANELS.items()
+        (_panel_title(part), distributions[part])
+        for part in candidate_sets(metrics)
         if (distributions.get(part) or {}).get("density")
     ]
     if not panels:
@@ -76,6 +74,12 @@ def score_distributions(metrics: Mapping[str, Any]) -> Any | None:
     last.xaxis.set_major_formatter(percent_tick)
     _legend(figure, handles, ranker)
     return figure
+
+
+def _panel_title(part: str) -> str:
+    """A set of candidates, and what it is."""
+    step = stage_name(part.removesuffix("_set"))
+    return PANELS.get(part, f"{step.capitalize()} set: what {step} must judge")
 
 
 def _filled(panels: list[tuple[str, Any]]) -> tuple[float, float]:

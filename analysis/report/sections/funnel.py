@@ -7,11 +7,12 @@ from typing import Any
 
 from cascade_sim.analysis.metrics.catalogue import Measure
 from cascade_sim.analysis.report.comparisons import ordered_arms
-from cascade_sim.analysis.report.decision import losses, stage_name
+from cascade_sim.analysis.report.decision import losses
 from cascade_sim.analysis.report.figures.funnel import funnel
 from cascade_sim.analysis.report.readings import detail_requests
 from cascade_sim.analysis.report.section import Columns, Figure, Section, Stack, TablePart, Text
 from cascade_sim.analysis.report.tables import Table, arm_rows, column
+from cascade_sim.analysis.report.words import stage_name
 from cascade_sim.analysis.statistics.estimates import estimate
 
 

@@ -7,23 +7,19 @@ from typing import Any
 
 from cascade_sim.analysis.metrics.catalogue import MODEL_MEASURES
 from cascade_sim.analysis.report.figures.models import reliability, score_distributions
-from cascade_sim.analysis.report.readings import detail_requests
+from cascade_sim.analysis.report.readings import candidate_sets, detail_requests
 from cascade_sim.analysis.report.section import Columns, Figure, Section, TablePart, Text, titled
 from cascade_sim.analysis.report.tables import Row, Table, column
+from cascade_sim.analysis.report.words import listed, stage_name
 from cascade_sim.analysis.statistics.estimates import estimate
-
-MODEL_SETS = {"win_set": "Win set", "pre_ranking_set": "Pre-ranking set"}
-LEVEL_SETS = {
-    "win_set": "Win set",
-    "competitive_set": "Competitive set",
-    "pre_ranking_set": "Pre-ranking set",
-}
 
 
 def models_section(metrics: Mapping[str, Any]) -> Section:
     """Quality of the models and their score distributions, for a study that has either."""
     table = models_table(metrics)
     requests = detail_requests(metrics, "quality_requests")
+    first, *others = map(stage_name, candidate_sets(metrics))
+    sets = [first, *(f"the {name}" for name in others)]
     about = (
         f"Against the true CTR{f', on {requests}' if requests else ''}. Undefined for models whose score is "
         "not a probability. ± is the longer half of the 95 % interval."
@@ -41,8 +37,7 @@ def models_section(metrics: Mapping[str, Any]) -> Section:
                     Figure(
                         "score_distributions",
                         score_distributions,
-                        "Distribution of predicted CTR on the win set, the competitive set and the "
-                        "pre-ranking set",
+                        f"Distribution of predicted CTR on the {listed(sets)}",
                         "Predicted CTR on each set. Where a line leaves the grey area, the pre-ranking "
                         "model disagrees with the ranker.",
                     ),
@@ -82,17 +77,21 @@ def levels_table(metrics: Mapping[str, Any]) -> Table | None:
     models = metrics.get("models") or {}
     if not any((of or {}).get("competitive_set") for of in models.values()):
         return None
-    measure = MODEL_MEASURES["pcoc"]
+    measure, sets = MODEL_MEASURES["pcoc"], candidate_sets(metrics)
     columns = [
         column(measure, [estimate(((of or {}).get(part) or {}).get("pcoc")) for of in models.values()])
-        for part in LEVEL_SETS
+        for part in sets
     ] + [
         column(measure, [estimate(((of or {}).get("proxy_pcoc") or {}).get(part)) for of in models.values()])
-        for part in LEVEL_SETS
+        for part in sets
     ]
     rows = [Row(model, [made[i] for made in columns], arm=model) for i, model in enumerate(models)]
-    groups = [("PCOC", len(LEVEL_SETS)), ("Proxy-PCOC", len(LEVEL_SETS))]
-    return Table("Levels by set", "Model", [*LEVEL_SETS.values()] * 2, rows, groups)
+    groups = [("PCOC", len(sets)), ("Proxy-PCOC", len(sets))]
+    return Table("Levels by set", "Model", [_heading(part) for part in sets] * 2, rows, groups)
+
+
+def _heading(part: str) -> str:
+    return stage_name(part).capitalize()
 
 
 def _reliability_worlds(metrics: Mapping[str, Any]) -> str:
@@ -111,7 +110,7 @@ TITLES = {"models": "Models", "pcvr_models": "pCVR models"}
 
 
 def models_table(metrics: Mapping[str, Any], kind: str = "models") -> Table | None:
-    """Quality of every model against the truth, on the win set and the pre-ranking set; None if unknown.
+    """Quality of every model against the truth, on the win set and what pre-ranking judges; None if unknown.
 
     kind: `models`, of clicks, or `pcvr_models`, which opt-bids come from.
     """
@@ -119,15 +118,16 @@ def models_table(metrics: Mapping[str, Any], kind: str = "models") -> Table | No
     if not models:
         return None
     columns, groups = [], []
-    for part, heading in MODEL_SETS.items():
+    sets = [part for part in candidate_sets(metrics) if part != "competitive_set"]
+    for part in sets:
         for name, measure in MODEL_MEASURES.items():
             columns.append(
                 column(measure, [estimate(((of or {}).get(part) or {}).get(name)) for of in models.values()])
             )
-        groups.append((heading, len(MODEL_MEASURES)))
+        groups.append((_heading(part), len(MODEL_MEASURES)))
     # A model that is called like an arm goes with it where the page switches arms off, as in the figures.
     rows = [Row(model, [made[i] for made in columns], arm=model) for i, model in enumerate(models)]
-    headings = [m.heading for m in MODEL_MEASURES.values()] * len(MODEL_SETS)
+    headings = [m.heading for m in MODEL_MEASURES.values()] * len(sets)
     if kind == "pcvr_models":
         headings = [heading.replace("pCTR", "pCVR") for heading in headings]
     return Table(TITLES[kind], "Model", headings, rows, groups)

@@ -15,6 +15,7 @@ from cascade_sim.analysis.report.readings import (
     point_label,
     settings_text,
     value_text,
+    what_if_measures,
 )
 from cascade_sim.analysis.report.section import Columns, Figure, Heading, Part, Section, TablePart, Text
 from cascade_sim.analysis.report.tables import LIFT, Cell, Row, Table, cell, column, csv_text, toned
@@ -100,11 +101,12 @@ def what_if_lines(metrics: Mapping[str, Any], width: int) -> list[str]:
 def measures_table(answer: Mapping[str, Any], most: int | None = None) -> Table:
     """One other way to serve: today, then, the difference and the lift of every measure."""
     point, today = answer["points"][0], answer["today"]["metrics"]
-    names = [name for name in WHAT_IF_MEASURES if name in today][:most]
+    main = [name for name in WHAT_IF_MEASURES if name in today][:most]
     rows = []
-    for name in names:
+    for name, measure in what_if_measures(today).items():
+        if name in WHAT_IF_MEASURES and name not in main:
+            continue
         then = point["metrics"].get(name)
-        measure = WHAT_IF_MEASURES[name]
         values = column(measure, [estimate(today[name]), estimate(then)])
         lift = Cell("")
         if not measure.is_signed_or_near_zero:

@@ -25,7 +25,8 @@ if TYPE_CHECKING:
 )  # fmt: skip
 @click.option(
     "--on", default="win_set", show_default=True, metavar="SET",
-    help="Candidates on which models are measured: win_set, competitive_set or pre_ranking_set.",
+    help="Candidates on which models are measured: win_set, competitive_set, pre_ranking_set, or STEP_set of "
+    "an earlier step of pre-ranking.",
 )  # fmt: skip
 @out_option("Write the comparisons here as well.", "JSON")
 def command(run: Path, against: str, arms: str | None, over: str, on: str, out: Path | None) -> None:

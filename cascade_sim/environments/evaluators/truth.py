@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from cascade_sim.analysis.metrics import consistency, money, scale
-from cascade_sim.analysis.metrics.catalogue import with_factors
+from cascade_sim.analysis.metrics.catalogue import after_step, with_factors
 from cascade_sim.analysis.metrics.ratio import mean_parts
 from cascade_sim.auction import MICROS
 from cascade_sim.cascade.fusion import fused_quality
@@ -145,6 +145,29 @@ class TruthEvaluator:
             for part, share in zip(("", "_exposed", "_unexposed"), shares, strict=True):
                 sides = mean_parts(share)
                 columns[f"{name}_reached{part}"], columns[f"{name}_requests{part}"] = sides
+        return columns | self._after_steps(block, arm, decision, yard)
+
+    def _after_steps(
+        self, block: Block, arm: Arm, decision: Decision, yard: Yardstick
+    ) -> dict[str, np.ndarray]:
+        """Of how much is still there after each step of pre-ranking but the last, after which RCS counts."""
+        columns = {}
+        for at, stage in enumerate(arm.stages[:-2]):
+            hits = {
+                "ideal": (
+                    yard.ideal.win_set,
+                    consistency.membership(yard.ideal.win_set, decision.passes[at + 1].ids),
+                )
+            }
+            if stage.scorer.name != "constant":
+                hits["single_objective"] = (
+                    yard.best_pctr,
+                    _among_own_best(block, arm, decision, yard.best_pctr, at),
+                )
+            for name, (best, hit) in hits.items():
+                sides = mean_parts(consistency.hit_shares(best, hit, self.is_exposed)[0])
+                for what, column in zip(("reached", "requests"), sides, strict=True):
+                    columns[after_step(f"{name}_{what}", stage.name)] = column
         return columns
 
     def _prices(self, block: Block, arm: Arm, decision: Decision, result: Outcome) -> dict[str, np.ndarray]:
@@ -198,13 +221,16 @@ def repriced(platform: Platform, block: Block, arm: Arm, decision: Decision, ctr
     return cpc_in_order(decision.ranked_bid, quality, rules_of(block, arm, platform)) / MICROS
 
 
-def _among_own_best(block: Block, arm: Arm, decision: Decision, ideal: np.ndarray) -> np.ndarray:
-    """Which of these ads [R, k] are among the pre-ranking model's best by its prediction alone.
+def _among_own_best(
+    block: Block, arm: Arm, decision: Decision, ideal: np.ndarray, at: int = -2
+) -> np.ndarray:
+    """Which of these ads [R, k] are among the best of a stage by its model's prediction alone.
 
     It chooses as many as the stage hands on: of each request, where a rule chooses their number.
     """
-    own, stage = decision.passes[-2], arm.stages[-2]
-    size = decision.passes[-1].counts if stage.size_rule is not None else arm.most_auctioned
+    own, stage = decision.passes[at], arm.stages[at]
+    assert stage.size is not None, "the last stage hands nothing on"
+    size = decision.passes[at + 1].counts if stage.size_rule is not None else stage.size
     return _among_top(block, ideal, own.ids, own.scores.prediction, size)
 
 
