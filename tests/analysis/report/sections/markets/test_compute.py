@@ -57,6 +57,20 @@ def test_answers_are_shares_of_all_requests(metrics):
     }  # fmt: skip
 
 
+def test_a_step_of_pre_ranking_stands_in_its_place_whatever_its_name(metrics):
+    """metrics.json sorts mappings by name; the attribution has stages in their order."""
+    names = ("retrieval", "coarse_net", "pre_ranking", "ranking")
+    metrics["attribution"] = {"logloss": {"stages": [{"stage": name} for name in names]}}
+    for arm in metrics["market"]["arms"].values():
+        stages = arm["compute"]["stages"]
+        arm["compute"]["stages"] = {name: stages.get(name, {"utilisation": 0.5}) for name in sorted(names)}
+        arm["compute"]["answered"]["coarse_net"] = 0.25
+    table = stages_table(metrics)
+    assert [name for name, _ in table.groups] == ["Retrieval", "Coarse-net", "Pre-ranking", "Ranking"]
+    assert [cells(table, "ltr")[i].text for i in (0, 3, 6, 9)] == ["10.0", "50.0", "20.0", "80.0"]
+    assert list(texts(answers_table(metrics), "ltr"))[2] == "Coarse-net %"
+
+
 def test_the_sentence_tells_the_deadline_and_the_arm_that_earned_most(metrics):
     for arm, revenue in zip(ARMS, (0.20, 0.26, 0.25, 0.24, 0.22), strict=True):
         metrics["market"]["arms"][arm]["revenue_per_request"] = revenue
