@@ -153,8 +153,10 @@ class WhatIfStudy:
 
     def question(self, changes: Sequence[str] | Mapping[str, Any]) -> Question:
         """What some `path=value`, or values by path, ask. Raises `scenario.changes.Refused`."""
-        parse = given_points if isinstance(changes, Mapping) else parse_points
-        return Question(tuple(parse(changes, self.first.scenario, self.arm)))
+        scenario = self.first.scenario
+        if isinstance(changes, Mapping):
+            return Question(tuple(given_points(changes, scenario, self.arm)))
+        return Question(tuple(parse_points(changes, scenario, self.arm)))
 
     def answer(
         self, question: Question, n_requests: int = 0, progress: Progress | None = None
