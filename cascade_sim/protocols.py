@@ -643,18 +643,24 @@ class Environment(ABC, Generic[Block, Arm, Decision, Realised, Resampled, Metric
     >>> from cascade_sim import load_scenario
     >>> from cascade_sim.environments.build import environment_of
     >>> small = ["world.users=20", "world.ads=50", "world.advertisers=5", "cascade.retrieval.size=30"]
-    >>> environment = environment_of(load_scenario("quick", set=small), seed=1)
-    >>> isinstance(environment, Environment), environment.has("truth"), environment.retriever.name
+    >>> scenario = load_scenario("quick", set=small)
+    >>> environment = environment_of(scenario, seed=1)
+    >>> retriever = environment.retriever(scenario.cascade.retrieval, find=lambda kind: None)
+    >>> isinstance(environment, Environment), environment.has("truth"), retriever.name
     (True, True, 'similarity')
     """
 
     scorers: Mapping[str, Scorer]
     charging: str | None = None
 
-    @property
     @abstractmethod
-    def retriever(self) -> Retriever:
-        """Default retriever of the world, built lazily."""
+    def retriever(self, route: Any, find: Callable[[str], type[Any]]) -> Retriever:
+        """Build the retriever of a route.
+
+        Args:
+            route: `cascade.retrieval` or one of its routes (`scenario.schema.Route`).
+            find: returns the class of a kind that is not built in.
+        """
 
     @abstractmethod
     def has(self, capability: Any) -> bool:

@@ -26,8 +26,9 @@ from numpy.typing import NDArray
 
 from cascade_sim.errors import UserError
 from cascade_sim.kernels import select_top
+from cascade_sim.protocols import Availability
 from cascade_sim.scenario.plugins import RETRIEVER_KINDS, errors_of, find_class
-from cascade_sim.world.lives import Lives, ascending
+from cascade_sim.world.lives import ascending
 from cascade_sim.world.world import World
 
 # Which of these ads are there when each request comes: ids [m] or [R, m] -> [R, m].
@@ -131,7 +132,7 @@ class CustomRetrieval:
         with errors_of(f"retriever {kind!r}: {own.__name__}({call}) failed", kind):
             self._own: CustomRetriever = own(Visible.of(world), **options)
 
-    def retrieve(self, block: Any, size: int, lives: Lives | None) -> NDArray[np.int32]:
+    def retrieve(self, block: Any, size: int, lives: Availability | None) -> NDArray[np.int32]:
         """[R, n <= size] ids ascending, -1 at the end"""
         requests, most = Requests.of(block), min(size, self._n_ads)
         available = availability(requests, lives)
@@ -170,7 +171,7 @@ def find_retriever(kind: str, home: Path = Path(".")) -> type[Any]:
     return own
 
 
-def availability(requests: Requests, lives: Lives | None) -> Available:
+def availability(requests: Requests, lives: Availability | None) -> Available:
     """Which ads are there, as a retriever is told."""
 
     def available(ids: np.ndarray) -> NDArray[np.bool_]:

@@ -9,7 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cascade_sim.cascade.retrieval import Retriever
-from cascade_sim.world.lives import Lives, ascending
+from cascade_sim.protocols import Availability
+from cascade_sim.world.lives import ascending
 
 
 @dataclass(frozen=True)
@@ -33,7 +34,7 @@ class MergedRoutes:
     routes: tuple[Quota, ...]
     name: str = "routes"
 
-    def retrieve(self, block: Any, size: int, lives: Lives | None) -> NDArray[np.int32]:
+    def retrieve(self, block: Any, size: int, lives: Availability | None) -> NDArray[np.int32]:
         """[R, sum of quotas] ids ascending, -1 at the end; `size` is that sum."""
         found = [route.retriever.retrieve(block, route.size, lives) for route in self._open]
         return union(found, size)
@@ -49,7 +50,7 @@ class MergedRoutes:
             best = np.maximum(best, 1.0 - rank / route.size)
         return np.where(ids >= 0, best, 0.0).astype(np.float32)
 
-    def brought_by(self, block: Any, ids: np.ndarray, lives: Lives | None) -> dict[str, NDArray[np.bool_]]:
+    def brought_by(self, block: Any, ids: np.ndarray, lives: Availability | None) -> dict[str, NDArray[np.bool_]]:
         """Whether each route brings these ads to a block of one request.  [m] -> {route: [m]}"""
         return {
             route.name: np.isin(ids, route.retriever.retrieve(block, route.size, lives)[0])
