@@ -50,7 +50,9 @@ class MergedRoutes:
             best = np.maximum(best, 1.0 - rank / route.size)
         return np.where(ids >= 0, best, 0.0).astype(np.float32)
 
-    def brought_by(self, block: Any, ids: np.ndarray, lives: Availability | None) -> dict[str, NDArray[np.bool_]]:
+    def brought_by(
+        self, block: Any, ids: np.ndarray, lives: Availability | None
+    ) -> dict[str, NDArray[np.bool_]]:
         """Whether each route brings these ads to a block of one request.  [m] -> {route: [m]}"""
         return {
             route.name: np.isin(ids, route.retriever.retrieve(block, route.size, lives)[0])

@@ -186,10 +186,10 @@ def _check_retrieval(scenario: Scenario, given: Collection[KeyPath]) -> Iterator
             yield from _check_route(scenario, given, (*at, *place), route)
     for name, arm in scenario.arms.items():
         known = scenario.cascade.retrieval.routes
-        for route, own in ((arm.retrieval and arm.retrieval.routes) or {}).items():
-            if known and route not in known and own.kind is None:
-                text = unknown_name("route of cascade.retrieval", route, known)
-                path: KeyPath = ("arms", name, "retrieval", "routes", route)
+        for called, own in ((arm.retrieval and arm.retrieval.routes) or {}).items():
+            if known and called not in known and own.kind is None:
+                text = unknown_name("route of cascade.retrieval", called, known)
+                path: KeyPath = ("arms", name, "retrieval", "routes", called)
                 yield Problem(path, f"{text} (a further one needs a kind)", uses=(path,))
 
 
@@ -419,10 +419,10 @@ def _check_arms(
     for name, overrides in scenario.arms.items():
         known, pre_ranking = scenario.cascade.pre_ranking.earlier, overrides.pre_ranking
         earlier = (pre_ranking.earlier if pre_ranking is not None else None) or {}
-        for key, own in (("pre_ranking", pre_ranking), *earlier.items()):
-            if own is not None and own.size is not None and own.sizes is not None:
+        for step, given_step in (("pre_ranking", pre_ranking), *earlier.items()):
+            if given_step is not None and given_step.size is not None and given_step.sizes is not None:
                 text = "means nothing beside sizes, which choose for each request; remove one of them"
-                at: KeyPath = ("arms", name, *_stage_key(key))
+                at: KeyPath = ("arms", name, *_stage_key(step))
                 yield Problem((*at, "size"), text, uses=((*at, "size"), (*at, "sizes")))
         for step in earlier:
             if step not in known:
@@ -740,11 +740,11 @@ def _check_training(scenario: Scenario) -> Iterator[Problem]:
             built_in = f"{', '.join(steps)} and {ranking} are built in"
             text = f"arm '{name}' has no model to train ({built_in})"
             yield Problem(("market", "training"), text, uses=(("arms", name),))
-        for model in dict.fromkeys(steps):
-            spec = scenario.models.get(model)
-            if spec is not None and spec.dumped_by is not None and model != ranking:
-                at = ("models", model, "dumped_by")
-                text = f"what is dumped is for the ranking seat to say; '{model}' pre-ranks in arm '{name}'"
+        for step_model in dict.fromkeys(steps):
+            spec = scenario.models.get(step_model)
+            if spec is not None and spec.dumped_by is not None and step_model != ranking:
+                at = ("models", step_model, "dumped_by")
+                text = f"'{step_model}' pre-ranks in arm '{name}'; only the ranking model has logged scores"
                 yield Problem(at, text, uses=(at, ("arms", name)))
 
 

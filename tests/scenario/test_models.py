@@ -137,7 +137,7 @@ LEARNING = "market={training: {every: 3600}}"
         ((*JOINT, LEARNING, "models.rank.dumped_by=ltr"), "the scores of 'ltr' are no log-odds"),
         (
             (LEARNING, "models.logloss.objective=sbcr", "models.logloss.dumped_by=rank"),
-            "what is dumped is for the ranking seat to say; 'logloss' pre-ranks in arm",
+            "'logloss' pre-ranks in arm",
         ),
     ],
 )

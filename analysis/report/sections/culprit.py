@@ -137,8 +137,8 @@ def culprit_words(metrics: Mapping[str, Any]) -> str:
     level, shown = _levels(corners)
     text = f"As it is ({score_label(corners['as it is'])}) RCS is {shown['as it is']}. Giving pre-ranking "
     if "both" not in corners:
-        seat, other = ("model", "bid") if "model" in corners else ("bid", "model")
-        return text + f"the ranker's {seat} makes it {shown[seat]}; the {other} is the same in both stages."
+        part, other = ("model", "bid") if "model" in corners else ("bid", "model")
+        return text + f"the ranker's {part} makes it {shown[part]}; the {other} is the same in both stages."
     text += (
         f"the ranker's model ({corners['model']['model']}) makes it {shown['model']}, giving it the ranker's "
         f"bid ({bid_label(corners['bid'])}) {shown['bid']}, both {shown['both']}. "
