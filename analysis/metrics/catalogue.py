@@ -31,6 +31,14 @@ REFERENCE_ARMS: dict[str, str] = {
     "ranker": "the ranking stage's own model and bid in the pre-ranking seat: the ceiling",
 }
 
+# The same where pre-ranking has several steps.
+IN_LAST_STEP: dict[str, str] = {
+    "random": "the last step of pre-ranking draws at random",
+    "bid_only": "the last step of pre-ranking goes by the bid alone",
+    "pctr_only": "the last step of pre-ranking goes by the predicted CTR alone",
+    "ranker": "the ranking stage's own model and bid in the last step of pre-ranking",
+}
+
 # In the place of a step's name: every step of pre-ranking at once.
 ALL_STEPS = "all"
 

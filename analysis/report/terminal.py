@@ -52,7 +52,7 @@ def _models_by_set(metrics: Mapping[str, Any]) -> list[Table]:
 def _after_steps(metrics: Mapping[str, Any]) -> list[Table]:
     """The table of RCS after each step of pre-ranking, cut likewise; empty where there is one step."""
     cut = cut_at_groups(steps_table(metrics))
-    return [replace(table, title=heading, corner="arm") for heading, table in cut]
+    return [replace(table, title=f"{heading} after each step", corner="arm") for heading, table in cut]
 
 
 def cut_at_groups(wide: Table | None) -> list[tuple[str, Table]]:

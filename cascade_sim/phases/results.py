@@ -9,6 +9,7 @@ from cascade_sim.analysis.metrics import scale
 from cascade_sim.analysis.metrics.catalogue import (
     ALL_STEPS,
     ARM_MEASURES,
+    IN_LAST_STEP,
     REFERENCE_ARMS,
     Metric,
     is_reference,
@@ -96,6 +97,8 @@ def references(evaluation: Evaluation) -> dict[str, str]:
     """
     arms, base = evaluation.specs, evaluation.specs[evaluation.sim.scenario.report.baseline]
     told = {name: text for name, text in REFERENCE_ARMS.items() if name in arms}
+    if base.pre_ranking.earlier:  # what stands before the last step is the baseline's
+        told |= {name: text for name, text in IN_LAST_STEP.items() if name in arms}
     for name in evaluation.sim.scenario.arms:
         pairs = zip(arms[name].sections, base.sections, strict=True)
         knowing = [

@@ -195,6 +195,11 @@ def test_the_report_says_which_step_and_which_part_is_to_blame(five):
     assert "every step: opt-bid × truth" in text and "after middle" in text
 
 
+def test_reference_arms_are_said_to_replace_the_last_step(five, study):
+    assert "last step" in five.metrics["references"]["ranker"]
+    assert "ceiling" in study.metrics["references"]["ranker"]
+
+
 def test_one_step_has_no_step_in_its_rows_or_tables(study):
     assert all("stage" not in row for row in study.metrics["culprit"])
     assert not [name for name in study.metrics["arms"]["logloss"] if "_after_" in name]
