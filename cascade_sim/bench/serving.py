@@ -22,7 +22,7 @@ from cascade_sim.cascade.retrieval import Retrieval
 from cascade_sim.cascade.seats import TorchScorer
 from cascade_sim.cascade.serve import Arm, Block, Decision, Scores, retrieve, score
 from cascade_sim.kernels import select_top
-from cascade_sim.models.training import Impressions, Lists, chunk_of_rank, predict, train
+from cascade_sim.models.training import Impressions, Lists, TrainingPlan, chunk_of_rank, predict, train
 from cascade_sim.phases.simulation import Simulation
 from cascade_sim.storage.tables import TableWriter
 from cascade_sim.training.modules import build_module
@@ -218,7 +218,8 @@ def training_rates(sim: Simulation, n: int) -> dict[str, float]:
         spec = sim.scenario.models[name]
         view = sim.view(spec.features)
         module = build_module(name, spec, view, 1)
-        epoch = partial(train, module, view, data, recipe, epochs=1, batch=4096, learning_rate=0.001)
+        plan = TrainingPlan(epochs=1, batch=4096, learning_rate=0.001)
+        epoch = partial(train, module, view, data, recipe, plan)
         epoch()  # warm-up
         rates[label] = n / seconds(epoch)
     return rates
