@@ -670,11 +670,11 @@ def _check_training(scenario: Scenario) -> Iterator[Problem]:
             built_in = f"{', '.join(steps)} and {ranking} are built in"
             text = f"arm '{name}' has no model to train ({built_in})"
             yield Problem(("market", "training"), text, uses=(("arms", name),))
-        for model in dict.fromkeys(steps):
-            spec = scenario.models.get(model)
-            if spec is not None and spec.dumped_by is not None and model != ranking:
-                at = ("models", model, "dumped_by")
-                text = f"what is dumped is for the ranking seat to say; '{model}' pre-ranks in arm '{name}'"
+        for step in dict.fromkeys(steps):
+            spec = scenario.models.get(step)
+            if spec is not None and spec.dumped_by is not None and step != ranking:
+                at = ("models", step, "dumped_by")
+                text = f"what is dumped is for the ranking seat to say; '{step}' pre-ranks in arm '{name}'"
                 yield Problem(at, text, uses=(at, ("arms", name)))
 
 
