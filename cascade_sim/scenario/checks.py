@@ -185,10 +185,10 @@ def _check_retrieval(scenario: Scenario, given: Collection[KeyPath]) -> Iterator
             yield from _check_route(scenario, given, (*at, *place), route)
     for name, arm in scenario.arms.items():
         known = scenario.cascade.retrieval.routes
-        for route, own in ((arm.retrieval and arm.retrieval.routes) or {}).items():
-            if known and route not in known and own.kind is None:
-                text = unknown_name("route of cascade.retrieval", route, known)
-                path: KeyPath = ("arms", name, "retrieval", "routes", route)
+        for named, own in ((arm.retrieval and arm.retrieval.routes) or {}).items():
+            if known and named not in known and own.kind is None:
+                text = unknown_name("route of cascade.retrieval", named, known)
+                path: KeyPath = ("arms", name, "retrieval", "routes", named)
                 yield Problem(path, f"{text} (a further one needs a kind)", uses=(path,))
 
 

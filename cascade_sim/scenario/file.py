@@ -177,7 +177,9 @@ def _retrievers_from_working_folder(scenario: Scenario, folder: Path) -> dict[st
     """The cascade and the arms with paths of retrievers that hold from the working folder."""
 
     def found(section: Any) -> Any:
-        update = {} if section.kind is None else {"kind": from_working_folder(section.kind, folder)}
+        update: dict[str, Any] = {}
+        if section.kind is not None:
+            update["kind"] = from_working_folder(section.kind, folder)
         if getattr(section, "routes", None):
             update["routes"] = {name: found(route) for name, route in section.routes.items()}
         return section.model_copy(update=update)
