@@ -8,7 +8,7 @@ import pytest
 from cascade_sim import check_retriever
 from cascade_sim.cli import main
 from cascade_sim.errors import UserError
-from worlds.own_retrievers import MISTAKES, POPULAR, mistaken
+from checks.own_retrievers import MISTAKES, POPULAR, mistaken
 
 
 @pytest.fixture(autouse=True)

@@ -12,7 +12,7 @@ from cascade_sim.cli import main
 from cascade_sim.errors import UserError
 from cascade_sim.phases.simulation import Simulation
 from cascade_sim.scenario.schema import resolved_arms
-from worlds.own_retrievers import POPULAR, mistaken
+from checks.own_retrievers import POPULAR, mistaken
 from worlds.tiny_market import QUICK, TINY, tiny_scenario
 
 POPULAR_ARM = "arms.popular={retrieval: {kind: 'popular.py:Popular', size: 60, options: {taste: 0.5}}}"

@@ -16,7 +16,7 @@ from cascade_sim.scenario.plugins import (
     require_options,
 )
 from cascade_sim.scenario.schema import resolved_arms
-from worlds.own_retrievers import POPULAR
+from checks.own_retrievers import POPULAR
 from worlds.tiny_market import tiny_scenario
 
 ROUTES = "{near: {size: 40}, popular: {kind: 'popular.py:Popular', size: 20}}"
