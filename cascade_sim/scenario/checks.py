@@ -386,10 +386,10 @@ def _check_arms(
     for name, overrides in scenario.arms.items():
         known, pre_ranking = scenario.cascade.pre_ranking.earlier, overrides.pre_ranking
         earlier = (pre_ranking.earlier if pre_ranking is not None else None) or {}
-        for key, own in (("pre_ranking", pre_ranking), *earlier.items()):
-            if own is not None and own.size is not None and own.sizes is not None:
+        for stage, change in (("pre_ranking", pre_ranking), *earlier.items()):
+            if change is not None and change.size is not None and change.sizes is not None:
                 text = "means nothing beside sizes, which choose for each request; remove one of them"
-                at: KeyPath = ("arms", name, *_stage_key(key))
+                at: KeyPath = ("arms", name, *_stage_key(stage))
                 yield Problem((*at, "size"), text, uses=((*at, "size"), (*at, "sizes")))
         for step in earlier:
             if step not in known:
@@ -559,7 +559,8 @@ def _pcvr_conflicts(scenario: Scenario, arm: ArmSpec) -> Iterator[Blame]:
     """What is wrong with whose pCVR the opt-bids of an arm come from."""
     rates = (KNOWN, *(name for name, spec in scenario.models.items() if spec.target == "conversion"))
     steps = [((*_stage_key(name), "pcvr"), step) for name, step in arm.steps]
-    named = [(("bidding", "pcvr"), arm.bidding.pcvr), *((key, step.pcvr) for key, step in steps)]
+    named: list[tuple[KeyPath, str | None]] = [(("bidding", "pcvr"), arm.bidding.pcvr)]
+    named += [(key, step.pcvr) for key, step in steps]
     for key, name in named:
         if name is None or name in rates:
             continue
