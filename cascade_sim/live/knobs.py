@@ -82,11 +82,9 @@ def labels_of(steps: Sequence[str]) -> dict[KnobPath, str]:
     labels: dict[KnobPath, str] = {}
     for knob, label in LABELS.items():
         if knob == ("pre_ranking", "size"):
-            labels |= {
-                ("pre_ranking", "earlier", step, key): words.format(step.replace("_", "-"))
-                for step in steps
-                for key, words in STEP_LABELS.items()
-            }
+            for step in steps:
+                for key, words in STEP_LABELS.items():
+                    labels["pre_ranking", "earlier", step, key] = words.format(step.replace("_", "-"))
         labels[knob] = label
     return labels
 
