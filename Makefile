@@ -19,7 +19,7 @@ run: $(READY)
 	$(BIN)/python -m cascade_sim run scenarios/ads.yaml
 
 test: $(READY)
-	$(BIN)/python -m cascade_sim.precompile
+	$(BIN)/python -m cascade_sim.foundation.precompile
 	$(BIN)/python -m pytest -n 2 --dist loadfile -m "not drill"
 
 # Bugs planted in a copy of the source; runs that are killed, raced and out of disk; the wheel in an environment
@@ -28,10 +28,10 @@ test: $(READY)
 # Then the hostile drill, its draws from SEED: a few of each kind or, with BUDGET=seconds, as many as fit.
 SEED ?= 1
 # Tests of logs, replays and fits again, with kernels of their own that check every index.
-BOUNDED = tests/logged tests/logged_world/test_small_pages.py tests/logged_world/test_budgets.py \
-	tests/likeness/test_fitted_world.py tests/audit/test_replay.py tests/imports/test_importer.py
+BOUNDED = tests/logs/store tests/logs/replay/test_small_pages.py tests/logs/replay/test_budgets.py \
+	tests/logs/fit/test_fitted_world.py tests/logs/audit/test_replay.py tests/logs/importing/test_importer.py
 drill: $(READY)
-	$(BIN)/python -m cascade_sim.precompile
+	$(BIN)/python -m cascade_sim.foundation.precompile
 	$(BIN)/python -m pytest -n 2 --dist loadfile -m drill
 	kernels=$$(mktemp -d) && trap 'rm -rf "$$kernels"' EXIT && NUMBA_BOUNDSCHECK=1 NUMBA_CACHE_DIR=$$kernels \
 		XDG_CACHE_HOME=$$kernels $(BIN)/python -m pytest -n 2 --dist loadfile -m "not drill" $(BOUNDED)

@@ -41,6 +41,6 @@ class Visitors:
 
     def __call__(self, u: np.ndarray) -> np.ndarray:
         """As `visitors`.  [R] int32"""
-        from cascade_sim.kernels import guided_search  # numba is loaded when first needed
+        from cascade_sim.foundation.kernels import guided_search  # numba is loaded when first needed
 
         return guided_search(self._cdf, self._guide, u)

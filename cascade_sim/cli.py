@@ -12,10 +12,10 @@ from typing import Any
 
 import click
 
-from cascade_sim.errors import Notice, UserError, lacks_memory, shortened, unknown_name
-from cascade_sim.loading import keep_memory, leave_quickly, loading
-from cascade_sim.signals import STOPPED, Terminated, heed, stoppable
-from cascade_sim.terminal import echo, shown
+from cascade_sim.foundation.errors import Notice, UserError, lacks_memory, shortened, unknown_name
+from cascade_sim.foundation.loading import keep_memory, leave_quickly, loading
+from cascade_sim.foundation.signals import STOPPED, Terminated, heed, stoppable
+from cascade_sim.foundation.terminal import echo, shown
 from cascade_sim.version import __version__
 
 # Room -> command -> the line that --help shows without importing it. What stands under Checks as check-model

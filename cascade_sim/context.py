@@ -14,7 +14,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from cascade_sim.engines import LOCAL, Engine, open_engine
-from cascade_sim.progress import Progress
+from cascade_sim.foundation.progress import Progress
 from cascade_sim.scenario.plugins import refuse_far_logs, refuse_registered, travelling_files
 from cascade_sim.scenario.schema import Scenario
 

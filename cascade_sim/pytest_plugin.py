@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 if TYPE_CHECKING:
-    from cascade_sim.revenue.baseline import Baseline, Measured
-    from cascade_sim.revenue.check import Verdict
+    from cascade_sim.regression.baseline import Baseline, Measured
+    from cascade_sim.regression.check import Verdict
     from cascade_sim.scenario.schema import Scenario
 
 NAME = "auction_revenue"
@@ -102,7 +102,7 @@ class RevenueGuard:
 
     def __call__(self, **keywords: Any) -> Verdict | None:
         """The verdict, if it passed; None where the baseline was written anew."""
-        from cascade_sim.errors import UserError
+        from cascade_sim.foundation.errors import UserError
 
         self.was_called = True
         mistake = ""
@@ -117,15 +117,15 @@ class RevenueGuard:
         if mistake:  # outside of `except`: pytest would print it twice, as one while handling another
             pytest.fail(f"{NAME}: {mistake}", pytrace=False)
         if not verdict.passed:
-            from cascade_sim.revenue.text import verdict_text
+            from cascade_sim.regression.text import verdict_text
 
             pytest.fail(verdict_text(verdict), pytrace=False)
         return verdict
 
     def _check(self, chosen: Mapping[str, Any]) -> Verdict:
-        from cascade_sim.errors import UserError
-        from cascade_sim.revenue.baseline import read_baseline
-        from cascade_sim.revenue.check import check_revenue, guarded, refuse_incomparable
+        from cascade_sim.foundation.errors import UserError
+        from cascade_sim.regression.baseline import read_baseline
+        from cascade_sim.regression.check import check_revenue, guarded, refuse_incomparable
 
         file = self._path(chosen["against"])
         if not file.exists():
@@ -143,7 +143,7 @@ class RevenueGuard:
         )
 
     def _write(self, chosen: Mapping[str, Any]) -> None:
-        from cascade_sim.revenue.baseline import refuse_other_file, refuse_unknown_arms, write_baseline
+        from cascade_sim.regression.baseline import refuse_other_file, refuse_unknown_arms, write_baseline
         from cascade_sim.scenario.schema import AUTOMATIC_ARMS
 
         file = self._path(chosen["against"])
@@ -167,7 +167,7 @@ class RevenueGuard:
     ) -> Measured:
         """The scenario run for its sums, once for all tests that ask for the same."""
         from cascade_sim.context import scratch_context
-        from cascade_sim.revenue.serving import measure_scenario
+        from cascade_sim.regression.serving import measure_scenario
         from cascade_sim.scenario.file import scenario_hash
 
         known = self._config.stash.setdefault(_MEASURED, {})
@@ -187,7 +187,7 @@ class RevenueGuard:
 
 def _checked(keywords: Mapping[str, Any]) -> dict[str, Any]:
     """Known keywords, lists as tuples, with defaults; UserError otherwise."""
-    from cascade_sim.errors import UserError, unknown_name
+    from cascade_sim.foundation.errors import UserError, unknown_name
 
     for name in keywords:
         if name not in KEYWORDS:

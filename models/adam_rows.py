@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from cascade_sim.compilation import kernel
+from cascade_sim.foundation.compilation import kernel
 
 BETA1, BETA2, EPSILON = 0.9, 0.999, 1e-8
 

@@ -65,7 +65,7 @@ def study(tmp_path_factory: pytest.TempPathFactory) -> Study:
 @pytest.fixture(scope="session")
 def sim(tmp_path_factory: pytest.TempPathFactory) -> Any:
     """The tiny market before any training: world, truth, platform and the built-in seats."""
-    from cascade_sim.phases.simulation import Simulation
+    from cascade_sim.study.simulation import Simulation
 
     scenario = tiny_scenario()
     return Simulation(scenario, scenario.seed)

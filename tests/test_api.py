@@ -6,7 +6,7 @@ import sys
 import pytest
 
 import cascade_sim
-from cascade_sim.errors import UserError
+from cascade_sim.foundation.errors import UserError
 from worlds.tiny_market import QUICK, ROOT, TINY
 
 SHORT = (
@@ -24,7 +24,7 @@ def example(tmp_path_factory):
     out = tmp_path_factory.mktemp("api")
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("CASCADE_SIM_CACHE", str(out / "cache"))
-        patch.setattr("cascade_sim.study.write_report", lambda *_: None)  # drawn in test_study.py
+        patch.setattr("cascade_sim.study.run.write_report", lambda *_: None)  # drawn in test_study.py
         study = run(QUICK, out=out / "quick", set=SHORT, workers=1)
         wider = run(QUICK, out=out / "wider", set=[*SHORT, "cascade.pre_ranking.size=30"], workers=1)
     answer = whatif(study, {"auction.reserve_cpc": [0.5, 0.9]}, out=out / "asked")
@@ -72,7 +72,7 @@ def test_compared_runs_are_a_table_and_a_list_of_keys(example):
 def test_nothing_is_printed(tmp_path, capsys, monkeypatch):
     from cascade_sim import run
 
-    monkeypatch.setattr("cascade_sim.study.write_report", lambda *_: None)
+    monkeypatch.setattr("cascade_sim.study.run.write_report", lambda *_: None)
     minimal = {
         "name": "minimal",
         "world": {"users": 50, "ads": 80, "advertisers": 20, "slot_effects": (1.0, 0.5)},

@@ -14,7 +14,7 @@ import pytest
 from cascade_sim import __version__
 from cascade_sim.cli import COMMANDS, main
 from cascade_sim.engines.local import Local
-from cascade_sim.errors import UserError, lacks_memory
+from cascade_sim.foundation.errors import UserError, lacks_memory
 from cascade_sim.scenario.file import load_scenario
 from places import HANG, ROOT
 
@@ -31,9 +31,9 @@ def command_line(*words, **options):
 def study(monkeypatch):
     """Stands in for the study; remembers what it was asked to run."""
     calls = []
-    module = ModuleType("cascade_sim.study")
+    module = ModuleType("cascade_sim.study.run")
     module.run_study = lambda scenario, context, **options: calls.append((scenario, context, options))
-    monkeypatch.setitem(sys.modules, "cascade_sim.study", module)
+    monkeypatch.setitem(sys.modules, "cascade_sim.study.run", module)
     return calls
 
 
@@ -88,7 +88,7 @@ def test_a_mistake_of_the_user_is_one_line_without_a_traceback(capsys, study, mo
     def refuse(scenario, context, **options):
         raise UserError("runs/ads belongs to another run")
 
-    monkeypatch.setattr(sys.modules["cascade_sim.study"], "run_study", refuse)
+    monkeypatch.setattr(sys.modules["cascade_sim.study.run"], "run_study", refuse)
     assert main(["run", ADS]) == 2
     assert capsys.readouterr().err == "error: runs/ads belongs to another run\n"
 
@@ -106,7 +106,7 @@ def test_a_defect_is_not_hidden(study, monkeypatch):
     def fail(scenario, context, **options):
         raise RuntimeError("a defect")
 
-    monkeypatch.setattr(sys.modules["cascade_sim.study"], "run_study", fail)
+    monkeypatch.setattr(sys.modules["cascade_sim.study.run"], "run_study", fail)
     with pytest.raises(RuntimeError, match="a defect"):
         main(["run", ADS])
 
@@ -174,12 +174,12 @@ INTERRUPTED = """
 import signal, sys, time, types
 from places import HANG
 signal.signal(signal.SIGINT, signal.default_int_handler)  # it may have been ignored on entry
-study = types.ModuleType("cascade_sim.study")
+study = types.ModuleType("cascade_sim.study.run")
 def run_study(scenario, context, **options):
     print("running", flush=True)
     time.sleep(HANG)
 study.run_study = run_study
-sys.modules["cascade_sim.study"] = study
+sys.modules["cascade_sim.study.run"] = study
 from cascade_sim.cli import main
 sys.exit(main(["run", "scenarios/ads.yaml"]))
 """

@@ -7,7 +7,7 @@ import pytest
 
 from cascade_sim.context import RunContext, run_context, scratch_context
 from cascade_sim.engines.local import Local
-from cascade_sim.errors import UserError
+from cascade_sim.foundation.errors import UserError
 from worlds.tiny_market import tiny_scenario
 
 MEANS = {"workers": 2, "device": "cpu", "quiet": True}

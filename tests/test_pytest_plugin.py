@@ -73,7 +73,7 @@ def test_what_cannot_be_compared_is_refused_before_anything_is_run(suite, monkey
     text = scenario.read_text()
     assert old in text
     scenario.write_text(text.replace(old, new))
-    monkeypatch.setattr("cascade_sim.revenue.serving.measure_scenario", no_run)
+    monkeypatch.setattr("cascade_sim.regression.serving.measure_scenario", no_run)
     refused = run(suite)
     refused.assert_outcomes(failed=1)
     refused.stdout.fnmatch_lines([f"*auction_revenue: *{words}*"])
@@ -83,7 +83,7 @@ def test_what_cannot_be_compared_is_refused_before_anything_is_run(suite, monkey
 def test_a_baseline_of_an_arm_that_there_is_not_is_refused_before_anything_is_run(suite, monkeypatch):
     test = suite.path / "test_revenue.py"
     test.write_text(test.read_text().replace("auction_revenue()", 'auction_revenue(arms="todya")'))
-    monkeypatch.setattr("cascade_sim.revenue.serving.measure_scenario", no_run)
+    monkeypatch.setattr("cascade_sim.regression.serving.measure_scenario", no_run)
     refused = run(suite, "--update-revenue-baseline")
     refused.assert_outcomes(failed=1)
     refused.stdout.fnmatch_lines(["*--arm: unknown arm 'todya'; did you mean 'today'?*"])

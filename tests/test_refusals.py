@@ -11,7 +11,7 @@ import pytest
 from cascade_sim import api
 from cascade_sim.auction import run_auction
 from cascade_sim.cli import main
-from cascade_sim.errors import ScenarioError, UserError, shortened
+from cascade_sim.foundation.errors import ScenarioError, UserError, shortened
 from cascade_sim.ltr.files import read_file
 from cascade_sim.scenario.file import load_scenario
 from cascade_sim.scenario.yaml import MAX_TEXT

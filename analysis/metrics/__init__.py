@@ -25,8 +25,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from cascade_sim.analysis.metrics.calibration import ece, ece_per_request, logloss, mse, pcoc
 from cascade_sim.analysis.metrics.lists import PerRequest, Ranking, rank_lists
-from cascade_sim.analysis.metrics.order import (
+from cascade_sim.analysis.metrics.ranking import (
     auc,
     auc_pr,
     average_precision,
@@ -39,7 +40,6 @@ from cascade_sim.analysis.metrics.order import (
     recall,
     spearman,
 )
-from cascade_sim.analysis.metrics.scale import ece, ece_per_request, logloss, mse, pcoc
 from cascade_sim.analysis.metrics.stability import Stability, stability
 
 # Metrics by name, each (scores or predictions, labels, lists, **choices) -> PerRequest.

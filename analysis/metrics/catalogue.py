@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from cascade_sim.analysis.metrics import money, scale
+from cascade_sim.analysis.metrics import calibration, money
 
 Floats = NDArray[np.float64]
 
@@ -245,7 +245,7 @@ ARM_MEASURES: dict[str, Metric] = by_name(
         is_signed_or_near_zero=True,
         better="lower",
         vectors="proxy_bins",
-        function=scale.ece_of_bins,
+        function=calibration.ece_of_bins,
         rises_with_noise=True,
     ),
     Metric(
@@ -257,7 +257,7 @@ ARM_MEASURES: dict[str, Metric] = by_name(
         is_signed_or_near_zero=True,
         better="lower",
         vectors="proxy_bins",
-        function=scale.relative_ece_of_bins,
+        function=calibration.relative_ece_of_bins,
         rises_with_noise=True,
     ),
     Metric(
@@ -270,7 +270,7 @@ ARM_MEASURES: dict[str, Metric] = by_name(
         is_signed_or_near_zero=True,
         better="at 1",
         vectors="proxy_bins",
-        function=scale.pcoc_of_bins,
+        function=calibration.pcoc_of_bins,
     ),
     Metric(
         name="ctr",

@@ -6,8 +6,8 @@ equal scores begins at a place) and `lists` (offsets).
 
 import numpy as np
 
-from cascade_sim.compilation import kernel
-from cascade_sim.kernels import kth_largest
+from cascade_sim.foundation.compilation import kernel
+from cascade_sim.foundation.kernels import kth_largest
 
 FEW = 16  # so many of a row are chosen by insertion, which for more takes longer than a selection
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from cascade_sim.analysis.metrics.catalogue import PAGE_MEASURES, REPLAY_MEASURES, Measure, is_reference
 from cascade_sim.analysis.report.readings import WHAT_IF_MEASURES
-from cascade_sim.analysis.report.words import listed
+from cascade_sim.analysis.report.text_helpers import listed
 from cascade_sim.analysis.statistics.estimates import Estimate, estimate, percent_text
 
 MEASURES: dict[str, Measure] = {

@@ -23,8 +23,8 @@ from cascade_sim.analysis.report.comparisons import (
 )
 from cascade_sim.analysis.report.market_verdict import denied_by_the_market, under_budgets
 from cascade_sim.analysis.report.sections.whatif import what_if_words
+from cascade_sim.analysis.report.text_helpers import listed, stage_name
 from cascade_sim.analysis.report.ties import more_data, tied_with, what_would_decide
-from cascade_sim.analysis.report.words import listed, stage_name
 from cascade_sim.analysis.statistics.estimates import (
     NBSP,
     Estimate,

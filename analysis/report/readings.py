@@ -19,7 +19,7 @@ from cascade_sim.analysis.metrics.catalogue import (
     steps_of,
 )
 from cascade_sim.analysis.report.comparisons import ordered_arms
-from cascade_sim.analysis.report.words import stage_name
+from cascade_sim.analysis.report.text_helpers import stage_name
 from cascade_sim.analysis.statistics.estimates import Estimate, estimate, finite, lift_of, number_text
 
 

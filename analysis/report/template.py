@@ -14,7 +14,7 @@ from markupsafe import Markup, escape
 from cascade_sim.analysis.metrics.catalogue import TERMS
 from cascade_sim.analysis.report.figures.style import color_rules, themed
 from cascade_sim.analysis.report.section import Section, body_text, headline_text
-from cascade_sim.terminal import in_page
+from cascade_sim.foundation.terminal import in_page
 
 MOST_SWITCHES = 14  # two lines of a page
 TERM = re.compile(rf"(?<![\w-])(?:{'|'.join(map(re.escape, TERMS))})(?![\w-])")

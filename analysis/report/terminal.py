@@ -21,7 +21,7 @@ from cascade_sim.analysis.report.sections.models import models_table
 from cascade_sim.analysis.report.sections.orders import orders_table
 from cascade_sim.analysis.report.sections.training import training_warnings
 from cascade_sim.analysis.report.tables import Table, arm_rows, lift_column, value_column
-from cascade_sim.terminal import Shown, in_line, joined
+from cascade_sim.foundation.terminal import Shown, in_line, joined
 
 
 def _terminal_arms(metrics: Mapping[str, Any]) -> Table:

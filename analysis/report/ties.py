@@ -15,7 +15,7 @@ from typing import Any
 from cascade_sim.analysis.report.comparisons import contrast, revenue_lift
 from cascade_sim.analysis.report.market_verdict import market_contrast, market_lift
 from cascade_sim.analysis.report.readings import compute_arms, market_value
-from cascade_sim.analysis.report.words import listed
+from cascade_sim.analysis.report.text_helpers import listed
 from cascade_sim.analysis.statistics.estimates import (
     NBSP,
     Estimate,

@@ -34,7 +34,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from cascade_sim.analysis.metrics.ratio import divide
 from cascade_sim.analysis.statistics.estimates import finite, t_quantile
-from cascade_sim.limits import COUNTED_AT_ONCE, SUMMED_AT_ONCE
+from cascade_sim.foundation.limits import COUNTED_AT_ONCE, SUMMED_AT_ONCE
 
 Floats = NDArray[np.float64]
 Statistic = Callable[[Floats], Floats]

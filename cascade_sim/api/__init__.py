@@ -10,8 +10,8 @@
     compare(study, wider).frame()
 
 A run is given as its folder or as what `run` returned; options have the names of the command line. Nothing is
-printed, and no progress is shown unless `quiet=False`. Mistakes are `cascade_sim.errors.UserError` with the
-text the command line would show.
+printed, and no progress is shown unless `quiet=False`. Mistakes are
+`cascade_sim.foundation.errors.UserError` with the text the command line would show.
 """
 
 from cascade_sim.api.logs import audit_logs, export_logs, fit_world, import_logs, realism

@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, cast
 
 from cascade_sim.api.results import ImportResult, RunResult
-from cascade_sim.errors import ScenarioError, UserError
+from cascade_sim.foundation.errors import ScenarioError, UserError
 
 if TYPE_CHECKING:
-    from cascade_sim.questions.reopen import Trust
+    from cascade_sim.diagnostics.reopen import Trust
     from cascade_sim.scenario.schema import Scenario
 
 NOT_A_PATH = "scenario"  # what a scenario that is no file is called in messages

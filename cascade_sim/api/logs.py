@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 
 from cascade_sim.api.arguments import RunLike, plain_arguments, run_path, trusted
 from cascade_sim.api.results import AuditResult, ExportResult, FitResult, ImportResult, RealismResult
-from cascade_sim.errors import UserError
+from cascade_sim.foundation.errors import UserError
 
 if TYPE_CHECKING:
-    from cascade_sim.questions.reopen import Trust
+    from cascade_sim.diagnostics.reopen import Trust
 
 
 @plain_arguments
@@ -46,8 +46,8 @@ def export_logs(
     >>> export_logs("runs/quick", "logs/quick").mapping.name
     'mapping.yaml'
     """
-    from cascade_sim.progress import Progress
-    from cascade_sim.questions import export
+    from cascade_sim.foundation.progress import Progress
+    from cascade_sim.logs import export
 
     with Progress(quiet) as progress:
         done = export.export_logs(
@@ -82,8 +82,8 @@ def import_logs(
     >>> import_logs("logs/quick/mapping.yaml", "markets/quick").level
     'pre_ranking'
     """
-    from cascade_sim.imports.market import import_format, import_market
-    from cascade_sim.progress import Progress
+    from cascade_sim.foundation.progress import Progress
+    from cascade_sim.logs.importing.market import import_format, import_market
 
     given = [mapping.mapping] if isinstance(mapping, ExportResult) else mapping
     files = [given] if isinstance(given, str | Path) else list(given)
@@ -119,8 +119,8 @@ def audit_logs(market: RunLike, *, infer: bool = False, out: str | Path | None =
     >>> audit_logs("markets/quick").tally().shape[0]
     3
     """
-    from cascade_sim.audit.study import audit, write_audit
-    from cascade_sim.questions.whatif import check_out
+    from cascade_sim.counterfactual.whatif import check_out
+    from cascade_sim.logs.audit.study import audit, write_audit
 
     if out is not None:
         check_out(Path(out))
@@ -164,8 +164,8 @@ def fit_world(
     >>> fit_world("markets/quick", "worlds/quick.yaml", replicates=0).path.name
     'quick.yaml'
     """
-    from cascade_sim.likeness.fitting import fit_to
-    from cascade_sim.progress import Progress
+    from cascade_sim.foundation.progress import Progress
+    from cascade_sim.logs.fit.fitting import fit_to
 
     with Progress(quiet) as progress:
         fitted = fit_to(
@@ -199,7 +199,7 @@ def realism(
     >>> realism("markets/quick", "worlds/quick.yaml").verdict in ("alike", "nearly", "unlike")
     True
     """
-    from cascade_sim.likeness.study import held_against, write_realism
+    from cascade_sim.logs.fit.realism import held_against, write_realism
 
     folder = None if out is None else Path(out)
     answer = held_against(run_path(log), run_path(world), part=part, seed=seed, out=folder)

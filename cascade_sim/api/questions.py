@@ -22,12 +22,12 @@ from cascade_sim.api.results import (
     TraceResult,
     WhatIfResult,
 )
-from cascade_sim.errors import UserError, unknown_name
-from cascade_sim.loading import loading
+from cascade_sim.foundation.errors import UserError, unknown_name
+from cascade_sim.foundation.loading import loading
 
 if TYPE_CHECKING:
-    from cascade_sim.progress import Progress
-    from cascade_sim.questions.reopen import Trust
+    from cascade_sim.diagnostics.reopen import Trust
+    from cascade_sim.foundation.progress import Progress
     from cascade_sim.scenario.questions import Jitter
     from cascade_sim.scenario.schema import Scenario
     from cascade_sim.scenario.targets import Target
@@ -71,9 +71,9 @@ def whatif(
     >>> whatif("runs/quick", {"auction.reserve_cpc": [0.1, 0.2]}, arm="ltr").frame()["setting"].nunique()
     2
     """
-    from cascade_sim.progress import Progress
-    from cascade_sim.questions.whatif import check_out, what_if_study, write_answer
-    from cascade_sim.scenario.changes import Refused, refuse
+    from cascade_sim.counterfactual.whatif import check_out, what_if_study, write_answer
+    from cascade_sim.foundation.progress import Progress
+    from cascade_sim.scenario.overrides import Refused, refuse
 
     path = run_path(run)
     if not (changes is None or isinstance(changes, Mapping)):
@@ -112,7 +112,7 @@ def compare(
     >>> compare("runs/quick", "runs/quick").frame().columns.tolist()[:4]
     ['first', 'other', 'arm', 'metric']
     """
-    from cascade_sim.questions.compare import compare_runs
+    from cascade_sim.diagnostics.compare import compare_runs
 
     return CompareResult(compare_runs([run_path(other) for other in (first, *others)], arm, unpaired))
 
@@ -156,7 +156,7 @@ def off_policy(
     >>> off_policy("runs/randomised", {"auction.reserve_cpc": 0.25}, truth=False).frame()["target"].nunique()
     1
     """
-    from cascade_sim.progress import Progress
+    from cascade_sim.foundation.progress import Progress
     from cascade_sim.scenario.questions import JITTERS
 
     if not (jitter is None or jitter in JITTERS):
@@ -187,10 +187,10 @@ def _off_policy(
     progress: Progress,
 ) -> tuple[dict[str, dict[str, Any]], dict[str, dict[str, Any]]]:
     """The answers for what is asked, or for the scenario's targets, and the slopes of the knobs."""
-    from cascade_sim.estimation import study
-    from cascade_sim.estimation.estimates import ESTIMATORS
-    from cascade_sim.estimation.log import baseline_spec
-    from cascade_sim.questions.reopen import reopen
+    from cascade_sim.diagnostics.reopen import reopen
+    from cascade_sim.ope import study
+    from cascade_sim.ope.estimates import ESTIMATORS
+    from cascade_sim.ope.log import baseline_spec
     from cascade_sim.scenario.targets import parse_target
 
     for name in estimators:
@@ -200,7 +200,7 @@ def _off_policy(
     opened = reopen(path, trust)
     scenario, sim = opened.scenario, opened.sim
     if not sim.environment.has("randomised_logs"):
-        from cascade_sim.estimation.market_log import market_answers
+        from cascade_sim.ope.market_log import market_answers
 
         if not changes:
             raise UserError(f"{path}: say what to change with --set, as in slates.temperature=0.1")
@@ -245,7 +245,7 @@ def _asked(changes: Sequence[str], jitter: Jitter) -> list[Target]:
 
 def _refuse_estimators(names: Sequence[str], targets: Sequence[Target]) -> None:
     """UserError where none of the named estimators answers any of the questions."""
-    from cascade_sim.estimation.estimates import KNOB_ESTIMATORS, estimators_of
+    from cascade_sim.ope.estimates import KNOB_ESTIMATORS, estimators_of
 
     known = list(dict.fromkeys(name for target in targets for name in estimators_of(target)))
     if not names or set(names) & set(known):
@@ -257,7 +257,7 @@ def _refuse_estimators(names: Sequence[str], targets: Sequence[Target]) -> None:
 
 def _refuse_targets(path: Path, scenario: Scenario, asked: Sequence[Target]) -> None:
     """UserError where the run's logs cannot answer, naming the key to set."""
-    from cascade_sim.estimation.log import baseline_spec
+    from cascade_sim.ope.log import baseline_spec
     from cascade_sim.scenario.checks import target_fault
 
     if scenario.off_policy is None:
@@ -304,8 +304,8 @@ def trace(
     'retrieval'
     """
     with loading():
-        from cascade_sim.questions import trace as explained
-        from cascade_sim.questions.reopen import reopen
+        from cascade_sim.diagnostics import trace as explained
+        from cascade_sim.diagnostics.reopen import reopen
 
     return TraceResult(explained.trace(reopen(run_path(run), trusted(run, trust)), request, ad, arm))
 
@@ -351,10 +351,10 @@ def landscape(
 
     import numpy as np
 
-    from cascade_sim.progress import Progress
-    from cascade_sim.questions import landscape as questions
-    from cascade_sim.questions.reopen import reopen
-    from cascade_sim.questions.trace import ad_number
+    from cascade_sim.counterfactual import landscape as questions
+    from cascade_sim.diagnostics.reopen import reopen
+    from cascade_sim.diagnostics.trace import ad_number
+    from cascade_sim.foundation.progress import Progress
 
     opened = reopen(run_path(run), trusted(run, trust))
     ad = ad_number(opened.sim, ad)

@@ -8,19 +8,19 @@ from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from cascade_sim.errors import UserError
-from cascade_sim.terminal import joined, shown
+from cascade_sim.foundation.errors import UserError
+from cascade_sim.foundation.terminal import joined, shown
 
 if TYPE_CHECKING:
     import pandas as pd
 
-    from cascade_sim.audit.study import Audit
-    from cascade_sim.imports.importer import Imported
-    from cascade_sim.likeness.fitting import FittedWorld
-    from cascade_sim.questions.export import Exported
-    from cascade_sim.questions.landscape import Landscape
-    from cascade_sim.revenue.baseline import Baseline
-    from cascade_sim.revenue.check import Verdict
+    from cascade_sim.counterfactual.landscape import Landscape
+    from cascade_sim.logs.audit.study import Audit
+    from cascade_sim.logs.export import Exported
+    from cascade_sim.logs.fit.fitting import FittedWorld
+    from cascade_sim.logs.importing.importer import Imported
+    from cascade_sim.regression.baseline import Baseline
+    from cascade_sim.regression.check import Verdict
 
 ENDS = ("value", "low", "high")
 MOST_ROWS = 30  # of a table in a notebook
@@ -242,7 +242,7 @@ class ImportResult(Result):
         return f"Market {self.path}, evidence level {self.level}"
 
     def __str__(self) -> str:
-        from cascade_sim.imports.market import summary
+        from cascade_sim.logs.importing.market import summary
 
         return joined(summary(self.imported, self.path))
 
@@ -299,19 +299,19 @@ class RealismResult(Result):
         Returns:
             Columns moment, group, log, world and gap with 95 % CIs, is_relative, differs.
         """
-        from cascade_sim.likeness.study import moments_frame
+        from cascade_sim.logs.fit.realism import moments_frame
 
         return moments_frame(self.answer["moments"])
 
     def classifier(self) -> pd.DataFrame:
         """Return AUC, AUC between two periods of the log and excess, for requests and for impressions."""
-        from cascade_sim.likeness.study import classifier_frame
+        from cascade_sim.logs.fit.realism import classifier_frame
 
         return classifier_frame(self.answer["two_sample"])
 
     def whatifs(self) -> pd.DataFrame:
         """Return a row per what-if and metric: lifts in the log and in the world."""
-        from cascade_sim.likeness.study import whatifs_frame
+        from cascade_sim.logs.fit.realism import whatifs_frame
 
         return whatifs_frame(self.answer["whatifs"])
 
@@ -340,7 +340,7 @@ class AuditResult(Result):
 
     @property
     def _audit(self) -> Audit:
-        from cascade_sim.audit.study import Audit
+        from cascade_sim.logs.audit.study import Audit
 
         return Audit(self.answer)
 
@@ -526,7 +526,7 @@ class TraceResult(Result):
         return f"Request {self.trace['request']} in arm {self.trace['arm']}"
 
     def __str__(self) -> str:
-        from cascade_sim.questions.trace import trace_text
+        from cascade_sim.diagnostics.trace import trace_text
 
         return shown(trace_text(self.trace))
 
@@ -621,6 +621,6 @@ class CheckResult(Result):
         return f"{self.verdict.where} against {self.verdict.against}: {result}"
 
     def __str__(self) -> str:
-        from cascade_sim.revenue.text import verdict_text
+        from cascade_sim.regression.text import verdict_text
 
         return shown(verdict_text(self.verdict))

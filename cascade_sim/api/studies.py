@@ -24,8 +24,8 @@ from cascade_sim.api.arguments import (
     trusted,
 )
 from cascade_sim.api.results import BaselineResult, CheckResult, RunResult, SweepResult
-from cascade_sim.errors import UserError
-from cascade_sim.workers import usable_cores
+from cascade_sim.foundation.errors import UserError
+from cascade_sim.foundation.workers import usable_cores
 
 if TYPE_CHECKING:
     from cascade_sim.scenario.schema import Scenario
@@ -105,7 +105,7 @@ def run(
     """
     from cascade_sim.context import run_context
     from cascade_sim.storage.folder import default_folder
-    from cascade_sim.study import run_study
+    from cascade_sim.study.run import run_study
 
     at_least_one(seeds=seeds, workers=workers)
     loaded = load_scenario(scenario, set=set, seed=seed)
@@ -191,7 +191,7 @@ def sweep(
     """
     from cascade_sim.context import run_context
     from cascade_sim.storage.folder import default_folder
-    from cascade_sim.sweeps import check_sweep, load_grid, parse_axes, run_sweep, write_sweep
+    from cascade_sim.study.sweeps import check_sweep, load_grid, parse_axes, run_sweep, write_sweep
 
     at_least_one(seeds=seeds, workers=workers)
     axes = parse_axes(_axis_texts(over))
@@ -242,8 +242,8 @@ def baseline(run: RunLike, out: str | Path, *, arm: Texts = ()) -> BaselineResul
     >>> baseline("runs/quick", "revenue.json").frame().columns.tolist()
     ['arm', 'metric', 'value']
     """
-    from cascade_sim.revenue.baseline import read_baseline, write_baseline
-    from cascade_sim.revenue.serving import measured_folder
+    from cascade_sim.regression.baseline import read_baseline, write_baseline
+    from cascade_sim.regression.serving import measured_folder
 
     file = Path(out)
     write_baseline(measured_folder(run_path(run)), file, as_texts(arm))
@@ -293,9 +293,9 @@ def check(
     >>> check("runs/quick", "revenue.json", tolerance="0.5%").passed
     True
     """
-    from cascade_sim.revenue.baseline import read_baseline
-    from cascade_sim.revenue.check import check_revenue, guarded, refuse_incomparable
-    from cascade_sim.revenue.serving import measured_folder
+    from cascade_sim.regression.baseline import read_baseline
+    from cascade_sim.regression.check import check_revenue, guarded, refuse_incomparable
+    from cascade_sim.regression.serving import measured_folder
 
     at_least_one(fresh=fresh, workers=workers)
     tolerances, metrics, arms = as_texts(tolerance), as_texts(metric), as_texts(arm)
@@ -313,9 +313,9 @@ def check(
         refuse_incomparable(kept, scenario, where, plan, is_fresh=bool(fresh))
 
         from cascade_sim.context import scratch_context
-        from cascade_sim.progress import Progress
-        from cascade_sim.revenue.blocks import MARKET_METRICS
-        from cascade_sim.revenue.serving import measure_scenario
+        from cascade_sim.foundation.progress import Progress
+        from cascade_sim.regression.blocks import MARKET_METRICS
+        from cascade_sim.regression.serving import measure_scenario
 
         means = {"workers": workers or usable_cores(), "device": device, "progress": Progress(quiet)}
         with scratch_context(**means) as context:

@@ -13,7 +13,7 @@ from numba import boolean, float32, float64, int64, njit, types
 from numba.np.unsafe.ndarray import to_fixed_tuple
 
 from cascade_sim.auction.pricing import RULES, Pricing, Slot
-from cascade_sim.compilation import kernel
+from cascade_sim.foundation.compilation import kernel
 
 # Declared read-only so that frozen inputs are taken as they are; writable ones convert for free.
 _REALS = types.Array(float64, 2, "C", readonly=True)

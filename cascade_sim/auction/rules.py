@@ -32,7 +32,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from cascade_sim.auction.pricing import PARAMETERS, RULES, Pricing, missing, needless
-from cascade_sim.errors import did_you_mean
+from cascade_sim.foundation.errors import did_you_mean
 
 MICROS = 1_000_000
 
@@ -202,7 +202,7 @@ def dot_auction(
     are candidates of every request. Bids are of ads [A]. The same bits as of `auction` and `to_micros`, one
     after the other. None where those would refuse, or anything is out of the ordinary: ask them.
     """
-    from cascade_sim.auction.dots import rank_dots  # numba is loaded when first needed
+    from cascade_sim.auction.fused import rank_dots  # numba is loaded when first needed
 
     slots = _slots(slots)
     _, rules = _rules(len(code), slots, pricing, reserve_cpc, score_floor, slot_effects, parameters)

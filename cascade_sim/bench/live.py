@@ -11,9 +11,9 @@ from typing import Any
 
 import numpy as np
 
-from cascade_sim.errors import UserError
+from cascade_sim.foundation.errors import UserError
 from cascade_sim.live import browse, figures
-from cascade_sim.live.knobs import curve_values, knobs_of
+from cascade_sim.live.controls import curve_values, knobs_of
 from cascade_sim.live.session import Session, Way
 
 MOST_VALUES = 6  # of each knob

@@ -12,9 +12,9 @@ from cascade_sim.bench import Spread, in_turn, seconds
 from cascade_sim.cascade.serve import Arm
 from cascade_sim.market.run import MarketRun
 from cascade_sim.market.study import market_columns
-from cascade_sim.phases.simulation import Simulation
 from cascade_sim.scenario.market import DAY, BidderSpec, Budgets, Market
 from cascade_sim.storage.tables import TableWriter
+from cascade_sim.study.simulation import Simulation
 
 AUCTIONS = ((48, 3), (2, 1))  # bidders and slots
 

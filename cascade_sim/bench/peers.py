@@ -28,9 +28,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from cascade_sim.bench import Spread, beside, in_turn
-from cascade_sim.bench.whole import ready, serving, unlogged
-from cascade_sim.errors import UserError
+from cascade_sim.bench import Spread, in_turn, peer_process
+from cascade_sim.bench.end_to_end import ready, serving, unlogged
+from cascade_sim.foundation.errors import UserError
 
 SEEN = ["user", "context", "quality", "tier", "G1", "G2"]
 
@@ -79,7 +79,7 @@ class Peer:
                 raise UserError(f"--{name}: there is no {what} {path}; see `{HOW}`")
         self.name = name
         # Paths are made absolute but links stay: the `python` of an environment is one.
-        command = [str(python.absolute()), beside.__file__, name, str(checkout.resolve())]
+        command = [str(python.absolute()), peer_process.__file__, name, str(checkout.resolve())]
         self._process = subprocess.Popen(
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
         )

@@ -15,9 +15,9 @@ from typing import Any
 
 import numpy as np
 
-from cascade_sim.errors import UserError
-from cascade_sim.loading import keep_memory
-from cascade_sim.terminal import echo
+from cascade_sim.foundation.errors import UserError
+from cascade_sim.foundation.loading import keep_memory
+from cascade_sim.foundation.terminal import echo
 
 FEWEST = {"ads": 10_000, "users": 10_000, "requests": 100_000}
 LARGEST = {"ads": 10_000_000, "users": 1_000_000, "requests": 10_000_000}
@@ -158,8 +158,8 @@ def scale_text(rows: list[dict[str, Any]]) -> str:
 def _build(size: Size) -> tuple[Any, Any]:
     """A world of this size with two-tower models in both stages: what they keep per ad fits at any size."""
     from cascade_sim.bench.serving import SCENARIO, SEEN
-    from cascade_sim.phases.simulation import Simulation
     from cascade_sim.scenario.schema import Scenario, resolve_arm
+    from cascade_sim.study.simulation import Simulation
     from cascade_sim.training.modules import build_module, make_scorer
 
     towers = {"kind": "towers", "features": SEEN, "dims": 14, "hidden": 32}

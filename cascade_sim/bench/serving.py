@@ -12,19 +12,19 @@ import numpy as np
 import torch
 
 from cascade_sim.auction import auction
-from cascade_sim.bench import Spread, floor, in_turn, plain, seconds
+from cascade_sim.bench import Spread, in_turn, plain, roofline, seconds
+from cascade_sim.bench.end_to_end import ready, serving
 from cascade_sim.bench.market import auction_rates, market_seconds
 from cascade_sim.bench.peers import scenario_rates
-from cascade_sim.bench.whole import ready, serving
 from cascade_sim.cascade.columns import impression_columns
 from cascade_sim.cascade.exploration import as_decided, explore
-from cascade_sim.cascade.retrieval import Retrieval
-from cascade_sim.cascade.seats import TorchScorer
+from cascade_sim.cascade.retrievers.similarity import Retrieval
+from cascade_sim.cascade.scorers import TorchScorer
 from cascade_sim.cascade.serve import Arm, Block, Decision, Scores, retrieve, score
-from cascade_sim.kernels import select_top
+from cascade_sim.foundation.kernels import select_top
 from cascade_sim.models.training import Impressions, Lists, TrainingPlan, chunk_of_rank, predict, train
-from cascade_sim.phases.simulation import Simulation
 from cascade_sim.storage.tables import TableWriter
+from cascade_sim.study.simulation import Simulation
 from cascade_sim.training.modules import build_module
 
 SEEN = ["user", "context", "quality", "tier", "mismatch", "G1", "G2", "G3"]
@@ -176,8 +176,8 @@ def scoring_alone(arm: Arm, sample: list[Served]) -> dict[str, Spread]:
 
 def arithmetic_floor(sim: Simulation, arm: Arm) -> dict[str, Any]:
     """FLOPs and bytes of a request by stage, the measured peak of this core, and the time that makes."""
-    table = floor.table_bytes(arm, sim.world.n_ads)
-    peak, stages = floor.measured_peak(table), floor.request_work(arm)
+    table = roofline.table_bytes(arm, sim.world.n_ads)
+    peak, stages = roofline.measured_peak(table), roofline.request_work(arm)
     return {
         "gflops_per_s": peak.flops / 1e9,
         "gb_per_s": peak.bandwidth / 1e9,

@@ -16,10 +16,10 @@ from typing import NamedTuple, Protocol
 
 import numpy as np
 
-from cascade_sim import draws
-from cascade_sim.cascade.seats import ModelScorer, TowersScorer
-from cascade_sim.compilation import kernel
-from cascade_sim.kernels import dot, pad_lanes
+from cascade_sim.cascade.scorers import ModelScorer, TowersScorer
+from cascade_sim.foundation import random as draws
+from cascade_sim.foundation.compilation import kernel
+from cascade_sim.foundation.kernels import dot, pad_lanes
 from cascade_sim.world.world import World
 
 USERS_FOR_MEAN = 512

@@ -7,7 +7,7 @@ import numpy as np
 from cascade_sim.cascade.exploration import Explored
 from cascade_sim.cascade.outcome import Outcome
 from cascade_sim.cascade.request import Block
-from cascade_sim.kernels import is_full, n_filled
+from cascade_sim.foundation.kernels import is_full, n_filled
 from cascade_sim.world.world import World
 
 

@@ -11,12 +11,12 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from cascade_sim import draws
 from cascade_sim.cascade.page import Page, at_reserve
 from cascade_sim.cascade.request import Arm, Block, Decision, Platform
-from cascade_sim.cascade.seats import is_probability
+from cascade_sim.cascade.scorers import is_probability
 from cascade_sim.cascade.serve import score
-from cascade_sim.kernels import least_of_rows, n_filled
+from cascade_sim.foundation import random as draws
+from cascade_sim.foundation.kernels import least_of_rows, n_filled
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from cascade_sim.compilation import kernel
+from cascade_sim.foundation.compilation import kernel
 
 NO_BUDGET = np.int64(2**62)
 LARGEST_BUDGET = 2.0**61  # micro-units

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import numpy as np
 
-from cascade_sim.cascade.seats import ModelScorer, Scorer
-from cascade_sim.errors import UserError
+from cascade_sim.cascade.scorers import ModelScorer, Scorer
+from cascade_sim.foundation.errors import UserError
 from cascade_sim.models import calibrators
 from cascade_sim.models.calibrators import Calibrator
 from cascade_sim.models.objectives import Objective

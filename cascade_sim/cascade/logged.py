@@ -10,9 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cascade_sim.cascade.bids import Rates
-from cascade_sim.compilation import kernel
-from cascade_sim.errors import UserError
-from cascade_sim.world.replay import LoggedWorld, Replay
+from cascade_sim.foundation.compilation import kernel
+from cascade_sim.foundation.errors import UserError
+from cascade_sim.logs.replay.replay import LoggedWorld, Replay
 
 
 class LoggedScorer:

@@ -7,12 +7,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from cascade_sim import draws
 from cascade_sim.agents.conversions import DelayMixture, delays
 from cascade_sim.agents.users import happens
-from cascade_sim.cascade.memo import once
+from cascade_sim.cascade.cache import once
 from cascade_sim.cascade.request import Block, Decision
-from cascade_sim.world.observed import ObservedClicks, PageClicks
+from cascade_sim.foundation import random as draws
+from cascade_sim.logs.replay.observed import ObservedClicks, PageClicks
 from cascade_sim.world.truth import Truth
 
 

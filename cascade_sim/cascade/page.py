@@ -101,7 +101,7 @@ def auctioned(
     """
     if rules.page_slots is not None:
         return _by_slots(ids, pctr, bid, quality, rules, are_ids_sorted)
-    from cascade_sim.kernels import take_columns  # numba is loaded when first needed
+    from cascade_sim.foundation.kernels import take_columns  # numba is loaded when first needed
 
     result = auction(bid, quality, ids=None if are_ids_sorted else ids, **rules.keywords)
     ranked_quality = result.quality.astype(quality.dtype, copy=False)

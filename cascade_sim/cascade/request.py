@@ -13,14 +13,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cascade_sim.cascade.bids import BidRules, Rates
+from cascade_sim.cascade.cache import Memo
 from cascade_sim.cascade.fusion import Fusion
 from cascade_sim.cascade.logged import LoggedBids
-from cascade_sim.cascade.memo import Memo
 from cascade_sim.cascade.page import Page, Rules
-from cascade_sim.cascade.retrieval import Retriever
-from cascade_sim.cascade.seats import Scorer
+from cascade_sim.cascade.retrievers.similarity import Retriever
+from cascade_sim.cascade.scorers import Scorer
 from cascade_sim.cascade.sizes import SizeRule
-from cascade_sim.world.lives import Lives
+from cascade_sim.world.availability import Lives
 
 
 @dataclass(frozen=True)

@@ -7,20 +7,20 @@ and `trace` all call it, with other stages or other knobs.
 import numpy as np
 
 from cascade_sim.cascade.bids import BidRules, Rates
+from cascade_sim.cascade.cache import of_pairs, of_sets, once
+from cascade_sim.cascade.fused import is_in_one_pass, ranked_in_one_pass
 from cascade_sim.cascade.fusion import Fusion, fused_quality
-from cascade_sim.cascade.knobs import reserve_of, rules_of
-from cascade_sim.cascade.late import answered_earlier
 from cascade_sim.cascade.logged import LoggedBids
-from cascade_sim.cascade.memo import of_pairs, of_sets, once
-from cascade_sim.cascade.one_pass import is_in_one_pass, ranked_in_one_pass
 from cascade_sim.cascade.page import Page, auctioned
+from cascade_sim.cascade.randomisation import reserve_of, rules_of
 from cascade_sim.cascade.request import Arm, Block, Decision, Pass, Platform, Retrieve, Scores, Stage, View
-from cascade_sim.cascade.retrieval import Retriever
-from cascade_sim.cascade.seats import Scorer, is_probability
+from cascade_sim.cascade.retrievers.similarity import Retriever
+from cascade_sim.cascade.scorers import Scorer, is_probability
 from cascade_sim.cascade.sizes import select_sizes
-from cascade_sim.errors import UserError
-from cascade_sim.kernels import is_full, select_top
-from cascade_sim.world.lives import Lives
+from cascade_sim.cascade.timeout import answered_earlier
+from cascade_sim.foundation.errors import UserError
+from cascade_sim.foundation.kernels import is_full, select_top
+from cascade_sim.world.availability import Lives
 
 __all__ = [
     "Arm",

@@ -14,8 +14,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from cascade_sim import draws
-from cascade_sim.kernels import select_top
+from cascade_sim.foundation import random as draws
+from cascade_sim.foundation.kernels import select_top
 
 BUCKETS = 16
 SAMPLE = 1024

@@ -29,8 +29,8 @@ from numpy.typing import NDArray
 from cascade_sim.auction import PRICINGS, run_auction, to_micros
 from cascade_sim.auction.pricing import RULES
 from cascade_sim.auction.reference import charge_micros, reference_auction, squashed
-from cascade_sim.progress import Progress
-from cascade_sim.workers import Job, run_jobs
+from cascade_sim.foundation.progress import Progress
+from cascade_sim.foundation.workers import Job, run_jobs
 
 BLOCK = 500  # auctions of equal rules
 CHUNK = 8 * BLOCK  # auctions that a process is given at a time

@@ -22,10 +22,10 @@ import numpy as np
 
 from cascade_sim.agents.bidding import Feedback, Moment, Portfolio
 from cascade_sim.checks.contract import Check, CheckFailed, Findings, Listener, Remark, run_checks
-from cascade_sim.errors import UserError
+from cascade_sim.foundation.errors import UserError
+from cascade_sim.foundation.signals import is_interrupt
 from cascade_sim.market.advertisers import LARGEST_BID
 from cascade_sim.scenario.plugins import BIDDER_KINDS, find_class, kind_of, require_reference
-from cascade_sim.signals import is_interrupt
 from cascade_sim.storage.code_version import class_file
 from cascade_sim.storage.files import read_file
 

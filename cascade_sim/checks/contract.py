@@ -11,10 +11,10 @@ from dataclasses import asdict, dataclass
 from html import escape
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
-from cascade_sim.errors import UserError
-from cascade_sim.scenario.manners import same_settings
+from cascade_sim.foundation.errors import UserError
+from cascade_sim.foundation.signals import heed, is_interrupt
 from cascade_sim.scenario.plugins import where_and_what
-from cascade_sim.signals import heed, is_interrupt
+from cascade_sim.scenario.user_code.process_settings import same_settings
 
 if TYPE_CHECKING:
     import pandas as pd

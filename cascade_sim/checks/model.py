@@ -25,11 +25,12 @@ from scipy.special import logit as log_odds
 from torch import nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from cascade_sim import draws
-from cascade_sim.cascade.seats import ModelScorer
+from cascade_sim.cascade.scorers import ModelScorer
 from cascade_sim.cascade.serve import Block
 from cascade_sim.checks.contract import Check, CheckFailed, Findings, Listener, Remark, run_checks
-from cascade_sim.errors import UserError, unknown_name
+from cascade_sim.diagnostics.reopen import load_weights
+from cascade_sim.foundation import random as draws
+from cascade_sim.foundation.errors import UserError, unknown_name
 from cascade_sim.models.adam import Adam
 from cascade_sim.models.features import HISTORY, FeatureView
 from cascade_sim.models.nets.ids import IdTables, id_tables
@@ -43,7 +44,6 @@ from cascade_sim.models.training import (
     predict,
     train,
 )
-from cascade_sim.questions.reopen import load_weights
 from cascade_sim.scenario.plugins import (
     MODEL_KINDS,
     Reference,

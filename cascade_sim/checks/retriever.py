@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from cascade_sim.cascade.custom_retriever import (
+from cascade_sim.cascade.retrievers.custom import (
     Requests,
     Visible,
     availability,
@@ -28,10 +28,10 @@ from cascade_sim.cascade.custom_retriever import (
     score_fault,
 )
 from cascade_sim.checks.contract import Check, CheckFailed, Findings, Listener, Remark, run_checks
-from cascade_sim.errors import UserError
+from cascade_sim.foundation.errors import UserError
 from cascade_sim.scenario.plugins import RETRIEVER_KINDS, kind_of, require_reference
 from cascade_sim.scenario.sections import SIMILARITY, Churn, History, World
-from cascade_sim.world.lives import Lives
+from cascade_sim.world.availability import Lives
 from cascade_sim.world.world import World as Seen
 from cascade_sim.world.world import build_world
 

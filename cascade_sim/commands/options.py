@@ -13,9 +13,9 @@ import click
 from click.core import ParameterSource
 
 from cascade_sim.engines import ENGINES, LOCAL
-from cascade_sim.errors import UserError
-from cascade_sim.terminal import echo, shown
-from cascade_sim.workers import usable_cores
+from cascade_sim.foundation.errors import UserError
+from cascade_sim.foundation.terminal import echo, shown
+from cascade_sim.foundation.workers import usable_cores
 
 if TYPE_CHECKING:
     from cascade_sim.analysis.report.tables import Table

@@ -19,8 +19,8 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, Protocol
 
-from cascade_sim.errors import UserError, unknown_name
-from cascade_sim.workers import Job
+from cascade_sim.foundation.errors import UserError, unknown_name
+from cascade_sim.foundation.workers import Job
 
 ENGINES = {  # name -> the class, imported when it is asked for
     "local": "cascade_sim.engines.local:Local",

@@ -10,7 +10,7 @@ from types import TracebackType
 from typing import Any
 
 from cascade_sim.engines import Chunk, Service
-from cascade_sim.workers import Job, run_jobs, serving_threads
+from cascade_sim.foundation.workers import Job, run_jobs, serving_threads
 
 UNDER_WAY = 2  # chunks for each thread
 

@@ -28,14 +28,23 @@ from types import TracebackType
 from typing import Any
 
 from cascade_sim.engines import Chunk, Service
-from cascade_sim.engines.baggage import pack
-from cascade_sim.errors import Notice, UserError
+from cascade_sim.engines.runtime_env import pack
+from cascade_sim.foundation.errors import Notice, UserError
+from cascade_sim.foundation.workers import (
+    TRIES,
+    Answer,
+    Job,
+    answer_of,
+    epitaph,
+    require_names,
+    unpacked,
+    usable_cores,
+)
 from cascade_sim.storage.code_version import source_digest
+from cascade_sim.storage.environment import stack, stack_notes
 from cascade_sim.storage.files import discard, folder_inside, storage_errors, temporary
 from cascade_sim.storage.model_store import FOLDER_VARIABLE
-from cascade_sim.storage.stack import stack, stack_notes
 from cascade_sim.version import SEMANTICS
-from cascade_sim.workers import TRIES, Answer, Job, answer_of, epitaph, require_names, unpacked, usable_cores
 
 INSTALL = "pip install 'cascade_sim[ray]'"
 UNDER_WAY = 2  # tasks of chunks for each CPU: one at work, one at hand

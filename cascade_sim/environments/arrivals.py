@@ -16,15 +16,15 @@ from typing import Any, TypeVar
 import numpy as np
 import simpy
 
-from cascade_sim import draws
 from cascade_sim.agents.traffic import Visitors, arrival_times
 from cascade_sim.cascade.request import RequestKnobs
 from cascade_sim.cascade.serve import Block
 from cascade_sim.engines import Chunk, Engine, Service, open_engine
-from cascade_sim.errors import UserError
-from cascade_sim.workers import Job
-from cascade_sim.world.fitted import ResampledReplay
-from cascade_sim.world.replay import Replay
+from cascade_sim.foundation import random as draws
+from cascade_sim.foundation.errors import UserError
+from cascade_sim.foundation.workers import Job
+from cascade_sim.logs.replay.fitted import ResampledReplay
+from cascade_sim.logs.replay.replay import Replay
 from cascade_sim.world.world import World
 
 TRIES = 3

@@ -22,8 +22,8 @@ from cascade_sim.agents.conversions import DelayMixture
 from cascade_sim.agents.traffic_profiles import Profile
 from cascade_sim.analysis.metrics.catalogue import Metric
 from cascade_sim.cascade.outcome import Outcome, outcome
-from cascade_sim.cascade.retrieval import Retriever
-from cascade_sim.cascade.seats import Scorer
+from cascade_sim.cascade.retrievers.similarity import Retriever
+from cascade_sim.cascade.scorers import Scorer
 from cascade_sim.cascade.serve import Arm, Block, Decision, Platform
 from cascade_sim.environments.arrivals import Arrivals
 from cascade_sim.environments.budget_replay import BudgetReplay
@@ -34,11 +34,11 @@ from cascade_sim.environments.names import Names
 from cascade_sim.environments.page_columns import Log, block_of, by_request
 from cascade_sim.environments.statement import Measured, Statement
 from cascade_sim.environments.uncertainty.base import NoUncertainty, Uncertainty
-from cascade_sim.errors import UserError
+from cascade_sim.foundation.errors import UserError
+from cascade_sim.logs.replay.observed import ObservedClicks
 from cascade_sim.scenario.capabilities import Capability
 from cascade_sim.scenario.market import Budgets, Market
 from cascade_sim.scenario.schema import Route, Scenario, requests_by_phase
-from cascade_sim.world.observed import ObservedClicks
 from cascade_sim.world.truth import Truth
 from cascade_sim.world.world import World
 

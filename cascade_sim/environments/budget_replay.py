@@ -17,8 +17,8 @@ from cascade_sim.cascade.ledger import NO_BUDGET, Ledger, affordable, take
 from cascade_sim.cascade.logged import GivenSets, LoggedRetrieval
 from cascade_sim.cascade.outcome import Outcome
 from cascade_sim.cascade.serve import Arm, Block, Decision, Platform, serve
-from cascade_sim.world.budgets import LoggedBudgets
-from cascade_sim.world.replay import Replay
+from cascade_sim.logs.replay.budgets import LoggedBudgets
+from cascade_sim.logs.replay.replay import Replay
 from cascade_sim.world.world import World
 
 

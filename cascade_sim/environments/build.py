@@ -9,9 +9,9 @@ from cascade_sim.environments.base import Environment
 from cascade_sim.environments.fitted import Fitted
 from cascade_sim.environments.replayed import Replayed
 from cascade_sim.environments.synthetic import Synthetic
-from cascade_sim.logged.store import open_store
+from cascade_sim.logs.replay.fitted import open_response
+from cascade_sim.logs.store.store import open_store
 from cascade_sim.scenario.schema import Scenario, World
-from cascade_sim.world.fitted import open_response
 
 
 def environment_of(

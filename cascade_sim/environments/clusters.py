@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from cascade_sim import draws
-from cascade_sim.logged.store import LoggedStore
-from cascade_sim.world.click_model import users_come_again
+from cascade_sim.foundation import random as draws
+from cascade_sim.logs.replay.imputation import users_come_again
+from cascade_sim.logs.store.store import LoggedStore
 
 MOST_UNITS = 8_192  # beyond, units are put together
 FEWEST_HOURS = 40  # with fewer, intervals from resampled hours are too narrow

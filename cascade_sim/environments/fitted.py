@@ -14,7 +14,7 @@ from cascade_sim.agents.traffic_profiles import HOUR, Profile
 from cascade_sim.analysis.metrics.catalogue import ARM_MEASURES, Metric
 from cascade_sim.cascade.ledger import NO_BUDGET
 from cascade_sim.cascade.logged import LoggedBids, LoggedRetrieval
-from cascade_sim.cascade.seats import TruthScorer
+from cascade_sim.cascade.scorers import TruthScorer
 from cascade_sim.cascade.serve import Arm, Block, Platform
 from cascade_sim.environments.arrivals import ResampledArrivals
 from cascade_sim.environments.base import Environment
@@ -23,13 +23,13 @@ from cascade_sim.environments.logs import logged_scorers, store_of
 from cascade_sim.environments.market_inputs import LoggedVisits
 from cascade_sim.environments.page_columns import Log, by_request
 from cascade_sim.environments.uncertainty.replicates import ReplicateUncertainty
-from cascade_sim.scenario.evidence import about_of, find_response
+from cascade_sim.logs.replay.budgets import LoggedBudgets
+from cascade_sim.logs.replay.fitted import FittedTruth, FittedWorld, ResampledReplay, open_response
+from cascade_sim.scenario.log_support import about_of, find_response
 from cascade_sim.scenario.market import Budgets, Market
 from cascade_sim.scenario.schema import Route, Scenario
 from cascade_sim.scenario.sections import Fitted as FittedSpec
 from cascade_sim.scenario.sections import Logged
-from cascade_sim.world.budgets import LoggedBudgets
-from cascade_sim.world.fitted import FittedTruth, FittedWorld, ResampledReplay, open_response
 
 
 class Fitted(Environment):

@@ -5,12 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 
 from cascade_sim.cascade.logged import LoggedScorer
-from cascade_sim.cascade.seats import Scorer
-from cascade_sim.logged.store import LoggedStore, open_store
-from cascade_sim.scenario.evidence import find_market
+from cascade_sim.cascade.scorers import Scorer
+from cascade_sim.logs.replay.replay import Replay
+from cascade_sim.logs.store.store import LoggedStore, open_store
+from cascade_sim.scenario.log_support import find_market
 from cascade_sim.scenario.schema import LOGGED, LOGGED_PRE, LOGGED_SCORE
 from cascade_sim.scenario.sections import Logged
-from cascade_sim.world.replay import Replay
 
 
 def store_of(logged: Logged, home: Path) -> LoggedStore:

@@ -8,14 +8,14 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from cascade_sim import draws
 from cascade_sim.agents.advertisers import with_tail
 from cascade_sim.agents.traffic_profiles import Profile, constant, daily, hourly
 from cascade_sim.auction import MICROS
 from cascade_sim.cascade.ledger import LARGEST_BUDGET, NO_BUDGET
 from cascade_sim.cascade.serve import Block
 from cascade_sim.environments.arrivals import ResampledArrivals
-from cascade_sim.errors import UserError
+from cascade_sim.foundation import random as draws
+from cascade_sim.foundation.errors import UserError
 from cascade_sim.scenario.market import Budgets, Market, find_profile
 
 

@@ -1,8 +1,8 @@
 """What users, ads, advertisers and requests are called, and which of them a given name means."""
 
 from cascade_sim.environments.arrivals import Arrivals
-from cascade_sim.errors import UserError
-from cascade_sim.logged.store import LoggedStore
+from cascade_sim.foundation.errors import UserError
+from cascade_sim.logs.store.store import LoggedStore
 
 
 def whole_number(given: int | str, option: str) -> int:

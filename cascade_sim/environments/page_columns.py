@@ -8,7 +8,7 @@ from cascade_sim.analysis.metrics.catalogue import with_factors
 from cascade_sim.auction import MICROS
 from cascade_sim.cascade.serve import Block
 from cascade_sim.environments.arrivals import Arrivals
-from cascade_sim.limits import MAX_ROWS
+from cascade_sim.foundation.limits import MAX_ROWS
 
 Log = dict[str, np.ndarray]  # impressions: COLUMNS of each  [n]
 PHASE = "evaluate"

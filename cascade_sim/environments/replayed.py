@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from cascade_sim.analysis.metrics.catalogue import ARM_MEASURES, PAGE_MEASURES, REPLAY_MEASURES, Metric
 from cascade_sim.auction import MICROS
 from cascade_sim.cascade.logged import LoggedBids, LoggedRetrieval, LoggedSizes
-from cascade_sim.cascade.seats import Scorer
+from cascade_sim.cascade.scorers import Scorer
 from cascade_sim.cascade.serve import Arm, Block, Platform
 from cascade_sim.cascade.sizes import SizeRule
 from cascade_sim.environments.arrivals import Arrivals, ReplayedArrivals
@@ -26,12 +26,12 @@ from cascade_sim.environments.names import LoggedNames
 from cascade_sim.environments.page_columns import Log, block_of, local, summed
 from cascade_sim.environments.statement import Measured, Statement, log_statement, model_quality
 from cascade_sim.environments.uncertainty.click_model import ClickModelUncertainty
-from cascade_sim.errors import UserError
+from cascade_sim.foundation.errors import UserError
+from cascade_sim.logs.replay.budgets import LoggedBudgets
+from cascade_sim.logs.replay.observed import ObservedClicks
+from cascade_sim.logs.replay.replay import LoggedWorld, Replay
 from cascade_sim.scenario.schema import Route, Scenario
 from cascade_sim.scenario.sections import Logged
-from cascade_sim.world.budgets import LoggedBudgets
-from cascade_sim.world.observed import ObservedClicks
-from cascade_sim.world.replay import LoggedWorld, Replay
 
 
 class Replayed(Environment):

@@ -8,13 +8,13 @@ from typing import Any
 
 import numpy as np
 
-from cascade_sim.cascade.seats import Scorer, is_probability
+from cascade_sim.cascade.scorers import Scorer, is_probability
 from cascade_sim.environments.clusters import Clusters
 from cascade_sim.environments.evaluators.model_quality import ModelQuality
-from cascade_sim.logged.format import what_it_says
-from cascade_sim.logged.store import LoggedStore
-from cascade_sim.world.click_model import ClickModel
-from cascade_sim.world.observed import ObservedClicks
+from cascade_sim.logs.replay.imputation import ClickModel
+from cascade_sim.logs.replay.observed import ObservedClicks
+from cascade_sim.logs.store.format import what_it_says
+from cascade_sim.logs.store.store import LoggedStore
 
 HELD_FIXED = (
     "the log: the same requests with the same candidates, bids, predictions and pages of as many slots",

@@ -10,9 +10,9 @@ from numpy.typing import NDArray
 
 from cascade_sim.analysis.metrics.catalogue import Metric, arm_measures
 from cascade_sim.cascade.bids import BidRules
-from cascade_sim.cascade.custom_retriever import CustomRetrieval
-from cascade_sim.cascade.retrieval import Retrieval, Retriever
-from cascade_sim.cascade.seats import TruthScorer
+from cascade_sim.cascade.retrievers.custom import CustomRetrieval
+from cascade_sim.cascade.retrievers.similarity import Retrieval, Retriever
+from cascade_sim.cascade.scorers import TruthScorer
 from cascade_sim.cascade.serve import Arm, Block, Platform
 from cascade_sim.engines import Engine
 from cascade_sim.environments.arrivals import Arrivals

@@ -8,14 +8,14 @@ from typing import Any
 
 import numpy as np
 
-from cascade_sim.cascade.seats import ModelScorer, Scorer
+from cascade_sim.cascade.scorers import ModelScorer, Scorer
 from cascade_sim.cascade.serve import Arm, Block, Stage
+from cascade_sim.diagnostics.reopen import PHASE
+from cascade_sim.diagnostics.trace import Request, ad_number, explain_ad, page_rows, true_best
 from cascade_sim.environments.arrivals import Arrivals
-from cascade_sim.errors import UserError
+from cascade_sim.foundation.errors import UserError
 from cascade_sim.live.figures import name_of, page_changed
 from cascade_sim.live.session import Pages, Served, Session
-from cascade_sim.questions.reopen import PHASE
-from cascade_sim.questions.trace import Request, ad_number, explain_ad, page_rows, true_best
 
 A_PAGE = 12
 SORTS = ("request", "gain", "loss", "revenue")

@@ -14,7 +14,7 @@ from typing import Any
 import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from cascade_sim.terminal import echo
+from cascade_sim.foundation.terminal import echo
 
 PATIENCE = 10.0  # seconds from a connection, or the answer before, to the end of the next question's headers
 MOST_CONNECTIONS = 100

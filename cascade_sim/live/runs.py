@@ -13,10 +13,10 @@ from pathlib import Path
 from typing import Any
 
 from cascade_sim.analysis.report.readings import WHAT_IF_MEASURES
-from cascade_sim.errors import UserError, shortened
+from cascade_sim.counterfactual.whatif import worlds_of
+from cascade_sim.diagnostics.reopen import Trust
+from cascade_sim.foundation.errors import UserError, shortened
 from cascade_sim.live.session import MOST_BYTES, Session, Way
-from cascade_sim.questions.reopen import Trust
-from cascade_sim.questions.whatif import worlds_of
 from cascade_sim.scenario.diff import scenario_diff
 from cascade_sim.scenario.file import load_scenario
 from cascade_sim.scenario.schema import Scenario

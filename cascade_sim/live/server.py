@@ -24,16 +24,16 @@ from starlette.routing import Route
 
 from cascade_sim.analysis.metrics.catalogue import AFTER_STEPS, after_step
 from cascade_sim.analysis.report.readings import WHAT_IF_MEASURES, WHAT_IF_REVENUE, what_if_measures
-from cascade_sim.errors import UserError, shortened
+from cascade_sim.foundation.errors import UserError, shortened
+from cascade_sim.foundation.terminal import echo
 from cascade_sim.live import browse, figures
+from cascade_sim.live.access import Door, Gate, refuse
 from cascade_sim.live.connections import PageServer
-from cascade_sim.live.door import Door, Gate, refuse
-from cascade_sim.live.knobs import curve_values, knobs_of
+from cascade_sim.live.controls import curve_values, knobs_of
 from cascade_sim.live.runs import Runs, command_line, market_hours
 from cascade_sim.live.session import Session, Way
 from cascade_sim.live.work import IDLE, LATER, NOW, SOON, Busy, Job, Stale, Wanted, Worker
 from cascade_sim.storage.folder import json_text
-from cascade_sim.terminal import echo
 
 HERE = Path(__file__).parent
 FILES = {

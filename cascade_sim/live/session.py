@@ -24,14 +24,14 @@ from cascade_sim.analysis.metrics import consistency
 from cascade_sim.analysis.metrics.catalogue import PAGE_MEASURES, REPLAY_MEASURES, Metric, arm_measures
 from cascade_sim.auction import MICROS
 from cascade_sim.cascade.serve import Arm, Block, predicted, retrieve
+from cascade_sim.counterfactual.whatif import Question, Setting, WhatIfEvaluation, ask_run
+from cascade_sim.diagnostics.reopen import PHASE, Trust, reopen
 from cascade_sim.environments.arrivals import Arrivals
 from cascade_sim.environments.evaluators.base import Context
 from cascade_sim.environments.uncertainty.base import UNCERTAINTY
-from cascade_sim.errors import UserError, unknown_name
-from cascade_sim.progress import Progress
-from cascade_sim.questions.reopen import PHASE, Trust, reopen
-from cascade_sim.questions.whatif import Question, Setting, WhatIfEvaluation, ask_run
-from cascade_sim.scenario.changes import Point, Refused, parse_points, refuse, turn
+from cascade_sim.foundation.errors import UserError, unknown_name
+from cascade_sim.foundation.progress import Progress
+from cascade_sim.scenario.overrides import Point, Refused, parse_points, refuse, turn
 from cascade_sim.scenario.schema import ArmSpec, Scenario, resolved_arms
 
 QUICK = 2_048  # requests of a first answer

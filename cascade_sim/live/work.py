@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-from cascade_sim.progress import Progress, Stage
+from cascade_sim.foundation.progress import Progress, Stage
 
 Job = Generator[Any, None, Any]
 MOST_WAITING = 64

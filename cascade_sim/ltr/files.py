@@ -21,8 +21,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from cascade_sim.compilation import kernel
-from cascade_sim.errors import ScenarioError, UserError
+from cascade_sim.foundation.compilation import kernel
+from cascade_sim.foundation.errors import ScenarioError, UserError
 
 BLOCK = 1 << 24  # bytes read at a time
 

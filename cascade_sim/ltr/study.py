@@ -19,12 +19,13 @@ from typing import Any
 import numpy as np
 import torch
 
-from cascade_sim import draws
 from cascade_sim.analysis import metrics
 from cascade_sim.analysis.metrics import Stability, stability
 from cascade_sim.analysis.statistics.bootstrap import seed_spread
 from cascade_sim.analysis.statistics.moves import holm, paired_p, strict_wins
-from cascade_sim.errors import UserError
+from cascade_sim.foundation import random as draws
+from cascade_sim.foundation.errors import UserError
+from cascade_sim.foundation.progress import Progress
 from cascade_sim.ltr.files import RankingFile, read_file
 from cascade_sim.ltr.line import OnALine
 from cascade_sim.ltr.training import (
@@ -41,7 +42,6 @@ from cascade_sim.ltr.training import (
 from cascade_sim.ltr.tuning import LOSS, NEAR, PAPER_RULES, Grid, Point, choose, measure_of
 from cascade_sim.models.nets.ltr_net import RankingNet
 from cascade_sim.models.objectives import OBJECTIVES, Calibrated, Objective, split_family
-from cascade_sim.progress import Progress
 
 DEPTH = 10  # places that NDCG looks at
 

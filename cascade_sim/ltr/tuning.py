@@ -25,7 +25,7 @@ from typing import Any, NamedTuple, Protocol, TypeVar
 
 import numpy as np
 
-from cascade_sim import draws
+from cascade_sim.foundation import random as draws
 from cascade_sim.models.objectives import OBJECTIVES, Objective, make_objective, split_family
 
 NEAR, NDCG, LOSS = "near", "ndcg", "loss"

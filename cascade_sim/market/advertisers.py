@@ -7,12 +7,12 @@ from typing import Any
 
 import numpy as np
 
-from cascade_sim import draws
 from cascade_sim.agents.bidding import Bidder, Feedback, Moment, Portfolio
-from cascade_sim.errors import UserError
-from cascade_sim.phases.simulation import Simulation
+from cascade_sim.foundation import random as draws
+from cascade_sim.foundation.errors import UserError
 from cascade_sim.scenario.plugins import errors_of
 from cascade_sim.storage.checkpoints import flat
+from cascade_sim.study.simulation import Simulation
 from cascade_sim.training.modules import build_bidder
 
 LARGEST_BID = 1e6  # a million such clicks still fit the integers of a ledger

@@ -11,11 +11,11 @@ from typing import Any
 
 import numpy as np
 
-from cascade_sim import draws
 from cascade_sim.analysis.metrics.consistency import rcs
-from cascade_sim.cascade.memo import Memo
+from cascade_sim.cascade.cache import Memo
 from cascade_sim.cascade.serve import serve, shadow
-from cascade_sim.market.server import MarketServer, Settled
+from cascade_sim.foundation import random as draws
+from cascade_sim.market.ad_server import MarketServer, Settled
 from cascade_sim.scenario.market import DAY, Market
 
 HOUR = 3600.0

@@ -27,17 +27,17 @@ from typing import Any
 
 import numpy as np
 
+from cascade_sim.analysis.metrics.calibration import bin_sums, ece_of_bins, log_loss_sums
 from cascade_sim.analysis.metrics.consistency import rcs, top_ids
-from cascade_sim.analysis.metrics.order import table_auc
-from cascade_sim.analysis.metrics.scale import bin_sums, ece_of_bins, log_loss_sums
+from cascade_sim.analysis.metrics.ranking import table_auc
 from cascade_sim.analysis.metrics.stability import deployments_of, drift_section
 from cascade_sim.analysis.statistics.bootstrap import ratio_differences, ratio_intervals
 from cascade_sim.analysis.statistics.days import market_lifts
-from cascade_sim.cascade.memo import Memo
-from cascade_sim.cascade.seats import ModelScorer, Scorer
+from cascade_sim.cascade.cache import Memo
+from cascade_sim.cascade.scorers import ModelScorer, Scorer
 from cascade_sim.cascade.serve import Arm, Block, retrieve, score, serve, shadow
-from cascade_sim.phases.simulation import Simulation
 from cascade_sim.scenario.schema import resolved_arms
+from cascade_sim.study.simulation import Simulation
 
 # metric -> (numerator, denominator) among the columns of a panel; None: the mean over requests.
 PANEL_RATIOS: dict[str, tuple[str, str | None]] = {

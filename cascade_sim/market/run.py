@@ -24,17 +24,17 @@ from cascade_sim.agents.bidding import Feedback, Moment
 from cascade_sim.agents.traffic_profiles import expected_share
 from cascade_sim.cascade.ledger import Ledger
 from cascade_sim.cascade.serve import Arm, Block
+from cascade_sim.foundation.workers import serving_threads
+from cascade_sim.market.ad_server import MarketServer, Settled
 from cascade_sim.market.advertisers import Crowd
-from cascade_sim.market.audience import Audience
 from cascade_sim.market.live_shadow import LiveShadow
 from cascade_sim.market.pending import Deliveries
-from cascade_sim.market.server import MarketServer, Settled
 from cascade_sim.market.tally import MarketTally
 from cascade_sim.market.trainer import make_trainer
-from cascade_sim.phases.simulation import Simulation
+from cascade_sim.market.visits import Audience
 from cascade_sim.scenario.market import DAY, Market
 from cascade_sim.storage.checkpoints import flat, nested
-from cascade_sim.workers import serving_threads
+from cascade_sim.study.simulation import Simulation
 
 COUNTED = ("impressions", "clicks", "spend_micros", "participated")
 

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from cascade_sim.cascade.page import Rules, cpc_at_reserve, cpc_in_order
-from cascade_sim.compilation import kernel
+from cascade_sim.foundation.compilation import kernel
 
 
 @dataclass(frozen=True)

@@ -18,12 +18,11 @@ import numpy as np
 
 from cascade_sim.analysis.statistics.days import market_contrasts, market_lifts
 from cascade_sim.context import RunContext
+from cascade_sim.foundation.progress import Progress
+from cascade_sim.foundation.workers import Job
+from cascade_sim.market.ad_server import Settled
 from cascade_sim.market.panel import learning_sections
 from cascade_sim.market.run import MarketRun
-from cascade_sim.market.server import Settled
-from cascade_sim.phases.rebuild import Plan, rebuilt
-from cascade_sim.phases.simulation import Simulation
-from cascade_sim.progress import Progress
 from cascade_sim.scenario.market import DAY, Market, market_jobs
 from cascade_sim.scenario.plugins import has_registered
 from cascade_sim.scenario.schema import ArmSpec, resolved_arms
@@ -33,7 +32,8 @@ from cascade_sim.storage.files import below
 from cascade_sim.storage.folder import CHECKPOINTS, keep
 from cascade_sim.storage.lock import holder_of, written_for
 from cascade_sim.storage.tables import ROW_GROUP, TableWriter
-from cascade_sim.workers import Job
+from cascade_sim.study.rebuild import Plan, rebuilt
+from cascade_sim.study.simulation import Simulation
 
 
 def run_markets(sim: Simulation, context: RunContext) -> dict[str, Any]:

@@ -20,21 +20,21 @@ from typing import Any
 import numpy as np
 import torch
 
-from cascade_sim import draws
-from cascade_sim.cascade.seats import ModelScorer
+from cascade_sim.cascade.scorers import ModelScorer
 from cascade_sim.cascade.serve import Arm, serve
+from cascade_sim.foundation import random as draws
+from cascade_sim.market.ad_server import Settled
 from cascade_sim.market.panel import MEASURED, Panel
-from cascade_sim.market.server import Settled
 from cascade_sim.models.calibrators import Calibrator, calibrator_class
 from cascade_sim.models.page_training import ClickedPages, make_pages, net_to_train, served_net
 from cascade_sim.models.training import Impressions, Lists
-from cascade_sim.phases.simulation import Simulation
-from cascade_sim.phases.train_ahead import split_for_calibrator
 from cascade_sim.scenario.market import Training
 from cascade_sim.scenario.models import ModelSpec, objective_of
+from cascade_sim.study.simulation import Simulation
 from cascade_sim.training.data import arrived_clicks, join_lists, lists_for
+from cascade_sim.training.fit import fit, fit_calibrator, joint_map, plan_of
 from cascade_sim.training.modules import build_module, served_scorer
-from cascade_sim.training.recipes import fit, fit_calibrator, joint_map, plan_of
+from cascade_sim.training.parallel import split_for_calibrator
 
 REPLAYED = {
     "request": np.int64, "time": np.float64, "user": np.int32, "context": np.float32, "ad": np.int32,

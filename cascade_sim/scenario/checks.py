@@ -9,12 +9,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from cascade_sim.auction.pricing import RULES, missing, needless
-from cascade_sim.errors import UserError, did_you_mean, unknown_name
-from cascade_sim.limits import LANES
+from cascade_sim.foundation.errors import UserError, did_you_mean, unknown_name
+from cascade_sim.foundation.limits import LANES
 from cascade_sim.models.features import HISTORY
 from cascade_sim.models.objectives import OBJECTIVES
 from cascade_sim.models.recipes import MOST_CHUNKS, RECIPES
-from cascade_sim.scenario.evidence import check_logged, evidence_conflicts, logged_about, seat_fault, seats_of
+from cascade_sim.scenario.log_support import (
+    check_logged,
+    evidence_conflicts,
+    logged_about,
+    seat_fault,
+    seats_of,
+)
 from cascade_sim.scenario.market import BUILT_IN_PROFILES, DAY, PREFIX, Market, Sizes, find_profile
 from cascade_sim.scenario.models import DELAY_KEYS, OBJECTIVE_KEYS, check_objective
 from cascade_sim.scenario.plugins import (
@@ -49,12 +55,12 @@ from cascade_sim.scenario.schema import (
     retrievals,
 )
 from cascade_sim.scenario.sections import SIMILARITY, SIMILARITY_KEYS
-from cascade_sim.scenario.signatures import Fault
 from cascade_sim.scenario.targets import KNOB_KEYS, Target, parse_target
+from cascade_sim.scenario.user_code.signatures import Fault
 from cascade_sim.scenario.yaml import KeyPath, Problem
 
 if TYPE_CHECKING:
-    from cascade_sim.logged.format import About
+    from cascade_sim.logs.store.format import About
 
 LEAST_HAZARD = sqrt(2.0 / pi)  # of the standard normal at 0, as where tails are drawn (agents.advertisers)
 FURTHEST_BELOW = 4.0  # sigmas between squashing and 0: a normal draw falls further once in 32,000

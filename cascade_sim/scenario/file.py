@@ -14,12 +14,11 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from cascade_sim.errors import MOST_OF_WORD, ScenarioError, did_you_mean, nearest, unknown_name
+from cascade_sim.foundation.errors import MOST_OF_WORD, ScenarioError, did_you_mean, nearest, unknown_name
 from cascade_sim.scenario.assignments import key_and_value, yaml_value
-from cascade_sim.scenario.changes import check_what_if
 from cascade_sim.scenario.checks import check_scenario
 from cascade_sim.scenario.data import dump_scenario, scenario_data, scenario_hash
-from cascade_sim.scenario.evidence import world_from_working_folder
+from cascade_sim.scenario.log_support import world_from_working_folder
 from cascade_sim.scenario.market import BUILT_IN_PROFILES, Market, find_profile
 from cascade_sim.scenario.messages import (
     explain,
@@ -29,6 +28,7 @@ from cascade_sim.scenario.messages import (
     schema_at,
     unknown_key,
 )
+from cascade_sim.scenario.overrides import check_what_if
 from cascade_sim.scenario.plugins import from_working_folder, path_from_working_folder
 from cascade_sim.scenario.schema import Scenario
 from cascade_sim.scenario.sections import steps_by_name

@@ -15,8 +15,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from cascade_sim.errors import UserError
-from cascade_sim.limits import (
+from cascade_sim.foundation.errors import UserError
+from cascade_sim.foundation.limits import (
     COACTION_UNITS,
     COUNTED_AT_ONCE,
     DRAWN_AT_ONCE,

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from functools import cache
 from typing import Any
 
-from cascade_sim.errors import did_you_mean
+from cascade_sim.foundation.errors import did_you_mean
 from cascade_sim.scenario.schema import Scenario
 from cascade_sim.scenario.sections import FEATURE_NAME, MOST_OF_NAME, NAME, RUN_NAME
 from cascade_sim.scenario.yaml import KeyPath, Problem

@@ -25,18 +25,18 @@ from pathlib import Path
 from typing import Any
 
 from cascade_sim.agents.registry import BIDDERS, CLICK_MODELS, Classes
-from cascade_sim.errors import UserError, did_you_mean, unknown_name
-from cascade_sim.scenario.manners import same_settings
+from cascade_sim.foundation.errors import UserError, did_you_mean, unknown_name
+from cascade_sim.foundation.signals import heed, is_interrupt
+from cascade_sim.foundation.terminal import whole_signs
 from cascade_sim.scenario.market import find_profile
 from cascade_sim.scenario.schema import Scenario, retrievals
 from cascade_sim.scenario.sections import NAME, SIMILARITY, SIMILARITY_KEYS
-from cascade_sim.scenario.signatures import Fault, faults_in, signature_in, signature_of
+from cascade_sim.scenario.user_code.process_settings import same_settings
+from cascade_sim.scenario.user_code.signatures import Fault, faults_in, signature_in, signature_of
 from cascade_sim.scenario.yaml import KeyPath
-from cascade_sim.signals import heed, is_interrupt
 from cascade_sim.storage import own_code
 from cascade_sim.storage.code_version import class_file, class_source, code_digest
 from cascade_sim.storage.files import read_file
-from cascade_sim.terminal import whole_signs
 from cascade_sim.version import PACKAGE, folder_of
 
 MODEL_KEYS = ("hidden", "dims")  # of a model's section, that are keywords of the built-in nets
@@ -67,7 +67,7 @@ class Kinds:
 
 
 # The retrievers that come with the package. A new one is its class and one line here.
-RETRIEVERS = Classes({SIMILARITY: "cascade_sim.cascade.retrieval:Retrieval"})
+RETRIEVERS = Classes({SIMILARITY: "cascade_sim.cascade.retrievers.similarity:Retrieval"})
 
 _NETS = Classes(
     {

@@ -18,7 +18,7 @@ from pydantic import (
 from pydantic_core import CoreSchema, PydanticCustomError, core_schema
 
 from cascade_sim.auction.pricing import NEED_SQUASHING_1, PARAMETERS, RULES
-from cascade_sim.errors import UserError
+from cascade_sim.foundation.errors import UserError
 from cascade_sim.scenario.capabilities import LACKS, Capability, Kind
 
 MAX_ID = 2**31 - 1  # ad and user ids are int32

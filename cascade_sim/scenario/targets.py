@@ -19,10 +19,10 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from cascade_sim.errors import UserError, unknown_name
+from cascade_sim.foundation.errors import UserError, unknown_name
 from cascade_sim.scenario.assignments import key_and_value
-from cascade_sim.scenario.knobs import arm_knobs, scenario_path
 from cascade_sim.scenario.questions import Jitter
+from cascade_sim.scenario.serving_parameters import arm_knobs, scenario_path
 
 KNOB_KEYS = {"auction.reserve_cpc": "reserve_cpc", "auction.squashing": "squashing"}
 SLATE_KEYS = ("slates.temperature", "ranking.model")

@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from cascade_sim.errors import UserError
-from cascade_sim.storage import seals
+from cascade_sim.foundation.errors import UserError
+from cascade_sim.storage import checksums
 from cascade_sim.storage.files import folder_inside, read_file, write_file
 
 SEPARATOR = "/"
@@ -25,7 +25,7 @@ def save_state(path: Path, state: Mapping[str, Any]) -> None:
     data = buffer.getvalue()
     folder_inside(path.parent.parent, path.parent.name)
     # Before the archive, which is found from its end: it can still be opened by other programs.
-    write_file(path, HEAD + seals.digest(data).encode() + b"\n" + data)
+    write_file(path, HEAD + checksums.digest(data).encode() + b"\n" + data)
 
 
 def load_state(path: Path) -> dict[str, Any]:
@@ -35,7 +35,7 @@ def load_state(path: Path) -> dict[str, Any]:
         start = len(HEAD) + DIGITS + 1
         if not data.startswith(HEAD):
             raise ValueError("it does not begin as one")
-        if data[len(HEAD) : start] != seals.digest(data[start:]).encode() + b"\n":
+        if data[len(HEAD) : start] != checksums.digest(data[start:]).encode() + b"\n":
             raise ValueError("its content does not match its digest")
         with np.load(io.BytesIO(data[start:])) as file:
             return nested({name: file[name] for name in file.files})
@@ -48,13 +48,13 @@ def load_state(path: Path) -> dict[str, Any]:
 def save_figures(path: Path, figures: Mapping[str, Any]) -> None:
     """Write the figures of a part of a run that is done, as JSON with their digest."""
     folder_inside(path.parent.parent, path.parent.name)
-    write_file(path, seals.wrapped(figures))
+    write_file(path, checksums.wrapped(figures))
 
 
 def load_figures(path: Path) -> dict[str, Any]:
     """What `save_figures` wrote. A damaged or edited file is a UserError."""
     try:
-        content = seals.unwrapped(path)
+        content = checksums.unwrapped(path)
         if not isinstance(content, dict):
             raise ValueError("no object in it")
         return content

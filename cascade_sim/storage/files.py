@@ -20,8 +20,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from cascade_sim import leftovers
-from cascade_sim.errors import UserError
+from cascade_sim.foundation import cleanup
+from cascade_sim.foundation.errors import UserError
 
 MOST_DIGITS = 40  # of a whole number in JSON
 LARGEST = 1e100  # of a number in JSON: squares and sums of such are still finite
@@ -54,7 +54,7 @@ def seal(temp: Path, path: Path) -> None:
     flush(temp)
     require_ours(path)
     os.replace(temp, path)
-    leftovers.strike(temp)
+    cleanup.strike(temp)
     flush(path.parent)  # the rename itself must survive a power cut
 
 
@@ -89,7 +89,7 @@ def temporary(path: Path) -> Path:
     It goes with `discard`, or else at the end of the command.
     """
     temp = path.with_name(f".{path.name}.{os.getpid()}.{secrets.token_hex(8)}.tmp")
-    leftovers.note(temp, partial(temp.unlink, missing_ok=True))
+    cleanup.note(temp, partial(temp.unlink, missing_ok=True))
     os.close(os.open(temp, os.O_WRONLY | os.O_CREAT | os.O_EXCL | NO_LINKS, 0o666))
     return temp
 
@@ -97,7 +97,7 @@ def temporary(path: Path) -> Path:
 def discard(temp: Path) -> None:
     """Remove a temporary file that gets no name. Twice is harmless."""
     temp.unlink(missing_ok=True)
-    leftovers.strike(temp)
+    cleanup.strike(temp)
 
 
 def below(folder: str | Path, *names: str) -> Path:

@@ -21,9 +21,10 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from cascade_sim import leftovers
-from cascade_sim.errors import Notice, UserError, did_you_mean
-from cascade_sim.storage import own_code, seals
+from cascade_sim.foundation import cleanup
+from cascade_sim.foundation.errors import Notice, UserError, did_you_mean
+from cascade_sim.storage import checksums, own_code
+from cascade_sim.storage.checksums import LOGS, MANIFEST
 from cascade_sim.storage.files import (
     below,
     flush,
@@ -36,7 +37,6 @@ from cascade_sim.storage.files import (
     write_file,
 )
 from cascade_sim.storage.lock import LOCK, Lock
-from cascade_sim.storage.seals import LOGS, MANIFEST
 from cascade_sim.version import SEMANTICS
 
 METRICS = "metrics.json"
@@ -89,7 +89,7 @@ class RunFolder:
         self._lock = lock
         self._has_begun = has_begun  # whether a run that may go on lies here
         self._is_clearing = False  # whether what lies here is on its way out
-        leftovers.note(lock, self.release)
+        cleanup.note(lock, self.release)
 
     @classmethod
     def create(
@@ -197,13 +197,13 @@ class RunFolder:
 
     def write_manifest(self, manifest: Mapping[str, Any]) -> None:
         """Write manifest.json with its own seal."""
-        self.write_json(MANIFEST, seals.with_seal(manifest))
+        self.write_json(MANIFEST, checksums.with_seal(manifest))
 
     def finish(self, manifest: Mapping[str, Any]) -> None:
         """All is written: the final manifest, with the seals of what is read back. What came before goes."""
         with storage_errors(self.path):
-            sealed = seals.seals_of(self.path)
-        self.write_manifest({**manifest, seals.SEALS: sealed, "status": "complete"})
+            sealed = checksums.seals_of(self.path)
+        self.write_manifest({**manifest, checksums.SEALS: sealed, "status": "complete"})
         self.remove_checkpoints()
         self._lock.require_held()
         with suppress(OSError, UserError):  # the run is complete; a rest of an older one does no harm
@@ -286,16 +286,16 @@ def open_run(path: str | Path) -> Run:
         )
     _check_manifest(folder, manifest)
     if manifest.get("kind") == IMPORTED and not below(folder, METRICS).exists():
-        for name in manifest.get(seals.SEALS) or {}:
-            if name in seals.SMALL:
-                seals.check_file(folder, name)
+        for name in manifest.get(checksums.SEALS) or {}:
+            if name in checksums.SMALL:
+                checksums.check_file(folder, name)
         return Run(folder, manifest, {})  # nothing was run: what was logged is in its store, sealed by itself
     if not below(folder, METRICS).exists():
         status = manifest.get("status", "unknown")
         raise UserError(
             f"{folder} has no {METRICS} (status: {status}): the run did not finish{_kept(folder)}"
         )
-    known = manifest.get(seals.SEALS)
+    known = manifest.get(checksums.SEALS)
     if not isinstance(known, dict):
         warnings.warn(
             f"{folder} is not sealed, as it is of an older version or not finished: whether its files were "
@@ -304,9 +304,9 @@ def open_run(path: str | Path) -> Run:
             stacklevel=2,
         )
         known = {}
-    small = [name for name in known if name in seals.SMALL or name.endswith(f"/{MANIFEST}")]
+    small = [name for name in known if name in checksums.SMALL or name.endswith(f"/{MANIFEST}")]
     for name in small:
-        seals.check_file(folder, name, known)
+        checksums.check_file(folder, name, known)
     return Run(folder, manifest, read_object(below(folder, METRICS)))
 
 
@@ -375,7 +375,7 @@ def read_manifest(path: str | Path) -> dict[str, Any]:
 def _own_manifest(folder: Path) -> dict[str, Any]:
     file = below(folder, MANIFEST)
     manifest = read_object(file)
-    seals.check_manifest(file, manifest)
+    checksums.check_manifest(file, manifest)
     return manifest
 
 
@@ -442,7 +442,7 @@ def keep(folder: Path, step: str, tables: Iterable[str], *, is_finished: bool = 
 
     marks = folder_inside(folder, CHECKPOINTS)
     mark = {table: sealed_digest(folder, table) if is_finished else None for table in tables}
-    write_file(marks / f"{step}.keep", seals.wrapped(mark))
+    write_file(marks / f"{step}.keep", checksums.wrapped(mark))
 
 
 def json_text(content: Any) -> str:
@@ -542,7 +542,7 @@ def _marked(folder: Path, mark: Path) -> tuple[str, set[str]]:
     from cascade_sim.storage.tables import table_digest
 
     try:
-        content = seals.unwrapped(mark)
+        content = checksums.unwrapped(mark)
         digests = {str(table): digest for table, digest in content.items()}
     except (OSError, ValueError, AttributeError, RecursionError):
         return f"{mark} is damaged", set()

@@ -32,8 +32,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from cascade_sim import leftovers
-from cascade_sim.errors import Notice, UserError
+from cascade_sim.foundation import cleanup
+from cascade_sim.foundation.errors import Notice, UserError
 from cascade_sim.storage.files import NO_LINKS, discard, flock, flush, guard, parse_json, temporary, unguard
 
 LOCK = ".lock"
@@ -103,7 +103,7 @@ class Lock:
         Where another host had it, that takes a lease, or is refused at once unless this one `waits`.
         """
         lock = cls(folder / LOCK, clock or CLOCK)
-        leftovers.note(lock, lock.give_up)
+        cleanup.note(lock, lock.give_up)
         try:
             while not lock._open():
                 pass
@@ -205,7 +205,7 @@ class Lock:
             handle, self._handle = self._handle, None
         if handle is not None:
             os.close(handle)
-        leftovers.strike(self)
+        cleanup.strike(self)
 
     def release(self) -> None:
         """Remove the file, if it is still one's own, then unlock. Releasing twice is harmless.

@@ -25,8 +25,8 @@ from pathlib import Path
 from types import FunctionType, ModuleType
 from typing import Any
 
+from cascade_sim.storage.checksums import digest
 from cascade_sim.storage.files import read_file
-from cascade_sim.storage.seals import digest
 from cascade_sim.version import BESIDE, PACKAGE, folder_of
 
 PREFIX = "cascade_sim_user_"  # of the names under which files of users are loaded

@@ -5,7 +5,7 @@ Values are bits, of 4 or 8 bytes.
 
 import numpy as np
 
-from cascade_sim.compilation import kernel
+from cascade_sim.foundation.compilation import kernel
 
 SLOTS = 1024  # of the table in which values are looked up: four for each value that it may hold
 

@@ -27,9 +27,10 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 import numpy as np
 from numpy.typing import NDArray
 
-from cascade_sim.errors import UserError
-from cascade_sim.limits import READ_AT_ONCE
-from cascade_sim.storage import seals
+from cascade_sim.foundation.errors import UserError
+from cascade_sim.foundation.limits import READ_AT_ONCE
+from cascade_sim.storage import checksums
+from cascade_sim.storage.checksums import LOGS
 from cascade_sim.storage.columns import Column, Sizes
 from cascade_sim.storage.files import (
     below,
@@ -47,7 +48,6 @@ from cascade_sim.storage.files import (
 )
 from cascade_sim.storage.log_columns import LOG_COLUMNS, LONGEST
 from cascade_sim.storage.parquet import PartWriter
-from cascade_sim.storage.seals import LOGS
 
 if TYPE_CHECKING:
     import pyarrow.parquet as pq
@@ -428,7 +428,7 @@ class PartList:
 
     def digest(self) -> str:
         """Of the whole list, and so of the content of all parts."""
-        return seals.digest(self._text())
+        return checksums.digest(self._text())
 
     def _text(self) -> bytes:
         parts = [{"name": name, **part} for name, part in self._parts.items()]
@@ -461,7 +461,7 @@ def _parts(folder: str | Path, table: str) -> tuple[list[Path], PartList]:
     """The parts of a table in row order, and the list of what is sealed; a gap in them is an error."""
     place = _table_folder(folder, table)
     if place.is_dir():  # logs may be removed to save space; what is there must be whole
-        seals.require_file(Path(folder), f"{LOGS}/{table}/{PARTS}")
+        checksums.require_file(Path(folder), f"{LOGS}/{table}/{PARTS}")
     sealed = PartList.read(place)
     names = sorted(path.name for path in place.glob("part-*.parquet"))
     if not names and not len(sealed):

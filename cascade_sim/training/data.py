@@ -18,12 +18,12 @@ from pathlib import Path
 
 import numpy as np
 
-from cascade_sim import draws
 from cascade_sim.analysis.metrics.consistency import membership
-from cascade_sim.cascade.seats import Scorer
+from cascade_sim.cascade.scorers import Scorer
 from cascade_sim.cascade.serve import Arm, Block, Decision, Platform, score
-from cascade_sim.errors import UserError
-from cascade_sim.limits import MOST_LEARNED
+from cascade_sim.foundation import random as draws
+from cascade_sim.foundation.errors import UserError
+from cascade_sim.foundation.limits import MOST_LEARNED
 from cascade_sim.models.delays import correct_delays
 from cascade_sim.models.page_training import ClickedPages, dumped_scores, make_pages, page_offsets
 from cascade_sim.models.training import Impressions, Lists, chunk_of_order

@@ -9,8 +9,8 @@ from torch import nn
 
 from cascade_sim.agents.bidding import Portfolio
 from cascade_sim.cascade.links import with_calibrator, with_link
-from cascade_sim.cascade.seats import CoActionScorer, ModelScorer, TorchScorer, TowersScorer
-from cascade_sim.errors import UserError
+from cascade_sim.cascade.scorers import CoActionScorer, ModelScorer, TorchScorer, TowersScorer
+from cascade_sim.foundation.errors import UserError
 from cascade_sim.models.calibrators import Calibrator
 from cascade_sim.models.features import FeatureView
 from cascade_sim.models.nets.coaction import CoAction

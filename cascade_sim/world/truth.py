@@ -14,11 +14,11 @@ from collections.abc import Callable
 
 import numpy as np
 
-from cascade_sim import draws
 from cascade_sim.agents.users import click_probability
-from cascade_sim.compilation import kernel
-from cascade_sim.kernels import dot, dot_scores, pad_lanes
-from cascade_sim.world.seen import World
+from cascade_sim.foundation import random as draws
+from cascade_sim.foundation.compilation import kernel
+from cascade_sim.foundation.kernels import dot, dot_scores, pad_lanes
+from cascade_sim.world.visible import World
 
 DAY = 86_400.0  # seconds
 SATURDAY_NOON = 5.5  # days from the beginning of a Monday

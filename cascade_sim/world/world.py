@@ -10,13 +10,13 @@ from dataclasses import replace
 
 import numpy as np
 
-from cascade_sim import draws
 from cascade_sim.agents.advertisers import log_normal_bids, owners
 from cascade_sim.agents.traffic import activity_cdf
-from cascade_sim.limits import DRAWN_AT_ONCE
-from cascade_sim.world.lives import Lives
-from cascade_sim.world.seen import World
+from cascade_sim.foundation import random as draws
+from cascade_sim.foundation.limits import DRAWN_AT_ONCE
+from cascade_sim.world.availability import Lives
 from cascade_sim.world.truth import Truth
+from cascade_sim.world.visible import World
 
 __all__ = ["World", "build_world", "clicked_before", "init_bids"]
 

@@ -10,7 +10,7 @@ while a list's scores span at most SPAN; a wider list takes exponential and loga
 
 import numpy as np
 
-from cascade_sim.compilation import kernel
+from cascade_sim.foundation.compilation import kernel
 
 SPAN = 80.0
 LOG_LARGEST = 700.0  # e^700 is a float64 with room to spare

@@ -2,8 +2,8 @@
 
 import numpy as np
 
-from cascade_sim.compilation import kernel
-from cascade_sim.kernels import exp_float32
+from cascade_sim.foundation.compilation import kernel
+from cascade_sim.foundation.kernels import exp_float32
 from cascade_sim.models.losses.kernels import (
     SPAN,
     bounds,

@@ -6,7 +6,7 @@ of their list, so that squares and exponentials are as small as they can be.
 
 import numpy as np
 
-from cascade_sim.compilation import kernel
+from cascade_sim.foundation.compilation import kernel
 from cascade_sim.models.losses.kernels import bounds, group_edges, merge_sort, order_by, spoil
 
 WIDEST = 1380.0  # half of it on either side of the middle still has an exponential in float64

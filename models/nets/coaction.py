@@ -11,7 +11,7 @@ With several heads each has its own o, b and linear column of h, and all share t
 import torch
 from torch import nn
 
-from cascade_sim.limits import COACTION_UNITS
+from cascade_sim.foundation.limits import COACTION_UNITS
 from cascade_sim.models.nets.heads import HeadedNet, unseen_by
 
 

@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from cascade_sim import draws
 from cascade_sim.agents.sessions import SessionDraws, Sessions, n_pages, no_sessions, session_requests
 from cascade_sim.agents.traffic import activity_cdf
 from cascade_sim.agents.traffic_profiles import HOUR, Profile, constant, daily, hourly
+from cascade_sim.foundation import random as draws
 from places import SCENARIOS
 
 AVITO = SCENARIOS / "data" / "avito_week.csv"

@@ -5,9 +5,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from cascade_sim import draws
 from cascade_sim.auction.reference import charge_micros, reference_auction
 from cascade_sim.cascade.serve import Block, score, serve
+from cascade_sim.foundation import random as draws
 from cascade_sim.scenario.schema import resolved_arms
 from cascade_sim.storage.tables import read_table
 from worlds.timed_market import OPEN, live

@@ -6,15 +6,15 @@ from dataclasses import replace
 
 import pytest
 
-from cascade_sim.bench import Spread, peers, whole
-from cascade_sim.cascade.memo import Memo
+from cascade_sim.bench import Spread, end_to_end, peers
+from cascade_sim.cascade.cache import Memo
 from cascade_sim.cli import main
 from cascade_sim.storage.tables import read_table
 
 
 @pytest.mark.parametrize("mode", peers.MODES.values(), ids=list(peers.MODES))
 def test_every_bidder_that_is_found_takes_part_in_the_auction(mode):
-    sim, arm = whole.ready(mode.scenario())
+    sim, arm = end_to_end.ready(mode.scenario())
     block = sim.arrivals.block("bench", 0, 500)
     decision = sim.serve(block, arm)
     assert decision.competitive_set.shape == (500, mode.bidders)
@@ -24,9 +24,9 @@ def test_every_bidder_that_is_found_takes_part_in_the_auction(mode):
 
 
 def test_what_is_timed_writes_clicks_and_charges_to_the_log(tmp_path, monkeypatch):
-    sim, arm = whole.ready(peers.MODES["auction-net"].scenario())
-    monkeypatch.setattr(whole.tempfile, "TemporaryDirectory", lambda: Kept(tmp_path))
-    whole.serving(sim, arm, 2000, rate=0.0)
+    sim, arm = end_to_end.ready(peers.MODES["auction-net"].scenario())
+    monkeypatch.setattr(end_to_end.tempfile, "TemporaryDirectory", lambda: Kept(tmp_path))
+    end_to_end.serving(sim, arm, 2000, rate=0.0)
     shown = read_table(tmp_path, "bench")
     requests = read_table(tmp_path, "bench-requests")["request"]
     assert len(shown["request"]) == 3 * 2000 and len(requests) == 2000
@@ -111,7 +111,7 @@ def test_options_that_do_not_go_together_are_refused(arguments, words, capsys):
 
 
 def test_where_nothing_is_chosen_the_bids_are_asked_for_once(monkeypatch):
-    sim, arm = whole.ready(peers.MODES["auction-net"].scenario())
+    sim, arm = end_to_end.ready(peers.MODES["auction-net"].scenario())
     block = replace(sim.arrivals.block("bench", 0, 50), memo=Memo())  # who has one is not served in one pass
     asked, bid = [], sim.platform.bids.bid
     monkeypatch.setattr(sim.platform.bids, "bid", lambda *given: asked.append(given[0]) or bid(*given))

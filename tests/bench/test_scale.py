@@ -4,7 +4,7 @@ import pytest
 
 from cascade_sim.bench import scale
 from cascade_sim.bench.scale import Cost, Size, bench_scale, cliffs, measure_apart, scale_text, sizes
-from cascade_sim.errors import UserError
+from cascade_sim.foundation.errors import UserError
 
 LINEAR = {"set_up_s": 1.0, "new_users": 0.5, "memory_mb": 500.0}
 

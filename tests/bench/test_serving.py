@@ -4,8 +4,8 @@ import json
 
 import pytest
 
+from cascade_sim.bench import end_to_end
 from cascade_sim.bench import serving as bench
-from cascade_sim.bench import whole
 from cascade_sim.cli import main
 
 
@@ -20,7 +20,7 @@ def test_what_is_scored_alone_are_the_very_candidates_that_serving_scores(monkey
     for stage in (arm.stages[0], arm.last):
         monkeypatch.setattr(stage.scorer, "predict", counted(stage.scorer, scored))
     size = sim.scenario.traffic.block
-    whole.serving(sim, arm, size)
+    end_to_end.serving(sim, arm, size)
     served = scored[:2]  # then the few pages that explored, once more
     sample = bench.served_blocks(sim, arm, 1)
     scored.clear()

@@ -1,13 +1,13 @@
 import numpy as np
 import pytest
 
-from cascade_sim import draws
 from cascade_sim.auction import floor_micros
 from cascade_sim.cascade.exploration import explore, random_page
 from cascade_sim.cascade.fusion import Fusion
 from cascade_sim.cascade.page import Page
-from cascade_sim.cascade.seats import RandomScorer
+from cascade_sim.cascade.scorers import RandomScorer
 from cascade_sim.cascade.serve import Platform, Stage
+from cascade_sim.foundation import random as draws
 from worlds.cascades import Bids, Table, make_arm, make_decision
 from worlds.tiny_market import make_block
 

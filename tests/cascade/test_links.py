@@ -9,8 +9,8 @@ from cascade_sim.cascade.links import (
     with_calibrator,
     with_link,
 )
-from cascade_sim.cascade.seats import is_probability
-from cascade_sim.errors import UserError
+from cascade_sim.cascade.scorers import is_probability
+from cascade_sim.foundation.errors import UserError
 from cascade_sim.models.calibrators import CALIBRATORS
 from cascade_sim.models.objectives import OBJECTIVES, make_objective
 from cascade_sim.scenario.schema import ModelSpec

@@ -5,8 +5,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from cascade_sim.cascade.cache import Memo
 from cascade_sim.cascade.fusion import Fusion
-from cascade_sim.cascade.memo import Memo
 from cascade_sim.cascade.serve import Arm, Retrieve, Stage, serve, shadow
 from worlds.cascades import decided, with_stage_of
 

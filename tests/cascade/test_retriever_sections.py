@@ -2,12 +2,12 @@
 
 import pytest
 
-from cascade_sim.cascade.custom_retriever import find_retriever
-from cascade_sim.errors import ScenarioError, UserError
-from cascade_sim.scenario.changes import Refused, parse_points, turn
+from cascade_sim.cascade.retrievers.custom import find_retriever
+from cascade_sim.foundation.errors import ScenarioError, UserError
 from cascade_sim.scenario.data import scenario_data, scenario_hash
 from cascade_sim.scenario.file import dump_scenario, load_scenario
 from cascade_sim.scenario.memory import peak_bytes, sizes_of, staying
+from cascade_sim.scenario.overrides import Refused, parse_points, turn
 from cascade_sim.scenario.plugins import (
     RETRIEVER_KINDS,
     kept_retrievers,

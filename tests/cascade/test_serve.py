@@ -6,9 +6,9 @@ import torch
 
 from cascade_sim.auction import floor_micros
 from cascade_sim.cascade.fusion import Fusion
-from cascade_sim.cascade.seats import ConstantScorer, RandomScorer, TorchScorer
+from cascade_sim.cascade.scorers import ConstantScorer, RandomScorer, TorchScorer
 from cascade_sim.cascade.serve import Stage, serve, shadow
-from cascade_sim.errors import UserError
+from cascade_sim.foundation.errors import UserError
 from worlds.cascades import (
     BID,
     PCTR,

@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 
 from cascade_sim.cascade.serve import passes, serve
 from cascade_sim.cascade.sizes import SizeRule, fit_size_rule, hull_steps, page_values, select_sizes, spread
-from cascade_sim.kernels import select_top
+from cascade_sim.foundation.kernels import select_top
 from cascade_sim.scenario.schema import resolved_arms
 
 CHOICES = (25, 50, 100, 200)

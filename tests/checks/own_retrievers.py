@@ -3,7 +3,7 @@
 POPULAR = """
 import numpy as np
 
-from cascade_sim.cascade.custom_retriever import best_ads
+from cascade_sim.cascade.retrievers.custom import best_ads
 
 
 class Popular:

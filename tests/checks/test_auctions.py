@@ -11,7 +11,7 @@ from cascade_sim.auction.pricing import RULES
 from cascade_sim.checks import auctions as checker
 from cascade_sim.checks.auctions import BLOCK, TOLERANCE, Answer, check_auctions, check_block, compare
 from cascade_sim.cli import main
-from cascade_sim.progress import Progress
+from cascade_sim.foundation.progress import Progress
 from places import ROOT
 
 

@@ -9,7 +9,7 @@ from cascade_sim.agents.bidders import BIDDERS
 from cascade_sim.checks import bidder as check_bidder_history
 from cascade_sim.checks.bidder import check_bidder
 from cascade_sim.commands.checks.check_bidder import command
-from cascade_sim.errors import UserError
+from cascade_sim.foundation.errors import UserError
 from worlds.checked_files import not_ok, statuses, write_mine
 from worlds.clock import Clock
 
@@ -141,9 +141,9 @@ BROKEN = {
         "found portfolio.other_bids",
     ),
     "a look into the engine": (
-        {"more_imports": "from cascade_sim.errors import UserError"},
+        {"more_imports": "from cascade_sim.foundation.errors import UserError"},
         "sees",
-        "found imports of cascade_sim.errors",
+        "found imports of cascade_sim.foundation.errors",
     ),
     "changed feedback": (
         {"more_observe": "feedback.clicks[:] = 0"},

@@ -8,7 +8,7 @@ from cascade_sim.checks import model as model_checks
 from cascade_sim.checks.bidder import check_bidder
 from cascade_sim.checks.contract import Finding, Findings, run_checks
 from cascade_sim.checks.model import check_model
-from cascade_sim.errors import UserError
+from cascade_sim.foundation.errors import UserError
 
 
 class Net(nn.Module):
@@ -32,7 +32,7 @@ class Half(Bidder):
 
 class Peeking(Bidder):
     def observe(self, feedback, moment):
-        from cascade_sim.errors import UserError  # noqa: F401
+        from cascade_sim.foundation.errors import UserError  # noqa: F401
 
 
 @pytest.fixture
@@ -63,7 +63,7 @@ def test_a_bidder_class_is_checked():
     assert findings.ok and heard == findings
     assert "unexpected keyword argument 'x'" in check_bidder(Half, options={"x": 1})[1].text
     sees = next(finding for finding in check_bidder(Peeking) if finding.check == "sees")
-    assert (sees.status, "cascade_sim.errors" in sees.text) == ("FAILED", True)
+    assert (sees.status, "cascade_sim.foundation.errors" in sees.text) == ("FAILED", True)
 
 
 @pytest.mark.parametrize("check", [check_model, check_bidder])

@@ -7,7 +7,7 @@ import pytest
 from cascade_sim.checks import model as check_model_training
 from cascade_sim.checks.model import check_model
 from cascade_sim.cli import main
-from cascade_sim.errors import UserError
+from cascade_sim.foundation.errors import UserError
 from cascade_sim.models.nets.towers import TwoTowers
 from places import ROOT
 from worlds.checked_files import not_ok, statuses, write_mine

@@ -7,7 +7,7 @@ import pytest
 
 from cascade_sim import check_retriever
 from cascade_sim.cli import main
-from cascade_sim.errors import UserError
+from cascade_sim.foundation.errors import UserError
 from checks.own_retrievers import MISTAKES, POPULAR, mistaken
 
 

@@ -11,10 +11,11 @@ from pathlib import Path
 import click
 import pytest
 
-from cascade_sim import api, study
+from cascade_sim import api
 from cascade_sim.cli import COMMANDS, cli, main
 from cascade_sim.commands import options
-from cascade_sim.errors import UserError
+from cascade_sim.foundation.errors import UserError
+from cascade_sim.study import run as study
 from worlds.foreign_run import CLASSES, MARK, NAMED, NET, SCENARIO, marking, sent
 
 # What a command needs besides a run, by the name of the parameter.

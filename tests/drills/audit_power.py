@@ -21,7 +21,7 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from cascade_sim.audit.study import audit  # noqa: E402
+from cascade_sim.logs.audit.study import audit  # noqa: E402
 from worlds.logged_auctions import EFFECTS, Log, cents, drawn, paged, stored  # noqa: E402
 
 SHOWN = ("right", "open", "wrong", "exponent", "others")

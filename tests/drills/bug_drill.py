@@ -117,7 +117,7 @@ def _check(baseline: Path) -> int:
     """`check` of the plain market; makes the baseline first if there is none."""
     sys.path.insert(0, str(Path("tests").resolve()))
     from cascade_sim.cli import main
-    from cascade_sim.revenue.baseline import write_baseline
+    from cascade_sim.regression.baseline import write_baseline
     from worlds.guarded_market import measure_plain, write_plain
 
     if not baseline.is_file():

@@ -667,8 +667,8 @@ def judge(damage: Damage, folder: Path) -> tuple[str, str]:
     """Import a damaged log: (refused or mended, what was said). Files are in `folder`; AssertionError if
     some stay.
     """
-    from cascade_sim.errors import UserError
-    from cascade_sim.imports.market import import_market
+    from cascade_sim.foundation.errors import UserError
+    from cascade_sim.logs.importing.market import import_market
 
     log = small_log()
     damage.change(log)

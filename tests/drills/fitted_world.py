@@ -39,10 +39,10 @@ REVENUE = "expected_revenue_per_request"
 def drill(folder: Path, seed: int = 5) -> dict[str, Any]:
     """Everything that is shown, as plain data."""
     from cascade_sim.cli import main
-    from cascade_sim.likeness.fitted import sampled_store
-    from cascade_sim.likeness.study import realism, split_of
-    from cascade_sim.phases.simulation import Simulation
+    from cascade_sim.logs.fit.fitted import sampled_store
+    from cascade_sim.logs.fit.realism import realism, split_of
     from cascade_sim.scenario.file import load_scenario
+    from cascade_sim.study.simulation import Simulation
     from worlds.other_family import OtherFamily
 
     market = OtherFamily(requests=REQUESTS, seed=seed)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from cascade_sim import draws
 from cascade_sim.auction import run_auction, to_micros
+from cascade_sim.foundation import random as draws
 
 SLOTS, CANDIDATES, ADS = 4, 50, 20_000
 EXAMINED = np.array([1.0, 0.8, 0.65, 0.5])

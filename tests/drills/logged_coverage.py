@@ -43,7 +43,7 @@ class NoisyRanker:
     def predict(self, block, ids):
         from scipy.special import expit, logit
 
-        from cascade_sim import draws
+        from cascade_sim.foundation import random as draws
 
         true = np.clip(self._truth.ctr(block, ids), 1e-9, 1 - 1e-9)
         noise = draws.normal(self._seed, "noisy ranker", block.users[:, None], ids)
@@ -52,8 +52,8 @@ class NoisyRanker:
 
 def the_world(seed: int, requests: int, logs: int):
     """A simulation whose evaluation holds all stretches."""
-    from cascade_sim.phases.simulation import Simulation
     from cascade_sim.scenario.file import load_scenario
+    from cascade_sim.study.simulation import Simulation
 
     sets = [*SMALL, f"phases.evaluate={requests * logs}"]
     scenario = load_scenario(ROOT / "scenarios" / "quick.yaml", sets, seed)
@@ -67,7 +67,7 @@ def true_differences(sim, total: int) -> dict[float, float]:
     from dataclasses import replace
 
     from cascade_sim.cascade.outcome import outcome
-    from cascade_sim.questions.reopen import evaluation_blocks
+    from cascade_sim.diagnostics.reopen import evaluation_blocks
     from cascade_sim.scenario.schema import resolved_arms
 
     arm = sim.arm("base", resolved_arms(sim.scenario)["base"])
@@ -93,8 +93,8 @@ def stretches(requests, candidates, n: int):
 
 def ask(folder: Path, value: str):
     """The what-if of this reserve, or None where it is refused."""
-    from cascade_sim.questions.whatif import what_if_study
-    from cascade_sim.scenario.changes import Refused
+    from cascade_sim.counterfactual.whatif import what_if_study
+    from cascade_sim.scenario.overrides import Refused
 
     words = [f"auction.reserve_cpc={value}"]
     try:

@@ -64,9 +64,9 @@ def seated(word: str, pre_ranker: str, ranker: str) -> str:
 
 def pages(sim, scenario, folder, words, n):
     """Win sets and prices with knobs turned."""
-    from cascade_sim.questions.reopen import evaluation_blocks
-    from cascade_sim.questions.whatif import _with_scenario
-    from cascade_sim.scenario.changes import parse_points, turn
+    from cascade_sim.counterfactual.whatif import _with_scenario
+    from cascade_sim.diagnostics.reopen import evaluation_blocks
+    from cascade_sim.scenario.overrides import parse_points, turn
     from cascade_sim.scenario.schema import resolved_arms
 
     base = scenario.report.baseline
@@ -85,7 +85,7 @@ def pages(sim, scenario, folder, words, n):
 
 def tables_differ(run: Path, market: Path, question: str) -> int:
     """How many numbers differ between the what-if of the run and that of its log."""
-    from cascade_sim.questions.whatif import what_if_study
+    from cascade_sim.counterfactual.whatif import what_if_study
 
     first, second = (what_if_study(folder, [question]) for folder in (run, market))
     pairs = [
@@ -107,12 +107,12 @@ def main() -> int:
     parser.add_argument("run", type=Path)
     parser.add_argument("--requests", type=int, default=0, help="0: all")
     given = parser.parse_args()
-    from cascade_sim.imports.market import import_market
-    from cascade_sim.phases.simulation import Simulation
-    from cascade_sim.questions.export import export_logs
-    from cascade_sim.questions.reopen import reopen
+    from cascade_sim.diagnostics.reopen import reopen
+    from cascade_sim.logs.export import export_logs
+    from cascade_sim.logs.importing.market import import_market
     from cascade_sim.scenario.file import load_scenario
     from cascade_sim.scenario.schema import resolved_arms
+    from cascade_sim.study.simulation import Simulation
 
     run = reopen(given.run)
     spec = resolved_arms(run.scenario)[run.scenario.report.baseline]

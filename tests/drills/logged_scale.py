@@ -21,9 +21,9 @@ import numpy as np
 ROOT = Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(ROOT), str(ROOT / "tests")]
 
-from cascade_sim import draws  # noqa: E402
-from cascade_sim.logged.format import About, Rule  # noqa: E402
-from cascade_sim.logged.store import StoreWriter, new_folder, open_store  # noqa: E402
+from cascade_sim.foundation import random as draws  # noqa: E402
+from cascade_sim.logs.store.format import About, Rule  # noqa: E402
+from cascade_sim.logs.store.store import StoreWriter, new_folder, open_store  # noqa: E402
 from drills.large_log import ADS, CANDIDATES, SLOTS, auctions  # noqa: E402
 from worlds.logged_market import write_market  # noqa: E402
 
@@ -33,7 +33,7 @@ AT_ONCE = 20_000
 ASK = """
 import json, sys, time
 from pathlib import Path
-from cascade_sim.questions.whatif import what_if_study
+from cascade_sim.counterfactual.whatif import what_if_study
 words = ["auction.reserve_cpc=" + ",".join(f"{0.05 + 0.05 * i:g}" for i in range(int(sys.argv[2])))]
 started, cpu = time.perf_counter(), time.process_time()
 answer = what_if_study(Path(sys.argv[1]), words)

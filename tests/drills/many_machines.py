@@ -322,7 +322,7 @@ class Drill:
         code = (
             "import sys; sys.path.insert(0, sys.argv[1]);"
             "from pathlib import Path; import worlds.pool_jobs, places;"
-            "from cascade_sim.engines import open_engine; from cascade_sim.workers import Job;"
+            "from cascade_sim.engines import open_engine; from cascade_sim.foundation.workers import Job;"
             "from worlds.pool_jobs import die;"
             "files = [Path(module.__file__) for module in (worlds.pool_jobs, places)];"
             "engine = open_engine('ray', sys.argv[3], files=files).__enter__();"

@@ -30,7 +30,7 @@ import torch  # noqa: E402
 from torch import nn  # noqa: E402
 
 from cascade_sim.models.calibrators import CALIBRATORS, PiecewiseLinear  # noqa: E402
-from cascade_sim.models.calibrators.examined import fit_examined  # noqa: E402
+from cascade_sim.models.calibrators.position_debiased import fit_examined  # noqa: E402
 from cascade_sim.models.features import FeatureView, make_view  # noqa: E402
 from cascade_sim.models.nets.ids import IdTables, with_tables  # noqa: E402
 from cascade_sim.models.objectives import OBJECTIVES, make_objective  # noqa: E402

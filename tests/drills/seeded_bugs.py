@@ -245,17 +245,17 @@ BUGS = (
     ),
     Bug(
         "PCOC upside down",
-        "analysis/metrics/scale.py",
+        "analysis/metrics/calibration.py",
         "value = divide(sum_lists(p, offsets), sum_lists(y, offsets))",
         "value = divide(sum_lists(y, offsets), sum_lists(p, offsets))",
-        ("tests/analysis/metrics/test_scale.py::test_pcoc_is_predicted_over_observed",),
+        ("tests/analysis/metrics/test_calibration.py::test_pcoc_is_predicted_over_observed",),
     ),
     Bug(
         "an ECE bucket loses its lower edge",
         "analysis/metrics/kernels.py",
         "            if p >= (at + 1) / bins and at < bins - 1:\n                at += 1\n",
         "",
-        ("tests/analysis/metrics/test_scale.py::test_every_edge_falls_into_the_bucket_it_opens",),
+        ("tests/analysis/metrics/test_calibration.py::test_every_edge_falls_into_the_bucket_it_opens",),
         is_compiled=True,
     ),
     Bug(

@@ -13,7 +13,7 @@ import pytest
 import torch
 
 from cascade_sim.cascade.links import MappedScorer
-from cascade_sim.errors import UserError
+from cascade_sim.foundation.errors import UserError
 from cascade_sim.models import losses
 from cascade_sim.models.examination import slot_log_share
 from cascade_sim.models.objectives import OBJECTIVES, Objective, Option

@@ -7,8 +7,8 @@ import sys
 import pytest
 
 from cascade_sim.engines import ENGINES, Chunk, Service, open_engine
-from cascade_sim.errors import UserError
-from cascade_sim.workers import Job
+from cascade_sim.foundation.errors import UserError
+from cascade_sim.foundation.workers import Job
 from places import HANG, ROOT
 from worlds.pool_jobs import refuse, square
 

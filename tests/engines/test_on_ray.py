@@ -11,8 +11,8 @@ pytest.importorskip("ray", reason="Ray is not installed: pip install 'cascade_si
 
 from cascade_sim.engines import Chunk, Service, open_engine  # noqa: E402
 from cascade_sim.engines import on_ray as ray_engine  # noqa: E402
-from cascade_sim.errors import ScenarioError, UserError  # noqa: E402
-from cascade_sim.workers import TRIES, Job, JobError  # noqa: E402
+from cascade_sim.foundation.errors import ScenarioError, UserError  # noqa: E402
+from cascade_sim.foundation.workers import TRIES, Job, JobError  # noqa: E402
 from worlds.pool_jobs import chunk_server, die, raise_odd, refuse, square, unsendable  # noqa: E402
 
 pytestmark = pytest.mark.drill

@@ -108,8 +108,8 @@ def budgets(folder: Path) -> Digests:
 
 def late(folder: Path) -> Digests:
     """What serving decides, array by array: in time, late, with a memo, by the shadow; with churn, too."""
+    from cascade_sim.bench.end_to_end import ready
     from cascade_sim.bench.serving import SCENARIO
-    from cascade_sim.bench.whole import ready
 
     found: Digests = {}
     for name, world in (("steady", {}), ("churn", {"churn": {"share": 0.7, "life": 3}})):
@@ -135,9 +135,9 @@ def _arms(sim: Any, arm: Any) -> Iterator[tuple[str, Any]]:
 
 def _decisions(sim: Any, arm: Any) -> Iterator[tuple[str, list[Any]]]:
     """Three blocks under each way of asking."""
-    from cascade_sim import draws
-    from cascade_sim.cascade.memo import Memo
+    from cascade_sim.cascade.cache import Memo
     from cascade_sim.cascade.serve import serve, shadow
+    from cascade_sim.foundation import random as draws
 
     blocks = [sim.arrivals.block("evaluate", index, 288) for index in range(3)]
     kept = [replace(block, memo=Memo()) for block in blocks]

@@ -113,7 +113,7 @@ RUNS: dict[str, tuple[str, tuple[str, ...], bool]] = {
 
 def stack() -> dict[str, str]:
     """What the last digits depend on: packages, processor and the instructions that are used of it."""
-    from cascade_sim.storage.stack import packages, processor
+    from cascade_sim.storage.environment import packages, processor
 
     here, versions = processor(), packages()
     return {
@@ -131,7 +131,7 @@ def run_golden(name: str) -> dict[str, Any]:
     from cascade_sim.context import scratch_context
     from cascade_sim.scenario.file import load_scenario
     from cascade_sim.storage.folder import json_text
-    from cascade_sim.study import run_seed
+    from cascade_sim.study.run import run_seed
 
     file, overrides, is_trained = RUNS[name]
     back = os.getcwd()

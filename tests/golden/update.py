@@ -13,7 +13,7 @@ from pathlib import Path
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from cascade_sim.revenue.blocks import json_lines  # noqa: E402
+from cascade_sim.regression.blocks import json_lines  # noqa: E402
 from golden.chains import CHAINS, run_chain  # noqa: E402
 from golden.runs import FOLDER, RUNS, changes, read_golden, run_golden  # noqa: E402
 

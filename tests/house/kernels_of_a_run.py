@@ -1,4 +1,4 @@
-"""Writes cascade_sim/precompiled.txt: the kernels that `run scenarios/quick.yaml` calls, with their types.
+"""Writes cascade_sim/foundation/precompiled.txt: kernels that `run scenarios/quick.yaml` calls, with types.
 
     python tests/house/kernels_of_a_run.py
 
@@ -17,8 +17,8 @@ from typing import Any
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))
 
-from cascade_sim import compilation  # noqa: E402
-from cascade_sim.precompile import LIST, line_of  # noqa: E402
+from cascade_sim.foundation import compilation  # noqa: E402
+from cascade_sim.foundation.precompile import LIST, line_of  # noqa: E402
 
 # Their kernels are compiled for declared types as soon as they are imported.
 AHEAD = ("cascade_sim.auction.kernels",)

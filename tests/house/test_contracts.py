@@ -8,8 +8,9 @@ import pytest
 
 from cascade_sim import protocols
 from cascade_sim.agents.registry import BIDDERS, CLICK_MODELS
-from cascade_sim.cascade import logged, retrieval, seats
+from cascade_sim.cascade import logged, scorers
 from cascade_sim.cascade.request import Block
+from cascade_sim.cascade.retrievers import similarity
 from cascade_sim.environments.evaluators.log import LogEvaluator
 from cascade_sim.environments.evaluators.truth import TruthEvaluator
 from cascade_sim.environments.fitted import Fitted
@@ -18,15 +19,15 @@ from cascade_sim.environments.synthetic import Synthetic
 from cascade_sim.environments.uncertainty.base import NoUncertainty
 from cascade_sim.environments.uncertainty.click_model import ClickModelUncertainty
 from cascade_sim.environments.uncertainty.replicates import ReplicateUncertainty
-from cascade_sim.world.lives import Lives
+from cascade_sim.world.availability import Lives
 from house.sources import MODULES, parse
 
 CONTRACTS = [getattr(protocols, name) for name in protocols.__all__]
 RECORDS = (protocols.Portfolio, protocols.Moment, protocols.Feedback)  # in the example of Bidder
 SHIPPED = {
-    protocols.Scorer: (seats.RandomScorer, seats.ConstantScorer, seats.TruthScorer, seats.ModelScorer,
+    protocols.Scorer: (scorers.RandomScorer, scorers.ConstantScorer, scorers.TruthScorer, scorers.ModelScorer,
                        logged.LoggedScorer),
-    protocols.Retriever: (retrieval.Retrieval, logged.LoggedRetrieval),
+    protocols.Retriever: (similarity.Retrieval, logged.LoggedRetrieval),
     protocols.Availability: (Lives,),
     protocols.Bidder: tuple(BIDDERS.values()),
     protocols.ClickModel: tuple(CLICK_MODELS.values()),

@@ -15,12 +15,12 @@ import pytest
 
 from cascade_sim.cascade.fusion import Fusion
 from cascade_sim.cascade.outcome import outcome
-from cascade_sim.cascade.retrieval import Retrieval
+from cascade_sim.cascade.retrievers.similarity import Retrieval
 from cascade_sim.cascade.serve import Stage
 from cascade_sim.context import RunContext
-from cascade_sim.phases.simulation import Simulation
 from cascade_sim.storage.tables import read_table, tables
-from cascade_sim.study import run_study
+from cascade_sim.study.run import run_study
+from cascade_sim.study.simulation import Simulation
 from cascade_sim.world.world import build_world
 from places import HANG
 from worlds.cascades import decided, make_arm
@@ -49,7 +49,7 @@ def runs(tmp_path_factory):
     """One worker, two workers, and one worker again; each trains for itself, in a cache of its own."""
     folder = tmp_path_factory.mktemp("runs")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("cascade_sim.study.write_report", lambda *_: None)  # the page is not under test
+        patch.setattr("cascade_sim.study.run.write_report", lambda *_: None)  # the page is not under test
         for name, workers in (("one", 1), ("two", 2), ("again", 1)):
             patch.setenv("CASCADE_SIM_CACHE", str(folder / f"cache-{name}"))
             run_study(tiny_scenario(*SHORT), RunContext(folder / name, workers=workers, device="cpu"))
@@ -66,8 +66,8 @@ def test_metrics_logs_and_models_are_byte_identical(runs, other):
 
 def test_a_run_from_the_cache_gives_the_same_bytes(runs, tmp_path, monkeypatch):
     monkeypatch.setenv("CASCADE_SIM_CACHE", str(runs / "cache-one"))
-    monkeypatch.setattr("cascade_sim.study.write_report", lambda *_: None)
-    monkeypatch.setattr("cascade_sim.training.recipes.train", None)  # would fail if anything were trained
+    monkeypatch.setattr("cascade_sim.study.run.write_report", lambda *_: None)
+    monkeypatch.setattr("cascade_sim.training.fit.train", None)  # would fail if anything were trained
     run_study(tiny_scenario(*SHORT), RunContext(tmp_path / "cached", device="cpu"))
     assert digests(tmp_path / "cached") == digests(runs / "one")
 
@@ -92,8 +92,8 @@ from worlds.tiny_market import tiny_scenario
 
 out = Path(sys.argv[1])
 (out / "retrieval").write_bytes(similarities())
-cascade_sim.study.write_report = lambda *_: None
-cascade_sim.study.run_study(tiny_scenario(*SHORT), RunContext(out / "run", device="cpu"))
+cascade_sim.study.run.write_report = lambda *_: None
+cascade_sim.study.run.run_study(tiny_scenario(*SHORT), RunContext(out / "run", device="cpu"))
 """
 
 

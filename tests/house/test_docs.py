@@ -199,7 +199,7 @@ def test_a_block_that_nothing_tries_is_refused(info):
 def test_a_command_that_is_none_is_found_without_running_it(line):
     from click import ClickException
 
-    from cascade_sim.errors import UserError
+    from cascade_sim.foundation.errors import UserError
 
     block = made(ROOT / "README.md", 1, ["shell", "parse"], line)
     with pytest.raises((ClickException, UserError, AssertionError)):

@@ -23,8 +23,8 @@ OF_A_WORLD = {
 # What is by right about one kind. Who needs a replayed log, or a fitted world, says so with `Replayed.of`.
 ABOUT_ONE_KIND = {
     "cascade_sim.scenario.sections": "the spec of a world, where its kind is declared",
-    "cascade_sim.scenario.evidence": "checks of the section world.logged",
-    "cascade_sim.likeness.study": "compares fitted worlds alone, and refuses others before one is made",
+    "cascade_sim.scenario.log_support": "checks of the section world.logged",
+    "cascade_sim.logs.fit.realism": "compares fitted worlds alone, and refuses others before one is made",
 }
 
 

@@ -45,8 +45,8 @@ def dangers(tree):
 
 def test_no_code_comes_out_of_data():
     pickles = {"pickle", "dill", "cloudpickle", "joblib", "marshal", "shelve", "yaml"}
-    # numba's machine code is code in any format: tests/test_compilation.py has what guards it.
-    machine_code = {"cascade_sim/compilation.py": {"pickle"}}
+    # numba's machine code is code in any format: tests/foundation/test_compilation.py has what guards it.
+    machine_code = {"cascade_sim/foundation/compilation.py": {"pickle"}}
     found = offending(lambda path: {name.split(".")[0] for name in imported(parse(path))} & pickles)
     assert found == machine_code
     assert offending(lambda path: dangers(parse(path))) == {}
@@ -79,7 +79,7 @@ PRINTING = re.compile(
 
 
 def prints(tree):
-    """Calls that print past `cascade_sim.terminal.echo`; what they get is to be `shown` first."""
+    """Calls that print past `cascade_sim.foundation.terminal.echo`; what they get is to be `shown` first."""
     calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call)]
     return [
         f"line {node.lineno}: {ast.unparse(node)}"
@@ -131,7 +131,7 @@ def test_a_command_loads_heavy_packages_only_once_it_works(module):
 
 def test_the_command_line_starts_without_heavy_packages():
     seen, heavy = reached_at_start("cascade_sim.cli")
-    assert {"cascade_sim.cli", "cascade_sim.errors"} <= seen and heavy == {}
+    assert {"cascade_sim.cli", "cascade_sim.foundation.errors"} <= seen and heavy == {}
     code = "import sys, cascade_sim.cli; print(*{m.split('.')[0] for m in sys.modules})"
     loaded = subprocess.run(
         [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True

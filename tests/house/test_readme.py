@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from cascade_sim.cli import COMMANDS
-from cascade_sim.errors import ScenarioError
-from cascade_sim.market.audience import build_click_model
+from cascade_sim.foundation.errors import ScenarioError
+from cascade_sim.market.visits import build_click_model
 from cascade_sim.scenario.file import load_scenario
 from cascade_sim.scenario.market import Users
 from house.blocks import blocks

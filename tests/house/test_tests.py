@@ -13,7 +13,7 @@ TORCH_DRAWS = {"rand", "randn", "randint", "randperm", "normal", "randn_like", "
 
 # Where a rule does not hold, and why.
 ALLOWED = {
-    ("sleep", "test_workers.py"): "polls for marks that other processes leave, up to HANG",
+    ("sleep", "foundation/test_workers.py"): "polls for marks that other processes leave, up to HANG",
     ("sleep", "worlds/pool_jobs.py"): "a job that is at work until it is told to stop",
     ("sleep", "worlds/stoppable_runs.py"): "chooses the moment of a kill, and of the start of a race",
     ("sleep", "drills/half_open.py"): "how often a person asks, while others hang",

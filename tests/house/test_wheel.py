@@ -52,7 +52,7 @@ import sys
 import cascade_sim.study
 from cascade_sim.cli import main
 
-cascade_sim.study.write_report = lambda *_: None
+cascade_sim.study.run.write_report = lambda *_: None
 sys.exit(main(["run", "tiny.yaml", "--quiet", "--workers", "1"]))
 """
 PYTHON = """
@@ -64,7 +64,7 @@ here = pathlib.Path.cwd()
 assert here not in pathlib.Path(cascade_sim.__file__).parents
 assert all(str(here) in str(list(module.__path__)) for module in (agents, analysis, models))
 assert load_scenario("market_day").market.profile.endswith("avito_week.csv")
-cascade_sim.study.write_report = lambda *_: None  # the command has drawn its page
+cascade_sim.study.run.write_report = lambda *_: None  # the command has drawn its page
 assert run("tiny.yaml", out="runs/python").metrics == open_run("runs/tiny").metrics
 baseline("runs/tiny", "revenue.json")
 print(cascade_sim.__file__)

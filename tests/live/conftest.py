@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from starlette.testclient import TestClient
 
-from cascade_sim.live.door import door_of
+from cascade_sim.live.access import door_of
 from cascade_sim.live.server import Live
 from cascade_sim.live.session import Session
 from worlds.logged_market import market_of

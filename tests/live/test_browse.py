@@ -4,10 +4,10 @@ import json
 
 import pytest
 
-from cascade_sim.errors import UserError
+from cascade_sim.diagnostics.trace import trace
+from cascade_sim.foundation.errors import UserError
 from cascade_sim.live.browse import Filter, find_requests, look_at
 from cascade_sim.live.session import Way
-from cascade_sim.questions.trace import trace
 
 
 def listed(session, arm, base, blocks, *rest):

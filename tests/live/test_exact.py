@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 
 from cascade_sim.cli import main
-from cascade_sim.errors import UserError
+from cascade_sim.counterfactual.whatif import what_if_study
+from cascade_sim.foundation.errors import UserError
 from cascade_sim.live import figures
-from cascade_sim.live.knobs import curve_values, knobs_of
+from cascade_sim.live.controls import curve_values, knobs_of
 from cascade_sim.live.session import Way
-from cascade_sim.questions.whatif import what_if_study
 from cascade_sim.storage.folder import json_text
 
 OTHER = {

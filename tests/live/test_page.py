@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from cascade_sim.live.access import door_of
 from cascade_sim.live.connections import PageServer
-from cascade_sim.live.door import door_of
 from cascade_sim.live.server import Live, listening
 
 playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")

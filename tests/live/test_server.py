@@ -14,9 +14,9 @@ import pytest
 from starlette.testclient import TestClient
 
 from cascade_sim.cli import main
-from cascade_sim.errors import UserError
+from cascade_sim.foundation.errors import UserError
 from cascade_sim.live import runs
-from cascade_sim.live.door import door_of, token_in
+from cascade_sim.live.access import door_of, token_in
 from cascade_sim.live.server import FILES, HERE, Live, listening
 from cascade_sim.live.session import Way
 from cascade_sim.live.work import Stale, Wanted

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from cascade_sim.errors import UserError
+from cascade_sim.foundation.errors import UserError
 from cascade_sim.live import session as module
 from cascade_sim.live.session import Session, Way, spread
 from worlds.logged_market import market_of

@@ -5,7 +5,7 @@ import gzip
 import numpy as np
 import pytest
 
-from cascade_sim.errors import UserError
+from cascade_sim.foundation.errors import UserError
 from cascade_sim.ltr import files as ltr_files
 from cascade_sim.ltr.files import read_file
 from places import SHARED_DATA

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from cascade_sim.analysis.metrics import Stability
-from cascade_sim.errors import UserError
+from cascade_sim.foundation.errors import UserError
 from cascade_sim.ltr.study import Cell, Files, Measured, Plan, measured, results, run_study
 from cascade_sim.ltr.training import Settings
 from cascade_sim.ltr.tuning import Point, choose

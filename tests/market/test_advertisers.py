@@ -9,10 +9,10 @@ from cascade_sim.agents.bidders import BIDDERS
 from cascade_sim.agents.bidding import Feedback, Moment
 from cascade_sim.cascade.ledger import NO_BUDGET, Ledger
 from cascade_sim.environments.market_inputs import draw_budgets
-from cascade_sim.errors import UserError
+from cascade_sim.foundation.errors import UserError
 from cascade_sim.market.advertisers import Crowd
-from cascade_sim.phases.simulation import Simulation
 from cascade_sim.scenario.market import BidderSpec, Budgets
+from cascade_sim.study.simulation import Simulation
 from worlds.timed_market import RECORDER, timed_scenario, write_bidder
 
 START = Moment(0.0, 0, 0.0, 0.0)

@@ -12,8 +12,8 @@ from cascade_sim.market import trainer as market_training
 from cascade_sim.market.panel import learning_sections
 from cascade_sim.market.study import run_market
 from cascade_sim.models.calibrators import Platt
-from cascade_sim.phases.results import combine_seeds
-from cascade_sim.training import recipes
+from cascade_sim.study.results import combine_seeds
+from cascade_sim.training import fit as recipes
 from cascade_sim.training.data import split_pages
 from worlds.learning_market import learning_scenario, learning_sim
 

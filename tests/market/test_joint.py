@@ -11,10 +11,10 @@ from cascade_sim.market import study as market_study
 from cascade_sim.market.run import MarketRun
 from cascade_sim.models.page_training import log_odds
 from cascade_sim.scenario.schema import resolved_arms
-from cascade_sim.training import recipes
+from cascade_sim.training import fit as recipes
 from cascade_sim.training.data import dumped_context
+from cascade_sim.training.fit import joint_map
 from cascade_sim.training.modules import served_scorer
-from cascade_sim.training.recipes import joint_map
 from worlds.learning_market import learning_scenario, learning_sim, live_and_learn
 
 JOINT = {"objective": "sbcr", "calibrator": "piecewise_linear", "fit": "joint"}

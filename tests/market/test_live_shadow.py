@@ -8,8 +8,8 @@ from cascade_sim.analysis.report.figures.market import market_consistency
 from cascade_sim.cascade.serve import serve, shadow
 from cascade_sim.market.live_shadow import LiveShadow
 from cascade_sim.market.run import MarketRun
-from cascade_sim.phases.simulation import Simulation
 from cascade_sim.scenario.schema import resolved_arms
+from cascade_sim.study.simulation import Simulation
 from worlds.timed_market import timed_scenario
 
 

@@ -3,7 +3,7 @@ import json
 import numpy as np
 import pytest
 
-from cascade_sim.market.servers import EDGES, ComputeTally, Passage, ServerPools, stage_candidates
+from cascade_sim.market.compute import EDGES, ComputeTally, Passage, ServerPools, stage_candidates
 from cascade_sim.scenario.market import Compute
 
 STAGES = ("retrieval", "pre_ranking", "ranking")

@@ -6,17 +6,17 @@ import pytest
 from cascade_sim.analysis.metrics.consistency import rcs
 from cascade_sim.api.results import RunResult
 from cascade_sim.cascade.serve import serve, shadow
-from cascade_sim.errors import UserError
+from cascade_sim.foundation.errors import UserError
+from cascade_sim.foundation.progress import Progress
+from cascade_sim.market.compute import ServerPools, candidates_before_last, stage_candidates
 from cascade_sim.market.panel import Panel
 from cascade_sim.market.run import MarketRun
-from cascade_sim.market.servers import ServerPools, candidates_before_last, stage_candidates
 from cascade_sim.market.study import market_columns, run_recorded
-from cascade_sim.phases.simulation import Simulation
-from cascade_sim.progress import Progress
 from cascade_sim.scenario.market import Compute
 from cascade_sim.scenario.schema import resolved_arms
 from cascade_sim.storage.checkpoints import flat
 from cascade_sim.storage.tables import TableWriter, read_categories, read_table
+from cascade_sim.study.simulation import Simulation
 from cascade_sim.training.data import dumped_context
 from oracles.queues import in_a_row
 from worlds.cascades import with_stage_of

@@ -5,10 +5,10 @@ import pytest
 import torch
 
 from cascade_sim.cascade.links import with_calibrator
-from cascade_sim.cascade.seats import CoActionScorer
+from cascade_sim.cascade.scorers import CoActionScorer
 from cascade_sim.models.calibrators import Platt
 from cascade_sim.models.objectives import make_objective
-from cascade_sim.training import recipes
+from cascade_sim.training import fit as recipes
 from worlds.learning_market import learning_scenario, learning_sim, live_and_learn
 
 

@@ -14,10 +14,10 @@ from cascade_sim.cascade.outcome import outcome
 from cascade_sim.cascade.serve import Stage, serve, shadow
 from cascade_sim.market.panel import PANEL_COLUMNS, PANEL_RATIOS, Panel, learning_sections
 from cascade_sim.models.calibrators import Platt
-from cascade_sim.phases.results import combine_seeds
-from cascade_sim.phases.simulation import Simulation
 from cascade_sim.scenario.schema import resolved_arms
 from cascade_sim.scenario.sections import Churn, Drift
+from cascade_sim.study.results import combine_seeds
+from cascade_sim.study.simulation import Simulation
 from worlds.cascades import with_stage_of
 from worlds.learning_market import learning_scenario, learning_sim
 from worlds.timed_market import timed_scenario

@@ -48,7 +48,7 @@ def small_parts():
 @pytest.fixture(autouse=True, scope="module")
 def no_report():
     """It follows from the rest, and takes longer than all of it."""
-    from cascade_sim import study
+    from cascade_sim.study import run as study
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(study, "write_report", lambda *arguments: None)
@@ -99,16 +99,16 @@ def drilled(*values):
 @pytest.mark.parametrize(
     ("module", "name", "n"),
     [
-        drilled("phases.prepare", "impression_columns", 1),  # while the log is written
+        drilled("study.prepare", "impression_columns", 1),  # while the log is written
         drilled("training.recipes", "train", 2),
-        drilled("phases.evaluate", "TableWriter", 2),
+        drilled("study.evaluate", "TableWriter", 2),
         drilled("market.study", "market_columns", 1),  # before the first checkpoint
         ("market.study", "market_columns", 21),  # after several
         drilled("market.study", "save_state", 1),  # parts are sealed, but there is no state yet
         drilled("market.study", "save_state", 3),
         drilled("market.study", "save_figures", 1),  # an arm is done, and its figures are not written yet
         drilled("market.study", "save_state", 11),  # in the second arm
-        drilled("study", "write_report", 1),
+        drilled("study.run", "write_report", 1),
     ],
 )
 def test_a_run_stopped_anywhere_goes_on_to_the_same_bytes(
@@ -131,7 +131,7 @@ def test_a_run_stopped_anywhere_goes_on_to_the_same_bytes(
 @pytest.mark.drill
 def test_what_was_finished_is_not_done_again(scenario, tmp_path, monkeypatch):
     from cascade_sim.market import study as market_study
-    from cascade_sim.phases import prepare as experiment
+    from cascade_sim.study import prepare as experiment
 
     out = tmp_path / "out"
     with monkeypatch.context() as patch:

@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-from cascade_sim import draws
-from cascade_sim.errors import UserError
-from cascade_sim.market.server import MarketServer
+from cascade_sim.foundation import random as draws
+from cascade_sim.foundation.errors import UserError
+from cascade_sim.market.ad_server import MarketServer
 from worlds.timed_market import (
     DAY,
     FIRST_ONE,

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from cascade_sim.cascade.sizes import fit_size_rule, page_values, spread
-from cascade_sim.market.servers import TrackedRule
+from cascade_sim.market.compute import TrackedRule
 
 CHOICES = (10, 20, 40, 80)
 MEAN = 30.0

@@ -8,17 +8,17 @@ import pytest
 
 from cascade_sim.context import RunContext
 from cascade_sim.engines import open_engine
-from cascade_sim.errors import UserError
+from cascade_sim.foundation.errors import UserError
 from cascade_sim.market import study
 from cascade_sim.market.study import run_markets
-from cascade_sim.phases.rebuild import Plan
-from cascade_sim.phases.simulation import Simulation
 from cascade_sim.scenario import market
 from cascade_sim.storage import own_code
 from cascade_sim.storage.files import write_file
 from cascade_sim.storage.lock import Lock, holder_of, written_for
 from cascade_sim.storage.tables import read_table, tables
-from cascade_sim.study import run_world
+from cascade_sim.study.rebuild import Plan
+from cascade_sim.study.run import run_world
+from cascade_sim.study.simulation import Simulation
 from worlds.timed_market import SCARCE, timed_scenario
 
 

@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from cascade_sim.errors import ScenarioError
+from cascade_sim.foundation.errors import ScenarioError
 from cascade_sim.scenario.file import load_scenario
 from places import ROOT
 from scenario.bad_cases import CASES, SOUND, SYNTAX

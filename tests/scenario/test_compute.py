@@ -3,7 +3,7 @@ from pathlib import Path
 import pytest
 from pydantic import ValidationError
 
-from cascade_sim.errors import ScenarioError
+from cascade_sim.foundation.errors import ScenarioError
 from cascade_sim.scenario.checks import check_scenario
 from cascade_sim.scenario.file import dump_scenario, load_scenario, scenario_data
 from cascade_sim.scenario.market import Compute, Pool, Sizes

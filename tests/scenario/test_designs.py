@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from cascade_sim.errors import ScenarioError
+from cascade_sim.foundation.errors import ScenarioError
 from cascade_sim.scenario.file import dump_scenario, load_scenario, scenario_data, scenario_hash
 from cascade_sim.scenario.schema import control_arm
 from worlds.design_market import ARMS, DAYS, design_scenario

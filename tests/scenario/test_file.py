@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from cascade_sim.errors import ScenarioError
+from cascade_sim.foundation.errors import ScenarioError
 from cascade_sim.scenario.file import dump_scenario, load_scenario, scenario_hash
 from cascade_sim.scenario.schema import Scenario
 from places import ROOT

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from cascade_sim.environments.market_inputs import traffic_profile
-from cascade_sim.errors import ScenarioError
+from cascade_sim.foundation.errors import ScenarioError
 from cascade_sim.scenario.file import dump_scenario, load_scenario, scenario_hash
 from cascade_sim.training.modules import find_bidder
 from places import ROOT

@@ -7,17 +7,14 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from cascade_sim import limits
 from cascade_sim.cli import main
 from cascade_sim.context import RunContext
-from cascade_sim.errors import UserError
-from cascade_sim.estimation.log import write_logs
-from cascade_sim.estimation.study import run_off_policy
+from cascade_sim.foundation import limits
+from cascade_sim.foundation.errors import UserError
+from cascade_sim.foundation.progress import Progress
 from cascade_sim.market.study import run_market
-from cascade_sim.phases.evaluate import Evaluation
-from cascade_sim.phases.results import collect
-from cascade_sim.phases.simulation import Simulation
-from cascade_sim.progress import Progress
+from cascade_sim.ope.log import write_logs
+from cascade_sim.ope.study import run_off_policy
 from cascade_sim.scenario import memory
 from cascade_sim.scenario.memory import (
     available_bytes,
@@ -31,6 +28,9 @@ from cascade_sim.scenario.memory import (
     staying,
 )
 from cascade_sim.scenario.schema import resolved_arms
+from cascade_sim.study.evaluate import Evaluation
+from cascade_sim.study.results import collect
+from cascade_sim.study.simulation import Simulation
 from house.sources import MODULES, parse
 from worlds.timed_market import SCARCE, timed_scenario
 from worlds.tiny_market import QUICK, tiny_scenario

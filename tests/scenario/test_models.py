@@ -1,6 +1,6 @@
 import pytest
 
-from cascade_sim.errors import UserError
+from cascade_sim.foundation.errors import UserError
 from cascade_sim.scenario.file import dump_scenario, load_scenario, scenario_data, scenario_hash
 from cascade_sim.scenario.models import OBJECTIVE_KEYS, OPTIONS
 from cascade_sim.scenario.schema import ModelSpec

@@ -8,12 +8,12 @@ import sys
 
 import pytest
 
-from cascade_sim import study
 from cascade_sim.cli import main
-from cascade_sim.errors import UserError
+from cascade_sim.foundation.errors import UserError
 from cascade_sim.scenario import plugins
 from cascade_sim.scenario.plugins import BIDDER_KINDS
 from cascade_sim.storage import own_code
+from cascade_sim.study import run as study
 from worlds.timed_market import MARKET, WORLD
 
 BIDDER = """
@@ -235,7 +235,7 @@ LEARNING = {
 @pytest.mark.parametrize(("way", "form"), PAIRS)
 def test_an_edited_net_is_trained_again(folder, monkeypatch, no_report, way, form):
     """RCS .607 from the cache where the retrained net gave .482: only neighbours in its folder counted."""
-    from cascade_sim.training import recipes
+    from cascade_sim.training import fit as recipes
 
     trained = []
     real = recipes.train

@@ -5,10 +5,10 @@ from pathlib import Path
 import pytest
 
 from cascade_sim.auction.pricing import RULES, Pricing
-from cascade_sim.errors import UserError
-from cascade_sim.scenario.changes import Refused, parse_points, turn
+from cascade_sim.foundation.errors import UserError
 from cascade_sim.scenario.data import scenario_data, scenario_hash
 from cascade_sim.scenario.file import dump_scenario, load_scenario
+from cascade_sim.scenario.overrides import Refused, parse_points, turn
 from cascade_sim.scenario.schema import resolve_arm
 
 PLAIN = "name: plain\ncascade: {pre_ranking: {model: truth}, ranking: {model: truth}}\n"

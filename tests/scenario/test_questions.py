@@ -2,7 +2,7 @@
 
 import pytest
 
-from cascade_sim.errors import ScenarioError
+from cascade_sim.foundation.errors import ScenarioError
 from cascade_sim.scenario.file import dump_scenario, load_scenario, scenario_data
 from worlds.randomised_logs import SCENARIO, small_scenario
 from worlds.tiny_market import QUICK, tiny_scenario

@@ -7,11 +7,11 @@ from torch import nn
 from cascade_sim.agents.bidding import Bidder
 from cascade_sim.agents.click_models import PositionBased
 from cascade_sim.context import RunContext, run_context
-from cascade_sim.errors import ScenarioError, UserError
+from cascade_sim.foundation.errors import ScenarioError, UserError
 from cascade_sim.scenario import Scenario, load_scenario, plugins
 from cascade_sim.scenario.messages import json_schema
 from cascade_sim.scenario.schema import ArmOverrides, Auction, AuctionOverride
-from cascade_sim.study import run_study
+from cascade_sim.study.run import run_study
 from worlds.timed_market import live
 
 PLAIN = """name: plain

@@ -2,7 +2,7 @@
 
 import pytest
 
-from cascade_sim.errors import UserError
+from cascade_sim.foundation.errors import UserError
 from cascade_sim.scenario.targets import Target, parse_target
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from cascade_sim.errors import ScenarioError
+from cascade_sim.foundation.errors import ScenarioError
 from cascade_sim.scenario.file import dump_scenario, load_scenario
 from cascade_sim.scenario.schema import resolved_arms
 

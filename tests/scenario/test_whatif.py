@@ -2,7 +2,7 @@
 
 import pytest
 
-from cascade_sim.errors import ScenarioError
+from cascade_sim.foundation.errors import ScenarioError
 from cascade_sim.scenario.file import dump_scenario, load_scenario, scenario_data, scenario_hash
 from worlds.tiny_market import QUICK, tiny_scenario
 
@@ -74,7 +74,7 @@ def test_a_scenario_with_another_mistake_is_not_asked(tmp_path):
 
 
 def test_the_shipped_study_asks_about_a_tenth_less_and_more_inside_a_wide_range():
-    from cascade_sim.scenario.changes import parse_points
+    from cascade_sim.scenario.overrides import parse_points
 
     scenario = load_scenario(QUICK.parent / "whatif_reserve.yaml")
     points = parse_points(scenario.what_if["reserve"], scenario, "deployed")

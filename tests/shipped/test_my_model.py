@@ -40,7 +40,7 @@ def test_the_template_is_a_dot_product_when_its_net_is_silent():
 
 @pytest.mark.drill
 def test_the_template_goes_through_a_whole_study_and_its_pages_can_be_traced(tmp_path, capsys, monkeypatch):
-    monkeypatch.setattr("cascade_sim.study.write_report", lambda *_: None)
+    monkeypatch.setattr("cascade_sim.study.run.write_report", lambda *_: None)
     out = str(tmp_path / "run")
     words = [word for change in TINY for word in ("--set", change)]
     assert main(["run", SCENARIO, "--out", out, "--workers", "1", "--quiet", *words]) == 0
@@ -59,7 +59,7 @@ AS_LAID_DOWN = ("market=null", "phases.evaluate=512", "report.resamples=20", "re
 
 @pytest.mark.drill
 def test_the_distilled_model_of_the_template_is_far_from_chance(tmp_path, monkeypatch):
-    monkeypatch.setattr("cascade_sim.study.write_report", lambda *_: None)
+    monkeypatch.setattr("cascade_sim.study.run.write_report", lambda *_: None)
     words = [word for change in AS_LAID_DOWN for word in ("--set", change)]
     assert main(["run", SCENARIO, "--out", str(tmp_path / "run"), "--workers", "1", "--quiet", *words]) == 0
     arms = json.loads((tmp_path / "run" / "metrics.json").read_text())["arms"]

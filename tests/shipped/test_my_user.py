@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from cascade_sim.errors import UserError
-from cascade_sim.market.audience import build_click_model
+from cascade_sim.foundation.errors import UserError
+from cascade_sim.market.visits import build_click_model
 from cascade_sim.scenario.market import Users
 from places import ROOT
 from worlds.timed_market import live

@@ -5,9 +5,9 @@ import pytest
 
 from cascade_sim.cascade.serve import serve
 from cascade_sim.market.run import MarketRun
-from cascade_sim.phases.simulation import Simulation
 from cascade_sim.scenario.file import load_scenario
 from cascade_sim.scenario.schema import resolved_arms
+from cascade_sim.study.simulation import Simulation
 from places import SCENARIOS
 
 FILE = SCENARIOS / "pricing_rules.yaml"

@@ -3,7 +3,7 @@
 import pytest
 
 from cascade_sim.scenario.file import load_scenario
-from cascade_sim.sweeps import load_variants
+from cascade_sim.study.sweeps import load_variants
 from places import ROOT
 
 FILES = sorted((ROOT / "scenarios").glob("*.yaml"))

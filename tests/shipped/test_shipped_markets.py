@@ -9,7 +9,7 @@ import pytest
 from cascade_sim.context import RunContext
 from cascade_sim.environments.market_inputs import draw_budgets
 from cascade_sim.scenario.file import load_scenario
-from cascade_sim.study import run_seed
+from cascade_sim.study.run import run_seed
 from places import ROOT
 
 DAY = 86_400.0

@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 
 from cascade_sim.context import RunContext
-from cascade_sim.errors import UserError
+from cascade_sim.foundation.errors import UserError
 from cascade_sim.market.study import run_market
-from cascade_sim.phases.simulation import Simulation
 from cascade_sim.storage.checkpoints import flat, load_state, nested, save_state
+from cascade_sim.study.simulation import Simulation
 from worlds.learning_market import run_arm
 from worlds.timed_market import SCARCE, timed_scenario
 

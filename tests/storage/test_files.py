@@ -4,7 +4,7 @@ import os
 
 import pytest
 
-from cascade_sim.errors import UserError
+from cascade_sim.foundation.errors import UserError
 from cascade_sim.storage import files as atomic_files
 from cascade_sim.storage.files import folder_inside, storage_errors, temporary, write_file
 from cascade_sim.storage.folder import RunFolder

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from cascade_sim import SEMANTICS
-from cascade_sim.errors import UserError
+from cascade_sim.foundation.errors import UserError
 from cascade_sim.storage import files as atomic_files
 from cascade_sim.storage import folder as folder_module
 from cascade_sim.storage.folder import (

@@ -11,16 +11,16 @@ from pathlib import Path
 
 import pytest
 
-from cascade_sim import leftovers
-from cascade_sim.logged.store import new_folder
-from cascade_sim.signals import heed, stoppable
+from cascade_sim.foundation import cleanup
+from cascade_sim.foundation.signals import heed, stoppable
+from cascade_sim.logs.store.store import new_folder
 from cascade_sim.storage import files, lock
 from cascade_sim.storage.files import write_file
 from cascade_sim.storage.folder import LOCK, RunFolder
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="signals differ")
 
-OURS = (str(Path(files.__file__).parent), contextlib.__file__, leftovers.__file__)
+OURS = (str(Path(files.__file__).parent), contextlib.__file__, cleanup.__file__)
 MANIFEST = {"semantics": 1, "scenario_hash": "a", "status": "running"}
 
 

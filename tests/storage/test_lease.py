@@ -8,7 +8,7 @@ import threading
 
 import pytest
 
-from cascade_sim.errors import Notice, UserError
+from cascade_sim.foundation.errors import Notice, UserError
 from cascade_sim.storage import files
 from cascade_sim.storage import lock as locks
 from cascade_sim.storage.files import guard, unguard, write_file
@@ -98,7 +98,7 @@ def test_who_only_reads_does_not_wait_for_a_lease(tmp_path, on):
     assert clock.waits == []
 
 
-@pytest.mark.filterwarnings("ignore::cascade_sim.errors.Notice")
+@pytest.mark.filterwarnings("ignore::cascade_sim.foundation.errors.Notice")
 def test_an_old_holder_that_comes_back_writes_no_more(tmp_path, on, monkeypatch):
     monkeypatch.setattr(locks, "CLOCK", StoppedClock())
     on("node1")
@@ -148,7 +148,7 @@ class Paused:
         self.real(old, new)
 
 
-@pytest.mark.filterwarnings("ignore::cascade_sim.errors.Notice")
+@pytest.mark.filterwarnings("ignore::cascade_sim.foundation.errors.Notice")
 @pytest.mark.parametrize("takes", [RunFolder.create, lambda folder: RunFolder.resume(folder, MANIFEST)])
 def test_a_process_paused_between_its_last_look_and_the_rename_renames_nothing(
     tmp_path, on, monkeypatch, takes
@@ -171,7 +171,7 @@ def test_a_process_paused_between_its_last_look_and_the_rename_renames_nothing(
     new[0].release()
 
 
-@pytest.mark.filterwarnings("ignore::cascade_sim.errors.Notice")
+@pytest.mark.filterwarnings("ignore::cascade_sim.foundation.errors.Notice")
 def test_a_job_whose_owner_was_killed_renames_nothing_once_another_has_the_folder(tmp_path, on, monkeypatch):
     """It holds no lock itself: on a local disk, too, the next owner does not wait for it."""
     new = []
@@ -186,7 +186,7 @@ def test_a_job_whose_owner_was_killed_renames_nothing_once_another_has_the_folde
     new[0].release()
 
 
-@pytest.mark.filterwarnings("ignore::cascade_sim.errors.Notice")
+@pytest.mark.filterwarnings("ignore::cascade_sim.foundation.errors.Notice")
 def test_a_process_paused_before_it_takes_over_a_dead_host_is_refused(tmp_path, on, monkeypatch):
     new = []
     paused = Paused(monkeypatch, on, LOCK, lambda: new.append(RunFolder.create(tmp_path)))
@@ -219,7 +219,7 @@ def test_two_hosts_of_one_name_that_do_not_see_each_others_locks_do_not_both_wri
     new.release()
 
 
-@pytest.mark.filterwarnings("ignore::cascade_sim.errors.Notice")
+@pytest.mark.filterwarnings("ignore::cascade_sim.foundation.errors.Notice")
 def test_an_old_holder_removes_nothing_of_the_new_ones(tmp_path, on, monkeypatch):
     Paused(monkeypatch, on, "", lambda: None)
     old = RunFolder.create(tmp_path)
@@ -237,7 +237,7 @@ def test_an_old_holder_removes_nothing_of_the_new_ones(tmp_path, on, monkeypatch
     new.release()
 
 
-@pytest.mark.filterwarnings("ignore::cascade_sim.errors.Notice")
+@pytest.mark.filterwarnings("ignore::cascade_sim.foundation.errors.Notice")
 def test_of_two_that_outlive_a_host_at_once_one_is_refused(tmp_path, on):
     dead_lock(tmp_path, on)
 

@@ -7,7 +7,7 @@ import pytest
 
 from cascade_sim import SEMANTICS
 from cascade_sim.cli import main
-from cascade_sim.errors import UserError
+from cascade_sim.foundation.errors import UserError
 from cascade_sim.storage.files import below, mark_of, opened, read_file, refuse_other
 from cascade_sim.storage.folder import RunFolder, open_run, read_manifest
 

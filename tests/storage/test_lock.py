@@ -10,8 +10,8 @@ import sys
 
 import pytest
 
-from cascade_sim.errors import UserError
-from cascade_sim.logged.store import new_folder
+from cascade_sim.foundation.errors import UserError
+from cascade_sim.logs.store.store import new_folder
 from cascade_sim.storage import folder as run_folder
 from cascade_sim.storage.folder import LOCK, Lock, RunFolder, read_manifest
 

@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import nn
 
-from cascade_sim.errors import UserError
+from cascade_sim.foundation.errors import UserError
 from cascade_sim.storage.model_store import FOLDER_VARIABLE, ModelStore, content_key
 
 KEY = "0123abcd"

@@ -5,7 +5,7 @@ import json
 import numpy as np
 import pytest
 
-from cascade_sim.errors import UserError
+from cascade_sim.foundation.errors import UserError
 from cascade_sim.storage.tables import PARTS, PartList, TableWriter, iterate_table, read_table, tables
 
 

@@ -9,7 +9,7 @@ from hashlib import blake2b
 import numpy as np
 import pytest
 
-from cascade_sim.errors import UserError
+from cascade_sim.foundation.errors import UserError
 from cascade_sim.storage import tables as records
 from cascade_sim.storage.tables import TableWriter, iterate_table, read_table, tables
 

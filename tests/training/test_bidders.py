@@ -6,7 +6,7 @@ import pytest
 
 from cascade_sim.agents.bidders import BIDDERS
 from cascade_sim.agents.bidders.paced import Pid
-from cascade_sim.errors import UserError
+from cascade_sim.foundation.errors import UserError
 from cascade_sim.scenario.plugins import BIDDER_KINDS, require_reference
 from cascade_sim.training.modules import build_bidder, find_bidder
 from worlds.synthetic_market import SyntheticMarket

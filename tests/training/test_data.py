@@ -3,7 +3,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from cascade_sim.errors import UserError
+from cascade_sim.foundation.errors import UserError
 from cascade_sim.storage.tables import TableWriter, read_table
 from cascade_sim.training import data
 from cascade_sim.training.data import impressions, join_lists, pages, sample_lists

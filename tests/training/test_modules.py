@@ -3,8 +3,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from cascade_sim.cascade.seats import CoActionScorer, TorchScorer, TowersScorer
-from cascade_sim.errors import UserError
+from cascade_sim.cascade.scorers import CoActionScorer, TorchScorer, TowersScorer
+from cascade_sim.foundation.errors import UserError
 from cascade_sim.models.nets.coaction import CoAction
 from cascade_sim.models.nets.towers import TwoTowers
 from cascade_sim.training.modules import build_module, find_class, make_scorer

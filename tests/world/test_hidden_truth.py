@@ -5,9 +5,9 @@ from functools import cache
 import numpy as np
 import pytest
 
-from cascade_sim import draws
-from cascade_sim.analysis.metrics.order import table_auc
+from cascade_sim.analysis.metrics.ranking import table_auc
 from cascade_sim.cascade.serve import Block
+from cascade_sim.foundation import random as draws
 from cascade_sim.world.truth import DAY, Truth
 from cascade_sim.world.world import build_world
 from worlds.tiny_market import part_of, tiny_scenario

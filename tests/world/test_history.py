@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from cascade_sim import draws
+from cascade_sim.foundation import random as draws
 from cascade_sim.world.truth import Truth
 from cascade_sim.world.world import build_world
 from worlds.tiny_market import tiny_scenario

@@ -1,8 +1,8 @@
 import numpy as np
 import pytest
 
-from cascade_sim import draws
-from cascade_sim.kernels import dot_scores, hinge_scores
+from cascade_sim.foundation import random as draws
+from cascade_sim.foundation.kernels import dot_scores, hinge_scores
 from cascade_sim.world.truth import Truth
 from worlds.tiny_market import tiny_scenario
 

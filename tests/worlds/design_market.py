@@ -38,8 +38,8 @@ def design_scenario(
 
 def design_study(scenario: Any, folder: Path = Path("."), workers: int = 1) -> Any:
     from cascade_sim.context import RunContext
-    from cascade_sim.phases.simulation import Simulation
-    from cascade_sim.trials.study import DesignStudy
+    from cascade_sim.experiments.study import DesignStudy
+    from cascade_sim.study.simulation import Simulation
 
     sim = Simulation(scenario, scenario.seed, workers)
     return DesignStudy(sim, RunContext(folder, workers=workers))
@@ -49,8 +49,8 @@ def live_design(
     scenario: Any, unit: str, part: bool | None = None, workers: int = 1
 ) -> tuple[Any, list[Any]]:
     """A market on trial lived through: the run and its settled pieces."""
-    from cascade_sim.trials.assignment import make_assignment
-    from cascade_sim.trials.run import DesignRun
+    from cascade_sim.experiments.assignment import make_assignment
+    from cascade_sim.experiments.run import DesignRun
 
     study = design_study(scenario)
     assignment = make_assignment(study.spec, unit, study.sim.seed)

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from cascade_sim.scenario.file import dump_scenario, load_scenario, scenario_hash
-from cascade_sim.storage import seals
+from cascade_sim.storage import checksums
 from cascade_sim.storage.folder import json_text
 from worlds.timed_market import MARKET, WORLD
 
@@ -93,10 +93,10 @@ def sent(run: Path, to: Path, changes: list[str], files: dict[str, str], *, seal
 
 def seal_again(run: Path) -> Path:
     """As somebody who knows how would do it after an edit."""
-    _edit(run / "manifest.json", **{seals.SEALS: seals.seals_of(run)})
+    _edit(run / "manifest.json", **{checksums.SEALS: checksums.seals_of(run)})
     return run
 
 
 def _edit(manifest: Path, **changes: Any) -> None:
     content = {**json.loads(manifest.read_text()), **changes}
-    manifest.write_text(json_text(seals.with_seal(content)))
+    manifest.write_text(json_text(checksums.with_seal(content)))

@@ -37,7 +37,7 @@ def write_plain(folder: Path, name: str = "plain.yaml") -> Path:
 def measure_plain(folder: Path, *overrides: str, stretch: int = 0) -> Any:
     """The market run for its sums."""
     from cascade_sim.context import scratch_context
-    from cascade_sim.revenue.serving import measure_scenario
+    from cascade_sim.regression.serving import measure_scenario
     from cascade_sim.scenario.file import load_scenario
 
     file = write_plain(folder)
@@ -63,7 +63,7 @@ def plain_measured() -> Any:
 @cache
 def plain_baseline() -> Path:
     """Its baseline file."""
-    from cascade_sim.revenue.baseline import write_baseline
+    from cascade_sim.regression.baseline import write_baseline
 
     file = plain_home() / "plain.json"
     write_baseline(plain_measured(), file)
@@ -78,6 +78,6 @@ def plain_run() -> Path:
     out = plain_home() / "run"
     words = ["run", str(plain_home() / "plain.yaml"), "--out", str(out), "--workers", "1", "--quiet"]
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("cascade_sim.study.write_report", lambda *_: None)  # nobody looks at the page
+        patch.setattr("cascade_sim.study.run.write_report", lambda *_: None)  # nobody looks at the page
         assert main(words) == 0
     return out

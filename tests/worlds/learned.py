@@ -2,10 +2,10 @@
 
 import torch
 
-from cascade_sim.phases.prepare import Preparation
-from cascade_sim.phases.simulation import Simulation
-from cascade_sim.progress import Progress
+from cascade_sim.foundation.progress import Progress
 from cascade_sim.storage.model_store import ModelStore
+from cascade_sim.study.prepare import Preparation
+from cascade_sim.study.simulation import Simulation
 from worlds.tiny_market import tiny_scenario
 
 SHORT = ("phases.bootstrap=150", "phases.log=200", "phases.shadow=48")

@@ -47,7 +47,7 @@ def learning_scenario(market: dict[str, Any] | None = None, **training: Any) -> 
 
 def learning_sim(scenario: Any, seed: int = 1) -> Any:
     """The simulation with models that know nothing yet: what is tested is how they change."""
-    from cascade_sim.phases.simulation import Simulation
+    from cascade_sim.study.simulation import Simulation
     from cascade_sim.training.modules import build_module, make_scorer
 
     sim = Simulation(scenario, seed)
@@ -79,7 +79,7 @@ def equal(one: dict[str, np.ndarray], other: dict[str, np.ndarray]) -> bool:
 def watch(monkeypatch: Any) -> Seen:
     """Write down every fit and every deployment from now on."""
     from cascade_sim.market.trainer import Trainer
-    from cascade_sim.training import recipes
+    from cascade_sim.training import fit as recipes
 
     seen, train, learn = Seen(), recipes.train, Trainer.train
 

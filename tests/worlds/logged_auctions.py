@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 
 from cascade_sim.auction import auction, to_micros
-from cascade_sim.logged.format import About
-from cascade_sim.logged.store import LoggedStore, write_store
+from cascade_sim.logs.store.format import About
+from cascade_sim.logs.store.store import LoggedStore, write_store
 
 EFFECTS = (1.0, 0.75, 0.55, 0.4)
 
@@ -107,7 +107,7 @@ def stored(
     folder: Path, log: Log, rule: dict[str, Any] | None = None, *, is_winners_only: bool = False, **about: Any
 ) -> LoggedStore:
     """The log as a market."""
-    from cascade_sim.logged.format import Rule
+    from cascade_sim.logs.store.format import Rule
 
     n, width = log.ad.shape
     kept = (log.slot >= 0) if is_winners_only else np.ones(log.ad.shape, bool)

@@ -12,11 +12,11 @@ import numpy as np
 from cascade_sim import SEMANTICS
 from cascade_sim.cascade.outcome import outcome
 from cascade_sim.cascade.serve import bids, score
-from cascade_sim.logged.format import About, Rule
-from cascade_sim.logged.scenario import logged_scenario
-from cascade_sim.logged.store import LoggedStore, write_store
-from cascade_sim.questions.reopen import evaluation_blocks
-from cascade_sim.storage import seals
+from cascade_sim.diagnostics.reopen import evaluation_blocks
+from cascade_sim.logs.store.format import About, Rule
+from cascade_sim.logs.store.scenario import logged_scenario
+from cascade_sim.logs.store.store import LoggedStore, write_store
+from cascade_sim.storage import checksums
 from cascade_sim.storage.folder import json_text
 
 
@@ -125,9 +125,9 @@ def write_market(folder: Path, store: LoggedStore, changes: Any = None) -> None:
         "semantics": SEMANTICS,
         "scenario_hash": hashlib.sha256(text).hexdigest()[:16],
         "name": store.about.name,
-        seals.SEALS: {"scenario.yaml": seals.digest(text)},
+        checksums.SEALS: {"scenario.yaml": checksums.digest(text)},
     }
-    (folder / "manifest.json").write_text(json_text(seals.with_seal(manifest)))
+    (folder / "manifest.json").write_text(json_text(checksums.with_seal(manifest)))
 
 
 def market_of(

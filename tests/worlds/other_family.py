@@ -174,8 +174,8 @@ class OtherFamily:
 
     def store(self, folder: Path, name: str = "other") -> Any:
         """The log as an imported market in a folder."""
-        from cascade_sim.logged.format import About, Rule
-        from cascade_sim.logged.store import write_store
+        from cascade_sim.logs.store.format import About, Rule
+        from cascade_sim.logs.store.store import write_store
 
         rule = Rule(pricing="gsp", squashing=SQUASHING, reserve_cpc=RESERVE, score_floor=0.0)
         about = About(name, "2026-03-02T00:00:00+00:00", currency="EUR", level="bids", rule=rule)

@@ -6,7 +6,7 @@ import threading
 import time
 from pathlib import Path
 
-from cascade_sim.errors import ScenarioError, UserError
+from cascade_sim.foundation.errors import ScenarioError, UserError
 from places import HANG
 
 

@@ -47,12 +47,12 @@ def logged() -> Logged:
     """Trained and logged once; nobody may change it."""
     import torch
 
-    from cascade_sim.estimation.log import write_logs
-    from cascade_sim.phases.prepare import Preparation
-    from cascade_sim.phases.simulation import Simulation
-    from cascade_sim.progress import Progress
+    from cascade_sim.foundation.progress import Progress
+    from cascade_sim.ope.log import write_logs
     from cascade_sim.scenario.schema import resolved_arms
     from cascade_sim.storage.model_store import ModelStore
+    from cascade_sim.study.prepare import Preparation
+    from cascade_sim.study.simulation import Simulation
 
     scenario = small_scenario()
     folder = Path(tempfile.mkdtemp(prefix="off-policy-"))

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from cascade_sim import draws
+from cascade_sim.foundation import random as draws
 
 START = 1_772_492_400  # 2026-03-03T00:00:00+01:00
 SLOTS, ADS, OWNERS = 2, 12, 4

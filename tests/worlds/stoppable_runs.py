@@ -24,8 +24,8 @@ from places import HANG, ROOT
 IMPORTED = (
     *("torch._dynamo", "pyarrow.parquet", "safetensors.torch", "jinja2", "rich.table", "rich.console"),
     *("cascade_sim.analysis.report.page", "cascade_sim.analysis.report.terminal"),
-    *("cascade_sim.questions.critical_bids", "cascade_sim.phases.evaluate", "cascade_sim.phases.prepare"),
-    *("cascade_sim.phases.results", "cascade_sim.market.study", "cascade_sim.study"),
+    *("cascade_sim.counterfactual.critical_bids", "cascade_sim.study.evaluate", "cascade_sim.study.prepare"),
+    *("cascade_sim.study.results", "cascade_sim.market.study", "cascade_sim.study.run"),
 )
 TIMES = ("started", "seconds", "seal")  # of a manifest: times, and a digest of all of it
 

@@ -163,8 +163,8 @@ def live(
     """Let an arm's market run."""
     from cascade_sim.market.run import MarketRun
     from cascade_sim.market.study import market_columns
-    from cascade_sim.phases.simulation import Simulation
     from cascade_sim.scenario.schema import resolved_arms
+    from cascade_sim.study.simulation import Simulation
 
     scenario = timed_scenario(market, **sections)
     sim = Simulation(scenario, scenario.seed, home=home)

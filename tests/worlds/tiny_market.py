@@ -44,12 +44,12 @@ def run_phases(scenario: Any, folder: Path, cache: Path, workers: int = 1) -> St
     """All phases and the evaluation of one seed, without the report."""
     import torch
 
-    from cascade_sim.phases.evaluate import Evaluation
-    from cascade_sim.phases.prepare import Preparation
-    from cascade_sim.phases.results import collect
-    from cascade_sim.phases.simulation import Simulation
-    from cascade_sim.progress import Progress
+    from cascade_sim.foundation.progress import Progress
     from cascade_sim.storage.model_store import ModelStore
+    from cascade_sim.study.evaluate import Evaluation
+    from cascade_sim.study.prepare import Preparation
+    from cascade_sim.study.results import collect
+    from cascade_sim.study.simulation import Simulation
 
     sim = Simulation(scenario, scenario.seed, workers)
     with Progress(quiet=True) as progress:

@@ -8,7 +8,7 @@ from typing import Any
 from cascade_sim import SEMANTICS
 from cascade_sim.auction import MICROS
 from cascade_sim.cascade.serve import Platform
-from cascade_sim.questions.reopen import ReopenedRun
+from cascade_sim.diagnostics.reopen import ReopenedRun
 from cascade_sim.scenario.file import dump_scenario
 from cascade_sim.storage.folder import json_text
 from cascade_sim.storage.model_store import ModelStore

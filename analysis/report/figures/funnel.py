@@ -11,7 +11,7 @@ from cascade_sim.analysis.report.comparisons import ordered_arms
 from cascade_sim.analysis.report.decision import losses
 from cascade_sim.analysis.report.figures.style import INK, LEAST, QUIET, bare, blank, mark, of_arms, short
 from cascade_sim.analysis.report.readings import candidate_sets
-from cascade_sim.analysis.report.words import stage_name
+from cascade_sim.analysis.report.text_helpers import stage_name
 from cascade_sim.analysis.statistics.estimates import estimate, finite, number_text
 
 SHOWN, ON_BAR = "#3C6E91", "#FEFEFE"  # lettering on a bar stays light on a dark page

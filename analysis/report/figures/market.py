@@ -24,7 +24,7 @@ from cascade_sim.analysis.report.figures.style import (
     short,
 )
 from cascade_sim.analysis.report.readings import bidder_kinds, has_budget, market_arms
-from cascade_sim.analysis.report.words import clock
+from cascade_sim.analysis.report.text_helpers import clock
 from cascade_sim.analysis.statistics.estimates import estimate, finite, number_text
 
 DAY = 24

@@ -23,7 +23,7 @@ from cascade_sim.analysis.report.figures.style import (
     score_models,
 )
 from cascade_sim.analysis.report.readings import candidate_sets
-from cascade_sim.analysis.report.words import stage_name
+from cascade_sim.analysis.report.text_helpers import stage_name
 from cascade_sim.analysis.statistics.estimates import finite
 
 PANELS = {"win_set": "Win set: what was shown", "competitive_set": "Competitive set: what was handed on"}

@@ -17,7 +17,7 @@ from typing import Any
 
 from cascade_sim.analysis.metrics.catalogue import is_reference
 from cascade_sim.analysis.statistics.estimates import MINUS
-from cascade_sim.loading import loading
+from cascade_sim.foundation.loading import loading
 
 # Okabe and Ito's palette without its yellow (too pale on white), then two that stay apart from it.
 COLORS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#6A4C93", "#8C6D31")

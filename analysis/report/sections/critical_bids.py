@@ -10,7 +10,7 @@ from cascade_sim.analysis.report.figures.critical_bids import critical_bids
 from cascade_sim.analysis.report.readings import critical_arms, critical_value
 from cascade_sim.analysis.report.section import Columns, Figure, Section, Stack, TablePart, Text
 from cascade_sim.analysis.report.tables import Cell, Table, arm_rows, column
-from cascade_sim.analysis.report.words import percent
+from cascade_sim.analysis.report.text_helpers import percent
 from cascade_sim.analysis.statistics.estimates import (
     decimals_for,
     finite,

@@ -11,7 +11,7 @@ from cascade_sim.analysis.report.figures.arms import culprit
 from cascade_sim.analysis.report.readings import bid_label, culprit_measures, row_label, score_label
 from cascade_sim.analysis.report.section import Columns, Figure, Section, Stack, TablePart, Text, titled
 from cascade_sim.analysis.report.tables import LIFT, Row, Table, arm_rows, column, value_column
-from cascade_sim.analysis.report.words import listed, stage_name
+from cascade_sim.analysis.report.text_helpers import listed, stage_name
 from cascade_sim.analysis.statistics.estimates import NBSP, estimate, lift_of, number_text
 
 # What a row replaces, as metrics.json says it, and as a table does.

@@ -12,7 +12,7 @@ from cascade_sim.analysis.report.figures.funnel import funnel
 from cascade_sim.analysis.report.readings import detail_requests
 from cascade_sim.analysis.report.section import Columns, Figure, Section, Stack, TablePart, Text
 from cascade_sim.analysis.report.tables import Table, arm_rows, column
-from cascade_sim.analysis.report.words import stage_name
+from cascade_sim.analysis.report.text_helpers import stage_name
 from cascade_sim.analysis.statistics.estimates import estimate
 
 

@@ -9,7 +9,7 @@ from typing import Any
 from cascade_sim.analysis.report.figures.ltr import drift_figure, pareto_figure
 from cascade_sim.analysis.report.section import Figure
 from cascade_sim.analysis.report.tables import Cell, Row, Table, csv_text
-from cascade_sim.analysis.report.words import listed
+from cascade_sim.analysis.report.text_helpers import listed
 from cascade_sim.analysis.statistics.moves import frontier, over_seeds
 
 LEVEL = 0.05  # of the adjusted p below which a mark is set

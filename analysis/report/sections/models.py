@@ -10,7 +10,7 @@ from cascade_sim.analysis.report.figures.models import reliability, score_distri
 from cascade_sim.analysis.report.readings import candidate_sets, detail_requests
 from cascade_sim.analysis.report.section import Columns, Figure, Section, TablePart, Text, titled
 from cascade_sim.analysis.report.tables import Row, Table, column
-from cascade_sim.analysis.report.words import listed, stage_name
+from cascade_sim.analysis.report.text_helpers import listed, stage_name
 from cascade_sim.analysis.statistics.estimates import estimate
 
 

@@ -16,7 +16,7 @@ from cascade_sim.analysis.report.readings import (
 )
 from cascade_sim.analysis.report.section import Columns, Figure, Section, Text, titled
 from cascade_sim.analysis.report.tables import Cell, Row, Table, cell
-from cascade_sim.analysis.report.words import percent_number
+from cascade_sim.analysis.report.text_helpers import percent_number
 from cascade_sim.analysis.statistics.estimates import (
     MISSING,
     NBSP,

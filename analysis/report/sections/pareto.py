@@ -20,7 +20,7 @@ from cascade_sim.analysis.report.figures.pareto import pareto
 from cascade_sim.analysis.report.section import Columns, Figure, Section, Text, titled
 from cascade_sim.analysis.report.sections.objectives import QUALITY_MEASURES
 from cascade_sim.analysis.report.tables import Cell, Row, Table, column, lift_column, value_column
-from cascade_sim.analysis.report.words import listed
+from cascade_sim.analysis.report.text_helpers import listed
 from cascade_sim.analysis.statistics.estimates import MISSING
 
 ABOUT = (

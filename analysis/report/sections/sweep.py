@@ -14,7 +14,7 @@ from typing import Any
 
 from cascade_sim.analysis.metrics.catalogue import ARM_MEASURES, Measure, arm_measure
 from cascade_sim.analysis.report.tables import LIFT, Cell, Row, Table, column, toned
-from cascade_sim.analysis.report.words import listed
+from cascade_sim.analysis.report.text_helpers import listed
 from cascade_sim.analysis.statistics.estimates import NBSP, Estimate, estimate, lift_of
 from cascade_sim.analysis.statistics.moves import frontier as unbeaten
 

@@ -11,7 +11,7 @@ from cascade_sim.analysis.report.figures.training import training_curves
 from cascade_sim.analysis.report.readings import training_lines
 from cascade_sim.analysis.report.section import Figure, Section, TablePart, Text
 from cascade_sim.analysis.report.tables import Cell, Row, Table, column
-from cascade_sim.analysis.report.words import listed, percent
+from cascade_sim.analysis.report.text_helpers import listed, percent
 from cascade_sim.analysis.statistics.estimates import Estimate, estimate, finite, number_text
 
 MANY = 6  # names that a sentence can hold

@@ -19,7 +19,7 @@ from cascade_sim.analysis.report.readings import (
 )
 from cascade_sim.analysis.report.section import Columns, Figure, Heading, Part, Section, TablePart, Text
 from cascade_sim.analysis.report.tables import LIFT, Cell, Row, Table, cell, column, csv_text, toned
-from cascade_sim.analysis.report.words import listed
+from cascade_sim.analysis.report.text_helpers import listed
 from cascade_sim.analysis.statistics.estimates import (
     NBSP,
     Estimate,

@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from cascade_sim.commands.options import arms_option, out_option, run_argument
-from cascade_sim.terminal import echo
+from cascade_sim.foundation.terminal import echo
 
 
 @click.command()

@@ -8,8 +8,8 @@ from typing import Any
 import click
 
 from cascade_sim.commands.options import PATH, json_option, quiet_option
-from cascade_sim.errors import UserError
-from cascade_sim.terminal import echo
+from cascade_sim.foundation.errors import UserError
+from cascade_sim.foundation.terminal import echo
 
 PARTS = ("simulator", "auction", "market", "losses", "metrics", "peers", "scale", "live")
 PART_OF = {"auction-gym": "peers", "auction-net": "peers", "rax": "losses"}
@@ -47,7 +47,7 @@ def command(
     those beside us if they are here), `bench scale` (cost and memory as ads, users and requests grow;
     `--requests 10000000` for the longest), `bench live` (a turn of a knob on the page of `serve`).
     """
-    from cascade_sim.progress import Progress
+    from cascade_sim.foundation.progress import Progress
 
     checkouts = {"auction-gym": auction_gym, "auction-net": auction_net, "rax": rax}
     given = {name: folder for name, folder in checkouts.items() if folder is not None}

@@ -15,7 +15,7 @@ from cascade_sim.commands.options import (
     set_option,
     workers_option,
 )
-from cascade_sim.terminal import echo
+from cascade_sim.foundation.terminal import echo
 
 EXIT_CODES = """\b
 Exit code  0  nothing moved beyond chance and tolerance

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from cascade_sim.commands.options import quiet_option, workers_option
-from cascade_sim.terminal import echo
+from cascade_sim.foundation.terminal import echo
 
 if TYPE_CHECKING:
     from cascade_sim.checks.auctions import Comparison, Difference
@@ -31,7 +31,7 @@ def command(auctions: int, seed: int, workers: int, quiet: bool) -> int:
     values. Winners and charges in micro-units must be identical, prices equal to 12 digits.
     """
     from cascade_sim.checks.auctions import check_auctions
-    from cascade_sim.progress import Progress
+    from cascade_sim.foundation.progress import Progress
 
     started = time.perf_counter()
     with Progress(quiet) as progress:

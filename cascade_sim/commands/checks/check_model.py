@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from cascade_sim.commands.options import class_option, json_option, keywords
-from cascade_sim.errors import UserError
+from cascade_sim.foundation.errors import UserError
+from cascade_sim.foundation.terminal import echo
 from cascade_sim.models.recipes import RECIPES
-from cascade_sim.terminal import echo
 
 if TYPE_CHECKING:
     from cascade_sim.checks.contract import Findings, Listener
@@ -82,7 +82,7 @@ def tell(
 
 def _subject(spec: str, model: str | None, changes: dict[str, Any]) -> Subject:
     """The model that SPEC names. The scenario first: mistakes are answered before torch is imported."""
-    from cascade_sim.errors import unknown_name
+    from cascade_sim.foundation.errors import unknown_name
     from cascade_sim.scenario.schema import ModelSpec
 
     if not spec.endswith((".yaml", ".yml")):

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 import click
 
 from cascade_sim.commands.options import device_option, quiet_option, scenario_argument, set_option
-from cascade_sim.terminal import echo
+from cascade_sim.foundation.terminal import echo
 
 if TYPE_CHECKING:
-    from cascade_sim.revenue.power import Promise, Rate
+    from cascade_sim.regression.power import Promise, Rate
 
 EXIT_CODES = """\b
 Exit code  0  both rates are as promised, as far as so many runs can tell
@@ -50,8 +50,8 @@ def command(
     under a planted change. Changes that move nothing on average give the false alarms. A rate counts against
     the check only outside the band in which chance leaves one that is as promised; more runs, narrower bands.
     """
-    from cascade_sim.errors import UserError
-    from cascade_sim.revenue.check import parse_share
+    from cascade_sim.foundation.errors import UserError
+    from cascade_sim.regression.check import parse_share
     from cascade_sim.scenario.file import load_scenario
 
     size = parse_share(change, "--change")
@@ -60,8 +60,8 @@ def command(
     loaded = load_scenario(scenario, overrides)
 
     from cascade_sim.context import scratch_context
-    from cascade_sim.progress import Progress
-    from cascade_sim.revenue.power import measure_power, promises, runs_needed
+    from cascade_sim.foundation.progress import Progress
+    from cascade_sim.regression.power import measure_power, promises, runs_needed
 
     n = requests or max(4096, loaded.phases.evaluate)
     with scratch_context(device=device, progress=Progress(quiet)) as context:
@@ -112,7 +112,7 @@ def verdict_text(promise: Promise, change: str) -> str:
 
 def runs_hint(runs: int, both: Sequence[Promise], needed: int) -> str:
     """Where a promise may be kept only because its band is wide: how many runs make it useful; else empty."""
-    from cascade_sim.revenue.power import USEFUL
+    from cascade_sim.regression.power import USEFUL
 
     if runs >= needed or not any(promise.is_kept for promise in both):
         return ""

@@ -8,7 +8,7 @@ import click
 
 from cascade_sim.commands.checks.check_model import tell
 from cascade_sim.commands.options import class_option, json_option, keywords
-from cascade_sim.terminal import echo
+from cascade_sim.foundation.terminal import echo
 
 EXIT_CODES = """\b
 Exit code  0  every check is ok; notes are allowed

@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from cascade_sim.commands.options import PATH, json_option, out_option
-from cascade_sim.terminal import echo, joined
+from cascade_sim.foundation.terminal import echo, joined
 
 EXIT_CODES = """\b
 Exit code  0  every page comes out as it was logged
@@ -58,7 +58,7 @@ def audit_text(answer: dict[str, Any]) -> str:
         value_lines,
     )
     from cascade_sim.analysis.report.terminal import table_text
-    from cascade_sim.progress import terminal_width
+    from cascade_sim.foundation.progress import terminal_width
 
     width, color = terminal_width(least=80), sys.stdout.isatty()
 

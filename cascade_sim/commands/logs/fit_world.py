@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from cascade_sim.commands.options import PATH, out_option, quiet_option
-from cascade_sim.terminal import echo
+from cascade_sim.foundation.terminal import echo
 
 
 @click.command("fit-world")
@@ -38,7 +38,7 @@ def command(
     import sys
 
     from cascade_sim.api import fit_world
-    from cascade_sim.progress import terminal_width
+    from cascade_sim.foundation.progress import terminal_width
 
     done = fit_world(
         market, out, parametric=parametric, share=share, seed=seed, replicates=replicates, quiet=quiet

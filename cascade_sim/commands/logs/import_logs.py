@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from cascade_sim.commands.options import quiet_option
-from cascade_sim.terminal import echo
+from cascade_sim.foundation.terminal import echo
 
 EXIT_CODES = """\b
 Exit code  0  done

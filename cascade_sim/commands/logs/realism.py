@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from cascade_sim.commands.options import PATH, json_option, out_option
-from cascade_sim.terminal import echo, joined
+from cascade_sim.foundation.terminal import echo, joined
 
 
 @click.command()
@@ -58,7 +58,7 @@ def realism_text(found: Mapping[str, Any]) -> str:
         whatif_table,
     )
     from cascade_sim.analysis.report.terminal import table_text
-    from cascade_sim.progress import terminal_width
+    from cascade_sim.foundation.progress import terminal_width
 
     width, color = terminal_width(least=80), sys.stdout.isatty()
     tables = [test_table(found), whatif_table(found), *(moments_table(found, group) for group in GROUPS)]

@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from cascade_sim.commands.options import PATH, arm_option, out_option
-from cascade_sim.terminal import echo, joined
+from cascade_sim.foundation.terminal import echo, joined
 
 
 @click.command()
@@ -27,8 +27,8 @@ def command(runs: tuple[Path, ...], arm: str | None, unpaired: bool, out: Path |
     world, traffic and seed met the same requests, so their differences are paired, from the evaluation's
     logs.
     """
-    from cascade_sim.questions.compare import compare_runs
-    from cascade_sim.questions.whatif import check_out
+    from cascade_sim.counterfactual.whatif import check_out
+    from cascade_sim.diagnostics.compare import compare_runs
 
     if out is not None:
         check_out(out)
@@ -54,8 +54,8 @@ def compare_text(comparisons: list[dict[str, Any]]) -> str:
     )
     from cascade_sim.analysis.report.sections.compare import MAIN, PAIRED_BY, arm_table, scenario_table
     from cascade_sim.analysis.report.terminal import table_text
-    from cascade_sim.analysis.report.words import listed
-    from cascade_sim.progress import terminal_width
+    from cascade_sim.analysis.report.text_helpers import listed
+    from cascade_sim.foundation.progress import terminal_width
 
     width = terminal_width(least=80)
     color = sys.stdout.isatty()
@@ -85,7 +85,7 @@ def compare_text(comparisons: list[dict[str, Any]]) -> str:
 def write_comparison(comparisons: list[dict[str, Any]], out: Path) -> list[Path]:
     """compare.json, compare.csv and compare.html in a folder."""
     from cascade_sim.analysis.report.sections.compare import compare_csv, compare_figures, compare_page
-    from cascade_sim.questions.whatif import check_out
+    from cascade_sim.counterfactual.whatif import check_out
     from cascade_sim.storage.files import write_file
     from cascade_sim.storage.folder import json_text
 

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 import click
 
 from cascade_sim.commands.options import out_option, run_argument, write_files
-from cascade_sim.terminal import echo
+from cascade_sim.foundation.terminal import echo
 
 if TYPE_CHECKING:
-    from cascade_sim.questions.contrast import Contrast
+    from cascade_sim.counterfactual.contrast import Contrast
 
 
 @click.command()
@@ -35,7 +35,7 @@ def command(run: Path, against: str, arms: str | None, over: str, on: str, out: 
     Prints, as Markdown, the mean difference over worlds with an interval that holds for all comparisons of
     the table together, in how many worlds the arm is better, and in bold what Holm's procedure tells apart.
     """
-    from cascade_sim.questions.contrast import contrasts
+    from cascade_sim.counterfactual.contrast import contrasts
     from cascade_sim.storage.folder import json_text
 
     measures = tuple(part.strip() for part in over.split(",") if part.strip())

@@ -18,11 +18,11 @@ from cascade_sim.commands.options import (
     set_option,
     write_files,
 )
-from cascade_sim.errors import UserError
-from cascade_sim.terminal import echo
+from cascade_sim.foundation.errors import UserError
+from cascade_sim.foundation.terminal import echo
 
 if TYPE_CHECKING:
-    from cascade_sim.estimation.coverage import CoverageTable
+    from cascade_sim.ope.coverage import CoverageTable
     from cascade_sim.scenario.schema import Scenario
     from cascade_sim.scenario.targets import Target
 
@@ -71,8 +71,8 @@ def command(
     targets = named_targets(loaded, scenario, names)
 
     from cascade_sim.analysis.report.sections.coverage import coverage_csv
-    from cascade_sim.estimation.coverage import coverage_study, trained
-    from cascade_sim.progress import Progress
+    from cascade_sim.foundation.progress import Progress
+    from cascade_sim.ope.coverage import coverage_study, trained
 
     with Progress(quiet) as progress:
         sim, arm = trained(loaded, progress)
@@ -93,7 +93,7 @@ def command(
 
 def named_targets(scenario: Scenario, file: Path, names: Sequence[str]) -> list[Target]:
     """The targets of the scenario, or those named; first the policies that wrote the logs."""
-    from cascade_sim.errors import unknown_name
+    from cascade_sim.foundation.errors import unknown_name
     from cascade_sim.scenario.targets import AS_LOGGED, Target, logged_knobs, parse_target
 
     section = scenario.off_policy
@@ -117,7 +117,7 @@ def echo_coverage(covered: CoverageTable, reward: str, requests: int) -> bool:
 
     from cascade_sim.analysis.report.sections.coverage import coverage_tables, coverage_words
     from cascade_sim.analysis.report.terminal import table_text
-    from cascade_sim.progress import terminal_width
+    from cascade_sim.foundation.progress import terminal_width
 
     for table in coverage_tables(covered.rows, covered.ess_share, reward):
         echo(table_text(table, width=120))

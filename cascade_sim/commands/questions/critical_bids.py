@@ -17,10 +17,10 @@ from cascade_sim.commands.options import (
     trust_option,
     write_files,
 )
-from cascade_sim.terminal import echo
+from cascade_sim.foundation.terminal import echo
 
 if TYPE_CHECKING:
-    from cascade_sim.questions.critical_bids import CriticalBids
+    from cascade_sim.counterfactual.critical_bids import CriticalBids
 
 EXIT_CODES = """\b
 Exit code  0  done
@@ -53,9 +53,9 @@ def command(
     import textwrap
 
     from cascade_sim.analysis.report.sections.critical_bids import critical_words, narrow_tables
-    from cascade_sim.progress import Progress, terminal_width
-    from cascade_sim.questions.critical_bids import critical_bids_by_arm, section
-    from cascade_sim.questions.reopen import reopen
+    from cascade_sim.counterfactual.critical_bids import critical_bids_by_arm, section
+    from cascade_sim.diagnostics.reopen import reopen
+    from cascade_sim.foundation.progress import Progress, terminal_width
     from cascade_sim.scenario.schema import resolved_arms
 
     opened = reopen(run, trust)
@@ -105,7 +105,7 @@ def _units(micros: int) -> str:
 
 def _compare_with_log(run: Path, by_arm: Mapping[str, CriticalBids], n_requests: int) -> int:
     """1 and a warning where the run logged other pages than were served here."""
-    from cascade_sim.questions.reopen import logged
+    from cascade_sim.diagnostics.reopen import logged
 
     code = 0
     for arm, bids in by_arm.items():

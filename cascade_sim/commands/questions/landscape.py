@@ -19,11 +19,11 @@ from cascade_sim.commands.options import (
     trust_option,
     write_files,
 )
-from cascade_sim.errors import UserError
-from cascade_sim.terminal import echo
+from cascade_sim.foundation.errors import UserError
+from cascade_sim.foundation.terminal import echo
 
 if TYPE_CHECKING:
-    from cascade_sim.questions.landscape import Landscape
+    from cascade_sim.counterfactual.landscape import Landscape
 
 EXIT_CODES = """\b
 Exit code  0  done
@@ -156,7 +156,7 @@ def _compare_with_log(run: Path, answer: Landscape) -> int:
     """1 and a warning where the run logged something else at the ad's own bid."""
     import numpy as np
 
-    from cascade_sim.questions.reopen import logged
+    from cascade_sim.diagnostics.reopen import logged
 
     own = np.flatnonzero(answer.bid == answer.init_bid)
     rows = logged(run, answer.arm, answer.requests, ("ad", "click", "charge_micros")) if len(own) else None

@@ -14,7 +14,7 @@ from cascade_sim.commands.options import (
     run_argument,
     trust_option,
 )
-from cascade_sim.terminal import echo
+from cascade_sim.foundation.terminal import echo
 
 if TYPE_CHECKING:
     from cascade_sim.api import OffPolicyResult
@@ -62,7 +62,7 @@ def echo_answers(result: OffPolicyResult) -> None:
 
     from cascade_sim.analysis.report.log_verdict import log_answers, log_verdict
     from cascade_sim.analysis.report.sections.off_policy import answer_table, question, reasons, slopes_table
-    from cascade_sim.progress import terminal_width
+    from cascade_sim.foundation.progress import terminal_width
 
     width = terminal_width(least=110, usual=120)
     lead = log_verdict(log_answers(result.answers, result.reward), result.reward).headline

@@ -7,8 +7,8 @@ from pathlib import Path
 import click
 
 from cascade_sim.commands.options import PATH
-from cascade_sim.errors import UserError
-from cascade_sim.terminal import echo
+from cascade_sim.foundation.errors import UserError
+from cascade_sim.foundation.terminal import echo
 
 EXIT_CODES = """\b
 Exit code  0  stopped by Ctrl-C
@@ -39,7 +39,7 @@ def command(
     this machine. A run that cannot be opened is named on the page.
     """
     require_packages()
-    from cascade_sim.live.door import door_of, token_in
+    from cascade_sim.live.access import door_of, token_in
     from cascade_sim.live.server import Live, listening, serve_page
 
     if token_file is not None:

@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from cascade_sim.commands.options import arm_option, json_option, run_argument, trust_option
-from cascade_sim.terminal import echo
+from cascade_sim.foundation.terminal import echo
 
 EXIT_CODES = """\b
 Exit code  0  explained

@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from cascade_sim.commands.options import arm_option, out_option, quiet_option, run_argument, trust_option
-from cascade_sim.terminal import echo, joined
+from cascade_sim.foundation.terminal import echo, joined
 
 EXIT_CODES = """\b
 Exit code  0  done
@@ -46,9 +46,9 @@ def command(
     Serves the run's evaluation again with some knobs turned (stage sizes, seats, bids, fusions, slots,
     auction, bid rule); its trained models are used as they are, and advertisers do not react.
     """
-    from cascade_sim.progress import Progress
-    from cascade_sim.questions.whatif import WhatIfStudy, answer_name, check_out, write_answer
-    from cascade_sim.scenario.changes import Refused, refuse
+    from cascade_sim.counterfactual.whatif import WhatIfStudy, answer_name, check_out, write_answer
+    from cascade_sim.foundation.progress import Progress
+    from cascade_sim.scenario.overrides import Refused, refuse
     from cascade_sim.storage.files import below, folder_inside
     from cascade_sim.storage.folder import ANSWERS
 
@@ -87,7 +87,7 @@ def answer_text(answer: Mapping[str, Any]) -> str:
     )
     from cascade_sim.analysis.report.short_page import answer_facts
     from cascade_sim.analysis.report.terminal import table_text
-    from cascade_sim.progress import terminal_width
+    from cascade_sim.foundation.progress import terminal_width
 
     width = terminal_width()
     table = measures_table(answer, MAIN) if len(answer["points"]) == 1 else points_table(answer, narrow=True)

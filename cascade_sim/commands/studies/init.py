@@ -8,8 +8,8 @@ from pathlib import Path
 import click
 
 from cascade_sim.commands.options import PATH
-from cascade_sim.errors import UserError
-from cascade_sim.terminal import echo
+from cascade_sim.foundation.errors import UserError
+from cascade_sim.foundation.terminal import echo
 
 # File in the new folder -> the shipped one it is a copy of.
 TEMPLATES = {

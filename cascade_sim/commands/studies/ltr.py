@@ -9,9 +9,9 @@ import click
 from click.core import ParameterSource
 
 from cascade_sim.commands.options import PATH, device_option, out_option, quiet_option, seeds_option
-from cascade_sim.errors import UserError, did_you_mean, unknown_name
+from cascade_sim.foundation.errors import UserError, did_you_mean, unknown_name
+from cascade_sim.foundation.terminal import echo
 from cascade_sim.ltr.presets import OBJECTIVES_OF, PRESETS
-from cascade_sim.terminal import echo
 
 if TYPE_CHECKING:
     from cascade_sim.ltr.study import Plan
@@ -172,9 +172,9 @@ def command(
     figures pareto and drift as PNG and SVG.
     """
     from cascade_sim.analysis.report.sections import ltr as ltr_tables
+    from cascade_sim.foundation.progress import Progress
     from cascade_sim.ltr.study import compare, load_files, write_study
     from cascade_sim.models.training import pick_device
-    from cascade_sim.progress import Progress
     from cascade_sim.storage.files import storage_errors
 
     try:

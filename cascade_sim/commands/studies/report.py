@@ -9,9 +9,9 @@ from typing import Any
 import click
 
 from cascade_sim.commands.options import out_option, run_argument
-from cascade_sim.errors import UserError
-from cascade_sim.phases.report import write_report
-from cascade_sim.terminal import echo
+from cascade_sim.foundation.errors import UserError
+from cascade_sim.foundation.terminal import echo
+from cascade_sim.study.report import write_report
 
 
 @click.command()

@@ -55,7 +55,7 @@ def command(
 
     with says_how_to_go_on("--resume"):
         from cascade_sim.context import run_context
-        from cascade_sim.study import run_study
+        from cascade_sim.study.run import run_study
 
         context = run_context(out or default_folder(loaded.name), [loaded], **means)
         run_study(loaded, context, seeds=seeds, resume=resume, overwrite=overwrite)

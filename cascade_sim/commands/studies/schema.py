@@ -4,7 +4,7 @@ import json
 
 import click
 
-from cascade_sim.terminal import echo
+from cascade_sim.foundation.terminal import echo
 
 
 @click.command()

@@ -19,7 +19,7 @@ from cascade_sim.commands.options import (
     set_option,
     workers_option,
 )
-from cascade_sim.terminal import echo, joined
+from cascade_sim.foundation.terminal import echo, joined
 
 
 @click.command()
@@ -68,7 +68,7 @@ def sweep_text(findings: dict[str, Any], x: str, y: str) -> str:
     from cascade_sim.analysis.report.sections.sweep import cells_table, sweep_words
     from cascade_sim.analysis.report.short_page import about_intervals, facts
     from cascade_sim.analysis.report.terminal import table_text
-    from cascade_sim.progress import terminal_width
+    from cascade_sim.foundation.progress import terminal_width
 
     width = terminal_width()
     table = table_text(cells_table(findings, x, y, narrow=True), color=sys.stdout.isatty(), width=width)

@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from cascade_sim.commands.options import out_option, quiet_option
-from cascade_sim.terminal import echo
+from cascade_sim.foundation.terminal import echo
 
 EXIT_CODES = """\b
 Exit code  0  every bound held
@@ -38,7 +38,7 @@ def command(out: Path, distributions: int, seed: int, k: int, quiet: bool) -> in
     from cascade_sim.analysis.theory.losses import LOSSES
     from cascade_sim.analysis.theory.measures import gppms
     from cascade_sim.analysis.theory.study import ranknet_misorders, study_bounds
-    from cascade_sim.progress import Progress
+    from cascade_sim.foundation.progress import Progress
     from cascade_sim.storage.files import storage_errors, write_file
     from cascade_sim.storage.folder import json_text
 

@@ -18,13 +18,13 @@ from cascade_sim.commands.options import (
     workers_option,
     write_files,
 )
-from cascade_sim.errors import UserError, unknown_name
-from cascade_sim.terminal import echo
+from cascade_sim.foundation.errors import UserError, unknown_name
+from cascade_sim.foundation.terminal import echo
 
 if TYPE_CHECKING:
     from cascade_sim.analysis.report.tables import Table
-    from cascade_sim.phases.tuning import Trial
     from cascade_sim.scenario.schema import Scenario
+    from cascade_sim.study.tuning import Trial
 
 Values = dict[str, list[Any]]
 RULES = {
@@ -94,8 +94,8 @@ def command(
     _require_one_budget(trials, uneven)
 
     from cascade_sim.context import scratch_context
-    from cascade_sim.phases.tuning import means, picked, tune_world, with_trials
-    from cascade_sim.progress import Progress
+    from cascade_sim.foundation.progress import Progress
+    from cascade_sim.study.tuning import means, picked, tune_world, with_trials
 
     specs = {
         trial.name: load_scenario(scenario, [*overrides, *trial.assignments()]).models[trial.model]
@@ -150,9 +150,9 @@ def _models(scenario: Scenario, given: str | None) -> list[str]:
 
 def _trials(scenario: Scenario, names: Sequence[str], over: Sequence[str]) -> dict[str, list[Trial]]:
     """The settings of each model, from the values that --over gives."""
-    from cascade_sim.phases.tuning import takes, trials_of
     from cascade_sim.scenario.assignments import key_and_value, split_values, yaml_value
     from cascade_sim.scenario.models import ModelSpec
+    from cascade_sim.study.tuning import takes, trials_of
 
     common: Values = {}
     own: dict[str, Values] = {name: {} for name in names}
@@ -192,7 +192,7 @@ def tuning_table(
 ) -> Table:
     """A row per setting, means over worlds; the choice of each model is marked."""
     from cascade_sim.analysis.report.tables import Cell, Row, Table
-    from cascade_sim.phases.tuning import MEASURES
+    from cascade_sim.study.tuning import MEASURES
 
     def cell(value: float | None) -> Cell:
         return Cell("–" if value is None else f"{value:.5f}")

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from cascade_sim.commands.options import scenario_argument, set_option
-from cascade_sim.terminal import echo
+from cascade_sim.foundation.terminal import echo
 
 if TYPE_CHECKING:
     from cascade_sim.scenario.schema import Scenario

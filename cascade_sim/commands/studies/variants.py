@@ -16,7 +16,7 @@ from cascade_sim.commands.options import (
     set_option,
     workers_option,
 )
-from cascade_sim.terminal import echo
+from cascade_sim.foundation.terminal import echo
 
 TABLES = {
     "RCS, %": ("rcs", False),
@@ -45,7 +45,13 @@ def command(variants: Path, overrides: tuple[str, ...], seeds: int, out: Path | 
     """
     from cascade_sim.context import run_context
     from cascade_sim.storage.folder import default_folder
-    from cascade_sim.sweeps import culprit_table, load_variants, orders_kept, run_variants, variants_table
+    from cascade_sim.study.sweeps import (
+        culprit_table,
+        load_variants,
+        orders_kept,
+        run_variants,
+        variants_table,
+    )
 
     cells = load_variants(variants, overrides)
     scenarios = [cell.scenario for cell in cells]

@@ -14,12 +14,12 @@ from cascade_sim.analysis.metrics import consistency
 from cascade_sim.analysis.metrics.attribution import SlotList, stage_losses, true_ecpm
 from cascade_sim.analysis.metrics.ratio import mean_parts
 from cascade_sim.analysis.statistics.bootstrap import ratio_intervals
-from cascade_sim.cascade.memo import Memo, of_sets
+from cascade_sim.cascade.cache import Memo, of_sets
 from cascade_sim.cascade.serve import Arm, Block, Decision, Platform, admitted, score
 from cascade_sim.cascade.sizes import select_sizes
 from cascade_sim.environments.evaluators.truth import ranking_of
-from cascade_sim.kernels import select_top
-from cascade_sim.world.lives import Lives
+from cascade_sim.foundation.kernels import select_top
+from cascade_sim.world.availability import Lives
 
 
 class Valued(Protocol):

@@ -19,8 +19,8 @@ from cascade_sim.cascade.outcome import Outcome
 from cascade_sim.cascade.serve import Arm, Block, Decision, Platform, serve, shadow
 from cascade_sim.environments.evaluators.base import Context, Yardstick
 from cascade_sim.environments.evaluators.truth import proxy_bins, ranking_of, repriced
-from cascade_sim.world.observed import ObservedClicks, PageClicks
-from cascade_sim.world.replay import Replay
+from cascade_sim.logs.replay.observed import ObservedClicks, PageClicks
+from cascade_sim.logs.replay.replay import Replay
 
 LogContext = Context[Yardstick | None]  # a log has no oracle
 

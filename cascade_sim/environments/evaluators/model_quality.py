@@ -3,7 +3,7 @@
 import numpy as np
 
 from cascade_sim.analysis import metrics
-from cascade_sim.analysis.metrics import order, scale
+from cascade_sim.analysis.metrics import calibration, ranking
 from cascade_sim.analysis.metrics.catalogue import MODEL_MEASURES
 from cascade_sim.analysis.metrics.ratio import divide
 from cascade_sim.analysis.statistics.bootstrap import Function, paired_functions_intervals
@@ -29,7 +29,7 @@ class ModelQuality:
         p = np.asarray(prediction, np.float64)
         if self.edges is None:
             self.edges = np.unique(np.quantile(p[valid], np.linspace(0, 1, AUC_BINS + 1)[1:-1]))
-        auc, weight = order.table_auc(p, true_ctr, valid)
+        auc, weight = ranking.table_auc(p, true_ctr, valid)
         weighted = np.where(weight > 0, np.nan_to_num(auc), 0.0) * weight
         self._tally("gauc", np.stack([weighted, weight], axis=1), group)
         # The gain of an ad is its true CTR, so NDCG is a share of the clicks that the best order would get.
@@ -37,10 +37,10 @@ class ModelQuality:
         ndcg = metrics.ndcg(p[valid], true_ctr[valid], lists, k=NDCG_DEPTH, gain="linear")
         counted = np.stack([np.where(ndcg.valid, ndcg.value, 0.0), ndcg.valid], axis=1)
         self._tally("ndcg", counted.astype(np.float64), group)
-        self._tally("auc", order.score_histogram(p, true_ctr, self.edges, valid), group)
+        self._tally("auc", ranking.score_histogram(p, true_ctr, self.edges, valid), group)
         if self.is_probability:
-            self._tally("bins", scale.bin_sums(p, true_ctr, valid=valid), group)
-            self._tally("logloss", np.stack(scale.log_loss_sums(p, true_ctr, valid), axis=1), group)
+            self._tally("bins", calibration.bin_sums(p, true_ctr, valid=valid), group)
+            self._tally("logloss", np.stack(calibration.log_loss_sums(p, true_ctr, valid), axis=1), group)
             self.density += np.histogram(np.log10(np.clip(p[valid], 1e-12, 1.0)), LOG10_EDGES)[0]
 
     def _tally(self, name: str, per_request: np.ndarray, group: np.ndarray) -> None:
@@ -51,15 +51,15 @@ class ModelQuality:
         """{metric: {"value", "low", "high"}}; calibration is absent for a score that is no probability."""
 
         functions = {
-            "auc": {"auc": Function(lambda s: order.auc_from_histogram(s[:, 0], s[:, 1], s[:, 2]))},
+            "auc": {"auc": Function(lambda s: ranking.auc_from_histogram(s[:, 0], s[:, 1], s[:, 2]))},
             "gauc": {"gauc": Function(lambda s: divide(s[:, 0], s[:, 1]))},
             "ndcg": {"ndcg": Function(lambda s: divide(s[:, 0], s[:, 1]))},
         }
         if self.is_probability:
             functions["logloss"] = {"logloss": Function(lambda s: divide(s[:, 0], s[:, 1]))}
             functions["bins"] = {
-                "ece": Function(scale.ece_of_bins, MODEL_MEASURES["ece"].rises_with_noise),
-                "pcoc": Function(scale.pcoc_of_bins),
+                "ece": Function(calibration.ece_of_bins, MODEL_MEASURES["ece"].rises_with_noise),
+                "pcoc": Function(calibration.pcoc_of_bins),
                 "mean_prediction": Function(lambda s: divide(s[:, 1].sum(-1), s[:, 0].sum(-1))),
             }
         values: dict[str, dict] = {}

@@ -10,20 +10,20 @@ from typing import Any
 
 import numpy as np
 
-from cascade_sim.analysis.metrics import consistency, money, scale
+from cascade_sim.analysis.metrics import calibration, consistency, money
 from cascade_sim.analysis.metrics.catalogue import after_step, with_factors
 from cascade_sim.analysis.metrics.ratio import mean_parts
 from cascade_sim.auction import MICROS
+from cascade_sim.cascade.cache import once
 from cascade_sim.cascade.fusion import fused_quality
-from cascade_sim.cascade.knobs import rules_of
-from cascade_sim.cascade.memo import once
 from cascade_sim.cascade.outcome import Outcome, outcome, ranked_ctr
 from cascade_sim.cascade.page import cpc_in_order
-from cascade_sim.cascade.seats import TruthScorer, is_probability
+from cascade_sim.cascade.randomisation import rules_of
+from cascade_sim.cascade.scorers import TruthScorer, is_probability
 from cascade_sim.cascade.serve import Arm, Block, Decision, Platform, bids, serve, shadow
 from cascade_sim.environments.evaluators.base import Context, Yardstick
-from cascade_sim.kernels import admitted_worth
-from cascade_sim.world.observed import ObservedClicks
+from cascade_sim.foundation.kernels import admitted_worth
+from cascade_sim.logs.replay.observed import ObservedClicks
 from cascade_sim.world.truth import Truth
 
 
@@ -293,7 +293,7 @@ def proxy_sums(
 def _bins(
     block: Block, ids: np.ndarray, own: np.ndarray, rankers: np.ndarray, group: np.ndarray, n_groups: int
 ) -> np.ndarray:
-    return by_group(scale.bin_sums(own, rankers, scale.PROXY_BINS, ids >= 0), group, n_groups)
+    return by_group(calibration.bin_sums(own, rankers, calibration.PROXY_BINS, ids >= 0), group, n_groups)
 
 
 def _of_part(whole: np.ndarray, part: np.ndarray, values: np.ndarray) -> np.ndarray:

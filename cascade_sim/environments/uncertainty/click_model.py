@@ -14,7 +14,7 @@ from cascade_sim.cascade.outcome import Outcome
 from cascade_sim.cascade.serve import Arm, Decision
 from cascade_sim.environments.clusters import Clusters
 from cascade_sim.environments.uncertainty.base import UNCERTAINTY, Tables
-from cascade_sim.world.observed import ObservedClicks
+from cascade_sim.logs.replay.observed import ObservedClicks
 
 # Columns that modelled clicks have a part in, and the sum whose gradient they move by.
 FACTORS = {"1000 revenue": ("revenue", 1000.0), "1000 expected_revenue": ("expected_revenue", 1000.0)}

@@ -23,10 +23,9 @@ from numpy.typing import NDArray
 from scipy.special import expit, logit, ndtri, stdtrit
 from threadpoolctl import threadpool_limits
 
-from cascade_sim import draws
 from cascade_sim.analysis.metrics.catalogue import with_factors
 from cascade_sim.auction import MICROS
-from cascade_sim.cascade.memo import once
+from cascade_sim.cascade.cache import once
 from cascade_sim.cascade.outcome import Outcome
 from cascade_sim.cascade.serve import Arm, Block, Decision
 from cascade_sim.environments.arrivals import Arrivals
@@ -34,7 +33,8 @@ from cascade_sim.environments.clusters import Clusters
 from cascade_sim.environments.evaluators.truth import TruthContext
 from cascade_sim.environments.page_columns import PHASE, Log, impressions
 from cascade_sim.environments.uncertainty.base import UNCERTAINTY, Tables
-from cascade_sim.world.fitted import FittedResponse, ResampledReplay
+from cascade_sim.foundation import random as draws
+from cascade_sim.logs.replay.fitted import FittedResponse, ResampledReplay
 
 Floats = NDArray[np.float64]
 Columns = Mapping[str, np.ndarray]

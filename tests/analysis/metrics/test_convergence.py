@@ -7,7 +7,7 @@ import torch
 from cascade_sim.analysis.metrics.convergence import STILL_GAINS, descent, still_gains
 from cascade_sim.models.nets.towers import TwoTowers
 from cascade_sim.models.training import Impressions, TrainingPlan, Watch, train
-from cascade_sim.training.watch import line_of
+from cascade_sim.training.curves import line_of
 from worlds.clicked_ads import ADS, LOGIT, USERS, VIEW
 
 LEFT = np.linspace(1, 0, 21)  # of the learning rate

@@ -24,7 +24,7 @@ from cascade_sim.analysis.report.page import draw_all, figures_of, render
 from cascade_sim.analysis.report.sections.answer import tiles
 from cascade_sim.analysis.report.template import SCRIPT
 from cascade_sim.commands.studies.report import command
-from cascade_sim.errors import UserError
+from cascade_sim.foundation.errors import UserError
 
 VOID = {"meta", "link", "br", "hr", "img"}
 

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from cascade_sim.analysis.metrics.scale import bin_sums, ece_of_bins
+from cascade_sim.analysis.metrics.calibration import bin_sums, ece_of_bins
 from cascade_sim.analysis.statistics import bootstrap as intervals
 from cascade_sim.analysis.statistics.bootstrap import (
     STRETCHES,

@@ -11,7 +11,7 @@ from cascade_sim.analysis.report.sections.orders import orders_section, orders_t
 from cascade_sim.analysis.report.terminal import terminal_summary
 from cascade_sim.analysis.statistics.estimates import t_quantile
 from cascade_sim.analysis.statistics.orders import order_between_worlds
-from cascade_sim.phases.results import combine_seeds
+from cascade_sim.study.results import combine_seeds
 
 THREE = {"low": [1.0, 2.0, 3.0, 2.5], "high": [5.0, 6.0, 7.0, 2.0], "middle": [3.0, 2.0, 4.0, 4.0]}
 

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from cascade_sim.cli import main
-from cascade_sim.errors import UserError
-from cascade_sim.logged.store import open_store
+from cascade_sim.foundation.errors import UserError
+from cascade_sim.logs.store.store import open_store
 from worlds.logged_auctions import cents, drawn, paged, stored
 
 GSP = {"pricing": "gsp", "squashing": 1.0}
@@ -34,7 +34,7 @@ def test_a_log_that_follows_its_rule_exits_with_0(markets, capsys):
 
 def test_python_has_the_same_tables_and_files(markets, tmp_path):
     from cascade_sim import audit_logs
-    from cascade_sim.errors import UserError
+    from cascade_sim.foundation.errors import UserError
 
     found = audit_logs(markets / "bad", out=tmp_path / "audit")
     assert found.frame()["reason"].tolist() == ["hidden reserve"]
@@ -89,7 +89,7 @@ def test_the_page_has_the_answer_first_and_loads_nothing(markets, tmp_path):
 
 def test_names_of_the_log_cannot_bring_markup_onto_the_page(tmp_path):
     from cascade_sim.analysis.report.sections.audit import audit_page
-    from cascade_sim.audit.study import audit
+    from cascade_sim.logs.audit.study import audit
 
     log = drawn(42, requests=60)
     store = stored(tmp_path, paged(log, pricing="first"), GSP, name="<script>alert(1)</script>")
@@ -104,7 +104,7 @@ def test_json_is_the_whole_output(markets, capsys):
 
 
 def test_a_result_gives_tables(markets):
-    from cascade_sim.audit.study import audit
+    from cascade_sim.logs.audit.study import audit
 
     found = audit(markets / "bad", infer=True)
     assert found.tally()["as_logged"].tolist() == [400, *found.tally()["of"][1:]]

@@ -9,7 +9,7 @@ import sys
 import pytest
 
 from cascade_sim.cli import main
-from cascade_sim.logged import open_store
+from cascade_sim.logs.store import open_store
 from places import ROOT
 from worlds.small_log import small_log
 from worlds.whatif_runs import measured_run
@@ -89,7 +89,7 @@ def test_a_full_disk_is_told_and_leaves_nothing(tmp_path, requests):
 
 def test_python_makes_a_market_and_asks_it(tmp_path, capsys):
     from cascade_sim import audit_logs, import_logs, whatif
-    from cascade_sim.errors import UserError
+    from cascade_sim.foundation.errors import UserError
 
     mapping = small_log().write(tmp_path / "log")
     market = import_logs(mapping, tmp_path / "market")

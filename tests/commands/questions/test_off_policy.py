@@ -9,8 +9,8 @@ from answers.section_text import says
 from answers.table_text import plain
 from cascade_sim import SEMANTICS, off_policy
 from cascade_sim.cli import main
-from cascade_sim.errors import UserError
-from cascade_sim.estimation.estimates import LAUNCH_ESTIMATORS
+from cascade_sim.foundation.errors import UserError
+from cascade_sim.ope.estimates import LAUNCH_ESTIMATORS
 from cascade_sim.scenario.file import dump_scenario
 from cascade_sim.storage.folder import json_text
 from cascade_sim.storage.model_store import ModelStore

@@ -9,8 +9,8 @@ import pytest
 
 from answers.section_text import says
 from cascade_sim.cli import main
-from cascade_sim.questions.whatif import answer_name
-from cascade_sim.scenario.changes import parse_points
+from cascade_sim.counterfactual.whatif import answer_name
+from cascade_sim.scenario.overrides import parse_points
 from cascade_sim.storage.folder import json_text
 from worlds.whatif_runs import measured_run
 
@@ -87,7 +87,7 @@ def test_a_place_that_cannot_be_written_to_is_refused_first(folder, tmp_path, ca
 
 
 def test_a_run_that_measured_something_else_is_noticed(study, tmp_path, capsys, monkeypatch):
-    monkeypatch.setattr("cascade_sim.questions.whatif.write_answer", lambda *_: [])
+    monkeypatch.setattr("cascade_sim.counterfactual.whatif.write_answer", lambda *_: [])
     folder = measured_run(study, tmp_path / "run")
     metrics = json.loads((folder / "metrics.json").read_text())
     metrics["arms"]["logloss"]["rcs"]["value"] += 1e-15

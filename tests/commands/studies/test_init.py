@@ -34,7 +34,7 @@ def test_the_study_runs_with_the_model_the_bidder_and_the_users_of_the_folder(tm
     scenario = load_scenario("scenario.yaml")
     assert scenario.market.users.click_model == "my_user.py:RelevanceSeeker"
     assert "my_bidder.py:Frugal" in [bidder.kind for bidder in scenario.market.bidders.values()]
-    monkeypatch.setattr("cascade_sim.study.write_report", lambda *_: None)  # drawn in test_study.py
+    monkeypatch.setattr("cascade_sim.study.run.write_report", lambda *_: None)  # drawn in test_study.py
     words = [word for change in (*TINY, "market.days=0.05") for word in ("--set", change)]
     assert main(["run", "scenario.yaml", "--workers", "1", "--quiet", *words]) == 0
     assert (tmp_path / "runs" / "my_model" / "metrics.json").is_file()

@@ -3,8 +3,8 @@
 import pytest
 
 from cascade_sim.cli import main
-from cascade_sim.phases.tuning import NEAR, Trial, means, picked
 from cascade_sim.scenario.file import load_scenario
+from cascade_sim.study.tuning import NEAR, Trial, means, picked
 from worlds.tiny_market import QUICK, TINY
 
 SMALL = [

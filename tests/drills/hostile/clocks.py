@@ -20,7 +20,7 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-from cascade_sim.errors import UserError
+from cascade_sim.foundation.errors import UserError
 from cascade_sim.storage import lock as locks
 from drills.hostile import stops
 from drills.hostile.commands import Answer, Process, run

@@ -250,7 +250,7 @@ def timeless(text: str) -> str:
 
 def _table(name: str) -> tuple[Answer, dict[str, bytes]]:
     """A table as whoever reads the logs gets it; a refusal as the command line would say it."""
-    from cascade_sim.errors import UserError
+    from cascade_sim.foundation.errors import UserError
     from cascade_sim.storage.tables import read_table
 
     try:

@@ -287,8 +287,8 @@ def _column(file: Path, luck: Random) -> Damage:
 
 def _breaks_a_rule(file: Path, values: np.ndarray) -> bool:
     """Whether the range that the format declares of this column excludes some values."""
-    from cascade_sim.logged.format import about_from, column, sizes_of
-    from cascade_sim.world.fitted import COLUMNS
+    from cascade_sim.logs.replay.fitted import COLUMNS
+    from cascade_sim.logs.store.format import about_from, column, sizes_of
 
     if file.parent.name == "world-response":
         return COLUMNS[file.stem].outside(values, {}) is not None

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from cascade_sim.storage import seals
+from cascade_sim.storage import checksums
 
 
 def reseal(folder: Path) -> None:
@@ -43,7 +43,7 @@ def changed_column(path: Path, change: Callable[[np.ndarray], Any]) -> None:
 
 
 def _sealed(data: dict[str, Any]) -> dict[str, Any]:
-    return seals.with_seal(data) if seals.SEAL in data else data
+    return checksums.with_seal(data) if checksums.SEAL in data else data
 
 
 def _parts(data: dict[str, Any], folder: Path) -> dict[str, Any]:
@@ -68,12 +68,12 @@ def _store(data: dict[str, Any], folder: Path) -> dict[str, Any]:
 def _response(data: dict[str, Any], folder: Path) -> dict[str, Any]:
     for name in data["files"]:
         if (folder / f"{name}.npy").is_file():
-            data["files"][name] = seals.file_digest(folder / f"{name}.npy")
+            data["files"][name] = checksums.file_digest(folder / f"{name}.npy")
     return _sealed(data)
 
 
 def _manifest(data: dict[str, Any], folder: Path) -> dict[str, Any]:
-    for name in data.get(seals.SEALS, {}):
+    for name in data.get(checksums.SEALS, {}):
         if (folder / name).is_file():
-            data[seals.SEALS][name] = seals.file_digest(folder / name)
+            data[checksums.SEALS][name] = checksums.file_digest(folder / name)
     return _sealed(data)

@@ -109,7 +109,7 @@ def prepare(folder: Path, kinds: Sequence[str]) -> Prepared:
     for name in (
         *IMPORTED,
         "cascade_sim.api",
-        "cascade_sim.trials.study",
+        "cascade_sim.experiments.study",
         "cascade_sim.commands.questions.compare",
     ):
         __import__(name)

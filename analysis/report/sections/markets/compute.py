@@ -10,7 +10,7 @@ from cascade_sim.analysis.report.figures.compute import compute_hours, compute_l
 from cascade_sim.analysis.report.readings import compute_arms, market_baseline, market_value, stage_headings
 from cascade_sim.analysis.report.section import Columns, Figure, Section, TablePart, Text
 from cascade_sim.analysis.report.tables import Cell, Table, arm_rows, column
-from cascade_sim.analysis.report.words import percent
+from cascade_sim.analysis.report.text_helpers import percent
 from cascade_sim.analysis.statistics.estimates import NBSP, Estimate, number_text
 
 LEVEL = 0.005  # revenue within half a percent is called the same

@@ -17,7 +17,7 @@ from cascade_sim.analysis.report.readings import (
 )
 from cascade_sim.analysis.report.section import Columns, Figure, Section, TablePart, Text, titled
 from cascade_sim.analysis.report.tables import Cell, Row, Table, column
-from cascade_sim.analysis.report.words import listed
+from cascade_sim.analysis.report.text_helpers import listed
 from cascade_sim.analysis.statistics.estimates import (
     MISSING,
     NBSP,

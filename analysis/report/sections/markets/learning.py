@@ -10,7 +10,7 @@ from cascade_sim.analysis.report.figures.learning import learning_recall, learni
 from cascade_sim.analysis.report.readings import learning_arms, learning_of, market_baseline
 from cascade_sim.analysis.report.section import Columns, Figure, Section, TablePart, Text
 from cascade_sim.analysis.report.tables import LIFT, Cell, Table, arm_rows, column
-from cascade_sim.analysis.report.words import percent
+from cascade_sim.analysis.report.text_helpers import percent
 from cascade_sim.analysis.statistics.estimates import (
     NBSP,
     Estimate,

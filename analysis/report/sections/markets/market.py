@@ -20,7 +20,7 @@ from cascade_sim.analysis.report.market_verdict import market_lift
 from cascade_sim.analysis.report.readings import bidder_kinds, has_budget, market_arms, market_baseline
 from cascade_sim.analysis.report.section import Columns, Figure, Part, Section, Text, titled
 from cascade_sim.analysis.report.tables import Cell, Row, Table, arm_rows, column, toned
-from cascade_sim.analysis.report.words import clock, listed
+from cascade_sim.analysis.report.text_helpers import clock, listed
 from cascade_sim.analysis.statistics.days import FEWEST_DAYS, HOURS, RATIOS
 from cascade_sim.analysis.statistics.estimates import (
     MISSING,

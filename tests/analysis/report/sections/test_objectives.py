@@ -20,7 +20,7 @@ from cascade_sim.analysis.report.sections.objectives import (
     quality_table,
     rank_correlation,
 )
-from cascade_sim.phases.results import combine_seeds
+from cascade_sim.study.results import combine_seeds
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ from cascade_sim.analysis.report.sections.markets.compute import (
     compute_words,
     stages_table,
 )
-from cascade_sim.phases.results import combine_seeds
+from cascade_sim.study.results import combine_seeds
 
 ARMS = ["logloss-small", "logloss-med", "logloss", "ltr", "distill-pre"]
 

@@ -13,7 +13,7 @@ from cascade_sim.analysis.report.sections.markets.market import (
     market_section,
 )
 from cascade_sim.analysis.statistics.days import market_lifts
-from cascade_sim.phases.results import combine_seeds
+from cascade_sim.study.results import combine_seeds
 
 
 def texts(table, row):

@@ -14,7 +14,7 @@ from cascade_sim.analysis.report.sections.markets.market import (
     totals_table,
 )
 from cascade_sim.analysis.report.terminal import terminal_summary
-from cascade_sim.phases.results import combine_seeds
+from cascade_sim.study.results import combine_seeds
 
 
 @pytest.fixture

@@ -1,0 +1,100 @@
+"""The auction's knobs request by request, so that a log can tell what other settings would do.
+
+reserve_cpc   centre * exp(sigma * z): log-normal, so it stays above 0
+squashing     centre + sigma * z, and 0 where that is negative
+
+z is a standard normal draw keyed by (seed, knob, request), and logged. The clip at 0 is harmless to weights,
+which are ratios of densities of z, and rare: a scenario whose squashing lies less than four sigmas above 0 is
+refused.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cascade_sim.cascade.page import Rules
+from cascade_sim.cascade.request import Arm, Block, Platform, RequestKnobs
+from cascade_sim.foundation import random as draws
+
+RANDOMISED = ("reserve_cpc", "squashing")  # what may be randomised
+SCALES: dict[str, Literal["log", "linear"]] = {"reserve_cpc": "log", "squashing": "linear"}
+PURPOSES = {"reserve_cpc": "randomised reserve", "squashing": "randomised squashing"}
+
+
+@dataclass(frozen=True)
+class Randomiser:
+    """The law of the knobs: centres and standard deviations by knob; only randomised ones are named."""
+
+    centres: Mapping[str, float]
+    sigmas: Mapping[str, float]
+
+    def noise(self, seed: int, requests: NDArray[np.int64]) -> dict[str, NDArray[np.float64]]:
+        """The z of each randomised knob.  {knob: [R]}"""
+        return {knob: draws.normal(seed, PURPOSES[knob], requests) for knob in self.sigmas}
+
+    def values(self, noise: Mapping[str, NDArray[np.float64]]) -> dict[str, NDArray[np.float64]]:
+        """The knobs' values for this noise, request by request.  {knob: [R]}"""
+        drawn = {}
+        for knob, sigma in self.sigmas.items():
+            centre = self.centres[knob]
+            if SCALES[knob] == "log":
+                drawn[knob] = centre * np.exp(sigma * noise[knob])
+            else:
+                drawn[knob] = np.maximum(centre + sigma * noise[knob], 0.0)
+        return drawn
+
+    def shift(self, target: Mapping[str, float]) -> dict[str, float]:
+        """How far a target's centres lie from these, on the scale of the noise."""
+        shifts = {}
+        for knob, here in self.centres.items():
+            there = target.get(knob, here)
+            shifts[knob] = math.log(there / here) if SCALES[knob] == "log" else there - here
+        return shifts
+
+    def moved(self, target: Mapping[str, float]) -> Randomiser:
+        """The same noise around other centres."""
+        return Randomiser({**self.centres, **target}, self.sigmas)
+
+    def weights(
+        self, noise: Mapping[str, NDArray[np.float64]], target: Mapping[str, float]
+    ) -> NDArray[np.float64]:
+        """p*(knobs) / p(knobs): the same noise around the target's centres.  [R]"""
+        from cascade_sim.analysis.off_policy.gradient import knob_weights
+
+        weights = np.ones(len(next(iter(noise.values()))))
+        for knob, apart in self.shift(target).items():
+            weights *= knob_weights(noise[knob], self.sigmas[knob], apart)
+        return weights
+
+
+def with_knobs(block: Block, values: Mapping[str, NDArray[np.float64]], arm_squashing: float) -> Block:
+    """The block with these knobs [R]; the arm that serves it has this squashing (above 0)."""
+    squashing = values.get("squashing")
+    ratio = None if squashing is None else squashing / arm_squashing
+    own = block.knobs or RequestKnobs()  # slots of a logged page stay
+    return replace(block, knobs=replace(own, reserve_cpc=values.get("reserve_cpc"), squashing_ratio=ratio))
+
+
+def reserve_of(block: Block, arm: Arm) -> float | NDArray[np.float64]:
+    """The CPC reserve that a block's requests meet: the arm's, or one of each request [R]."""
+    knobs = block.knobs
+    if knobs is not None and knobs.reserve_cpc is not None:
+        return knobs.reserve_cpc
+    if arm.logged_reserves and knobs is not None and knobs.logged_reserve is not None:
+        return knobs.logged_reserve
+    return arm.reserve_cpc
+
+
+def rules_of(block: Block, arm: Arm, platform: Platform) -> Rules:
+    """How the pages of a block are priced."""
+    rules = replace(arm.rules(platform.slot_effects), reserve_cpc=reserve_of(block, arm))
+    slots = None if block.knobs is None else block.knobs.slots
+    if slots is None or int(slots.min(initial=arm.slots)) >= arm.slots:
+        return rules
+    return replace(rules, page_slots=np.minimum(slots, arm.slots))

@@ -1,0 +1,1 @@
+"""Retrievers: candidates of a request out of the corpus."""

@@ -1,0 +1,78 @@
+"""Several retrievers at once: each brings its quota of ads, and an ad that several bring counts once."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cascade_sim.cascade.retrievers.similarity import Retriever
+from cascade_sim.protocols import Availability
+from cascade_sim.world.availability import ascending
+
+
+@dataclass(frozen=True)
+class Quota:
+    """A route: who brings ads, and how many at most."""
+
+    name: str
+    retriever: Retriever
+    size: int
+
+
+@dataclass(frozen=True)
+class MergedRoutes:
+    """The union of what routes bring, none of them more than its quota.
+
+    score(u, a) = max over routes of 1 - rank / quota, where rank counts from 0 among the candidates that are
+    scored, in the route's own order. So routes take turns, each at the pace of its quota, and of all ads that
+    are there those above 0 are the union.
+    """
+
+    routes: tuple[Quota, ...]
+    name: str = "routes"
+
+    def retrieve(self, block: Any, size: int, lives: Availability | None) -> NDArray[np.int32]:
+        """[R, sum of quotas] ids ascending, -1 at the end; `size` is that sum."""
+        found = [route.retriever.retrieve(block, route.size, lives) for route in self._open]
+        return union(found, size)
+
+    def score(self, block: Any, ids: np.ndarray) -> NDArray[np.float32]:
+        """[R, m]; 0 for padding"""
+        best = np.full(ids.shape, -np.inf)
+        for route in self._open:
+            own = np.where(ids >= 0, -route.retriever.score(block, ids), np.inf)
+            order = np.argsort(own, axis=1, kind="stable")
+            rank = np.empty(ids.shape)
+            np.put_along_axis(rank, order, np.broadcast_to(np.arange(ids.shape[1]), ids.shape), 1)
+            best = np.maximum(best, 1.0 - rank / route.size)
+        return np.where(ids >= 0, best, 0.0).astype(np.float32)
+
+    def brought_by(
+        self, block: Any, ids: np.ndarray, lives: Availability | None
+    ) -> dict[str, NDArray[np.bool_]]:
+        """Whether each route brings these ads to a block of one request.  [m] -> {route: [m]}"""
+        return {
+            route.name: np.isin(ids, route.retriever.retrieve(block, route.size, lives)[0])
+            for route in self._open
+        }
+
+    @property
+    def _open(self) -> tuple[Quota, ...]:
+        return tuple(route for route in self.routes if route.size > 0)
+
+
+def union(parts: list[np.ndarray], width: int) -> NDArray[np.int32]:
+    """The different ads of several sets, each row ascending and padded.  [R, n_i] -> [R, width] int32
+
+    >>> union([np.array([[1, 4]]), np.array([[2, 4]])], 4)
+    array([[ 1,  2,  4, -1]], dtype=int32)
+    """
+    ids = ascending(np.concatenate(parts, axis=1))
+    twice = ids[:, 1:] == ids[:, :-1]
+    ids[:, 1:][twice] = -1
+    made = np.full((len(ids), width), -1, np.int32)
+    made[:, : ids.shape[1]] = ascending(ids)
+    return made

@@ -1,0 +1,255 @@
+"""Scorers: what can sit in the pre-ranking or ranking seat.
+
+A scorer turns (block, ad ids [R, m]) into predictions [R, m]. Built-in nets run in fused kernels
+with the ad side computed once; any other torch module runs batched; three need no training:
+`random` (keyed noise), `constant` (1, so that the bid decides) and `truth` (the oracle).
+"""
+
+from functools import cached_property
+
+import numpy as np
+
+from cascade_sim.cascade.cache import of_pairs
+from cascade_sim.foundation import random as draws
+from cascade_sim.foundation.errors import UserError
+from cascade_sim.foundation.kernels import (
+    coaction_scores,
+    dot_scores,
+    hinge_scores,
+    is_finite,
+    pad_lanes,
+    sigmoid_inplace,
+    tiled,
+)
+from cascade_sim.protocols import Scorer
+from cascade_sim.scenario.plugins import errors_of
+
+BUILT_IN = ("random", "constant", "truth")
+ORDERS = ("exp", "none")  # links whose predictions are no probabilities
+
+
+def is_probability(scorer: Scorer) -> bool:
+    """Whether predictions are probabilities, which may be priced and held against clicks."""
+    return scorer.link not in ORDERS
+
+
+class RandomScorer:
+    name, link, by_pair = "random", "none", True
+
+    def __init__(self, seed: int):
+        self._seed = seed
+
+    def predict(self, block, ids):
+        return draws.uniform(self._seed, "random seat", block.requests[:, None], ids)
+
+
+class ConstantScorer:
+    name, link, by_pair = "constant", "none", True
+
+    def predict(self, block, ids):
+        return np.ones(ids.shape, np.float32)
+
+
+@of_pairs(lambda truth: True)
+def true_ctr(block, ids, truth):
+    """The true CTR of these candidates, whoever asks for it.  [R, m]"""
+    return truth.ctr(block, ids)
+
+
+class TruthScorer:
+    name, link, by_pair = "truth", "sigmoid", True
+
+    def __init__(self, truth):
+        self._truth = truth
+
+    def predict(self, block, ids):
+        return true_ctr(block, ids, self._truth)
+
+
+class ModelScorer:
+    """Shared by all trained models: applies the link and refuses what is not a number.
+
+    `view` are the features that the model names; `seen`, in the scorers of nets, those and the rows of the
+    net's embedding tables.
+    """
+
+    by_pair = False
+
+    def __init__(self, name: str, view, link: str):
+        self.name, self.link, self.view = name, link, view
+
+    def logit(self, block, ids: np.ndarray) -> np.ndarray:
+        raise NotImplementedError
+
+    def predict(self, block, ids):
+        logit = self.checked_logit(block, ids)
+        if self.link == "exp":
+            return np.exp(np.clip(logit, -60.0, 60.0))
+        return sigmoid_inplace(logit)
+
+    def log_odds(self, block, ids: np.ndarray) -> np.ndarray:
+        """What a student imitates: the logit of the prediction."""
+        return self.checked_logit(block, ids)
+
+    def checked_logit(self, block, ids: np.ndarray) -> np.ndarray:
+        """The logits, or a UserError that names the model, the request and the ad."""
+        logit = self.logit(block, ids)
+        self._refuse_bad(logit, block, ids)
+        return logit
+
+    def _refuse_bad(self, logit, block, ids):
+        if logit.shape != ids.shape:
+            raise UserError(
+                f"model {self.name!r} returned shape {logit.shape} for candidates of shape {ids.shape}"
+            )
+        if not (is_finite(logit) if logit.dtype == np.float32 else np.isfinite(logit).all()):
+            row, column = np.argwhere(~np.isfinite(logit))[0]
+            raise UserError(
+                f"model {self.name!r} predicted {logit[row, column]} for request "
+                f"{block.requests[row]}, ad {ids[row, column]}"
+            )
+
+
+class TowersScorer(ModelScorer):
+    """TwoTowers in a fused kernel: one dot product a pair."""
+
+    by_pair = True
+
+    def __init__(self, name, view, link, module):
+        import torch
+
+        super().__init__(name, view, link)
+        self.module, self.seen = module, _seen(view, module)
+        with torch.no_grad():
+            code = module.ad_code(torch.from_numpy(self.seen.ad_table)).numpy()
+        self.ad_code, self._width = pad_lanes(code), code.shape[1]
+
+    @cached_property
+    def tiles(self) -> np.ndarray:
+        """The codes of all ads, eight side by side, for those who score everybody."""
+        return tiled(self.ad_code[:, : self._width])
+
+    def request_code(self, block) -> np.ndarray:
+        import torch
+
+        with torch.no_grad():
+            request = torch.from_numpy(self.seen.request_features(block.users, block.context))
+            return pad_lanes(self.module.request_code(request).numpy())
+
+    def logit(self, block, ids):
+        return dot_scores(self.request_code(block), self.ad_code, ids)
+
+
+class CoActionScorer(ModelScorer):
+    """CoAction in a fused kernel: the ad's matrix and hidden terms are kept per ad."""
+
+    by_pair = True
+
+    def __init__(self, name, view, link, module):
+        import torch
+
+        super().__init__(name, view, link)
+        self.module, self.seen = module, _seen(view, module)
+        with torch.no_grad():
+            ads = torch.from_numpy(self.seen.ad_table)
+            self._ad_matrix = np.ascontiguousarray(module.matrix(ads).numpy())
+            self._ad_hidden = pad_lanes(module.ad_hidden(ads).numpy())
+            hidden = module.out.shape[0]
+            if hidden % 8:
+                raise UserError(
+                    f"model {name!r}: hidden must be a multiple of 8 for kind coaction, not {hidden}"
+                )
+            self._ad_hidden[:, hidden] += float(module.bias)
+            self._mix = pad_lanes(module.mix.weight.T.numpy())
+            pair = module.pair.numpy()
+            self._pair_weight = pad_lanes(pair[0] if len(pair) else np.zeros(hidden + 1, np.float32))
+            self._out = module.out.numpy()[None, :].copy()
+        if view.pair_width:
+            self._pair_user, self._pair_ad = pad_lanes(view.pair_user), pad_lanes(view.pair_ad)
+
+    def request_code(self, block):
+        import torch
+
+        with torch.no_grad():
+            request = torch.from_numpy(self.seen.request_features(block.users, block.context))
+            return (
+                self.module.project(request).numpy(),
+                pad_lanes(self.module.request_hidden(request).numpy()),
+            )
+
+    def logit(self, block, ids):
+        request_in, request_hidden = self.request_code(block)
+        if self.view.pair_width:
+            pair = hinge_scores(self._pair_user[block.users], self._pair_ad, ids, self.view.pair_threshold)
+        else:
+            pair = np.zeros(ids.shape, np.float32)
+        return coaction_scores(
+            request_in, request_hidden, self._ad_matrix, self._ad_hidden,
+            self._mix, self._pair_weight, self._out, pair, ids,
+        )  # fmt: skip
+
+
+class TorchScorer(ModelScorer):
+    """Any torch module with forward(request [R, Fr], ads [R, n, Fa], pair [R, n, P]) -> logits [R, n].
+
+    A module with a method `encode_ads` ([.., Fa] -> [.., E]) gets its encoded ads [R, n, E] in forward
+    in place of the features: the ad side is then computed once per deployment, not once per request.
+    """
+
+    REQUESTS_AT_ONCE = 64  # the gathered ads of so many requests stay in the cache
+
+    def __init__(self, name, view, link, module):
+        import torch
+
+        super().__init__(name, view, link)
+        self.seen = _seen(view, module)
+        self._ads = torch.from_numpy(self.seen.ad_table)
+        with errors_of(f"model {name!r}", type(module).__name__):
+            self.module = module.eval()
+            if hasattr(module, "encode_ads"):
+                with torch.inference_mode():
+                    self._ads = _rows(module.encode_ads(self._ads), len(view.ad_table)).contiguous()
+
+    def logit(self, block, ids):
+        import torch
+
+        request = torch.from_numpy(self.seen.request_features(block.users, block.context))
+        parts = []
+        for start in range(0, len(ids), self.REQUESTS_AT_ONCE):
+            cut = slice(start, start + self.REQUESTS_AT_ONCE)
+            safe = np.maximum(ids[cut], 0)
+            pair = torch.from_numpy(self.view.pair_features(block.users[cut], safe))
+            with torch.inference_mode():
+                ads = torch.nn.functional.embedding(torch.from_numpy(safe), self._ads)
+                place = f"model {self.name!r} failed at request {block.requests[start]}"
+                with errors_of(place, type(self.module).__name__):
+                    logit = self.module(request[cut], ads, pair)
+            if not isinstance(logit, torch.Tensor):
+                raise UserError(f"model {self.name!r} returned {type(logit).__name__}, expected a tensor")
+            if logit.shape != safe.shape:
+                raise UserError(
+                    f"model {self.name!r} returned shape {tuple(logit.shape)} for candidates of shape "
+                    f"{safe.shape}, from request {block.requests[start]} on"
+                )
+            parts.append(logit.float().numpy())
+        return np.concatenate(parts) if parts else np.zeros(ids.shape, np.float32)
+
+
+def _seen(view, module):
+    """The view as a net sees it, with the rows of its embedding tables if it has any."""
+    from cascade_sim.models.nets.ids import joined
+
+    return joined(view, module)
+
+
+def _rows(encoded, n: int):
+    """What `encode_ads` gave: a row per ad, or a UserError."""
+    import torch
+
+    if not isinstance(encoded, torch.Tensor):
+        raise UserError(f"encode_ads returned {type(encoded).__name__}, expected a tensor")
+    if encoded.dim() != 2 or len(encoded) != n:
+        raise UserError(
+            f"encode_ads returned shape {tuple(encoded.shape)} for {n} ads, expected ({n}, width)"
+        )
+    return encoded

@@ -1,0 +1,1 @@
+"""Counterfactuals of a finished run: what-ifs, bounds, critical bids, bid landscapes."""

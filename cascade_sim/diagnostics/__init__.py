@@ -1,0 +1,1 @@
+"""Diagnostics of finished runs: reopening, traces, comparison."""

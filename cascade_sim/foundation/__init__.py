@@ -1,0 +1,1 @@
+"""Ground of all packages: errors, signals, workers, random numbers, kernels and their compilation."""

@@ -1,0 +1,1 @@
+"""Auction logs: import, store, replay, audit, fitted worlds and their fidelity, export."""

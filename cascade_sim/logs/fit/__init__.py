@@ -1,0 +1,1 @@
+"""Worlds fitted to a log, and how close they come to it."""

@@ -1,0 +1,1 @@
+"""Logged auctions as a world: replay, observed clicks, imputation, budgets, fitted worlds."""

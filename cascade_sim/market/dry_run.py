@@ -1,0 +1,133 @@
+"""A rehearsal on a toy: every model, bidder and click model is built and asked once, before any work is done.
+
+A class that cannot be built, or answers with what the engine refuses, would otherwise be found out by the
+phase that needs it first, after hours. What a class draws here from generators that Python, numpy and torch
+share is put back: the study begins as if nothing had been rehearsed. Code that a class brings in only now
+counts as its own from here on.
+"""
+
+import random
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import nn
+
+from cascade_sim.agents.bidding import MICROS, Feedback, Moment
+from cascade_sim.foundation.errors import UserError
+from cascade_sim.market.advertisers import LARGEST_BID, Crowd
+from cascade_sim.market.visits import ask, build_click_model
+from cascade_sim.models.features import FeatureView
+from cascade_sim.models.training import Tables, outputs
+from cascade_sim.scenario.market import Market
+from cascade_sim.scenario.plugins import errors_of
+from cascade_sim.scenario.schema import Scenario
+from cascade_sim.storage import own_code
+from cascade_sim.study.simulation import Simulation
+from cascade_sim.training.modules import KINDS, build_module, make_scorer
+from cascade_sim.world.world import init_bids
+
+TOY = {"users": 64, "ads": 256, "advertisers": 32}
+REQUESTS, CANDIDATES = 3, 5
+BUDGET = 10 * MICROS
+
+
+def rehearse(scenario: Scenario, home: Path = Path("."), seeds: int = 1) -> None:
+    """UserError for the first class that cannot be used, and for bids that a market would refuse."""
+    if not scenario.world.has("training"):
+        return  # no class has a part in a replay
+    is_drawn = scenario.world.has("corpus")
+    if scenario.market is not None and is_drawn:
+        for seed in range(scenario.seed, scenario.seed + seeds):
+            _check_bids(scenario, seed)
+    toy = scenario
+    if is_drawn:  # a world fitted to a log has the size of the log, and is soon opened
+        toy = scenario.model_copy(update={"world": scenario.world.model_copy(update=TOY)})
+    with _same_luck():
+        sim = Simulation(toy, scenario.seed, home=home)
+        _models(sim)
+        if scenario.market is not None:
+            _bidders(sim, scenario.market)
+            _users(sim, scenario.market)
+
+
+@contextmanager
+def _same_luck() -> Iterator[None]:
+    """What is drawn inside from generators that all share is drawn again after it."""
+    python, numpys = random.getstate(), np.random.get_state()
+    try:
+        with torch.random.fork_rng(devices=[]):
+            yield
+    finally:
+        random.setstate(python)
+        np.random.set_state(numpys)
+
+
+def _models(sim: Simulation) -> None:
+    block = sim.arrivals.block("bench", 0, REQUESTS)
+    ids = np.tile(np.arange(CANDIDATES, dtype=np.int32) % sim.world.n_ads, (len(block), 1))
+    for name, spec in sim.scenario.models.items():
+        view, before = sim.view(spec.features), own_code.loaded()
+        module = build_module(name, spec, view, seed=0, home=sim.home)
+        with errors_in_rehearsal(name):
+            make_scorer(name, spec.recipe, view, module).predict(block, ids)
+            if spec.kind not in KINDS:
+                _learn(name, spec.kind, view, module)
+        own_code.note_late(type(module), before)
+
+
+@contextmanager
+def errors_in_rehearsal(name: str) -> Iterator[None]:
+    """Says of a model that failed on the toy where that was: the request is none of the study's."""
+    try:
+        yield
+    except UserError as error:
+        raise UserError(f"models.{name}, tried on a toy before any work: {error}") from error
+
+
+def _learn(name: str, kind: str, view: FeatureView, module: nn.Module) -> None:
+    """A gradient of what a module of one's own answers in training: one that has none cannot learn."""
+    rows = torch.arange(REQUESTS)
+    with errors_of(f"model {name!r}: training fails", kind):
+        answer = outputs(module.train(), Tables(view, torch.device("cpu")), rows, torch.zeros(REQUESTS), rows)
+        answer.double().sum().backward()
+
+
+def _bidders(sim: Simulation, market: Market) -> None:
+    """Each alone, so that all of them have advertisers."""
+    n = sim.world.n_advertisers
+    nothing = Feedback(*(np.zeros(n, np.int64) for _ in range(6)))
+    for name, spec in market.bidders.items():
+        before = own_code.loaded()
+        crowd = Crowd(sim, {name: spec}, np.full(n, BUDGET), sim.home)
+        for n_updates in range(2):
+            now = Moment(n_updates * market.update, 0, 0.0, 0.0)
+            crowd.bids(now, sim.world.n_ads)
+            crowd.participation(now, n)
+            crowd.observe(nothing, now)
+        crowd.state()
+        for bidder in crowd.bidders:
+            own_code.note_late(type(bidder), before)
+
+
+def _users(sim: Simulation, market: Market) -> None:
+    before = own_code.loaded()
+    model = build_click_model(market.users, sim.platform.slot_effects, sim.home)
+    slots = len(sim.platform.slot_effects)
+    shown = np.arange(slots)[None, :] <= np.arange(REQUESTS)[:, None] * slots // REQUESTS  # short pages too
+    luck = (np.arange(shown.size).reshape(shown.shape) + 0.5) / shown.size
+    ask(model, market.users, np.where(shown, 0.3, 0.0), shown, luck, luck)
+    own_code.note_late(type(model), before)
+
+
+def _check_bids(scenario: Scenario, seed: int) -> None:
+    bids = scenario.world.bids
+    highest = float(init_bids(scenario.world, seed).max())
+    if highest > LARGEST_BID:
+        raise UserError(
+            f"world.bids: the highest of {scenario.world.ads:,} init-bids is {highest:,.0f}; a market takes "
+            f"bids up to {LARGEST_BID:,.0f}; lower median ({bids.median:g}) or sigma ({bids.sigma:g})"
+            + ("" if bids.tail is None else f", or raise tail ({bids.tail:g})")
+        )

@@ -1,1 +1,0 @@
-"""Questions to a finished run: what-ifs, comparisons, traces, critical bids, landscapes."""

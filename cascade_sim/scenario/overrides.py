@@ -1,0 +1,298 @@
+"""Which knobs a what-if may turn, and what an arm becomes when some of them are turned.
+
+A knob decides how requests are served: stage sizes, seats, bids, fusions, slots, auction and bid rule. What
+was settled before serving (world, traffic, training) is no knob: it needs a run of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pydantic import ValidationError
+
+from cascade_sim.auction.pricing import PARAMETERS, RULES
+from cascade_sim.foundation.errors import UserError, did_you_mean, nearest
+from cascade_sim.scenario.assignments import key_and_value, split_values, yaml_value
+from cascade_sim.scenario.checks import check_scenario
+from cascade_sim.scenario.data import scenario_data
+from cascade_sim.scenario.messages import explain, path_text, schema_at, unknown_key
+from cascade_sim.scenario.schema import ArmSpec, Retrieval, Scenario, resolve_arm, resolved_arms
+from cascade_sim.scenario.serving_parameters import KnobPath, arm_knobs, scenario_path
+from cascade_sim.scenario.yaml import Problem, paths_in
+
+MOST_VALUES = 100
+
+# Why a part of the scenario cannot be turned after the fact.
+SETTLED = {
+    "world": "it changes the world, which all that was served and learned rests on",
+    "seed": "another seed is another world",
+    "traffic": "it changes the traffic, which a what-if serves again as it was",
+    "models": "it changes what models are trained, and a what-if takes them as they are",
+    "phases": "it changes how much was served and learned from",
+    "market": "it is about the market's days, and a what-if serves the evaluation again",
+    "arms": "it is about the market's days, and a what-if serves the evaluation again",
+}
+
+
+class Refused(Exception):  # noqa: N818 (a verdict, turned into a UserError by who knows where the words stand)
+    """Why a change cannot be made; `at` is its place among the changes."""
+
+    def __init__(self, text: str, at: int = 0) -> None:
+        super().__init__(text)
+        self.at = at
+
+
+@dataclass(frozen=True)
+class Change:
+    """One knob turned; `at` is the place of the words it comes from."""
+
+    knob: KnobPath
+    value: Any
+    at: int = 0
+
+    @property
+    def path(self) -> str:
+        """The knob as the scenario file writes it: cascade.pre_ranking.size."""
+        return scenario_path(self.knob)
+
+
+Point = tuple[Change, ...]  # turned together: one other way to serve
+
+
+def parse_points(texts: Sequence[str], scenario: Scenario, arm: str) -> list[Point]:
+    """The ways to serve that some `path=value` ask for: one, or as many as one of them lists values.
+
+    `auction.reserve_cpc=0.1,0.2` lists two. Commas inside brackets belong to the value. Raises Refused.
+    """
+    listed: list[list[Change]] = []
+    for at, text in enumerate(texts):
+        try:
+            path, values = key_and_value(text)
+        except ValueError as reason:
+            raise Refused(f"{reason}; write path.to.knob=value", at) from None
+        listed.append(_changes(path, [_value(part, at) for part in split_values(values)], scenario, arm, at))
+    return _points(listed)
+
+
+def given_points(changes: Mapping[str, Any], scenario: Scenario, arm: str) -> list[Point]:
+    """The same from {path: value}; a list or tuple is several values."""
+    listed = []
+    for at, (path, value) in enumerate(changes.items()):
+        values = list(value) if isinstance(value, list | tuple) else [value]
+        listed.append(_changes(path, [_plain(item) for item in values], scenario, arm, at))
+    return _points(listed)
+
+
+def _plain(value: Any) -> Any:
+    """A number of numpy's is a number."""
+    return value.item() if hasattr(value, "item") else value
+
+
+def _changes(path: str, values: list[Any], scenario: Scenario, arm: str, at: int) -> list[Change]:
+    if not values:
+        raise Refused("has no value", at)
+    if len(values) > MOST_VALUES:
+        raise Refused(f"{len(values)} values; at most {MOST_VALUES} at a time", at)
+    for i, value in enumerate(values):
+        if any(value == other and isinstance(value, bool) == isinstance(other, bool) for other in values[:i]):
+            raise Refused(f"{value} is given twice", at)
+    try:
+        knob = find_knob(path, scenario, arm)
+    except Refused as reason:
+        raise Refused(str(reason), at) from None
+    return [Change(knob, value, at) for value in values]
+
+
+def _points(listed: list[list[Change]]) -> list[Point]:
+    if not listed:
+        raise Refused("nothing to change; give at least one path.to.knob=value")
+    for at, changes in enumerate(listed):
+        if any(changes[0].knob == other[0].knob for other in listed[:at]):
+            raise Refused(f"{changes[0].path} is set twice; list its values with commas between them", at)
+    several = [at for at, changes in enumerate(listed) if len(changes) > 1]
+    if len(several) > 1:
+        raise Refused(
+            "only one knob may have several values; ask once for each value of this one", several[1]
+        )
+    count = max(len(changes) for changes in listed)
+    return [tuple(changes[i if len(changes) > 1 else 0] for changes in listed) for i in range(count)]
+
+
+def _value(text: str, at: int) -> Any:
+    try:
+        value = yaml_value(text)
+    except ValueError as reason:
+        raise Refused(str(reason), at) from None
+    if value is None:
+        raise Refused("has no value; write path.to.knob=value", at)
+    return value
+
+
+def find_knob(path: str, scenario: Scenario, arm: str) -> KnobPath:
+    """The knob that a path means: as in the scenario file, as the arm writes it, or its unambiguous end."""
+    steps = tuple(path.split("."))
+    own = steps
+    if steps[0] == "arms" and len(steps) > 2:
+        if steps[1] != arm:
+            raise Refused(f"the question is about arm '{arm}'; to ask about '{steps[1]}', give that arm")
+        own = steps[2:]
+    elif steps[0] == "cascade":
+        own = steps[1:]
+    elif steps[0] == "fusions" and len(steps) > 1:
+        if len(steps) > 2 and steps[1] not in scenario.fusions:
+            known = ", ".join(scenario.fusions) or "none"
+            hint = did_you_mean(steps[1], scenario.fusions)
+            raise Refused(
+                f"no fusion '{steps[1]}' in fusions{hint or ';'} {'Known' if hint else 'known'}: {known}"
+            )
+        return steps
+    earlier = scenario.cascade.pre_ranking.earlier
+    own_arm = resolved_arms(scenario).get(arm)
+    knobs = arm_knobs(earlier, () if own_arm is None else own_arm.retrieval.routes)
+    if own[:1] == ("pre_ranking",) and len(own) == 3 and own[1] in earlier:
+        own = ("pre_ranking", "earlier", *own[1:])  # by the name of the step alone
+    if own in knobs or (own[:-1] in knobs and own[-2:-1] == ("options",)):
+        return own
+    if own == steps:  # a short name, unless the scenario itself has something of that name
+        ends = [knob for knob in knobs if knob[-len(own) :] == own]
+        if len(ends) == 1:
+            return ends[0]
+        if ends:
+            names = " or ".join(scenario_path(knob) for knob in ends)
+            raise Refused(f"'{path}' may mean {names}; write which")
+    raise Refused(_no_knob(path, steps, own, knobs))
+
+
+def _no_knob(path: str, steps: KnobPath, own: KnobPath, knobs: list[KnobPath]) -> str:
+    if len(own) <= 1 and (not own or own[0] in {knob[0] for knob in knobs}):
+        inside = ", ".join(scenario_path(knob) for knob in knobs if not own or knob[0] == own[0])
+        return f"'{path}' is a section; turn one of its knobs: {inside}"
+    for i in range(len(steps) if steps[0] in Scenario.model_fields else 0):
+        if schema_at(steps[: i + 1]) is None:
+            return unknown_key(steps[: i + 1])
+    if steps[0] in Scenario.model_fields and steps[0] != "cascade":  # all of that decides how one is served
+        why = SETTLED.get(steps[0], "it does not decide how a request is served")
+        return (
+            f"{path} cannot be turned after the fact: {why}. It needs a new run: "
+            f"`run SCENARIO --set {path}=…`, or `sweep` for several values"
+        )
+    names = [scenario_path(knob) for knob in knobs]
+    last = nearest(steps[-1], [knob[-1] for knob in knobs])
+    near = nearest(path, names) or next((scenario_path(knob) for knob in knobs if knob[-1] == last), None)
+    hint = f"; did you mean '{near}'? Known" if near else "; known"
+    return f"unknown knob '{path}'{hint}: {', '.join(names)}, fusions.NAME"
+
+
+def turn(scenario: Scenario, spec: ArmSpec, point: Point, folder: Path) -> tuple[Scenario, ArmSpec]:
+    """The arm with knobs turned, and the scenario it belongs to (with the fusions it may have changed).
+
+    Checked like an arm of a scenario; Refused with the place of the change that is to blame.
+    """
+    data = scenario_data(scenario)
+    data.pop("what_if", None)  # what is checked here may come from there
+    name = "what-if"
+    while name in data["arms"]:
+        name += "-"
+    data["arms"][name] = overrides_of(spec)
+    places: dict[KnobPath, Change] = {}
+    turned = {change.knob for change in point}
+    for knob in turned:
+        if knob[0] == "pre_ranking" and knob[-1] in ("size", "sizes"):  # one of them takes the other's place
+            step = data["arms"][name]
+            for key in knob[:-1]:
+                step = step[key]
+            step.pop("sizes" if knob[-1] == "size" else "size", None)
+    data["arms"][name]["retrieval"] = _without_replaced(spec.retrieval, turned)
+    if ("auction", "reserve_cpc") in turned:
+        data["arms"][name]["auction"].pop("logged_reserves")  # each request's own gives way
+    for change in point:
+        if change.knob == ("auction", "pricing") and change.value in list(RULES):
+            for parameter in set(PARAMETERS) - set(RULES[change.value].parameters):
+                data["arms"][name]["auction"].pop(parameter, None)  # of the rule it had
+    for change in point:
+        at: KnobPath = change.knob if change.knob[0] == "fusions" else ("arms", name, *change.knob)
+        section: Any = data
+        for step in at[:-1]:
+            section = section.setdefault(step, {})
+        section[at[-1]] = change.value
+        if change.knob == ("retrieval", "routes") and isinstance(change.value, dict):
+            section[at[-1]] = _with_routes(spec.retrieval, change.value)
+        places[at] = change
+    changed = None
+    try:
+        changed = Scenario.model_validate(data)
+        given = {path for place, change in places.items() for path in paths_in(change.value, place)}
+        problems = check_scenario(changed, given, folder)
+    except ValidationError as error:
+        problems = explain(error.errors(include_url=False))
+    for problem in problems:
+        text = problem.text.replace(f"arms.{name}.", "")  # a name that nobody gave
+        for place, change in places.items():
+            if problem.path[: len(place)] == place:
+                inner = path_text(problem.path[len(place) :])
+                raise Refused(f"{inner}: {text}" if inner else text, change.at)
+        if problem.path[:2] == ("arms", name) or changed is None:
+            raise Refused(f"{path_text(problem.path[2:])}: {text}", point[0].at)
+    assert changed is not None
+    return changed, resolve_arm(changed, changed.arms[name])
+
+
+def _without_replaced(retrieval: Retrieval, turned: set[KnobPath]) -> dict[str, Any]:
+    """An arm's retrieval as its section writes it, without what gives way to what is turned."""
+    if ("retrieval", "kind") in turned and retrieval.routes:
+        return {"size": retrieval.total}  # one retriever in place of all
+    if ("retrieval", "routes") in turned:
+        return {}
+    data = retrieval.spelled_out
+    for at in retrieval.parts:
+        if ("retrieval", *at, "kind") in turned:
+            section = data["routes"][at[1]] if at else data
+            section.pop("options", None)
+    return data
+
+
+def _with_routes(retrieval: Retrieval, routes: dict[str, Any]) -> dict[str, Any]:
+    """Changes to routes of an arm, and further ones, with all that it has."""
+    known = {name: route.spelled_out for name, route in retrieval.routes.items()}
+    changed = {
+        name: {**known[name], **route} if name in known and isinstance(route, dict) else route
+        for name, route in routes.items()
+    }
+    return {**known, **changed}
+
+
+def check_what_if(scenario: Scenario, folder: Path) -> Iterator[Problem]:
+    """What is wrong with the questions of `what_if`; each is checked like an arm of the scenario."""
+    baseline = scenario.report.baseline
+    if baseline not in scenario.arms:
+        return  # said elsewhere
+    spec = resolve_arm(scenario, scenario.arms[baseline])
+    for name, words in scenario.what_if.items():
+        try:
+            for point in parse_points(words, scenario, baseline):
+                turn(scenario, spec, point, folder)
+        except Refused as reason:
+            at = ("what_if", name, reason.at)
+            yield Problem(at, f"{words[reason.at]}: {reason}", uses=(at, ("arms", baseline)))
+
+
+def overrides_of(spec: ArmSpec) -> dict[str, Any]:
+    """An arm with nothing inherited, as the `arms` section of a scenario would write it."""
+    data = spec.model_dump(mode="json", exclude_none=True)
+    data["auction"] |= {"charging": spec.auction.charging, "logged_reserves": spec.auction.logged_reserves}
+    sizes = data.pop("sizes", None)
+    if sizes is not None:
+        del data["pre_ranking"]["size"]
+        data["pre_ranking"]["sizes"] = sizes
+    for name, of_step in data.pop("earlier_sizes").items():
+        del data["pre_ranking"]["earlier"][name]["size"]
+        data["pre_ranking"]["earlier"][name]["sizes"] = of_step
+    return {**data, "retrieval": spec.retrieval.spelled_out}
+
+
+def refuse(reason: Refused, words: Sequence[str], source: str = "") -> UserError:
+    """The error for people: the words that are to blame, and why."""
+    return UserError(f"{source}{words[reason.at]}: {reason}" if words else str(reason))

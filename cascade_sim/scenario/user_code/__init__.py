@@ -1,0 +1,1 @@
+"""Classes of users: their options, and process-wide settings that they may not keep."""

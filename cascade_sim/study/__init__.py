@@ -1,0 +1,1 @@
+"""A study: one world from logs and training to evaluation and results; runs and sweeps of worlds."""

@@ -1,0 +1,161 @@
+"""A scenario and a seed made concrete: world, truth, platform, market and the seats of its arms."""
+
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from cascade_sim.agents.conversions import DelayMixture
+from cascade_sim.cascade.bids import Rates, learned_rates
+from cascade_sim.cascade.fusion import named_fusion
+from cascade_sim.cascade.retrievers.custom import find_retriever
+from cascade_sim.cascade.retrievers.routes import MergedRoutes, Quota
+from cascade_sim.cascade.retrievers.similarity import Retriever
+from cascade_sim.cascade.scorers import ConstantScorer, ModelScorer, RandomScorer, Scorer
+from cascade_sim.cascade.serve import Arm, Block, Decision, Retrieve, Stage, serve
+from cascade_sim.engines import Engine
+from cascade_sim.environments.build import environment_of
+from cascade_sim.models.features import FeatureView
+from cascade_sim.scenario.memory import require_memory
+from cascade_sim.scenario.schema import (
+    KNOWN,
+    ArmSpec,
+    PreRankingStep,
+    Ranking,
+    Retrieval,
+    Route,
+    Scenario,
+)
+from cascade_sim.study.size_fit import with_size_rule
+
+MOST_RETRIEVERS = 16  # kept at once: what-ifs may ask for many, and each has an index
+
+
+class Simulation:
+    """Everything a phase needs. Scorers of trained models are added as training goes on."""
+
+    def __init__(
+        self,
+        scenario: Scenario,
+        seed: int,
+        workers: int = 1,
+        home: Path = Path("."),
+        engine: Engine | None = None,
+        device: torch.device | None = None,
+    ):
+        require_memory(scenario, workers)  # every command that makes a world comes through here
+        # One thread: sums of floats would otherwise depend on how many cores there are.
+        torch.set_num_threads(1)
+        self.scenario, self.seed, self.home = scenario, seed, home
+        self.device = device or torch.device("cpu")  # where models are trained; all else is of the CPU
+        self.scorers: dict[str, Scorer] = {"random": RandomScorer(seed), "constant": ConstantScorer()}
+        self._rates: dict[Scorer, Rates] = {}
+        self._retrievers: dict[str, Retriever] = {}  # by what they look at
+        self.find_retriever: Callable[[str], type[Any]] = partial(find_retriever, home=home)
+        self.environment = environment_of(scenario, seed, workers, home, engine)
+        self.world, self.platform = self.environment.world, self.environment.platform
+        self.arrivals = self.environment.arrivals
+        self.scorers.update(self.environment.scorers)
+        self._built_in = tuple(self.scorers)
+
+    @property
+    def retriever(self) -> Retriever:
+        """Who brings the candidates of the deployed cascade."""
+        return self.retriever_of(self.scenario.cascade.retrieval)
+
+    def retriever_of(self, spec: Retrieval) -> Retriever:
+        """Who brings candidates, by a section; made when it is first asked for, whatever the sizes."""
+        if not spec.routes:
+            return self.route_retriever(spec)
+        quotas = (Quota(name, self.route_retriever(route), route.size) for name, route in spec.routes.items())
+        return MergedRoutes(tuple(quotas))
+
+    def route_retriever(self, route: Route) -> Retriever:
+        """Who brings the ads of one route."""
+        if not self.environment.has("corpus"):
+            route = Route()  # all look at the logged candidates
+        key = json.dumps({**route.spelled_out, "size": 0}, sort_keys=True, default=str)
+        if key not in self._retrievers:
+            while len(self._retrievers) >= MOST_RETRIEVERS:
+                del self._retrievers[next(iter(self._retrievers))]
+            self._retrievers[key] = self.environment.retriever(route, self.find_retriever)
+        return self._retrievers[key]
+
+    @property
+    def built_in(self) -> tuple[str, ...]:
+        """Those who sit in a stage without being trained."""
+        return self._built_in
+
+    def view(self, features: tuple[str, ...]) -> FeatureView:
+        return self.world.view(features)
+
+    @property
+    def delays(self) -> DelayMixture | None:
+        """How late conversions are; None where the scenario does not say."""
+        return self.environment.delays
+
+    def rates(self, pcvr: str) -> Rates | None:
+        """The conversion rates of a trained model, one object a model; None: the known ones."""
+        if pcvr == KNOWN:
+            return None
+        scorer = self.scorers[pcvr]
+        assert isinstance(scorer, ModelScorer)
+        if scorer not in self._rates:
+            self._rates[scorer] = learned_rates(scorer, self.world)
+        return self._rates[scorer]
+
+    def stage(self, section: PreRankingStep | Ranking, spec: ArmSpec) -> Stage:
+        """A stage of an arm from its section (model, bid, fusion)."""
+        auction = spec.auction
+        fusion = named_fusion(section.fusion, self.scenario.fusions, auction.squashing, auction.charging)
+        stage = Stage(self.scorers[section.model], section.bid, fusion)
+        if not self.asks_pcvr(section, spec):
+            return stage
+        return replace(stage, rates=self.rates(spec.pcvr_of(section)))
+
+    def asks_pcvr(self, section: PreRankingStep | Ranking, spec: ArmSpec) -> bool:
+        """Whether a stage of an arm looks at a pCVR: in its bids, or in its fusion."""
+        fusion = named_fusion(section.fusion, self.scenario.fusions, spec.auction.squashing)
+        return (section.bid == "opt" and spec.bidding.rule != "none") or fusion.pcvr != 0.0
+
+    def arm(self, name: str, spec: ArmSpec) -> Arm:
+        """An arm ready to serve; its models must have been trained."""
+        arm = self.arm_of(name, spec, [self.stage(section, spec) for _, section in spec.sections])
+        rules = spec.size_rules
+        if not rules:
+            return self.environment.with_logged_sizes(arm)
+
+        def block_of(index: int, n_requests: int) -> Block:
+            return self.arrivals.block("shadow", index, n_requests)
+
+        for at, (step, _) in enumerate(spec.steps):  # a later rule is learned behind the earlier ones
+            if step in rules:
+                arm = with_size_rule(arm, self.platform, rules[step], block_of, self.seed, at)
+        return arm
+
+    def arm_of(self, name: str, spec: ArmSpec, stages: Sequence[Stage]) -> Arm:
+        """An arm with these scoring stages and everything else as in its section."""
+        return Arm(
+            name=name,
+            retrieval=Retrieve(self.retriever_of(spec.retrieval), spec.retrieval_size),
+            stages=tuple(
+                replace(stage, name=named, size=getattr(section, "size", None))
+                for stage, (named, section) in zip(stages, spec.sections, strict=True)
+            ),
+            slots=spec.slots,
+            pricing=spec.auction.pricing,
+            reserve_cpc=spec.auction.reserve_cpc,
+            score_floor=spec.auction.score_floor,
+            parameters=spec.auction.parameters,
+            bid_rule=spec.bidding.rule,
+            bid_range=spec.bidding.range,
+            charging=spec.auction.charging,
+            logged_reserves=spec.auction.logged_reserves,
+        )
+
+    def serve(self, block: Block, arm: Arm) -> Decision:
+        return serve(block, arm, self.platform)

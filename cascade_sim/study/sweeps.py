@@ -1,0 +1,473 @@
+"""One study under many settings, each in several worlds: which setting is best, where do conclusions hold?
+
+The settings are the cells of a grid (every combination of some keys' values), or the variants that a file
+names, each with the keys it overrides:
+
+    scenario: ranking_consistency.yaml
+    common: [phases.evaluate=4096]          # overrides of every variant; may be left out
+    variants:
+      as it is: []
+      wide bids: [world.bids.sigma=0.7]
+
+All are checked before any work starts. Each (cell, seed) is a run folder of its own; one that is complete, of
+the same scenario and made by the same code is taken as it is, so that a stopped sweep goes on where it was.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from cascade_sim.analysis.report.sections.sweep import NEITHER, known_measures
+from cascade_sim.analysis.statistics.bootstrap import seed_spread
+from cascade_sim.analysis.statistics.moves import paired_move
+from cascade_sim.context import RunContext
+from cascade_sim.foundation.errors import ScenarioError, UserError, did_you_mean, unknown_name
+from cascade_sim.foundation.workers import Job
+from cascade_sim.regression.blocks import METRICS as IN_BLOCKS
+from cascade_sim.regression.blocks import read_blocks
+from cascade_sim.scenario.assignments import key_and_value, split_values
+from cascade_sim.scenario.file import load_scenario, scenario_data, scenario_hash, shipped_variants
+from cascade_sim.scenario.plugins import refuse_registered, require_options
+from cascade_sim.scenario.schema import Scenario, resolved_arms
+from cascade_sim.scenario.yaml import Document, KeyPath, Mark, Problem, parse
+from cascade_sim.storage.files import below, read_file
+
+MOST_CELLS = 1000
+MARKET = "market."
+Metrics = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Axis:
+    """A key of the scenario and the values it takes, as text."""
+
+    path: str
+    values: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One setting: its name (`squashing=0.5, slots=3`), the values by path, and the scenario they make."""
+
+    name: str
+    settings: dict[str, str]
+    scenario: Scenario
+
+
+def parse_axes(options: Sequence[str]) -> list[Axis]:
+    """An axis from each `path=a,b,c`. UserError for what is no such list."""
+    axes = [_axis(option) for option in options]
+    for i, axis in enumerate(axes):
+        if axis.path in [other.path for other in axes[:i]]:
+            raise UserError(f"--over {axis.path}: given twice; write all its values in one list")
+    n_cells = 1
+    for axis in axes:
+        n_cells *= len(axis.values)
+    if n_cells > MOST_CELLS:
+        raise UserError(f"--over: {n_cells:,} cells; at most {MOST_CELLS:,}, so leave out some values")
+    return axes
+
+
+def _axis(option: str) -> Axis:
+    try:
+        path, text = key_and_value(option)
+    except ValueError as reason:
+        raise UserError(f"--over {option}: {reason}; expected path.to.key=value,value,…") from None
+    if path == "seed":
+        raise UserError(f"--over {option}: worlds are not swept; give their number with --seeds")
+    values = tuple(split_values(text))
+    if not all(values):
+        raise UserError(f"--over {option}: a value is empty; write path.to.key=value,value,…")
+    twice = next((value for i, value in enumerate(values) if value in values[:i]), None)
+    if twice is not None:
+        raise UserError(f"--over {option}: {twice} is given twice")
+    return Axis(path, values)
+
+
+def load_grid(path: Path, axes: Sequence[Axis], overrides: Sequence[str] = ()) -> list[Cell]:
+    """All cells in order, the last axis fastest. ScenarioError naming the cells that are not valid."""
+    short = _short_names([axis.path for axis in axes])
+    cells: list[Cell] = []
+    problems: dict[str, list[str]] = {}  # problem -> the cells that have it
+    for values in itertools.product(*(axis.values for axis in axes)):
+        settings = dict(zip((axis.path for axis in axes), values, strict=True))
+        name = ", ".join(f"{short[key]}={value}" for key, value in settings.items())
+        changes = {key: f"{key}={value}" for key, value in settings.items()}
+        try:
+            cells.append(Cell(name, settings, load_scenario(path, (*overrides, *changes.values()))))
+        except ScenarioError as error:
+            for problem in error.problems:
+                for key, change in changes.items():  # the value is in the cell's name
+                    problem = problem.replace(f"--set {change}", f"--over {key}", 1)
+                problems.setdefault(problem, []).append(name)
+    if problems:
+        n = len(cells) + len({name for names in problems.values() for name in names})
+        raise ScenarioError([text + _in_cells(names, n) for text, names in problems.items()])
+    return cells
+
+
+def _short_names(paths: Sequence[str]) -> dict[str, str]:
+    """The shortest end of each path that no other path has."""
+    short = {}
+    for path in paths:
+        steps = path.split(".")
+        for n in range(1, len(steps) + 1):
+            end = ".".join(steps[-n:])
+            if sum(other == end or other.endswith(f".{end}") for other in paths) == 1:
+                break
+        short[path] = end
+    return short
+
+
+def _in_cells(names: list[str], n: int, what: str = "cell") -> str:
+    if len(names) == n:
+        return ""  # it is the scenario's, or the path's: no cell is to blame
+    more = f" and {len(names) - 1} more" if len(names) > 1 else ""
+    return f" (in the {what} {names[0]}{more})"
+
+
+def load_variants(path: Path, overrides: Sequence[str] = ()) -> list[Cell]:
+    """The variants of a file in its order, all checked.
+
+    ScenarioError with all problems, `file:line:column variants.NAME: key=value: what is wrong`.
+    """
+    shipped = shipped_variants()
+    if not path.exists():
+        path = shipped.get(str(path), path)
+    try:
+        document = parse(read_file(path, follows=True).decode("utf-8"))
+    except FileNotFoundError:
+        beside = sorted(str(file) for file in path.parent.glob("*.y*ml"))
+        hint = did_you_mean(str(path), [*beside, *shipped]) or "; give the path of a variants file (.yaml)"
+        raise UserError(f"{path}: no such file{hint}") from None
+    except OSError as error:
+        raise UserError(f"{path}: cannot be read: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise UserError(f"{path}: {error}") from error
+    if not document.problems:
+        document.problems += _variants_faults(document.data)
+    if document.problems:
+        raise ScenarioError(
+            [_at(path, document, fault.path, fault.text, fault.mark) for fault in document.problems]
+        )
+    content = document.data
+    common = content.get("common") or []
+    scenario = path.parent / content["scenario"]
+    cells: list[Cell] = []
+    problems: dict[str, list[str]] = {}  # problem -> the variants that have it
+    for name, changes in content["variants"].items():
+        # Where the text of each override stands; of the same text in two places the later one counts.
+        places: dict[str, KeyPath] = {change: ("common", i) for i, change in enumerate(common)}
+        places |= {change: ("variants", name, i) for i, change in enumerate(changes)}
+        places = {change: place for change, place in places.items() if change not in overrides}
+        try:
+            loaded = load_scenario(scenario, (*common, *changes, *overrides))
+            cells.append(Cell(str(name), dict(key_and_value(change) for change in changes), loaded))
+        except ScenarioError as error:
+            for problem in error.problems:
+                place = next((p for text, p in places.items() if problem.startswith(f"--set {text}: ")), None)
+                if place is not None:
+                    problem = _at(path, document, place, problem.removeprefix("--set "))
+                named = problems.setdefault(problem, [])
+                if place is None or place[0] == "common":  # the place of others names the variant
+                    named.append(str(name))
+    if problems:
+        n = len(content["variants"])
+        raise ScenarioError(
+            [text + (_in_cells(names, n, "variant") if names else "") for text, names in problems.items()]
+        )
+    folders = {folder_name(cell.name): cell.name for cell in cells}
+    for cell in cells:
+        if folders[folder_name(cell.name)] != cell.name:
+            fault = "differs from another name only in punctuation; rename it"
+            raise ScenarioError([_at(path, document, ("variants", cell.name), fault)])
+    return cells
+
+
+def _variants_faults(content: Any) -> Iterator[Problem]:
+    """What is wrong with the form of a file of variants."""
+    keys = ("scenario", "variants", "common")
+    expected = "expected the keys scenario, variants and optionally common"
+    if not isinstance(content, dict):
+        yield Problem((), f"{expected}, found {content!r}")
+        return
+    for key in (key for key in content if key not in keys):
+        yield Problem((key,), f"{expected}{did_you_mean(str(key), keys)}")
+    for key in (key for key in keys[:2] if key not in content):
+        yield Problem((), f"{expected}; {key} is missing")
+    if not isinstance(content.get("scenario", ""), str):
+        yield Problem(("scenario",), f"expected the path of a scenario, found {content['scenario']!r}")
+    lists: list[tuple[KeyPath, Any]] = [(("common",), content.get("common") or [])]
+    variants = content.get("variants", {"": []})
+    if not isinstance(variants, dict) or not variants:
+        yield Problem(("variants",), "expected NAME: [key=value, …], at least one")
+    else:
+        lists += [(("variants", name), changes) for name, changes in variants.items()]
+    for at, changes in lists:
+        if not isinstance(changes, list):
+            yield Problem(at, f"expected a list of key=value, not {changes!r}")
+            continue
+        for i, change in enumerate(changes):
+            if not isinstance(change, str):
+                yield Problem((*at, i), f"expected key=value, not {change!r}")
+
+
+def _at(path: Path, document: Document, place: KeyPath, text: str, mark: Mark | None = None) -> str:
+    """`file:line:column variants.NAME: what is wrong`; positions in lists are told by line and column."""
+    line, column = mark or document.mark(place)
+    name = ".".join(str(step) for step in place if not isinstance(step, int))
+    return f"{path}:{line}:{column} {name + ': ' if name else ''}{text}"
+
+
+def run_worlds(
+    cells: Sequence[Cell],
+    folders: Mapping[str, Path],
+    what: str,
+    context: RunContext,
+    *,
+    seeds: int,
+    keep_logs: bool = False,
+    logged_by: Cell | None = None,
+) -> dict[str, list[Metrics]]:
+    """The metrics of each cell in each of its worlds, seed after seed; complete ones are not run again.
+
+    Each world leaves a run folder, FOLDER/seed-N. `logged_by`: the cell whose cascade writes the log that the
+    models of all cells learn from; its worlds come first, and what is trained there is not trained again.
+    """
+    from cascade_sim.study.run import refuse_worlds, run_world, taken_or_run
+
+    for cell in cells:
+        refuse_worlds(cell.scenario, seeds)
+        refuse_registered(cell.scenario)
+        require_options(cell.scenario, context.home)
+    worlds = {
+        (cell.name, i): cell.scenario.model_copy(update={"seed": cell.scenario.seed + i})
+        for cell in cells
+        for i in range(seeds)
+    }
+    with context.engine as engine, context.progress:
+        placed = {name: engine.place(folder) for name, folder in folders.items()}
+        engine.require_folder(*placed.values())
+        jobs = {
+            key: Job(
+                f"{key[0]}, seed {world.seed}",
+                run_world,
+                (world, below(placed[key[0]], f"seed-{world.seed}"), context.device),
+                {"keep_logs": keep_logs, "logged_by": logged_by and scenario_data(logged_by.scenario)},
+            )
+            for key, world in worlds.items()
+        }
+        teachers = [job for key, job in jobs.items() if logged_by is None or key[0] == logged_by.name]
+        others = [job for job in jobs.values() if job not in teachers]
+        done = taken_or_run((teachers, others), what, context, go_on="the same command goes on from there")
+    return {cell.name: [done[jobs[cell.name, i].name] for i in range(seeds)] for cell in cells}
+
+
+def folder_name(variant: str) -> str:
+    """A variant's name as the name of a folder."""
+    return "".join(c if c.isalnum() else "-" for c in variant.lower()).strip("-")
+
+
+def check_sweep(cells: Sequence[Cell], arm: str | None, measures: Sequence[str]) -> None:
+    """Whether every cell has the arm and can be measured so; UserError before any work starts."""
+    for cell in cells:
+        arms = resolved_arms(cell.scenario)
+        if arm is not None and arm not in arms:
+            raise UserError(f"--arm: {unknown_name('arm', arm, arms)} (in the cell {cell.name})")
+    known = known_measures(has_market=all(cell.scenario.market is not None for cell in cells))
+    for measure in measures:
+        if measure in NEITHER:
+            raise UserError(f"measure {measure!r} has no better end, so no cell is better by it than another")
+        if measure not in known:
+            raise UserError(unknown_name("measure", measure, known))
+
+
+def cell_folder(out: Path, cell: Cell) -> Path:
+    """A folder named by the cell's content, not its place: a grid that grows keeps what is finished."""
+    return below(out, "cells", f"{folder_name(cell.name)[:60]}-{scenario_hash(cell.scenario)[:6]}")
+
+
+def run_sweep(
+    axes: Sequence[Axis],
+    cells: Sequence[Cell],
+    context: RunContext,
+    *,
+    arm: str | None,
+    seeds: int,
+    retrain: bool = False,
+    keep_logs: bool = False,
+) -> dict[str, Any]:
+    """What tables, figure and page of a sweep are made from, as plain data.
+
+    The models of all cells learn from the log of the first one's cascade, so that a knob of the auction is
+    not mixed with the luck of another training; with `retrain` each cell's learn from its own.
+    """
+    folders = {cell.name: cell_folder(context.out, cell) for cell in cells}
+    first, measured = cells[0], {}
+    logged_by = None if retrain else first
+    done = run_worlds(cells, folders, "cells", context, seeds=seeds, keep_logs=keep_logs, logged_by=logged_by)
+    for cell in cells:
+        own, base = ([_flat(world, arm) for world in done[name]] for name in (cell.name, first.name))
+        entries = {name: _entry(name, own, base, is_first=cell is first) for name in own[0]}
+        if seeds == 1 and cell is not first:
+            _add_paired(entries, _blocks(folders, cell, arm), _blocks(folders, first, arm))
+        measured[cell.name] = entries
+    start = cells[0].scenario
+    return {
+        "name": start.name,
+        "arm": arm or start.report.baseline,
+        "axes": [{"path": axis.path, "values": list(axis.values)} for axis in axes],
+        "seeds": [start.seed + i for i in range(seeds)],
+        "requests": start.phases.evaluate,
+        "cells": [
+            {"name": cell.name, "settings": cell.settings, "measures": measured[cell.name]} for cell in cells
+        ],
+    }
+
+
+def write_sweep(findings: dict[str, Any], folder: Path, across: str, up: str) -> list[Path]:
+    """Write sweep.csv and sweep.html into a folder; returns their paths."""
+    from cascade_sim.analysis.report.figures.sweep import sweep_svg
+    from cascade_sim.analysis.report.sections.sweep import csv_text
+    from cascade_sim.analysis.report.short_page import sweep_page
+    from cascade_sim.storage.files import write_file
+
+    page = sweep_page(findings, across, up, sweep_svg(findings, across, up))
+    files = {"sweep.csv": csv_text(findings, across, up), "sweep.html": page}
+    for name, text in files.items():
+        write_file(folder / name, text.encode())
+    return [folder / name for name in files]
+
+
+def _flat(metrics: Metrics, arm: str | None) -> dict[str, Metrics]:
+    """{measure: {"value", "low", "high"}} of the arm; those of its market have no interval of their own."""
+    name = arm or metrics["baseline"]
+    flat = dict(metrics["arms"][name])
+    market = metrics.get("market", {}).get("arms", {}).get(name, {})
+    for measure, value in market.items():
+        if isinstance(value, int | float) and not isinstance(value, bool):
+            flat[MARKET + measure] = {"value": value, "low": None, "high": None}
+    return flat
+
+
+def _entry(name: str, own: list[Metrics], base: list[Metrics], is_first: bool) -> Metrics:
+    """The measure over worlds, and its lift over the first cell, world by world."""
+    if len(own) == 1:
+        entry = {key: own[0][name].get(key) for key in ("value", "low", "high")}
+    else:
+        entry = seed_spread([_value(world, name) for world in own])
+    if not is_first:
+        entry["lift"] = seed_spread(
+            [_lift(_value(a, name), _value(b, name)) for a, b in zip(own, base, strict=True)]
+        )
+    return entry
+
+
+def _value(world: Metrics, name: str) -> float | None:
+    return world[name]["value"] if name in world else None
+
+
+def _lift(value: float | None, base: float | None) -> float | None:
+    return None if value is None or base is None or base <= 0 else value / base - 1.0
+
+
+def _blocks(folders: dict[str, Path], cell: Cell, arm: str | None) -> Any:
+    """The sums by group of requests that the run kept; None where they are too few."""
+    try:
+        blocks = read_blocks(below(folders[cell.name], f"seed-{cell.scenario.seed}"))
+    except UserError:
+        return None
+    return blocks.arms.get(arm or cell.scenario.report.baseline)
+
+
+def _add_paired(entries: dict[str, Metrics], own: Any, base: Any) -> None:
+    """In one world: intervals of the lifts from pairing groups of requests."""
+    if own is None or base is None:
+        return
+    for name in IN_BLOCKS:
+        if name not in entries or entries[name]["lift"]["value"] is None:
+            continue
+        before, after = base.parts(name), own.parts(name)
+        if len(before[0]) == len(after[0]):
+            low, high = paired_move(before, after).interval()
+            entries[name]["lift"] |= {"low": low, "high": high}
+
+
+def run_variants(cells: Sequence[Cell], context: RunContext, *, seeds: int) -> dict[str, Metrics]:
+    """The combined metrics of every variant over its seeds."""
+    from cascade_sim.study.results import combine_seeds
+
+    folders = {cell.name: context.out / folder_name(cell.name) for cell in cells}
+    done = run_worlds(cells, folders, "variants", context, seeds=seeds)
+    return {name: combine_seeds(worlds) for name, worlds in done.items()}
+
+
+def variants_table(results: Mapping[str, Metrics], arms: list[str], metric: str, lift: bool) -> str:
+    """A Markdown table: a row per variant, a column per arm, mean ± half the interval."""
+    lines = ["| variant | " + " | ".join(arms) + " |", "|---|" + "---|" * len(arms)]
+    for name, metrics in results.items():
+        cells = []
+        for arm in arms:
+            node = metrics["arms"].get(arm, {}).get(metric, {})
+            cells.append(_cell(node.get("lift") if lift else node, lift))
+        lines.append(f"| {name} | " + " | ".join(cells) + " |")
+    return "\n".join(lines)
+
+
+def culprit_table(results: Mapping[str, Metrics]) -> str:
+    """A Markdown table of the ablation: RCS with parts of pre-ranking replaced, a row per variant.
+
+    A variant that has no such step, bid or model leaves the cell empty.
+    """
+    tables = {
+        name: {_parts(row): _cell(row["rcs"], False) for row in metrics["culprit"]}
+        for name, metrics in results.items()
+    }
+    heads = list(dict.fromkeys(head for table in tables.values() for head in table))
+    lines = ["| variant | " + " | ".join(heads) + " |", "|---|" + "---|" * len(heads)]
+    for name, table in tables.items():
+        lines.append(f"| {name} | " + " | ".join(table.get(head, "–") for head in heads) + " |")
+    return "\n".join(lines)
+
+
+def _parts(row: Mapping[str, Any]) -> str:
+    """Bid and model of a row of the ablation, after their step where there are several."""
+    step = f"{row['stage']}: " if "stage" in row else ""
+    pcvr = f" ({row['pcvr']})" if row.get("pcvr") else ""
+    return f"{step}{row['bid']}{pcvr} × {row['model']}"
+
+
+def orders_kept(results: Mapping[str, Metrics], metric: str) -> str:
+    """A Markdown table: the order of each variant's arms by a metric, and how many worlds keep it.
+
+    Between two neighbours stands in how many worlds the first is ahead. Empty for one world.
+    """
+    rows = []
+    for name, metrics in results.items():
+        order = (metrics.get("orders") or {}).get(metric)
+        if order is None:
+            continue
+        kept = {(pair["first"], pair["second"]): pair["kept"] for pair in order["pairs"]}
+        text = order["order"][0]
+        for first, second in itertools.pairwise(order["order"]):
+            text += f" >({kept[first, second]}) {second}"
+        rows.append(f"| {name} | {text} | {order['whole']} of {order['worlds']} |")
+    return (
+        "\n".join(["| variant | order, best first (worlds) | whole order |", "|---|---|---|", *rows])
+        if rows
+        else ""
+    )
+
+
+def _cell(node: dict[str, Any] | None, signed: bool) -> str:
+    """Percent with half the width of the interval; – where undefined."""
+    if not node or node.get("value") is None:
+        return "–"
+    text = f"{100 * node['value']:+.1f}" if signed else f"{100 * node['value']:.1f}"
+    if node.get("low") is not None:
+        text += f" ± {50 * (node['high'] - node['low']):.1f}"
+    return text

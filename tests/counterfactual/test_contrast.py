@@ -1,0 +1,81 @@
+"""Arms over several worlds, each held against one of them."""
+
+import copy
+import json
+import math
+
+import numpy as np
+import pytest
+from scipy.stats import t, ttest_rel
+
+from cascade_sim.cli import main
+from cascade_sim.counterfactual.contrast import contrasts
+from cascade_sim.foundation.errors import UserError
+from worlds.whatif_runs import measured_run
+
+WORLDS = 4
+RPM = {"logloss": [1.0, 1.2, 0.9, 1.1], "distill-pre": [1.1, 1.35, 1.0, 1.2]}
+ECE = {"logloss": [0.01, 0.02, 0.03, 0.04], "distill-pre": [0.012, 0.018, 0.033, 0.041]}
+
+
+@pytest.fixture(scope="module")
+def worlds(study, tmp_path_factory):
+    """A study of four worlds whose arms differ in RPM and proxy ECE as the tables above say."""
+    folder = tmp_path_factory.mktemp("worlds") / "many"
+    for i in range(WORLDS):
+        metrics = copy.deepcopy(study.metrics)
+        for arm in RPM:
+            metrics["arms"][arm]["expected_rpm"]["value"] = RPM[arm][i]
+            metrics["arms"][arm]["proxy_ece"]["value"] = ECE[arm][i]
+        path = measured_run(study, folder / f"seed-{i + 1}")
+        (path / "metrics.json").write_text(json.dumps(metrics))
+    return folder
+
+
+def test_differences_are_taken_world_by_world_with_a_t_interval_between_them(worlds):
+    (found,) = contrasts(worlds, "logloss", ["distill-pre"], ["expected_rpm"])
+    own, base = np.array(RPM["distill-pre"]), np.array(RPM["logloss"])
+    gap = own - base
+    half = t.ppf(0.975, WORLDS - 1) * gap.std(ddof=1) / math.sqrt(WORLDS)
+    assert (found.value, found.other) == (pytest.approx(own.mean()), pytest.approx(base.mean()))
+    assert (found.difference, found.low, found.high) == pytest.approx(
+        (gap.mean(), gap.mean() - half, gap.mean() + half)
+    )
+    assert found.p == pytest.approx(ttest_rel(own, base).pvalue)
+    assert (found.ahead, found.worlds) == (4, 4) and found.is_told
+
+
+def test_two_comparisons_have_wider_intervals_and_larger_p(worlds):
+    alone = contrasts(worlds, "logloss", ["distill-pre"], ["expected_rpm"])[0]
+    first, second = contrasts(worlds, "logloss", ["distill-pre"], ["expected_rpm", "proxy_ece"])
+    assert first.high - first.low == pytest.approx(
+        (alone.high - alone.low) * t.ppf(1 - 0.05 / 4, 3) / t.ppf(0.975, 3)
+    )
+    assert first.p == pytest.approx(2 * alone.p)  # the smaller of two
+    assert second.ahead == 1  # a lower ECE is better: in the second world alone
+
+
+def test_a_relative_difference_is_in_percent_of_the_other(worlds):
+    (found,) = contrasts(worlds, "logloss", ["distill-pre"], ["expected_rpm%"])
+    shares = 100 * (np.array(RPM["distill-pre"]) / np.array(RPM["logloss"]) - 1)
+    assert found.difference == pytest.approx(shares.mean())
+
+
+def test_what_cannot_be_contrasted_is_refused_by_name(worlds):
+    with pytest.raises(UserError, match="has one world.*--seeds"):
+        contrasts(worlds / "seed-1", "logloss")
+    with pytest.raises(UserError, match="unknown arm 'loglos'.*logloss"):
+        contrasts(worlds, "loglos")
+    with pytest.raises(UserError, match="unknown measure 'gaucc'.*gauc"):
+        contrasts(worlds, "logloss", measures=["gaucc"])
+
+
+def test_the_command_prints_a_row_an_arm_with_what_is_told_in_bold(worlds, tmp_path, capsys):
+    out = tmp_path / "contrast.json"
+    command = ["contrast", str(worlds), "--against", "logloss", "--arms", "distill-pre", "--out", str(out)]
+    assert main([*command, "--over", "expected_rpm,proxy_ece"]) == 0
+    text = capsys.readouterr().out
+    assert "| arm | expected_rpm | proxy_ece |" in text
+    assert "| distill-pre | **+0.11" in text and "(4/4)" in text and "(1/4)" in text
+    assert "means over 4 worlds; intervals hold for all 2 comparisons together" in text
+    assert [row["is_told"] for row in json.loads(out.read_text())] == [True, False]

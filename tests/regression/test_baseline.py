@@ -1,0 +1,140 @@
+"""Baseline files: small, the same again, and refused with key and reason when damaged."""
+
+import json
+from dataclasses import replace
+
+import pytest
+
+from cascade_sim.cli import main
+from cascade_sim.foundation.errors import Notice, UserError
+from cascade_sim.regression.baseline import baseline_text, differences, read_baseline, write_baseline
+from cascade_sim.regression.blocks import Blocks
+from worlds.guarded_market import measure_plain, plain_run
+
+
+def test_a_run_and_its_scenario_are_identical_to_the_baseline_of_the_run(home, tmp_path, capsys):
+    kept = str(tmp_path / "from_run.json")
+    assert main(["baseline", str(plain_run()), "--out", kept]) == 0
+    assert "kB)" in capsys.readouterr().out
+    for what in (plain_run(), home / "plain.yaml"):
+        assert main(["check", str(what), "--against", kept, "--quiet"]) == 0
+        assert "identical: all 18 metrics" in capsys.readouterr().out
+    assert main(["check", str(plain_run()), "--against", kept, "--fresh", "1"]) == 2
+    assert "--fresh: " in capsys.readouterr().err
+
+
+def test_a_baseline_is_small_readable_and_the_same_bytes_again(file, measured):
+    text = file.read_text()
+    assert len(text) < 100_000
+    assert text == baseline_text(measured)
+    data = json.loads(text)
+    assert data["semantics"] and data["seed"] == 1 and set(data["arms"]) == {"today", "cheap"}
+
+
+def test_many_arms_share_the_room_by_halving_the_groups(measured):
+    arm = measured.blocks.arms["today"]
+    many = Blocks(512, 256, {f"arm{i}": arm for i in range(12)})
+    data = json.loads(baseline_text(replace(measured, blocks=many)))
+    assert data["groups"] == 128  # 12 * 128 = 6 * 256
+    assert len(data["arms"]["arm0"]["sums"]["revenue"]) == 128
+    assert sum(data["arms"]["arm0"]["sums"]["requests"]) == 512
+
+
+def test_a_baseline_of_a_handful_of_requests_is_refused(home, tmp_path):
+    few = measure_plain(tmp_path, "phases.evaluate=5")
+    with pytest.raises(UserError, match="phases.evaluate is 5; a baseline needs at least 8 requests"):
+        baseline_text(few)
+
+
+def broken(data, path, value):
+    *way, last = path.split("/")
+    node = data
+    for key in way:
+        node = node[key]
+    if value is KeyError:
+        del node[last]
+    else:
+        node[last] = value
+    return data
+
+
+@pytest.mark.parametrize(
+    "path, value, words",
+    [
+        ("kind", "something", "kind is 'something'; expected 'cascade_sim revenue baseline'"),
+        ("format", 2, "format is 2, this version has 1"),
+        ("semantics", 1, "semantics is 1, this version has"),
+        ("semantics", "x", 'semantics is "x"; expected a whole number'),
+        ("groups", 100, "groups is 100; expected a power of 2 from 8 to 256"),
+        ("arms", [], "arms is a list; expected an object"),
+        ("arms", {}, "arms is empty"),
+        ("arms/today/sums/clicks", [1, 2], "arms.today.sums.clicks has 2 numbers; expected a list of 256"),
+        ("arms/today/sums/clicks", KeyError, "arms.today.sums.clicks is missing; expected a list"),
+        ("arms/today/values/rpm", "1", 'arms.today.values.rpm is "1"; expected a number or null'),
+        ("arms/today/values/rmp", 1.0, "unknown metric 'rmp'; did you mean 'rpm'?"),
+        ("arms/today/values/rpm", 1.0, "arms.today.values.rpm is 1, but its sums give"),
+        ("scenario/world/ads", 601, "traffic_hash is"),
+        ("seeds", 1, "unknown key 'seeds'; did you mean 'seed'?"),
+    ],
+)
+def test_a_damaged_baseline_is_refused_with_the_key_and_what_was_expected(file, tmp_path, path, value, words):
+    bad = tmp_path / "bad.json"
+    bad.write_text(json.dumps(broken(json.loads(file.read_text()), path, value)))
+    with pytest.raises(UserError) as error:
+        read_baseline(bad)
+    assert words in str(error.value) and str(bad) in str(error.value)
+
+
+def test_one_changed_digit_of_a_sum_is_refused_with_how_to_make_the_file_anew(file, home, tmp_path, capsys):
+    data = json.loads(file.read_text())
+    data["arms"]["today"]["sums"]["revenue"][7] *= 1 + 1e-9  # too little to show in any value
+    (tmp_path / "bad.json").write_text(json.dumps(data))
+    assert main(["check", str(plain_run()), "--against", str(tmp_path / "bad.json")]) == 2
+    shown = capsys.readouterr().err
+    assert "bad.json: seal" in shown and "cascade_sim baseline RUN" in shown
+
+
+def test_a_baseline_of_an_earlier_version_is_read_with_a_note(file, tmp_path):
+    data = json.loads(file.read_text())
+    data.pop("seal", None)
+    (tmp_path / "old.json").write_text(json.dumps(data))
+    with pytest.warns(Notice, match="old.json has no seal"):
+        old = read_baseline(tmp_path / "old.json")
+    assert old.scenario_hash == data["scenario_hash"]
+
+
+def test_another_layout_of_the_same_values_is_the_same_baseline(file, tmp_path):
+    (tmp_path / "flat.json").write_text(json.dumps(json.loads(file.read_text()), sort_keys=True))
+    assert read_baseline(tmp_path / "flat.json").traffic == read_baseline(file).traffic
+
+
+def test_a_negative_sum_is_named_with_its_place(file, tmp_path):
+    data = json.loads(file.read_text())
+    data["arms"]["today"]["sums"]["impressions"][7] = -1
+    (tmp_path / "bad.json").write_text(json.dumps(data))
+    with pytest.raises(UserError, match=r"sums.impressions\[7\] is -1; expected a number, 0 or more"):
+        read_baseline(tmp_path / "bad.json")
+
+
+def test_a_file_that_is_no_baseline_is_not_replaced(measured, tmp_path):
+    mine = tmp_path / "scenario.yaml"
+    mine.write_text("name: mine")
+    with pytest.raises(UserError, match="scenario.yaml is there and is no baseline; give another name"):
+        write_baseline(measured, mine)
+    assert mine.read_text() == "name: mine"
+    mine.unlink()
+    for _ in range(2):  # a baseline is made anew
+        write_baseline(measured, mine)
+
+
+def test_a_file_that_is_no_json_is_refused_with_line_and_column(tmp_path, capsys, home):
+    (tmp_path / "bad.json").write_text('{\n "kind": oops\n}')
+    assert main(["check", str(home / "plain.yaml"), "--against", str(tmp_path / "bad.json")]) == 2
+    assert "bad.json:2:10 is not JSON" in capsys.readouterr().err
+    assert main(["check", str(home / "plain.yaml"), "--against", str(tmp_path / "none.json")]) == 2
+    assert "does not exist; make one with `cascade_sim baseline RUN" in capsys.readouterr().err
+
+
+def test_differences_name_every_leaf_by_its_path():
+    before, now = {"a": {"b": 1, "c": [1]}, "d": 2}, {"a": {"b": 1, "c": [2]}, "e": 3}
+    assert differences(before, now) == [("a.c", [1], [2]), ("d", 2, None), ("e", None, 3)]

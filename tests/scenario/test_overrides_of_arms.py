@@ -1,0 +1,189 @@
+"""Which knobs a what-if turns, what it refuses, and that it checks them like a scenario."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from cascade_sim.foundation.errors import UserError
+from cascade_sim.scenario.overrides import (
+    MOST_VALUES,
+    Refused,
+    arm_knobs,
+    given_points,
+    overrides_of,
+    parse_points,
+    refuse,
+    scenario_path,
+    turn,
+)
+from cascade_sim.scenario.schema import resolve_arm, resolved_arms
+from worlds.tiny_market import tiny_scenario
+
+HERE = Path()
+
+
+@pytest.fixture(scope="module")
+def scenario():
+    return tiny_scenario("fusions={soft: {pctr: 0.5}}")
+
+
+def asked(scenario, *texts, arm="logloss"):
+    """The arms that some words lead to."""
+    spec = resolved_arms(scenario)[arm]
+    return [turn(scenario, spec, point, HERE)[1] for point in parse_points(texts, scenario, arm)]
+
+
+def test_every_knob_of_an_arm_can_be_turned(scenario):
+    known = {scenario_path(knob) for knob in arm_knobs()}
+    assert {"cascade.pre_ranking.size", "cascade.slots", "auction.reserve_cpc", "bidding.rule"} <= known
+    assert {"cascade.ranking.model", "cascade.retrieval.size", "auction.score_floor"} <= known
+    assert not any("exploration" in path for path in known)  # of the market
+
+
+@pytest.mark.parametrize(
+    ("text", "read", "value"),
+    [
+        ("auction.reserve_cpc=0.2", lambda arm: arm.auction.reserve_cpc, 0.2),
+        ("reserve_cpc=0.2", lambda arm: arm.auction.reserve_cpc, 0.2),
+        ("cascade.pre_ranking.size=20", lambda arm: arm.pre_ranking.size, 20),
+        ("pre_ranking.size=20", lambda arm: arm.pre_ranking.size, 20),
+        ("arms.logloss.pre_ranking.size=20", lambda arm: arm.pre_ranking.size, 20),
+        ("cascade.slots=2", lambda arm: arm.slots, 2),
+        ("slots=2", lambda arm: arm.slots, 2),
+        ("cascade.retrieval.size=80", lambda arm: arm.retrieval_size, 80),
+        ("cascade.pre_ranking.model=distill-pre", lambda arm: arm.pre_ranking.model, "distill-pre"),
+        ("cascade.ranking.model=truth", lambda arm: arm.ranking.model, "truth"),
+        ("pre_ranking.bid=none", lambda arm: arm.pre_ranking.bid, "none"),
+        ("ranking.fusion=soft", lambda arm: arm.ranking.fusion, "soft"),
+        ("bidding.rule=target_cpa", lambda arm: arm.bidding.rule, "target_cpa"),
+        ("squashing=0.5", lambda arm: arm.auction.squashing, 0.5),
+        ("pre_ranking.sizes={choices: [5, 20], mean: 9}", lambda arm: arm.sizes.choices, (5, 20)),
+    ],
+)
+def test_a_knob_by_the_scenario_s_path_the_arm_s_or_its_end(scenario, text, read, value):
+    (changed,) = asked(scenario, text)
+    today = resolve_arm(scenario, scenario.arms["logloss"])
+    assert read(changed) == value
+    assert changed != today and read(changed) != (read(today) if today.sizes or "sizes" not in text else None)
+
+
+def test_what_is_not_turned_stays_as_the_arm_has_it(scenario):
+    for arm, spec in resolved_arms(scenario).items():  # the automatic ones too
+        (changed,) = asked(scenario, "auction.reserve_cpc=0.3", arm=arm)
+        auction = spec.auction.model_copy(update={"reserve_cpc": 0.3})
+        assert changed == spec.model_copy(update={"auction": auction})
+
+
+def test_several_values_of_one_knob_are_several_arms_and_the_others_are_set_in_each(scenario):
+    arms = asked(scenario, "slots=2", "reserve_cpc=0.1,0.2,0.3")
+    assert [(arm.slots, arm.auction.reserve_cpc) for arm in arms] == [(2, 0.1), (2, 0.2), (2, 0.3)]
+    points = parse_points(["reserve_cpc=0.1,0.2"], scenario, "logloss")
+    assert [[(c.path, c.value) for c in point] for point in points] == [
+        [("auction.reserve_cpc", 0.1)],
+        [("auction.reserve_cpc", 0.2)],
+    ]
+
+
+def test_python_values_mean_the_same_as_words(scenario):
+    given = given_points({"reserve_cpc": [0.1, np.float64(0.2)], "cascade.slots": 2}, scenario, "logloss")
+    assert given == parse_points(["reserve_cpc=0.1,0.2", "cascade.slots=2"], scenario, "logloss")
+
+
+def test_a_fusion_may_be_changed_or_added_and_used_at_once(scenario):
+    point = parse_points(["fusions.soft.pctr=0.25"], scenario, "logloss")[0]
+    changed, spec = turn(scenario, resolved_arms(scenario)["logloss"], point, HERE)
+    assert changed.fusions["soft"].pctr == 0.25 and scenario.fusions["soft"].pctr == 0.5
+    (arm,) = asked(scenario, "fusions.mine={pctr: 2.0}", "ranking.fusion=mine")
+    assert arm.ranking.fusion == "mine"
+
+
+def test_a_size_takes_the_place_of_sizes_and_the_other_way_round():
+    scenario = tiny_scenario("arms.by-request={pre_ranking: {sizes: {choices: [5, 20], mean: 9}}}")
+    (fixed,) = asked(scenario, "pre_ranking.size=7", arm="by-request")
+    assert fixed.sizes is None and fixed.pre_ranking.size == 7
+    spec = resolved_arms(scenario)["by-request"]
+    assert "size" not in overrides_of(spec)["pre_ranking"]
+    with pytest.raises(Refused, match="means nothing beside sizes"):
+        asked(scenario, "pre_ranking.size=7", "pre_ranking.sizes={choices: [5, 9], mean: 6}")
+
+
+NEW_RUN = r"cannot be turned after the fact: .*new run: `run SCENARIO --set {path}=…`, or `sweep`"
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("auction.reserve=1", "unknown key 'reserve' in auction; did you mean 'reserve_cpc'?"),
+        ("reserve_cp=1", "unknown knob 'reserve_cp'; did you mean 'auction.reserve_cpc'? Known: casca"),
+        ("frobnicate=1", "unknown knob 'frobnicate'; known: cascade.retrieval.kind"),
+        ("world.adz=1", "unknown key 'adz' in world; did you mean 'ads'?"),
+        ("size=20", "'size' may mean cascade.retrieval.size or cascade.pre_ranking.size; write which"),
+        ("auction=1", "'auction' is a section; turn one of its knobs: auction.pricing, auction.squashing"),
+        ("cascade=1", "'cascade' is a section; turn one of its knobs"),
+        ("arms.ltr.slots=2", "the question is about arm 'logloss'; to ask about 'ltr', give that arm"),
+        ("fusions.sft.pctr=1", "no fusion 'sft' in fusions; did you mean 'soft'? Known: soft"),
+        ("reserve_cpc", "write path.to.knob=value"),
+        ("=1", "write path.to.knob=value"),
+        ("reserve_cpc=", "has no value"),
+        ("reserve_cpc=0.1,,0.2", "has no value"),
+        ("reserve_cpc=[1", "cannot read the value"),
+        ("reserve_cpc=-1", "expected a number from 0 to 1,000,000,000, found -1"),
+        ("reserve_cpc=much", "expected a number from 0 to 1,000,000,000, found the text 'much'"),
+        ("reserve_cpc=0.1,much", "found the text 'much'"),
+        ("auction.pricing=vgc", "soft_floor, found the text 'vgc'; did you mean 'vcg'?"),
+        ("pre_ranking.size=3", "3 leaves no runner-up to price the last of 3 slots; use at least 4"),
+        ("pre_ranking.size=61", "61 is more than the 60 retrieved ads; use at most 60"),
+        ("slots=15", "15 slots leave no runner-up among 15 pre-ranked ads; use at most 14"),
+        ("slots=4", "4 slots but 3 slot effects; use at most 3"),
+        ("retrieval.size=601", "601 is more than the 600 ads of the world; use at most 600"),
+        ("pre_ranking.model=distil", "unknown model 'distil'; did you mean 'distill-pre'?"),
+        ("ranking.model=ltr", "'ltr' predicts no probability, which prices need"),
+        ("ranking.fusion=sfot", "unknown fusion 'sfot'; did you mean 'soft'?"),
+        ("pre_ranking.sizes={choices: [5, 9], mean: 7, x: 9}", "x: unknown key 'x' in pre_ranking.sizes"),
+    ],
+)  # fmt: skip
+def test_a_mistake_is_refused_with_what_was_meant(scenario, text, words):
+    with pytest.raises(Refused) as reason:
+        asked(scenario, text)
+    assert words in str(reason.value)
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        *("world.ads", "world.bids.median", "seed", "traffic.block", "phases.evaluate", "models.rank.epochs"),
+        *("report.resamples", "market.days", "name"),
+        "arms.logloss.exploration",
+    ],
+)
+def test_what_was_settled_before_serving_needs_a_new_run(scenario, path):
+    with pytest.raises(Refused, match=NEW_RUN.format(path=path.replace(".", r"\."))):
+        asked(scenario, f"{path}=1")
+
+
+def test_vcg_without_squashing_is_refused_where_it_was_set(scenario):
+    with pytest.raises(Refused, match="vcg needs squashing 1, found 0.5") as reason:
+        asked(scenario, "slots=2", "pricing=vcg", "squashing=0.5")
+    assert reason.value.at == 2
+
+
+def test_knobs_are_turned_once_and_only_one_has_several_values(scenario):
+    with pytest.raises(Refused, match="auction.reserve_cpc is set twice") as reason:
+        asked(scenario, "auction.reserve_cpc=1", "reserve_cpc=2")
+    assert reason.value.at == 1
+    with pytest.raises(Refused, match="only one knob may have several values"):
+        asked(scenario, "slots=1,2", "reserve_cpc=0.1,0.2")
+    with pytest.raises(Refused, match=f"101 values; at most {MOST_VALUES}"):
+        asked(scenario, "reserve_cpc=" + ",".join(["1"] * 101))
+    with pytest.raises(Refused, match="^2.0 is given twice$") as reason:
+        asked(scenario, "slots=2", "reserve_cpc=2,3,2.0")
+    assert reason.value.at == 1
+    with pytest.raises(Refused, match="nothing to change"):
+        parse_points([], scenario, "logloss")
+
+
+def test_the_error_names_the_words_and_the_reason_once():
+    error = refuse(Refused("is not so", 1), ["slots=2", "x=1"], "--set ")
+    assert isinstance(error, UserError)
+    assert str(error) == "--set x=1: is not so"

@@ -1,0 +1,148 @@
+"""A study whose arms have different retrievers, run, asked and traced; every stage goes by the arm's own."""
+
+import json
+
+import numpy as np
+import pytest
+
+from cascade_sim.cascade.retrievers.custom import CustomRetrieval, Requests, Visible
+from cascade_sim.cascade.retrievers.routes import MergedRoutes
+from cascade_sim.cascade.serve import serve, shadow
+from cascade_sim.cli import main
+from cascade_sim.foundation.errors import UserError
+from cascade_sim.scenario.schema import resolved_arms
+from cascade_sim.study.simulation import Simulation
+from checks.own_retrievers import POPULAR, mistaken
+from worlds.tiny_market import QUICK, TINY, tiny_scenario
+
+POPULAR_ARM = "arms.popular={retrieval: {kind: 'popular.py:Popular', size: 60, options: {taste: 0.5}}}"
+MERGED_ARM = (
+    "arms.merged={retrieval: {routes: {near: {size: 40}, popular: {kind: 'popular.py:Popular', size: 20}}}}"
+)
+SEATS = (
+    *("models={}", "cascade.pre_ranking.model=random", "cascade.ranking.model=truth"),
+    *(
+        "arms={logloss: {}}",
+        "phases.shadow=0",
+        "phases.bootstrap=200",
+        "phases.log=300",
+        "phases.evaluate=256",
+    ),
+)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    made = tmp_path_factory.mktemp("own")
+    (made / "popular.py").write_text(POPULAR)
+    return made
+
+
+@pytest.fixture(autouse=True)
+def in_folder(folder, monkeypatch):
+    monkeypatch.chdir(folder)
+
+
+@pytest.fixture(scope="module")
+def run(folder):
+    """A run of the command, without training: the truth ranks."""
+    words = [w for text in (*TINY, *SEATS, POPULAR_ARM, MERGED_ARM) for w in ("--set", text)]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        assert main(["run", str(QUICK), "--out", "run", "--quiet", *words]) == 0
+    return folder / "run"
+
+
+def made(*overrides):
+    sim = Simulation(tiny_scenario(*SEATS, POPULAR_ARM, MERGED_ARM, *overrides), 1)
+    arms = {name: sim.arm(name, spec) for name, spec in resolved_arms(sim.scenario).items()}
+    return sim, arms
+
+
+def test_each_arm_serves_from_its_own_candidates_and_so_does_its_shadow():
+    sim, arms = made("world.churn={share: 0.6, life: 0.02}")
+    block = sim.arrivals.block("evaluate", 0, 256)
+    sets = {}
+    for name in ("logloss", "popular", "merged"):
+        decision, ideal = (
+            serve(block, arms[name], sim.platform),
+            serve(block, shadow(arms[name]), sim.platform),
+        )
+        assert np.array_equal(decision.retrieved, ideal.retrieved)
+        there = sim.platform.lives.are_there(decision.retrieved, block.times[:, None])
+        assert there[decision.retrieved >= 0].all()
+        sets[name] = decision.retrieved
+    assert not np.array_equal(sets["logloss"], sets["popular"])
+    own = arms["merged"].retrieval.retriever
+    assert isinstance(own, MergedRoutes) and own.routes[0].retriever is arms["logloss"].retrieval.retriever
+    assert ((sets["merged"] >= 0).sum(axis=1) <= 60).all()
+
+
+def test_a_retriever_sees_neither_the_truth_nor_what_is_known_of_candidates():
+    sim, _ = made()
+    visible = Visible.of(sim.world)
+    assert not {"seed", "truth", "lives", "activity"} & set(vars(visible))
+    with pytest.raises(ValueError, match="read-only"):
+        visible.ad_features["G1"][0] = 0
+    block = sim.arrivals.block("evaluate", 0, 256)
+    assert set(vars(Requests.of(block))) == {"ids", "users", "context", "times"}
+
+
+@pytest.mark.parametrize("name", ["twice", "descending", "gone ads", "raises", "scores of nan"])
+def test_an_answer_that_breaks_the_contract_ends_the_run_with_the_name_of_the_class(name, folder):
+    text, _, words = mistaken(name)
+    file = folder / "bad.py"
+    file.write_text(text)
+    sim = Simulation(tiny_scenario(*SEATS, "world.churn={share: 0.6, life: 0.02}"), 1)
+    own = sim.find_retriever("bad.py:Popular")
+    bad = CustomRetrieval("bad.py:Popular", own, {}, sim.world)
+    block = sim.arrivals.block("evaluate", 0, 256)
+    with pytest.raises(UserError, match=rf"bad\.py:Popular.*({words})"):
+        bad.score(block, bad.retrieve(block, 60, sim.platform.lives))
+
+
+def test_the_run_compares_the_arms_and_keeps_the_code(run, folder):
+    metrics = json.loads((run / "metrics.json").read_text())
+    revenue = {name: metrics["arms"][name]["revenue_per_request"]["value"] for name in ("popular", "merged")}
+    assert revenue["popular"] != revenue["merged"]
+    assert (run / "models" / "retriever.0.py").read_text() == POPULAR
+    stages = {row["stage"] for row in metrics["attribution"]["merged"]["stages"]}
+    assert stages == {"retrieval", "pre_ranking", "ranking"}
+
+
+def test_its_code_is_run_again_only_for_who_trusts_it(run, capsys):
+    assert main(["trace", str(run), "--request", "3", "--arm", "popular"]) == 2
+    assert "popular.py:Popular is a custom retriever, and its code would be run" in capsys.readouterr().err
+    assert main(["trace", str(run), "--request", "3"]) == 0  # the baseline has none
+
+
+def test_a_trace_says_which_routes_brought_an_ad(run, capsys):
+    words = ["trace", str(run), "--request", "3", "--arm", "merged", "--trust", "--json"]
+    assert main(words) == 0
+    page = json.loads(capsys.readouterr().out)
+    assert page["same_as_log"] is True
+    shown = page["win_set"][0]
+    assert shown["brought_by"] and set(shown["brought_by"]) <= {"near", "popular"}
+    assert main([*words, "--ad", str(shown["ad"])]) == 0
+    retrieval = json.loads(capsys.readouterr().out)["ad"]["stages"][0]
+    assert retrieval["passed"] and retrieval["brought_by"] == shown["brought_by"]
+    assert retrieval["score"] >= retrieval["last_in"] > 0 >= retrieval["first_out"]
+    assert main([*words[:-1], "--ad", str(shown["ad"])]) == 0
+    assert f"Brought by {' and '.join(shown['brought_by'])}." in capsys.readouterr().out
+
+
+def test_a_what_if_may_bring_another_retriever(run, capsys):
+    """The baseline with the retriever of an arm is that arm, to the cent."""
+    words = ["retrieval.kind=popular.py:Popular", "retrieval.options.taste=0.5"]
+    asked = [w for text in words for w in ("--set", text)]
+    assert main(["whatif", str(run), *asked, "--quiet", "--out", "asked"]) == 2
+    assert "--trust" in capsys.readouterr().err
+    assert main(["whatif", str(run), *asked, "--trust", "--quiet", "--out", "asked"]) == 0
+    metrics = json.loads((run / "metrics.json").read_text())["arms"]["popular"]
+    answer = json.dumps(json.loads((run.parent / "asked" / "whatif.json").read_text()))
+    assert json.dumps(metrics["revenue_per_request"]["value"]) in answer
+
+
+def test_an_export_has_the_candidates_of_the_arm(run, capsys):
+    assert main(["export-logs", str(run), "--arm", "merged", "--out", "logs", "--trust"]) == 0
+    assert "as the run logged them" in capsys.readouterr().out

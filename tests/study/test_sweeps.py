@@ -1,0 +1,171 @@
+"""A real sweep over a tiny world: cells, lifts by world, and going on after a stop."""
+
+import csv
+import json
+
+import pytest
+
+from cascade_sim.cli import main
+from cascade_sim.storage.folder import read_manifest
+from cascade_sim.study.sweeps import cell_folder, load_grid, parse_axes
+from cascade_sim.training import fit as recipes
+from worlds.pool_jobs import in_this_process
+from worlds.tiny_market import QUICK, TINY
+
+# No model is trained: the arms are served by built-in seats.
+PLAIN = (
+    *TINY,
+    *("phases.bootstrap=0", "phases.log=0", "phases.shadow=0", "phases.evaluate=128", "traffic.block=128"),
+    *("report.resamples=20", "report.detail_requests=8", "report.baseline=now"),
+    "models={}",
+    "cascade.pre_ranking.model=random",
+    "cascade.ranking.model=truth",
+    "arms={now: {}, other: {ranking: {bid: opt}}}",
+)
+OVER = ("--over", "auction.reserve_cpc=0,0.5", "--over", "cascade.slots=2,3")
+
+
+def sweep(out, *options, over=OVER):
+    changes = [part for change in PLAIN for part in ("--set", change)]
+    return main(
+        ["sweep", str(QUICK), *changes, *over, "--workers", "1", "--quiet", "--out", str(out), *options]
+    )
+
+
+def rows(out):
+    return list(csv.DictReader((out / "sweep.csv").read_text().splitlines()))
+
+
+@pytest.fixture(scope="module")
+def out(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("sweep") / "out"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("cascade_sim.engines.local.run_jobs", in_this_process)
+        assert sweep(folder, "--seeds", "2") == 0
+    return folder
+
+
+def test_every_cell_leaves_a_complete_run_without_logs(out):
+    cells = load_grid(QUICK, parse_axes(OVER[1::2]), PLAIN)
+    for cell in cells:
+        for seed in (1, 2):
+            folder = cell_folder(out, cell) / f"seed-{seed}"
+            assert read_manifest(folder)["status"] == "complete"
+            assert not (folder / "logs").exists() and (folder / "metrics.json").exists()
+    assert len(rows(out)) == len(cells) == 4
+
+
+def test_lifts_are_taken_world_by_world_against_the_first_cell(out):
+    name = "expected_revenue_per_request"
+    cells = load_grid(QUICK, parse_axes(OVER[1::2]), PLAIN)
+
+    def value(cell, seed):
+        text = (cell_folder(out, cell) / f"seed-{seed}" / "metrics.json").read_text()
+        return json.loads(text)["arms"]["now"][name]["value"]
+
+    lifts = [value(cells[3], seed) / value(cells[0], seed) - 1 for seed in (1, 2)]
+    row = rows(out)[3]
+    assert float(row[f"{name} lift"]) == pytest.approx(sum(lifts) / 2)
+    # Student t of one degree of freedom: 12.706 standard errors, here |difference| / 2
+    half = 12.7062 * abs(lifts[0] - lifts[1]) / 2
+    assert float(row[f"{name} lift high"]) - float(row[f"{name} lift"]) == pytest.approx(half, rel=1e-4)
+
+
+def test_a_grid_that_grows_keeps_what_is_finished(out, capsys, monkeypatch):
+    monkeypatch.setattr("cascade_sim.engines.local.run_jobs", in_this_process)
+
+    def stamps():
+        return {f: f.stat().st_mtime_ns for f in (out / "cells").rglob("metrics.json")}
+
+    before = stamps()
+    grown = ("--over", "auction.reserve_cpc=0,0.2,0.5", "--over", "cascade.slots=3")
+    assert sweep(out, "--seeds", "1", "--arm", "other", over=grown) == 0
+    after = stamps()
+    assert {f: after[f] for f in before} == before and len(after) == len(before) + 1
+    text = capsys.readouterr().out
+    assert "3 cells · arm other · seed 1" in text
+    # In one world the lift has an interval from groups of requests.
+    last = rows(out)[2]
+    low, lift, high = (float(last[f"expected_ctr lift{end}"]) for end in (" low", "", " high"))
+    assert low < lift < high
+    assert last["proxy_ece lift low"] == ""
+
+
+def no_processes(jobs, workers, *, on_done=None, go_on=""):
+    raise AssertionError(f"processes for {[job.name for job in jobs]}")
+
+
+def test_finished_cells_are_read_without_starting_processes(out, capsys, monkeypatch):
+    before = (out / "sweep.csv").read_bytes()
+    monkeypatch.setattr("cascade_sim.engines.local.run_jobs", in_this_process)
+    assert sweep(out, "--seeds", "2") == 0
+    monkeypatch.setattr("cascade_sim.engines.local.run_jobs", no_processes)
+    again = (out / "sweep.csv").read_bytes()
+    assert sweep(out, "--seeds", "2") == 0
+    assert (out / "sweep.csv").read_bytes() == again
+    assert before.splitlines()[0] == again.splitlines()[0]
+    with pytest.raises(AssertionError, match="slots=2, seed 3"):  # and for a new world of theirs, one
+        sweep(out, "--seeds", "3", over=("--over", "auction.reserve_cpc=0", "--over", "cascade.slots=2"))
+
+
+@pytest.mark.drill
+def test_a_log_gets_a_line_for_every_world_that_is_finished(tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr("cascade_sim.engines.local.run_jobs", in_this_process)
+    options = ["--seeds", "1", "--workers", "1", "--out", str(tmp_path / "out")]
+    options += [part for change in PLAIN for part in ("--set", change)]
+
+    def lines(values):
+        assert main(["sweep", str(QUICK), *options, "--over", f"cascade.slots={values}"]) == 0
+        return [line.split("] ", 1)[1] for line in capsys.readouterr().err.splitlines()]
+
+    first = lines("1,2")
+    assert first[0] == "cells: 2 worlds"
+    assert first[1].startswith("cells: slots=1, seed 1 finished, 1 of 2 worlds (50 %)")
+    assert first[2].startswith("cells: slots=2, seed 1 finished, 2 of 2 worlds (100 %)")
+    grown = lines("1,2,3")
+    assert "cells: 2 of 3 worlds are finished already, and taken as they are" in grown
+    assert grown[-1] == "cells: slots=3, seed 1 finished"
+    assert lines("1,2,3") == []
+
+
+LEARNING = (
+    *("phases.bootstrap=150", "phases.log=150", "models={mine: {kind: towers, data: [log], epochs: 1}}"),
+    *("cascade.pre_ranking.model=mine", "arms={now: {}}"),
+)
+
+
+@pytest.mark.drill
+@pytest.mark.parametrize("retrain", [False, True])
+def test_cells_share_the_models_of_the_first_unless_each_is_to_learn_from_its_own_log(
+    tmp_path, monkeypatch, retrain
+):
+    monkeypatch.setattr("cascade_sim.engines.local.run_jobs", in_this_process)
+    monkeypatch.setenv("CASCADE_SIM_CACHE", str(tmp_path / "cache"))
+    trained, real = [], recipes.train
+    monkeypatch.setattr(recipes, "train", lambda *a, **k: trained.append(1) or real(*a, **k))
+    changes = [part for change in LEARNING for part in ("--set", change)]
+    options = ["--seeds", "1", "--keep-logs", *(["--retrain"] if retrain else [])]
+    over = ("--over", "cascade.pre_ranking.size=15,6")
+    assert sweep(tmp_path / "out", *changes, *options, over=over) == 0
+    files = sorted((tmp_path / "out" / "cells").rglob("mine.safetensors"))
+    first, second = (file.read_bytes() for file in files)
+    assert (first == second) is not retrain
+    # As first deployed, on random traffic that all cells share, and for good.
+    assert len(trained) == (3 if retrain else 2)
+    assert all((file.parents[1] / "logs" / "evaluate-now").is_dir() for file in files)
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (("--arm", "nwo"), "--arm: unknown arm 'nwo'; did you mean 'now'?"),
+        (("--x", "expected_crt"), "unknown measure 'expected_crt'; did you mean 'expected_ctr'?"),
+        (("--y", "cpc"), "measure 'cpc' has no better end"),
+        (("--y", "market.revenue"), "unknown measure 'market.revenue'"),
+        (("--over", "auction.squash=1"), "did you mean 'squashing'"),
+    ],
+)
+def test_a_mistake_is_refused_before_any_work(tmp_path, capsys, options, said):
+    assert sweep(tmp_path / "out", *options) == 2
+    assert said in capsys.readouterr().err
+    assert not (tmp_path / "out").exists()
